@@ -1,0 +1,1 @@
+"""Streaming loads into Delta tables, managed by SQL, each row exactly once."""

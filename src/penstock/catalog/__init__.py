@@ -1,0 +1,1 @@
+"""What is remembered: jobs, events, ledger, leases, tables."""

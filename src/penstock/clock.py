@@ -1,0 +1,35 @@
+"""Time as a dependency, so that tests own it."""
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What the product asks of time."""
+
+    def now(self) -> datetime:
+        """Answer the current instant, aware, in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Answer seconds that only grow, for durations."""
+        ...
+
+    def wait(self, event: threading.Event, timeout: timedelta) -> bool:
+        """Wait until the event is set or the time has passed; answer whether it is set."""
+        ...
+
+
+class SystemClock:
+    """The machine's own time."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def wait(self, event: threading.Event, timeout: timedelta) -> bool:
+        return event.wait(max(0.0, timeout.total_seconds()))

@@ -1,0 +1,1 @@
+"""What should run: statements to changes of the catalog."""

@@ -1,0 +1,1 @@
+"""Load jobs: plan, run, ack, commit."""

@@ -1,0 +1,92 @@
+"""The whole tree of errors, with public codes.
+
+A class answers one question: who must act? The code is public and stable; clients match on it.
+Errors survive pickling, because Spark moves them between processes.
+"""
+
+from enum import StrEnum
+from typing import Any, ClassVar
+
+
+class Code(StrEnum):
+    """What went wrong, as clients match it; Doris' names where Doris has one."""
+
+    SYNTAX_ERR = "SYNTAX_ERR"
+    NOT_SUPPORTED_ERR = "NOT_SUPPORTED_ERR"
+    OPTION_ERR = "OPTION_ERR"
+    TYPE_ERR = "TYPE_ERR"
+    STATE_ERR = "STATE_ERR"
+    ALREADY_EXISTS_ERR = "ALREADY_EXISTS_ERR"
+    META_NOT_FOUND_ERR = "META_NOT_FOUND_ERR"
+    SETTINGS_ERR = "SETTINGS_ERR"
+    INTERNAL_ERR = "INTERNAL_ERR"
+    TABLE_ERR = "TABLE_ERR"
+    MANUAL_PAUSE_ERR = "MANUAL_PAUSE_ERR"
+    TOO_MANY_FAILURE_ROWS_ERR = "TOO_MANY_FAILURE_ROWS_ERR"
+    CANNOT_RESUME_ERR = "CANNOT_RESUME_ERR"
+    GET_REMOTE_DATA_ERROR = "GET_REMOTE_DATA_ERROR"
+    TABLE_CHANGED_ERR = "TABLE_CHANGED_ERR"
+    CATALOG_BEHIND_ERR = "CATALOG_BEHIND_ERR"
+    CATALOG_ERR = "CATALOG_ERR"
+    STORAGE_ERR = "STORAGE_ERR"
+    SPARK_ERR = "SPARK_ERR"
+    OVERTAKEN_ERR = "OVERTAKEN_ERR"
+    COMMIT_OUTCOME_UNKNOWN_ERR = "COMMIT_OUTCOME_UNKNOWN_ERR"
+    LEASE_LOST_ERR = "LEASE_LOST_ERR"
+    TIMEOUT_ERR = "TIMEOUT_ERR"
+
+
+class PenstockError(Exception):
+    """An error with a public code, a message of one fact, a detail and a hint."""
+
+    retryable: ClassVar[bool] = False
+    code_default: ClassVar[Code] = Code.INTERNAL_ERR
+
+    def __init__(
+        self, message: str, *, code: Code | None = None, detail: str = "", hint: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or self.code_default
+        self.detail = detail
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _revive, (type(self), self.message, str(self.code), self.detail, self.hint)
+
+
+def _revive(
+    kind: type[PenstockError], message: str, code: str, detail: str, hint: str
+) -> PenstockError:
+    return kind(message, code=Code(code), detail=detail, hint=hint)
+
+
+class UserError(PenstockError):
+    """Whoever wrote the statement, or the data, must act; never retried."""
+
+    code_default = Code.OPTION_ERR
+
+
+class ExternalError(PenstockError):
+    """Nobody must act yet; it is tried again, waiting longer each time."""
+
+    retryable = True
+    code_default = Code.GET_REMOTE_DATA_ERROR
+
+
+class CommitOutcomeUnknownError(PenstockError):
+    """A table commit may or may not have landed; nobody may write before reading back."""
+
+    code_default = Code.COMMIT_OUTCOME_UNKNOWN_ERR
+
+
+class LeaseLostError(PenstockError):
+    """This node no longer owns the job and must stop without committing."""
+
+    code_default = Code.LEASE_LOST_ERR
+
+
+class InvariantError(PenstockError):
+    """We must act: something that never happens has happened; please report it."""
+
+    code_default = Code.INTERNAL_ERR

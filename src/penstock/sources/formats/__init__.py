@@ -1,0 +1,1 @@
+"""Bytes to Arrow record batches, one module per format."""

@@ -1,0 +1,1 @@
+"""What is said: statements to values, and values back to statements."""

@@ -1,0 +1,1 @@
+"""Makes it run: one supervisor per node, one runner per job."""

@@ -1,0 +1,1 @@
+"""What is written: Delta tables, their files and their log."""
