@@ -1,0 +1,119 @@
+"""Columns and their types, named as Spark SQL names them."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+class Primitive(StrEnum):
+    """A type without parts."""
+
+    BOOLEAN = "BOOLEAN"
+    TINYINT = "TINYINT"
+    SMALLINT = "SMALLINT"
+    INT = "INT"
+    BIGINT = "BIGINT"
+    FLOAT = "FLOAT"
+    DOUBLE = "DOUBLE"
+    STRING = "STRING"
+    BINARY = "BINARY"
+    DATE = "DATE"
+    TIMESTAMP = "TIMESTAMP"
+    TIMESTAMP_NTZ = "TIMESTAMP_NTZ"
+
+    @property
+    def sql(self) -> str:
+        """How the type is written in a statement."""
+        return self.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decimal:
+    """An exact number of at most ``precision`` digits, ``scale`` of them after the point."""
+
+    precision: int
+    scale: int
+
+    @property
+    def sql(self) -> str:
+        """How the type is written in a statement."""
+        return f"DECIMAL({self.precision},{self.scale})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Array:
+    """A list of values of one type."""
+
+    element: "DataType"
+
+    @property
+    def sql(self) -> str:
+        """How the type is written in a statement."""
+        return f"ARRAY<{self.element.sql}>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Map:
+    """Values by key."""
+
+    key: "DataType"
+    value: "DataType"
+
+    @property
+    def sql(self) -> str:
+        """How the type is written in a statement."""
+        return f"MAP<{self.key.sql}, {self.value.sql}>"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Struct:
+    """Named fields, each with a type of its own."""
+
+    fields: tuple["Column", ...]
+
+    @property
+    def sql(self) -> str:
+        """How the type is written in a statement."""
+        inner = ", ".join(
+            f"{quoted_name(field.name)}: {field.type.sql}{'' if field.nullable else ' NOT NULL'}"
+            for field in self.fields
+        )
+        return f"STRUCT<{inner}>"
+
+
+DataType = Primitive | Decimal | Array | Map | Struct
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A named, typed column of a table, a source or a struct."""
+
+    name: str
+    type: DataType
+    nullable: bool = True
+    comment: str = ""
+
+
+def quoted_name(name: str) -> str:
+    """Write a name so that the parser reads the same name back."""
+    return name if _PLAIN_NAME.match(name) else "`" + name.replace("`", "``") + "`"
+
+
+def quoted_text(text: str) -> str:
+    r"""Write a text as a string literal in single quotes; quotes are doubled, \ escaped."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def columns_sql(columns: tuple[Column, ...]) -> str:
+    """Write columns as a list without the parentheses: ``id BIGINT NOT NULL, note STRING``."""
+    return ", ".join(column_sql(column) for column in columns)
+
+
+def column_sql(column: Column) -> str:
+    """Write one column as CREATE TABLE takes it."""
+    text = f"{quoted_name(column.name)} {column.type.sql}"
+    if not column.nullable:
+        text += " NOT NULL"
+    return text + (f" COMMENT {quoted_text(column.comment)}" if column.comment else "")
