@@ -76,11 +76,7 @@ class Struct:
     @property
     def sql(self) -> str:
         """How the type is written in a statement."""
-        inner = ", ".join(
-            f"{quoted_name(field.name)}: {field.type.sql}{'' if field.nullable else ' NOT NULL'}"
-            for field in self.fields
-        )
-        return f"STRUCT<{inner}>"
+        return f"STRUCT<{', '.join(_field_sql(field) for field in self.fields)}>"
 
 
 DataType = Primitive | Decimal | Array | Map | Struct
@@ -94,6 +90,10 @@ class Column:
     type: DataType
     nullable: bool = True
     comment: str = ""
+
+
+def _field_sql(field: Column) -> str:
+    return f"{quoted_name(field.name)}: {field.type.sql}{'' if field.nullable else ' NOT NULL'}"
 
 
 def quoted_name(name: str) -> str:

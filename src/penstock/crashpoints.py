@@ -1,0 +1,68 @@
+"""Named places where a test may kill, freeze or crash whoever passes.
+
+In the product a crash point costs one lookup. A test process sets ``PENSTOCK_CRASH_AT`` to
+``name[:action[:count]]``: at the count-th passing (default the first) the process is killed
+(``kill``, the default) or stopped (``stop``). Tests inside one process install a handler for
+their own thread instead.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from enum import StrEnum
+
+
+class CrashPoint(StrEnum):
+    """The places, each between two durable effects."""
+
+    EPOCH_STARTED = "epoch-started"
+    RUN_FINISHED = "run-finished"
+    COMMIT_CHECKED = "commit-checked"
+    TABLE_COMMITTED = "table-committed"
+    CATALOG_APPLIED = "catalog-applied"
+    COPY_WRITTEN = "copy-written"
+    LEASE_TAKEN = "lease-taken"
+    RECOVERY_FENCED = "recovery-fenced"
+    RECOVERY_APPLIED = "recovery-applied"
+    WISH_STORED = "wish-stored"
+    STATEMENT_COMMITTED = "statement-committed"
+    STATEMENT_APPLIED = "statement-applied"
+    DEFINITION_STORED = "definition-stored"
+    OPENING_COMMITTED = "opening-committed"
+    CLOSING_COMMITTED = "closing-committed"
+    TABLE_CREATED = "table-created"
+    TABLE_FORGOTTEN = "table-forgotten"
+    TASK_WRITTEN = "task-written"
+
+
+_handlers = threading.local()
+_lock = threading.Lock()
+_passed: dict[str, int] = {}
+
+
+def reached(point: CrashPoint) -> None:
+    """Tell that a crash point is passed; a test may end or stop us here."""
+    handler: Callable[[CrashPoint], None] | None = getattr(_handlers, "handler", None)
+    if handler is not None:
+        handler(point)
+    wanted = os.environ.get("PENSTOCK_CRASH_AT")
+    if wanted is not None:
+        _act(point, wanted)
+
+
+def handle_in_this_thread(handler: Callable[[CrashPoint], None] | None) -> None:
+    """Let a handler see every crash point that this thread passes."""
+    _handlers.handler = handler
+
+
+def _act(point: CrashPoint, wanted: str) -> None:
+    name, _, rest = wanted.partition(":")
+    action, _, count = rest.partition(":")
+    if name != point:
+        return
+    with _lock:
+        _passed[name] = _passed.get(name, 0) + 1
+        due = _passed[name] == int(count or 1)
+    if due:
+        os.kill(os.getpid(), signal.SIGSTOP if action == "stop" else signal.SIGKILL)

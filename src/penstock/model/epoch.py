@@ -1,0 +1,127 @@
+"""One atomic step of a job: what is planned, what tasks report, what the commit leaves."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from penstock.model.position import SplitProgress
+from penstock.model.statistics import Statistics
+
+ATTACHMENT_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """Who may commit for a job: a number, and a random id that tells equal numbers apart."""
+
+    number: int
+    id: str
+
+    def newer_than(self, mine: "Generation") -> bool:
+        """Tell whether a holder of ``mine`` cannot have known this generation."""
+        return self.number > mine.number or (self.number == mine.number and self.id != mine.id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFile:
+    """A file as the listing saw it; the ETag pins exactly these bytes."""
+
+    key: str
+    etag: str
+    size_bytes: int
+    modified_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitRead:
+    """What one task reads of one file: the lines that begin in [start, end)."""
+
+    file: SourceFile
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochPlan:
+    """What one epoch will load, and where its splits stand once it has."""
+
+    files: tuple[SourceFile, ...]
+    progress: tuple[SplitProgress, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files together."""
+        return sum(file.size_bytes for file in self.files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What the reading half of a task leaves for the writing half: which part, which counts."""
+
+    key: str
+    etag: str
+    start: int
+    end: int
+    rows_read: int
+    rows_skipped: int
+    rows_rejected: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile:
+    """A Parquet file that a task wrote below the table, with what the table's log records."""
+
+    path: str
+    size_bytes: int
+    rows: int
+    modified_at: datetime
+    statistics_json: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ack:
+    """What one task reports: files written and the notes of what it read."""
+
+    task: int
+    files: tuple[DataFile, ...]
+    notes: tuple[Note, ...]
+
+
+class CommitKind(StrEnum):
+    """The five kinds of commits in a job's chain."""
+
+    OPENING = "opening"
+    EPOCH = "epoch"
+    MOVE = "move"
+    FENCE = "fence"
+    CLOSING = "closing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timings:
+    """Seconds spent in the steps of an epoch before its commit."""
+
+    plan_seconds: float = 0.0
+    run_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attachment:
+    """What a commit of a job leaves in the table's log; progress is rebuilt from it alone."""
+
+    format: int = ATTACHMENT_FORMAT
+    kind: CommitKind
+    job_id: str
+    table_id: str
+    number: int
+    generation: Generation
+    epoch: int
+    attempt: int
+    attempt_id: str
+    revision: int
+    progress: tuple[SplitProgress, ...]
+    statistics: Statistics
+    cumulative: Statistics
+    files: tuple[SourceFile, ...]
+    timings: Timings
+    committed_at: datetime

@@ -1,0 +1,218 @@
+"""What can happen to a job, and ``apply``, which folds it into the job's state.
+
+Invariant: ``apply`` is the only way a state changes, live, in recovery and for snapshots alike.
+The state is made of registers, each won by its own number: the definition by its revision, the
+wish by its event, the generation by its number, progress and statistics by the commit number.
+So repeating an event changes nothing, an older one never overwrites a newer one, and the order
+of events after the first does not matter.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import assert_never
+
+from penstock.errors import InvariantError
+from penstock.model.epoch import Attachment, CommitKind, Generation
+from penstock.model.job import JobDefinition, JobState, Reason, Wish, WishRecord
+from penstock.model.position import SplitProgress
+from penstock.model.statistics import Statistics
+
+
+class Outcome(StrEnum):
+    """How an attempt of an epoch ended."""
+
+    STARTED = "STARTED"
+    CANCELLED = "CANCELLED"
+    FAILED = "FAILED"
+    COMMITTED = "COMMITTED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCreated:
+    """A person created the job; its opening commit is in the table."""
+
+    definition: JobDefinition
+    generation: Generation
+    opening: Attachment
+    table_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionChanged:
+    """A person altered the job."""
+
+    definition: JobDefinition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WishChanged:
+    """A person, or the product itself, wants the job in another state."""
+
+    wish: Wish
+    reason: Reason | None
+    generation: Generation
+    auto_resumes: int = 0
+    resumed_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerationRaised:
+    """A node took the lease, or a statement is about to change the job."""
+
+    generation: Generation
+    cause: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochStarted:
+    """An attempt of an epoch is about to run."""
+
+    attempt_id: str
+    epoch: int
+    attempt: int
+    progress: tuple[SplitProgress, ...]
+    files: int
+    size_bytes: int
+    plan_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochEnded:
+    """An attempt of an epoch ended without a commit."""
+
+    attempt_id: str
+    epoch: int
+    attempt: int
+    outcome: Outcome
+    reason: Reason | None
+    run_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Committed:
+    """A commit of the job's chain was found in the table."""
+
+    attachment: Attachment
+    table_version: int | None
+    commit_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModifiedFilesSeen:
+    """A listing found this many loaded files changed since."""
+
+    files: int
+
+
+EventBody = (
+    JobCreated
+    | DefinitionChanged
+    | WishChanged
+    | GenerationRaised
+    | EpochStarted
+    | EpochEnded
+    | Committed
+    | ModifiedFilesSeen
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """An entry of a job's journal."""
+
+    job_id: str
+    number: int
+    at: datetime
+    body: EventBody
+
+
+def apply(state: JobState | None, event: Event) -> JobState:
+    """Answer the state after the event."""
+    body = event.body
+    if isinstance(body, JobCreated):
+        created = _created(event, body)
+        return created if state is None else state
+    if state is None:
+        raise InvariantError(f"job {event.job_id} has event {event.number} but no beginning")
+    state = replace(state, event_number=max(state.event_number, event.number))
+    match body:
+        case DefinitionChanged():
+            newer = body.definition.revision > state.definition.revision
+            return replace(state, definition=body.definition) if newer else state
+        case WishChanged():
+            return _wish_changed(_generation_raised(state, body.generation), event, body)
+        case GenerationRaised():
+            return _generation_raised(state, body.generation)
+        case EpochStarted() | EpochEnded():
+            return replace(state, epoch_newest=max(state.epoch_newest, body.epoch))
+        case Committed():
+            return _committed(state, event, body.attachment)
+        case ModifiedFilesSeen():
+            newer = event.number > state.modified_files_event
+            return (
+                replace(state, modified_files=body.files, modified_files_event=event.number)
+                if newer
+                else state
+            )
+    assert_never(body)
+
+
+def _created(event: Event, body: JobCreated) -> JobState:
+    return JobState(
+        id=event.job_id,
+        created_at=event.at,
+        definition=body.definition,
+        generation=body.generation,
+        wish=WishRecord(wish=Wish.RUN, reason=None, event=event.number, changed_at=event.at),
+        number=body.opening.number,
+        progress=body.opening.progress,
+        cumulative=Statistics(),
+        committed_at=None,
+        epoch_newest=0,
+        epoch_committed=0,
+        succeeded_event=0,
+        modified_files=0,
+        modified_files_event=0,
+        event_number=event.number,
+    )
+
+
+def _generation_raised(state: JobState, generation: Generation) -> JobState:
+    newer = generation.number > state.generation.number
+    return replace(state, generation=generation) if newer else state
+
+
+def _wish_changed(state: JobState, event: Event, body: WishChanged) -> JobState:
+    if event.number <= state.wish.event:
+        return state
+    wish = WishRecord(
+        wish=body.wish,
+        reason=body.reason,
+        event=event.number,
+        changed_at=event.at,
+        auto_resumes=body.auto_resumes,
+        resumed_at=body.resumed_at,
+    )
+    return replace(state, wish=wish)
+
+
+def _committed(state: JobState, event: Event, attachment: Attachment) -> JobState:
+    if attachment.kind is CommitKind.EPOCH:
+        state = replace(
+            state,
+            epoch_newest=max(state.epoch_newest, attachment.epoch),
+            epoch_committed=max(state.epoch_committed, attachment.epoch),
+            succeeded_event=max(state.succeeded_event, event.number),
+            committed_at=max(
+                state.committed_at or attachment.committed_at, attachment.committed_at
+            ),
+        )
+    if attachment.number <= state.number:
+        return state
+    return replace(
+        state,
+        number=attachment.number,
+        progress=attachment.progress,
+        cumulative=attachment.cumulative,
+    )

@@ -1,0 +1,171 @@
+"""A job: a named, durable wish to load a source into a table."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from penstock.errors import Code
+from penstock.model.epoch import Generation
+from penstock.model.options import option
+from penstock.model.position import SplitProgress
+from penstock.model.schema import Column
+from penstock.model.statistics import Statistics
+
+
+class LateFiles(StrEnum):
+    """What happens to a file that sorts before what was already loaded."""
+
+    LOAD = "load"
+    IGNORE = "ignore"
+
+
+class ModifiedFiles(StrEnum):
+    """What happens when a loaded file has changed."""
+
+    IGNORE = "ignore"
+    FAIL = "fail"
+
+
+class FileFormat(StrEnum):
+    """How the bytes of a file become rows."""
+
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProperties:
+    """Options of a streaming job, given in PROPERTIES."""
+
+    max_interval: timedelta = option(
+        "Longest wait before the source is looked at again.",
+        default=timedelta(seconds=10),
+        at_least=timedelta(seconds=1),
+    )
+    batch_files_max: int = option(
+        "Most files in one epoch.", key="s3.max_batch_files", default=256, at_least=1
+    )
+    batch_bytes_max: int = option(
+        "Bytes after which an epoch takes no further file; the file that crosses is included.",
+        key="s3.max_batch_bytes",
+        default=10 * 2**30,
+        at_least=1,
+        at_most=10 * 2**30,
+        unit="bytes",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesOptions:
+    """Options of the source function FILES (or S3)."""
+
+    uri: str = option("Files to load: file:///folder/, or a glob such as file:///in/**/*.json.")
+    format: FileFormat = option("Format of the files.")
+    schema: str = option(
+        "Columns of the files, as in CREATE TABLE; inferred from the first files when absent.",
+        default="",
+    )
+    late_files: LateFiles = option(
+        "Whether a file that sorts before the newest loaded one is loaded.",
+        default=LateFiles.LOAD,
+    )
+    modified_files: ModifiedFiles = option(
+        "Whether a change of a loaded file is ignored (and counted) or pauses the job.",
+        default=ModifiedFiles.IGNORE,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetColumn:
+    """A column of the target table and the path of the source field that fills it."""
+
+    name: str
+    path: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRef:
+    """The table a job loads: its name for people, its id and location for the truth."""
+
+    name: str
+    id: str
+    location: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDefinition:
+    """What a person asked for, with everything that was inferred frozen into it."""
+
+    name: str
+    comment: str
+    revision: int
+    table: TableRef
+    columns: tuple[str, ...] | None
+    select: str
+    select_source_start: int
+    select_source_end: int
+    function: str
+    source: FilesOptions
+    source_columns: tuple[Column, ...]
+    targets: tuple[TargetColumn, ...]
+    properties: JobProperties
+    metadata: tuple[tuple[str, str], ...] = ()
+
+
+class Wish(StrEnum):
+    """What is wanted of a job."""
+
+    RUN = "RUN"
+    PAUSE = "PAUSE"
+    DROP = "DROP"
+    CLOSED = "CLOSED"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """Why a job is in its state: a code for programs and a sentence for people."""
+
+    code: Code
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WishRecord:
+    """State and reason as one record, with what auto-resume needs to know."""
+
+    wish: Wish
+    reason: Reason | None
+    event: int
+    changed_at: datetime
+    auto_resumes: int = 0
+    resumed_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobState:
+    """Everything remembered of a job: the fold of its events."""
+
+    id: str
+    created_at: datetime
+    definition: JobDefinition
+    generation: Generation
+    wish: WishRecord
+    number: int
+    progress: tuple[SplitProgress, ...]
+    cumulative: Statistics
+    committed_at: datetime | None
+    epoch_newest: int
+    epoch_committed: int
+    succeeded_event: int
+    modified_files: int
+    modified_files_event: int
+    event_number: int
+
+    @property
+    def name(self) -> str:
+        """The name a person gave the job."""
+        return self.definition.name
+
+    @property
+    def auto_resumes_in_a_row(self) -> int:
+        """How often the job was resumed by itself since it last committed an epoch."""
+        return self.wish.auto_resumes if self.wish.event > self.succeeded_event else 0

@@ -1,0 +1,196 @@
+"""Typed options: declare once; parse, print, explain.
+
+An option is a field of a frozen dataclass made with ``option(...)``. Its SQL key is the field's
+name unless ``key`` says otherwise. One declaration serves reading statements, writing them back
+and the reference documentation, so that what is printed is always accepted.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable
+from dataclasses import MISSING, Field, dataclass, field, fields
+from datetime import timedelta
+from enum import Enum
+from typing import Any, TypeVar, get_type_hints
+
+from penstock.errors import Code, UserError
+
+_T = TypeVar("_T")
+
+_NUMBER_AND_UNIT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*\Z")
+_SECONDS_BY_UNIT = {
+    "": 1.0, "ms": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0,
+    "m": 60.0, "min": 60.0, "minute": 60.0, "minutes": 60.0,
+    "h": 3600.0, "hour": 3600.0, "hours": 3600.0, "d": 86400.0, "day": 86400.0, "days": 86400.0,
+}  # fmt: skip
+_BYTES_BY_UNIT = {
+    "": 1, "b": 1, "k": 2**10, "kb": 2**10, "kib": 2**10, "m": 2**20, "mb": 2**20, "mib": 2**20,
+    "g": 2**30, "gb": 2**30, "gib": 2**30, "t": 2**40, "tb": 2**40, "tib": 2**40,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What is declared about an option."""
+
+    explanation: str
+    key: str | None
+    at_least: Any
+    at_most: Any
+    unit: str
+
+
+def option(
+    explanation: str,
+    *,
+    default: Any = MISSING,  # noqa: ANN401 - As dataclasses.field.
+    key: str | None = None,
+    at_least: Any = None,  # noqa: ANN401
+    at_most: Any = None,  # noqa: ANN401
+    unit: str = "",
+) -> Any:  # noqa: ANN401
+    """Declare an option as a dataclass field."""
+    rule = Rule(explanation=explanation, key=key, at_least=at_least, at_most=at_most, unit=unit)
+    return field(default=default, metadata={"option": rule})
+
+
+def parse_options(kind: type[_T], pairs: Iterable[tuple[str, str]], *, what: str) -> _T:
+    """Read options given as text; refuse unknown keys, bad values and missing ones by name."""
+    given = dict(pairs)
+    by_key = {option_key(f): f for f in option_fields(kind)}
+    unknown = [key for key in given if key not in by_key]
+    if unknown:
+        raise _unknown(unknown, allowed=sorted(by_key), what=what)
+    missing = [k for k, f in by_key.items() if k not in given and f.default is MISSING]
+    if missing:
+        names = ", ".join(f'"{key}"' for key in missing)
+        raise UserError(
+            f"{what} lacks {names}",
+            code=Code.OPTION_ERR,
+            hint=f'Add "{missing[0]}" = "…": {rule_of(by_key[missing[0]]).explanation}',
+        )
+    hints = get_type_hints(kind)
+    values = {
+        by_key[key].name: _parse_value(key, text, hints[by_key[key].name], rule_of(by_key[key]))
+        for key, text in given.items()
+    }
+    return kind(**values)
+
+
+def print_options(value: object) -> tuple[tuple[str, str], ...]:
+    """Write options back as text; those that have their default are left out."""
+    return tuple(
+        (option_key(f), _print_value(getattr(value, f.name)))
+        for f in option_fields(type(value))
+        if f.default is MISSING or getattr(value, f.name) != f.default
+    )
+
+
+def print_option(value: object, f: Field[Any]) -> str:
+    """Write one option's value as text."""
+    return _print_value(getattr(value, f.name))
+
+
+def option_fields(kind: type) -> tuple[Field[Any], ...]:
+    """Answer the fields of a class that are options."""
+    return tuple(f for f in fields(kind) if "option" in f.metadata)
+
+
+def option_key(f: Field[Any]) -> str:
+    """Answer the key that an option has in SQL."""
+    return rule_of(f).key or f.name
+
+
+def rule_of(f: Field[Any]) -> Rule:
+    """Answer what was declared about an option."""
+    rule: Rule = f.metadata["option"]
+    return rule
+
+
+def parse_duration(text: str, *, what: str) -> timedelta:
+    """Read a duration such as ``10``, ``10s``, ``5m`` or ``1.5h``; a bare number is seconds."""
+    return timedelta(
+        seconds=_measure(text, _SECONDS_BY_UNIT, what=what, example="10s, 5m or 1h")
+    )
+
+
+def parse_size(text: str, *, what: str) -> int:
+    """Read a size such as ``1048576``, ``256MB`` or ``10GiB``; a bare number is bytes."""
+    return int(_measure(text, _BYTES_BY_UNIT, what=what, example="1048576, 256MB or 10GB"))
+
+
+def _measure(text: str, factor_by_unit: dict[str, Any], *, what: str, example: str) -> float:
+    match = _NUMBER_AND_UNIT.match(text)
+    factor = factor_by_unit.get(match[2].lower()) if match else None
+    if match is None or factor is None:
+        raise UserError(
+            f'{what} must be a number with an optional unit, not "{text}"',
+            code=Code.OPTION_ERR,
+            hint=f"Write for example {example}.",
+        )
+    number = float(match[1]) if "." in match[1] else int(match[1])
+    result: float = number * factor
+    return result
+
+
+def _unknown(unknown: list[str], *, allowed: list[str], what: str) -> UserError:
+    near = difflib.get_close_matches(unknown[0], allowed, n=1)
+    guess = f'Did you mean "{near[0]}"? ' if near else ""
+    names = ", ".join(f'"{key}"' for key in unknown)
+    return UserError(
+        f"{what} does not know the option{'s' if len(unknown) > 1 else ''} {names}",
+        code=Code.OPTION_ERR,
+        hint=f"{guess}Allowed: {', '.join(allowed)}.",
+    )
+
+
+def _parse_value(key: str, text: str, hint: Any, rule: Rule) -> object:  # noqa: ANN401
+    what = f'option "{key}"'
+    value: Any
+    if hint is timedelta:
+        value = parse_duration(text, what=what)
+    elif hint is int:
+        value = parse_size(text, what=what) if rule.unit == "bytes" else _parse_int(text, what)
+    elif isinstance(hint, type) and issubclass(hint, Enum):
+        value = _parse_choice(text, hint, what)
+    else:
+        value = text
+    for bound, word, broken in (
+        (rule.at_least, "at least", rule.at_least is not None and value < rule.at_least),
+        (rule.at_most, "at most", rule.at_most is not None and value > rule.at_most),
+    ):
+        if broken:
+            raise UserError(
+                f"{what} must be {word} {_print_value(bound)}, not {text}", code=Code.OPTION_ERR
+            )
+    return value
+
+
+def _parse_int(text: str, what: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise UserError(
+            f'{what} must be a whole number, not "{text}"', code=Code.OPTION_ERR
+        ) from error
+
+
+def _parse_choice(text: str, kind: type[Enum], what: str) -> Enum:
+    try:
+        return kind(text.lower())
+    except ValueError as error:
+        allowed = ", ".join(str(member.value) for member in kind)
+        raise UserError(
+            f'{what} must be one of {allowed}, not "{text}"', code=Code.OPTION_ERR
+        ) from error
+
+
+def _print_value(value: object) -> str:
+    match value:
+        case timedelta():
+            seconds = value.total_seconds()
+            return f"{seconds:.0f}s" if seconds == int(seconds) else f"{seconds}s"
+        case Enum():
+            return str(value.value)
+        case _:
+            return str(value)
