@@ -34,6 +34,7 @@ class Code(StrEnum):
     COMMIT_OUTCOME_UNKNOWN_ERR = "COMMIT_OUTCOME_UNKNOWN_ERR"
     LEASE_LOST_ERR = "LEASE_LOST_ERR"
     TIMEOUT_ERR = "TIMEOUT_ERR"
+    STOPPED_ERR = "STOPPED_ERR"
 
 
 class PenstockError(Exception):
@@ -90,3 +91,9 @@ class InvariantError(PenstockError):
     """We must act: something that never happens has happened; please report it."""
 
     code_default = Code.INTERNAL_ERR
+
+
+class StoppedError(PenstockError):
+    """Nobody must act: the work was asked to stop, and did."""
+
+    code_default = Code.STOPPED_ERR

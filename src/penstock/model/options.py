@@ -54,13 +54,22 @@ def option(
     return field(default=default, metadata={"option": rule})
 
 
-def parse_options(kind: type[_T], pairs: Iterable[tuple[str, str]], *, what: str) -> _T:
-    """Read options given as text; refuse unknown keys, bad values and missing ones by name."""
+def parse_options(
+    kind: type[_T],
+    pairs: Iterable[tuple[str, str]],
+    *,
+    what: str,
+    also: tuple[str, ...] = (),
+) -> _T:
+    """Read options given as text; refuse unknown keys, bad values and missing ones by name.
+
+    ``also`` names keys that the caller handles itself, for the list of allowed ones.
+    """
     given = dict(pairs)
     by_key = {option_key(f): f for f in option_fields(kind)}
     unknown = [key for key in given if key not in by_key]
     if unknown:
-        raise _unknown(unknown, allowed=sorted(by_key), what=what)
+        raise _unknown(unknown, allowed=sorted([*by_key, *also]), what=what)
     missing = [k for k, f in by_key.items() if k not in given and f.default is MISSING]
     if missing:
         names = ", ".join(f'"{key}"' for key in missing)

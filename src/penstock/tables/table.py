@@ -46,7 +46,7 @@ class TableHandle(Protocol):
         ...
 
     def refresh(self) -> None:
-        """Move the snapshot to the newest version; UserError TABLE_CHANGED_ERR if it is gone."""
+        """Move to the newest version; UserError TABLE_CHANGED_ERR if the table is gone."""
         ...
 
     def newest_number(self, job_id: str) -> int:

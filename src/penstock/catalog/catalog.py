@@ -1,0 +1,250 @@
+"""The catalog: what is remembered of jobs, tables and leases; one transaction per change.
+
+The catalog follows the tables: progress is what the newest attachment says, and an attachment
+that is found in a table is applied whoever holds the job. Everything else is a compare-and-set
+on the job's generation. All methods may be called from any thread.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from penstock.catalog import file_index, jobs, leases, ledger, statuses, tables
+from penstock.catalog.database import Database
+from penstock.catalog.errors import CommitGapError
+from penstock.catalog.leases import Lease
+from penstock.catalog.ledger import LedgerDay
+from penstock.catalog.tables import TableRecord
+from penstock.catalog.upgrade import upgrade
+from penstock.clock import Clock
+from penstock.errors import InvariantError
+from penstock.model.epoch import Attachment, CommitKind, Generation
+from penstock.model.events import (
+    Committed,
+    EpochEnded,
+    Event,
+    EventBody,
+    GenerationRaised,
+    JobCreated,
+    Outcome,
+)
+from penstock.model.job import JobState
+from penstock.model.ledger import LedgerEntry
+
+LOCK_WAIT = timedelta(seconds=15)
+
+
+def open_catalog(url: str, *, clock: Clock, lock_wait: timedelta = LOCK_WAIT) -> "Catalog":
+    """Open the catalog at ``sqlite:///path``, or a new one in memory at ``sqlite://``."""
+    database = Database(url, clock=clock, lock_wait=lock_wait)
+    upgrade(database)
+    return Catalog(database)
+
+
+class Catalog:
+    """What is remembered; every change is stored when its method returns."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def close(self) -> None:
+        """Close the database; nothing is lost without it."""
+        self._database.close()
+
+    def create_job(self, job_id: str, body: JobCreated) -> JobState:
+        """Store a new job; refuse a name that is taken and a table that is gone."""
+        with self._database.write() as connection:
+            return jobs.create(connection, job_id, body, at=self._database.now())
+
+    def job(self, name: str) -> JobState | None:
+        """Answer the job with this name."""
+        with self._database.read() as connection:
+            return jobs.by_name(connection, name)
+
+    def job_by_id(self, job_id: str) -> JobState | None:
+        """Answer the job with this id."""
+        with self._database.read() as connection:
+            return jobs.by_id(connection, job_id)
+
+    def jobs(self) -> tuple[JobState, ...]:
+        """Answer all jobs by name."""
+        with self._database.read() as connection:
+            return jobs.all_jobs(connection)
+
+    def append(self, job_id: str, body: EventBody, *, expected: Generation | None) -> JobState:
+        """Store one event if the job's generation is the expected one."""
+        return self.append_all(job_id, (body,), expected=expected)
+
+    def append_all(
+        self, job_id: str, bodies: Sequence[EventBody], *, expected: Generation | None
+    ) -> JobState:
+        """Store events together if the job's generation is the expected one."""
+        with self._database.write() as connection:
+            state = jobs.locked(connection, job_id, expected=expected)
+            return jobs.append(connection, state, bodies, at=self._database.now())
+
+    def apply_commit(
+        self,
+        job_id: str,
+        attachment: Attachment,
+        *,
+        table_version: int | None,
+        commit_seconds: float | None,
+    ) -> JobState:
+        """Follow the next commit of the job's chain; one that is known changes nothing."""
+        with self._database.write() as connection:
+            state = jobs.locked(connection, job_id, expected=None)
+            if attachment.number <= state.number:
+                return state
+            if attachment.number > state.number + 1:
+                raise CommitGapError(
+                    f'job "{state.name}" is at commit {state.number} and cannot follow '
+                    f"commit {attachment.number} before those between"
+                )
+            file_index.follow(connection, job_id, attachment)
+            body = Committed(
+                attachment=attachment,
+                table_version=table_version,
+                commit_seconds=commit_seconds,
+            )
+            return jobs.append(connection, state, (body,), at=self._database.now())
+
+    def cancel_open_attempts(self, job_id: str) -> int:
+        """Mark attempts that never ended as cancelled; answer how many there were."""
+        with self._database.write() as connection:
+            attempts = ledger.open_entries(connection, job_id)
+            if attempts:
+                state = jobs.locked(connection, job_id, expected=None)
+                ends = [_cancelled(attempt) for attempt in attempts]
+                jobs.append(connection, state, ends, at=self._database.now())
+            return len(attempts)
+
+    def delete_job(self, job_id: str) -> None:
+        """Forget a job with everything that belongs to it; gone already is fine."""
+        with self._database.write() as connection:
+            jobs.remove(connection, job_id)
+
+    def events(self, job_id: str, *, newest: int = 1000) -> tuple[Event, ...]:
+        """Answer the newest events of a job, the oldest of them first."""
+        with self._database.read() as connection:
+            return jobs.newest_events(connection, job_id, newest=newest)
+
+    def truncate_events(self, job_id: str, *, keep: int) -> None:
+        """Cut a job's journal down to its newest events; its state stays as it is."""
+        with self._database.write() as connection:
+            state = jobs.locked(connection, job_id, expected=None)
+            jobs.truncate(connection, state, keep=keep)
+
+    def ledger(self, job_id: str, *, newest: int = 100) -> tuple[LedgerEntry, ...]:
+        """Answer the entries that appeared last, the oldest of them first."""
+        with self._database.read() as connection:
+            return ledger.newest_entries(connection, job_id, newest=newest)
+
+    def ledger_counts(
+        self, job_id: str, *, kind: CommitKind | None = None
+    ) -> dict[Outcome, int]:
+        """Count all attempts and commits by outcome, or those of one kind."""
+        with self._database.read() as connection:
+            return ledger.counts(connection, job_id, kind=kind)
+
+    def ledger_days(self, job_id: str) -> tuple[LedgerDay, ...]:
+        """Answer older attempts, added up by day, kind and outcome."""
+        with self._database.read() as connection:
+            return ledger.days(connection, job_id)
+
+    def known_files(self, job_id: str, *, first: str, last: str) -> dict[str, str]:
+        """Answer ETags by key of the loaded files between two keys, both included, by bytes."""
+        with self._database.read() as connection:
+            return file_index.known(connection, job_id, first=first, last=last)
+
+    def file_count(self, job_id: str) -> int:
+        """Count the files that are known as loaded."""
+        with self._database.read() as connection:
+            return file_index.count(connection, job_id)
+
+    def take_lease(
+        self,
+        job_id: str,
+        *,
+        node_id: str,
+        duration: timedelta,
+        expected: Generation,
+        generation: Generation,
+    ) -> JobState:
+        """Give a job that should run to a node, under a new generation."""
+        with self._database.write() as connection:
+            now = self._database.now()
+            state = jobs.locked(connection, job_id, expected=expected)
+            leases.take(connection, state, node_id=node_id, now=now, expires_at=now + duration)
+            raised = GenerationRaised(generation=generation, cause="lease")
+            state = jobs.append(connection, state, (raised,), at=now)
+            if state.generation != generation:
+                raise InvariantError(
+                    f'job "{state.name}" must be leased under a generation above '
+                    f"{expected.number}, not {generation.number}"
+                )
+            return state
+
+    def renew_leases(self, node_id: str, duration: timedelta) -> frozenset[str]:
+        """Prolong the live leases of a node; answer the ids of the jobs it still holds."""
+        with self._database.write() as connection:
+            now = self._database.now()
+            return leases.renew(connection, node_id, now=now, expires_at=now + duration)
+
+    def release_lease(self, job_id: str, node_id: str) -> None:
+        """Give a lease back; one that is lost already is fine."""
+        with self._database.write() as connection:
+            leases.release(connection, job_id, node_id)
+
+    def leases(self) -> dict[str, Lease]:
+        """Answer the lease of every job that has one, by job id."""
+        with self._database.read() as connection:
+            return leases.all_leases(connection, now=self._database.now())
+
+    def free_leases_of_others(self, node_id: str) -> None:
+        """End the leases of all other nodes; only for whoever knows that they have ended."""
+        with self._database.write() as connection:
+            leases.free_of_others(connection, node_id)
+
+    def create_table(self, record: TableRecord) -> None:
+        """Register a table; refuse a name that is taken."""
+        with self._database.write() as connection:
+            tables.create(connection, record)
+
+    def table(self, name: str) -> TableRecord | None:
+        """Answer the table with this name."""
+        with self._database.read() as connection:
+            return tables.by_name(connection, name)
+
+    def tables(self) -> tuple[TableRecord, ...]:
+        """Answer all tables by name."""
+        with self._database.read() as connection:
+            return tables.all_tables(connection)
+
+    def delete_table(self, name: str) -> None:
+        """Forget a table, unless a job loads it; gone already is fine."""
+        with self._database.write() as connection:
+            tables.remove(connection, name)
+
+    def set_status(self, job_id: str, text: str) -> None:
+        """Keep what a running job says of itself for observers."""
+        with self._database.write() as connection:
+            statuses.put(connection, job_id, text)
+
+    def status(self, job_id: str) -> str | None:
+        """Answer what a job last said of itself."""
+        return self.statuses().get(job_id)
+
+    def statuses(self) -> dict[str, str]:
+        """Answer what all jobs last said of themselves, by job id."""
+        with self._database.read() as connection:
+            return statuses.text_by_job(connection)
+
+
+def _cancelled(attempt: LedgerEntry) -> EpochEnded:
+    return EpochEnded(
+        attempt_id=attempt.attempt_id,
+        epoch=attempt.epoch,
+        attempt=attempt.attempt,
+        outcome=Outcome.CANCELLED,
+        reason=None,
+    )

@@ -1,0 +1,163 @@
+"""Jobs as rows: a snapshot of the state, and the journal of events it was folded from.
+
+Invariant: snapshot, event and ledger entry change in one transaction, and a snapshot is the
+fold of all events up to its own number, so cutting the journal loses nothing.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from functools import lru_cache
+
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from penstock.catalog import ledger, relations
+from penstock.catalog.errors import GenerationChangedError, JobGoneError
+from penstock.errors import Code, InvariantError, UserError
+from penstock.model.codec import from_text, to_text
+from penstock.model.epoch import Generation
+from penstock.model.events import Event, EventBody, JobCreated, apply
+from penstock.model.job import JobState
+
+EVENTS_KEPT = 1_792
+_PRUNED_EVERY = 256
+
+_jobs = relations.jobs
+_events = relations.events
+_BY_ID = select(_jobs.c.snapshot).where(_jobs.c.id == bindparam("job_id"))
+_BY_ID_LOCKED = _BY_ID.with_for_update()
+_BY_NAME = select(_jobs.c.snapshot).where(_jobs.c.name == bindparam("name"))
+_ALL = select(_jobs.c.snapshot).order_by(_jobs.c.name)
+_TABLE_LOCKED = (
+    select(relations.tables.c.id)
+    .where(relations.tables.c.id == bindparam("table_id"))
+    .with_for_update(read=True)
+)
+_INSERT = insert(_jobs)
+_UPDATE = update(_jobs).where(_jobs.c.id == bindparam("job_id"))
+_DELETE = delete(_jobs).where(_jobs.c.id == bindparam("job_id"))
+_NEWEST_EVENTS = (
+    select(_events.c.event)
+    .where(_events.c.job_id == bindparam("job_id"))
+    .order_by(_events.c.number.desc())
+    .limit(bindparam("newest"))
+)
+_INSERT_EVENTS = insert(_events)
+_DELETE_EVENTS = delete(_events).where(
+    _events.c.job_id == bindparam("job"), _events.c.number <= bindparam("last")
+)
+
+
+def create(connection: Connection, job_id: str, body: JobCreated, *, at: datetime) -> JobState:
+    """Store a new job; refuse a name that is taken and a table that is gone."""
+    table = body.definition.table
+    if connection.scalar(_TABLE_LOCKED, {"table_id": table.id}) is None:
+        raise UserError(
+            f'table "{table.name}" does not exist',
+            code=Code.META_NOT_FOUND_ERR,
+            detail="It was dropped while the job was being created.",
+            hint="Create the table, then the job again.",
+        )
+    event = Event(job_id=job_id, number=1, at=at, body=body)
+    state = apply(None, event)
+    try:
+        connection.execute(_INSERT, {"id": job_id, **_columns(state)})
+    except IntegrityError as error:
+        raise UserError(
+            f'job "{state.name}" already exists',
+            code=Code.ALREADY_EXISTS_ERR,
+            hint="Choose another name, or drop that job first.",
+        ) from error
+    _store_events(connection, [event])
+    return state
+
+
+def by_id(connection: Connection, job_id: str) -> JobState | None:
+    """Answer the job with this id."""
+    text = connection.scalar(_BY_ID, {"job_id": job_id})
+    return None if text is None else _state(text)
+
+
+def by_name(connection: Connection, name: str) -> JobState | None:
+    """Answer the job with this name."""
+    text = connection.scalar(_BY_NAME, {"name": name})
+    return None if text is None else _state(text)
+
+
+def all_jobs(connection: Connection) -> tuple[JobState, ...]:
+    """Answer all jobs by name."""
+    return tuple(_state(text) for text in connection.scalars(_ALL))
+
+
+def locked(connection: Connection, job_id: str, *, expected: Generation | None) -> JobState:
+    """Answer the job that this transaction will change; refuse it if it is not as expected."""
+    text = connection.scalar(_BY_ID_LOCKED, {"job_id": job_id})
+    if text is None:
+        raise JobGoneError(f'job with the id "{job_id}" was dropped')
+    state = _state(text)
+    if expected is not None and state.generation != expected:
+        raise GenerationChangedError(
+            f'job "{state.name}" has generation {state.generation.number}, '
+            f"not the expected {expected.number}",
+            detail="A statement or another node has taken over since the job was read.",
+        )
+    return state
+
+
+def append(
+    connection: Connection, state: JobState, bodies: Iterable[EventBody], *, at: datetime
+) -> JobState:
+    """Store events after those of the given state; answer the state after them."""
+    first = state.event_number + 1
+    events = [
+        Event(job_id=state.id, number=number, at=at, body=body)
+        for number, body in enumerate(bodies, start=first)
+    ]
+    if not events:
+        return state
+    for event in events:
+        state = apply(state, event)
+    if state.event_number != events[-1].number:
+        raise InvariantError(f'job "{state.name}" was created a second time')
+    connection.execute(_UPDATE, {"job_id": state.id, **_columns(state)})
+    _store_events(connection, events)
+    if first // _PRUNED_EVERY != (state.event_number + 1) // _PRUNED_EVERY:
+        truncate(connection, state, keep=EVENTS_KEPT)
+        ledger.fold(connection, state.id, keep=ledger.ENTRIES_KEPT)
+    return state
+
+
+def newest_events(connection: Connection, job_id: str, *, newest: int) -> tuple[Event, ...]:
+    """Answer the newest events of a job, the oldest of them first."""
+    texts = connection.scalars(_NEWEST_EVENTS, {"job_id": job_id, "newest": newest}).all()
+    return tuple(from_text(Event, text) for text in reversed(texts))
+
+
+def truncate(connection: Connection, state: JobState, *, keep: int) -> None:
+    """Cut the journal down to its newest events; the snapshot holds what the others said."""
+    connection.execute(_DELETE_EVENTS, {"job": state.id, "last": state.event_number - keep})
+
+
+def remove(connection: Connection, job_id: str) -> None:
+    """Delete a job with everything that belongs to it; gone already is fine."""
+    connection.execute(_DELETE, {"job_id": job_id})
+
+
+def _store_events(connection: Connection, events: list[Event]) -> None:
+    rows = [{"job_id": e.job_id, "number": e.number, "event": to_text(e)} for e in events]
+    connection.execute(_INSERT_EVENTS, rows)
+    ledger.record(connection, events)
+
+
+def _columns(state: JobState) -> dict[str, str]:
+    return {
+        "name": state.name,
+        "table_id": state.definition.table.id,
+        "snapshot": to_text(state),
+    }
+
+
+@lru_cache(maxsize=256)
+def _state(text: str) -> JobState:
+    # Reading a snapshot costs more than finding it, and most are read again unchanged.
+    return from_text(JobState, text)

@@ -1,0 +1,190 @@
+"""The ledger as rows: recent attempts one by one, older ones added up by day.
+
+Invariant: an attempt is counted exactly once, as its own row or within one day's row; an
+attempt that has not ended keeps its own row.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date
+
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+
+from penstock.catalog import relations
+from penstock.model.codec import from_text, to_text
+from penstock.model.epoch import CommitKind
+from penstock.model.events import Event, Outcome
+from penstock.model.ledger import LedgerEntry, entry_of, merge
+from penstock.model.statistics import Statistics
+
+ENTRIES_KEPT = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerDay:
+    """Older attempts of one day that ended alike, added up."""
+
+    day: date
+    kind: CommitKind
+    outcome: Outcome
+    attempts: int
+    statistics: Statistics
+
+
+_ledger = relations.ledger
+_days = relations.ledger_days
+_ENTRY = select(_ledger.c.entry).where(
+    _ledger.c.job_id == bindparam("job_id"), _ledger.c.attempt_id == bindparam("attempt_id")
+)
+_INSERT = insert(_ledger)
+_UPDATE = update(_ledger).where(
+    _ledger.c.job_id == bindparam("job"), _ledger.c.attempt_id == bindparam("attempt")
+)
+_NEWEST = (
+    select(_ledger.c.entry)
+    .where(_ledger.c.job_id == bindparam("job_id"))
+    .order_by(_ledger.c.ordinal.desc())
+    .limit(bindparam("newest"))
+)
+_OLDER = (
+    select(_ledger.c.ordinal)
+    .where(_ledger.c.job_id == bindparam("job_id"))
+    .order_by(_ledger.c.ordinal.desc())
+    .limit(1)
+    .offset(bindparam("keep"))
+)
+_OPEN = (
+    select(_ledger.c.entry)
+    .where(_ledger.c.job_id == bindparam("job_id"), _ledger.c.outcome == Outcome.STARTED.value)
+    .order_by(_ledger.c.ordinal)
+)
+_FOLDABLE = (
+    _ledger.c.job_id == bindparam("job"),
+    _ledger.c.ordinal <= bindparam("last"),
+    _ledger.c.outcome != Outcome.STARTED.value,
+)
+_COUNTS = (
+    select(_ledger.c.outcome, _ledger.c.kind, func.count())
+    .where(_ledger.c.job_id == bindparam("job_id"))
+    .group_by(_ledger.c.outcome, _ledger.c.kind)
+)
+_DAYS = (
+    select(_days)
+    .where(_days.c.job_id == bindparam("job_id"))
+    .order_by(_days.c.day, _days.c.kind, _days.c.outcome)
+)
+
+
+def record(connection: Connection, events: Sequence[Event]) -> None:
+    """Store what events say about attempts, joined with what is known of them."""
+    for event in events:
+        entry = entry_of(event)
+        if entry is not None:
+            _upsert(connection, event, entry)
+
+
+def _upsert(connection: Connection, event: Event, entry: LedgerEntry) -> None:
+    job_id = event.job_id
+    key = {"job_id": job_id, "attempt_id": entry.attempt_id}
+    stored = connection.scalar(_ENTRY, key)
+    if stored is not None:
+        merged = merge(from_text(LedgerEntry, stored), entry)
+        connection.execute(
+            _UPDATE, {"job": job_id, "attempt": entry.attempt_id, **_columns(merged)}
+        )
+        return
+    # The event that an attempt appeared with orders the ledger.
+    connection.execute(_INSERT, {**key, "ordinal": event.number, **_columns(entry)})
+
+
+def _columns(entry: LedgerEntry) -> dict[str, object]:
+    return {
+        "kind": entry.kind.value,
+        "outcome": entry.outcome.value,
+        "number": entry.number,
+        "epoch": entry.epoch,
+        "entry": to_text(entry),
+    }
+
+
+def newest_entries(
+    connection: Connection, job_id: str, *, newest: int
+) -> tuple[LedgerEntry, ...]:
+    """Answer the entries that appeared last, the oldest of them first."""
+    texts = connection.scalars(_NEWEST, {"job_id": job_id, "newest": newest}).all()
+    return tuple(from_text(LedgerEntry, text) for text in reversed(texts))
+
+
+def open_entries(connection: Connection, job_id: str) -> tuple[LedgerEntry, ...]:
+    """Answer the attempts that have not ended."""
+    texts = connection.scalars(_OPEN, {"job_id": job_id})
+    return tuple(from_text(LedgerEntry, text) for text in texts)
+
+
+def counts(
+    connection: Connection, job_id: str, *, kind: CommitKind | None
+) -> dict[Outcome, int]:
+    """Count the attempts of a job by outcome, those added up by day included."""
+    found: Counter[Outcome] = Counter()
+    for outcome, of_kind, attempts in connection.execute(_COUNTS, {"job_id": job_id}):
+        if kind is None or of_kind == kind:
+            found[Outcome(outcome)] += attempts
+    for day in days(connection, job_id):
+        if kind is None or day.kind is kind:
+            found[day.outcome] += day.attempts
+    return dict(found)
+
+
+def days(connection: Connection, job_id: str) -> tuple[LedgerDay, ...]:
+    """Answer what was added up, day by day."""
+    return tuple(
+        LedgerDay(
+            day=date.fromisoformat(row.day),
+            kind=CommitKind(row.kind),
+            outcome=Outcome(row.outcome),
+            attempts=row.attempts,
+            statistics=from_text(Statistics, row.statistics),
+        )
+        for row in connection.execute(_DAYS, {"job_id": job_id})
+    )
+
+
+def fold(connection: Connection, job_id: str, *, keep: int) -> None:
+    """Add up all ended attempts but the newest, by day."""
+    last = connection.scalar(_OLDER, {"job_id": job_id, "keep": keep})
+    if last is None:
+        return
+    old = {"job": job_id, "last": last}
+    texts = connection.scalars(select(_ledger.c.entry).where(*_FOLDABLE), old).all()
+    by_key: defaultdict[tuple[str, CommitKind, Outcome], list[Statistics]] = defaultdict(list)
+    for entry in (from_text(LedgerEntry, text) for text in texts):
+        by_key[_day(entry), entry.kind, entry.outcome].append(entry.statistics)
+    for (day, kind, outcome), statistics in by_key.items():
+        key = {"job_id": job_id, "day": day, "kind": kind.value, "outcome": outcome.value}
+        _add_to_day(connection, key, statistics)
+    connection.execute(delete(_ledger).where(*_FOLDABLE), old)
+
+
+def _day(entry: LedgerEntry) -> str:
+    # Every entry has an end or a beginning, for each comes from an event.
+    at = entry.ended_at or entry.started_at
+    return at.astimezone(UTC).date().isoformat() if at else date.min.isoformat()
+
+
+def _add_to_day(
+    connection: Connection, key: dict[str, str], statistics: list[Statistics]
+) -> None:
+    this_day = [_days.c[name] == value for name, value in key.items()]
+    stored = connection.execute(select(_days).where(*this_day)).one_or_none()
+    total = sum(statistics, Statistics())
+    if stored is None:
+        values = {"attempts": len(statistics), "statistics": to_text(total)}
+        connection.execute(insert(_days).values(**key, **values))
+        return
+    total += from_text(Statistics, stored.statistics)
+    connection.execute(
+        update(_days)
+        .where(*this_day)
+        .values(attempts=stored.attempts + len(statistics), statistics=to_text(total))
+    )

@@ -1,0 +1,125 @@
+"""The catalog's own relations.
+
+The migrations build the same relations step by step; a change here needs a migration there.
+"""
+
+from datetime import UTC, datetime
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    ForeignKey,
+    Index,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+from sqlalchemy.engine import Dialect
+
+
+class Instant(TypeDecorator[datetime]):
+    """An aware instant in UTC; SQLite keeps no time zone, so it is put back on reading."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - The signature is SQLAlchemy's.
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 - The signature is SQLAlchemy's.
+        return None if value is None else value.replace(tzinfo=UTC)
+
+
+# Keys are compared by their UTF-8 bytes, as listings order them. That is SQLite's default.
+_BYTES_ORDER = Text().with_variant(Text(collation="C"), "postgresql")
+
+metadata = MetaData()
+
+tables = Table(
+    "tables",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("id", Text, nullable=False, unique=True),
+    Column("location", Text, nullable=False),
+    Column("managed", Boolean, nullable=False),
+    Column("comment", Text, nullable=False),
+    Column("created_at", Instant, nullable=False),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("table_id", Text, ForeignKey("tables.id"), nullable=False, index=True),
+    Column("snapshot", Text, nullable=False),
+)
+
+
+def _of_job() -> Column[str]:
+    return Column("job_id", Text, ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+
+
+events = Table(
+    "events",
+    metadata,
+    _of_job(),
+    Column("number", BigInteger, primary_key=True),
+    Column("event", Text, nullable=False),
+)
+
+ledger = Table(
+    "ledger",
+    metadata,
+    _of_job(),
+    Column("attempt_id", Text, primary_key=True),
+    Column("ordinal", BigInteger, nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("outcome", String(16), nullable=False),
+    Column("number", BigInteger),
+    Column("epoch", BigInteger, nullable=False),
+    Column("entry", Text, nullable=False),
+    UniqueConstraint("job_id", "ordinal"),
+    Index("ix_ledger_outcome", "job_id", "outcome", "kind"),
+)
+
+ledger_days = Table(
+    "ledger_days",
+    metadata,
+    _of_job(),
+    Column("day", String(10), primary_key=True),
+    Column("kind", String(16), primary_key=True),
+    Column("outcome", String(16), primary_key=True),
+    Column("attempts", BigInteger, nullable=False),
+    Column("statistics", Text, nullable=False),
+)
+
+files = Table(
+    "files",
+    metadata,
+    _of_job(),
+    Column("key", _BYTES_ORDER, primary_key=True),
+    Column("etag", Text, nullable=False),
+    Column("number", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+leases = Table(
+    "leases",
+    metadata,
+    _of_job(),
+    Column("node_id", Text, nullable=False),
+    Column("expires_at", Instant, nullable=False),
+)
+
+statuses = Table(
+    "statuses",
+    metadata,
+    _of_job(),
+    Column("text", Text, nullable=False),
+)

@@ -1,0 +1,99 @@
+"""Bring a database to the relations that this version knows.
+
+Alembic is imported only when there is something to do: its import takes longer than any
+statement that asks the catalog.
+"""
+
+from functools import cache
+from pathlib import Path
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    insert,
+    inspect,
+    select,
+)
+from sqlalchemy.engine import Dialect
+from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement
+
+from penstock.catalog import relations
+from penstock.catalog.database import Database
+from penstock.catalog.failures import Place
+from penstock.errors import Code, UserError
+
+REVISIONS = ("0001",)
+HEAD = REVISIONS[-1]
+
+_alembic_version = Table(
+    "alembic_version",
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
+
+
+def upgrade(database: Database) -> None:
+    """Create the relations, or bring those of an older version up to date."""
+    if database.place.path is None:
+        with database.write() as connection:
+            _create(connection)
+        return
+    with database.read() as connection:
+        stored = _stored_revision(connection, database.place)
+    if stored != HEAD:
+        with database.write() as connection:
+            # Another process may have been faster.
+            if _stored_revision(connection, database.place) != HEAD:
+                _migrate(connection)
+
+
+def _stored_revision(connection: Connection, place: Place) -> str | None:
+    names = inspect(connection).get_table_names()
+    if _alembic_version.name in names:
+        stored = connection.scalar(select(_alembic_version.c.version_num))
+    elif names:
+        raise UserError(
+            f"database {place} is not a catalog of Penstock",
+            code=Code.CATALOG_ERR,
+            detail=f"It holds other relations, such as {names[0]}.",
+            hint="Choose another home.",
+        )
+    else:
+        stored = None
+    if stored is not None and stored not in REVISIONS:
+        raise UserError(
+            f"catalog {place} has revision {stored}, and this version knows up to {HEAD}",
+            code=Code.CATALOG_ERR,
+            hint="Upgrade Penstock: a newer version has written this catalog.",
+        )
+    return stored
+
+
+def _create(connection: Connection) -> None:
+    for statement in _definitions(connection.dialect):
+        connection.exec_driver_sql(statement)
+    connection.execute(insert(_alembic_version).values(version_num=HEAD))
+
+
+@cache
+def _definitions(dialect: Dialect) -> tuple[str, ...]:
+    tables = (*relations.metadata.sorted_tables, _alembic_version)
+    creations: list[DDLElement] = [CreateTable(table) for table in tables]
+    creations += [CreateIndex(index) for table in tables for index in table.indexes]
+    return tuple(str(creation.compile(dialect=dialect)) for creation in creations)
+
+
+def _migrate(connection: Connection) -> None:
+    from alembic import command  # noqa: PLC0415 - See the module's docstring.
+    from alembic.config import Config  # noqa: PLC0415
+
+    config = Config()
+    folder = Path(__file__).parent / "migrations"
+    config.set_main_option("script_location", str(folder).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, HEAD)

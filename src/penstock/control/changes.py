@@ -1,0 +1,142 @@
+"""Statements that change a running job: PAUSE, RESUME, ALTER, DROP.
+
+Invariant: a statement first stores under a new generation what is wanted, then writes its own
+commit into the job's chain, then applies it. It waits for nobody's word: when it returns, no
+owner of an older generation, frozen or slow, can make a row appear.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from penstock.catalog.catalog import Catalog
+from penstock.clock import Clock
+from penstock.crashpoints import CrashPoint, reached
+from penstock.errors import Code, LeaseLostError, UserError
+from penstock.model.epoch import CommitKind, Generation
+from penstock.model.events import EventBody, GenerationRaised, WishChanged
+from penstock.model.job import JobState, Reason, Wish
+from penstock.model.position import SplitProgress
+from penstock.tables.extension import (
+    Closed,
+    Landed,
+    Surpassed,
+    catch_up,
+    extend,
+    next_generation,
+    open_table,
+    statement_passed,
+)
+from penstock.tables.table import Tables
+
+ROLLBACKS_MAX = 5
+
+
+class OutpacedError(UserError):
+    """The job changed between reading it and the first effect; the statement may start over."""
+
+    code_default = Code.OVERTAKEN_ERR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeParts:
+    """What a change is made with."""
+
+    catalog: Catalog
+    tables: Tables
+    clock: Clock
+
+
+def change_job(
+    state: JobState,
+    *,
+    wish: WishChanged | None,
+    kind: CommitKind,
+    parts: ChangeParts,
+    more: Sequence[EventBody] = (),
+    progress: tuple[SplitProgress, ...] | None = None,
+) -> Landed | Closed:
+    """Store what is wanted, write the commit that makes it hold, and apply it.
+
+    Raises UserError OVERTAKEN_ERR when another statement was quicker.
+    """
+    generation = next_generation(state.generation)
+    state = _store(state, generation, wish=wish, kind=kind, parts=parts, more=more)
+    reached(CrashPoint.WISH_STORED)
+    for _ in range(ROLLBACKS_MAX):
+        extension = extend(
+            state,
+            kind=kind,
+            generation=state.generation,
+            tables=parts.tables,
+            clock=parts.clock,
+            progress=progress,
+        )
+        if not isinstance(extension, Surpassed):
+            reached(CrashPoint.STATEMENT_COMMITTED)
+            return extension
+        state = _outrun_rollback(state, extension.generation, parts=parts)
+    raise overtaken(state)
+
+
+def apply_chain(state: JobState, *, parts: ChangeParts) -> JobState:
+    """Apply what the table holds; UserError if the job was dropped meanwhile."""
+    handle = open_table(parts.tables, state.definition.table)
+    current = catch_up(state.id, store=parts.catalog, handle=handle, passed=statement_passed)
+    if current is None:
+        raise overtaken(state)
+    return current
+
+
+def overtaken(state: JobState) -> UserError:
+    """Answer the error of a statement that lost against another one."""
+    return UserError(
+        f'job "{state.name}" was changed by another statement at the same time',
+        code=Code.OVERTAKEN_ERR,
+        hint="Look at SHOW JOBS and repeat the statement if it is still wanted.",
+    )
+
+
+def store_first(
+    state: JobState, bodies: Sequence[EventBody], *, parts: ChangeParts
+) -> JobState:
+    """Store a statement's first effect, unless the job changed since it was read."""
+    try:
+        return parts.catalog.append_all(state.id, list(bodies), expected=state.generation)
+    except LeaseLostError as error:
+        raise OutpacedError(overtaken(state).message, hint=overtaken(state).hint) from error
+
+
+def _store(
+    state: JobState,
+    generation: Generation,
+    *,
+    wish: WishChanged | None,
+    kind: CommitKind,
+    parts: ChangeParts,
+    more: Sequence[EventBody],
+) -> JobState:
+    first: EventBody = (
+        GenerationRaised(generation=generation, cause=str(kind))
+        if wish is None
+        else WishChanged(wish=wish.wish, reason=wish.reason, generation=generation)
+    )
+    return store_first(state, [first, *more], parts=parts)
+
+
+def _outrun_rollback(state: JobState, found: Generation, *, parts: ChangeParts) -> JobState:
+    """Raise the generation above the table's when the catalog was restored from a backup."""
+    current = parts.catalog.job_by_id(state.id)
+    if current is None or current.generation != state.generation:
+        raise overtaken(state)
+    generation = next_generation(current.generation, found)
+    body: EventBody = GenerationRaised(generation=generation, cause="catalog behind")
+    if current.wish.wish is Wish.RUN:
+        reason = Reason(
+            code=Code.CATALOG_BEHIND_ERR,
+            message="the catalog was older than the table; look at it, then resume the job",
+        )
+        body = WishChanged(wish=Wish.PAUSE, reason=reason, generation=generation)
+    try:
+        return parts.catalog.append(state.id, body, expected=current.generation)
+    except LeaseLostError as error:
+        raise overtaken(state) from error

@@ -1,0 +1,137 @@
+"""Statement to function: run what was said, against catalog and tables.
+
+Modules that need Arrow or the table library are imported by the statements that use them, so
+that SHOW and DESCRIBE of the catalog alone answer at once.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.catalog.catalog import Catalog
+from penstock.clock import Clock
+from penstock.control.result import Result
+from penstock.sql import statements as said
+from penstock.tables.table import Tables
+
+START_OVER_MAX = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlParts:
+    """What statements are run with; tables are opened only by those that need them."""
+
+    catalog: Catalog
+    open_tables: Callable[[], Tables]
+    clock: Clock
+
+
+def execute(statement: said.Statement, *, parts: ControlParts) -> Result:
+    """Run one statement and answer its result."""
+    match statement:
+        case said.ShowJobs() | said.ShowCreateJob() | said.ShowEpochs() | said.ShowEvents():
+            return _look_at_jobs(statement, parts=parts)
+        case (
+            said.CreateTable()
+            | said.DropTable()
+            | said.ShowTables()
+            | said.DescribeTable()
+            | said.DescribeDetail()
+            | said.ShowCreateTable()
+        ):
+            return _about_tables(statement, parts=parts)
+        case (
+            said.CreateJob()
+            | said.AlterJob()
+            | said.PauseJob()
+            | said.ResumeJob()
+            | said.DropJob()
+        ):
+            return _change_jobs(statement, parts=parts)
+
+
+def _look_at_jobs(
+    statement: said.ShowJobs | said.ShowCreateJob | said.ShowEpochs | said.ShowEvents,
+    *,
+    parts: ControlParts,
+) -> Result:
+    from penstock.control import show
+    from penstock.control.lookup import find_job
+
+    catalog = parts.catalog
+    match statement:
+        case said.ShowJobs():
+            return show.show_jobs(catalog=catalog)
+        case said.ShowCreateJob(name=name):
+            return show.show_create_job(find_job(name, catalog=catalog))
+        case said.ShowEpochs(name=name):
+            return show.show_epochs(find_job(name, catalog=catalog), catalog=catalog)
+        case said.ShowEvents(name=name):
+            return show.show_events(find_job(name, catalog=catalog), catalog=catalog)
+
+
+def _about_tables(
+    statement: said.CreateTable
+    | said.DropTable
+    | said.ShowTables
+    | said.DescribeTable
+    | said.DescribeDetail
+    | said.ShowCreateTable,
+    *,
+    parts: ControlParts,
+) -> Result:
+    from penstock.control import tables
+
+    catalog = parts.catalog
+    if isinstance(statement, said.ShowTables):
+        return tables.show_tables(catalog=catalog)
+    opened = parts.open_tables()
+    match statement:
+        case said.CreateTable():
+            return tables.create_table(
+                statement, catalog=catalog, tables=opened, clock=parts.clock
+            )
+        case said.DropTable():
+            return tables.drop_table(statement, catalog=catalog, tables=opened)
+        case said.DescribeTable():
+            return tables.describe_table(statement, catalog=catalog, tables=opened)
+        case said.DescribeDetail():
+            return tables.describe_detail(statement, catalog=catalog, tables=opened)
+        case said.ShowCreateTable():
+            return tables.show_create_table(statement, catalog=catalog, tables=opened)
+
+
+def _change_jobs(
+    statement: said.CreateJob | said.AlterJob | said.PauseJob | said.ResumeJob | said.DropJob,
+    *,
+    parts: ControlParts,
+) -> Result:
+    from penstock.control.changes import ChangeParts, OutpacedError
+
+    change = ChangeParts(catalog=parts.catalog, tables=parts.open_tables(), clock=parts.clock)
+    for _ in range(START_OVER_MAX - 1):
+        try:
+            return _change_job(statement, parts=change)
+        except OutpacedError:
+            # A runner took the job meanwhile; what the statement checked is read anew.
+            continue
+    return _change_job(statement, parts=change)
+
+
+def _change_job(
+    statement: said.CreateJob | said.AlterJob | said.PauseJob | said.ResumeJob | said.DropJob,
+    *,
+    parts: "ChangeParts",
+) -> Result:
+    from penstock.control import jobs
+
+    match statement:
+        case said.CreateJob():
+            return jobs.create_job(statement, parts=parts)
+        case said.AlterJob():
+            return jobs.alter_job(statement, parts=parts)
+        case said.PauseJob():
+            return jobs.pause_job(statement, parts=parts)
+        case said.ResumeJob():
+            return jobs.resume_job(statement, parts=parts)
+        case said.DropJob():
+            return jobs.drop_job(statement, parts=parts)

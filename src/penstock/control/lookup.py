@@ -1,0 +1,32 @@
+"""Find what a statement names, or say that it does not exist."""
+
+from penstock.catalog.catalog import Catalog
+from penstock.catalog.tables import TableRecord
+from penstock.errors import Code, UserError
+from penstock.model.job import JobState
+
+
+def find_job(name: str, *, catalog: Catalog) -> JobState:
+    """Answer a job by name, or say that there is none."""
+    state = catalog.job(name)
+    if state is None:
+        known = ", ".join(job.name for job in catalog.jobs())
+        raise UserError(
+            f'job "{name}" does not exist',
+            code=Code.META_NOT_FOUND_ERR,
+            hint=f"Known jobs: {known}." if known else "Create one with CREATE JOB.",
+        )
+    return state
+
+
+def find_table(name: str, *, catalog: Catalog) -> TableRecord:
+    """Answer a table by name, or say that there is none."""
+    record = catalog.table(name)
+    if record is None:
+        known = ", ".join(table.name for table in catalog.tables())
+        raise UserError(
+            f'table "{name}" does not exist',
+            code=Code.META_NOT_FOUND_ERR,
+            hint=f"Known tables: {known}." if known else "Create one with CREATE TABLE.",
+        )
+    return record

@@ -1,0 +1,122 @@
+"""Statements about tables."""
+
+from penstock.catalog.catalog import Catalog
+from penstock.catalog.tables import TableRecord
+from penstock.clock import Clock
+from penstock.control.lookup import find_table
+from penstock.control.result import Result
+from penstock.crashpoints import CrashPoint, reached
+from penstock.errors import Code, UserError
+from penstock.model.schema import quoted_name
+from penstock.sql.formatter import format_statement
+from penstock.sql.statements import (
+    CreateTable,
+    DescribeDetail,
+    DescribeTable,
+    DropTable,
+    ShowCreateTable,
+)
+from penstock.tables.table import TableHandle, Tables
+
+
+def create_table(
+    statement: CreateTable, *, catalog: Catalog, tables: Tables, clock: Clock
+) -> Result:
+    """Create an empty Delta table and remember it."""
+    if catalog.table(statement.name) is not None:
+        if statement.if_not_exists:
+            return Result(message=f"table {statement.name} exists already")
+        raise UserError(
+            f'table "{statement.name}" exists already',
+            code=Code.ALREADY_EXISTS_ERR,
+            hint=f"Use it, or DROP TABLE {quoted_name(statement.name)} first.",
+        )
+    table = tables.create(
+        statement.name,
+        statement.columns,
+        location=statement.location,
+        comment=statement.comment,
+    )
+    reached(CrashPoint.TABLE_CREATED)
+    catalog.create_table(
+        TableRecord(
+            name=table.name,
+            id=table.id,
+            location=table.location,
+            managed=statement.location is None,
+            comment=statement.comment,
+            created_at=clock.now(),
+        )
+    )
+    return Result(message=f"table {statement.name} created")
+
+
+def drop_table(statement: DropTable, *, catalog: Catalog, tables: Tables) -> Result:
+    """Forget a table; its files go too unless they lie at a given location."""
+    if catalog.table(statement.name) is None and statement.if_exists:
+        return Result(message=f"table {statement.name} does not exist")
+    record = find_table(statement.name, catalog=catalog)
+    catalog.delete_table(statement.name)
+    reached(CrashPoint.TABLE_FORGOTTEN)
+    if not record.managed:
+        return Result(message=f"table {record.name} dropped; files stay at {record.location}")
+    tables.delete(record.location)
+    return Result(message=f"table {record.name} dropped")
+
+
+def show_tables(*, catalog: Catalog) -> Result:
+    """List the tables."""
+    rows = tuple((t.name, t.location, t.comment) for t in catalog.tables())
+    return Result(columns=("name", "location", "comment"), rows=rows)
+
+
+def describe_table(statement: DescribeTable, *, catalog: Catalog, tables: Tables) -> Result:
+    """List a table's columns."""
+    handle = _open(statement.name, catalog=catalog, tables=tables)
+    rows = tuple(
+        (c.name, c.type.sql, "YES" if c.nullable else "NO", c.comment) for c in handle.columns()
+    )
+    return Result(columns=("column", "type", "nullable", "comment"), rows=rows)
+
+
+def describe_detail(statement: DescribeDetail, *, catalog: Catalog, tables: Tables) -> Result:
+    """Tell where a table is and how much it holds."""
+    record = find_table(statement.name, catalog=catalog)
+    handle = _open(statement.name, catalog=catalog, tables=tables)
+    detail = handle.detail()
+    return Result(
+        columns=("name", "location", "table_id", "version", "files", "bytes", "rows"),
+        rows=(
+            (
+                record.name,
+                record.location,
+                handle.table_id,
+                detail.version,
+                detail.files,
+                detail.size_bytes,
+                detail.rows,
+            ),
+        ),
+    )
+
+
+def show_create_table(
+    statement: ShowCreateTable, *, catalog: Catalog, tables: Tables
+) -> Result:
+    """Write the statement that makes the same table."""
+    record = find_table(statement.name, catalog=catalog)
+    handle = _open(statement.name, catalog=catalog, tables=tables)
+    text = format_statement(
+        CreateTable(
+            name=record.name,
+            columns=handle.columns(),
+            location=None if record.managed else record.location,
+            comment=record.comment,
+            if_not_exists=False,
+        )
+    )
+    return Result(columns=("table", "create_statement"), rows=((record.name, text),))
+
+
+def _open(name: str, *, catalog: Catalog, tables: Tables) -> TableHandle:
+    return tables.open(find_table(name, catalog=catalog).location)

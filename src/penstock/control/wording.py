@@ -1,0 +1,67 @@
+"""A definition back into the statement that makes it, and offsets to and from text."""
+
+import json
+
+from penstock.errors import Code, UserError
+from penstock.model.job import JobDefinition
+from penstock.model.options import print_options
+from penstock.model.position import After, Horizon, Position
+from penstock.model.schema import columns_sql
+from penstock.sql.statements import CreateJob, Insert, SourceCall
+
+OFFSET = "offset"
+
+
+def statement_of(definition: JobDefinition, *, floor: Position) -> CreateJob:
+    """Answer the statement that creates the same job, its schema and floor included."""
+    options = dict(print_options(definition.source))
+    options["schema"] = columns_sql(definition.source_columns)
+    source = SourceCall(
+        function=definition.function,
+        options=tuple(options.items()),
+        start=definition.select_source_start,
+        end=definition.select_source_end,
+    )
+    properties = (*print_options(definition.properties), *definition.metadata)
+    if offset := write_offset(floor):
+        properties = (*properties, (OFFSET, offset))
+    insert = Insert(
+        table=definition.table.name,
+        columns=definition.columns,
+        select=definition.select,
+        items=None,
+        source=source,
+    )
+    return CreateJob(
+        name=definition.name,
+        insert=insert,
+        properties=properties,
+        comment=definition.comment,
+    )
+
+
+def read_offset(text: str) -> Position:
+    """Read ``{"fileName": "/in/a.json"}``: reading begins behind that file."""
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise _bad_offset(text) from error
+    name = data.get("fileName") if isinstance(data, dict) else None
+    if not isinstance(name, str) or not name.strip("/") or len(data) != 1:
+        raise _bad_offset(text)
+    return After(value="/" + name.lstrip("/"))
+
+
+def write_offset(position: Position) -> str:
+    """Write a position as the offset that reads back to it; empty for the very beginning."""
+    if isinstance(position, Horizon):
+        return ""
+    return json.dumps({"fileName": position.value}, ensure_ascii=False)
+
+
+def _bad_offset(text: str) -> UserError:
+    return UserError(
+        f'option "{OFFSET}" must be JSON with the key fileName, not "{text}"',
+        code=Code.OPTION_ERR,
+        hint="""Write '{"fileName": "/data/in/2026-11-15.json"}'; loading begins behind it.""",
+    )

@@ -1,0 +1,278 @@
+"""Load epoch after epoch for one job: plan, run, ack, commit, in that order.
+
+Invariant: a position moves only in a commit. An attempt that fails leaves nothing behind but
+files nobody sees; the next attempt plans anew from the committed state.
+"""
+
+import threading
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from penstock.catalog.catalog import Catalog
+from penstock.catalog.errors import CommitGapError
+from penstock.clock import Clock
+from penstock.crashpoints import CrashPoint, reached
+from penstock.engine.ack import check_cover, count
+from penstock.engine.commit import (
+    CommitParts,
+    EpochAbortedError,
+    commit_epoch,
+    require_predecessor,
+    require_unchanged,
+)
+from penstock.engine.progress import Step, Telling
+from penstock.engine.run import Executor, Work, run_epoch
+from penstock.engine.takeover import take_over
+from penstock.errors import ExternalError, LeaseLostError, PenstockError, StoppedError
+from penstock.model.epoch import (
+    Ack,
+    Attachment,
+    CommitKind,
+    EpochPlan,
+    Generation,
+    Timings,
+)
+from penstock.model.events import EpochEnded, EpochStarted, ModifiedFilesSeen, Outcome
+from penstock.model.job import JobState, Reason
+from penstock.model.statistics import Statistics
+from penstock.sources.source import Source
+from penstock.tables.table import TableHandle, Tables
+
+ATTEMPTS_MAX = 4
+RETRY_DELAY_FIRST = timedelta(milliseconds=200)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadParts:
+    """What every load runs with."""
+
+    catalog: Catalog
+    tables: Tables
+    executor: Executor
+    clock: Clock
+    open_source: Callable[[JobState], Source]
+    work: Work
+    node_id: str
+
+
+class EpochLoop:
+    """One runner's tenure of one job."""
+
+    def __init__(
+        self, job_id: str, *, parts: LoadParts, stop: threading.Event, telling: Telling
+    ) -> None:
+        self._job_id = job_id
+        self._parts = parts
+        self._stop = stop
+        self._telling = telling
+        self._commits = CommitParts(
+            catalog=parts.catalog, tables=parts.tables, clock=parts.clock
+        )
+        self.outcome_unknown = False
+        self.generation: Generation | None = None
+        self.believed: Generation | None = None
+        self._state: JobState
+        self._handle: TableHandle
+        self._source: Source
+
+    def run(self, *, until_caught_up: bool) -> None:
+        """Own the job and load until told to stop, or until caught up if that was asked."""
+        self._begin()
+        while not self._stop.is_set():
+            self._telling.tell(step=Step.LISTING, step_since=self._parts.clock.now())
+            backlog = self._source.discover(self._state.progress)
+            self._note_modified_files()
+            self._tell_backlog()
+            while not self._stop.is_set() and self._load_epoch():
+                self._tell_backlog()
+            if self._stop.is_set():
+                break
+            if backlog.complete:
+                self._telling.tell(caught_up=True)
+                if until_caught_up:
+                    break
+                self._idle()
+
+    def _begin(self) -> None:
+        self._telling.tell(step=Step.TAKING_OVER, step_since=self._parts.clock.now())
+        parts = self._parts
+        self._state, self._handle = take_over(
+            self._job_id,
+            node_id=parts.node_id,
+            catalog=parts.catalog,
+            tables=parts.tables,
+            clock=parts.clock,
+            believe=self._believe,
+        )
+        self.generation = self._state.generation
+        self._source = parts.open_source(self._state)
+
+    def _believe(self, generation: Generation) -> None:
+        self.believed = generation
+
+    def _idle(self) -> None:
+        """Wait for the next look; an idle owner also checks that it still is one."""
+        self._telling.tell(step=Step.IDLE, step_since=self._parts.clock.now())
+        self._parts.clock.wait(self._stop, self._state.definition.properties.max_interval)
+        self._check_tenure()
+
+    def _check_tenure(self) -> None:
+        require_unchanged(self._parts.catalog.job_by_id(self._job_id), owner=self._state)
+        self._handle.refresh()
+        require_predecessor(self._handle, owner=self._state)
+
+    def _load_epoch(self) -> bool:
+        """Load the next epoch with a few attempts; answer whether there was one."""
+        epoch = self._state.epoch_newest + 1
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                return self._attempt(epoch, attempt)
+            except ExternalError as error:
+                if attempt == ATTEMPTS_MAX:
+                    raise
+                self._telling.tell(step=Step.RETRYING, message=error.message)
+                self._parts.clock.wait(self._stop, RETRY_DELAY_FIRST * 2**attempt)
+            if self._stop.is_set():
+                return False
+            self._source.discover(self._state.progress)
+        return False
+
+    def _attempt(self, epoch: int, attempt: int) -> bool:
+        started = self._parts.clock.monotonic()
+        plan = self._source.plan(self._state.progress, limits=self._state.definition.properties)
+        if plan is None:
+            return False
+        attempt_id = uuid.uuid4().hex
+        plan_seconds = self._parts.clock.monotonic() - started
+        self._state = self._parts.catalog.append(
+            self._job_id,
+            EpochStarted(
+                attempt_id=attempt_id,
+                epoch=epoch,
+                attempt=attempt,
+                progress=self._state.progress,
+                files=len(plan.files),
+                size_bytes=plan.size_bytes,
+                plan_seconds=plan_seconds,
+            ),
+            expected=self._state.generation,
+        )
+        reached(CrashPoint.EPOCH_STARTED)
+        draft = self._draft(plan, epoch=epoch, attempt=attempt, attempt_id=attempt_id)
+        draft = replace(draft, timings=Timings(plan_seconds=plan_seconds))
+        try:
+            self._run_and_commit(plan, draft)
+        except PenstockError as error:
+            self._journal_end(draft, error)
+            raise
+        return True
+
+    def _run_and_commit(self, plan: EpochPlan, draft: Attachment) -> None:
+        started = self._parts.clock.monotonic()
+        self._telling.tell(
+            step=Step.LOADING, epoch=draft.epoch, step_since=self._parts.clock.now(), message=""
+        )
+        acks = self._run(plan, draft.attempt_id)
+        reached(CrashPoint.RUN_FINISHED)
+        check_cover(plan, acks)
+        statistics = count(plan, acks)
+        attachment = replace(
+            draft,
+            statistics=statistics,
+            cumulative=self._state.cumulative + statistics,
+            timings=replace(draft.timings, run_seconds=self._parts.clock.monotonic() - started),
+            committed_at=self._parts.clock.now(),
+        )
+        if self._stop.is_set():
+            raise StoppedError("the runner was asked to stop before the commit")
+        self._telling.tell(step=Step.COMMITTING)
+        self._commit(attachment, acks)
+        self._tell_loaded(attachment)
+
+    def _run(self, plan: EpochPlan, attempt_id: str) -> tuple[Ack, ...]:
+        return run_epoch(
+            plan,
+            state=self._state,
+            columns=self._handle.columns(),
+            attempt_id=attempt_id,
+            executor=self._parts.executor,
+            work=self._parts.work,
+        )
+
+    def _commit(self, attachment: Attachment, acks: tuple[Ack, ...]) -> None:
+        try:
+            self._state = commit_epoch(
+                attachment, acks, owner=self._state, handle=self._handle, parts=self._commits
+            )
+        except EpochAbortedError:
+            # A late write of this attempt could still land until somebody commits again.
+            self.outcome_unknown = True
+            raise
+        except CommitGapError as error:
+            raise LeaseLostError(
+                "the catalog lags behind the table", detail=str(error)
+            ) from error
+        self.outcome_unknown = False
+
+    def _draft(
+        self, plan: EpochPlan, *, epoch: int, attempt: int, attempt_id: str
+    ) -> Attachment:
+        state = self._state
+        return Attachment(
+            kind=CommitKind.EPOCH,
+            job_id=state.id,
+            table_id=state.definition.table.id,
+            number=state.number + 1,
+            generation=state.generation,
+            epoch=epoch,
+            attempt=attempt,
+            attempt_id=attempt_id,
+            revision=state.definition.revision,
+            progress=plan.progress,
+            statistics=Statistics(),
+            cumulative=state.cumulative,
+            files=plan.files,
+            timings=Timings(),
+            committed_at=self._parts.clock.now(),
+        )
+
+    def _journal_end(self, draft: Attachment, error: PenstockError) -> None:
+        """Write into the ledger how the attempt ended, whoever owns the job now."""
+        cancelled = isinstance(error, StoppedError | LeaseLostError)
+        ended = EpochEnded(
+            attempt_id=draft.attempt_id,
+            epoch=draft.epoch,
+            attempt=draft.attempt,
+            outcome=Outcome.CANCELLED if cancelled else Outcome.FAILED,
+            reason=Reason(code=error.code, message=error.message),
+        )
+        try:
+            state = self._parts.catalog.append(self._job_id, ended, expected=None)
+        except LeaseLostError:
+            # The job is gone; so is its ledger.
+            return
+        self._state = replace(self._state, epoch_newest=state.epoch_newest)
+
+    def _note_modified_files(self) -> None:
+        seen = self._source.modified_files
+        if seen != self._state.modified_files:
+            self._state = self._parts.catalog.append(
+                self._job_id, ModifiedFilesSeen(files=seen), expected=self._state.generation
+            )
+
+    def _tell_backlog(self) -> None:
+        waiting = self._source.waiting()
+        self._telling.tell(
+            files_left=waiting.files, bytes_left=waiting.size_bytes, all_seen=waiting.complete
+        )
+
+    def _tell_loaded(self, attachment: Attachment) -> None:
+        told = self._telling.now
+        counted = attachment.statistics
+        self._telling.tell(
+            files_loaded=told.files_loaded + counted.files_read,
+            rows_loaded=told.rows_loaded + counted.rows_loaded,
+            bytes_loaded=told.bytes_loaded + counted.bytes_read,
+        )

@@ -1,0 +1,72 @@
+"""Run one epoch's tasks and collect their acks."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from penstock.engine.plan import share_out
+from penstock.engine.task import Refusal, TaskPlan, TaskResult, error_of, result_of
+from penstock.model.codec import to_text
+from penstock.model.epoch import Ack, EpochPlan
+from penstock.model.job import JobState
+from penstock.model.schema import Column
+
+Work = Callable[[str, str], str]
+
+
+class Executor(Protocol):
+    """Runs tasks somewhere; Spark in the product, the test's own process in tests.
+
+    A task is a text and the function that turns it into another text; the function also gets
+    an id of the try. A task that raises is tried again up to the executor's limit; only the
+    answer of the try that succeeded counts. After ``cancel`` of its group, ``run`` raises
+    StoppedError soon; tasks may still be ending. Everything else that goes wrong is an
+    ExternalError.
+    """
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at the same time."""
+        ...
+
+    def run(self, tasks: Sequence[str], *, work: Work, group: str) -> list[str]:
+        """Run every task and answer their results in order."""
+        ...
+
+    def cancel(self, group: str) -> None:
+        """Stop what runs under the group."""
+        ...
+
+
+def run_epoch(  # noqa: PLR0913 - Each is a fact of the epoch.
+    plan: EpochPlan,
+    *,
+    state: JobState,
+    columns: tuple[Column, ...],
+    attempt_id: str,
+    executor: Executor,
+    work: Work,
+) -> tuple[Ack, ...]:
+    """Share the plan out, run it and answer the acks; the first refusal is raised."""
+    definition = state.definition
+    shares = share_out(plan.files, tasks=executor.parallelism)
+    plans = [
+        TaskPlan(
+            task=task,
+            attempt_id=attempt_id,
+            uri=definition.source.uri,
+            table_root=definition.table.location,
+            columns=columns,
+            targets=definition.targets,
+            source_columns=definition.source_columns,
+            reads=reads,
+        )
+        for task, reads in enumerate(shares)
+    ]
+    answers = executor.run([to_text(task) for task in plans], work=work, group=state.id)
+    return tuple(_ack(result_of(answer)) for answer in answers)
+
+
+def _ack(result: TaskResult) -> Ack:
+    if isinstance(result, Refusal):
+        raise error_of(result)
+    return result

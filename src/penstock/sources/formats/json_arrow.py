@@ -1,0 +1,172 @@
+"""Read a block of whole JSON lines with Arrow, but only a block that is safe to give it.
+
+Arrow's reader crashes on a block that begins with ``null``, takes two objects on one line
+for two rows, and does not look at UTF-8. So a block is screened first, as a whole, because
+looking at every line in Python costs more than the reading itself.
+"""
+
+from dataclasses import dataclass
+from typing import IO, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from penstock.sources.formats.json_decode import BadRecordError
+from penstock.sources.formats.json_render import Render, column_message, record_renderer
+from penstock.storage.arrow_types import AnyType, NestedArray, list_like
+from penstock.storage.casts import CastError, cast_array
+
+_Octets: TypeAlias = npt.NDArray[np.uint8]
+_Indexes: TypeAlias = npt.NDArray[np.intp]
+
+_WORD_SHIFT = 3
+_WORD_BYTES = 1 << _WORD_SHIFT
+_ASCII_MAX = 127
+_NEWLINE, _RETURN, _OPEN, _CLOSE = b"\n\r{}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonShape:
+    """How the columns of a schema are read from JSON."""
+
+    schema: pa.Schema
+    wire_schema: pa.Schema
+    render: Render
+    # Whether a record may be given to Arrow as it was written.
+    direct: bool
+
+
+def json_shape(schema: pa.Schema) -> JsonShape:
+    """Work out how the columns of a schema are read from JSON."""
+    return JsonShape(
+        schema=schema,
+        wire_schema=pa.schema([_wire_field(field) for field in schema]),
+        render=record_renderer(schema),
+        direct=not any(_holds_map(field.type) for field in schema),
+    )
+
+
+def read_directly(data: bytes, shape: JsonShape) -> pa.RecordBatch | None:
+    """Read a block whose every line is one plain record; else give None."""
+    if not shape.direct:
+        return None
+    lines = screened_lines(data)
+    if lines is None:
+        return None
+    try:
+        batch = parse_records(data, shape)
+    except ValueError:
+        return None
+    # The screen leaves one doubt. Inside a value, no object may follow an object without a
+    # comma, and no string may hold a newline; so where a line ends with a closing brace and
+    # the next begins with an opening one, a record has ended. Hence every line holds at
+    # least one whole record, and as many rows as lines means exactly one in each.
+    return batch if batch.num_rows == lines else None
+
+
+def screened_lines(data: bytes) -> int | None:
+    """Count the lines if all begin and end with a brace and the text is UTF-8."""
+    if not data.startswith(b"{"):
+        return None
+    octets = np.frombuffer(data, np.uint8)
+    if octets.max() > _ASCII_MAX and not _utf8(data):
+        return None
+    ends = _newlines(octets)
+    if not data.endswith(b"\n"):
+        ends = np.append(ends, len(octets))
+    if not (octets[ends[:-1] + 1] == _OPEN).all():
+        return None
+    # Every line begins with a brace, so it has a last octet; with a return, two.
+    last = octets[ends - 1]
+    if _RETURN in last:
+        last = octets[ends - 1 - (last == _RETURN)]
+    return len(ends) if (last == _CLOSE).all() else None
+
+
+def _newlines(octets: _Octets) -> _Indexes:
+    """Give the indexes of all newlines."""
+    # Lines are long, so the words of eight octets that hold one are picked first.
+    found = octets == _NEWLINE
+    whole = len(found) // _WORD_BYTES * _WORD_BYTES
+    words = found[:whole].view(np.uint64)
+    picked = np.flatnonzero(words != 0)
+    within = np.flatnonzero(words[picked].view(np.bool_))
+    # Shifts, because numpy divides integers slowly.
+    ends = (picked[within >> _WORD_SHIFT] << _WORD_SHIFT) + (within & _WORD_BYTES - 1)
+    return np.append(ends, np.flatnonzero(found[whole:]) + whole)
+
+
+def parse_records(data: bytes, shape: JsonShape) -> pa.RecordBatch:
+    """Read screened or rendered records; raise ``ValueError`` if one of them does not fit."""
+    if not data:
+        return pa.RecordBatch.from_pylist([], schema=shape.schema)
+    table = pj.read_json(
+        cast("IO[bytes]", pa.BufferReader(data)),
+        read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
+        parse_options=pj.ParseOptions(
+            explicit_schema=shape.wire_schema,
+            newlines_in_values=False,
+            unexpected_field_behavior="ignore",
+        ),
+    )
+    # Arrow makes one batch of one block. Without columns it still knows the number of rows.
+    (batch,) = table.to_batches()
+    if not shape.schema.names:
+        return batch
+    columns = [_fitted(batch.column(at), field) for at, field in enumerate(shape.schema)]
+    return pa.RecordBatch.from_arrays(columns, schema=shape.schema)
+
+
+def _fitted(array: NestedArray, field: AnyType) -> NestedArray:
+    if not _finite(array):
+        raise BadRecordError(column_message((field.name,), "a number must be finite"))
+    try:
+        return cast_array(array, field.type)
+    except CastError as error:
+        raise BadRecordError(column_message((field.name, *error.path), error.reason)) from error
+
+
+def _finite(array: NestedArray) -> bool:
+    # Arrow takes NaN and Infinity for numbers, and makes infinity of what is too large.
+    if pa.types.is_floating(array.type):
+        return pc.all(pc.is_finite(array)).as_py() is not False
+    if pa.types.is_struct(array.type):
+        return all(_finite(child) for child in array.flatten())
+    return not list_like(array.type) or _finite(array.flatten())
+
+
+def _utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _wire_field(field: AnyType) -> AnyType:
+    return pa.field(field.name, _wire_type(field.type), nullable=field.nullable)
+
+
+def _wire_type(arrow: AnyType) -> AnyType:
+    """Give the type that Arrow reads from JSON before the cast to the wanted one."""
+    if pa.types.is_date(arrow) or pa.types.is_timestamp(arrow):
+        return pa.string()
+    if list_like(arrow):
+        return pa.list_(_wire_field(arrow.value_field))
+    if pa.types.is_map(arrow):
+        item = _wire_field(arrow.item_field).with_name("value")
+        return pa.list_(pa.struct([pa.field("key", pa.string(), nullable=False), item]))
+    if pa.types.is_struct(arrow):
+        return pa.struct([_wire_field(field) for field in arrow])
+    return arrow
+
+
+def _holds_map(arrow: AnyType) -> bool:
+    if pa.types.is_map(arrow):
+        return True
+    if pa.types.is_struct(arrow):
+        return any(_holds_map(field.type) for field in arrow)
+    return list_like(arrow) and _holds_map(arrow.value_type)

@@ -1,0 +1,115 @@
+"""Run tasks on Spark: the tasks reach the workers by file, their answers come back as text.
+
+Nothing but a path and the name of a function travels in the closure, because Spark writes
+closures and broadcasts to disk in the clear.
+"""
+
+import gc
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import Code, ExternalError, StoppedError
+from penstock.spark.session import SparkOptions, start_context
+
+Work = Callable[[str, str], str]
+
+
+class SparkExecutor:
+    """Spark, started when the first task needs it."""
+
+    def __init__(self, options: SparkOptions) -> None:
+        self._options = options
+        self._lock = threading.Lock()
+        self._context: Any = None
+        self._cancelled: set[str] = set()
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at the same time."""
+        return int(self._running_context().defaultParallelism)
+
+    def run(self, tasks: Sequence[str], *, work: Work, group: str) -> list[str]:
+        """Run every task as one Spark task and answer their results in order."""
+        context = self._running_context()
+        self._cancelled.discard(group)
+        path = self._options.scratch / f"tasks-{uuid.uuid4().hex}.jsonl"
+        path.write_text("\n".join(tasks))
+        try:
+            context.setJobGroup(group, group)
+            context.setLocalProperty("spark.scheduler.pool", group)
+            numbers = context.parallelize(range(len(tasks)), len(tasks))
+            answers = numbers.mapPartitions(partial(_run_tasks, str(path), work)).collect()
+        except Exception as error:
+            raise self._wrapped(error, group) from error
+        finally:
+            path.unlink(missing_ok=True)
+        return [str(answer) for answer in answers]
+
+    def cancel(self, group: str) -> None:
+        """Stop what runs under the group."""
+        self._cancelled.add(group)
+        context = self._context
+        if context is not None:
+            context.cancelJobGroup(group)
+
+    def stop(self) -> None:
+        """Stop Spark, if it was started."""
+        with self._lock:
+            if self._context is None:
+                return
+            sockets = self._context.getConf().get("spark.python.unix.domain.socket.dir")
+            self._context.stop()
+            self._context = None
+            shutil.rmtree(sockets, ignore_errors=True)
+
+    def _running_context(self) -> Any:  # noqa: ANN401 - pyspark carries no types here.
+        with self._lock:
+            if self._context is None:
+                self._context = start_context(self._options)
+            return self._context
+
+    def _wrapped(self, error: Exception, group: str) -> Exception:
+        if group in self._cancelled:
+            return StoppedError("the Spark job was cancelled")
+        return ExternalError(
+            f"Spark could not run the epoch: {_cause(str(error))}",
+            code=Code.SPARK_ERR,
+            hint=f"See {self._options.log_file}.",
+        )
+
+
+def _cause(text: str) -> str:
+    """Answer the line of a Spark error that says what happened, without the stacks."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    raised = [line for line in lines if "Error: " in line or "Exception: " in line]
+    python = [
+        line for line in raised if not line.startswith(("at ", "org.", "py4j.", "Caused"))
+    ]
+    return (python or raised or lines or ["no reason given"])[-1][:500]
+
+
+def _run_tasks(path: str, work: Work, numbers: Iterator[int]) -> Iterator[str]:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    try_id = str(context.taskAttemptId()) if context else "0"
+    tasks = Path(path).read_text().split("\n")
+    for number in numbers:
+        yield work(tasks[number], try_id)
+    _freeze_once()
+
+
+_frozen = threading.Event()
+
+
+def _freeze_once() -> None:
+    """Spare a reused worker the full collection that pyspark runs after every task."""
+    if not _frozen.is_set():
+        _frozen.set()
+        gc.collect()
+        gc.freeze()

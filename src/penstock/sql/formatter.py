@@ -1,0 +1,60 @@
+"""Write statements so that the parser reads the same statement back."""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from penstock.model.schema import column_sql, quoted_name, quoted_text
+from penstock.sql.statements import CreateJob, CreateTable, Insert, Properties
+
+
+def format_statement(statement: CreateTable | CreateJob) -> str:
+    """Write a statement on several lines, without a semicolon."""
+    match statement:
+        case CreateTable():
+            return _create_table(statement)
+        case CreateJob():
+            return _create_job(statement)
+        case _:
+            assert_never(statement)
+
+
+def _create_table(table: CreateTable) -> str:
+    clause = " IF NOT EXISTS" if table.if_not_exists else ""
+    columns = _listed(column_sql(column) for column in table.columns)
+    lines = [f"CREATE TABLE{clause} {quoted_name(table.name)} {columns}", "USING DELTA"]
+    if table.comment:
+        lines.append(f"COMMENT {quoted_text(table.comment)}")
+    if table.location is not None:
+        lines.append(f"LOCATION {quoted_text(table.location)}")
+    return "\n".join(lines)
+
+
+def _create_job(job: CreateJob) -> str:
+    lines = [f"CREATE JOB {quoted_name(job.name)}"]
+    if job.properties:
+        lines.append(f"PROPERTIES {_properties(job.properties)}")
+    lines.append("ON STREAMING")
+    if job.comment:
+        lines.append(f"COMMENT {quoted_text(job.comment)}")
+    return "\n".join([*lines, "DO", *_insert(job.insert)])
+
+
+def _insert(insert: Insert) -> Iterable[str]:
+    columns = ""
+    if insert.columns is not None:
+        columns = f" ({', '.join(quoted_name(column) for column in insert.columns)})"
+    source = insert.source
+    call = f"{source.function}{_properties(source.options)}"
+    return [
+        f"INSERT INTO {quoted_name(insert.table)}{columns}",
+        insert.select[: source.start] + call + insert.select[source.end :],
+    ]
+
+
+def _properties(properties: Properties) -> str:
+    return _listed(f"{quoted_text(key)} = {quoted_text(value)}" for key, value in properties)
+
+
+def _listed(items: Iterable[str]) -> str:
+    lines = ",\n".join(f"  {item}" for item in items)
+    return f"(\n{lines}\n)" if lines else "()"

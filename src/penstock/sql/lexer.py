@@ -1,0 +1,193 @@
+r"""Split a script into tokens that know their offsets.
+
+The tokenizer is sqlglot's for Spark, without its keywords: every word is just a word, so a
+table may be called ``events``. Comments are ``--`` and ``/* */``, which nest. A text stands in
+single or double quotes; inside it a doubled quote is one quote, and a backslash is read as
+Spark reads it: ``\n \t \r \b \Z \\``, ``\uXXXX``, ``\UXXXXXXXX`` and three octal digits are
+one character, ``\%`` and ``\_`` stay as written, any other ``\x`` is ``x``. A text ``r'…'`` is
+taken as it stands. A name stands bare or in backquotes, doubled inside.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token as FoundToken
+from sqlglot.tokenizer_core import TokenType
+
+from penstock.errors import UserError
+from penstock.sql.script import Script, character_name
+
+SHOWN_CHARACTERS_MAX = 64
+
+_COMMENT_MARK = re.compile(r"/\*|\*/")
+_LINE_END = re.compile(r"[\r\n]|\Z")
+_NUMBER = re.compile(r"\d+(\.\d*)?(e[+-]?\d+)?(l|s|y|d|f|bd)?\Z", re.ASCII | re.IGNORECASE)
+_OPENING = re.compile(r"[nrx]?['\"]|`", re.IGNORECASE)
+_WORD = re.compile(r"\w+")
+
+_COMMENT_HINT = "A comment begins with -- or /*."
+
+
+class TokenKind(StrEnum):
+    """What a token is."""
+
+    WORD = "word"
+    NAME = "name"
+    TEXT = "text"
+    NUMBER = "number"
+    LITERAL = "literal"
+    HINT = "hint"
+    SYMBOL = "symbol"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """A piece of a script; ``text`` is what it means, without quotes and escapes."""
+
+    kind: TokenKind
+    text: str
+    start: int
+    end: int
+
+    @property
+    def keyword(self) -> str:
+        """The word in upper case; empty for anything that is not a bare word."""
+        # Only ASCII: the upper case of some other letters, such as a long s, is ASCII too.
+        bare = self.kind is TokenKind.WORD and self.text.isascii()
+        return self.text.upper() if bare else ""
+
+    @property
+    def shown(self) -> str:
+        """How a message quotes the token; texts are not shown, for they may be secrets."""
+        match self.kind:
+            case TokenKind.TEXT | TokenKind.LITERAL:
+                return "a text" if self.kind is TokenKind.TEXT else "a literal"
+            case TokenKind.HINT:
+                return "a hint"
+            case TokenKind.END:
+                return "the end of the statement"
+            case _:
+                long = len(self.text) > SHOWN_CHARACTERS_MAX
+                return f'"{self.text[:SHOWN_CHARACTERS_MAX]}{"…" if long else ""}"'
+
+
+class _Tokenizer(Spark.Tokenizer):
+    KEYWORDS: ClassVar[dict[str, TokenType]] = {
+        "SELECT": TokenType.SELECT,
+        "/*+": TokenType.HINT,
+    }
+    STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
+
+
+def tokenize(script: Script) -> tuple[Token, ...]:
+    """Split a script into its tokens; comments and white space are left out."""
+    tokenizer = _Tokenizer(dialect="spark")
+    try:
+        found = tokenizer.tokenize(script.text)
+    except TokenError as error:
+        ends = [token.end + 1 for token in tokenizer.tokens]
+        raise _unfinished(script, _skip_space(script, ends[-1] if ends else 0)) from error
+    tokens: list[Token] = []
+    end = 0
+    for token in found:
+        # A hint looks like a comment, so it would be taken for a part of the space before it.
+        if token.token_type != TokenType.HINT:
+            _check_space(script, end, token.start)
+        end = token.end + 1
+        tokens.append(_token(script, token))
+    _check_space(script, end, len(script.text))
+    return tuple(tokens)
+
+
+def _unfinished(script: Script, offset: int) -> UserError:
+    opening = _OPENING.match(script.text, offset)
+    if not opening:
+        return _misplaced(script, offset, hint=_COMMENT_HINT)
+    quote = opening.group()[-1]
+    if opening.group() in ("x'", "X'") and quote in script.text[opening.end() :]:
+        return script.error("X'…' must have hexadecimal digits only", offset=offset)
+    return script.error(
+        f"the {'name' if quote == '`' else 'text'} is not closed",
+        offset=offset,
+        hint=f"Close it with {quote}, and double that character inside.",
+    )
+
+
+def _misplaced(script: Script, offset: int, *, hint: str) -> UserError:
+    found = script.text[offset : offset + 1]
+    shown = character_name(found) if found else "the end"
+    return script.error(f"{shown} is not expected here", offset=offset, hint=hint)
+
+
+def _check_space(script: Script, start: int, end: int) -> None:
+    # The tokenizer also takes {# … #} for a comment and overlooks /*/* as two beginnings, so
+    # what it skipped is looked at again.
+    stop = _skip_space(script, start)
+    if stop != end:
+        raise _misplaced(script, min(stop, end), hint=_COMMENT_HINT)
+
+
+def _skip_space(script: Script, offset: int) -> int:
+    text = script.text
+    while offset < len(text):
+        if text[offset].isspace():
+            offset += 1
+        elif text.startswith("--", offset):
+            offset = _end_of_line(text, offset)
+        elif text.startswith("/*", offset):
+            offset = _end_of_comment(script, offset)
+        else:
+            break
+    return offset
+
+
+def _end_of_line(text: str, offset: int) -> int:
+    found = _LINE_END.search(text, offset)
+    return found.start() if found else len(text)
+
+
+def _end_of_comment(script: Script, offset: int) -> int:
+    depth = 0
+    for mark in _COMMENT_MARK.finditer(script.text, offset):
+        depth += 1 if mark.group() == "/*" else -1
+        if depth == 0:
+            return mark.end()
+    raise script.error("the comment is not closed", offset=offset, hint="Close it with */.")
+
+
+def _token(script: Script, found: FoundToken) -> Token:
+    start, end = found.start, found.end + 1
+    written = script.text[start:end]
+    match found.token_type:
+        case TokenType.STRING | TokenType.RAW_STRING:
+            kind, text = TokenKind.TEXT, found.text
+        case TokenType.IDENTIFIER if written.startswith("`"):
+            kind, text = TokenKind.NAME, found.text
+        case TokenType.HEX_STRING | TokenType.NATIONAL_STRING:
+            kind, text = TokenKind.LITERAL, written
+        case TokenType.HINT:
+            kind, text = TokenKind.HINT, written
+        case _:
+            kind, text = _plain_kind(script, start, end), written
+    if "\0" in text:
+        raise script.error("a text or name must not contain U+0000", offset=start)
+    return Token(kind=kind, text=text, start=start, end=end)
+
+
+def _plain_kind(script: Script, start: int, end: int) -> TokenKind:
+    written = script.text[start:end]
+    if _NUMBER.match(written):
+        return TokenKind.NUMBER
+    word = _WORD.match(written)
+    if word and word.end() == len(written):
+        return TokenKind.WORD
+    if len(written) == 1 and written.isascii() and written.isprintable():
+        return TokenKind.SYMBOL
+    offset = start + (word.end() if word else 0)
+    hint = "A name with special characters stands in backquotes."
+    raise _misplaced(script, offset, hint=hint)

@@ -1,0 +1,103 @@
+"""Read the names of tables, columns and jobs, and check their rules.
+
+Table names are lower-cased, because Spark does not tell cases apart; columns and jobs keep
+theirs. A name with anything but letters, digits and ``_`` stands in backquotes.
+"""
+
+from unicodedata import category
+
+from penstock.errors import Code
+from penstock.sql.lexer import Token, TokenKind
+from penstock.sql.reader import TokenReader
+
+JOB_CHARACTERS_MAX = 64
+TABLE_CHARACTERS_MAX = 128
+DATABASE = "default"
+
+_RESERVED_PREFIX = "inner_"
+_BACKQUOTES = "A name with special characters stands in backquotes."
+
+
+def plain_name(reader: TokenReader, what: str, *, after: str = "") -> str:
+    """Take a bare or backquoted name of a thing that has no rules of its own."""
+    token = reader.look()
+    if not reader.at_name():
+        raise reader.unexpected(what, after=after)
+    reader.take()
+    _check_characters(reader, token, what.removeprefix("a "))
+    return token.text
+
+
+def declared_name(reader: TokenReader, what: str, *, after: str = "") -> str:
+    """Take a name where no expression can stand, so that ``my-name`` can be explained."""
+    bare = reader.look().kind is TokenKind.WORD
+    name = plain_name(reader, what, after=after)
+    if bare and reader.at_symbol("-") and reader.look().start == reader.taken_end:
+        raise reader.unexpected("the end of the name", hint=_BACKQUOTES)
+    return name
+
+
+def table_name(reader: TokenReader, *, after: str) -> str:
+    """Take the name of a table, with or without its database."""
+    token = reader.look()
+    name = declared_name(reader, "a table name", after=after)
+    if reader.skip_symbol("."):
+        _check_database(reader, token)
+        token = reader.look()
+        name = declared_name(reader, "a table name", after="the database")
+    name = name.lower()
+    _check_length(reader, token, f'table name "{name}"', len(name), TABLE_CHARACTERS_MAX)
+    return name
+
+
+def job_name(reader: TokenReader, *, after: str) -> str:
+    """Take the name of a job."""
+    token = reader.look()
+    declared_name(reader, "a job name", after=after)
+    return _checked_job_name(reader, token)
+
+
+def quoted_job_name(reader: TokenReader, *, after: str) -> str:
+    """Take the name of a job that stands as a text in quotes."""
+    token = reader.look()
+    reader.expect_text("a job name", after=after)
+    _check_characters(reader, token, "job name")
+    return _checked_job_name(reader, token)
+
+
+def _checked_job_name(reader: TokenReader, token: Token) -> str:
+    name = token.text
+    _check_length(reader, token, f'job name "{name}"', len(name), JOB_CHARACTERS_MAX)
+    if name.startswith(_RESERVED_PREFIX):
+        message = f'job name "{name}" must not begin with "{_RESERVED_PREFIX}"'
+        raise reader.error(message, token=token)
+    return name
+
+
+def _check_characters(reader: TokenReader, token: Token, what: str) -> None:
+    if not token.text.strip():
+        raise reader.error(f"{what} must not be empty", token=token)
+    for character in token.text:
+        if category(character) == "Cc":
+            message = f"{what} must not contain the control character U+{ord(character):04X}"
+            raise reader.error(message, token=token)
+
+
+def _check_length(
+    reader: TokenReader, token: Token, what: str, characters: int, characters_max: int
+) -> None:
+    if characters > characters_max:
+        message = f"{what} must have at most {characters_max} characters, not {characters}"
+        raise reader.error(message, token=token)
+
+
+def _check_database(reader: TokenReader, token: Token) -> None:
+    if token.text.lower() != DATABASE:
+        error = reader.error(
+            f'database "{token.text}" does not exist',
+            token=token,
+            code=Code.META_NOT_FOUND_ERR,
+            hint=f"Write {DATABASE}.t, or just t.",
+        )
+        error.detail = f'There is one database, "{DATABASE}". {error.detail}'
+        raise error

@@ -1,0 +1,164 @@
+"""Turn a script into statements; what Spark or Doris know and Penstock does not is named."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from penstock.sql.job_grammar import (
+    parse_alter_job,
+    parse_create_job,
+    parse_drop_job,
+    parse_pause_job,
+    parse_resume_job,
+)
+from penstock.sql.lexer import Token, TokenKind, tokenize
+from penstock.sql.names import job_name
+from penstock.sql.reader import TokenReader, words
+from penstock.sql.script import Script, read_script
+from penstock.sql.statements import (
+    ParsedStatement,
+    ShowCreateJob,
+    ShowEpochs,
+    ShowEvents,
+    ShowJobs,
+    ShowTables,
+    Statement,
+)
+from penstock.sql.table_grammar import (
+    parse_create_table,
+    parse_describe,
+    parse_drop_table,
+    parse_show_create_table,
+)
+
+Parse = Callable[[TokenReader], Statement]
+
+_STATEMENTS = (
+    "CREATE TABLE, DROP TABLE, SHOW TABLES, DESCRIBE, DESCRIBE DETAIL, SHOW CREATE TABLE, "
+    "CREATE JOB, ALTER JOB, PAUSE JOB, RESUME JOB, DROP JOB, SHOW JOBS, SHOW CREATE JOB, "
+    "SHOW EPOCHS, SHOW EVENTS"
+)
+_FOREIGN_STATEMENTS = words(
+    "ADD ANALYZE BEGIN CACHE CALL CANCEL CLEAR COMMENT COMMIT CONVERT COPY DECLARE "
+    "DELETE EXECUTE EXPLAIN EXPORT FROM GRANT INSERT KILL LIST LOAD LOCK MERGE MSCK "
+    "OPTIMIZE REFRESH RENAME REPAIR REPLACE RESET RESTORE REVOKE ROLLBACK SELECT SET "
+    "START STOP SYNC TABLE TRUNCATE UNCACHE UNSET UPDATE USE VACUUM VALUES WITH"
+)
+_FOREIGN_HINTS = {
+    "SELECT": "Tables are Delta tables: read them with Spark, DuckDB or any other reader.",
+    "INSERT": "Put it into a job: CREATE JOB name ON STREAMING DO INSERT INTO ….",
+}
+_FOREIGN_OBJECTS = {
+    "CREATE": words(
+        "CATALOG DATABASE EXTERNAL FUNCTION GLOBAL INDEX MATERIALIZED OR RESOURCE ROLE "
+        "ROUTINE SCHEMA SECRET STREAMING TEMP TEMPORARY USER VIEW"
+    ),
+    "ALTER": words("CATALOG DATABASE ROUTINE SCHEMA TABLE USER VIEW"),
+    "PAUSE": words("ALL ROUTINE SYNC"),
+    "RESUME": words("ALL ROUTINE SYNC"),
+    "DROP": words(
+        "CATALOG DATABASE FUNCTION INDEX MATERIALIZED ROLE SCHEMA SECRET TEMPORARY USER VIEW"
+    ),
+    "SHOW": words(
+        "CATALOGS COLUMNS CURRENT DATABASES FUNCTIONS GRANTS LOAD PARTITIONS PROCESSLIST "
+        "ROUTINE SCHEMAS STATUS TBLPROPERTIES TRANSACTIONS USER VARIABLES VIEWS"
+    ),
+    "SHOW CREATE": words("CATALOG DATABASE FUNCTION ROUTINE SCHEMA VIEW"),
+}
+
+
+def parse_script(text: str) -> tuple[ParsedStatement, ...]:
+    """Read the statements of a script, separated by semicolons; empty ones are skipped."""
+    script = read_script(text)
+    return tuple(_parsed(script, tokens) for tokens in _split(tokenize(script)))
+
+
+def _split(tokens: tuple[Token, ...]) -> Iterator[list[Token]]:
+    statement: list[Token] = []
+    for token in tokens:
+        if token.kind is not TokenKind.SYMBOL or token.text != ";":
+            statement.append(token)
+        elif statement:
+            yield statement
+            statement = []
+    if statement:
+        yield statement
+
+
+def _parsed(script: Script, tokens: list[Token]) -> ParsedStatement:
+    reader = TokenReader(script, tokens)
+    statement = _statement(reader)
+    if not reader.ended:
+        raise reader.unexpected("the end of the statement")
+    start = script.position(tokens[0].start)
+    return ParsedStatement(
+        statement=statement,
+        text=script.text[tokens[0].start : tokens[-1].end],
+        line=start.line,
+        column=start.column,
+    )
+
+
+def _statement(reader: TokenReader) -> Statement:
+    word = reader.look().keyword
+    if word in _FOREIGN_STATEMENTS:
+        second = reader.look(1).keyword
+        construct = f"{word} {second}" if second in ("TABLE", "TASK") else word
+        raise reader.unsupported(construct, hint=_FOREIGN_HINTS.get(word, ""))
+    if word not in _PARSERS and word not in ("DESCRIBE", "DESC"):
+        raise reader.unexpected(
+            "a statement",
+            hint=f"The statements are {_STATEMENTS}.",
+            choices=[*_PARSERS, "DESCRIBE", *_FOREIGN_STATEMENTS],
+        )
+    reader.take()
+    return _object(reader, word, _PARSERS[word]) if word in _PARSERS else parse_describe(reader)
+
+
+def _object(reader: TokenReader, verb: str, parsers: Mapping[str, Parse]) -> Statement:
+    word = reader.look().keyword
+    if word in _FOREIGN_OBJECTS[verb]:
+        construct = "CREATE OR REPLACE" if word == "OR" else f"{verb} {word}"
+        raise reader.unsupported(construct)
+    if word not in parsers:
+        *others, last = parsers
+        wanted = f"{', '.join(others)} or {last}" if others else last
+        raise reader.unexpected(wanted, after=verb, choices=parsers)
+    reader.take()
+    return parsers[word](reader)
+
+
+def _show_create(reader: TokenReader) -> Statement:
+    parsers: Mapping[str, Parse] = {"TABLE": parse_show_create_table, "JOB": _show_create_job}
+    return _object(reader, "SHOW CREATE", parsers)
+
+
+def _show_create_job(reader: TokenReader) -> ShowCreateJob:
+    # FOR is a noise word before a name, and may be a name itself.
+    if reader.at_name(1):
+        reader.skip("FOR")
+    return ShowCreateJob(name=job_name(reader, after="SHOW CREATE JOB"))
+
+
+def _show_epochs(reader: TokenReader) -> ShowEpochs:
+    reader.expect("FOR", after="SHOW EPOCHS")
+    return ShowEpochs(name=job_name(reader, after="FOR"))
+
+
+def _show_events(reader: TokenReader) -> ShowEvents:
+    reader.expect("FOR", after="SHOW EVENTS")
+    return ShowEvents(name=job_name(reader, after="FOR"))
+
+
+_PARSERS: Mapping[str, Mapping[str, Parse]] = {
+    "CREATE": {"TABLE": parse_create_table, "JOB": parse_create_job},
+    "ALTER": {"JOB": parse_alter_job},
+    "PAUSE": {"JOB": parse_pause_job},
+    "RESUME": {"JOB": parse_resume_job},
+    "DROP": {"TABLE": parse_drop_table, "JOB": parse_drop_job},
+    "SHOW": {
+        "TABLES": lambda _: ShowTables(),
+        "JOBS": lambda _: ShowJobs(),
+        "CREATE": _show_create,
+        "EPOCHS": _show_epochs,
+        "EVENTS": _show_events,
+    },
+}

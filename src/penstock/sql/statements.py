@@ -1,0 +1,176 @@
+"""What can be said: one frozen value for each statement."""
+
+from dataclasses import dataclass
+
+from penstock.model.schema import Column
+
+Properties = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTable:
+    """CREATE TABLE."""
+
+    name: str
+    columns: tuple[Column, ...]
+    location: str | None = None
+    comment: str = ""
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropTable:
+    """DROP TABLE."""
+
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowTables:
+    """SHOW TABLES."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeTable:
+    """DESCRIBE: the columns of a table."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeDetail:
+    """DESCRIBE DETAIL: where a table is and how much is in it."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowCreateTable:
+    """SHOW CREATE TABLE."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectItem:
+    """A column of the source, or a field inside one, and the name it gets if another."""
+
+    path: tuple[str, ...]
+    alias: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceCall:
+    """The source that is read; ``start`` and ``end`` are offsets of the call in the SELECT."""
+
+    function: str
+    options: Properties
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Insert:
+    """INSERT INTO … SELECT; ``select`` is its verbatim text, ``items`` is None for ``*``."""
+
+    table: str
+    columns: tuple[str, ...] | None
+    select: str
+    items: tuple[SelectItem, ...] | None
+    source: SourceCall
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateJob:
+    """CREATE JOB … ON STREAMING DO INSERT."""
+
+    name: str
+    insert: Insert
+    properties: Properties = ()
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterJob:
+    """ALTER JOB … PROPERTIES."""
+
+    name: str
+    properties: Properties
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseJob:
+    """PAUSE JOB."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeJob:
+    """RESUME JOB."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropJob:
+    """DROP JOB."""
+
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowJobs:
+    """SHOW JOBS."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowCreateJob:
+    """SHOW CREATE JOB."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowEpochs:
+    """SHOW EPOCHS FOR: the ledger of a job."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowEvents:
+    """SHOW EVENTS FOR: the journal of a job."""
+
+    name: str
+
+
+Statement = (
+    CreateTable
+    | DropTable
+    | ShowTables
+    | DescribeTable
+    | DescribeDetail
+    | ShowCreateTable
+    | CreateJob
+    | AlterJob
+    | PauseJob
+    | ResumeJob
+    | DropJob
+    | ShowJobs
+    | ShowCreateJob
+    | ShowEpochs
+    | ShowEvents
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedStatement:
+    """A statement, its verbatim text, and where it begins in the script, counted from 1."""
+
+    statement: Statement
+    text: str
+    line: int
+    column: int

@@ -1,0 +1,122 @@
+"""Read the statements about tables."""
+
+from penstock.sql.names import table_name
+from penstock.sql.reader import TokenReader, words
+from penstock.sql.statements import (
+    CreateTable,
+    DescribeDetail,
+    DescribeTable,
+    DropTable,
+    ShowCreateTable,
+)
+from penstock.sql.types import column_list
+
+_PLACE = "CREATE TABLE"
+_CLAUSES = ("USING", "COMMENT", "LOCATION")
+_REFUSED_CLAUSES = {
+    "AGGREGATE": "AGGREGATE KEY",
+    "AS": "AS SELECT",
+    "CLUSTER": "CLUSTER BY",
+    "CLUSTERED": "CLUSTERED BY",
+    "DEFAULT": "DEFAULT COLLATION",
+    "DISTRIBUTED": "DISTRIBUTED BY",
+    "DUPLICATE": "DUPLICATE KEY",
+    "ENGINE": "ENGINE",
+    "LIKE": "LIKE",
+    "OPTIONS": "OPTIONS",
+    "PARTITION": "PARTITION BY",
+    "PARTITIONED": "PARTITIONED BY",
+    "PROPERTIES": "PROPERTIES",
+    "ROW": "ROW FORMAT",
+    "SELECT": "AS SELECT",
+    "STORED": "STORED AS",
+    "TBLPROPERTIES": "TBLPROPERTIES",
+    "UNIQUE": "UNIQUE KEY",
+    "WITH": "WITH",
+}
+_REFUSED_DESCRIPTIONS = words("DATABASE EXTENDED FORMATTED FUNCTION HISTORY JOB QUERY SCHEMA")
+
+
+def parse_create_table(reader: TokenReader) -> CreateTable:
+    """Take what follows CREATE TABLE."""
+    if_not_exists = reader.skip("IF", "NOT", "EXISTS")
+    token = reader.look()
+    name = table_name(reader, after="IF NOT EXISTS" if if_not_exists else "CREATE TABLE")
+    _check_clause(reader)
+    if reader.at_any(_CLAUSES):
+        rule = f"{reader.look().keyword} must come after the columns"
+        raise reader.error(rule, hint="Write CREATE TABLE t (id BIGINT, …) COMMENT '…'.")
+    reader.expect_symbol("(", after="the table name")
+    if reader.at_symbol(")"):
+        raise reader.error(f'table "{name}" must have at least one column', token=token)
+    columns = column_list(reader, after='"("')
+    reader.expect_symbol(")", after=f'the column "{columns[-1].name}"')
+    text_by_clause = _clauses(reader)
+    return CreateTable(
+        name=name,
+        columns=columns,
+        location=text_by_clause.get("LOCATION"),
+        comment=text_by_clause.get("COMMENT", ""),
+        if_not_exists=if_not_exists,
+    )
+
+
+def parse_drop_table(reader: TokenReader) -> DropTable:
+    """Take what follows DROP TABLE."""
+    if_exists = reader.skip("IF", "EXISTS")
+    name = table_name(reader, after="IF EXISTS" if if_exists else "DROP TABLE")
+    return DropTable(name=name, if_exists=if_exists)
+
+
+def parse_describe(reader: TokenReader) -> DescribeTable | DescribeDetail:
+    """Take what follows DESCRIBE; DETAIL and TABLE are names when nothing follows them."""
+    token = reader.look()
+    if reader.at_name(1) and token.keyword in _REFUSED_DESCRIPTIONS:
+        raise reader.unsupported(f"DESCRIBE {token.keyword}")
+    if reader.at_name(1) and reader.skip("DETAIL"):
+        return DescribeDetail(name=table_name(reader, after="DETAIL"))
+    if reader.at_name(1):
+        reader.skip("TABLE")
+    return DescribeTable(name=table_name(reader, after="DESCRIBE"))
+
+
+def parse_show_create_table(reader: TokenReader) -> ShowCreateTable:
+    """Take what follows SHOW CREATE TABLE."""
+    return ShowCreateTable(name=table_name(reader, after="SHOW CREATE TABLE"))
+
+
+def _clauses(reader: TokenReader) -> dict[str, str]:
+    text_by_clause: dict[str, str] = {}
+    while not reader.ended:
+        _check_clause(reader)
+        token = reader.look()
+        if token.keyword not in _CLAUSES:
+            raise reader.unexpected(
+                "COMMENT, LOCATION or the end of the statement", choices=_CLAUSES
+            )
+        if token.keyword in text_by_clause:
+            raise reader.error(f"{token.keyword} must not come twice")
+        reader.take()
+        text_by_clause[token.keyword] = _clause_text(reader, token.keyword)
+    return text_by_clause
+
+
+def _check_clause(reader: TokenReader) -> None:
+    construct = _REFUSED_CLAUSES.get(reader.look().keyword)
+    if construct:
+        raise reader.unsupported(construct, place=_PLACE)
+
+
+def _clause_text(reader: TokenReader, clause: str) -> str:
+    token = reader.look()
+    if clause == "USING":
+        if reader.at_name() and token.text.upper() != "DELTA":
+            raise reader.unsupported(
+                f"USING {token.text}", place=_PLACE, hint="Tables are Delta tables."
+            )
+        reader.expect("DELTA", after="USING")
+        return ""
+    text = reader.expect_text(f"a {clause.lower()}", after=clause)
+    if clause == "LOCATION" and not text.strip():
+        raise reader.error("LOCATION must not be empty", token=token)
+    return text

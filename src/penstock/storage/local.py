@@ -1,0 +1,327 @@
+"""Files of this machine as a store; a key is an absolute path.
+
+Invariant: a listing is in the byte order of the whole keys. Within a folder a subfolder is
+therefore sorted with the slash that follows its name in every key below it: ``a-b`` comes
+before ``a/b``, because ``-`` comes before ``/``.
+
+The ETag is made of inode, modification time and size. An edit in place that keeps the size
+and sets the modification time back cannot be noticed.
+"""
+
+import errno
+import io
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+from uuid import uuid4
+
+from penstock.errors import Code, ExternalError
+from penstock.storage.objects import (
+    FolderMissingError,
+    ObjectChangedError,
+    ObjectMeta,
+    ObjectMissingError,
+    Selection,
+)
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECONDS_MAX = (datetime.max.replace(tzinfo=UTC) - _UNIX_EPOCH) // timedelta(
+    microseconds=1
+)
+
+# The name is gone, or a link leads nowhere: nothing is there to be listed.
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+
+_HINT_BY_ERRNO = {
+    errno.EACCES: "Give the user that runs Penstock the right to it.",
+    errno.EPERM: "Give the user that runs Penstock the right to it.",
+    errno.EROFS: "Mount the file system for writing, or choose another folder.",
+    errno.ENOSPC: "Free some space on the disk, or choose another folder.",
+    errno.EMFILE: "Raise the limit of open files (ulimit -n).",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LocalStore:
+    """The files of this machine, by absolute path."""
+
+    def list(self, prefix: str, *, selection: Selection) -> Iterator[ObjectMeta]:
+        """Yield the selected files below a folder in byte order, following links."""
+        for key in _walk(prefix, selection):
+            meta = _look_at(key)
+            if meta is not None:
+                yield meta
+
+    @contextmanager
+    def open(self, key: str, *, etag: str) -> Iterator[BinaryIO]:
+        """Open exactly the file that was listed; leaving the block checks it again."""
+        descriptor = _open_descriptor(key)
+        try:
+            _expect_same(key, descriptor, etag)
+            try:
+                with io.BufferedReader(_NamedFile(descriptor, key)) as stream:
+                    yield stream
+            finally:
+                # Also after an error: a complaint about bytes that changed under the reader
+                # is not about the file.
+                _expect_same(key, descriptor, etag)
+        finally:
+            os.close(descriptor)
+
+    def read_bytes(self, key: str) -> bytes:
+        """Read a whole file."""
+        descriptor = _open_descriptor(key)
+        try:
+            return _NamedFile(descriptor, key).readall()
+        finally:
+            os.close(descriptor)
+
+    def write(self, key: str, content: bytes) -> None:
+        """Replace or create the file atomically and durably."""
+        target = _path(key)
+        try:
+            with _written_beside(target, content) as written:
+                written.replace(target)
+        except OSError as error:
+            raise _write_error(key, error) from error
+
+    def write_new(self, key: str, content: bytes) -> bool:
+        """Create the file atomically and durably unless the path is taken."""
+        target = _path(key)
+        try:
+            with _written_beside(target, content) as written:
+                # Unlike a rename, a link refuses a path that is taken.
+                target.hardlink_to(written)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise _write_error(key, error) from error
+        return True
+
+    def exists(self, key: str) -> bool:
+        """Answer whether the path names a file."""
+        return _look_at(key) is not None
+
+
+def _walk(prefix: str, selection: Selection) -> Iterator[str]:
+    """Yield the selected keys below a folder, depth first; some may be no regular files."""
+    # A stack instead of recursion: a tree may be deeper than Python's calls may nest.
+    stack = [_first_folder(prefix, selection)]
+    while stack:
+        folder = stack[-1]
+        if not folder.names:
+            stack.pop()
+            continue
+        key = folder.key + _text(folder.names.pop())
+        if not key.endswith("/"):
+            yield key
+            continue
+        deeper = _folder(key, selection)
+        # A link may lead back to a folder that is being walked already.
+        if deeper is not None and all(deeper.identity != above.identity for above in stack):
+            stack.append(deeper)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Folder:
+    key: str
+    identity: tuple[int, int]
+    names: list[bytes]
+    """What is left to visit, the next one last; subfolders end with a slash."""
+
+
+def _first_folder(prefix: str, selection: Selection) -> _Folder:
+    folder = _folder(prefix, selection)
+    if folder is None:
+        path = _path(prefix)
+        fact = f'"{_shown(prefix)}" is not a folder'
+        if not path.exists():
+            fact = f'folder "{_shown(prefix)}" does not exist'
+        raise FolderMissingError(fact, hint="Create the folder, or correct the path.")
+    return folder
+
+
+def _folder(key: str, selection: Selection) -> _Folder | None:
+    """Read the names of a folder that are worth a visit; answer None when it is none."""
+    try:
+        with os.scandir(_bytes(key)) as entries:
+            names = [name for entry in entries if (name := _wanted(key, entry, selection))]
+        status = _path(key).stat()
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return None
+        raise _read_error("folder", key, error) from error
+    names.sort(reverse=True)
+    return _Folder(key=key, identity=(status.st_dev, status.st_ino), names=names)
+
+
+def _wanted(folder: str, entry: os.DirEntry[bytes], selection: Selection) -> bytes | None:
+    key = folder + _text(entry.name)
+    try:
+        deeper = entry.is_dir()
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return None
+        raise
+    if deeper:
+        return entry.name + b"/" if selection.may_contain(key + "/") else None
+    if not selection.matches(key):
+        return None
+    _expect_unicode(key)
+    return entry.name
+
+
+def _expect_unicode(key: str) -> None:
+    if not key.isascii() and any("\udc80" <= char <= "\udcff" for char in key):
+        folder, _, name = key.rpartition("/")
+        raise ExternalError(
+            f'file name "{_shown(name)}" in folder "{_shown(folder)}" is not UTF-8',
+            hint="Rename the file, or write the pattern so that it does not match it.",
+        )
+
+
+def _look_at(key: str) -> ObjectMeta | None:
+    try:
+        status = os.stat(_bytes(key))  # noqa: PTH116 (pathlib has no paths of bytes)
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return None
+        raise _read_error("file", key, error) from error
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    microseconds = min(status.st_mtime_ns // 1000, _MICROSECONDS_MAX)
+    return ObjectMeta(
+        key=key,
+        etag=_etag(status),
+        size_bytes=status.st_size,
+        modified_at=_UNIX_EPOCH + timedelta(microseconds=microseconds),
+    )
+
+
+def _etag(status: os.stat_result) -> str:
+    return f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_size:x}"
+
+
+def _open_descriptor(key: str) -> int:
+    try:
+        # Without O_NONBLOCK a pipe in the file's place would be waited for.
+        descriptor = os.open(_bytes(key), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in _ABSENT:
+            raise ObjectMissingError(f'file "{_shown(key)}" does not exist') from error
+        raise _read_error("file", key, error) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ObjectMissingError(f'"{_shown(key)}" is not a file')
+    return descriptor
+
+
+def _expect_same(key: str, descriptor: int, etag: str) -> None:
+    try:
+        found = _etag(os.fstat(descriptor))
+    except OSError as error:
+        raise _read_error("file", key, error) from error
+    if found != etag:
+        raise ObjectChangedError(
+            f'file "{_shown(key)}" was changed after it was listed',
+            detail=f"Its ETag was {etag} and is {found}.",
+            hint="Write files elsewhere and move them in when they are complete.",
+        )
+
+
+class _NamedFile(io.FileIO):
+    """An open file whose failures name the key; closing it leaves the descriptor open."""
+
+    def __init__(self, descriptor: int, key: str) -> None:
+        super().__init__(descriptor, closefd=False)
+        self._key = key
+
+    def readinto(self, buffer: "WriteableBuffer", /) -> int:
+        try:
+            return super().readinto(buffer)
+        except OSError as error:
+            raise _read_error("file", self._key, error) from error
+
+    def readall(self) -> bytes:
+        try:
+            return super().readall()
+        except OSError as error:
+            raise _read_error("file", self._key, error) from error
+
+
+@contextmanager
+def _written_beside(target: Path, content: bytes) -> Iterator[Path]:
+    """Give a complete, durable file in the target's folder, and make what is done durable."""
+    _create_folder(target.parent)
+    # A dot name is matched by no wildcard; the length does not depend on the target's.
+    written = target.parent / f".penstock-{uuid4().hex}.tmp"
+    try:
+        with written.open("xb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        yield written
+    finally:
+        written.unlink(missing_ok=True)
+    _sync_folder(target.parent)
+
+
+def _create_folder(folder: Path) -> None:
+    if folder.is_dir():
+        return
+    _create_folder(folder.parent)
+    with suppress(FileExistsError):
+        folder.mkdir()
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read_error(kind: str, key: str, error: OSError) -> ExternalError:
+    return _storage_error(f'{kind} "{_shown(key)}" could not be read', error)
+
+
+def _write_error(key: str, error: OSError) -> ExternalError:
+    fact = f'file "{_shown(key)}" could not be written'
+    return _storage_error(fact, error, code=Code.STORAGE_ERR)
+
+
+def _storage_error(
+    fact: str, error: OSError, *, code: Code = Code.GET_REMOTE_DATA_ERROR
+) -> ExternalError:
+    number = error.errno or errno.EIO
+    reason = os.strerror(number).lower()
+    return ExternalError(f"{fact}: {reason}", code=code, hint=_HINT_BY_ERRNO.get(number, ""))
+
+
+# Names on disk are bytes and keys are their UTF-8, whatever the locale says.
+
+
+def _bytes(key: str) -> bytes:
+    return key.encode("utf-8", "surrogateescape")
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")
+
+
+def _path(key: str) -> Path:
+    return Path(os.fsdecode(_bytes(key)))
+
+
+def _shown(key: str) -> str:
+    return _bytes(key).decode("utf-8", "backslashreplace")

@@ -1,0 +1,73 @@
+"""When a job that paused by itself is started again; pure.
+
+The first resume is immediate; then the wait doubles from ten seconds up to five minutes,
+measured from the last resume. A pause that a person made, bad rows and everything that a person
+must look at first are never resumed.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from penstock.errors import Code, PenstockError
+from penstock.model.events import WishChanged
+from penstock.model.job import JobState, Reason, Wish
+
+NEVER_RESUMED = frozenset(
+    {
+        Code.MANUAL_PAUSE_ERR,
+        Code.TOO_MANY_FAILURE_ROWS_ERR,
+        Code.CANNOT_RESUME_ERR,
+        Code.TABLE_CHANGED_ERR,
+        Code.CATALOG_BEHIND_ERR,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartPolicy:
+    """How patiently a job is resumed."""
+
+    delay_first: timedelta = timedelta(seconds=10)
+    doublings_max: int = 5
+    delay_max: timedelta = timedelta(seconds=300)
+    resumes_max: int = 10
+
+
+def resume_at(state: JobState, *, policy: RestartPolicy) -> datetime | None:
+    """Answer when a paused job resumes by itself; None if never."""
+    wish = state.wish
+    if wish.wish is not Wish.PAUSE or wish.reason is None:
+        return None
+    if wish.reason.code in NEVER_RESUMED or wish.auto_resumes >= policy.resumes_max:
+        return None
+    if wish.auto_resumes == 0 or wish.resumed_at is None:
+        return wish.changed_at
+    return wish.resumed_at + _delay(wish.auto_resumes - 1, policy)
+
+
+def _delay(waits: int, policy: RestartPolicy) -> timedelta:
+    if waits >= policy.doublings_max:
+        return policy.delay_max
+    return policy.delay_first * 2**waits
+
+
+def pause_for(error: PenstockError, *, state: JobState, policy: RestartPolicy) -> WishChanged:
+    """Answer the event that pauses a job after a failure."""
+    resumes = state.auto_resumes_in_a_row
+    reason = Reason(code=error.code, message=_sentence(error))
+    if error.code not in NEVER_RESUMED and resumes >= policy.resumes_max:
+        reason = Reason(
+            code=Code.CANNOT_RESUME_ERR,
+            message=f"resumed {resumes} times in vain; the last failure was: {reason.message}",
+        )
+    return WishChanged(
+        wish=Wish.PAUSE,
+        reason=reason,
+        generation=state.generation,
+        auto_resumes=resumes,
+        resumed_at=state.wish.resumed_at,
+    )
+
+
+def _sentence(error: PenstockError) -> str:
+    return f"{error.message}. {error.detail}".rstrip(". ") if error.detail else error.message

@@ -1,0 +1,133 @@
+"""One job in one thread of the node: start, stop, last words."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+import structlog
+
+from penstock.engine.epoch_loop import EpochLoop, LoadParts
+from penstock.engine.progress import Progress, Step, Telling
+from penstock.errors import Code, InvariantError, LeaseLostError, PenstockError, StoppedError
+from penstock.model.epoch import Generation
+from penstock.supervisor.restart import RestartPolicy, pause_for
+
+log = structlog.get_logger()
+
+StartThread = Callable[[Callable[[], None], str], threading.Thread]
+
+
+class Ending(StrEnum):
+    """How a runner ended."""
+
+    STOPPED = "stopped"
+    CAUGHT_UP = "caught up"
+    LOST = "lost"
+    PAUSED = "paused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastWords:
+    """What a runner leaves when it ends."""
+
+    ending: Ending
+    error: PenstockError | None = None
+
+
+class Runner:
+    """Runs one job until it is stopped, caught up, paused or overtaken."""
+
+    def __init__(
+        self,
+        job_id: str,
+        *,
+        parts: LoadParts,
+        policy: RestartPolicy,
+        until_caught_up: bool,
+        start_thread: StartThread,
+    ) -> None:
+        self.job_id = job_id
+        self._parts = parts
+        self._policy = policy
+        self._until_caught_up = until_caught_up
+        self._stop = threading.Event()
+        self._telling = Telling()
+        self._loop = EpochLoop(job_id, parts=parts, stop=self._stop, telling=self._telling)
+        self.last_words: LastWords | None = None
+        self._thread = start_thread(self._run, f"runner-{job_id[:8]}")
+
+    @property
+    def ended(self) -> bool:
+        """Whether the runner has said its last words and its thread is over."""
+        return self.last_words is not None and not self._thread.is_alive()
+
+    @property
+    def generation(self) -> Generation | None:
+        """The generation under which the runner owns the job, once it does."""
+        return self._loop.generation
+
+    @property
+    def progress(self) -> Progress:
+        """What the runner told last."""
+        return self._telling.now
+
+    def stop(self) -> None:
+        """Ask the runner to end; an epoch whose commit has not begun is aborted."""
+        self._stop.set()
+        if self.progress.step is Step.LOADING:
+            self._parts.executor.cancel(self.job_id)
+
+    def join(self, timeout_seconds: float | None = None) -> None:
+        """Wait until the runner has ended."""
+        self._thread.join(timeout_seconds)
+
+    def _run(self) -> None:
+        self.last_words = self._work()
+        self._telling.tell(step=Step.STOPPED)
+
+    def _work(self) -> LastWords:
+        try:
+            self._loop.run(until_caught_up=self._until_caught_up)
+        except StoppedError:
+            return self._leave(LastWords(ending=Ending.STOPPED))
+        except LeaseLostError as error:
+            log.info("lease lost", job_id=self.job_id, reason=error.message)
+            return self._leave(LastWords(ending=Ending.LOST, error=error))
+        except PenstockError as error:
+            return self._pause(error)
+        except Exception as error:  # noqa: BLE001 - The top of a runner; nothing may vanish.
+            log.exception("runner failed", job_id=self.job_id)
+            unexpected = InvariantError(
+                f"unexpected {type(error).__name__}: {error}", code=Code.INTERNAL_ERR
+            )
+            return self._pause(unexpected)
+        stopped = self._stop.is_set()
+        return self._leave(LastWords(ending=Ending.STOPPED if stopped else Ending.CAUGHT_UP))
+
+    def _pause(self, error: PenstockError) -> LastWords:
+        log.warning("job paused", job_id=self.job_id, code=error.code, reason=error.message)
+        try:
+            state = self._parts.catalog.job_by_id(self.job_id)
+            believed = self._loop.believed
+            if state is None or believed is None:
+                return LastWords(ending=Ending.LOST, error=error)
+            wish = pause_for(error, state=state, policy=self._policy)
+            self._parts.catalog.append(self.job_id, wish, expected=believed)
+        except LeaseLostError as lost:
+            return LastWords(ending=Ending.LOST, error=lost)
+        except PenstockError as second:
+            # The catalog is what failed; the lease runs out and the job is taken up again.
+            log.warning("pause not stored", job_id=self.job_id, reason=second.message)
+            return LastWords(ending=Ending.LOST, error=error)
+        return self._leave(LastWords(ending=Ending.PAUSED, error=error))
+
+    def _leave(self, words: LastWords) -> LastWords:
+        """Give the lease back, unless a write of ours may still be on its way."""
+        if self._loop.outcome_unknown:
+            return words
+        try:
+            self._parts.catalog.release_lease(self.job_id, self._parts.node_id)
+        except PenstockError as error:
+            log.warning("lease not released", job_id=self.job_id, reason=error.message)
+        return words

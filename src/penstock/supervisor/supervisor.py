@@ -1,0 +1,168 @@
+"""Start, watch and stop the runners of this node.
+
+Control and supervisor meet only in the catalog: a statement stores what is wanted, a round of
+the supervisor compares that with what runs here. A round decides nothing about data.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import structlog
+
+from penstock.clock import Clock
+from penstock.engine.epoch_loop import LoadParts
+from penstock.engine.progress import Progress
+from penstock.errors import Code, LeaseLostError
+from penstock.model.events import WishChanged
+from penstock.model.job import JobState, Wish
+from penstock.supervisor.lease_keeper import LeaseKeeper
+from penstock.supervisor.restart import RestartPolicy, resume_at
+from penstock.supervisor.runner import LastWords, Runner, StartThread
+from penstock.tables.extension import next_generation
+
+log = structlog.get_logger()
+
+RESTART_PAUSE = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLook:
+    """What an observer sees of one job in this node."""
+
+    state: JobState
+    progress: Progress | None
+    last_words: LastWords | None
+    resumes_at: datetime | None
+    caught_up: bool
+
+    @property
+    def left_out(self) -> bool:
+        """Whether a person paused or dropped the job, so that nobody waits for it."""
+        wish = self.state.wish
+        manual = wish.reason is not None and wish.reason.code is Code.MANUAL_PAUSE_ERR
+        return wish.wish in (Wish.DROP, Wish.CLOSED) or (wish.wish is Wish.PAUSE and manual)
+
+    @property
+    def paused_for_good(self) -> bool:
+        """Whether the job is paused and will not resume by itself."""
+        return self.state.wish.wish is Wish.PAUSE and self.resumes_at is None
+
+
+class Supervisor:
+    """The runners of one node."""
+
+    def __init__(
+        self,
+        *,
+        parts: LoadParts,
+        clock: Clock,
+        start_thread: StartThread,
+        only: frozenset[str] = frozenset(),
+        until_caught_up: bool = False,
+        policy: RestartPolicy | None = None,
+    ) -> None:
+        self._parts = parts
+        self._clock = clock
+        self._start_thread = start_thread
+        self._only = only
+        self._until_caught_up = until_caught_up
+        self._policy = policy or RestartPolicy()
+        self._keeper = LeaseKeeper(node_id=parts.node_id, catalog=parts.catalog, clock=clock)
+        self._runners: dict[str, Runner] = {}
+        self._last_words: dict[str, LastWords] = {}
+        self._ended_at: dict[str, datetime] = {}
+        self._caught_up: set[str] = set()
+
+    def start(self, *, sole_process: bool) -> None:
+        """Begin to hold leases; those of a process that provably ended are freed."""
+        if sole_process:
+            self._parts.catalog.free_leases_of_others(self._parts.node_id)
+        self._keeper.start()
+
+    def round(self) -> tuple[JobLook, ...]:
+        """Compare what is wanted with what runs, act, and answer what is to be seen."""
+        states = {state.id: state for state in self._wanted_jobs()}
+        self._reap()
+        for job_id, runner in self._runners.items():
+            if self._overtaken(states.get(job_id), runner):
+                runner.stop()
+        leases = self._parts.catalog.leases()
+        for job_id, state in states.items():
+            if job_id in self._runners:
+                continue
+            lease = leases.get(job_id)
+            foreign = lease is not None and lease.live and lease.node_id != self._parts.node_id
+            self._advance(state, held_elsewhere=foreign)
+        return tuple(self._look(state) for state in states.values())
+
+    def stop(self) -> None:
+        """Stop every runner, wait for them, and stop holding leases."""
+        for runner in self._runners.values():
+            runner.stop()
+        for runner in self._runners.values():
+            runner.join()
+        self._reap()
+        self._keeper.stop()
+
+    def _wanted_jobs(self) -> tuple[JobState, ...]:
+        jobs = self._parts.catalog.jobs()
+        return tuple(job for job in jobs if not self._only or job.name in self._only)
+
+    def _reap(self) -> None:
+        for job_id, runner in list(self._runners.items()):
+            if not runner.ended or runner.last_words is None:
+                continue
+            del self._runners[job_id]
+            self._last_words[job_id] = runner.last_words
+            self._ended_at[job_id] = self._clock.now()
+            if runner.progress.caught_up:
+                self._caught_up.add(job_id)
+
+    def _overtaken(self, state: JobState | None, runner: Runner) -> bool:
+        if state is None or self._keeper.expired or state.wish.wish is not Wish.RUN:
+            return True
+        return runner.generation is not None and state.generation != runner.generation
+
+    def _advance(self, state: JobState, *, held_elsewhere: bool) -> None:
+        due = resume_at(state, policy=self._policy)
+        if due is not None and due <= self._clock.now():
+            self._resume(state)
+        elif state.wish.wish is Wish.RUN and not held_elsewhere and self._may_start(state.id):
+            self._runners[state.id] = Runner(
+                state.id,
+                parts=self._parts,
+                policy=self._policy,
+                until_caught_up=self._until_caught_up,
+                start_thread=self._start_thread,
+            )
+
+    def _may_start(self, job_id: str) -> bool:
+        if self._until_caught_up and job_id in self._caught_up:
+            return False
+        ended_at = self._ended_at.get(job_id)
+        return ended_at is None or self._clock.now() >= ended_at + RESTART_PAUSE
+
+    def _resume(self, state: JobState) -> None:
+        body = WishChanged(
+            wish=Wish.RUN,
+            reason=None,
+            generation=next_generation(state.generation),
+            auto_resumes=state.wish.auto_resumes + 1,
+            resumed_at=self._clock.now(),
+        )
+        try:
+            self._parts.catalog.append(state.id, body, expected=state.generation)
+        except LeaseLostError:
+            # A statement was quicker; the next round sees what it wants.
+            return
+        log.info("job resumed", job=state.name, resumes=body.auto_resumes)
+
+    def _look(self, state: JobState) -> JobLook:
+        runner = self._runners.get(state.id)
+        return JobLook(
+            state=state,
+            progress=runner.progress if runner else None,
+            last_words=self._last_words.get(state.id),
+            resumes_at=resume_at(state, policy=self._policy),
+            caught_up=state.id in self._caught_up,
+        )

@@ -1,0 +1,268 @@
+"""Delta tables on this machine's file system, kept with delta-rs.
+
+Invariant: delta-rs moves a handle's snapshot only in ``refresh``; a commit leaves it where it
+is. It is therefore the snapshot of the last refresh against which delta-rs looks for others
+that committed under the same job id.
+
+delta-rs calls no fsync, so log entries are synced here before a commit counts as made. It also
+follows a path and not a table: a table that was removed and created again at the same path
+would be taken for the old one. The handle therefore remembers the very log file that made its
+snapshot, and looks at it again.
+"""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Schema,
+    Transaction,
+)
+from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
+
+from penstock.errors import Code, UserError
+from penstock.model.codec import to_text
+from penstock.model.epoch import Attachment, DataFile
+from penstock.model.job import TableRef
+from penstock.model.schema import Column
+from penstock.tables import log
+from penstock.tables.chain import chain_above
+from penstock.tables.delta_schema import check_columns, columns_of, schema_text
+from penstock.tables.durable import storage_error, sync
+from penstock.tables.locations import new_folder, table_path
+from penstock.tables.outcomes import location_taken, outcome_unknown, table_gone
+from penstock.tables.table import ChainCommit, TableDetail
+
+# Appends of others do not conflict with ours, they only take the next version; delta-rs then
+# looks for conflicts again and tries the version after it, this often.
+_COMMIT_RETRIES_MAX = 15
+
+# A checkpoint, every hundred versions by default, keeps opening fast. Cleaning the log is
+# upkeep and nothing that a load waits for.
+_AFTER_COMMIT = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaTables:
+    """Delta tables in a warehouse folder, or at a location of their own."""
+
+    warehouse: Path
+
+    def create(
+        self, name: str, columns: tuple[Column, ...], *, location: str | None, comment: str
+    ) -> TableRef:
+        """Create an empty table, in a folder of its own unless a location is given."""
+        folder = table_path(location) if location else new_folder(self.warehouse, name)
+        check_columns(name, columns)
+        _expect_free(folder)
+        try:
+            table = DeltaTable.create(
+                str(folder),
+                Schema.from_json(schema_text(columns)),
+                mode="error",
+                name=name,
+                description=comment or None,
+            )
+            for path in (log.log_entry(folder, 0), folder / log.LOG_FOLDER, folder):
+                sync(path)
+            sync(folder.parent)
+        except ValueError as error:
+            raise UserError(
+                f'table "{name}" cannot have these columns',
+                code=Code.TABLE_ERR,
+                detail=f"{error}.",
+            ) from error
+        except (DeltaError, OSError) as error:
+            raise storage_error(
+                f'table "{name}" could not be created in "{folder}"', error
+            ) from error
+        return TableRef(name=name, id=str(table.metadata().id), location=str(folder))
+
+    def open(self, location: str) -> "DeltaHandle":
+        """Open a table freshly."""
+        return DeltaHandle(table_path(location))
+
+    def delete(self, location: str) -> None:
+        """Remove a table's folder; a folder that holds no table is left alone."""
+        folder = table_path(location)
+        log_folder = folder / log.LOG_FOLDER
+        if not log_folder.is_dir():
+            return
+        try:
+            # The log goes last: what an interruption leaves is still known for a table.
+            for path in (*(p for p in folder.iterdir() if p != log_folder), log_folder):
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+            folder.rmdir()
+        except OSError as error:
+            raise storage_error(f'table at "{folder}" could not be removed', error) from error
+
+    def missing_files(self, location: str, paths: Sequence[str]) -> tuple[str, ...]:
+        """Answer which of the data files, relative to the table, do not exist."""
+        folder = table_path(location)
+        return tuple(path for path in paths if not (folder / path).is_file())
+
+
+def _expect_free(folder: Path) -> None:
+    if (folder / log.LOG_FOLDER).exists():
+        raise location_taken(folder)
+    try:
+        occupied = folder.exists() and any(folder.iterdir())
+    except OSError as error:
+        raise storage_error(f'location "{folder}" could not be read', error) from error
+    if occupied:
+        raise UserError(
+            f'location "{folder}" must be a new or an empty folder',
+            code=Code.TABLE_ERR,
+            hint="Choose another location; files that lie there would become mixed with it.",
+        )
+
+
+class DeltaHandle:
+    """A snapshot of one Delta table."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._open()
+
+    @property
+    def table_id(self) -> str:
+        """The id that the table got when it was created."""
+        return str(self._table.metadata().id)
+
+    @property
+    def version(self) -> int:
+        """The version of the snapshot."""
+        return int(self._table.version())
+
+    def refresh(self) -> None:
+        """Move the snapshot to the newest version."""
+        if self._same_log():
+            with _reading(self._root):
+                self._table.update_incremental()
+            # Looked at again, because the table may have been replaced in between.
+            if self._same_log():
+                self._mark = _mark(self._root, self.version)
+                return
+        self._open()
+
+    def newest_number(self, job_id: str) -> int:
+        """Answer the newest commit number of the job in the snapshot, 0 if there is none."""
+        return self._table.transaction_version(job_id) or 0
+
+    def chain_after(self, job_id: str, number: int) -> Sequence[ChainCommit]:
+        """Answer the job's commits above a number up to the newest one, ascending, no gap."""
+        with _reading(self._root):
+            return chain_above(
+                number,
+                newest=self.newest_number(job_id),
+                logged=log.logged_commits(self._root, job_id, version=self.version),
+                copy_of=lambda wanted: log.read_copy(self._root, job_id, wanted),
+            )
+
+    def commit(self, attachment: Attachment, files: Sequence[DataFile]) -> int:
+        """Commit files with the attachment and txn(job id, number); answer the new version."""
+        after = self.version
+        try:
+            if not self._same_table():
+                raise table_gone(self._root)
+            self._table.create_write_transaction(
+                [_add_action(file) for file in files],
+                mode="append",
+                schema=self._table.schema(),
+                commit_properties=CommitProperties(
+                    custom_metadata={log.ATTACHMENT_KEY: to_text(attachment)},
+                    max_commit_retries=_COMMIT_RETRIES_MAX,
+                    app_transactions=[Transaction(attachment.job_id, attachment.number)],
+                ),
+                post_commithook_properties=_AFTER_COMMIT,
+            )
+            version = log.landed_version(self._root, attachment, after=after)
+        except Exception as error:
+            raise outcome_unknown(attachment, f"{error}") from error
+        if version is None:
+            raise outcome_unknown(
+                attachment, f"The log has no such entry above version {after}"
+            )
+        return version
+
+    def write_copy(self, attachment: Attachment) -> None:
+        """Keep the attachment beside the table, for the day the log has been cleaned."""
+        if not (self._root / log.LOG_FOLDER).is_dir():
+            raise table_gone(self._root)
+        log.write_copy(self._root, attachment)
+
+    def columns(self) -> tuple[Column, ...]:
+        """Answer the table's columns in the snapshot."""
+        return columns_of(self._table.schema().to_json())
+
+    def detail(self) -> TableDetail:
+        """Answer what the snapshot holds; files without a row count add none."""
+        actions = pa.table(self._table.get_add_actions())
+        counts = actions["num_records"] if "num_records" in actions.column_names else None
+        return TableDetail(
+            version=self.version,
+            files=actions.num_rows,
+            size_bytes=pc.sum(actions["size_bytes"]).as_py() or 0,
+            rows=0 if counts is None else pc.sum(counts).as_py() or 0,
+        )
+
+    def _open(self) -> None:
+        with _reading(self._root):
+            self._table = DeltaTable(str(self._root))
+            self._mark = _mark(self._root, self.version)
+
+    def _same_log(self) -> bool:
+        """Tell whether the log entry of the snapshot is surely the file that it was."""
+        return self._mark is not None and _mark(self._root, self._mark.version) == self._mark
+
+    def _same_table(self) -> bool:
+        # The entry may also be missing because the log was cleaned.
+        return self._same_log() or DeltaHandle(self._root).table_id == self.table_id
+
+
+class _Mark(NamedTuple):
+    version: int
+    inode: int
+    modified_ns: int
+    size_bytes: int
+
+
+def _mark(root: Path, version: int) -> _Mark | None:
+    try:
+        status = log.log_entry(root, version).stat()
+    except FileNotFoundError:
+        return None
+    return _Mark(version, status.st_ino, status.st_mtime_ns, status.st_size)
+
+
+def _add_action(file: DataFile) -> AddAction:
+    return AddAction(
+        path=file.path,
+        size=file.size_bytes,
+        partition_values={},
+        modification_time=int(file.modified_at.timestamp() * 1000),
+        data_change=True,
+        stats=file.statistics_json,
+    )
+
+
+@contextmanager
+def _reading(root: Path) -> Iterator[None]:
+    try:
+        yield
+    except TableNotFoundError as error:
+        raise table_gone(root) from error
+    except (DeltaError, OSError) as error:
+        raise storage_error(f'table at "{root}" could not be read', error) from error

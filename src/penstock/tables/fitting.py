@@ -1,0 +1,170 @@
+"""Make the rows of a source fit the columns of a table, or say which one does not.
+
+Invariant: what leaves here has exactly the table's Arrow schema, valid UTF-8 and no NULL where
+the table allows none. The table's log checks none of this.
+"""
+
+import difflib
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import Code, UserError
+from penstock.model.job import TargetColumn
+from penstock.model.schema import Column, DataType, Primitive, Struct
+from penstock.storage.arrow_types import AnyArray, AnyType, arrow_schema, arrow_type
+from penstock.storage.casts import CastError, can_cast, cast_array
+
+_NAMES_SHOWN_MAX = 20
+
+
+class RowError(ValueError):
+    """A row that does not fit the table: which one, in which column, and why."""
+
+    def __init__(self, row: int, column: str, reason: str) -> None:
+        super().__init__(row, column, reason)
+        self.row = row
+        self.column = column
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f'column "{self.column}": {self.reason}'
+
+
+def fit(
+    batch: pa.RecordBatch, *, targets: tuple[TargetColumn, ...], columns: tuple[Column, ...]
+) -> pa.RecordBatch:
+    """Answer the batch in the table's schema; RowError for a row that does not fit."""
+    path_by_name = {target.name: target.path for target in targets}
+    schema = arrow_schema(columns)
+    arrays: list[AnyArray] = []
+    misfits: list[RowError] = []
+    for column, field in zip(columns, schema, strict=True):
+        path = path_by_name.get(column.name)
+        try:
+            arrays.append(_fit_column(batch, path, column=column, target=field.type))
+        except RowError as error:
+            misfits.append(error)
+    if misfits:
+        raise min(misfits, key=lambda misfit: misfit.row)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _fit_column(
+    batch: pa.RecordBatch, path: tuple[str, ...] | None, *, column: Column, target: AnyType
+) -> AnyArray:
+    source = pa.nulls(len(batch), target) if path is None else _field_values(batch, path)
+    try:
+        _expect_utf8(source)
+        fitted = cast_array(source, target)
+    except CastError as error:
+        inside = f'field "{".".join(error.path)}": ' if error.path else ""
+        raise RowError(error.row, column.name, f"{inside}{error.reason}") from error
+    if not column.nullable and fitted.null_count:
+        row = pc.index(fitted.is_null(), value=True).as_py()
+        raise RowError(row, column.name, f"expected {column.type.sql}, found NULL")
+    return fitted
+
+
+def _field_values(batch: pa.RecordBatch, path: tuple[str, ...]) -> AnyArray:
+    """Answer the values at a path; below a NULL everything is NULL."""
+    values: AnyArray = batch.column(_index(path[0], batch.schema.names))
+    for name in path[1:]:
+        names = [field.name for field in values.type]
+        values = pc.struct_field(values, _index(name, names))
+    return values
+
+
+def _expect_utf8(values: AnyArray) -> None:
+    if not _valid(values):
+        first, size = 0, len(values)
+        while size > 1:
+            half = size // 2
+            if _valid(values.slice(first, half)):
+                first, size = first + half, size - half
+            else:
+                size = half
+        raise CastError(first, "the text is not valid UTF-8")
+
+
+def _valid(values: AnyArray) -> bool:
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def check_fit(
+    source_columns: tuple[Column, ...],
+    targets: tuple[TargetColumn, ...],
+    columns: tuple[Column, ...],
+) -> None:
+    """Refuse targets that no row could fill: unknown fields, types without a conversion."""
+    column_by_name = {column.name: column for column in columns}
+    for target in targets:
+        column = column_by_name.get(target.name)
+        if column is None:
+            raise _unknown("table", target.name, list(column_by_name))
+        if target.path is not None:
+            _check_types(target.path, _source_type(source_columns, target.path), column)
+    filled = {target.name for target in targets if target.path is not None}
+    for column in columns:
+        if not column.nullable and column.name not in filled:
+            raise UserError(
+                f'column "{column.name}" is NOT NULL, but nothing fills it',
+                code=Code.TYPE_ERR,
+                hint="Add a source field for it to the SELECT.",
+            )
+
+
+def _check_types(path: tuple[str, ...], kind: DataType, column: Column) -> None:
+    if not can_cast(arrow_type(kind), arrow_type(column.type)):
+        raise UserError(
+            f'column "{column.name}" is {column.type.sql}, but "{".".join(path)}" is '
+            f"{kind.sql}, which cannot become one",
+            code=Code.TYPE_ERR,
+            hint="Change the column's type, or convert the field in the SELECT.",
+        )
+
+
+def _source_type(source_columns: tuple[Column, ...], path: tuple[str, ...]) -> DataType:
+    fields = source_columns
+    kind: DataType = Primitive.STRING
+    for depth, name in enumerate(path):
+        found = fields[_index(name, [field.name for field in fields], path[:depth])]
+        kind = found.type
+        fields = kind.fields if isinstance(kind, Struct) else ()
+    return kind
+
+
+def _index(name: str, names: Sequence[str], parents: tuple[str, ...] = ()) -> int:
+    """Find a field as Spark does: by exact name, else by the only one alike but for case."""
+    if name in names:
+        return names.index(name)
+    alike = [index for index, other in enumerate(names) if other.lower() == name.lower()]
+    if len(alike) == 1:
+        return alike[0]
+    if alike:
+        found = ", ".join(f'"{names[index]}"' for index in alike)
+        raise UserError(
+            f'field "{name}" is ambiguous, the source has {found}',
+            code=Code.TYPE_ERR,
+            hint="Write the name as the source has it, with the same capitals.",
+        )
+    where = f'source field "{".".join(parents)}"' if parents else "source"
+    raise _unknown(where, name, names)
+
+
+def _unknown(where: str, name: str, names: Sequence[str]) -> UserError:
+    near = difflib.get_close_matches(name, names, n=1)
+    guess = f'Did you mean "{near[0]}"? ' if near else ""
+    more = " …" if len(names) > _NAMES_SHOWN_MAX else ""
+    known = ", ".join(names[:_NAMES_SHOWN_MAX]) or "none"
+    noun = "column" if where == "table" else "field"
+    return UserError(
+        f'{where} has no {noun} "{name}"',
+        code=Code.TYPE_ERR,
+        hint=f"{guess}Known {noun}s: {known}{more}.",
+    )

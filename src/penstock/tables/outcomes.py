@@ -1,0 +1,26 @@
+"""Errors that every kind of table raises alike."""
+
+from penstock.errors import Code, CommitOutcomeUnknownError, UserError
+from penstock.model.epoch import Attachment
+
+
+def table_gone(location: object) -> UserError:
+    """Say that the table which was opened is no longer there."""
+    return UserError(
+        f'table at "{location}" does not exist, or is not the one that was opened',
+        code=Code.TABLE_CHANGED_ERR,
+    )
+
+
+def location_taken(location: object) -> UserError:
+    """Say that a new table cannot be put where one is."""
+    return UserError(
+        f'location "{location}" holds a table already', code=Code.ALREADY_EXISTS_ERR
+    )
+
+
+def outcome_unknown(attachment: Attachment, reason: str) -> CommitOutcomeUnknownError:
+    """Say that a commit may or may not have landed."""
+    return CommitOutcomeUnknownError(
+        f"commit {attachment.number} of the job has an unknown outcome", detail=f"{reason}."
+    )

@@ -1,0 +1,274 @@
+"""Twins of real parts that live in memory and pass the same contract suites.
+
+``MemoryTables`` can also do what a real disk does only by accident: lose the answer to a
+commit, or let a commit take effect later than the caller believed.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from threading import RLock
+from typing import Any, assert_never
+from uuid import uuid4
+
+from penstock.model.epoch import Attachment, DataFile
+from penstock.model.job import TableRef
+from penstock.model.schema import Column
+from penstock.tables.chain import chain_above, expect_known_format
+from penstock.tables.outcomes import location_taken, outcome_unknown, table_gone
+from penstock.tables.table import ChainCommit, TableDetail
+
+Row = Mapping[str, Any]
+
+
+class Fault(Enum):
+    """What happens to a commit on its way."""
+
+    NONE = "none"
+    LOST_ANSWER = "lost answer"
+    LATE = "late"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """One version of a table's log; without an attachment it is somebody else's."""
+
+    attachment: Attachment | None
+    files: tuple[DataFile, ...]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Table:
+    """A table: its log, from which old entries may have been cleaned, and its copies."""
+
+    location: str
+    columns: tuple[Column, ...]
+    id: str = field(default_factory=lambda: str(uuid4()))
+    entries: list[_Entry] = field(default_factory=lambda: [_Entry(attachment=None, files=())])
+    kept_from: int = 0
+    copies: dict[tuple[str, int], Attachment] = field(default_factory=dict)
+
+    @property
+    def version(self) -> int:
+        return len(self.entries) - 1
+
+    def of_job(self, job_id: str, *, first: int, last: int) -> Iterator[tuple[int, Attachment]]:
+        """Yield the job's commits from the last version down to the first."""
+        for version in range(last, first - 1, -1):
+            attachment = self.entries[version].attachment
+            if attachment is not None and attachment.job_id == job_id:
+                yield version, attachment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LateWrite:
+    """A write that aims at one free version of a table's log."""
+
+    table: _Table
+    version: int
+    entry: _Entry
+
+
+def no_faults(_job_id: str, _attachment: Attachment) -> Fault:
+    """Let every commit arrive."""
+    return Fault.NONE
+
+
+@dataclass(slots=True, kw_only=True)
+class _Disk:
+    """What the tables of one test and their handles share, behind one lock."""
+
+    faults: Callable[[str, Attachment], Fault]
+    lock: RLock = field(default_factory=RLock)
+    table_by_location: dict[str, _Table] = field(default_factory=dict)
+    rows_by_path: dict[str, Sequence[Row]] = field(default_factory=dict)
+    late_writes: list[_LateWrite] = field(default_factory=list)
+
+    def table_at(self, location: str) -> _Table:
+        """Answer the table at a location."""
+        table = self.table_by_location.get(location)
+        if table is None:
+            raise table_gone(location)
+        return table
+
+
+class MemoryTables:
+    """Tables in memory; the test decides which commits go wrong."""
+
+    def __init__(self, faults: Callable[[str, Attachment], Fault] = no_faults) -> None:
+        self._disk = _Disk(faults=faults)
+
+    def create(
+        self,
+        name: str,
+        columns: tuple[Column, ...],
+        *,
+        location: str | None,
+        comment: str,  # noqa: ARG002 - Part of the contract; nothing here shows it.
+    ) -> TableRef:
+        """Create an empty table."""
+        with self._disk.lock:
+            place = location or f"memory://{name}-{uuid4().hex[:8]}"
+            if place in self._disk.table_by_location:
+                raise location_taken(place)
+            table = _Table(location=place, columns=columns)
+            self._disk.table_by_location[place] = table
+            return TableRef(name=name, id=table.id, location=place)
+
+    def open(self, location: str) -> "MemoryHandle":
+        """Open a table freshly."""
+        return MemoryHandle(self._disk, location)
+
+    def delete(self, location: str) -> None:
+        """Remove a table."""
+        with self._disk.lock:
+            self._disk.table_by_location.pop(location, None)
+
+    def missing_files(self, location: str, paths: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002
+        """Answer the paths for which no rows were registered."""
+        with self._disk.lock:
+            return tuple(path for path in paths if path not in self._disk.rows_by_path)
+
+    def register_rows(self, path: str, rows: Iterable[Row]) -> None:
+        """Say what a data file holds; until then the file is missing."""
+        with self._disk.lock:
+            self._disk.rows_by_path[path] = tuple(rows)
+
+    def rows(self, location: str) -> list[Row]:
+        """Answer the rows of all committed files in the order of their commits."""
+        with self._disk.lock:
+            entries = self._disk.table_at(location).entries
+            paths = [file.path for entry in entries for file in entry.files]
+            return [row for path in paths for row in self._disk.rows_by_path.get(path, ())]
+
+    def foreign_commit(self, location: str) -> None:
+        """Take the next version of the log for somebody else."""
+        with self._disk.lock:
+            self._disk.table_at(location).entries.append(_Entry(attachment=None, files=()))
+
+    def land_late_writes(self) -> int:
+        """Let pending writes take effect where their version is still free; answer how many."""
+        with self._disk.lock:
+            pending, self._disk.late_writes = self._disk.late_writes, []
+            return sum(_land(write) for write in pending)
+
+    def clean_log(self, location: str, keep_from_version: int) -> None:
+        """Forget the attachments in the log below a version; copies stay."""
+        with self._disk.lock:
+            self._disk.table_at(location).kept_from = keep_from_version
+
+    def recreate(self, location: str) -> None:
+        """Put a new, empty table with another id in the place of the old one."""
+        with self._disk.lock:
+            columns = self._disk.table_at(location).columns
+            self._disk.table_by_location[location] = _Table(location=location, columns=columns)
+
+
+def _land(write: _LateWrite) -> bool:
+    free = len(write.table.entries) == write.version
+    if free:
+        write.table.entries.append(write.entry)
+    return free
+
+
+class MemoryHandle:
+    """A snapshot of a table in memory."""
+
+    def __init__(self, disk: _Disk, location: str) -> None:
+        self._disk = disk
+        self._location = location
+        self.refresh()
+
+    @property
+    def table_id(self) -> str:
+        """The id that the table got when it was created."""
+        return self._table.id
+
+    @property
+    def version(self) -> int:
+        """The version of the snapshot."""
+        return self._version
+
+    def refresh(self) -> None:
+        """Move the snapshot to the newest version."""
+        with self._disk.lock:
+            self._table = self._disk.table_at(self._location)
+            self._version = self._table.version
+
+    def newest_number(self, job_id: str) -> int:
+        """Answer the newest commit number of the job in the snapshot, 0 if there is none."""
+        with self._disk.lock:
+            newest = next(self._table.of_job(job_id, first=0, last=self._version), None)
+            return newest[1].number if newest else 0
+
+    def chain_after(self, job_id: str, number: int) -> Sequence[ChainCommit]:
+        """Answer the job's commits above a number up to the newest one, ascending, no gap."""
+        with self._disk.lock:
+            table = self._table
+            logged = table.of_job(job_id, first=table.kept_from, last=self._version)
+            return chain_above(
+                number,
+                newest=self.newest_number(job_id),
+                logged=(
+                    ChainCommit(attachment=_readable(attachment), table_version=version)
+                    for version, attachment in logged
+                ),
+                copy_of=lambda wanted: _readable_copy(table, job_id, wanted),
+            )
+
+    def commit(self, attachment: Attachment, files: Sequence[DataFile]) -> int:
+        """Commit files with the attachment, unless the job has committed since the snapshot."""
+        with self._disk.lock:
+            table = self._table
+            if self._disk.table_by_location.get(self._location) is not table:
+                raise outcome_unknown(attachment, "The table is gone")
+            version = len(table.entries)
+            since = table.of_job(attachment.job_id, first=self._version + 1, last=table.version)
+            if next(since, None) is not None:
+                raise outcome_unknown(attachment, "Another commit of the job came first")
+            entry = _Entry(attachment=attachment, files=tuple(files))
+            write = _LateWrite(table=table, version=version, entry=entry)
+            match self._disk.faults(attachment.job_id, attachment):
+                case Fault.NONE:
+                    _land(write)
+                    return version
+                case Fault.LOST_ANSWER:
+                    _land(write)
+                    raise outcome_unknown(attachment, "The answer was lost")
+                case Fault.LATE:
+                    self._disk.late_writes.append(write)
+                    raise outcome_unknown(attachment, "No answer came")
+                case fault:
+                    assert_never(fault)
+
+    def write_copy(self, attachment: Attachment) -> None:
+        """Keep the attachment beside the table."""
+        with self._disk.lock:
+            key = (attachment.job_id, attachment.number)
+            self._disk.table_at(self._location).copies.setdefault(key, attachment)
+
+    def columns(self) -> tuple[Column, ...]:
+        """Answer the table's columns."""
+        return self._table.columns
+
+    def detail(self) -> TableDetail:
+        """Answer what the snapshot holds."""
+        with self._disk.lock:
+            entries = self._table.entries[: self._version + 1]
+            files = [file for entry in entries for file in entry.files]
+            return TableDetail(
+                version=self._version,
+                files=len(files),
+                size_bytes=sum(file.size_bytes for file in files),
+                rows=sum(file.rows for file in files),
+            )
+
+
+def _readable(attachment: Attachment) -> Attachment:
+    expect_known_format(attachment.format, number=attachment.number)
+    return attachment
+
+
+def _readable_copy(table: _Table, job_id: str, number: int) -> Attachment | None:
+    copy = table.copies.get((job_id, number))
+    return None if copy is None else _readable(copy)

@@ -1,0 +1,189 @@
+"""Jobs, tables and commits for tests of the catalog, and a clock that the test moves."""
+
+import threading
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from penstock.catalog.catalog import Catalog, open_catalog
+from penstock.catalog.tables import TableRecord
+from penstock.errors import Code
+from penstock.model.epoch import Attachment, CommitKind, Generation, SourceFile, Timings
+from penstock.model.events import EpochStarted, JobCreated, WishChanged
+from penstock.model.job import (
+    FileFormat,
+    FilesOptions,
+    JobDefinition,
+    JobProperties,
+    JobState,
+    Reason,
+    TableRef,
+    TargetColumn,
+    Wish,
+)
+from penstock.model.position import After, Horizon, Position, SplitProgress
+from penstock.model.schema import Column, Decimal, Primitive
+from penstock.model.statistics import Statistics
+
+BEGINNING = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
+TABLE = TableRecord(
+    name="orders",
+    id="table-1",
+    location="file:///warehouse/orders",
+    managed=True,
+    comment="all orders",
+    created_at=BEGINNING,
+)
+DEFINITION = JobDefinition(
+    name="load_orders",
+    comment="day and night",
+    revision=1,
+    table=TableRef(name=TABLE.name, id=TABLE.id, location=TABLE.location),
+    columns=("id", "price"),
+    select="SELECT id, price FROM FILES(...)",
+    select_source_start=22,
+    select_source_end=32,
+    function="FILES",
+    source=FilesOptions(uri="file:///in/", format=FileFormat.JSON),
+    source_columns=(
+        Column(name="id", type=Primitive.BIGINT, nullable=False),
+        Column(name="price", type=Decimal(precision=10, scale=2), comment="in €"),
+    ),
+    targets=(TargetColumn(name="id", path=("id",)), TargetColumn(name="price", path=None)),
+    properties=JobProperties(max_interval=timedelta(seconds=3)),
+    metadata=(("team", "sales"),),
+)
+JOB = "job-1"
+FIRST = Generation(number=1, id="first")
+SECOND = Generation(number=2, id="second")
+
+PAUSED = WishChanged(
+    wish=Wish.PAUSE,
+    reason=Reason(code=Code.MANUAL_PAUSE_ERR, message="paused by a person"),
+    generation=SECOND,
+    auto_resumes=3,
+    resumed_at=BEGINNING - timedelta(days=1),
+)
+COUNTED = Statistics(**{f.name: at for at, f in enumerate(fields(Statistics), start=11)})
+
+
+class MovableClock:
+    """A clock that stands still until the test moves it."""
+
+    def __init__(self) -> None:
+        self.instant = BEGINNING
+
+    def now(self) -> datetime:
+        return self.instant
+
+    def monotonic(self) -> float:
+        return (self.instant - BEGINNING).total_seconds()
+
+    def wait(self, event: threading.Event, timeout: timedelta) -> bool:
+        self.instant += timeout
+        return event.is_set()
+
+    def move(self, **parts: float) -> None:
+        """Let this much time pass."""
+        self.instant += timedelta(**parts)
+
+
+def progress(position: Position, *, floor: Position | None = None) -> tuple[SplitProgress, ...]:
+    """Answer the progress of a source that has one split."""
+    return (SplitProgress(split="files", floor=floor or Horizon(), position=position),)
+
+
+def files(*keys: str, etag: str = "v1") -> tuple[SourceFile, ...]:
+    """Answer source files with these keys."""
+    return tuple(
+        SourceFile(key=key, etag=etag, size_bytes=100, modified_at=BEGINNING) for key in keys
+    )
+
+
+def commit(number: int, *keys: str, **changes: object) -> Attachment:
+    """Answer the attachment of an epoch that loaded these files."""
+    statistics = Statistics(rows_read=10, rows_loaded=9, rows_rejected=1, files_read=len(keys))
+    attachment = Attachment(
+        kind=CommitKind.EPOCH,
+        job_id=JOB,
+        table_id=TABLE.id,
+        number=number,
+        generation=FIRST,
+        epoch=number - 1,
+        attempt=1,
+        attempt_id=f"attempt-{number}",
+        revision=1,
+        progress=progress(After(value=max(keys)) if keys else Horizon()),
+        statistics=statistics,
+        cumulative=statistics,
+        files=files(*keys),
+        timings=Timings(plan_seconds=0.25, run_seconds=1.5),
+        committed_at=BEGINNING + timedelta(minutes=number),
+    )
+    return replace(attachment, **changes)  # type: ignore[arg-type]
+
+
+def move(number: int, floor: Position) -> Attachment:
+    """Answer the attachment of an ALTER that sets the position."""
+    return commit(
+        number,
+        kind=CommitKind.MOVE,
+        epoch=0,
+        statistics=Statistics(),
+        progress=progress(floor, floor=floor),
+    )
+
+
+def created(name: str = DEFINITION.name, job_id: str = JOB) -> JobCreated:
+    """Answer the first event of a job."""
+    opening = commit(
+        1, kind=CommitKind.OPENING, job_id=job_id, epoch=0, statistics=Statistics()
+    )
+    return JobCreated(
+        definition=replace(DEFINITION, name=name),
+        generation=FIRST,
+        opening=replace(opening, cumulative=Statistics()),
+        table_version=1,
+    )
+
+
+def started(epoch: int, attempt: int = 1) -> EpochStarted:
+    """Answer the beginning of the attempt that ``commit(epoch + 1)`` would end."""
+    return EpochStarted(
+        attempt_id=f"attempt-{epoch + 1}" if attempt == 1 else f"attempt-{epoch + 1}-{attempt}",
+        epoch=epoch,
+        attempt=attempt,
+        progress=progress(After(value="z")),
+        files=3,
+        size_bytes=300,
+        plan_seconds=0.25,
+    )
+
+
+def create_job(catalog: Catalog, name: str = DEFINITION.name, job_id: str = JOB) -> JobState:
+    """Store a job, and its table if it is not known yet."""
+    if catalog.table(TABLE.name) is None:
+        catalog.create_table(TABLE)
+    return catalog.create_job(job_id, created(name, job_id))
+
+
+def apply(catalog: Catalog, attachment: Attachment) -> JobState:
+    """Let the catalog follow a commit."""
+    return catalog.apply_commit(
+        attachment.job_id, attachment, table_version=attachment.number, commit_seconds=0.125
+    )
+
+
+class SqliteStore:
+    """A catalog in a file, which outlives the process that opened it."""
+
+    def __init__(self, folder: Path, clock: MovableClock) -> None:
+        self._url = f"sqlite:///{folder / 'catalog.db'}"
+        self._clock = clock
+
+    def open(self) -> Catalog:
+        """Open the catalog as a process does that knows nothing of the others."""
+        return open_catalog(self._url, clock=self._clock)
+
+
+STORES = (SqliteStore,)

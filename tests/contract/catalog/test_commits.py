@@ -1,0 +1,159 @@
+"""How every store of the catalog follows commits: progress, ledger, files."""
+
+import pytest
+from tests.contract.catalog.building import (
+    BEGINNING,
+    COUNTED,
+    FIRST,
+    JOB,
+    PAUSED,
+    SECOND,
+    apply,
+    commit,
+    create_job,
+    files,
+    move,
+    progress,
+    started,
+)
+
+from penstock.catalog.catalog import Catalog
+from penstock.catalog.errors import CommitGapError
+from penstock.errors import Code
+from penstock.model.epoch import CommitKind
+from penstock.model.events import (
+    EpochEnded,
+    Outcome,
+)
+from penstock.model.job import Reason, Wish
+from penstock.model.position import After, Horizon
+
+
+def test_a_commit_advances_progress_statistics_ledger_and_files(catalog: Catalog) -> None:
+    create_job(catalog)
+    catalog.append(JOB, started(1), expected=FIRST)
+    attachment = commit(2, "a", "b", cumulative=COUNTED)
+
+    state = apply(catalog, attachment)
+
+    assert (state.number, state.epoch_committed, state.cumulative) == (2, 1, COUNTED)
+    assert state.progress == progress(After(value="b"))
+    assert catalog.known_files(JOB, first="a", last="z") == {"a": "v1", "b": "v1"}
+    entry = catalog.ledger(JOB)[-1]
+    assert (entry.outcome, entry.number, entry.table_version) == (Outcome.COMMITTED, 2, 2)
+    assert (entry.started_at, entry.commit_seconds) == (BEGINNING, 0.125)
+
+
+def test_a_commit_is_followed_whatever_the_generation(catalog: Catalog) -> None:
+    create_job(catalog)
+    catalog.append(JOB, PAUSED, expected=FIRST)
+
+    state = apply(catalog, commit(2, "a", generation=FIRST))
+
+    assert (state.number, state.generation, state.wish.wish) == (2, SECOND, Wish.PAUSE)
+
+
+def test_a_commit_beyond_the_next_is_refused(catalog: Catalog) -> None:
+    before = create_job(catalog)
+
+    with pytest.raises(CommitGapError, match="at commit 1 and cannot follow commit 3"):
+        apply(catalog, commit(3, "c"))
+
+    assert catalog.job_by_id(JOB) == before
+    assert catalog.file_count(JOB) == 0
+
+
+def test_a_fence_changes_neither_files_nor_progress(catalog: Catalog) -> None:
+    create_job(catalog)
+    loaded = apply(catalog, commit(2, "a"))
+
+    state = apply(catalog, commit(3, kind=CommitKind.FENCE, progress=loaded.progress))
+
+    assert (state.number, state.progress) == (3, progress(After(value="a")))
+    assert catalog.known_files(JOB, first="a", last="z") == {"a": "v1"}
+
+
+def test_a_file_that_is_loaded_again_is_known_by_its_new_etag(catalog: Catalog) -> None:
+    create_job(catalog)
+    apply(catalog, commit(2, "a", "b"))
+
+    apply(catalog, commit(3, files=files("b", etag="v2")))
+
+    assert catalog.known_files(JOB, first="a", last="b") == {"a": "v1", "b": "v2"}
+
+
+def test_files_are_compared_by_their_bytes(catalog: Catalog) -> None:
+    create_job(catalog)
+    apply(catalog, commit(2, "B", "a", "z", "é", "\uffee", "😀"))
+
+    assert set(catalog.known_files(JOB, first="a", last="é")) == {"a", "z", "é"}
+    assert set(catalog.known_files(JOB, first="\uffee", last="😀")) == {"\uffee", "😀"}
+    assert set(catalog.known_files(JOB, first="A", last="Z")) == {"B"}
+    assert catalog.file_count(JOB) == 6
+
+
+def test_a_move_forgets_the_files_above_its_floor(catalog: Catalog) -> None:
+    create_job(catalog)
+    apply(catalog, commit(2, "a", "b", "é", "\uffee", "😀"))
+
+    state = apply(catalog, move(3, After(value="é")))
+
+    assert set(catalog.known_files(JOB, first="", last="\U0010ffff")) == {"a", "b", "é"}
+    assert state.progress == progress(After(value="é"), floor=After(value="é"))
+
+
+def test_a_move_to_the_beginning_forgets_all_files_of_its_job_only(catalog: Catalog) -> None:
+    create_job(catalog)
+    create_job(catalog, "other", "job-2")
+    apply(catalog, commit(2, "a", "b"))
+    apply(catalog, commit(2, "a", job_id="job-2"))
+
+    apply(catalog, move(3, Horizon()))
+
+    assert (catalog.file_count(JOB), catalog.file_count("job-2")) == (0, 1)
+
+
+def test_attempts_that_never_ended_are_cancelled(catalog: Catalog) -> None:
+    create_job(catalog)
+    failed = EpochEnded(
+        attempt_id="attempt-2",
+        epoch=1,
+        attempt=1,
+        outcome=Outcome.FAILED,
+        reason=Reason(code=Code.STORAGE_ERR, message="bucket is gone"),
+        run_seconds=2.5,
+    )
+    catalog.append_all(JOB, (started(1), failed, started(1, 2), started(1, 3)), expected=FIRST)
+
+    assert catalog.cancel_open_attempts(JOB) == 2
+    assert catalog.cancel_open_attempts(JOB) == 0
+
+    outcomes = [entry.outcome for entry in catalog.ledger(JOB)]
+    assert outcomes[1:] == [Outcome.FAILED, Outcome.CANCELLED, Outcome.CANCELLED]
+    assert catalog.ledger(JOB)[1].reason == failed.reason
+
+
+def test_a_cancelled_attempt_that_committed_after_all_counts_as_committed(
+    catalog: Catalog,
+) -> None:
+    create_job(catalog)
+    catalog.append(JOB, started(1), expected=FIRST)
+    catalog.cancel_open_attempts(JOB)
+
+    apply(catalog, commit(2, "a"))
+
+    assert catalog.ledger_counts(JOB) == {Outcome.COMMITTED: 2}
+    assert catalog.ledger_counts(JOB, kind=CommitKind.EPOCH) == {Outcome.COMMITTED: 1}
+
+
+def test_the_ledger_answers_its_newest_entries_in_order_of_appearance(
+    catalog: Catalog,
+) -> None:
+    create_job(catalog)
+    catalog.append_all(JOB, (started(1), started(2), started(3)), expected=FIRST)
+    apply(catalog, commit(2, "a"))
+
+    newest = catalog.ledger(JOB, newest=3)
+
+    assert [entry.attempt_id for entry in newest] == ["attempt-2", "attempt-3", "attempt-4"]
+    assert catalog.ledger_counts(JOB) == {Outcome.COMMITTED: 2, Outcome.STARTED: 2}

@@ -1,0 +1,145 @@
+"""What every store of the catalog remembers of jobs."""
+
+from dataclasses import replace
+from datetime import timedelta
+from functools import reduce
+
+import pytest
+from tests.contract.catalog.building import (
+    BEGINNING,
+    DEFINITION,
+    FIRST,
+    JOB,
+    PAUSED,
+    MovableClock,
+    apply,
+    commit,
+    create_job,
+    created,
+    progress,
+    started,
+)
+
+from penstock.catalog.catalog import Catalog
+from penstock.catalog.errors import GenerationChangedError, JobGoneError
+from penstock.errors import Code, UserError
+from penstock.model.events import (
+    ModifiedFilesSeen,
+)
+from penstock.model.position import Horizon
+
+
+def test_a_new_job_is_found_by_name_and_by_id(catalog: Catalog) -> None:
+    state = create_job(catalog)
+
+    assert catalog.job("load_orders") == state
+    assert catalog.job_by_id(JOB) == state
+    assert state.definition == DEFINITION
+    assert (state.number, state.progress) == (1, progress(Horizon()))
+
+
+def test_a_job_that_nobody_created_is_not_found(catalog: Catalog) -> None:
+    assert catalog.job("load_orders") is None
+    assert catalog.job_by_id(JOB) is None
+    assert catalog.jobs() == ()
+
+
+def test_jobs_are_listed_by_name(catalog: Catalog) -> None:
+    create_job(catalog, "b", "job-1")
+    create_job(catalog, "c", "job-2")
+    create_job(catalog, "a", "job-3")
+
+    assert [state.name for state in catalog.jobs()] == ["a", "b", "c"]
+
+
+def test_a_taken_name_is_refused_and_leaves_nothing(catalog: Catalog) -> None:
+    create_job(catalog)
+
+    with pytest.raises(UserError, match='job "load_orders" already exists') as refusal:
+        create_job(catalog, job_id="job-2")
+
+    assert refusal.value.code is Code.ALREADY_EXISTS_ERR
+    assert catalog.job_by_id("job-2") is None
+    assert catalog.events("job-2") == ()
+
+
+def test_a_job_needs_a_registered_table(catalog: Catalog) -> None:
+    with pytest.raises(UserError, match='table "orders" does not exist') as refusal:
+        catalog.create_job(JOB, created())
+
+    assert refusal.value.code is Code.META_NOT_FOUND_ERR
+    assert catalog.jobs() == ()
+
+
+def test_events_are_numbered_and_carry_the_catalogs_time(
+    catalog: Catalog, clock: MovableClock
+) -> None:
+    create_job(catalog)
+    clock.move(seconds=5)
+
+    catalog.append_all(JOB, (started(1), ModifiedFilesSeen(files=4)), expected=FIRST)
+
+    found = catalog.events(JOB)
+    assert [event.number for event in found] == [1, 2, 3]
+    assert [event.body for event in found[1:]] == [started(1), ModifiedFilesSeen(files=4)]
+    assert [event.at for event in found[1:]] == [BEGINNING + timedelta(seconds=5)] * 2
+    assert catalog.events(JOB, newest=1) == found[2:]
+
+
+def test_an_event_under_an_older_generation_is_refused(catalog: Catalog) -> None:
+    create_job(catalog)
+    before = catalog.append(JOB, PAUSED, expected=FIRST)
+
+    with pytest.raises(GenerationChangedError, match="generation 2, not the expected 1"):
+        catalog.append(JOB, started(1), expected=FIRST)
+
+    assert catalog.job_by_id(JOB) == before
+    assert len(catalog.events(JOB)) == 2
+
+
+def test_an_equal_generation_number_with_another_id_is_refused(catalog: Catalog) -> None:
+    create_job(catalog)
+
+    with pytest.raises(GenerationChangedError):
+        catalog.append(JOB, started(1), expected=replace(FIRST, id="another"))
+
+    assert len(catalog.events(JOB)) == 1
+
+
+def test_an_event_without_expectation_is_always_stored(catalog: Catalog) -> None:
+    create_job(catalog)
+    catalog.append(JOB, PAUSED, expected=None)
+
+    state = catalog.append(JOB, ModifiedFilesSeen(files=7), expected=None)
+
+    assert (state.modified_files, state.event_number) == (7, 3)
+
+
+def test_nothing_is_stored_of_a_dropped_job(catalog: Catalog) -> None:
+    create_job(catalog)
+    apply(catalog, commit(2, "a"))
+    catalog.set_status(JOB, "reading")
+    catalog.delete_job(JOB)
+
+    catalog.delete_job(JOB)
+    with pytest.raises(JobGoneError, match='job with the id "job-1" was dropped'):
+        catalog.append(JOB, started(1), expected=None)
+    with pytest.raises(JobGoneError):
+        apply(catalog, commit(3, "b"))
+
+    assert catalog.events(JOB) == ()
+    assert catalog.ledger(JOB) == ()
+    assert catalog.ledger_counts(JOB) == {}
+    assert (catalog.file_count(JOB), catalog.statuses(), catalog.leases()) == (0, {}, {})
+
+
+def test_the_journal_stays_bounded_by_itself(catalog: Catalog) -> None:
+    create_job(catalog)
+    seen = [ModifiedFilesSeen(files=count) for count in range(300)]
+
+    state = reduce(lambda _, __: catalog.append_all(JOB, seen, expected=None), range(8), None)
+
+    kept = catalog.events(JOB, newest=10_000)
+    assert 1_000 <= len(kept) <= 2_100
+    assert kept[-1].number == 2_401
+    assert catalog.job_by_id(JOB) == state

@@ -1,0 +1,201 @@
+"""Who may run a job, in every store of the catalog."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from tests.contract.catalog.building import (
+    BEGINNING,
+    FIRST,
+    JOB,
+    PAUSED,
+    SECOND,
+    MovableClock,
+    SqliteStore,
+    create_job,
+)
+
+from penstock.catalog.catalog import Catalog
+from penstock.catalog.errors import GenerationChangedError, JobGoneError, LeaseHeldError
+from penstock.catalog.leases import Lease
+from penstock.errors import InvariantError, LeaseLostError
+from penstock.model.epoch import Generation
+from penstock.model.events import GenerationRaised
+from penstock.model.job import JobState
+
+SPAN = timedelta(seconds=15)
+THIRD = Generation(number=3, id="third")
+
+
+def take(
+    catalog: Catalog,
+    node_id: str,
+    *,
+    expected: Generation = FIRST,
+    generation: Generation = SECOND,
+) -> JobState:
+    """Take the lease of the job for 15 s."""
+    return catalog.take_lease(
+        JOB, node_id=node_id, duration=SPAN, expected=expected, generation=generation
+    )
+
+
+def stored(catalog: Catalog) -> JobState:
+    """Answer the stored state of the job."""
+    state = catalog.job_by_id(JOB)
+    assert state is not None
+    return state
+
+
+def test_a_lease_raises_the_generation_and_lasts_as_long_as_asked(catalog: Catalog) -> None:
+    create_job(catalog)
+
+    state = take(catalog, "one")
+
+    assert state.generation == SECOND
+    assert catalog.events(JOB)[-1].body == GenerationRaised(generation=SECOND, cause="lease")
+    expected = Lease(node_id="one", expires_at=BEGINNING + SPAN, live=True)
+    assert catalog.leases() == {JOB: expected}
+
+
+def test_a_live_lease_of_another_node_is_respected(catalog: Catalog) -> None:
+    create_job(catalog)
+    take(catalog, "one")
+
+    with pytest.raises(LeaseHeldError, match='is leased by the node "one"'):
+        take(catalog, "two", expected=SECOND, generation=THIRD)
+
+    assert catalog.leases()[JOB].node_id == "one"
+    assert stored(catalog).generation == SECOND
+
+
+def test_an_expired_lease_goes_to_whoever_asks(catalog: Catalog, clock: MovableClock) -> None:
+    create_job(catalog)
+    take(catalog, "one")
+    clock.move(seconds=15)
+
+    state = take(catalog, "two", expected=SECOND, generation=THIRD)
+
+    assert state.generation == THIRD
+    assert catalog.leases()[JOB] == Lease(
+        node_id="two", expires_at=BEGINNING + 2 * SPAN, live=True
+    )
+
+
+def test_a_node_takes_its_own_lease_anew(catalog: Catalog) -> None:
+    create_job(catalog)
+    take(catalog, "one")
+
+    assert take(catalog, "one", expected=SECOND, generation=THIRD).generation == THIRD
+
+
+def test_a_lease_under_an_older_generation_is_refused(catalog: Catalog) -> None:
+    create_job(catalog)
+    take(catalog, "one")
+    catalog.release_lease(JOB, "one")
+
+    with pytest.raises(GenerationChangedError):
+        take(catalog, "two", expected=FIRST, generation=THIRD)
+
+    assert catalog.leases() == {}
+
+
+def test_a_lease_needs_a_newer_generation(catalog: Catalog) -> None:
+    create_job(catalog)
+
+    with pytest.raises(InvariantError, match="a generation above 1, not 1"):
+        take(catalog, "one", generation=replace(FIRST, id="another"))
+
+    assert catalog.leases() == {}
+
+
+def test_a_paused_job_is_not_leased(catalog: Catalog) -> None:
+    create_job(catalog)
+    catalog.append(JOB, PAUSED, expected=FIRST)
+
+    with pytest.raises(LeaseLostError, match='job "load_orders" is not to run: PAUSE'):
+        take(catalog, "one", expected=SECOND, generation=THIRD)
+
+    assert catalog.leases() == {}
+
+
+def test_a_dropped_job_is_not_leased(catalog: Catalog) -> None:
+    with pytest.raises(JobGoneError):
+        take(catalog, "one")
+
+
+def test_a_live_lease_is_prolonged(catalog: Catalog, clock: MovableClock) -> None:
+    create_job(catalog)
+    take(catalog, "one")
+    clock.move(seconds=14)
+
+    assert catalog.renew_leases("two", SPAN) == frozenset()
+    assert catalog.renew_leases("one", SPAN) == {JOB}
+
+    assert catalog.leases()[JOB].expires_at == BEGINNING + timedelta(seconds=29)
+
+
+def test_an_expired_lease_is_not_revived(catalog: Catalog, clock: MovableClock) -> None:
+    create_job(catalog)
+    take(catalog, "one")
+    clock.move(seconds=15)
+
+    assert catalog.renew_leases("one", SPAN) == frozenset()
+
+    assert catalog.leases() == {
+        JOB: Lease(node_id="one", expires_at=BEGINNING + SPAN, live=False)
+    }
+
+
+def test_only_the_holder_gives_a_lease_back(catalog: Catalog) -> None:
+    create_job(catalog)
+    take(catalog, "one")
+
+    catalog.release_lease(JOB, "two")
+    assert catalog.leases()[JOB].live
+
+    catalog.release_lease(JOB, "one")
+    assert catalog.leases() == {}
+
+
+def test_leases_of_ended_nodes_are_freed(catalog: Catalog) -> None:
+    create_job(catalog)
+    create_job(catalog, "other", "job-2")
+    take(catalog, "one")
+    catalog.take_lease("job-2", node_id="two", duration=SPAN, expected=FIRST, generation=SECOND)
+
+    catalog.free_leases_of_others("two")
+
+    assert catalog.leases().keys() == {"job-2"}
+
+
+def test_a_lease_ends_with_its_job(catalog: Catalog) -> None:
+    create_job(catalog)
+    take(catalog, "one")
+
+    catalog.delete_job(JOB)
+
+    assert catalog.leases() == {}
+    assert catalog.renew_leases("one", SPAN) == frozenset()
+
+
+def test_exactly_one_of_many_nodes_gets_the_lease(store: SqliteStore) -> None:
+    create_job(store.open())
+    begin = threading.Barrier(4)
+
+    def ask(node_id: str) -> str | None:
+        catalog = store.open()
+        begin.wait()
+        try:
+            take(catalog, node_id, generation=Generation(number=2, id=node_id))
+        except LeaseLostError:
+            return None
+        return node_id
+
+    with ThreadPoolExecutor(4) as threads:
+        winners = [node for node in threads.map(ask, "abcd") if node]
+
+    assert winners == [store.open().leases()[JOB].node_id]
+    assert stored(store.open()).generation.id == winners[0]

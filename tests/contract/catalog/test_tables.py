@@ -1,0 +1,88 @@
+"""Which tables are known, and what running jobs say, in every store of the catalog."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from tests.contract.catalog.building import BEGINNING, JOB, TABLE, SqliteStore, create_job
+
+from penstock.catalog.catalog import Catalog
+from penstock.errors import Code, UserError
+
+
+def test_a_table_is_remembered_with_every_field(store: SqliteStore) -> None:
+    other = replace(
+        TABLE,
+        name="clicks",
+        id="table-2",
+        managed=False,
+        created_at=BEGINNING + timedelta(microseconds=1),
+    )
+    store.open().create_table(TABLE)
+    store.open().create_table(other)
+
+    assert store.open().table("orders") == TABLE
+    assert store.open().tables() == (other, TABLE)
+
+
+def test_a_table_that_nobody_created_is_not_found(catalog: Catalog) -> None:
+    assert catalog.table("orders") is None
+    assert catalog.tables() == ()
+
+
+def test_a_taken_table_name_is_refused(catalog: Catalog) -> None:
+    catalog.create_table(TABLE)
+
+    with pytest.raises(UserError, match='table "orders" already exists') as refusal:
+        catalog.create_table(replace(TABLE, id="table-2"))
+
+    assert refusal.value.code is Code.ALREADY_EXISTS_ERR
+    assert catalog.table("orders") == TABLE
+
+
+def test_a_table_is_forgotten(catalog: Catalog) -> None:
+    catalog.create_table(TABLE)
+
+    catalog.delete_table("orders")
+    catalog.delete_table("orders")
+
+    assert catalog.tables() == ()
+
+
+def test_a_table_that_jobs_load_is_kept(catalog: Catalog) -> None:
+    create_job(catalog, "b", "job-1")
+    create_job(catalog, "a", "job-2")
+
+    with pytest.raises(UserError, match='is loaded by the jobs "a", "b"') as refusal:
+        catalog.delete_table("orders")
+
+    assert refusal.value.code is Code.STATE_ERR
+    assert catalog.table("orders") == TABLE
+
+
+def test_a_table_whose_job_was_dropped_is_forgotten(catalog: Catalog) -> None:
+    create_job(catalog)
+    catalog.delete_job(JOB)
+
+    catalog.delete_table("orders")
+
+    assert catalog.tables() == ()
+
+
+def test_observers_see_what_a_job_said_last(store: SqliteStore) -> None:
+    catalog = store.open()
+    before = create_job(catalog)
+    assert catalog.status(JOB) is None
+
+    catalog.set_status(JOB, "listing")
+    catalog.set_status(JOB, "reading 3 files")
+
+    assert store.open().status(JOB) == "reading 3 files"
+    assert store.open().statuses() == {JOB: "reading 3 files"}
+    assert catalog.job_by_id(JOB) == before
+
+
+def test_a_dropped_job_says_nothing(catalog: Catalog) -> None:
+    catalog.set_status(JOB, "still reading")
+
+    assert catalog.statuses() == {}

@@ -1,0 +1,80 @@
+"""Whatever is typed, the answer is a statement or an error that says where."""
+
+import re
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from penstock.errors import UserError
+from penstock.sql.parser import parse_script
+from penstock.sql.statements import ParsedStatement
+
+VALID = (
+    "CREATE TABLE IF NOT EXISTS default.t (a BIGINT NOT NULL COMMENT 'x', b DECIMAL(10, 2), "
+    "c STRUCT<d: ARRAY<MAP<STRING, INT>>>) USING DELTA COMMENT 'c' LOCATION '/x'",
+    'CREATE JOB j PROPERTIES("k" = "v", "n" = 10) ON STREAMING COMMENT \'c\' DO INSERT INTO t '
+    "(a, b) SELECT f.a, f.b.c AS d FROM FILES('path' = '/in/*', \"format\" = json) AS f",
+    "ALTER JOB `j j` PROPERTIES('k' = -1)",
+    "PAUSE JOB WHERE jobname = 'j'; RESUME JOB j; DROP JOB IF EXISTS WHERE name = \"j\"",
+    "SHOW JOBS; SHOW CREATE JOB FOR j; SHOW EPOCHS FOR j; DESCRIBE DETAIL t; SHOW TABLES",
+)
+PIECES = sorted(
+    {piece for text in VALID for piece in re.findall(r"\w+|'[^']*'|\S", text)}
+    | {
+        "WHERE",
+        "UNION",
+        "CASE",
+        "(",
+        ")",
+        "<",
+        ">",
+        ">>",
+        "'",
+        '"',
+        "`",
+        "--",
+        "/*",
+        "*/",
+        "/*+",
+    }
+    | {"{#", "#}", "\n", "\r", "\\", "\0", "\ufeff", "\ud83d", "😀", "1L", "1.5e", "x'", "r'"}
+)
+
+anything = st.text(st.characters(exclude_categories=()), max_size=60)
+soup = st.lists(st.sampled_from(PIECES), max_size=40).flatmap(
+    lambda pieces: st.sampled_from(["", " "]).map(lambda space: space.join(pieces))
+)
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> str:
+    """Draw a valid statement with a few places replaced."""
+    text = draw(st.sampled_from(VALID))
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(text)))
+        end = min(len(text), start + draw(st.integers(0, 12)))
+        text = text[:start] + draw(st.sampled_from(PIECES) | anything) + text[end:]
+    return text
+
+
+@settings(
+    max_examples=10_000,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+@given(text=st.one_of(anything, soup, mutated()))
+def test_any_text_is_read_or_refused_with_a_position(text: str) -> None:
+    answer = answer_to(text)
+
+    if isinstance(answer, UserError):
+        assert re.search(r"Line \d+, column \d+\.\Z", answer.detail)
+    else:
+        assert all(one.text in text for one in answer)
+
+
+def answer_to(text: str) -> tuple[ParsedStatement, ...] | UserError:
+    """Parse a script, and return the refusal as a value; any other error is a failure."""
+    try:
+        return parse_script(text)
+    except UserError as error:
+        return error

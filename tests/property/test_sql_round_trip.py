@@ -1,0 +1,190 @@
+"""What is written by the formatter is read back as the same statement, whatever is in it."""
+
+from dataclasses import replace
+from unicodedata import category
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.model.schema import (
+    Array,
+    Column,
+    DataType,
+    Decimal,
+    Map,
+    Primitive,
+    Struct,
+    columns_sql,
+    quoted_name,
+)
+from penstock.sql.formatter import format_statement
+from penstock.sql.parser import parse_script
+from penstock.sql.statements import CreateJob, CreateTable, Insert, SelectItem, SourceCall
+from penstock.sql.types import parse_columns
+
+TRICKY = "ab'\"`\\;-/*+#{}()=, \n\r\té😀\u2028\ufeff\u017f%_n0"
+KEYWORDS = [
+    "if",
+    "table",
+    "select",
+    "from",
+    "properties",
+    "on",
+    "not",
+    "comment",
+    "where",
+    "as",
+]
+
+texts = st.text(st.sampled_from(TRICKY)) | st.text(
+    st.characters(codec="utf-8", exclude_characters="\0"), max_size=20
+)
+
+
+def nameable(text: str) -> bool:
+    """Tell whether a text obeys the rules of all names."""
+    plain = all(category(character) != "Cc" for character in text)
+    return plain and bool(text.strip()) and not text.startswith("inner_") and len(text) <= 20
+
+
+names = (
+    st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,9}", fullmatch=True)
+    | st.sampled_from(KEYWORDS)
+    | texts.map(lambda text: "".join(one for one in text if category(one) != "Cc")[:20])
+).filter(nameable)
+table_names = names.map(str.lower)
+properties = st.lists(
+    st.tuples(texts.filter(str.strip), texts),
+    max_size=4,
+    unique_by=lambda pair: pair[0].lower(),
+).map(tuple)
+decimals = st.integers(1, 38).flatmap(
+    lambda precision: st.integers(0, precision).map(
+        lambda scale: Decimal(precision=precision, scale=scale)
+    )
+)
+
+
+def distinct(columns: list[Column]) -> tuple[Column, ...]:
+    """Keep the first of the columns whose names differ only in case."""
+    return tuple({column.name.lower(): column for column in reversed(columns)}.values())
+
+
+def nested(inner: st.SearchStrategy[DataType]) -> st.SearchStrategy[DataType]:
+    """Build types that hold other types."""
+    fields = st.builds(Column, name=names, type=inner, nullable=st.booleans())
+    return st.one_of(
+        st.builds(Array, element=inner),
+        st.builds(Map, key=inner, value=inner),
+        st.lists(fields, min_size=1, max_size=3).map(
+            lambda found: Struct(fields=distinct(found))
+        ),
+    )
+
+
+types: st.SearchStrategy[DataType] = st.recursive(
+    st.sampled_from(Primitive) | decimals, nested, max_leaves=5
+)
+columns = st.lists(
+    st.builds(Column, name=names, type=types, nullable=st.booleans(), comment=texts),
+    min_size=1,
+    max_size=4,
+).map(distinct)
+tables = st.builds(
+    CreateTable,
+    name=table_names,
+    columns=columns,
+    location=st.none() | texts.filter(str.strip),
+    comment=texts,
+    if_not_exists=st.booleans(),
+)
+items = st.builds(
+    SelectItem,
+    path=st.lists(names, min_size=1, max_size=3).map(tuple),
+    alias=st.none() | names,
+)
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> CreateJob:
+    """Draw a job whose SELECT is written as a person might write it."""
+    chosen = draw(st.none() | st.lists(items, min_size=1, max_size=3).map(tuple))
+    listed = "*" if chosen is None else ", ".join(map(item_sql, chosen))
+    head = " ".join(["SELECT", listed, "\n FROM "])
+    call = "FILES()"
+    tail = draw(st.sampled_from(["", " /* the end */ AS `another name`"]))
+    return CreateJob(
+        name=draw(names),
+        properties=draw(properties),
+        comment=draw(texts),
+        insert=Insert(
+            table=draw(table_names),
+            columns=draw(
+                st.none()
+                | st.lists(names, min_size=1, max_size=3, unique_by=str.lower).map(tuple)
+            ),
+            select=head + call + tail,
+            items=chosen,
+            source=SourceCall(
+                function=draw(st.sampled_from(["FILES", "S3"])),
+                options=draw(properties),
+                start=len(head),
+                end=len(head + call),
+            ),
+        ),
+    )
+
+
+def item_sql(item: SelectItem) -> str:
+    """Write a column of a SELECT, all names in backquotes."""
+    path = ".".join(backquoted(name) for name in item.path)
+    return path if item.alias is None else f"{path} AS {backquoted(item.alias)}"
+
+
+def backquoted(name: str) -> str:
+    """Write a name in backquotes, even one that needs none."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+@settings(deadline=None, max_examples=300)
+@given(table=tables)
+def test_a_table_is_read_back_as_it_was_written(table: CreateTable) -> None:
+    (parsed,) = parse_script(format_statement(table))
+
+    assert parsed.statement == table
+
+
+@settings(deadline=None, max_examples=300)
+@given(job=jobs())
+def test_a_job_is_read_back_as_it_was_written(job: CreateJob) -> None:
+    (parsed,) = parse_script(f"-- first\n{format_statement(job)};")
+
+    found = parsed.statement
+    assert isinstance(found, CreateJob)
+    rest = slice(found.insert.source.end, None)
+    assert found.insert.select[rest] == job.insert.select[job.insert.source.end :]
+    assert replace(found, insert=job.insert) == job
+    assert found.insert.source.options == job.insert.source.options
+    assert (found.insert.source.function, found.insert.source.start) == (
+        job.insert.source.function,
+        job.insert.source.start,
+    )
+    assert (found.insert.table, found.insert.columns, found.insert.items) == (
+        job.insert.table,
+        job.insert.columns,
+        job.insert.items,
+    )
+
+
+@settings(deadline=None, max_examples=300)
+@given(written=columns)
+def test_a_column_list_is_read_back_as_it_was_written(written: tuple[Column, ...]) -> None:
+    assert parse_columns(columns_sql(written)) == written
+
+
+@settings(deadline=None, max_examples=300)
+@given(name=names)
+def test_a_quoted_name_is_one_name(name: str) -> None:
+    (parsed,) = parse_script(f"SHOW EVENTS FOR {quoted_name(name)}")
+
+    assert getattr(parsed.statement, "name", None) == name

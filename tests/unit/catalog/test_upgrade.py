@@ -1,0 +1,130 @@
+"""How the catalog's relations come to be, and what opening it costs."""
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine
+
+from penstock.catalog import relations, upgrade
+from penstock.catalog.catalog import open_catalog
+from penstock.catalog.database import Database
+from penstock.clock import SystemClock
+from penstock.errors import Code, UserError
+
+DEFINITIONS = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "catalog.db"
+
+
+def test_the_migrations_build_the_relations_that_the_code_knows(path: Path) -> None:
+    open_catalog(f"sqlite:///{path}", clock=SystemClock()).close()
+    engine = create_engine(f"sqlite:///{path}")
+
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        differences = compare_metadata(context, relations.metadata)
+
+    engine.dispose()
+    assert differences == []
+
+
+def test_a_catalog_in_memory_has_the_same_definitions_as_one_in_a_file(path: Path) -> None:
+    open_catalog(f"sqlite:///{path}", clock=SystemClock()).close()
+    memory = Database("sqlite://", clock=SystemClock(), lock_wait=timedelta(seconds=1))
+    upgrade.upgrade(memory)
+
+    with memory.read() as connection:
+        created = connection.exec_driver_sql(DEFINITIONS).fetchall()
+    with closing(sqlite3.connect(path)) as file:
+        migrated = file.execute(DEFINITIONS).fetchall()
+
+    assert normal(created) == normal(migrated)
+
+
+def normal(definitions: Iterable[Sequence[Any]]) -> dict[str, list[str]]:
+    """Answer the lines of each definition, in any order."""
+    return {
+        name: sorted(line.strip(" \t,") for line in sql.splitlines() if line.strip())
+        for name, sql in definitions
+    }
+
+
+def test_the_newest_migration_is_the_one_the_code_knows() -> None:
+    folder = Path(upgrade.__file__).parent / "migrations"
+
+    scripts = ScriptDirectory(str(folder))
+
+    assert scripts.get_current_head() == upgrade.HEAD
+    assert {script.revision for script in scripts.walk_revisions()} == set(upgrade.REVISIONS)
+
+
+def test_a_catalog_of_a_newer_version_is_refused(path: Path) -> None:
+    open_catalog(f"sqlite:///{path}", clock=SystemClock()).close()
+    with closing(sqlite3.connect(path)) as file:
+        file.execute("UPDATE alembic_version SET version_num = '9999'")
+        file.commit()
+
+    with pytest.raises(UserError, match="has revision 9999, and this version knows") as refusal:
+        open_catalog(f"sqlite:///{path}", clock=SystemClock())
+
+    assert refusal.value.code is Code.CATALOG_ERR
+    assert "Upgrade Penstock" in refusal.value.hint
+
+
+def test_a_migration_that_breaks_off_leaves_nothing(path: Path) -> None:
+    database = Database(
+        f"sqlite:///{path}", clock=SystemClock(), lock_wait=timedelta(seconds=1)
+    )
+    with suppress(KeyboardInterrupt), database.write() as connection:
+        upgrade._migrate(connection)
+        raise KeyboardInterrupt
+
+    with closing(sqlite3.connect(path)) as file:
+        assert file.execute(DEFINITIONS).fetchall() == []
+    upgrade.upgrade(database)
+
+
+def test_opening_a_catalog_again_loads_neither_alembic_nor_the_engines(path: Path) -> None:
+    open_catalog(f"sqlite:///{path}", clock=SystemClock()).close()
+    program = (
+        "import sys\n"
+        "from penstock.catalog.catalog import open_catalog\n"
+        "from penstock.clock import SystemClock\n"
+        f"open_catalog('sqlite:///{path}', clock=SystemClock()).jobs()\n"
+        "heavy = {'alembic', 'pyarrow', 'pyspark', 'deltalake', 'pandas', 'numpy'}\n"
+        "print(sorted(heavy & sys.modules.keys()))\n"
+    )
+
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert answer.stdout == "[]\n"
+
+
+def test_processes_that_create_a_catalog_at_once_agree(path: Path) -> None:
+    program = (
+        "from penstock.catalog.catalog import open_catalog\n"
+        "from penstock.clock import SystemClock\n"
+        f"print(open_catalog('sqlite:///{path}', clock=SystemClock()).jobs())\n"
+    )
+
+    processes = [
+        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+
+    assert [process.communicate()[0] for process in processes] == ["()\n"] * 3

@@ -1,0 +1,110 @@
+import pytest
+
+from penstock.errors import Code, UserError
+from penstock.sql.lexer import TokenKind, tokenize
+from penstock.sql.script import SCRIPT_CHARACTERS_MAX, read_script
+
+
+def test_a_token_knows_where_it_stands_whatever_precedes_it() -> None:
+    text = "/* 😀 */ -- é\r\nSHOW 'ü' `x`"
+
+    tokens = tokenize(read_script(text))
+
+    assert [text[token.start : token.end] for token in tokens] == ["SHOW", "'ü'", "`x`"]
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (r"'it''s'", "it's"),
+        (r"'it\'s'", "it's"),
+        (r'"say ""hi"""', 'say "hi"'),
+        (r"'a\nb\tc\\d'", "a\nb\tc\\d"),
+        (r"'\u0041\U0001F600\101'", "A😀A"),
+        (r"'100\% \_'", r"100\% \_"),
+        (r"'\z'", "z"),
+        (r"r'a\nb'", r"a\nb"),
+        (r"'\uD800'", "?"),
+        ("'two\nlines'", "two\nlines"),
+        ("''", ""),
+        ("'-- no comment /* '", "-- no comment /* "),
+    ],
+)
+def test_a_text_is_read_as_spark_reads_it(written: str, meant: str) -> None:
+    tokens = tokenize(read_script(written))
+
+    assert [(token.kind, token.text) for token in tokens] == [(TokenKind.TEXT, meant)]
+
+
+@pytest.mark.parametrize(
+    ("written", "kind", "meant"),
+    [
+        ("`a``b`", TokenKind.NAME, "a`b"),
+        ("`a\\n`", TokenKind.NAME, "a\\n"),
+        ("größe_2", TokenKind.WORD, "größe_2"),
+        ("2024_orders", TokenKind.WORD, "2024_orders"),
+        ("1L", TokenKind.NUMBER, "1L"),
+        ("1.5e-3", TokenKind.NUMBER, "1.5e-3"),
+        ("X'1F'", TokenKind.LITERAL, "X'1F'"),
+        ("0x1F", TokenKind.LITERAL, "0x1F"),
+        ("+", TokenKind.SYMBOL, "+"),
+    ],
+)
+def test_one_thing_is_one_token(written: str, kind: TokenKind, meant: str) -> None:
+    tokens = tokenize(read_script(written))
+
+    assert [(token.kind, token.text) for token in tokens] == [(kind, meant)]
+
+
+def test_comments_nest_and_leave_no_token() -> None:
+    tokens = tokenize(read_script("a /* b /* c */ d */ e -- f\rg"))
+
+    assert [token.text for token in tokens] == ["a", "e", "g"]
+
+
+def test_a_letter_that_only_looks_like_ascii_in_upper_case_makes_no_keyword() -> None:
+    (token,) = tokenize(read_script("\u017fhow"))
+
+    assert token.text.upper() == "SHOW"
+    assert token.keyword == ""
+
+
+@pytest.mark.parametrize(
+    ("script", "message", "detail"),
+    [
+        ("SHOW\n 'jobs", "the text is not closed", "Line 2, column 2."),
+        ('x "jobs', "the text is not closed", "Line 1, column 3."),
+        ("r'jobs", "the text is not closed", "Line 1, column 1."),
+        ("x'1F", "the text is not closed", "Line 1, column 1."),
+        ("'jobs\\", "the text is not closed", "Line 1, column 1."),
+        ("SHOW `jobs``", "the name is not closed", "Line 1, column 6."),
+        ("SHOW /* jobs", "the comment is not closed", "Line 1, column 6."),
+        ("/* /* */", "the comment is not closed", "Line 1, column 1."),
+        ("X'zz'", "X'…' must have hexadecimal digits only", "Line 1, column 1."),
+        ("SHOW {# x #} JOBS", '"{" is not expected here', "Line 1, column 6."),
+        ("{# x", '"{" is not expected here', "Line 1, column 1."),
+        ("a😀", '"😀" is not expected here', "Line 1, column 2."),
+        ("a \0", "U+0000 is not expected here", "Line 1, column 3."),
+        ("a\r\n'\\0'", "a text or name must not contain U+0000", "Line 2, column 1."),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_its_position(
+    script: str, message: str, detail: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        tokenize(read_script(script))
+
+    error = caught.value
+    assert (error.code, error.message, error.detail) == (Code.SYNTAX_ERR, message, detail)
+
+
+def test_half_a_character_is_refused() -> None:
+    with pytest.raises(UserError, match=r"U\+D800 is half a character") as caught:
+        read_script("SHOW \ud800")
+
+    assert caught.value.detail == "Line 1, column 6."
+
+
+def test_a_script_that_is_too_long_is_refused_before_it_is_read() -> None:
+    with pytest.raises(UserError, match="at most 1000000 characters, this one 1000001"):
+        read_script(" " * (SCRIPT_CHARACTERS_MAX + 1))

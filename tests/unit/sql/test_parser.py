@@ -1,0 +1,272 @@
+import pytest
+
+from penstock.errors import Code, UserError
+from penstock.sql.parser import parse_script
+from penstock.sql.statements import (
+    AlterJob,
+    CreateJob,
+    DescribeDetail,
+    DescribeTable,
+    DropJob,
+    DropTable,
+    Insert,
+    PauseJob,
+    ResumeJob,
+    SelectItem,
+    ShowCreateJob,
+    ShowCreateTable,
+    ShowEpochs,
+    ShowEvents,
+    ShowJobs,
+    ShowTables,
+    SourceCall,
+    Statement,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "statement"),
+    [
+        ("SHOW TABLES", ShowTables()),
+        ("show jobs", ShowJobs()),
+        ("DROP TABLE Orders", DropTable(name="orders")),
+        (
+            "DROP TABLE IF EXISTS Default.`My Orders`",
+            DropTable(name="my orders", if_exists=True),
+        ),
+        ("DESCRIBE orders", DescribeTable(name="orders")),
+        ("DESC TABLE orders", DescribeTable(name="orders")),
+        ("DESC table", DescribeTable(name="table")),
+        ("DESCRIBE DETAIL orders", DescribeDetail(name="orders")),
+        ("DESCRIBE detail", DescribeTable(name="detail")),
+        ("SHOW CREATE TABLE orders", ShowCreateTable(name="orders")),
+        ("SHOW CREATE JOB Load_Orders", ShowCreateJob(name="Load_Orders")),
+        ("SHOW CREATE JOB FOR `load-orders`", ShowCreateJob(name="load-orders")),
+        ("SHOW CREATE JOB for", ShowCreateJob(name="for")),
+        ("SHOW EPOCHS FOR load", ShowEpochs(name="load")),
+        ("SHOW EVENTS FOR load", ShowEvents(name="load")),
+        ("PAUSE JOB load", PauseJob(name="load")),
+        ("PAUSE JOB WHERE jobName = 'my load'", PauseJob(name="my load")),
+        ('RESUME JOB WHERE name = "load"', ResumeJob(name="load")),
+        ("RESUME JOB `load`", ResumeJob(name="load")),
+        ("DROP JOB load", DropJob(name="load")),
+        ("DROP JOB IF EXISTS WHERE jobname='a'", DropJob(name="a", if_exists=True)),
+        ("DROP JOB IF EXISTS if", DropJob(name="if", if_exists=True)),
+        (
+            "ALTER JOB load PROPERTIES ('max_interval' = 10)",
+            AlterJob(name="load", properties=(("max_interval", "10"),)),
+        ),
+    ],
+)
+def test_a_statement_is_read(text: str, statement: Statement) -> None:
+    (parsed,) = parse_script(text)
+
+    assert parsed.statement == statement
+
+
+def test_a_job_is_read_with_its_clauses_and_the_verbatim_select() -> None:
+    (parsed,) = parse_script(
+        """create job `load orders`
+        PROPERTIES("max_interval" = 10, 's3.max_batch_files'='5', "offset" = -1, "x" = true)
+        on streaming COMMENT 'every order'
+        DO INSERT INTO default.Orders (Id, city)
+        SELECT f.Id, /* nested */ f.customer.`home city` AS city
+        FROM Files("path" = "/in/*.json",
+                   'format' = json) AS F  -- the source
+        ;"""
+    )
+
+    select = (
+        "SELECT f.Id, /* nested */ f.customer.`home city` AS city\n"
+        '        FROM Files("path" = "/in/*.json",\n'
+        "                   'format' = json) AS F"
+    )
+    assert parsed.statement == CreateJob(
+        name="load orders",
+        properties=(
+            ("max_interval", "10"),
+            ("s3.max_batch_files", "5"),
+            ("offset", "-1"),
+            ("x", "true"),
+        ),
+        comment="every order",
+        insert=Insert(
+            table="orders",
+            columns=("Id", "city"),
+            select=select,
+            items=(
+                SelectItem(path=("Id",)),
+                SelectItem(path=("customer", "home city"), alias="city"),
+            ),
+            source=SourceCall(
+                function="FILES",
+                options=(("path", "/in/*.json"), ("format", "json")),
+                start=select.index("Files"),
+                end=select.index(" AS F"),
+            ),
+        ),
+    )
+
+
+def test_a_script_is_split_at_semicolons_outside_of_texts_and_comments() -> None:
+    parsed = parse_script(
+        "\ufeff;; -- first; not a statement\n"
+        "  SHOW JOBS /* ; */;\r\n"
+        "PAUSE JOB WHERE jobname = ';' ;"
+    )
+
+    assert [(one.text, one.line, one.column) for one in parsed] == [
+        ("SHOW JOBS", 2, 3),
+        ("PAUSE JOB WHERE jobname = ';'", 3, 1),
+    ]
+
+
+@pytest.mark.parametrize("text", ["", " \n", ";", "-- nothing", "/* nothing */;", "\ufeff"])
+def test_a_script_without_statements_is_empty(text: str) -> None:
+    assert parse_script(text) == ()
+
+
+def test_the_longest_names_are_taken() -> None:
+    parsed = parse_script(f"SHOW EVENTS FOR {'j' * 64}; DROP TABLE {'t' * 128}")
+
+    assert [one.statement for one in parsed] == [
+        ShowEvents(name="j" * 64),
+        DropTable(name="t" * 128),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "detail"),
+    [
+        ("SHWO JOBS", 'expected a statement, found "SHWO"', "Line 1, column 1."),
+        ("SHOW JOBS;\n x", 'expected a statement, found "x"', "Line 2, column 2."),
+        ("# SHOW JOBS", 'expected a statement, found "#"', "Line 1, column 1."),
+        ("'secret'", "expected a statement, found a text", "Line 1, column 1."),
+        (
+            "SHOW JOB",
+            'expected TABLES, JOBS, CREATE, EPOCHS or EVENTS after SHOW, found "JOB"',
+            "Line 1, column 6.",
+        ),
+        (
+            "PAUSE",
+            "expected JOB after PAUSE, found the end of the statement",
+            "Line 1, column 6.",
+        ),
+        (
+            "SHOW EPOCHS load",
+            'expected FOR after SHOW EPOCHS, found "load"',
+            "Line 1, column 13.",
+        ),
+        (
+            "SHOW JOBS now",
+            'expected the end of the statement, found "now"',
+            "Line 1, column 11.",
+        ),
+        (
+            "PAUSE JOB 'load'",
+            "expected a job name after PAUSE JOB, found a text",
+            "Line 1, column 11.",
+        ),
+        (
+            "PAUSE JOB WHERE id = 'x'",
+            'a job is found by "jobname", not by "id"',
+            "Line 1, column 17.",
+        ),
+        (
+            "PAUSE JOB WHERE jobname = x",
+            'expected a job name in quotes after "=", found "x"',
+            "Line 1, column 27.",
+        ),
+        ("PAUSE JOB my-job", 'expected the end of the name, found "-"', "Line 1, column 13."),
+        ("PAUSE JOB ` `", "job name must not be empty", "Line 1, column 11."),
+        ("PAUSE JOB WHERE jobname = ''", "job name must not be empty", "Line 1, column 27."),
+        (
+            "PAUSE JOB `a\tb`",
+            "job name must not contain the control character U+0009",
+            "Line 1, column 11.",
+        ),
+        (
+            "PAUSE JOB inner_x",
+            'job name "inner_x" must not begin with "inner_"',
+            "Line 1, column 11.",
+        ),
+        (
+            f"PAUSE JOB {'j' * 65}",
+            f'job name "{"j" * 65}" must have at most 64 characters, not 65',
+            "Line 1, column 11.",
+        ),
+        (
+            f"DROP TABLE default.{'t' * 129}",
+            f'table name "{"t" * 129}" must have at most 128 characters, not 129',
+            "Line 1, column 20.",
+        ),
+        (
+            "ALTER JOB j PROPERTIES()",
+            "PROPERTIES must have at least one key to change",
+            "Line 1, column 23.",
+        ),
+        (
+            "ALTER JOB j PROPERTIES('a'='1', 'A'='2')",
+            'key "A" is given twice',
+            "Line 1, column 33.",
+        ),
+        ("ALTER JOB j PROPERTIES(''='1')", "a key must not be empty", "Line 1, column 24."),
+        (
+            "ALTER JOB j PROPERTIES('a' '1')",
+            'expected "=" after the key "a", found a text',
+            "Line 1, column 28.",
+        ),
+        (
+            "ALTER JOB j PROPERTIES('a'='1',)",
+            'expected a key in quotes after ",", found ")"',
+            "Line 1, column 32.",
+        ),
+        (
+            "ALTER JOB j PROPERTIES('a'=-x)",
+            'expected a value after "a" =, found "x"',
+            "Line 1, column 29.",
+        ),
+        (
+            "ALTER JOB j PROPERTIES('a'='1' 'b'='2')",
+            'expected ")" after the list after PROPERTIES, found a text',
+            "Line 1, column 32.",
+        ),
+    ],
+)
+def test_a_mistake_is_named_with_its_position(text: str, message: str, detail: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_script(text)
+
+    error = caught.value
+    assert (error.code, error.message, error.detail) == (Code.SYNTAX_ERR, message, detail)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("SHWO JOBS", "Did you mean SHOW? The statements are CREATE TABLE, DROP TABLE"),
+        ("SHOW JOB", "Did you mean JOBS?"),
+        ("xyzzy", "The statements are CREATE TABLE"),
+    ],
+)
+def test_a_mistyped_word_brings_a_suggestion(text: str, hint: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_script(text)
+
+    assert caught.value.hint.startswith(hint)
+
+
+def test_another_database_does_not_exist() -> None:
+    with pytest.raises(UserError, match='database "sales" does not exist') as caught:
+        parse_script("DROP TABLE sales.orders")
+
+    assert caught.value.code is Code.META_NOT_FOUND_ERR
+    assert caught.value.detail == 'There is one database, "default". Line 1, column 12.'
+
+
+def test_a_message_never_repeats_a_text() -> None:
+    with pytest.raises(UserError) as caught:
+        parse_script("ALTER JOB j PROPERTIES('s3.secret_key' 'hunter2')")
+
+    error = caught.value
+    assert "hunter2" not in f"{error.message} {error.detail} {error.hint}"
