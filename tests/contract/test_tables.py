@@ -3,27 +3,20 @@
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
 
 from penstock.errors import Code, CommitOutcomeUnknownError, UserError
-from penstock.model.epoch import Attachment, CommitKind, DataFile, Generation, Timings
+from penstock.model.epoch import DataFile
 from penstock.model.job import TableRef
-from penstock.model.position import After, Horizon, SplitProgress
 from penstock.model.schema import Array, Column, Decimal, Map, Primitive, Struct
-from penstock.model.statistics import Statistics
 from penstock.tables.delta import DeltaTables
 from penstock.tables.log import log_entry
 from penstock.tables.table import ChainCommit, Tables
 from penstock.testing import MemoryTables
-
-NOW = datetime(2026, 11, 15, 12, 30, tzinfo=UTC)
-COLUMNS = (Column(name="id", type=Primitive.BIGINT),)
-JOB = "6d9a1b9e-0000-4000-8000-000000000001"
-OTHER_JOB = "6d9a1b9e-0000-4000-8000-000000000002"
+from tests.contract.table_building import COLUMNS, JOB, OTHER_JOB, attachment, data_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,36 +90,6 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
 @pytest.fixture
 def table(world: World) -> TableRef:
     return world.tables.create("orders", COLUMNS, location=None, comment="what was ordered")
-
-
-def data_file(path: str) -> DataFile:
-    return DataFile(
-        path=path, size_bytes=4, rows=1, modified_at=NOW, statistics_json='{"numRecords":1}'
-    )
-
-
-def attachment(number: int, *, job_id: str = JOB, attempt_id: str = "") -> Attachment:
-    return Attachment(
-        kind=CommitKind.EPOCH,
-        job_id=job_id,
-        table_id="t",
-        number=number,
-        generation=Generation(number=2, id="g"),
-        epoch=number,
-        attempt=1,
-        attempt_id=attempt_id or f"attempt-{job_id}-{number}",
-        revision=1,
-        progress=(
-            SplitProgress(
-                split="", floor=Horizon(), position=After(value=f'in/"{number}".json')
-            ),
-        ),
-        statistics=Statistics(rows_read=1, rows_loaded=1),
-        cumulative=Statistics(rows_read=number, rows_loaded=number),
-        files=(),
-        timings=Timings(),
-        committed_at=NOW,
-    )
 
 
 def commit_all(world: World, table: TableRef, *numbers: int, job_id: str = JOB) -> None:

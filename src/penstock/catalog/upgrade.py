@@ -89,8 +89,8 @@ def _definitions(dialect: Dialect) -> tuple[str, ...]:
 
 
 def _migrate(connection: Connection) -> None:
-    from alembic import command  # noqa: PLC0415 - See the module's docstring.
-    from alembic.config import Config  # noqa: PLC0415
+    from alembic import command
+    from alembic.config import Config
 
     config = Config()
     folder = Path(__file__).parent / "migrations"

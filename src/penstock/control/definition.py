@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import islice
+from typing import BinaryIO
 
 from penstock.catalog.tables import TableRecord
 from penstock.control.wording import OFFSET, read_offset
@@ -85,7 +86,7 @@ def _source_columns(source: FilesOptions) -> tuple[Column, ...]:
         return infer_columns(_opened(first, store=store, stack=stack))
 
 
-def _opened(metas: list[ObjectMeta], *, store: Store, stack: ExitStack) -> Iterator[object]:
+def _opened(metas: list[ObjectMeta], *, store: Store, stack: ExitStack) -> Iterator[BinaryIO]:
     for meta in metas:
         yield stack.enter_context(store.open(meta.key, etag=meta.etag))
 

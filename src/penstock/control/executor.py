@@ -6,12 +6,16 @@ that SHOW and DESCRIBE of the catalog alone answer at once.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from penstock.catalog.catalog import Catalog
 from penstock.clock import Clock
 from penstock.control.result import Result
 from penstock.sql import statements as said
 from penstock.tables.table import Tables
+
+if TYPE_CHECKING:
+    from penstock.control.changes import ChangeParts
 
 START_OVER_MAX = 10
 

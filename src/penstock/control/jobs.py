@@ -35,8 +35,8 @@ from penstock.tables.extension import (
     first_generation,
     newest_commit,
     next_generation,
-    opening_attachment,
     open_table,
+    opening_attachment,
 )
 
 

@@ -9,7 +9,6 @@ only known after looking at the table again.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-
 from penstock.catalog.catalog import Catalog
 from penstock.clock import Clock
 from penstock.crashpoints import CrashPoint, reached

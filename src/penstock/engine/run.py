@@ -37,7 +37,7 @@ class Executor(Protocol):
         ...
 
 
-def run_epoch(  # noqa: PLR0913 - Each is a fact of the epoch.
+def run_epoch(
     plan: EpochPlan,
     *,
     state: JobState,

@@ -93,7 +93,7 @@ class Column:
 
 
 def _field_sql(field: Column) -> str:
-    return f"{quoted_name(field.name)}: {field.type.sql}{'' if field.nullable else ' NOT NULL'}"
+    return f"{quoted_name(field.name)}: {_rest_sql(field)}"
 
 
 def quoted_name(name: str) -> str:
@@ -113,7 +113,9 @@ def columns_sql(columns: tuple[Column, ...]) -> str:
 
 def column_sql(column: Column) -> str:
     """Write one column as CREATE TABLE takes it."""
-    text = f"{quoted_name(column.name)} {column.type.sql}"
-    if not column.nullable:
-        text += " NOT NULL"
+    return f"{quoted_name(column.name)} {_rest_sql(column)}"
+
+
+def _rest_sql(column: Column) -> str:
+    text = column.type.sql + ("" if column.nullable else " NOT NULL")
     return text + (f" COMMENT {quoted_text(column.comment)}" if column.comment else "")

@@ -34,7 +34,9 @@ def start_context(options: SparkOptions) -> Any:  # noqa: ANN401 - pyspark carri
     conf = SparkConf(loadDefaults=False).setAll(list(_settings(options).items()))
     try:
         with options.log_file.open("ab") as log:
-            gateway = launch_gateway(conf, popen_kwargs={"stdout": log, "stderr": log})
+            gateway = launch_gateway(  # type: ignore[no-untyped-call]
+                conf, popen_kwargs={"stdout": log, "stderr": log}
+            )
         context = SparkContext(conf=conf, gateway=gateway)
     except Exception as error:
         raise ExternalError(

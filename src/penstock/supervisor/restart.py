@@ -48,7 +48,8 @@ def resume_at(state: JobState, *, policy: RestartPolicy) -> datetime | None:
 def _delay(waits: int, policy: RestartPolicy) -> timedelta:
     if waits >= policy.doublings_max:
         return policy.delay_max
-    return policy.delay_first * 2**waits
+    doublings: int = 2**waits
+    return policy.delay_first * doublings
 
 
 def pause_for(error: PenstockError, *, state: JobState, policy: RestartPolicy) -> WishChanged:

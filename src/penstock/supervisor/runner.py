@@ -96,7 +96,7 @@ class Runner:
             return self._leave(LastWords(ending=Ending.LOST, error=error))
         except PenstockError as error:
             return self._pause(error)
-        except Exception as error:  # noqa: BLE001 - The top of a runner; nothing may vanish.
+        except Exception as error:
             log.exception("runner failed", job_id=self.job_id)
             unexpected = InvariantError(
                 f"unexpected {type(error).__name__}: {error}", code=Code.INTERNAL_ERR

@@ -95,6 +95,10 @@ class Supervisor:
             self._advance(state, held_elsewhere=foreign)
         return tuple(self._look(state) for state in states.values())
 
+    def looks(self) -> tuple[JobLook, ...]:
+        """Answer what is to be seen, without acting."""
+        return tuple(self._look(state) for state in self._wanted_jobs())
+
     def stop(self) -> None:
         """Stop every runner, wait for them, and stop holding leases."""
         for runner in self._runners.values():

@@ -36,7 +36,7 @@ class ProgressStore(Protocol):
         attachment: Attachment,
         *,
         table_version: int | None,
-        commit_seconds: float | None = None,
+        commit_seconds: float | None,
     ) -> JobState:
         """Apply the next commit of the chain; older ones change nothing, a gap is refused."""
         ...
@@ -125,7 +125,7 @@ def newest_commit(handle: TableHandle, *, job_id: str) -> ChainCommit:
     return handle.chain_after(job_id, number - 1)[-1]
 
 
-def extend(  # noqa: PLR0913 - Each is a fact of the commit.
+def extend(
     state: JobState,
     *,
     kind: CommitKind,
@@ -199,12 +199,12 @@ def catch_up(
             f'table "{state.definition.table.name}" holds fewer commits than the job has made',
             code=Code.TABLE_CHANGED_ERR,
             detail=f"Newest number in the table is {newest}, in the catalog {state.number}.",
-            hint="The table was restored to an older version; drop the job and create it again.",
+            hint="The table was restored to an older version; drop and create the job again.",
         )
     for commit in handle.chain_after(job_id, state.number):
         handle.write_copy(commit.attachment)
         state = store.apply_commit(
-            job_id, commit.attachment, table_version=commit.table_version
+            job_id, commit.attachment, table_version=commit.table_version, commit_seconds=None
         )
         passed()
     return state

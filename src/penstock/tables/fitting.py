@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from penstock.errors import Code, UserError
 from penstock.model.job import TargetColumn
-from penstock.model.schema import Column, DataType, Primitive, Struct
+from penstock.model.schema import Column, DataType, Struct
 from penstock.storage.arrow_types import AnyArray, AnyType, arrow_schema, arrow_type
 from penstock.storage.casts import CastError, can_cast, cast_array
 
@@ -119,6 +119,13 @@ def check_fit(
             )
 
 
+def canonical_path(
+    source_columns: tuple[Column, ...], path: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Write a path as the source spells it; UserError where it leads nowhere."""
+    return tuple(field.name for field in _fields_along(source_columns, path))
+
+
 def _check_types(path: tuple[str, ...], kind: DataType, column: Column) -> None:
     if not can_cast(arrow_type(kind), arrow_type(column.type)):
         raise UserError(
@@ -130,13 +137,19 @@ def _check_types(path: tuple[str, ...], kind: DataType, column: Column) -> None:
 
 
 def _source_type(source_columns: tuple[Column, ...], path: tuple[str, ...]) -> DataType:
+    return _fields_along(source_columns, path)[-1].type
+
+
+def _fields_along(
+    source_columns: tuple[Column, ...], path: tuple[str, ...]
+) -> tuple[Column, ...]:
     fields = source_columns
-    kind: DataType = Primitive.STRING
+    found: list[Column] = []
     for depth, name in enumerate(path):
-        found = fields[_index(name, [field.name for field in fields], path[:depth])]
-        kind = found.type
+        found.append(fields[_index(name, [field.name for field in fields], path[:depth])])
+        kind = found[-1].type
         fields = kind.fields if isinstance(kind, Struct) else ()
-    return kind
+    return tuple(found)
 
 
 def _index(name: str, names: Sequence[str], parents: tuple[str, ...] = ()) -> int:

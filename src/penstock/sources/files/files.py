@@ -16,7 +16,8 @@ from penstock.model.position import After, SplitProgress, further, lies_above
 from penstock.sources.files.globs import Glob
 from penstock.sources.files.listing import list_all
 from penstock.sources.source import Backlog
-from penstock.storage.stores import ObjectMeta, Store
+from penstock.storage.objects import ObjectMeta
+from penstock.storage.stores import Store
 
 WINDOW_FILES = 50_000
 LOOKUP_FILES = 1_000

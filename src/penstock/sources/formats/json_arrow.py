@@ -121,21 +121,27 @@ def parse_records(data: bytes, shape: JsonShape) -> pa.RecordBatch:
 
 
 def _fitted(array: NestedArray, field: AnyType) -> NestedArray:
-    if not _finite(array):
-        raise BadRecordError(column_message((field.name,), "a number must be finite"))
+    _require_sound(array)
     try:
         return cast_array(array, field.type)
     except CastError as error:
         raise BadRecordError(column_message((field.name, *error.path), error.reason)) from error
 
 
-def _finite(array: NestedArray) -> bool:
-    # Arrow takes NaN and Infinity for numbers, and makes infinity of what is too large.
+def _require_sound(array: NestedArray) -> None:
+    """Refuse numbers that Arrow takes from JSON although their type cannot hold them."""
     if pa.types.is_floating(array.type):
-        return pc.all(pc.is_finite(array)).as_py() is not False
-    if pa.types.is_struct(array.type):
-        return all(_finite(child) for child in array.flatten())
-    return not list_like(array.type) or _finite(array.flatten())
+        # NaN and Infinity count as numbers, and what is too large becomes infinity.
+        if pc.all(pc.is_finite(array)).as_py() is False:
+            raise BadRecordError("a number must be finite")
+    elif pa.types.is_decimal(array.type):
+        # The digits are counted before zeros are added for the scale.
+        array.validate(full=True)
+    elif pa.types.is_struct(array.type):
+        for child in array.flatten():
+            _require_sound(child)
+    elif list_like(array.type):
+        _require_sound(array.flatten())
 
 
 def _utf8(data: bytes) -> bool:

@@ -1,0 +1,125 @@
+"""Build every part from settings and wire them; decide nothing."""
+
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.catalog.catalog import Catalog, open_catalog
+from penstock.clock import SystemClock
+from penstock.control.executor import ControlParts
+from penstock.errors import Code, ExternalError
+from penstock.settings import Settings
+
+if TYPE_CHECKING:
+    from penstock.model.job import JobState
+    from penstock.sources.source import Source
+    from penstock.supervisor.supervisor import Supervisor
+    from penstock.tables.table import Tables
+
+
+class App:
+    """One process of Penstock on one home."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.clock = SystemClock()
+        _make_folder(settings.home)
+        self.catalog: Catalog = open_catalog(settings.catalog_url, clock=self.clock)
+
+    def control(self) -> ControlParts:
+        """Answer what statements are run with."""
+        return ControlParts(catalog=self.catalog, open_tables=self._tables, clock=self.clock)
+
+    def supervisor(
+        self, *, only: frozenset[str], until_caught_up: bool
+    ) -> tuple["Supervisor", Callable[[], None]]:
+        """Answer the supervisor of this node, and what ends everything it started."""
+        from penstock.engine.epoch_loop import LoadParts
+        from penstock.engine.task import run_task_text
+        from penstock.spark.executor import SparkExecutor
+        from penstock.spark.session import SparkOptions
+        from penstock.supervisor.home_lock import HomeLock
+        from penstock.supervisor.supervisor import Supervisor
+
+        home = self.settings.home
+        executor = SparkExecutor(
+            SparkOptions(
+                master=self.settings.spark.master,
+                scratch=home / "tmp",
+                log_file=home / "logs" / "spark.log",
+                conf=self.settings.spark.conf,
+            )
+        )
+        parts = LoadParts(
+            catalog=self.catalog,
+            tables=self._tables(),
+            executor=executor,
+            clock=self.clock,
+            open_source=partial(open_source, catalog=self.catalog),
+            work=run_task_text,
+            node_id=f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}",
+        )
+        supervisor = Supervisor(
+            parts=parts,
+            clock=self.clock,
+            start_thread=_start_thread,
+            only=only,
+            until_caught_up=until_caught_up,
+        )
+        lock = HomeLock(home / "lock")
+        supervisor.start(sole_process=lock.acquire())
+
+        def end() -> None:
+            supervisor.stop()
+            executor.stop()
+            lock.release()
+
+        return supervisor, end
+
+    def close(self) -> None:
+        """Close the catalog."""
+        self.catalog.close()
+
+    def _tables(self) -> "Tables":
+        from penstock.tables.delta import DeltaTables
+
+        return DeltaTables(self.settings.warehouse_path)
+
+
+def open_source(state: "JobState", *, catalog: Catalog) -> "Source":
+    """Open the source of a job; the file index decides what is new."""
+    from penstock.sources.files.files import FilesSource
+    from penstock.sources.files.globs import compile_glob
+    from penstock.storage.stores import open_store
+
+    options = state.definition.source
+    store, pattern = open_store(options.uri)
+
+    def known_files(first: str, last: str) -> dict[str, str]:
+        return catalog.known_files(state.id, first=first, last=last)
+
+    return FilesSource(
+        options=options, store=store, glob=compile_glob(pattern), known_files=known_files
+    )
+
+
+def _start_thread(run: Callable[[], None], name: str) -> threading.Thread:
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+def _make_folder(home: Path) -> None:
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ExternalError(
+            f'home "{home}" cannot be made: {error.strerror}',
+            code=Code.STORAGE_ERR,
+            hint="Choose another with --home or PENSTOCK_HOME.",
+        ) from error

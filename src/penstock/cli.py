@@ -1,0 +1,180 @@
+"""The command line: penstock sql | run."""
+
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from penstock import __doc__ as about
+from penstock.errors import Code, PenstockError
+
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="penstock",
+    help=about,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    TABLE = "table"
+    VERTICAL = "vertical"
+    JSON = "json"
+    CSV = "csv"
+
+
+HomeOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--home",
+        envvar="PENSTOCK_HOME",
+        help="Folder with penstock.toml, catalog.db, warehouse/ and logs/.",
+        show_default="./penstock-home",
+    ),
+]
+
+
+@app.callback()
+def penstock(context: typer.Context, home: HomeOption = None) -> None:
+    """Load streams of files into Delta tables, each row exactly once."""
+    context.obj = home
+
+
+@app.command(
+    epilog="""Example: penstock sql -e "SHOW JOBS" """,
+)
+def sql(
+    context: typer.Context,
+    execute: Annotated[
+        str | None,
+        typer.Option(
+            "-e", "--execute", metavar="SQL", help="Statements to run, separated by ;."
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "-f", "--file", help="File with statements to run.", exists=True, dir_okay=False
+        ),
+    ] = None,
+    output: Annotated[
+        Format, typer.Option("--format", help="How results are printed.")
+    ] = Format.TABLE,
+) -> None:
+    """Run SQL statements from -e, -f or standard input.
+
+    CREATE | DROP TABLE, SHOW TABLES, DESCRIBE [DETAIL], CREATE | ALTER | PAUSE | RESUME | DROP
+    JOB, SHOW JOBS, SHOW CREATE TABLE | JOB, SHOW EPOCHS FOR, SHOW EVENTS FOR.
+    """
+    if execute is not None and file is not None:
+        raise typer.BadParameter("give either -e or -f, not both")
+    text = execute if execute is not None else _read(file)
+    _guarded(lambda: _run_sql(text, home=context.obj, output=output))
+
+
+def _read(file: Path | None) -> str:
+    if file is None:
+        return sys.stdin.read()
+    return file.read_text(encoding="utf-8", errors="surrogateescape")
+
+
+def _run_sql(text: str, *, home: Path | None, output: Format) -> int:
+    from penstock.app import App
+    from penstock.control.executor import execute
+    from penstock.printing import print_result
+    from penstock.settings import load_settings
+    from penstock.sql.parser import parse_script
+
+    statements = parse_script(text)
+    application = App(load_settings(home=home))
+    try:
+        for parsed in statements:
+            result = execute(parsed.statement, parts=application.control())
+            print_result(result, output=output.value)
+    finally:
+        application.close()
+    return 0
+
+
+@app.command(
+    epilog="Example: penstock run --until-caught-up --timeout 5m",
+)
+def run(
+    context: typer.Context,
+    until_caught_up: Annotated[
+        bool,
+        typer.Option(
+            "--until-caught-up", help="End when everything that waited at the start is loaded."
+        ),
+    ] = False,
+    job: Annotated[
+        list[str] | None,
+        typer.Option("--job", metavar="NAME", help="Only this job; repeatable."),
+    ] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            "--timeout", metavar="DURATION", help="Give up after this long: 90s, 5m, 1h."
+        ),
+    ] = None,
+) -> None:
+    """Run jobs in the foreground, with live progress on a terminal and plain lines elsewhere.
+
+    Ctrl-C ends cleanly: an epoch is finished or aborted, never half. Twice ends at once.
+    """
+    from penstock.model.options import parse_duration
+
+    def work() -> int:
+        from penstock.app import App
+        from penstock.foreground import Request, run_jobs
+        from penstock.settings import load_settings
+
+        limit = None if timeout is None else parse_duration(timeout, what="--timeout")
+        application = App(load_settings(home=context.obj))
+        try:
+            request = Request(
+                names=tuple(job or ()), until_caught_up=until_caught_up, timeout=limit
+            )
+            return run_jobs(application, request)
+        finally:
+            application.close()
+
+    _guarded(work)
+
+
+def _guarded(work: Callable[[], int]) -> None:
+    try:
+        code = work()
+    except PenstockError as error:
+        print_error(error)
+        code = EXIT_FAILED
+    except BrokenPipeError:
+        # The reader of our output has gone, as `head` does; nothing is left to say.
+        sys.stderr.close()
+        code = EXIT_FAILED
+    raise typer.Exit(code)
+
+
+def print_error(error: PenstockError) -> None:
+    """Print code, message, detail and hint on standard error."""
+    lines = [f"error {error.code}: {error.message}"]
+    lines += [f"  detail: {error.detail}"] if error.detail else []
+    lines += [f"  hint: {error.hint}"] if error.hint else []
+    if error.code is Code.INTERNAL_ERR:
+        lines.append("  This is a defect of Penstock; please report it with the logs.")
+    sys.stderr.write("\n".join(lines) + "\n")
+
+
+def main() -> None:
+    """Run the command line."""
+    app()

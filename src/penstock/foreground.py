@@ -1,0 +1,162 @@
+"""Run jobs in the foreground until told to stop, caught up, or out of time."""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from types import FrameType
+
+from penstock.app import App
+from penstock.clock import Clock
+from penstock.errors import Code, UserError
+from penstock.logs import write_logs
+from penstock.progress_display import Display, open_display
+from penstock.supervisor.supervisor import JobLook, Supervisor
+
+ROUND_PERIOD = timedelta(milliseconds=250)
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+
+
+class Ending(StrEnum):
+    """Why the rounds ended."""
+
+    CAUGHT_UP = "caught up"
+    FAILED = "failed"
+    TIMED_OUT = "timed out"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What was asked of a run."""
+
+    names: tuple[str, ...]
+    until_caught_up: bool
+    timeout: timedelta | None
+
+
+def run_jobs(application: App, request: Request) -> int:
+    """Run the named jobs, or all; answer the exit code."""
+    _require_jobs(application, request.names)
+    write_logs(application.settings.home / "logs" / "run.log")
+    interrupted = threading.Event()
+    with _signals(interrupted), open_display(application.clock) as display:
+        supervisor, end = application.supervisor(
+            only=frozenset(request.names), until_caught_up=request.until_caught_up
+        )
+        try:
+            ending = _rounds(
+                supervisor, request, clock=application.clock, display=display, stop=interrupted
+            )
+        finally:
+            end()
+        looks = supervisor.looks()
+        display.show(looks)
+        display.summarise(looks)
+    return _conclude(looks, ending, request)
+
+
+def _require_jobs(application: App, names: tuple[str, ...]) -> None:
+    known = [job.name for job in application.catalog.jobs()]
+    for name in names:
+        if name not in known:
+            raise UserError(
+                f'job "{name}" does not exist',
+                code=Code.META_NOT_FOUND_ERR,
+                hint=f"Known jobs: {', '.join(known) or 'none'}.",
+            )
+
+
+def _rounds(
+    supervisor: Supervisor,
+    request: Request,
+    *,
+    clock: Clock,
+    display: Display,
+    stop: threading.Event,
+) -> Ending:
+    deadline = None if request.timeout is None else clock.now() + request.timeout
+    while True:
+        looks = supervisor.round()
+        display.show(looks)
+        ending = _ending(looks, request, late=_passed(deadline, clock))
+        if ending is not None:
+            return ending
+        if clock.wait(stop, ROUND_PERIOD):
+            return Ending.INTERRUPTED
+
+
+def _passed(deadline: datetime | None, clock: Clock) -> bool:
+    return deadline is not None and clock.now() >= deadline
+
+
+def _ending(looks: Sequence[JobLook], request: Request, *, late: bool) -> Ending | None:
+    if request.until_caught_up:
+        waited_for = [look for look in looks if not look.left_out and not look.caught_up]
+        if all(look.paused_for_good for look in waited_for):
+            return Ending.FAILED if waited_for else Ending.CAUGHT_UP
+    return Ending.TIMED_OUT if late else None
+
+
+def _conclude(looks: Sequence[JobLook], ending: Ending, request: Request) -> int:
+    for look in looks:
+        if look.left_out:
+            _tell(f"job {look.state.name} is paused by a person and was left out")
+        elif look.paused_for_good and look.state.wish.reason is not None:
+            reason = look.state.wish.reason
+            _tell(f"error {reason.code}: job {look.state.name} is paused: {reason.message}")
+    match ending:
+        case Ending.CAUGHT_UP:
+            return EXIT_OK
+        case Ending.FAILED:
+            return EXIT_FAILED
+        case Ending.INTERRUPTED:
+            return EXIT_INTERRUPTED
+        case Ending.TIMED_OUT:
+            return _timed_out(looks, request)
+
+
+def _timed_out(looks: Sequence[JobLook], request: Request) -> int:
+    if not request.until_caught_up:
+        return EXIT_OK
+    for look in looks:
+        if not look.left_out and not look.caught_up:
+            left = look.progress.files_left if look.progress else None
+            known = (
+                "what waits is not known yet" if left is None else f"{left} files known to wait"
+            )
+            _tell(
+                f"error {Code.TIMEOUT_ERR}: job {look.state.name} is not caught up after "
+                f"{request.timeout}; {known}"
+            )
+    return EXIT_FAILED
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(line + "\n")
+
+
+@contextmanager
+def _signals(interrupted: threading.Event) -> Iterator[None]:
+    """Let the first Ctrl-C or SIGTERM end the run in order, and the second one at once."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if interrupted.is_set():
+            os._exit(EXIT_INTERRUPTED)
+        interrupted.set()
+        _tell("stopping; press Ctrl-C again to end at once")
+
+    before = {sign: signal.signal(sign, handle) for sign in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for sign, handler in before.items():
+            signal.signal(sign, handler)

@@ -1,0 +1,85 @@
+"""Print what a statement answered, for people or for programs."""
+
+import csv
+import json
+import sys
+from typing import TextIO
+
+from penstock.control.result import Cell, Result
+
+
+def print_result(result: Result, *, output: str, stream: TextIO | None = None) -> None:
+    """Print a result as table, vertical, json or csv."""
+    stream = stream or sys.stdout
+    match output:
+        case "json":
+            _print_json(result, stream)
+        case "csv":
+            _print_csv(result, stream)
+        case "vertical":
+            _print_vertical(result, stream)
+        case _:
+            _print_table(result, stream)
+
+
+def _print_json(result: Result, stream: TextIO) -> None:
+    rows = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+    answer = rows if result.columns else [{"message": result.message}]
+    stream.write(json.dumps(answer, ensure_ascii=False) + "\n")
+
+
+def _print_csv(result: Result, stream: TextIO) -> None:
+    writer = csv.writer(stream, lineterminator="\n")
+    if not result.columns:
+        writer.writerows([["message"], [result.message]])
+        return
+    writer.writerow(result.columns)
+    writer.writerows([["" if cell is None else cell for cell in row] for row in result.rows])
+
+
+def _print_vertical(result: Result, stream: TextIO) -> None:
+    if not result.columns:
+        stream.write(result.message + "\n")
+        return
+    width = max(len(name) for name in result.columns)
+    for number, row in enumerate(result.rows, start=1):
+        stream.write(f"{'*' * 12} {number}. row {'*' * 12}\n")
+        for name, cell in zip(result.columns, row, strict=True):
+            stream.write(f"{name:>{width}}: {_text(cell)}\n")
+    stream.write(f"{_rows(result)}\n")
+
+
+def _print_table(result: Result, stream: TextIO) -> None:
+    if not result.columns:
+        stream.write(result.message + "\n")
+        return
+    if any("\n" in _text(cell) for row in result.rows for cell in row):
+        _print_texts(result, stream)
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for index, name in enumerate(result.columns):
+        numeric = any(isinstance(row[index], int | float) for row in result.rows)
+        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in result.rows:
+        table.add_row(*(Text(_text(cell)) for cell in row))
+    Console(file=stream, width=None if stream.isatty() else 250).print(table)
+    stream.write(f"{_rows(result)}\n")
+
+
+def _print_texts(result: Result, stream: TextIO) -> None:
+    """Print texts of several lines bare, so that they can be copied."""
+    for row in result.rows:
+        stream.write(f"{_text(row[-1])};\n")
+
+
+def _text(cell: Cell) -> str:
+    return "" if cell is None else str(cell)
+
+
+def _rows(result: Result) -> str:
+    return "1 row" if len(result.rows) == 1 else f"{len(result.rows)} rows"

@@ -1,0 +1,43 @@
+"""Values from which the tests of tables build commits."""
+
+from datetime import UTC, datetime
+
+from penstock.model.epoch import Attachment, CommitKind, DataFile, Generation, Timings
+from penstock.model.position import After, Horizon, SplitProgress
+from penstock.model.schema import Column, Primitive
+from penstock.model.statistics import Statistics
+
+NOW = datetime(2026, 11, 15, 12, 30, tzinfo=UTC)
+COLUMNS = (Column(name="id", type=Primitive.BIGINT),)
+JOB = "6d9a1b9e-0000-4000-8000-000000000001"
+OTHER_JOB = "6d9a1b9e-0000-4000-8000-000000000002"
+
+
+def data_file(path: str) -> DataFile:
+    return DataFile(
+        path=path, size_bytes=4, rows=1, modified_at=NOW, statistics_json='{"numRecords":1}'
+    )
+
+
+def attachment(number: int, *, job_id: str = JOB, attempt_id: str = "") -> Attachment:
+    return Attachment(
+        kind=CommitKind.EPOCH,
+        job_id=job_id,
+        table_id="t",
+        number=number,
+        generation=Generation(number=2, id="g"),
+        epoch=number,
+        attempt=1,
+        attempt_id=attempt_id or f"attempt-{job_id}-{number}",
+        revision=1,
+        progress=(
+            SplitProgress(
+                split="", floor=Horizon(), position=After(value=f'in/"{number}".json')
+            ),
+        ),
+        statistics=Statistics(rows_read=1, rows_loaded=1),
+        cumulative=Statistics(rows_read=number, rows_loaded=number),
+        files=(),
+        timings=Timings(),
+        committed_at=NOW,
+    )

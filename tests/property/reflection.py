@@ -1,0 +1,73 @@
+"""Values of any model class, built from its type hints, so that a new field is covered."""
+
+import types
+from collections.abc import Iterator
+from dataclasses import Field, fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from functools import cache
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+_PLAIN: dict[Any, SearchStrategy[Any]] = {
+    str: st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+    int: st.integers(),
+    float: st.floats(allow_nan=False, allow_infinity=False),
+    bool: st.booleans(),
+    type(None): st.none(),
+    datetime: st.datetimes(timezones=st.just(UTC)),
+    timedelta: st.timedeltas(timedelta(0), timedelta(days=36_500)),
+}
+
+
+@cache
+def values_of(hint: Any) -> SearchStrategy[Any]:  # noqa: ANN401 - A hint has no narrower type.
+    """Answer a strategy for values of a type hint."""
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    if get_origin(hint) in (Union, types.UnionType):
+        return st.one_of([values_of(option) for option in get_args(hint)])
+    if get_origin(hint) is tuple:
+        return _tuples(get_args(hint))
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return st.sampled_from(list(hint))
+    if is_dataclass(hint) and isinstance(hint, type):
+        return _instances(hint)
+    raise AssertionError(f"values of {hint} are not known; say here how to make them")
+
+
+def _tuples(items: tuple[Any, ...]) -> SearchStrategy[Any]:
+    if items[-1] is Ellipsis:
+        return st.lists(values_of(items[0]), max_size=2).map(tuple)
+    return st.tuples(*[values_of(item) for item in items])
+
+
+def _instances(kind: type) -> SearchStrategy[Any]:
+    def instances() -> SearchStrategy[Any]:
+        hints = get_type_hints(kind)
+        return st.builds(kind, **{name: values_of(hint) for name, hint in hints.items()})
+
+    # Deferred, because a column's type may hold columns.
+    return st.deferred(instances)
+
+
+def reachable(*roots: type) -> tuple[type, ...]:
+    """Answer every dataclass that values of the given ones may hold, themselves included."""
+    found: dict[type, None] = {}
+    waiting: list[Any] = list(roots)
+    while waiting:
+        hint = waiting.pop()
+        if is_dataclass(hint) and isinstance(hint, type):
+            if hint not in found:
+                found[hint] = None
+                waiting.extend(get_type_hints(hint).values())
+        else:
+            waiting.extend(get_args(hint))
+    return tuple(sorted(found, key=lambda kind: kind.__name__))
+
+
+def fields_of(kinds: tuple[type, ...]) -> Iterator[tuple[type, Field[Any]]]:
+    """Answer all fields of the given dataclasses."""
+    return ((kind, f) for kind in kinds for f in fields(kind))

@@ -1,0 +1,78 @@
+"""What is written comes back the same: every field of everything that is stored."""
+
+from dataclasses import Field, replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.property.reflection import fields_of, reachable, values_of
+
+from penstock.errors import InvariantError
+from penstock.model.codec import encode, from_data, from_text, to_text
+from penstock.model.epoch import Attachment
+from penstock.model.events import Event
+from penstock.model.job import JobState
+from penstock.model.ledger import LedgerEntry
+
+STORED = reachable(Event, JobState, Attachment, LedgerEntry)
+FIELDS = [
+    pytest.param(kind, f, id=f"{kind.__name__}.{f.name}") for kind, f in fields_of(STORED)
+]
+NOT_STORED: set[str] = set()
+
+quick = settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+@pytest.mark.parametrize("kind", STORED)
+@given(data=st.data())
+@quick
+def test_a_value_comes_back_as_it_was(kind: type, data: st.DataObject) -> None:
+    value = data.draw(values_of(kind))
+
+    text = to_text(value)
+    back: object = from_text(kind, text)
+
+    assert back == value
+    assert to_text(back) == text
+
+
+@pytest.mark.parametrize(("kind", "f"), FIELDS)
+@given(data=st.data())
+@settings(quick, max_examples=5)
+def test_no_field_is_left_out(kind: type, f: Field[Any], data: st.DataObject) -> None:
+    one = data.draw(values_of(kind))
+
+    other = replace(one, **{f.name: "a text that is longer than any drawn one"})
+
+    assert to_text(other) != to_text(one)
+
+
+def test_a_field_opts_out_of_storage_only_on_purpose() -> None:
+    transient = {
+        f"{kind.__name__}.{f.name}"
+        for kind, f in fields_of(STORED)
+        if f.metadata.get("transient")
+    }
+
+    assert transient == NOT_STORED
+
+
+def test_what_holds_progress_is_among_the_stored() -> None:
+    names = {kind.__name__ for kind in STORED}
+
+    assert {"SplitProgress", "After", "Statistics", "WishRecord", "Column", "Struct"} <= names
+
+
+@pytest.mark.parametrize("kind", STORED)
+@given(data=st.data())
+@settings(quick, max_examples=3)
+def test_a_field_of_a_newer_version_is_refused(kind: type, data: st.DataObject) -> None:
+    written = encode(data.draw(values_of(kind)))
+
+    with pytest.raises(InvariantError, match="unknown to this version: colour"):
+        from_data(kind, {**written, "colour": "green"})

@@ -1,0 +1,172 @@
+"""A job's state is the fold of its events, in whatever order and how often they come."""
+
+from dataclasses import replace
+from datetime import timedelta
+from functools import reduce
+from random import Random
+
+import hypothesis.strategies as st
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.contract.catalog.building import (
+    BEGINNING,
+    DEFINITION,
+    JOB,
+    commit,
+    created,
+    started,
+)
+from tests.property.reflection import values_of
+
+from penstock.model.codec import from_text, to_text
+from penstock.model.epoch import Attachment, CommitKind, Generation
+from penstock.model.events import (
+    Committed,
+    DefinitionChanged,
+    EpochEnded,
+    Event,
+    EventBody,
+    GenerationRaised,
+    ModifiedFilesSeen,
+    Outcome,
+    WishChanged,
+    apply,
+)
+from penstock.model.job import JobState, Reason, Wish
+from penstock.model.position import SplitProgress
+from penstock.model.statistics import Statistics
+
+# Small, so that numbers meet again and older ones come after newer ones.
+numbers = st.integers(min_value=2, max_value=12)
+positions = st.lists(values_of(SplitProgress), max_size=2).map(tuple)
+instants = st.integers(0, 10_000).map(lambda seconds: BEGINNING + timedelta(seconds=seconds))
+
+
+def generation(number: int) -> Generation:
+    """Answer the only generation with this number, as compare-and-set makes sure."""
+    return Generation(number=number, id=f"id of {number}")
+
+
+def fold(state: JobState | None, events: list[Event]) -> JobState:
+    """Answer the state after events."""
+    for event in events:
+        state = apply(state, event)
+    assert state is not None
+    return state
+
+
+class Journal(RuleBasedStateMachine):
+    """A job to which things happen, while its state is remembered after each of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events = [Event(job_id=JOB, number=1, at=BEGINNING, body=created())]
+        self.snapshots = [to_text(apply(None, self.events[0]))]
+        self.attachments: dict[int, Attachment] = {}
+
+    @property
+    def live(self) -> JobState:
+        """The state after all events so far."""
+        return from_text(JobState, self.snapshots[-1])
+
+    def happen(self, body: EventBody) -> None:
+        """Store one more event."""
+        number = len(self.events) + 1
+        at = BEGINNING + timedelta(seconds=number)
+        self.events.append(Event(job_id=JOB, number=number, at=at, body=body))
+        self.snapshots.append(to_text(apply(self.live, self.events[-1])))
+
+    @rule(revision=numbers)
+    def alter(self, revision: int) -> None:
+        definition = replace(DEFINITION, revision=revision, comment=f"revision {revision}")
+        self.happen(DefinitionChanged(definition=definition))
+
+    @rule(
+        wish=st.sampled_from(Wish),
+        reason=st.none() | values_of(Reason),
+        number=numbers,
+        resumes=st.integers(0, 5),
+        resumed_at=st.none() | instants,
+    )
+    def wish(self, number: int, resumes: int, **record: object) -> None:
+        body = {**record, "generation": generation(number), "auto_resumes": resumes}
+        self.happen(WishChanged(**body))  # type: ignore[arg-type]
+
+    @rule(number=numbers)
+    def take_over(self, number: int) -> None:
+        self.happen(GenerationRaised(generation=generation(number), cause="lease"))
+
+    @rule(epoch=numbers)
+    def start_epoch(self, epoch: int) -> None:
+        self.happen(started(epoch))
+
+    @rule(epoch=numbers, outcome=st.sampled_from([Outcome.CANCELLED, Outcome.FAILED]))
+    def end_epoch(self, epoch: int, outcome: Outcome) -> None:
+        self.happen(
+            EpochEnded(
+                attempt_id=f"{epoch}", epoch=epoch, attempt=1, outcome=outcome, reason=None
+            )
+        )
+
+    @rule(
+        number=numbers,
+        kind=st.sampled_from(CommitKind),
+        progress=positions,
+        cumulative=values_of(Statistics),
+        epoch=numbers,
+        committed_at=instants,
+    )
+    def commit(self, number: int, **parts: object) -> None:
+        attachment = self.attachments.setdefault(number, commit(number, **parts))
+        self.happen(Committed(attachment=attachment, table_version=number))
+
+    @rule(files=st.integers(0, 9))
+    def see_modified_files(self, files: int) -> None:
+        self.happen(ModifiedFilesSeen(files=files))
+
+    @rule(random=st.randoms(use_true_random=False))
+    def any_event_again_changes_nothing(self, random: Random) -> None:
+        again = random.choice(self.events)
+
+        assert apply(self.live, again) == self.live
+
+    @rule(random=st.randoms(use_true_random=False))
+    def any_order_after_the_first_gives_the_same_state(self, random: Random) -> None:
+        shuffled = random.sample(self.events[1:], len(self.events) - 1)
+        twice = shuffled + random.sample(shuffled, len(shuffled) // 2)
+
+        assert to_text(fold(None, [self.events[0], *twice])) == self.snapshots[-1]
+
+    @rule(random=st.randoms(use_true_random=False))
+    def replay_from_any_snapshot_gives_the_same_state(self, random: Random) -> None:
+        taken_after = random.randrange(len(self.events))
+        kept_from = random.randrange(taken_after + 1)
+        snapshot = from_text(JobState, self.snapshots[taken_after])
+
+        assert to_text(fold(snapshot, self.events[kept_from:])) == self.snapshots[-1]
+
+    @precondition(lambda self: self.attachments)
+    @invariant()
+    def progress_is_that_of_the_newest_commit(self) -> None:
+        newest = self.attachments[max(self.attachments)]
+
+        assert self.live.number == newest.number
+        assert self.live.progress == newest.progress
+        assert self.live.cumulative == newest.cumulative
+
+    @invariant()
+    def the_newest_wish_stands(self) -> None:
+        wishes = [event.body for event in self.events if isinstance(event.body, WishChanged)]
+
+        expected = (wishes[-1].wish, wishes[-1].reason) if wishes else (Wish.RUN, None)
+        assert (self.live.wish.wish, self.live.wish.reason) == expected
+
+    @invariant()
+    def replay_from_scratch_gives_the_same_bytes(self) -> None:
+        from_scratch = reduce(apply, self.events[1:], apply(None, self.events[0]))
+
+        assert to_text(from_scratch) == self.snapshots[-1]
+
+
+TestJournal = Journal.TestCase
+TestJournal.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

@@ -1,0 +1,142 @@
+"""What becomes of a line does not depend on the lines beside it."""
+
+import io
+import json
+import math
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.sources.formats.json_arrow import json_shape, read_directly
+from penstock.sources.formats.json_inference import infer_columns
+from penstock.sources.formats.json_lines import read_json_lines
+from penstock.sources.formats.json_records import read_line_by_line
+from penstock.storage.arrow_types import arrow_schema
+
+SCALARS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
+    "bigint": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+    "tinyint": (pa.int8(), st.integers(-128, 127)),
+    "double": (pa.float64(), st.floats(allow_nan=False, allow_infinity=False)),
+    "float": (pa.float32(), st.floats(allow_nan=False, allow_infinity=False, width=32)),
+    "boolean": (pa.bool_(), st.booleans()),
+    "string": (pa.string(), st.text()),
+    "decimal": (pa.decimal128(10, 2), st.integers(-(10**8) + 1, 10**8 - 1)),
+    "date": (pa.date32(), st.dates().map(str)),
+    "timestamp": (pa.timestamp("us", "UTC"), st.datetimes().map(str)),
+}
+TYPES: dict[str, pa.DataType] = {
+    **{name: kind for name, (kind, _) in SCALARS.items()},
+    "list": pa.list_(pa.int64()),
+    "struct": pa.struct({"a": pa.string(), "b": pa.list_(pa.float64())}),
+}
+SCHEMA = pa.schema(TYPES)
+
+values: dict[str, st.SearchStrategy[Any]] = {
+    **{name: st.none() | value for name, (_, value) in SCALARS.items()},
+    "list": st.none() | st.lists(st.none() | st.integers(-9, 9), max_size=3),
+    "struct": st.none()
+    | st.fixed_dictionaries(
+        {}, optional={"a": st.text(), "b": st.lists(st.floats(-1, 1), max_size=3)}
+    ),
+    "unknown": st.recursive(
+        st.none() | st.booleans() | st.text(), lambda inner: st.lists(inner, max_size=3)
+    ),
+}
+records = st.fixed_dictionaries({}, optional=values)
+rows = st.lists(records, min_size=1, max_size=5)
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.sampled_from(["2026-11-15", "1.5"]),
+    lambda inner: st.lists(inner, max_size=2)
+    | st.dictionaries(st.sampled_from(["a", "b", "c"]), inner, max_size=2),
+    max_leaves=6,
+)
+wild_records = st.dictionaries(st.sampled_from([*TYPES, "unknown"]), anything, max_size=4)
+
+
+@given(rows=rows, ascii_only=st.booleans())
+def test_records_read_line_by_line_equal_those_read_as_a_block(
+    rows: list[dict[str, Any]], ascii_only: bool
+) -> None:
+    lines = [json.dumps(row, ensure_ascii=ascii_only).encode() for row in rows]
+    shape = json_shape(SCHEMA)
+
+    block = read_directly(b"\n".join(lines), shape)
+    one_by_one = read_line_by_line(lines, shape)
+
+    assert block is not None
+    assert one_by_one.batch.equals(block)
+    assert one_by_one.reason_by_bad_line == {}
+
+
+@given(record=wild_records, spaced=st.booleans())
+def test_a_record_has_the_same_fate_alone_and_among_bad_neighbours(
+    record: dict[str, Any], spaced: bool
+) -> None:
+    line = json.dumps(record, separators=(", ", ": ") if spaced else (",", ":")).encode()
+
+    alone = read(line + b"\n")
+    beside = read(b"null\n" + line + b"\n{}}\n")
+
+    assert str(beside[0]) == str(alone[0])
+    assert [error for _, error in beside[1][1:-1]] == [error for _, error in alone[1]]
+
+
+@given(rows=rows)
+def test_the_values_are_those_that_were_written(rows: list[dict[str, Any]]) -> None:
+    lines = [json.dumps(row).encode() for row in rows]
+
+    read_rows, bad = read(b"\n".join(lines))
+
+    assert bad == []
+    for written, row in zip(rows, read_rows, strict=True):
+        for name in ("bigint", "tinyint", "double", "boolean", "string", "list"):
+            assert row[name] == written.get(name)
+        assert row["decimal"] == written.get("decimal")
+        assert str(row["date"]) == str(written.get("date"))
+
+
+@given(rows=st.lists(st.dictionaries(st.text(min_size=1, max_size=3), anything, max_size=4)))
+def test_inferred_columns_hold_the_records_they_were_inferred_from(
+    rows: list[dict[str, Any]],
+) -> None:
+    content = b"".join(json.dumps(row).encode() + b"\n" for row in rows if finite(row))
+    try:
+        columns = infer_columns([content])
+    except ValueError:
+        raise
+    except Exception as error:
+        assert type(error).__name__ == "UserError"
+        return
+
+    blocks = list(
+        read_json_lines(io.BytesIO(content), schema=arrow_schema(columns), start=0, end=None)
+    )
+
+    assert [bad.error for block in blocks for bad in block.bad] == []
+
+
+def finite(value: object) -> bool:
+    match value:
+        case float():
+            return math.isfinite(value)
+        case dict():
+            return all(finite(item) for item in value.values())
+        case list():
+            return all(finite(item) for item in value)
+        case _:
+            return True
+
+
+def read(content: bytes) -> tuple[list[Any], list[tuple[int, str]]]:
+    blocks = list(read_json_lines(io.BytesIO(content), schema=SCHEMA, start=0, end=None))
+    return (
+        [row for block in blocks for row in block.batch.to_pylist()],
+        [(bad.line, bad.error) for block in blocks for bad in block.bad],
+    )

@@ -1,0 +1,318 @@
+"""JSON lines become rows; a bad line costs only itself."""
+
+import io
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from penstock.sources.formats.json_lines import (
+    JsonBlock,
+    count_lines_before,
+    read_json_lines,
+)
+
+TYPE_BY_COLUMN: dict[str, pa.DataType] = {
+    "id": pa.int64(),
+    "qty": pa.int8(),
+    "price": pa.float64(),
+    "ratio": pa.float32(),
+    "paid": pa.bool_(),
+    "note": pa.string(),
+    "total": pa.decimal128(10, 2),
+    "day": pa.date32(),
+    "at": pa.timestamp("us", "UTC"),
+    "local": pa.timestamp("us"),
+    "tags": pa.list_(pa.string()),
+    "customer": pa.struct({"city": pa.string(), "zip": pa.int32()}),
+}
+SCHEMA = pa.schema(TYPE_BY_COLUMN)
+GOOD = b'{"id":1}'
+
+
+def read(
+    content: bytes, *, schema: pa.Schema = SCHEMA, line_bytes_max: int = 1 << 28
+) -> list[JsonBlock]:
+    stream = io.BytesIO(content)
+    return list(
+        read_json_lines(stream, schema=schema, start=0, end=None, line_bytes_max=line_bytes_max)
+    )
+
+
+def ids(blocks: list[JsonBlock]) -> list[int]:
+    return [row["id"] for block in blocks for row in block.batch.to_pylist()]
+
+
+def value_of(column: str, line: bytes) -> object:
+    (block,) = read(line)
+    assert block.bad == ()
+    return block.batch.column(column)[0].as_py()
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        (b"null", 'a record must begin with "{", found "null"'),
+        (b"[1]", 'a record must begin with "{", found "[1]"'),
+        (b"17", 'a record must begin with "{", found "17"'),
+        (b'"text"', 'a record must begin with "{", found "\\"text\\""'),
+        (b"\xef\xbb\xbf{}", 'a record must begin with "{", found "\ufeff{}"'),
+        (b"\x0b{}", 'a record must begin with "{", found "\\u000b{}"'),
+        (b'{"id":1}{"id":2}', "the record ends before character 9, but the line goes on"),
+        (b'{"id":1} garbage', "the record ends before character 10, but the line goes on"),
+        (b'{"id":1}null{}', "the record ends before character 9, but the line goes on"),
+        (b'{"id":1', "the JSON is broken at character 8"),
+        (b"{'id':1}", "the JSON is broken at character 2"),
+        (b'{"id":01}', "the JSON is broken at character 8"),
+        (b'{"note":"\xff"}', "byte 10 of the line is not UTF-8"),
+        (b'{"other":"\xff"}', "byte 11 of the line is not UTF-8"),
+        (b'{"note":"a\0b"}', "the JSON is broken at character 11"),
+        (b'{"id":1}\0}', "the record ends before character 9, but the line goes on"),
+        (b'{"note":"a\tb"}', "the JSON is broken at character 11"),
+        (b'{"note":"\\ud800"}', 'column "note": half of a surrogate pair is not a character'),
+        (b'{"id":1,"id":1}', 'column "id": key "id" occurs more than once in its object'),
+        (b'{"id":1,"id":null}', 'column "id": key "id" occurs more than once in its object'),
+        (
+            b'{"customer":{"zip":1,"zip":2}}',
+            'column "customer.zip": key "zip" occurs more than once in its object',
+        ),
+        (b'{"id":"abc"}', 'column "id": expected BIGINT, found "abc"'),
+        (b'{"id":"1"}', 'column "id": expected BIGINT, found "1"'),
+        (b'{"id":1.5}', 'column "id": expected BIGINT, found 1.5'),
+        (b'{"id":true}', 'column "id": expected BIGINT, found true'),
+        (
+            b'{"id":9223372036854775808}',
+            'column "id": expected BIGINT, found 9223372036854775808',
+        ),
+        (b'{"qty":128}', 'column "qty": expected TINYINT, found 128'),
+        (b'{"qty":-129}', 'column "qty": expected TINYINT, found -129'),
+        (b'{"price":"1"}', 'column "price": expected DOUBLE, found "1"'),
+        (b'{"price":NaN}', 'column "price": expected DOUBLE, found NaN'),
+        (b'{"price":-Infinity}', 'column "price": expected DOUBLE, found -Infinity'),
+        (b'{"price":1e999}', 'column "price": expected DOUBLE, found 1e999'),
+        (b'{"ratio":1e39}', 'column "ratio": expected FLOAT, found 1e39'),
+        (b'{"paid":1}', 'column "paid": expected BOOLEAN, found 1'),
+        (b'{"note":{}}', 'column "note": expected STRING, found an object'),
+        (b'{"note":[]}', 'column "note": expected STRING, found an array'),
+        (b'{"note":NaN}', 'column "note": expected STRING, found NaN'),
+        (b'{"total":"abc"}', 'column "total": expected DECIMAL(10,2), found "abc"'),
+        (b'{"total":123456789}', 'column "total": expected DECIMAL(10,2), found 123456789'),
+        (b'{"total":NaN}', 'column "total": expected DECIMAL(10,2), found NaN'),
+        (b'{"day":"2026-02-30"}', 'column "day": expected DATE, found "2026-02-30"'),
+        (b'{"day":20000}', 'column "day": expected DATE, found 20000'),
+        (b'{"at":"soon"}', 'column "at": expected TIMESTAMP, found "soon"'),
+        (
+            b'{"local":"2026-11-15T10:00:00Z"}',
+            'column "local": expected TIMESTAMP_NTZ, found "2026-11-15T10:00:00Z"',
+        ),
+        (b'{"tags":"a"}', 'column "tags": expected ARRAY<STRING>, found "a"'),
+        (b'{"tags":[[]]}', 'column "tags": expected STRING, found an array'),
+        (b'{"customer":{"zip":"x"}}', 'column "customer.zip": expected INT, found "x"'),
+        (
+            b'{"customer":[]}',
+            'column "customer": expected STRUCT<city: STRING, zip: INT>, found an array',
+        ),
+    ],
+)
+def test_a_bad_line_is_reported_and_its_neighbours_load(line: bytes, error: str) -> None:
+    content = b'{"id":1}\n' + line + b'\n{"id":2}\n'
+
+    (block,) = read(content)
+
+    assert [bad.error for bad in block.bad] == [error]
+    assert [(bad.line, bad.offset, bad.raw) for bad in block.bad] == [(1, 9, line)]
+    assert ids([block]) == [1, 2]
+    assert [block.line_of(row) for row in range(block.rows)] == [0, 2]
+
+
+@pytest.mark.parametrize("line", [b"null", b"[]", b"{", b'{"id":1}{"id":2}', b"}"])
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n", b""])
+def test_a_bad_line_alone_in_its_file_is_reported(line: bytes, ending: bytes) -> None:
+    (block,) = read(line + ending)
+
+    assert [bad.raw for bad in block.bad] == [line]
+    assert block.rows == 0
+
+
+def test_an_object_over_several_lines_is_a_bad_line_for_each_of_them() -> None:
+    (block,) = read(b'{"id":1,\n"note":{}\n}\n{"id":2}\n')
+
+    assert [bad.line for bad in block.bad] == [0, 1, 2]
+    assert ids([block]) == [2]
+
+
+def test_lines_that_only_sum_up_to_the_right_number_of_rows_are_bad() -> None:
+    # Two records on the first line, and one over the next two: three lines, three rows.
+    (block,) = read(b'{"id":1}{"id":2}\n{"customer":\n{"zip":1}}\n')
+
+    assert [bad.line for bad in block.bad] == [0, 1, 2]
+
+
+def test_blank_lines_are_skipped_and_counted() -> None:
+    (block,) = read(b'\n{"id":1}\n \t\r\n{"id":2}\n\n')
+
+    assert (block.lines, block.blank, block.rows, block.bad) == (5, 3, 2, ())
+    assert block.row_lines == (1, 3)
+
+
+def test_a_block_of_plain_lines_needs_no_map_from_rows_to_lines() -> None:
+    (block,) = read(b'{"id":1}\n{"id":2}\n')
+
+    assert (block.lines, block.blank, block.rows, block.bytes) == (2, 0, 2, 18)
+    assert block.row_lines is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"id":1}\n{"id":2}\n',
+        b'{"id":1}\n{"id":2}',
+        b'{"id":1}\r\n{"id":2}\r\n',
+        b'{"id":1}\r\n{"id":2}\r',
+        b'\xef\xbb\xbf{"id":1}\n{"id":2}\n',
+        b'  {"id":1}\n\t{"id":2}  \n',
+        b'{"id":1,"other":[{"x":null}]}\n{"id":2}\n',
+        b'{"id":1,"other":1,"other":2}\n{"id":2}\n',
+        b'{"id":1,"other":NaN}\n{"id":2}\n',
+        '{"id":1,"other":"ø"}\n{"id":2,"note":"☃"}\n'.encode(),
+        b'{"\\u0069d":1}\n{"id":2}\n',
+    ],
+)
+def test_records_load_however_their_lines_are_written(content: bytes) -> None:
+    blocks = read(content)
+
+    assert ids(blocks) == [1, 2]
+    assert blocks[0].bad == ()
+
+
+@pytest.mark.parametrize(
+    ("column", "line", "value"),
+    [
+        ("note", b'{"note":1.10}', "1.10"),
+        ("note", b'{"note":-0}', "-0"),
+        ("note", b'{"note":123456789012345678901234567890}', "123456789012345678901234567890"),
+        ("note", b'{"note":true}', "true"),
+        ("note", b'{"note":false}', "false"),
+        ("note", b'{"note":null}', None),
+        ("note", b'{"note":"a\\u0000b"}', "a\0b"),
+        ("note", b'{"note":"\\ud83d\\ude00"}', "😀"),
+        ("tags", b'{"tags":["a",1,null,2.50]}', ["a", "1", None, "2.50"]),
+        ("customer", b'{"customer":{"city":7}}', {"city": "7", "zip": None}),
+        ("customer", b'{"customer":null}', None),
+        ("price", b'{"price":1}', 1.0),
+        ("total", b'{"total":1.10}', Decimal("1.10")),
+        ("total", b'{"total":"1.10"}', Decimal("1.10")),
+        ("total", b'{"total":1.005}', Decimal("1.01")),
+        ("total", b'{"total":" 2 "}', Decimal("2.00")),
+    ],
+)
+def test_a_value_is_read_as_its_column_wants_it(
+    column: str, line: bytes, value: object
+) -> None:
+    assert value_of(column, line) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "iso"),
+    [
+        (b"2026-11-15", "2026-11-15T00:00:00+00:00"),
+        (b"2026-11-15 10:00:00", "2026-11-15T10:00:00+00:00"),
+        (b"2026-11-15T10:00:00.5", "2026-11-15T10:00:00.500000+00:00"),
+        (b"2026-11-15T10:00:00Z", "2026-11-15T10:00:00+00:00"),
+        (b"2026-11-15 10:00:00.123456+02:00", "2026-11-15T08:00:00.123456+00:00"),
+    ],
+)
+def test_an_instant_without_a_zone_is_in_utc(text: bytes, iso: str) -> None:
+    value = value_of("at", b'{"at":"' + text + b'"}')
+
+    assert str(value).replace(" ", "T") == iso
+
+
+def test_a_map_column_is_read_from_an_object() -> None:
+    schema = pa.schema([("m", pa.map_(pa.string(), pa.int64()))])
+
+    (block,) = read(b'{"m":{"a":1,"b":null}}\n{"m":{}}\n{}\n{"m":[]}\n', schema=schema)
+
+    assert block.batch.column("m").to_pylist() == [[("a", 1), ("b", None)], [], None]
+    assert [bad.error for bad in block.bad] == [
+        'column "m": expected MAP<STRING, BIGINT>, found an array'
+    ]
+
+
+def test_a_missing_value_for_a_not_null_column_is_a_bad_line() -> None:
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False)])
+
+    (block,) = read(b'{"id":1}\n{}\n{"id":null}\n', schema=schema)
+
+    assert [bad.error for bad in block.bad] == ['column "id": expected BIGINT, found null'] * 2
+    assert block.batch.schema == schema
+    assert ids([block]) == [1]
+
+
+def test_rows_are_counted_even_if_no_column_is_needed() -> None:
+    (block,) = read(b'{"id":1}\n{"id":2}\n', schema=pa.schema([]))
+
+    assert (block.rows, block.bad) == (2, ())
+
+
+def test_a_long_value_is_cut_in_the_error_but_not_in_the_raw_line() -> None:
+    line = b'{"id":"' + b"x" * 500 + b'"}'
+
+    (block,) = read(line)
+
+    assert block.bad[0].error == f'column "id": expected BIGINT, found "{"x" * 80}…"'
+    assert block.bad[0].raw == line
+
+
+@pytest.mark.parametrize("closing", [b"}", b"} "])
+def test_nesting_of_any_depth_in_a_field_nobody_needs_does_no_harm(closing: bytes) -> None:
+    deep = b'{"id":1,"other":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+    (block,) = read(deep + b'\n{"id":2' + closing + b"\n")
+
+    assert ids([block]) == [1, 2]
+
+
+@pytest.mark.parametrize("closing", [b"}", b"} "])
+def test_a_line_of_ten_megabytes_loads(closing: bytes) -> None:
+    content = (
+        b'{"id":1}\n{"id":2,"note":"' + b"x" * 10_000_000 + b'"' + closing + b'\n{"id":3}\n'
+    )
+
+    blocks = read(content)
+
+    assert ids(blocks) == [1, 2, 3]
+    assert sum(block.bytes for block in blocks) == len(content)
+
+
+@pytest.mark.parametrize("ending", [b"", b"\n", b'\n{"id":4}\n'])
+def test_a_line_beyond_the_limit_is_a_bad_line_and_the_next_one_loads(ending: bytes) -> None:
+    long = b'{"id":2,"note":"' + b"x" * 100_000 + b'"}'
+
+    blocks = read(b'{"id":1}\n' + long + ending, line_bytes_max=50_000)
+
+    (bad,) = [bad for block in blocks for bad in block.bad]
+    assert (bad.line, bad.offset, bad.raw) == (1, 9, long[: 1 << 16])
+    assert bad.error.startswith("a line may have 50000 bytes at most, found 10001")
+    assert ids(blocks) == ([1, 4] if b"4" in ending else [1])
+
+
+def test_a_line_of_exactly_the_limit_loads() -> None:
+    content = GOOD + b"\n" + b'{"id":12}' + b"\n" + GOOD
+
+    blocks = read(content, line_bytes_max=len(GOOD))
+
+    assert ids(blocks) == [1, 1]
+    assert [bad.line for block in blocks for bad in block.bad] == [1]
+
+
+def test_an_empty_file_gives_no_block() -> None:
+    assert read(b"") == []
+
+
+def test_lines_before_an_offset_are_counted() -> None:
+    stream = io.BytesIO(b"a\nb\n\nc")
+
+    counts = [count_lines_before(stream, offset) for offset in range(7)]
+
+    assert counts == [0, 0, 1, 1, 2, 3, 3]

@@ -1,0 +1,286 @@
+"""What Delta tables do beyond the contract of all tables."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from penstock.errors import Code, CommitOutcomeUnknownError, ExternalError, UserError
+from penstock.model.job import TableRef
+from penstock.model.schema import Array, Column, DataType, Map, Primitive, Struct
+from penstock.tables.delta import DeltaTables
+from penstock.tables.log import log_entry
+from tests.contract.table_building import COLUMNS, JOB, OTHER_JOB, attachment
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> DeltaTables:
+    return DeltaTables(tmp_path / "warehouse")
+
+
+@pytest.fixture
+def table(tables: DeltaTables) -> TableRef:
+    return tables.create("orders", COLUMNS, location=None, comment="what was ordered")
+
+
+def commit_through_new_handle(tables: DeltaTables, table: TableRef, number: int) -> int:
+    return tables.open(table.location).commit(attachment(number), [])
+
+
+def test_the_log_names_the_table_and_says_what_it_is_for(table: TableRef) -> None:
+    metadata = DeltaTable(table.location).metadata()
+
+    assert (metadata.name, metadata.description) == ("orders", "what was ordered")
+
+
+@pytest.mark.parametrize("name", ["a b", "a%20b", "a#b", "a?b", "ä☃", "../../etc", "x" * 300])
+def test_a_table_of_any_name_lies_in_the_warehouse(tables: DeltaTables, name: str) -> None:
+    created = tables.create(name, COLUMNS, location=None, comment="")
+
+    assert Path(created.location).parent == tables.warehouse
+    assert tables.open(created.location).table_id == created.id
+
+
+@pytest.mark.parametrize("folder", ["a b", "a%20b", "a#b", "ä☃"])
+def test_a_location_is_taken_literally(
+    tables: DeltaTables, tmp_path: Path, folder: str
+) -> None:
+    location = f"file://{tmp_path}/{folder}/"
+
+    created = tables.create("orders", COLUMNS, location=location, comment="")
+
+    assert created.location == str(tmp_path / folder)
+    assert log_entry(tmp_path / folder, 0).exists()
+    assert tables.open(location).table_id == created.id
+
+
+@pytest.mark.parametrize("location", ["orders", "file://orders", "/", "file:///", "./x"])
+def test_a_location_that_is_no_absolute_path_is_refused(
+    tables: DeltaTables, location: str
+) -> None:
+    with pytest.raises(UserError, match="must be the absolute path of a folder"):
+        tables.create("orders", COLUMNS, location=location, comment="")
+
+
+def test_a_location_in_a_bucket_is_refused(tables: DeltaTables) -> None:
+    with pytest.raises(UserError, match="only local folders are") as caught:
+        tables.create("orders", COLUMNS, location="s3://bucket/orders", comment="")
+
+    assert caught.value.code is Code.NOT_SUPPORTED_ERR
+
+
+def test_a_folder_with_files_in_it_does_not_become_a_table(
+    tables: DeltaTables, tmp_path: Path
+) -> None:
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "letter.txt").write_text("dear")
+
+    with pytest.raises(UserError, match="must be a new or an empty folder"):
+        tables.create("orders", COLUMNS, location=str(tmp_path / "given"), comment="")
+
+
+def test_an_empty_folder_becomes_a_table(tables: DeltaTables, tmp_path: Path) -> None:
+    (tmp_path / "given").mkdir()
+
+    created = tables.create("orders", COLUMNS, location=str(tmp_path / "given"), comment="")
+
+    assert tables.open(created.location).version == 0
+
+
+def test_a_place_that_cannot_be_written_is_an_external_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+
+    with pytest.raises(ExternalError, match="could not be created") as caught:
+        DeltaTables(tmp_path / "file").create("orders", COLUMNS, location=None, comment="")
+
+    assert caught.value.code is Code.STORAGE_ERR
+    assert "free space" in caught.value.hint
+
+
+def test_a_table_without_columns_is_refused(tables: DeltaTables) -> None:
+    with pytest.raises(UserError, match="at least one column"):
+        tables.create("orders", (), location=None, comment="")
+
+
+def test_columns_that_differ_only_in_case_are_refused(tables: DeltaTables) -> None:
+    columns = (
+        Column(name="id", type=Primitive.BIGINT),
+        Column(name="ID", type=Primitive.STRING),
+    )
+
+    with pytest.raises(UserError, match="cannot have these columns") as caught:
+        tables.create("orders", columns, location=None, comment="")
+
+    assert "'ID'" in caught.value.detail
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        Map(key=Primitive.STRING, value=Primitive.TIMESTAMP_NTZ),
+        Array(element=Map(key=Primitive.STRING, value=Array(element=Primitive.TIMESTAMP_NTZ))),
+        Struct(
+            fields=(
+                Column(
+                    name="m",
+                    type=Map(key=Primitive.TIMESTAMP_NTZ, value=Primitive.STRING),
+                ),
+            )
+        ),
+    ],
+)
+def test_a_type_that_delta_rs_would_store_unreadably_is_refused(
+    tables: DeltaTables, kind: DataType
+) -> None:
+    with pytest.raises(UserError, match='column "m" has TIMESTAMP_NTZ inside a MAP'):
+        tables.create("t", (Column(name="m", type=kind),), location=None, comment="")
+
+
+def test_a_foreign_append_between_refresh_and_commit_does_not_refuse_ours(
+    tables: DeltaTables, table: TableRef
+) -> None:
+    handle = tables.open(table.location)
+    rows = pa.table({"id": pa.array([1, 2], pa.int64())})
+    for _ in range(3):
+        write_deltalake(table.location, rows, mode="append")
+
+    version = handle.commit(attachment(1), [])
+
+    assert version == 4
+    assert tables.open(table.location).chain_after(JOB, 0)[0].table_version == 4
+
+
+def test_a_change_of_the_schema_refuses_a_commit_made_for_the_old_one(
+    tables: DeltaTables, table: TableRef
+) -> None:
+    handle = tables.open(table.location)
+    DeltaTable(table.location).alter.add_columns(
+        DeltaTable(table.location).schema().from_json(_NEW_COLUMN).fields
+    )
+
+    with pytest.raises(CommitOutcomeUnknownError):
+        handle.commit(attachment(1), [])
+
+    handle.refresh()
+    assert handle.newest_number(JOB) == 0
+    assert [column.name for column in handle.columns()] == ["id", "note"]
+
+
+_NEW_COLUMN = (
+    '{"type":"struct","fields":[{"name":"note","type":"string","nullable":true,"metadata":{}}]}'
+)
+
+
+def test_numbers_survive_checkpoints_and_no_commit_cleans_the_log(
+    tables: DeltaTables, table: TableRef
+) -> None:
+    # As if every entry had outlived its retention.
+    DeltaTable(table.location).alter.set_table_properties(
+        {"delta.logRetentionDuration": "interval 0 seconds"}
+    )
+    handle = tables.open(table.location)
+    for number in range(1, 103):
+        handle.refresh()
+        handle.commit(attachment(number), [])
+
+    reopened = tables.open(table.location)
+
+    assert list((Path(table.location) / "_delta_log").glob("*.checkpoint.parquet"))
+    assert reopened.newest_number(JOB) == 102
+    assert len(reopened.chain_after(JOB, 0)) == 102
+    assert log_entry(Path(table.location), 0).exists()
+
+
+def test_an_entry_that_is_not_the_log_of_a_job_is_passed_over(
+    tables: DeltaTables, table: TableRef
+) -> None:
+    commit_through_new_handle(tables, table, 1)
+    rows = pa.table({"id": pa.array([1], pa.int64())})
+    write_deltalake(table.location, rows, mode="append")
+    tables.open(table.location).commit(attachment(1, job_id=OTHER_JOB), [])
+
+    chain = tables.open(table.location).chain_after(JOB, 0)
+
+    assert [commit.attachment for commit in chain] == [attachment(1)]
+
+
+def test_only_as_much_of_the_log_is_read_as_is_needed(
+    tables: DeltaTables, table: TableRef
+) -> None:
+    for number in (1, 2, 3):
+        commit_through_new_handle(tables, table, number)
+    handle = tables.open(table.location)
+    log_entry(Path(table.location), 1).write_text("not read")
+
+    chain = handle.chain_after(JOB, 2)
+
+    assert [commit.attachment.number for commit in chain] == [3]
+
+
+def test_a_broken_copy_is_refused_with_its_number(tables: DeltaTables, table: TableRef) -> None:
+    for number in (1, 2):
+        commit_through_new_handle(tables, table, number)
+    handle = tables.open(table.location)
+    handle.write_copy(attachment(1))
+    copy = Path(table.location) / "_penstock" / JOB / "1.json"
+    copy.write_text(copy.read_text()[:50])
+    log_entry(Path(table.location), 1).unlink()
+
+    with pytest.raises(UserError, match="copy of commit 1 is not readable") as caught:
+        handle.chain_after(JOB, 0)
+
+    assert caught.value.code is Code.CANNOT_RESUME_ERR
+
+
+def test_copies_survive_vacuum_and_leave_nothing_else_behind(
+    tables: DeltaTables, table: TableRef
+) -> None:
+    handle = tables.open(table.location)
+    handle.write_copy(attachment(1))
+
+    DeltaTable(table.location).vacuum(
+        retention_hours=0, dry_run=False, enforce_retention_duration=False, full=True
+    )
+
+    folder = Path(table.location) / "_penstock" / JOB
+    assert [path.name for path in folder.iterdir()] == ["1.json"]
+
+
+def test_deleting_leaves_a_folder_alone_that_holds_no_table(
+    tables: DeltaTables, tmp_path: Path
+) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter.txt").write_text("dear")
+
+    tables.delete(str(tmp_path / "home"))
+
+    assert (tmp_path / "home" / "letter.txt").read_text() == "dear"
+
+
+def test_deleting_goes_on_where_it_was_interrupted(
+    tables: DeltaTables, table: TableRef
+) -> None:
+    folder = Path(table.location)
+    (folder / "part-a-0.parquet").write_bytes(b"rows")
+    (folder / "_penstock").mkdir()
+    for entry in (folder / "_delta_log").iterdir():
+        entry.unlink()
+
+    tables.delete(table.location)
+
+    assert not folder.exists()
+
+
+def test_the_contract_of_tables_needs_neither_deltalake_nor_pyarrow() -> None:
+    code = (
+        "import sys, penstock.tables.table; print({'deltalake', 'pyarrow'} & set(sys.modules))"
+    )
+
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert result.stdout.strip() == "set()"

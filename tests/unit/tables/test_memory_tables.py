@@ -1,0 +1,101 @@
+"""What only the twin in memory can do: commits that go wrong as the test wants."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from penstock.errors import CommitOutcomeUnknownError
+from penstock.model.epoch import Attachment
+from penstock.testing import Fault, MemoryTables
+from tests.contract.table_building import COLUMNS, JOB, OTHER_JOB, attachment, data_file
+
+
+def late_once(_job_id: str, attachment: Attachment) -> Fault:
+    return Fault.LATE if attachment.attempt_id == "late" else Fault.NONE
+
+
+def always_lost(_job_id: str, _attachment: Attachment) -> Fault:
+    return Fault.LOST_ANSWER
+
+
+def opened(tables: MemoryTables) -> str:
+    return tables.create("orders", COLUMNS, location=None, comment="").location
+
+
+def test_a_commit_whose_answer_is_lost_has_landed() -> None:
+    tables = MemoryTables(always_lost)
+    location = opened(tables)
+
+    with pytest.raises(CommitOutcomeUnknownError):
+        tables.open(location).commit(attachment(1), [])
+
+    assert tables.open(location).newest_number(JOB) == 1
+
+
+def test_a_late_commit_lands_when_nothing_came_between() -> None:
+    tables = MemoryTables(late_once)
+    location = opened(tables)
+    with pytest.raises(CommitOutcomeUnknownError):
+        tables.open(location).commit(attachment(1, attempt_id="late"), [])
+    assert tables.open(location).newest_number(JOB) == 0
+
+    landed = tables.land_late_writes()
+
+    assert landed == 1
+    assert tables.open(location).newest_number(JOB) == 1
+
+
+def test_a_late_commit_is_killed_by_a_foreign_one() -> None:
+    tables = MemoryTables(late_once)
+    location = opened(tables)
+    with pytest.raises(CommitOutcomeUnknownError):
+        tables.open(location).commit(attachment(1, attempt_id="late"), [])
+    tables.foreign_commit(location)
+
+    landed = tables.land_late_writes()
+
+    assert landed == 0
+    assert tables.open(location).newest_number(JOB) == 0
+
+
+def test_of_two_late_commits_one_lands() -> None:
+    tables = MemoryTables(late_once)
+    location = opened(tables)
+    for job_id in (JOB, OTHER_JOB):
+        with pytest.raises(CommitOutcomeUnknownError):
+            tables.open(location).commit(attachment(1, job_id=job_id, attempt_id="late"), [])
+
+    assert tables.land_late_writes() == 1
+    assert tables.land_late_writes() == 0
+
+
+def test_rows_are_those_of_committed_files_in_the_order_of_commits() -> None:
+    tables = MemoryTables()
+    location = opened(tables)
+    tables.register_rows("b", [{"id": 2}])
+    tables.register_rows("a", [{"id": 1}])
+    tables.register_rows("orphan", [{"id": 3}])
+
+    tables.open(location).commit(attachment(1), [data_file("a")])
+    tables.open(location).commit(attachment(2), [data_file("b")])
+
+    assert tables.rows(location) == [{"id": 1}, {"id": 2}]
+
+
+def test_of_many_threads_with_one_number_one_commits() -> None:
+    tables = MemoryTables()
+    location = opened(tables)
+    handles = [tables.open(location) for _ in range(20)]
+
+    def commit(index: int) -> int:
+        try:
+            handles[index].commit(attachment(1, attempt_id=f"{index}"), [])
+        except CommitOutcomeUnknownError:
+            return 0
+        return 1
+
+    with ThreadPoolExecutor(8) as pool:
+        landed = sum(pool.map(commit, range(20)))
+
+    assert landed == 1
+    assert len(tables.open(location).chain_after(JOB, 0)) == 1

@@ -1,0 +1,125 @@
+"""Record batches to Parquet files of a table."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.errors import Code, ExternalError, InvariantError
+from penstock.model.schema import Column, Primitive
+from penstock.storage.arrow_types import arrow_schema
+from penstock.tables.writer import TableWriter
+
+COLUMNS = (
+    Column(name="id", type=Primitive.BIGINT, nullable=False),
+    Column(name="note", type=Primitive.STRING),
+)
+
+
+def batch(*ids: int, note: str = "n") -> pa.RecordBatch:
+    rows = [{"id": number, "note": note} for number in ids]
+    return pa.RecordBatch.from_pylist(rows, schema=arrow_schema(COLUMNS))
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_batches_of_one_task_become_one_file(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, COLUMNS, "7-abc")
+    writer.write(batch(1, 2))
+    writer.write(batch(3))
+
+    (file,) = writer.close()
+
+    path = tmp_path / "part-7-abc-0.parquet"
+    assert (file.path, file.rows) == (path.name, 3)
+    assert file.size_bytes == path.stat().st_size
+    assert abs(file.modified_at - datetime.now(UTC)) < timedelta(minutes=1)
+    assert pq.read_table(path).column("id").to_pylist() == [1, 2, 3]
+
+
+def test_without_a_row_no_file_is_written(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, COLUMNS, "t")
+    writer.write(batch())
+
+    assert writer.close() == ()
+    assert names(tmp_path) == []
+
+
+def test_a_full_file_is_followed_by_another(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, COLUMNS, "t", file_bytes_max=1)
+    large = "x" * 2**20
+    for first in (0, 40, 80):
+        writer.write(batch(*range(first, first + 40), note=large))
+
+    files = writer.close()
+
+    assert [file.path for file in files] == ["part-t-0.parquet", "part-t-1.parquet"]
+    assert [file.rows for file in files] == [80, 40]
+    assert names(tmp_path) == [file.path for file in files]
+
+
+def test_an_aborted_writer_leaves_nothing(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, COLUMNS, "t", file_bytes_max=1)
+    for first in (0, 40, 80):
+        writer.write(batch(*range(first, first + 40), note="x" * 2**20))
+    assert names(tmp_path) == ["part-t-0.parquet"]
+
+    writer.abort()
+
+    assert names(tmp_path) == []
+
+
+def test_a_writer_aborted_after_it_was_closed_removes_its_files(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, COLUMNS, "t")
+    writer.write(batch(1))
+    writer.close()
+
+    writer.abort()
+
+    assert names(tmp_path) == []
+
+
+def test_a_file_is_never_written_over_another(tmp_path: Path) -> None:
+    (tmp_path / "part-t-0.parquet").write_bytes(b"committed")
+    writer = TableWriter(tmp_path, COLUMNS, "t")
+    writer.write(batch(1))
+
+    with pytest.raises(InvariantError, match="exists already"):
+        writer.close()
+    writer.abort()
+
+    assert (tmp_path / "part-t-0.parquet").read_bytes() == b"committed"
+
+
+def test_a_batch_of_another_schema_is_refused(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, COLUMNS, "t")
+
+    with pytest.raises(InvariantError, match="batch has the schema"):
+        writer.write(pa.RecordBatch.from_pydict({"id": [1], "note": ["n"]}))
+
+
+def test_a_folder_that_cannot_be_written_is_an_external_error(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path / "missing", COLUMNS, "t")
+    writer.write(batch(1))
+
+    with pytest.raises(ExternalError, match="could not be written") as caught:
+        writer.close()
+
+    assert caught.value.code is Code.STORAGE_ERR
+    assert "free space" in caught.value.hint
+
+
+def test_whole_numbers_are_packed_and_texts_have_dictionaries(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, COLUMNS, "t")
+    writer.write(batch(1, 2))
+    writer.close()
+
+    group = pq.ParquetFile(tmp_path / "part-t-0.parquet").metadata.row_group(0)
+
+    assert "DELTA_BINARY_PACKED" in group.column(0).encodings
+    assert "RLE_DICTIONARY" in group.column(1).encodings
+    assert group.column(0).compression == "ZSTD"
