@@ -19,8 +19,8 @@ _FLOATING_TEXT = rf"^(?:{_NUMBER}|NaN|[+-]?Infinity)$"
 _NUMBER_TEXT = re.compile(rf"{_NUMBER}\Z")
 # A colon must come before the zone, else the day of a plain date looks like an offset.
 _ZONED = r":[0-9]{2}(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
-_WIDE_SCALE = 38
-_WIDE = pa.decimal256(76, _WIDE_SCALE)
+_SCALE_MAX = 38
+_WIDE_BOUND = 1e38
 # No digit of a text may be lost before it is rounded to the wanted scale, so the context
 # is wider than any sum of digits that can still end inside 38.
 _EXACT = Context(prec=400, Emax=10**6, Emin=-(10**6))
@@ -57,11 +57,18 @@ def text_to_decimal(array: AnyArray, target: AnyType) -> AnyArray:
 
 
 def _exact_decimals(text: AnyArray, target: AnyType) -> AnyArray:
-    return text.cast(target)
+    return _wide_decimals(text, scale=target.scale).cast(target)
 
 
 def _rounded_decimals(text: AnyArray, target: AnyType) -> AnyArray:
-    return round_decimals(text.cast(_WIDE), target)
+    return round_decimals(_wide_decimals(text, scale=_SCALE_MAX), target)
+
+
+def _wide_decimals(text: AnyArray, *, scale: int) -> AnyArray:
+    # Arrow wraps a number that is too large while it brings it to the scale. Below this
+    # bound, 256 bits hold it with every scale.
+    require(pc.less(pc.abs(text.cast(pa.float64())), pa.scalar(_WIDE_BOUND)))
+    return text.cast(pa.decimal256(76, scale))
 
 
 def _decimals_one_by_one(text: AnyArray, target: AnyType) -> AnyArray:

@@ -61,7 +61,7 @@ class DeltaTables:
         self, name: str, columns: tuple[Column, ...], *, location: str | None, comment: str
     ) -> TableRef:
         """Create an empty table, in a folder of its own unless a location is given."""
-        folder = table_path(location) if location else new_folder(self.warehouse, name)
+        folder = table_path(location or str(new_folder(self.warehouse, name)))
         check_columns(name, columns)
         _expect_free(folder)
         try:

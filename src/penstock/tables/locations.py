@@ -30,10 +30,13 @@ def table_path(location: str) -> Path:
             f'location "{location}" must be the absolute path of a folder',
             hint="Write it like /data/orders or file:///data/orders.",
         )
+    if "%" in path:
+        # delta-rs would decode it and read another folder.
+        raise UserError(f'location "{location}" must not have a percent sign in it')
     return Path(path)
 
 
 def new_folder(warehouse: Path, name: str) -> Path:
     """Answer a folder that no other table has had: two tables of one name never share one."""
     safe = _UNSAFE.sub("_", name)[:_NAME_MAX]
-    return warehouse / f"{safe}-{secrets.token_hex(4)}"
+    return warehouse.absolute() / f"{safe}-{secrets.token_hex(4)}"

@@ -7,13 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from tests.contract.table_building import COLUMNS, JOB, OTHER_JOB, attachment
 
 from penstock.errors import Code, CommitOutcomeUnknownError, ExternalError, UserError
 from penstock.model.job import TableRef
 from penstock.model.schema import Array, Column, DataType, Map, Primitive, Struct
 from penstock.tables.delta import DeltaTables
 from penstock.tables.log import log_entry
-from tests.contract.table_building import COLUMNS, JOB, OTHER_JOB, attachment
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_a_table_of_any_name_lies_in_the_warehouse(tables: DeltaTables, name: st
     assert tables.open(created.location).table_id == created.id
 
 
-@pytest.mark.parametrize("folder", ["a b", "a%20b", "a#b", "ä☃"])
+@pytest.mark.parametrize("folder", ["a b", "a+b", "a#b", "a?b", "a:b", "ä☃"])
 def test_a_location_is_taken_literally(
     tables: DeltaTables, tmp_path: Path, folder: str
 ) -> None:
@@ -63,6 +63,13 @@ def test_a_location_that_is_no_absolute_path_is_refused(
 ) -> None:
     with pytest.raises(UserError, match="must be the absolute path of a folder"):
         tables.create("orders", COLUMNS, location=location, comment="")
+
+
+def test_a_location_that_would_be_read_as_another_one_is_refused(
+    tables: DeltaTables, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match="must not have a percent sign"):
+        tables.create("orders", COLUMNS, location=str(tmp_path / "a%20b"), comment="")
 
 
 def test_a_location_in_a_bucket_is_refused(tables: DeltaTables) -> None:

@@ -135,7 +135,7 @@ def _require_sound(array: NestedArray) -> None:
         if pc.all(pc.is_finite(array)).as_py() is False:
             raise BadRecordError("a number must be finite")
     elif pa.types.is_decimal(array.type):
-        # The digits are counted before zeros are added for the scale.
+        # Arrow counts the digits before it adds zeros for the scale.
         array.validate(full=True)
     elif pa.types.is_struct(array.type):
         for child in array.flatten():
@@ -160,6 +160,9 @@ def _wire_type(arrow: AnyType) -> AnyType:
     """Give the type that Arrow reads from JSON before the cast to the wanted one."""
     if pa.types.is_date(arrow) or pa.types.is_timestamp(arrow):
         return pa.string()
+    if pa.types.is_decimal(arrow):
+        # Bringing 38 digits to a scale may take 76, and in 128 bits they wrap unnoticed.
+        return pa.decimal256(38, arrow.scale)
     if list_like(arrow):
         return pa.list_(_wire_field(arrow.value_field))
     if pa.types.is_map(arrow):

@@ -24,7 +24,7 @@ TYPE_BY_COLUMN: dict[str, pa.DataType] = {
     "at": pa.timestamp("us", "UTC"),
     "local": pa.timestamp("us"),
     "tags": pa.list_(pa.string()),
-    "customer": pa.struct({"city": pa.string(), "zip": pa.int32()}),
+    "customer": pa.struct([("city", pa.string()), ("zip", pa.int32())]),
 }
 SCHEMA = pa.schema(TYPE_BY_COLUMN)
 GOOD = b'{"id":1}'

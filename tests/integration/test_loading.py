@@ -1,0 +1,19 @@
+"""A streaming job loads files, each row once."""
+
+from pathlib import Path
+
+from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
+
+
+def test_a_job_loads_every_row_of_every_file_once(node: Node, folder: Path) -> None:
+    write_rows(folder / "b.json", numbered(1, 2))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
+    node.run()
+    write_rows(folder / "a.json", numbered(3))
+    write_rows(folder / "c.json", numbered(4))
+
+    node.run()
+
+    assert node.rows("t") == numbered(1, 2, 3, 4)
+    assert node.show("j")["rows_loaded"] == 4
+    assert node.show("j")["position"] == str(folder / "c.json")

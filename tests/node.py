@@ -1,0 +1,152 @@
+"""A whole Penstock in the test's own process: real catalog, real Delta tables, real files.
+
+Only Spark is replaced, by the in-process executor that passes its contract suite.
+"""
+
+import json
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+
+from penstock.app import open_source
+from penstock.catalog.catalog import Catalog, open_catalog
+from penstock.clock import Clock, SystemClock
+from penstock.control.executor import ControlParts, execute
+from penstock.control.result import Cell
+from penstock.engine.epoch_loop import LoadParts
+from penstock.engine.run import Work
+from penstock.engine.task import run_task_text
+from penstock.model.job import JobState
+from penstock.sql.parser import parse_script
+from penstock.supervisor.supervisor import JobLook, Supervisor
+from penstock.tables.delta import DeltaTables
+from penstock.tables.table import Tables
+from penstock.testing_executor import InProcessExecutor
+
+Row = Mapping[str, Any]
+ROUND_PERIOD = timedelta(milliseconds=5)
+ROUNDS_MAX = 2_000
+
+
+@dataclass
+class Node:
+    """One home, opened; ``restart`` drops everything in memory and opens it again."""
+
+    home: Path
+    clock: Clock = field(default_factory=SystemClock)
+    work: Work = run_task_text
+    node_id: str = "node-1"
+    tables: Tables | None = None
+
+    def __post_init__(self) -> None:
+        self.home.mkdir(parents=True, exist_ok=True)
+        self.tables = self.tables or DeltaTables(self.home / "warehouse")
+        self.catalog: Catalog = open_catalog(
+            f"sqlite:///{self.home / 'catalog.db'}", clock=self.clock
+        )
+
+    def restart(self) -> "Node":
+        """Answer the same home with nothing kept in memory."""
+        self.catalog.close()
+        return Node(self.home, clock=self.clock, work=self.work, node_id=self.node_id + "+")
+
+    def sql(self, text: str) -> list[dict[str, Cell]]:
+        """Run statements and answer the rows of the last one."""
+        assert self.tables is not None
+        tables = self.tables
+        parts = ControlParts(catalog=self.catalog, open_tables=lambda: tables, clock=self.clock)
+        results = [execute(p.statement, parts=parts) for p in parse_script(text)]
+        last = results[-1]
+        return [dict(zip(last.columns, row, strict=True)) for row in last.rows]
+
+    def supervisor(self, *, until_caught_up: bool = True) -> Supervisor:
+        """Answer a supervisor whose runners are threads of this process."""
+        assert self.tables is not None
+        parts = LoadParts(
+            catalog=self.catalog,
+            tables=self.tables,
+            executor=InProcessExecutor(),
+            clock=self.clock,
+            open_source=partial(open_source, catalog=self.catalog),
+            work=self.work,
+            node_id=self.node_id,
+        )
+        return Supervisor(
+            parts=parts,
+            clock=self.clock,
+            start_thread=start_thread,
+            until_caught_up=until_caught_up,
+        )
+
+    def run(self) -> tuple[JobLook, ...]:
+        """Run every job until it is caught up or paused for good."""
+        supervisor = self.supervisor()
+        supervisor.start(sole_process=True)
+        never = threading.Event()
+        try:
+            for _ in range(ROUNDS_MAX):
+                looks = supervisor.round()
+                if all(k.caught_up or k.left_out or k.paused_for_good for k in looks):
+                    return looks
+                self.clock.wait(never, ROUND_PERIOD)
+        finally:
+            supervisor.stop()
+        raise AssertionError(f"not caught up: {looks}")
+
+    def job(self, name: str) -> JobState:
+        """Answer what is remembered of a job."""
+        state = self.catalog.job(name)
+        assert state is not None
+        return state
+
+    def show(self, name: str) -> dict[str, Cell]:
+        """Answer the job's row of SHOW JOBS."""
+        return next(row for row in self.sql("SHOW JOBS") if row["name"] == name)
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """Answer the rows of a table, read by deltalake, sorted by their text."""
+        record = self.catalog.table(table)
+        assert record is not None
+        rows = DeltaTable(record.location).to_pyarrow_table().to_pylist()
+        return sorted(rows, key=lambda row: json.dumps(row, default=str))
+
+
+def start_thread(run: Any, name: str) -> threading.Thread:
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> Path:
+    """Write a file of JSON lines."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def numbered(*numbers: int) -> list[dict[str, Any]]:
+    """Answer simple rows, one per number."""
+    return [{"id": number, "note": f"row {number}"} for number in numbers]
+
+
+CREATE_TABLE = "CREATE TABLE t (id BIGINT NOT NULL, note STRING)"
+
+
+def create_job(
+    folder: Path, *, name: str = "j", properties: Sequence[tuple[str, str]] = (), **options: str
+) -> str:
+    """Answer a CREATE JOB on a folder of the numbered rows."""
+    given = ", ".join(f"'{key}' = '{value}'" for key, value in properties)
+    clause = f"PROPERTIES({given}) " if given else ""
+    source = {"uri": f"file://{folder}/*.json", "format": "json", **options}
+    arguments = ", ".join(f"'{key}' = '{value}'" for key, value in source.items())
+    return (
+        f"CREATE JOB {name} {clause}ON STREAMING DO "
+        f"INSERT INTO t SELECT id, note FROM FILES({arguments})"
+    )
