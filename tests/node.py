@@ -5,7 +5,7 @@ Only Spark is replaced, by the in-process executor that passes its contract suit
 
 import json
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
@@ -24,6 +24,7 @@ from penstock.engine.run import Work
 from penstock.engine.task import run_task_text
 from penstock.model.job import JobState
 from penstock.sql.parser import parse_script
+from penstock.supervisor.runner import StartThread
 from penstock.supervisor.supervisor import JobLook, Supervisor
 from penstock.tables.delta import DeltaTables
 from penstock.tables.table import Tables
@@ -65,7 +66,9 @@ class Node:
         last = results[-1]
         return [dict(zip(last.columns, row, strict=True)) for row in last.rows]
 
-    def supervisor(self, *, until_caught_up: bool = True) -> Supervisor:
+    def supervisor(
+        self, *, until_caught_up: bool = True, start_runner: StartThread | None = None
+    ) -> Supervisor:
         """Answer a supervisor whose runners are threads of this process."""
         assert self.tables is not None
         parts = LoadParts(
@@ -80,7 +83,7 @@ class Node:
         return Supervisor(
             parts=parts,
             clock=self.clock,
-            start_thread=start_thread,
+            start_thread=start_runner or start_thread,
             until_caught_up=until_caught_up,
         )
 
@@ -89,6 +92,7 @@ class Node:
         supervisor = self.supervisor()
         supervisor.start(sole_process=True)
         never = threading.Event()
+        looks: tuple[JobLook, ...] = ()
         try:
             for _ in range(ROUNDS_MAX):
                 looks = supervisor.round()
@@ -117,7 +121,7 @@ class Node:
         return sorted(rows, key=lambda row: json.dumps(row, default=str))
 
 
-def start_thread(run: Any, name: str) -> threading.Thread:
+def start_thread(run: Callable[[], None], name: str) -> threading.Thread:
     thread = threading.Thread(target=run, name=name, daemon=True)
     thread.start()
     return thread
@@ -147,6 +151,6 @@ def create_job(
     source = {"uri": f"file://{folder}/*.json", "format": "json", **options}
     arguments = ", ".join(f"'{key}' = '{value}'" for key, value in source.items())
     return (
-        f"CREATE JOB {name} {clause}ON STREAMING DO "
+        f"CREATE JOB {name} {clause}ON STREAMING DO "  # noqa: S608 - Our own SQL.
         f"INSERT INTO t SELECT id, note FROM FILES({arguments})"
     )

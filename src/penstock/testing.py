@@ -152,6 +152,12 @@ class MemoryTables:
             pending, self._disk.late_writes = self._disk.late_writes, []
             return sum(_land(write) for write in pending)
 
+    def copies(self, location: str, job_id: str) -> dict[int, Attachment]:
+        """Answer a job's attachments that were copied beside the table, by number."""
+        with self._disk.lock:
+            copies = self._disk.table_at(location).copies
+            return {number: copy for (job, number), copy in copies.items() if job == job_id}
+
     def clean_log(self, location: str, keep_from_version: int) -> None:
         """Forget the attachments in the log below a version; copies stay."""
         with self._disk.lock:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
-from tests.contract.table_building import COLUMNS, JOB, OTHER_JOB, attachment, data_file
 
 from penstock.errors import Code, CommitOutcomeUnknownError, UserError
 from penstock.model.epoch import DataFile
@@ -17,6 +16,7 @@ from penstock.tables.delta import DeltaTables
 from penstock.tables.log import log_entry
 from penstock.tables.table import ChainCommit, Tables
 from penstock.testing import MemoryTables
+from tests.contract.table_building import COLUMNS, JOB, OTHER_JOB, attachment, data_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,12 +13,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
-from tests.contract.table_building import attachment
 
 from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primitive, Struct
 from penstock.storage.arrow_types import arrow_schema
 from penstock.tables.delta import DeltaTables
 from penstock.tables.writer import TableWriter
+from tests.contract.table_building import attachment
 
 pytestmark = pytest.mark.integration
 

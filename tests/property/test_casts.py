@@ -23,7 +23,7 @@ texts_of_numbers = st.one_of(
 ).map(str)
 
 
-def cast_one(value: object, source: pa.DataType, target: pa.DataType) -> Any:  # noqa: ANN401
+def cast_one(value: object, source: pa.DataType, target: pa.DataType) -> Any:
     """Cast one value, or give the word refused."""
     try:
         return cast_array(pa.array([value], source), target)[0].as_py()
@@ -31,7 +31,7 @@ def cast_one(value: object, source: pa.DataType, target: pa.DataType) -> Any:  #
         return "refused"
 
 
-def rounded(value: Decimal, target: Any) -> Decimal | str:  # noqa: ANN401
+def rounded(value: Decimal, target: Any) -> Decimal | str:
     exact = value.quantize(
         Decimal(1).scaleb(-target.scale), rounding=ROUND_HALF_UP, context=EXACT
     )
@@ -39,7 +39,7 @@ def rounded(value: Decimal, target: Any) -> Decimal | str:  # noqa: ANN401
     return exact if fits else "refused"
 
 
-@settings(deadline=None, max_examples=4000)
+@settings(deadline=None, max_examples=200)
 @given(value=st.integers(-(2**63), 2**63 - 1), width=st.sampled_from([8, 16, 32, 64]))
 def test_an_integer_fits_or_is_refused(value: int, width: int) -> None:
     target = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[width]
@@ -49,13 +49,13 @@ def test_an_integer_fits_or_is_refused(value: int, width: int) -> None:
     assert cast_one(str(value), pa.string(), target) == (value if fits else "refused")
 
 
-@settings(deadline=None, max_examples=4000)
+@settings(deadline=None, max_examples=200)
 @given(value=st.integers(-(2**63), 2**63 - 1), target=decimal_types)
 def test_an_integer_becomes_an_exact_number(value: int, target: pa.DataType) -> None:
     assert cast_one(value, pa.int64(), target) == rounded(Decimal(value), target)
 
 
-@settings(deadline=None, max_examples=4000)
+@settings(deadline=None, max_examples=200)
 @given(value=st.floats(allow_nan=False, allow_infinity=False), target=decimal_types)
 def test_a_double_is_rounded_as_it_is_printed(value: float, target: pa.DataType) -> None:
     printed = Decimal(repr(value))
@@ -64,7 +64,7 @@ def test_a_double_is_rounded_as_it_is_printed(value: float, target: pa.DataType)
     assert cast_one(value, pa.float64(), target) == expected
 
 
-@settings(deadline=None, max_examples=4000)
+@settings(deadline=None, max_examples=200)
 @given(text=texts_of_numbers, target=decimal_types)
 def test_a_text_becomes_an_exact_number(text: str, target: pa.DataType) -> None:
     value = Decimal(text)
@@ -73,9 +73,9 @@ def test_a_text_becomes_an_exact_number(text: str, target: pa.DataType) -> None:
     assert cast_one(text, pa.string(), target) == expected
 
 
-@settings(deadline=None, max_examples=4000)
+@settings(deadline=None, max_examples=200)
 @given(data=st.data(), source=decimal_types, target=decimal_types)
-def test_an_exact_number_is_rounded_half_up(data: Any, source: Any, target: Any) -> None:  # noqa: ANN401
+def test_an_exact_number_is_rounded_half_up(data: Any, source: Any, target: Any) -> None:
     digits = data.draw(st.integers(-(10**source.precision) + 1, 10**source.precision - 1))
     value = Decimal(digits).scaleb(-source.scale, context=EXACT)
 
@@ -84,7 +84,7 @@ def test_an_exact_number_is_rounded_half_up(data: Any, source: Any, target: Any)
     assert cast_one(value, source, pa.string()) == f"{value:f}"
 
 
-@settings(deadline=None, max_examples=4000)
+@settings(deadline=None, max_examples=200)
 @given(value=st.floats())
 def test_a_double_survives_the_way_to_text_and_back(value: float) -> None:
     text = cast_one(value, pa.float64(), pa.string())
@@ -94,7 +94,7 @@ def test_a_double_survives_the_way_to_text_and_back(value: float) -> None:
     assert not math.isfinite(value) or text == repr(value)
 
 
-@settings(deadline=None, max_examples=4000)
+@settings(deadline=None, max_examples=200)
 @given(value=st.floats())
 def test_a_double_becomes_an_integer_only_if_it_is_one(value: float) -> None:
     whole = math.isfinite(value) and value.is_integer() and -(2.0**63) <= value < 2.0**63
@@ -102,7 +102,7 @@ def test_a_double_becomes_an_integer_only_if_it_is_one(value: float) -> None:
     assert cast_one(value, pa.float64(), pa.int64()) == (int(value) if whole else "refused")
 
 
-@settings(deadline=None, max_examples=4000)
+@settings(deadline=None, max_examples=200)
 @given(value=st.datetimes(), separator=st.sampled_from(" T"), minutes=st.integers(-839, 839))
 def test_an_instant_is_read_in_its_zone(
     value: dt.datetime, separator: str, minutes: int
@@ -117,7 +117,7 @@ def test_an_instant_is_read_in_its_zone(
     assert result[1].as_py() == value.replace(tzinfo=dt.UTC)
 
 
-@settings(deadline=None, max_examples=4000)
+@settings(deadline=None, max_examples=200)
 @given(value=st.datetimes())
 def test_a_local_time_survives_the_way_to_text_and_back(value: dt.datetime) -> None:
     text = cast_one(value, pa.timestamp("us"), pa.string())

@@ -46,12 +46,18 @@ def create_job(statement: CreateJob, *, parts: ChangeParts) -> Result:
     record = find_table(statement.insert.table, catalog=parts.catalog)
     handle = parts.tables.open(record.location)
     definition, floor = define_job(statement, table=record, columns=handle.columns())
+    open_job(definition, floor=floor, parts=parts)
+    return Result(message=f"job {statement.name} created")
+
+
+def open_job(definition: JobDefinition, *, floor: Position, parts: ChangeParts) -> JobState:
+    """Begin a job under a new id: the opening commit first, then the catalog's event."""
     job_id = str(uuid.uuid4())
     generation = first_generation()
     start = SplitProgress(split=definition.source.uri, floor=floor, position=floor)
     opening = opening_attachment(
         job_id=job_id,
-        table_id=record.id,
+        table_id=definition.table.id,
         generation=generation,
         progress=start,
         clock=parts.clock,
@@ -61,8 +67,7 @@ def create_job(statement: CreateJob, *, parts: ChangeParts) -> Result:
     created = JobCreated(
         definition=definition, generation=generation, opening=opening, table_version=version
     )
-    parts.catalog.create_job(job_id, created)
-    return Result(message=f"job {statement.name} created")
+    return parts.catalog.create_job(job_id, created)
 
 
 def _require_free_name(name: str, *, parts: ChangeParts) -> None:
@@ -89,6 +94,8 @@ def _open_chain(definition: JobDefinition, opening: Attachment, *, parts: Change
             handle.commit(opening, ())
         except CommitOutcomeUnknownError as error:
             refusal = error
+        else:
+            reached(CrashPoint.CHAIN_EXTENDED)
     raise UserError(
         f'table "{definition.table.name}" refused the opening commit of the job',
         code=Code.TABLE_ERR,

@@ -108,6 +108,11 @@ def _require_files(acks: Sequence[Ack], *, owner: JobState, tables: Tables) -> N
         )
 
 
+def is_own(newest: Attachment, attachment: Attachment) -> bool:
+    """Tell a commit of ours from one of somebody else with the same number."""
+    return newest.attempt_id == attachment.attempt_id
+
+
 def _commit_and_look(
     attachment: Attachment,
     acks: Sequence[Ack],
@@ -128,7 +133,7 @@ def _commit_and_look(
     else:
         seen = open_table(parts.tables, owner.definition.table)
     newest = newest_commit(seen, job_id=owner.id)
-    if newest.attachment.attempt_id == attachment.attempt_id:
+    if is_own(newest.attachment, attachment):
         return newest.table_version
     if newest.attachment.number == owner.number:
         raise EpochAbortedError(

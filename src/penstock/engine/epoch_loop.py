@@ -253,6 +253,7 @@ class EpochLoop:
         except LeaseLostError:
             # The job is gone; so is its ledger.
             return
+        reached(CrashPoint.ATTEMPT_ENDED)
         self._state = replace(self._state, epoch_newest=state.epoch_newest)
 
     def _note_modified_files(self) -> None:

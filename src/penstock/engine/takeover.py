@@ -76,6 +76,7 @@ def take_over(
     if caught_up is None:
         raise LeaseLostError(f'job "{state.name}" was dropped')
     catalog.cancel_open_attempts(job_id)
+    reached(CrashPoint.ATTEMPTS_CANCELLED)
     current = catalog.job_by_id(job_id)
     owner = caught_up if current is None else current
     require_unchanged(current, owner=_as_owner(owner, generation=generation, handle=handle))

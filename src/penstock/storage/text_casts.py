@@ -20,7 +20,9 @@ _NUMBER_TEXT = re.compile(rf"{_NUMBER}\Z")
 # A colon must come before the zone, else the day of a plain date looks like an offset.
 _ZONED = r":[0-9]{2}(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
 _SCALE_MAX = 38
-_WIDE_BOUND = 1e38
+# Arrow wraps a number that overflows while it is brought to its scale, and makes a random
+# one of many digits after the point. It is only given texts that 256 bits hold at any scale.
+_WIDE_TEXT = r"^[+-]?[0-9]{1,28}(?:\.[0-9]{0,28})?(?:[eE][+-]?[0-9])?$"
 # No digit of a text may be lost before it is rounded to the wanted scale, so the context
 # is wider than any sum of digits that can still end inside 38.
 _EXACT = Context(prec=400, Emax=10**6, Emin=-(10**6))
@@ -65,9 +67,7 @@ def _rounded_decimals(text: AnyArray, target: AnyType) -> AnyArray:
 
 
 def _wide_decimals(text: AnyArray, *, scale: int) -> AnyArray:
-    # Arrow wraps a number that is too large while it brings it to the scale. Below this
-    # bound, 256 bits hold it with every scale.
-    require(pc.less(pc.abs(text.cast(pa.float64())), pa.scalar(_WIDE_BOUND)))
+    _require_match(text, _WIDE_TEXT)
     return text.cast(pa.decimal256(76, scale))
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import structlog
 
+from penstock.crashpoints import CrashPoint, reached
 from penstock.engine.epoch_loop import EpochLoop, LoadParts
 from penstock.engine.progress import Progress, Step, Telling
 from penstock.errors import Code, InvariantError, LeaseLostError, PenstockError, StoppedError
@@ -114,6 +115,7 @@ class Runner:
                 return LastWords(ending=Ending.LOST, error=error)
             wish = pause_for(error, state=state, policy=self._policy)
             self._parts.catalog.append(self.job_id, wish, expected=believed)
+            reached(CrashPoint.PAUSE_STORED)
         except LeaseLostError as lost:
             return LastWords(ending=Ending.LOST, error=lost)
         except PenstockError as second:

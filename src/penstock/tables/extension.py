@@ -161,6 +161,8 @@ def extend(
             handle.commit(attachment, ())
         except CommitOutcomeUnknownError as error:
             refusal = error
+        else:
+            reached(CrashPoint.CHAIN_EXTENDED)
     raise ExternalError(
         f'table "{state.definition.table.name}" refused {TRIES_MAX} commits in a row',
         code=Code.TABLE_ERR,

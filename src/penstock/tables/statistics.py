@@ -2,18 +2,23 @@
 
 Invariant: every bound holds for every value of the file; where that cannot be said exactly the
 bound is widened, and where it cannot be widened it is left out. Bounds come from the metadata
-that the Parquet writer kept anyway, so no row is looked at twice.
+that the Parquet writer kept anyway, so no row is looked at twice. Floating numbers are the
+exception: that metadata passes over NaN without a trace.
 """
 
 import json
 import math
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 from typing import Any, TypeVar
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from penstock.errors import InvariantError
 from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primitive, Struct
 
 _T = TypeVar("_T")
@@ -29,18 +34,50 @@ _MILLISECOND = timedelta(milliseconds=1)
 _DAY = timedelta(days=1)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What is known of one column: NULLs, and bounds unless some value has none."""
+
+    nulls: int = 0
+    low: Any = None
+    high: Any = None
+    bounded: bool = True
+
+    def join(self, other: "Summary") -> "Summary":
+        """Answer what is known of both together."""
+        sides = [side for side in (self, other) if side.low is not None]
+        return Summary(
+            nulls=self.nulls + other.nulls,
+            low=min((side.low for side in sides), default=None),
+            high=max((side.high for side in sides), default=None),
+            bounded=self.bounded and other.bounded,
+        )
+
+
+def float_summary(values: "pa.ChunkedArray[Any]") -> Summary:
+    """Look at floating numbers; a NaN lies beyond all bounds, above in some readers' order."""
+    if pc.any(pc.is_nan(values)).as_py():
+        return Summary(nulls=values.null_count, bounded=False)
+    low, high = pc.min(values).as_py(), pc.max(values).as_py()
+    # Some readers tell -0.0 from 0.0, so that each bound takes the outer one.
+    return Summary(
+        nulls=values.null_count,
+        low=-0.0 if low == 0 else low,
+        high=0.0 if high == 0 else high,
+    )
+
+
 def statistics_json(
-    metadata: pq.FileMetaData, columns: Sequence[Column], *, with_nan: Set[str]
+    metadata: pq.FileMetaData, columns: Sequence[Column], *, floats: Mapping[str, Summary]
 ) -> str:
-    """Write row count, bounds and NULL counts; columns that hold a NaN get no bounds."""
+    """Write row count, bounds and NULL counts; floating columns were summarised before."""
     lows: dict[str, str] = {}
     highs: dict[str, str] = {}
     nulls: dict[str, str] = {}
     for name, kind, leaf in _plain_columns(columns):
-        summary = _summary(metadata, leaf)
-        if summary.nulls is not None:
-            nulls[name] = str(summary.nulls)
-        if name not in with_nan and summary.low is not None:
+        summary = floats[name] if name in floats else _leaf_summary(metadata, leaf)
+        nulls[name] = str(summary.nulls)
+        if summary.bounded and summary.low is not None:
             _keep(lows, name, _low_text(kind, summary.low))
             _keep(highs, name, _high_text(kind, summary.high))
     return _object(
@@ -76,36 +113,26 @@ def _leaves(kind: DataType) -> int:
             return 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Summary:
-    """One column over all row groups; without bounds if any group has none for its values."""
-
-    nulls: int | None
-    low: Any = None
-    high: Any = None
+def _leaf_summary(metadata: pq.FileMetaData, leaf: int) -> Summary:
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    return reduce(Summary.join, (_group_summary(group, leaf) for group in groups))
 
 
-def _summary(metadata: pq.FileMetaData, leaf: int) -> _Summary:
-    nulls = 0
-    lows: list[Any] = []
-    highs: list[Any] = []
-    bounded = True
-    for group in range(metadata.num_row_groups):
-        chunk = metadata.row_group(group).column(leaf)
-        known = chunk.statistics
-        if known is None or known.null_count is None:
-            return _Summary(nulls=None)
-        nulls += known.null_count
-        if known.has_min_max:
-            # The raw values: a date or a timestamp may lie beyond what Python can hold.
-            raw = chunk.physical_type in ("INT32", "INT64")
-            lows.append(known.min_raw if raw else known.min)
-            highs.append(known.max_raw if raw else known.max)
-        elif known.null_count < metadata.row_group(group).num_rows:
-            bounded = False
-    if not bounded or not lows:
-        return _Summary(nulls=nulls)
-    return _Summary(nulls=nulls, low=min(lows), high=max(highs))
+def _group_summary(group: pq.RowGroupMetaData, leaf: int) -> Summary:
+    chunk = group.column(leaf)
+    known = chunk.statistics
+    if known is None or known.null_count is None:
+        raise InvariantError(f'data file has no statistics of "{chunk.path_in_schema}"')
+    if not known.has_min_max:
+        # Nothing but NULLs, or a text too long for the metadata.
+        return Summary(nulls=known.null_count, bounded=known.null_count == group.num_rows)
+    # The raw values: a date or a timestamp may lie beyond what Python can hold.
+    raw = chunk.physical_type in ("INT32", "INT64")
+    return Summary(
+        nulls=known.null_count,
+        low=known.min_raw if raw else known.min,
+        high=known.max_raw if raw else known.max,
+    )
 
 
 def _low_text(kind: DataType, low: Any) -> str | None:  # noqa: ANN401 - Follows the kind.

@@ -4,13 +4,12 @@ Invariant: a file that is answered is complete and on the disk, and no file is e
 over another one. Files that were not answered are no part of the table.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.errors import InvariantError
@@ -18,7 +17,7 @@ from penstock.model.epoch import DataFile
 from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primitive, Struct
 from penstock.storage.arrow_types import arrow_schema
 from penstock.tables.durable import storage_error, sync
-from penstock.tables.statistics import statistics_json
+from penstock.tables.statistics import Summary, float_summary, statistics_json
 
 _FILE_BYTES_MAX = 256 * 2**20
 
@@ -37,6 +36,7 @@ _PACKED = frozenset(
         Primitive.TIMESTAMP_NTZ,
     }
 )
+_FLOATING = frozenset({Primitive.FLOAT, Primitive.DOUBLE})
 _INTEGER_DECIMAL_DIGITS_MAX = 18
 
 
@@ -131,15 +131,21 @@ class _File:
         self.path = path
         self._columns = columns
         self._metadata: list[pq.FileMetaData] = []
-        self._with_nan: set[str] = set()
+        self._floats = {c.name: Summary() for c in columns if c.type in _FLOATING}
         self._sink = pa.OSFile(str(path), "wb")
+        leaves = list(_leaves(columns))
+        # A dictionary helps texts and only slows the rest. Readers skip row groups by bounds
+        # that leave NaN out; where there are no bounds they cannot.
+        texts = [leaf for leaf, kind in leaves if kind is Primitive.STRING]
+        bounded = [leaf for leaf, kind in leaves if kind not in _FLOATING]
         self._writer = pq.ParquetWriter(
             self._sink,
             schema,
             compression="zstd",
             compression_level=1,
-            use_dictionary=_string_leaves(columns),  # type: ignore[arg-type] # Also a list.
+            use_dictionary=texts,  # type: ignore[arg-type] # A list is understood too.
             column_encoding={c.name: "DELTA_BINARY_PACKED" for c in columns if _packed(c.type)},
+            write_statistics=bounded,
             store_decimal_as_integer=True,
             store_schema=False,
             metadata_collector=self._metadata,
@@ -153,12 +159,8 @@ class _File:
     def write(self, group: pa.Table) -> None:
         """Append one row group."""
         self._writer.write_table(group, row_group_size=group.num_rows)
-        # The metadata's bounds pass over NaN without a trace, so it is looked for here.
-        self._with_nan.update(
-            field.name
-            for field in group.schema
-            if pa.types.is_floating(field.type) and pc.any(pc.is_nan(group[field.name])).as_py()
-        )
+        for name, summary in self._floats.items():
+            self._floats[name] = summary.join(float_summary(group[name]))
 
     def close(self) -> None:
         """Let go of the file."""
@@ -178,7 +180,7 @@ class _File:
             size_bytes=status.st_size,
             rows=metadata.num_rows,
             modified_at=datetime.fromtimestamp(status.st_mtime, tz=UTC),
-            statistics_json=statistics_json(metadata, self._columns, with_nan=self._with_nan),
+            statistics_json=statistics_json(metadata, self._columns, floats=self._floats),
         )
 
 
@@ -189,28 +191,22 @@ def _packed(kind: DataType) -> bool:
     return kind in _PACKED
 
 
-def _string_leaves(columns: tuple[Column, ...]) -> list[str]:
-    """Answer the paths of all strings; a dictionary helps those and only slows the rest."""
-    return [path for column in columns for path in _string_paths(column.name, column.type)]
-
-
-def _string_paths(path: str, kind: DataType) -> list[str]:
-    match kind:
-        case Primitive.STRING:
-            return [path]
-        case Array():
-            return _string_paths(f"{path}.list.element", kind.element)
-        case Map():
-            keys = _string_paths(f"{path}.key_value.key", kind.key)
-            return keys + _string_paths(f"{path}.key_value.value", kind.value)
-        case Struct():
-            return [
-                found
-                for field in kind.fields
-                for found in _string_paths(f"{path}.{field.name}", field.type)
-            ]
-        case _:
-            return []
+def _leaves(columns: Iterable[Column], *, parent: str = "") -> Iterator[tuple[str, DataType]]:
+    """Yield the columns of the Parquet file, which has no nested ones, with their paths."""
+    for column in columns:
+        path = f"{parent}{column.name}"
+        match column.type:
+            case Struct():
+                yield from _leaves(column.type.fields, parent=f"{path}.")
+            case Array():
+                element = Column(name="element", type=column.type.element)
+                yield from _leaves([element], parent=f"{path}.list.")
+            case Map():
+                key = Column(name="key", type=column.type.key)
+                value = Column(name="value", type=column.type.value)
+                yield from _leaves([key, value], parent=f"{path}.key_value.")
+            case _:
+                yield path, column.type
 
 
 @contextmanager

@@ -99,7 +99,7 @@ def test_a_lock_that_is_held_too_long_says_so(path: Path) -> None:
             catalog.free_leases_of_others("me")
 
         assert "stopped in the middle of a write" in it.value.hint
-        assert catalog.jobs() == ()
+        assert opened(path).jobs() == ()
     catalog.free_leases_of_others("me")
 
 

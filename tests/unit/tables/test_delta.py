@@ -7,13 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from tests.contract.table_building import COLUMNS, JOB, OTHER_JOB, attachment
 
 from penstock.errors import Code, CommitOutcomeUnknownError, ExternalError, UserError
 from penstock.model.job import TableRef
 from penstock.model.schema import Array, Column, DataType, Map, Primitive, Struct
 from penstock.tables.delta import DeltaTables
 from penstock.tables.log import log_entry
+from tests.contract.table_building import COLUMNS, JOB, OTHER_JOB, attachment
 
 
 @pytest.fixture

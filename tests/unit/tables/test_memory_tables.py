@@ -3,11 +3,11 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.contract.table_building import COLUMNS, JOB, OTHER_JOB, attachment, data_file
 
 from penstock.errors import CommitOutcomeUnknownError
 from penstock.model.epoch import Attachment
 from penstock.testing import Fault, MemoryTables
+from tests.contract.table_building import COLUMNS, JOB, OTHER_JOB, attachment, data_file
 
 
 def late_once(_job_id: str, attachment: Attachment) -> Fault:

@@ -44,7 +44,7 @@ def statistics_of(kind: DataType, values: list[Any]) -> dict[str, Any]:
     return result
 
 
-def bound_value(kind: DataType, bound: Any) -> Any:  # noqa: ANN401
+def bound_value(kind: DataType, bound: Any) -> Any:
     match kind:
         case Primitive.DATE:
             return date.fromisoformat(bound)
@@ -58,7 +58,7 @@ def bound_value(kind: DataType, bound: Any) -> Any:  # noqa: ANN401
             return bound
 
 
-def order(value: Any) -> Any:  # noqa: ANN401
+def order(value: Any) -> Any:
     return value.encode() if isinstance(value, str) else value
 
 
@@ -87,6 +87,7 @@ def test_bounds_hold_for_every_value(kind: DataType, data: st.DataObject) -> Non
     ("kind", "values", "low", "high"),
     [
         (Primitive.BIGINT, [3, None, -(2**63)], -(2**63), 3),
+        (Primitive.DOUBLE, [2.5, None, -1.25], ExactNumber("-1.25"), ExactNumber("2.5")),
         (Primitive.STRING, ["b", "a" * 33], "a" * 32, "b"),
         (Primitive.STRING, ["a" * 33], "a" * 32, "a" * 31 + "b"),
         (Primitive.STRING, ["\ud7ff" * 40], "\ud7ff" * 32, "\ud7ff" * 31 + "\ue000"),
@@ -139,6 +140,14 @@ def test_no_bound_is_stated_where_none_can_be(kind: DataType, values: list[Any])
     stated = statistics_of(kind, values)
 
     assert (stated["minValues"], stated["maxValues"]) == ({}, {})
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_the_bounds_of_zero_hold_for_either_sign(zero: float) -> None:
+    stated = statistics_of(Primitive.DOUBLE, [zero])
+
+    assert str(stated["minValues"]["v"]) == "-0.0"
+    assert str(stated["maxValues"]["v"]) == "0.0"
 
 
 def test_a_bound_that_cannot_be_widened_is_left_out_alone() -> None:

@@ -228,7 +228,7 @@ def _too_long_block(piece: _Piece, *, shape: JsonShape, first_line: int) -> Json
         line=first_line,
         offset=piece.offset,
         error=f"a line may have {piece.bytes_max} bytes at most, found {piece.size_bytes}",
-        raw=piece.data,
+        raw=piece.data.removesuffix(b"\r"),
     )
     return JsonBlock(
         batch=parse_records(b"", shape),

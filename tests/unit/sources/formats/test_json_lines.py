@@ -204,6 +204,8 @@ def test_records_load_however_their_lines_are_written(content: bytes) -> None:
         ("total", b'{"total":"1.10"}', Decimal("1.10")),
         ("total", b'{"total":1.005}', Decimal("1.01")),
         ("total", b'{"total":" 2 "}', Decimal("2.00")),
+        ("total", b'{"total":5e-104}', Decimal("0.00")),
+        ("total", b'{"total":"5e-104"}', Decimal("0.00")),
     ],
 )
 def test_a_value_is_read_as_its_column_wants_it(
@@ -304,6 +306,13 @@ def test_a_line_of_exactly_the_limit_loads() -> None:
 
     assert ids(blocks) == [1, 1]
     assert [bad.line for block in blocks for bad in block.bad] == [1]
+
+
+@pytest.mark.parametrize("line", [b"{}\n", b"{} \n"])
+def test_a_block_of_very_many_short_lines_loads(line: bytes) -> None:
+    blocks = read(line * 350_000, schema=pa.schema({"id": pa.int64()}))
+
+    assert sum(block.rows for block in blocks) == 350_000
 
 
 def test_an_empty_file_gives_no_block() -> None:

@@ -1,0 +1,228 @@
+"""What every executor promises: answers in order, tries again, and stops by group."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from penstock.clock import SystemClock
+from penstock.engine.run import Executor, Work
+from penstock.errors import Code, ExternalError, StoppedError
+from penstock.spark.executor import SparkExecutor
+from penstock.spark.session import SparkOptions
+from penstock.testing_executor import InProcessExecutor
+
+PATIENCE_SECONDS = 60
+TRIES_MAX = 4
+
+
+@pytest.fixture(scope="module", params=["in process", "spark"])
+def executor(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Executor]:
+    """Every executor, one after the other."""
+    if request.param == "in process":
+        yield InProcessExecutor(parallelism=2)
+        return
+    folder = tmp_path_factory.mktemp("spark")
+    spark = SparkExecutor(
+        SparkOptions(
+            master=f"local[2,{TRIES_MAX}]",
+            scratch=folder / "tmp",
+            log_file=folder / "spark.log",
+            conf={"spark.driver.memory": "512m"},
+        )
+    )
+    yield spark
+    spark.stop()
+
+
+def test_as_many_tasks_run_at_once_as_the_executor_says(executor: Executor) -> None:
+    assert executor.parallelism == 2
+
+
+def test_answers_come_in_the_order_of_the_tasks(executor: Executor) -> None:
+    tasks = [str(number) for number in range(9)]
+
+    answers = executor.run(tasks, work=slower_for_small_numbers(), group="g")
+
+    assert answers == [f"{task}!" for task in tasks]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "größer ≠ 😀", "two\nlines\r\nand\rmore", 'a "quote" \\n', "\x00\x1c\u2028", "\udcff"],
+    ids=["empty", "unicode", "line ends", "quotes", "separators", "not utf-8"],
+)
+def test_a_text_reaches_the_task_and_comes_back_unchanged(
+    executor: Executor, text: str
+) -> None:
+    answers = executor.run(["before", text, "after"], work=echo(), group="g")
+
+    assert answers == ["before", text, "after"]
+
+
+def test_a_large_text_reaches_the_task_and_comes_back_unchanged(executor: Executor) -> None:
+    text = "0123456789abcdéf" * 2**18
+
+    answers = executor.run([text], work=echo(), group="g")
+
+    assert answers == [text]
+
+
+def test_a_failing_task_is_tried_again_under_another_id(
+    executor: Executor, tmp_path: Path
+) -> None:
+    work = failing(tmp_path, times=TRIES_MAX - 1)
+
+    answers = executor.run(["a"], work=work, group="g")
+
+    assert answers == [f"a by {tries(tmp_path, 'a')[-1]}"]
+    assert len(set(tries(tmp_path, "a"))) == TRIES_MAX
+
+
+def test_only_the_failing_task_is_tried_again(executor: Executor, tmp_path: Path) -> None:
+    work = failing(tmp_path, times=1, only="b")
+
+    executor.run(["a", "b", "c"], work=work, group="g")
+
+    assert [len(tries(tmp_path, task)) for task in "abc"] == [1, 2, 1]
+
+
+def test_a_task_that_always_fails_is_an_external_error_after_four_tries(
+    executor: Executor, tmp_path: Path
+) -> None:
+    work = failing(tmp_path, times=100)
+
+    with pytest.raises(ExternalError) as caught:
+        executor.run(["a"], work=work, group="g")
+
+    assert caught.value.code is Code.SPARK_ERR
+    assert len(tries(tmp_path, "a")) == TRIES_MAX
+
+
+def test_the_error_of_a_task_names_the_cause_in_one_line_without_a_stack(
+    executor: Executor, tmp_path: Path
+) -> None:
+    with pytest.raises(ExternalError) as caught:
+        executor.run(["a"], work=failing(tmp_path, times=100), group="g")
+
+    said = caught.value.message
+    assert "the tray is out of paper" in said
+    assert "\n" not in said
+    assert "org.apache" not in said
+    assert "Traceback" not in said
+
+
+def test_the_executor_works_on_after_a_task_that_always_fails(
+    executor: Executor, tmp_path: Path
+) -> None:
+    with pytest.raises(ExternalError):
+        executor.run(["a"], work=failing(tmp_path, times=100), group="g")
+
+    answers = executor.run(["a"], work=echo(), group="g")
+
+    assert answers == ["a"]
+
+
+def test_cancelling_a_group_from_another_thread_ends_its_run_as_stopped(
+    executor: Executor, tmp_path: Path
+) -> None:
+    with ThreadPoolExecutor() as threads:
+        run = threads.submit(executor.run, ["a"] * 6, work=waiting(tmp_path), group="g")
+        until((tmp_path / "started").exists)
+
+        executor.cancel("g")
+        (tmp_path / "released").touch()
+
+        with pytest.raises(StoppedError):
+            run.result(PATIENCE_SECONDS)
+
+
+def test_cancelling_one_group_leaves_another_alone(executor: Executor, tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir()
+    other.mkdir()
+    with ThreadPoolExecutor() as threads:
+        stopped = threads.submit(executor.run, ["a"], work=waiting(one), group="one")
+        going = threads.submit(executor.run, ["b"], work=waiting(other), group="other")
+        until(lambda: (one / "started").exists() and (other / "started").exists())
+
+        executor.cancel("one")
+        (one / "released").touch()
+        with pytest.raises(StoppedError):
+            stopped.result(PATIENCE_SECONDS)
+        (other / "released").touch()
+
+        assert going.result(PATIENCE_SECONDS) == ["b"]
+
+
+def test_a_group_runs_again_after_it_was_cancelled(executor: Executor) -> None:
+    executor.cancel("g")
+
+    answers = executor.run(["a"], work=echo(), group="g")
+
+    assert answers == ["a"]
+
+
+# A function that is made inside another one travels to the workers whole; one of a module
+# would be looked up there by name, and the workers do not know the tests.
+
+
+def echo() -> Work:
+    def work(text: str, _: str) -> str:
+        return text
+
+    return work
+
+
+def slower_for_small_numbers() -> Work:
+    def work(text: str, _: str) -> str:
+        threading.Event().wait(0.01 * (9 - int(text)))
+        return f"{text}!"
+
+    return work
+
+
+def failing(folder: Path, *, times: int, only: str = "") -> Work:
+    """Fail the first times, and write down under which ids it was tried."""
+
+    def work(text: str, try_id: str) -> str:
+        seen = folder / f"tries-{text}"
+        with seen.open("a") as file:
+            file.write(f"{try_id}\n")
+        if text.startswith(only) and len(seen.read_text().splitlines()) <= times:
+            raise ValueError("the tray is out of paper")
+        return f"{text} by {try_id}"
+
+    return work
+
+
+def tries(folder: Path, task: str) -> list[str]:
+    return (folder / f"tries-{task}").read_text().splitlines()
+
+
+def waiting(folder: Path) -> Work:
+    """Say that work has started and wait until it is released."""
+
+    def work(text: str, _: str) -> str:
+        (folder / "started").touch()
+        never, released = threading.Event(), folder / "released"
+        for _ in range(100 * PATIENCE_SECONDS):
+            if released.exists():
+                break
+            never.wait(0.01)
+        return text
+
+    return work
+
+
+def until(done: Callable[[], bool]) -> None:
+    clock, never = SystemClock(), threading.Event()
+    deadline = clock.monotonic() + PATIENCE_SECONDS
+    while not done():
+        assert clock.monotonic() < deadline
+        clock.wait(never, timedelta(milliseconds=10))

@@ -1,0 +1,194 @@
+"""Drive a node step by step: gates in its work, crashes of its runners, time that is moved."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from functools import partial
+
+from penstock.clock import SystemClock
+from penstock.control.result import Cell
+from penstock.crashpoints import CrashPoint, handle_in_this_thread
+from penstock.engine.progress import Step
+from penstock.engine.run import Work
+from penstock.engine.task import run_task_text
+from penstock.supervisor.supervisor import JobLook, Supervisor
+from tests.node import Node
+
+PATIENCE_SECONDS = 30
+BLINK = timedelta(milliseconds=5)
+
+Done = Callable[[tuple[JobLook, ...]], bool]
+
+
+class MovedClock:
+    """A clock whose days pass when the test says so; waiting takes a blink."""
+
+    def __init__(self) -> None:
+        self._real = SystemClock()
+        self._moved = timedelta()
+        self.waits_by_thread: dict[str, list[timedelta]] = {}
+
+    def now(self) -> datetime:
+        return self._real.now() + self._moved
+
+    def monotonic(self) -> float:
+        return self._real.monotonic()
+
+    def wait(self, event: threading.Event, timeout: timedelta) -> bool:
+        waits = self.waits_by_thread.setdefault(threading.current_thread().name, [])
+        waits.append(timeout)
+        return event.wait(min(timeout, BLINK).total_seconds())
+
+    def move(self, **parts: float) -> None:
+        """Let this much time pass."""
+        self._moved += timedelta(**parts)
+
+    @property
+    def runner_waits(self) -> set[timedelta]:
+        """How long the runners wanted to wait."""
+        return {
+            wait
+            for name, waits in self.waits_by_thread.items()
+            if name.startswith("runner-")
+            for wait in waits
+        }
+
+
+@dataclass
+class Gate:
+    """A task's work that stands still, once, until the test opens the gate."""
+
+    entered: threading.Event = field(default_factory=threading.Event)
+    opened: threading.Event = field(default_factory=threading.Event)
+    work: Work = run_task_text
+
+    def __call__(self, task: str, try_id: str) -> str:
+        answer = self.work(task, try_id)
+        self.entered.set()
+        assert self.opened.wait(PATIENCE_SECONDS)
+        return answer
+
+
+@dataclass
+class Failing:
+    """A task's work that does something else first, the first times it is asked."""
+
+    first: Callable[[], None]
+    times: int = 1
+    work: Work = run_task_text
+
+    def __call__(self, task: str, try_id: str) -> str:
+        if self.times:
+            self.times -= 1
+            self.first()
+        return self.work(task, try_id)
+
+
+@contextmanager
+def supervised(node: Node, *, until_caught_up: bool = False) -> Iterator[Supervisor]:
+    """Give a started supervisor of a node that believes to be alone."""
+    supervisor = node.supervisor(until_caught_up=until_caught_up)
+    supervisor.start(sole_process=True)
+    try:
+        yield supervisor
+    finally:
+        supervisor.stop()
+
+
+def rounds_until(supervisor: Supervisor, done: Done) -> tuple[JobLook, ...]:
+    """Let the supervisor act until what is to be seen is as wanted."""
+    return _until(supervisor.round, done)
+
+
+def looks_until(supervisor: Supervisor, done: Done) -> tuple[JobLook, ...]:
+    """Wait, with a supervisor that does not act, until what is to be seen is as wanted."""
+    return _until(supervisor.looks, done)
+
+
+def _until(look: Callable[[], tuple[JobLook, ...]], done: Done) -> tuple[JobLook, ...]:
+    clock, never = SystemClock(), threading.Event()
+    deadline = clock.monotonic() + PATIENCE_SECONDS
+    looks: tuple[JobLook, ...] = ()
+    while clock.monotonic() < deadline:
+        looks = look()
+        if done(looks):
+            return looks
+        clock.wait(never, BLINK)
+    raise AssertionError(f"did not happen within {PATIENCE_SECONDS}s: {looks}")
+
+
+def paused(looks: tuple[JobLook, ...]) -> bool:
+    """Tell whether no job is to run, and none does any more."""
+    return all(look.state.wish.wish == "PAUSE" and look.progress is None for look in looks)
+
+
+def idle(looks: tuple[JobLook, ...]) -> bool:
+    """Tell whether every job has loaded what was there."""
+    return all(look.progress is not None and look.progress.caught_up for look in looks)
+
+
+def stopped(looks: tuple[JobLook, ...]) -> bool:
+    """Tell whether every runner has come to its end."""
+    return all(look.progress is None or look.progress.step is Step.STOPPED for look in looks)
+
+
+class Crashed(BaseException):
+    """The thread ended here, as if its process had been killed."""
+
+
+def crash_at(node: Node, point: CrashPoint) -> None:
+    """Run the jobs of a node until a runner's thread dies at a crash point."""
+    dead = threading.Event()
+
+    def die(passed: CrashPoint) -> None:
+        if passed is point:
+            dead.set()
+            raise Crashed
+
+    def start(run: Callable[[], None], name: str) -> threading.Thread:
+        thread = threading.Thread(target=partial(_until_crash, run, die), name=name)
+        thread.start()
+        return thread
+
+    supervisor = node.supervisor(start_runner=start)
+    supervisor.start(sole_process=True)
+    try:
+        rounds_until(supervisor, lambda _: dead.is_set())
+    finally:
+        supervisor.stop()
+
+
+def crash_inside(node: Node, sql: str, point: CrashPoint) -> None:
+    """Run a statement that dies at a crash point."""
+
+    def die(passed: CrashPoint) -> None:
+        if passed is point:
+            raise Crashed
+
+    handle_in_this_thread(die)
+    try:
+        node.sql(sql)
+    except Crashed:
+        return
+    finally:
+        handle_in_this_thread(None)
+    raise AssertionError(f"{sql} did not pass {point}")
+
+
+def _until_crash(run: Callable[[], None], die: Callable[[CrashPoint], None]) -> None:
+    handle_in_this_thread(die)
+    try:
+        run()
+    except Crashed:
+        return
+
+
+def attempts(node: Node, name: str = "j") -> list[tuple[Cell, Cell, Cell]]:
+    """Answer epoch, attempt and outcome of the job's attempts, as SHOW EPOCHS tells them."""
+    return [
+        (row["epoch"], row["attempt"], row["outcome"])
+        for row in node.sql(f"SHOW EPOCHS FOR {name}")
+        if row["kind"] == "epoch"
+    ]

@@ -1,0 +1,230 @@
+"""Versions of the protocol that are known to be wrong, made by bending the real code.
+
+Each must make the state machine fail: it proves that the histories reach what they protect.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock.catalog import catalog as catalogs
+from penstock.control import changes, jobs
+from penstock.engine import commit, epoch_loop
+from penstock.model.epoch import Attachment, CommitKind, Generation
+from penstock.model.job import JobState
+from penstock.tables import extension
+from penstock.tables.extension import Landed, newest_commit, open_table
+from penstock.testing import MemoryHandle
+
+Mutation = Callable[[pytest.MonkeyPatch], None]
+
+
+def pause_trusts_the_runner(patch: pytest.MonkeyPatch) -> None:
+    """PAUSE stores its wish and believes that the runner stops."""
+    _skip_commit_of(CommitKind.FENCE, patch)
+
+
+def drop_writes_no_closing_commit(patch: pytest.MonkeyPatch) -> None:
+    """DROP only deletes the row."""
+    _skip_commit_of(CommitKind.CLOSING, patch)
+
+
+def alter_is_a_catalog_event_only(patch: pytest.MonkeyPatch) -> None:
+    """ALTER moves the position in the catalog and not in the table."""
+    real = jobs.change_job
+
+    def mutant(state: JobState, *, kind: CommitKind, parts: Any, **rest: Any) -> Any:
+        if kind is not CommitKind.MOVE:
+            return real(state, kind=kind, parts=parts, **rest)
+        stored = _store(state, kind=kind, parts=parts, rest=rest)
+        handle = open_table(parts.tables, state.definition.table)
+        newest = newest_commit(handle, job_id=state.id)
+        moved = replace(
+            newest.attachment,
+            kind=CommitKind.MOVE,
+            number=newest.attachment.number + 1,
+            attempt_id=f"{stored.generation.id}-move",
+            progress=rest["progress"],
+        )
+        parts.catalog.apply_commit(
+            state.id, moved, table_version=None, commit_seconds=None
+        )
+        return Landed(commit=newest)
+
+    patch.setattr(jobs, "change_job", mutant)
+
+
+def outcome_is_judged_by_the_number(patch: pytest.MonkeyPatch) -> None:
+    """A commit with our number is taken for ours."""
+    patch.setattr(commit, "is_own", lambda newest, mine: newest.number == mine.number)
+
+
+def recovery_applies_before_it_fences(patch: pytest.MonkeyPatch) -> None:
+    """The new owner plans from what it knew before its fence was in."""
+    real = epoch_loop.take_over
+
+    def mutant(job_id: str, *, catalog: Any, tables: Any, **rest: Any) -> Any:
+        before = catalog.job_by_id(job_id)
+        if before is not None:
+            handle = open_table(tables, before.definition.table)
+            before = extension.catch_up(
+                job_id, store=catalog, handle=handle, passed=lambda: None
+            )
+        owner, handle = real(job_id, catalog=catalog, tables=tables, **rest)
+        assert before is not None
+        return replace(owner, progress=before.progress, cumulative=before.cumulative), handle
+
+    patch.setattr(epoch_loop, "take_over", mutant)
+
+
+def pause_fences_before_it_stores_the_wish(patch: pytest.MonkeyPatch) -> None:
+    """PAUSE writes its fence first."""
+    real = jobs.change_job
+
+    def mutant(state: JobState, *, kind: CommitKind, parts: Any, **rest: Any) -> Any:
+        if kind is not CommitKind.FENCE:
+            return real(state, kind=kind, parts=parts, **rest)
+        landed = extension.extend(
+            state,
+            kind=kind,
+            generation=state.generation,
+            tables=parts.tables,
+            clock=parts.clock,
+        )
+        stored = _store(state, kind=kind, parts=parts, rest=rest)
+        if not isinstance(landed, Landed):
+            raise changes.overtaken(state)
+        believed = replace(landed.commit.attachment, generation=stored.generation)
+        return Landed(commit=replace(landed.commit, attachment=believed))
+
+    patch.setattr(jobs, "change_job", mutant)
+
+
+def attachments_are_applied_over_a_gap(patch: pytest.MonkeyPatch) -> None:
+    """Whoever finds a newer commit applies it, whatever is missing before it."""
+    real = catalogs.Catalog.apply_commit
+
+    def mutant(self: Any, job_id: str, attachment: Attachment, **rest: Any) -> Any:
+        state = self.job_by_id(job_id)
+        if state is not None and attachment.number > state.number + 1:
+            return state
+        return real(self, job_id, attachment, **rest)
+
+    def newest_only(job_id: str, *, store: Any, handle: Any, passed: Any) -> Any:
+        del passed
+        newest = newest_commit(handle, job_id=job_id)
+        return store.append(
+            job_id,
+            _committed(newest.attachment, newest.table_version),
+            expected=None,
+        )
+
+    patch.setattr(catalogs.Catalog, "apply_commit", mutant)
+    patch.setattr("penstock.engine.takeover.catch_up", newest_only)
+
+
+def the_catalog_comes_before_the_table(patch: pytest.MonkeyPatch) -> None:
+    """An epoch is applied to the catalog and then committed."""
+    real = commit._commit_and_look
+
+    def mutant(attachment: Attachment, acks: Any, *, parts: Any, **rest: Any) -> Any:
+        parts.catalog.apply_commit(
+            attachment.job_id, attachment, table_version=None, commit_seconds=None
+        )
+        return real(attachment, acks, parts=parts, **rest)
+
+    patch.setattr(commit, "_commit_and_look", mutant)
+
+
+def the_handle_is_refreshed_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """A commit is made from the newest snapshot, so nobody conflicts."""
+    real = MemoryHandle.commit
+
+    def mutant(self: MemoryHandle, attachment: Attachment, files: Any) -> int:
+        self.refresh()
+        return real(self, attachment, files)
+
+    patch.setattr(MemoryHandle, "commit", mutant)
+
+
+def the_number_is_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """The owner commits whatever the table's newest number is."""
+    patch.setattr(commit, "require_predecessor", lambda handle, *, owner: None)
+    patch.setattr(epoch_loop, "require_predecessor", lambda handle, *, owner: None)
+
+
+def the_copy_is_written_before_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """An attachment is copied although its commit may never land."""
+    real = MemoryHandle.commit
+
+    def mutant(self: MemoryHandle, attachment: Attachment, files: Any) -> int:
+        self.write_copy(attachment)
+        return real(self, attachment, files)
+
+    patch.setattr(MemoryHandle, "commit", mutant)
+
+
+def a_generation_has_no_random_id(patch: pytest.MonkeyPatch) -> None:
+    """After a rollback of the catalog two owners may share a generation."""
+
+    def mutant(*seen: Generation) -> Generation:
+        return Generation(number=1 + max(g.number for g in seen), id="same")
+
+    for module in (
+        "penstock.control.changes",
+        "penstock.control.jobs",
+        "penstock.engine.takeover",
+        "penstock.supervisor.supervisor",
+    ):
+        patch.setattr(f"{module}.next_generation", mutant)
+
+
+def _skip_commit_of(kind: CommitKind, patch: pytest.MonkeyPatch) -> None:
+    real = jobs.change_job
+
+    def mutant(state: JobState, *, kind: CommitKind, parts: Any, **rest: Any) -> Any:
+        if kind is not skipped:
+            return real(state, kind=kind, parts=parts, **rest)
+        stored = _store(state, kind=kind, parts=parts, rest=rest)
+        handle = open_table(parts.tables, state.definition.table)
+        newest = newest_commit(handle, job_id=state.id)
+        believed = replace(newest.attachment, generation=stored.generation)
+        return Landed(commit=replace(newest, attachment=believed))
+
+    skipped = kind
+    patch.setattr(jobs, "change_job", mutant)
+
+
+def _store(state: JobState, *, kind: CommitKind, parts: Any, rest: dict[str, Any]) -> JobState:
+    return changes._store(
+        state,
+        extension.next_generation(state.generation),
+        wish=rest["wish"],
+        kind=kind,
+        parts=parts,
+        more=rest.get("more", ()),
+    )
+
+
+def _committed(attachment: Attachment, table_version: int | None) -> Any:
+    from penstock.model.events import Committed
+
+    return Committed(attachment=attachment, table_version=table_version)
+
+
+MUTATIONS: tuple[Mutation, ...] = (
+    pause_trusts_the_runner,
+    drop_writes_no_closing_commit,
+    alter_is_a_catalog_event_only,
+    outcome_is_judged_by_the_number,
+    recovery_applies_before_it_fences,
+    pause_fences_before_it_stores_the_wish,
+    attachments_are_applied_over_a_gap,
+    the_catalog_comes_before_the_table,
+    the_handle_is_refreshed_before_the_commit,
+    the_number_is_not_compared,
+    the_copy_is_written_before_the_commit,
+    a_generation_has_no_random_id,
+)

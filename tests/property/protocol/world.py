@@ -1,0 +1,267 @@
+"""Two nodes, statements and faults around the real protocol, on tables in memory.
+
+Everything that decides is product code: runners, supervisor rounds, statements, chain and
+catalog. The world only chooses who moves next and what the network does.
+"""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from penstock.catalog.catalog import Catalog, open_catalog
+from penstock.catalog.tables import TableRecord
+from penstock.control.changes import ChangeParts, OutpacedError
+from penstock.control.jobs import alter_job, drop_job, open_job, pause_job, resume_job
+from penstock.engine.epoch_loop import LoadParts
+from penstock.engine.task import TaskPlan
+from penstock.model.codec import from_text, to_text
+from penstock.model.epoch import Ack, Attachment, DataFile, Note, SourceFile
+from penstock.model.job import (
+    FileFormat,
+    FilesOptions,
+    JobDefinition,
+    JobProperties,
+    JobState,
+    TableRef,
+)
+from penstock.model.position import Horizon
+from penstock.model.schema import Column, Primitive
+from penstock.sources.files.files import FilesSource
+from penstock.sources.files.globs import compile_glob
+from penstock.sql.statements import AlterJob, DropJob, PauseJob, ResumeJob
+from penstock.storage.objects import ObjectMeta
+from penstock.supervisor.supervisor import Supervisor
+from penstock.testing import Fault, MemoryTables
+from penstock.testing_executor import InProcessExecutor
+from tests.property.protocol.actors import Actor, Stepping, halt_here
+
+NAME = "j"
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class SteppedClock:
+    """Time that moves when the test says so; a wait is one step."""
+
+    def __init__(self) -> None:
+        self._now = START
+
+    def now(self) -> datetime:
+        return self._now
+
+    def monotonic(self) -> float:
+        return (self._now - START).total_seconds()
+
+    def wait(self, event: threading.Event, timeout: timedelta) -> bool:
+        del timeout
+        halt_here("clock.wait")
+        return event.is_set()
+
+    def advance(self, duration: timedelta) -> None:
+        self._now += duration
+
+
+class MemoryFiles:
+    """Source files in memory: a number per file, which is also its only row."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+
+    def add(self) -> None:
+        self.keys.append(f"/in/{len(self.keys):04d}.json")
+
+    def list(self, prefix: str, *, selection: Any) -> Iterator[ObjectMeta]:
+        del prefix, selection
+        for key in list(self.keys):
+            yield ObjectMeta(key=key, etag=key, size_bytes=1, modified_at=START)
+
+
+class NodeOfWorld:
+    """One node: a supervisor whose runners are actors."""
+
+    def __init__(self, world: "World", name: str) -> None:
+        self.runners: list[Actor] = []
+        self.name = name
+        catalog = cast("Catalog", Stepping(world.catalog, name="catalog"))
+        parts = LoadParts(
+            catalog=catalog,
+            tables=cast("Any", Stepping(world.tables, name="tables")),
+            executor=InProcessExecutor(parallelism=1),
+            clock=world.clock,
+            open_source=world.open_source,
+            work=world.work,
+            node_id=name,
+        )
+        self.supervisor = Supervisor(
+            parts=parts, clock=world.clock, start_thread=self._start_runner
+        )
+
+    def crash(self) -> None:
+        for actor in self.runners:
+            actor.crash()
+
+    def _start_runner(self, run: Callable[[], None], name: str) -> threading.Thread:
+        del name
+        actor = Actor(f"{self.name}-{len(self.runners)}", run)
+        self.runners.append(actor)
+        return actor.thread
+
+
+class World:
+    """The shared parts and everybody who acts on them."""
+
+    def __init__(self) -> None:
+        self.clock = SteppedClock()
+        self.files = MemoryFiles()
+        self.next_fault = Fault.NONE
+        self.tables = MemoryTables(self._fault)
+        self.catalog = open_catalog("sqlite://", clock=self.clock)
+        self.table = self.tables.create("t", COLUMNS, location="memory://t", comment="")
+        record = TableRecord(
+            name="t",
+            id=self.table.id,
+            location=self.table.location,
+            managed=True,
+            comment="",
+            created_at=START,
+        )
+        self.catalog.create_table(record)
+        self.job_ids: list[str] = []
+        self.nodes_made = 0
+        self.nodes = [self.new_node(), self.new_node()]
+        self.statements: list[Actor] = []
+        self.restored = False
+
+    def close(self) -> None:
+        """End every actor and close the catalog."""
+        for actor in self.actors():
+            actor.crash()
+        self.catalog.close()
+
+    def new_node(self) -> NodeOfWorld:
+        self.nodes_made += 1
+        return NodeOfWorld(self, f"n{self.nodes_made}")
+
+    def actors(self) -> list[Actor]:
+        runners = [runner for node in self.nodes for runner in node.runners]
+        return [actor for actor in [*runners, *self.statements] if not actor.ended]
+
+    def state(self) -> JobState | None:
+        return self.catalog.job(NAME)
+
+    def chain(self, job_id: str) -> list[Attachment]:
+        handle = self.tables.open(self.table.location)
+        return [commit.attachment for commit in handle.chain_after(job_id, 0)]
+
+    def change_parts(self) -> ChangeParts:
+        return ChangeParts(
+            catalog=cast("Catalog", Stepping(self.catalog, name="catalog")),
+            tables=cast("Any", Stepping(self.tables, name="tables")),
+            clock=self.clock,
+        )
+
+    def create(self) -> JobState:
+        state = open_job(definition(self.table), floor=Horizon(), parts=self.change_parts())
+        self.job_ids.append(state.id)
+        return state
+
+    def pause(self) -> None:
+        pause_job(PauseJob(name=NAME), parts=self.change_parts())
+
+    def resume(self) -> None:
+        resume_job(ResumeJob(name=NAME), parts=self.change_parts())
+
+    def alter(self, key: str) -> None:
+        properties = (("offset", f'{{"fileName": "{key}"}}'),)
+        alter_job(AlterJob(name=NAME, properties=properties), parts=self.change_parts())
+
+    def drop(self) -> None:
+        drop_job(DropJob(name=NAME), parts=self.change_parts())
+
+    def say(self, name: str, statement: Callable[[], Any]) -> Actor:
+        """Begin a statement as an actor; it starts over when outpaced, as the product does."""
+
+        def run() -> Any:
+            while True:
+                try:
+                    return statement()
+                except OutpacedError:
+                    continue
+
+        actor = Actor(name, run)
+        self.statements.append(actor)
+        return actor
+
+    def backup(self) -> bytes:
+        return bytes(self._connection().serialize())
+
+    def restore(self, backup: bytes) -> None:
+        """Put the catalog back; statements in progress lose their connection."""
+        for actor in self.statements:
+            actor.crash()
+        self._connection().deserialize(backup)
+        self.restored = True
+
+    def open_source(self, state: JobState) -> FilesSource:
+        def known_files(first: str, last: str) -> dict[str, str]:
+            return self.catalog.known_files(state.id, first=first, last=last)
+
+        return FilesSource(
+            options=state.definition.source,
+            store=cast("Any", self.files),
+            glob=compile_glob("/in/*.json"),
+            known_files=known_files,
+        )
+
+    def work(self, text: str, try_id: str) -> str:
+        """Do what a task does, with rows in memory."""
+        plan = from_text(TaskPlan, text)
+        path = f"part-{plan.attempt_id}-{plan.task}-{try_id}.parquet"
+        self.tables.register_rows(path, [{"key": read.file.key} for read in plan.reads])
+        written = DataFile(
+            path=path,
+            size_bytes=1,
+            rows=len(plan.reads),
+            modified_at=self.clock.now(),
+            statistics_json="{}",
+        )
+        notes = tuple(_note(read.file) for read in plan.reads)
+        return to_text(Ack(task=plan.task, files=(written,), notes=notes))
+
+    def _fault(self, job_id: str, attachment: Attachment) -> Fault:
+        del job_id, attachment
+        fault, self.next_fault = self.next_fault, Fault.NONE
+        return fault
+
+    def _connection(self) -> sqlite3.Connection:
+        engine = self.catalog._database._reader
+        return cast("sqlite3.Connection", engine.raw_connection().driver_connection)
+
+
+COLUMNS = (Column(name="key", type=Primitive.STRING),)
+
+
+def _note(file: SourceFile) -> Note:
+    return Note(
+        key=file.key, etag=file.etag, start=0, end=file.size_bytes, rows_read=1, rows_skipped=0
+    )
+
+
+def definition(table: TableRef) -> JobDefinition:
+    """A job that loads two files per epoch at most."""
+    return JobDefinition(
+        name=NAME,
+        comment="",
+        revision=1,
+        table=table,
+        columns=None,
+        select="SELECT key FROM FILES()",
+        select_source_start=16,
+        select_source_end=23,
+        function="FILES",
+        source=FilesOptions(uri="file:///in/*.json", format=FileFormat.JSON),
+        source_columns=COLUMNS,
+        targets=(),
+        properties=JobProperties(batch_files_max=2),
+    )
