@@ -46,7 +46,9 @@ class InProcessExecutor:
             finally:
                 self._require_wanted(group)
             return answer
-        raise ExternalError(f"a task failed {TRIES_MAX} times: {last}", code=Code.SPARK_ERR) from last
+        raise ExternalError(
+            f"a task failed {TRIES_MAX} times: {last}", code=Code.SPARK_ERR
+        ) from last
 
     def _try_id(self) -> str:
         with self._lock:

@@ -211,7 +211,7 @@ def waiting(folder: Path) -> Work:
     def work(text: str, _: str) -> str:
         (folder / "started").touch()
         never, released = threading.Event(), folder / "released"
-        for _ in range(100 * PATIENCE_SECONDS):
+        for _poll in range(100 * PATIENCE_SECONDS):
             if released.exists():
                 break
             never.wait(0.01)

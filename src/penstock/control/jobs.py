@@ -37,6 +37,7 @@ from penstock.tables.extension import (
     next_generation,
     open_table,
     opening_attachment,
+    require_followed,
 )
 
 
@@ -143,8 +144,9 @@ def resume_job(statement: ResumeJob, *, parts: ChangeParts) -> Result:
             f'job "{state.name}" is not paused', code=Code.STATE_ERR, hint="See SHOW JOBS."
         )
     handle = open_table(parts.tables, state.definition.table)
-    found = newest_commit(handle, job_id=state.id).attachment.generation
-    generation = next_generation(state.generation, found)
+    newest = newest_commit(handle, job_id=state.id).attachment
+    require_followed(newest.number, state=state)
+    generation = next_generation(state.generation, newest.generation)
     wish = WishChanged(wish=Wish.RUN, reason=None, generation=generation)
     store_first(state, [wish], parts=parts)
     reached(CrashPoint.WISH_STORED)

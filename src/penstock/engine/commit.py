@@ -21,6 +21,7 @@ from penstock.errors import (
 )
 from penstock.model.epoch import Ack, Attachment
 from penstock.model.job import JobState, Wish
+from penstock.model.schema import Column
 from penstock.tables.extension import newest_commit, open_table
 from penstock.tables.table import TableHandle, Tables
 
@@ -49,8 +50,10 @@ def commit_epoch(
     """Make the epoch visible and answer the job's state after it."""
     started = parts.clock.monotonic()
     _require_files(acks, owner=owner, tables=parts.tables)
+    columns = handle.columns()
     handle.refresh()
     require_predecessor(handle, owner=owner)
+    _require_columns(handle, columns, owner=owner)
     require_unchanged(parts.catalog.job_by_id(owner.id), owner=owner)
     reached(CrashPoint.COMMIT_CHECKED)
     version = _commit_and_look(attachment, acks, owner=owner, handle=handle, parts=parts)
@@ -96,6 +99,18 @@ def require_unchanged(state: JobState | None, *, owner: JobState) -> None:
         raise LeaseLostError(
             f'job "{owner.name}" has moved on',
             detail=f"Commit number is {state.number}, ours {owner.number}.",
+        )
+
+
+def _require_columns(
+    handle: TableHandle, columns: tuple[Column, ...], *, owner: JobState
+) -> None:
+    """Require that the table still has the columns that the epoch's files were written for."""
+    if handle.columns() != columns:
+        raise ExternalError(
+            f'columns of table "{owner.definition.table.name}" were changed during the epoch',
+            code=Code.TABLE_ERR,
+            hint="The epoch is tried again with the new columns.",
         )
 
 

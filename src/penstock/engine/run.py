@@ -5,9 +5,10 @@ from typing import Protocol
 
 from penstock.engine.plan import share_out
 from penstock.engine.task import Refusal, TaskPlan, TaskResult, error_of, result_of
+from penstock.errors import Code, UserError
 from penstock.model.codec import to_text
 from penstock.model.epoch import Ack, EpochPlan
-from penstock.model.job import JobState
+from penstock.model.job import JobDefinition, JobState
 from penstock.model.schema import Column
 
 Work = Callable[[str, str], str]
@@ -48,6 +49,7 @@ def run_epoch(
 ) -> tuple[Ack, ...]:
     """Share the plan out, run it and answer the acks; the first refusal is raised."""
     definition = state.definition
+    _require_targets(definition, columns)
     shares = share_out(plan.files, tasks=executor.parallelism)
     plans = [
         TaskPlan(
@@ -64,6 +66,19 @@ def run_epoch(
     ]
     answers = executor.run([to_text(task) for task in plans], work=work, group=state.id)
     return tuple(_ack(result_of(answer)) for answer in answers)
+
+
+def _require_targets(definition: JobDefinition, columns: tuple[Column, ...]) -> None:
+    """Require that the table still has every column that the job fills."""
+    names = {column.name for column in columns}
+    gone = [t.name for t in definition.targets if t.path is not None and t.name not in names]
+    if gone:
+        raise UserError(
+            f'table "{definition.table.name}" has no column "{gone[0]}" any more',
+            code=Code.TABLE_CHANGED_ERR,
+            detail=f"The job fills {', '.join(gone)}, which would be lost.",
+            hint="Give the table its columns back, or drop the job and create it again.",
+        )
 
 
 def _ack(result: TaskResult) -> Ack:

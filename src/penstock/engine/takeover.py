@@ -27,6 +27,7 @@ from penstock.tables.extension import (
     next_generation,
     open_table,
     recovery_passed,
+    require_followed,
 )
 from penstock.tables.table import TableHandle, Tables
 
@@ -93,6 +94,7 @@ def _look_before(state: JobState, *, catalog: Catalog, tables: Tables) -> None:
         raise _close(state, catalog=catalog)
     if newest.attachment.generation.newer_than(state.generation):
         raise behind(state, newest.attachment.generation)
+    require_followed(newest.attachment.number, state=state)
 
 
 def _close(state: JobState, *, catalog: Catalog) -> LeaseLostError:

@@ -8,7 +8,7 @@ refused, because dropping it would lose what a newer version had to say.
 
 import json
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -33,82 +33,119 @@ def from_text(kind: type[_T], text: str) -> _T:
 
 def from_data(kind: type[_T], data: object) -> _T:
     """Read a value of the given class back from decoded JSON."""
-    value = _decode(kind, data)
+    value = _decoder(kind)(data)
     if not isinstance(value, kind):
         raise InvariantError(f"stored value is {type(value).__name__}, not {kind.__name__}")
     return value
 
 
-def encode(value: object) -> Any:  # noqa: ANN401 - JSON has no narrower type.
+def encode(value: Any) -> Any:  # noqa: ANN401 - JSON has no narrower type.
     """Turn a value into what the json module writes."""
-    if is_dataclass(value) and not isinstance(value, type):
-        data = {f.name: encode(getattr(value, f.name)) for f in _stored_fields(type(value))}
-        return {_TAG: type(value).__name__, **data}
-    match value:
-        case Enum():
-            return value.value
-        case datetime():
-            return value.astimezone(UTC).isoformat()
-        case timedelta():
-            return value.total_seconds()
-        case tuple() | list():
-            return [encode(item) for item in value]
-        case Mapping():
-            return {str(key): encode(item) for key, item in value.items()}
-        case _:
-            return value
+    return _encoder(type(value))(value)
 
 
-def _decode(hint: Any, data: Any) -> Any:  # noqa: ANN401 - Follows the hint, whatever it is.
+@cache
+def _encoder(kind: Any) -> Callable[[Any], Any]:
+    """Answer how values of a class are written; found out once per class."""
+    if is_dataclass(kind):
+        return _dataclass_encoder(kind)  # type: ignore[arg-type]
+    if issubclass(kind, Enum):
+        return lambda value: value.value
+    if issubclass(kind, datetime):
+        return lambda value: value.astimezone(UTC).isoformat()
+    if issubclass(kind, timedelta):
+        return lambda value: value.total_seconds()
+    if issubclass(kind, tuple | list):
+        return lambda value: [_encoder(type(item))(item) for item in value]
+    if issubclass(kind, Mapping):
+        return lambda value: {str(key): encode(item) for key, item in value.items()}
+    return lambda value: value
+
+
+def _dataclass_encoder(kind: type) -> Callable[[Any], Any]:
+    names = tuple(f.name for f in _stored_fields(kind))
+
+    def write(value: Any) -> Any:  # noqa: ANN401
+        data = {_TAG: kind.__name__}
+        for name in names:
+            item = getattr(value, name)
+            data[name] = _encoder(type(item))(item)
+        return data
+
+    return write
+
+
+@cache
+def _decoder(hint: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - Follows the hint.
+    """Answer how values under a hint are read; found out once per hint."""
     if get_origin(hint) in (Union, types.UnionType):
-        return _decode_union(get_args(hint), data)
+        return _union_decoder(get_args(hint))
     if get_origin(hint) is tuple:
-        return tuple(_decode(get_args(hint)[0], item) for item in data)
+        item = _decoder(get_args(hint)[0])
+        return lambda data: tuple([item(part) for part in data])
     if is_dataclass(hint):
-        return _decode_dataclass(hint, data)
+        return _dataclass_decoder(hint)
     if hint is datetime:
-        return datetime.fromisoformat(data)
+        return datetime.fromisoformat
     if hint is timedelta:
-        return timedelta(seconds=data)
+        return lambda data: timedelta(seconds=data)
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return hint(data)
-    return data
+        return hint
+    return lambda data: data
 
 
-def _decode_union(options: tuple[Any, ...], data: Any) -> Any:  # noqa: ANN401
-    if data is None:
-        return None
-    if isinstance(data, dict):
-        for option in options:
-            if is_dataclass(option) and getattr(option, "__name__", "") == data.get(_TAG):
-                return _decode_dataclass(option, data)
-        raise InvariantError(f'stored value has the unknown kind "{data.get(_TAG)}"')
-    plain = next(o for o in options if o is not type(None) and not is_dataclass(o))
-    return _decode(plain, data)
+def _union_decoder(options: tuple[Any, ...]) -> Callable[[Any], Any]:
+    tagged = [option for option in options if is_dataclass(option)]
+    by_tag = {getattr(option, "__name__", ""): _Late(option) for option in tagged}
+    plain = [o for o in options if o is not type(None) and not is_dataclass(o)]
+    read_plain = _decoder(plain[0]) if plain else None
+
+    def read(data: Any) -> Any:  # noqa: ANN401
+        if data is None:
+            return None
+        if isinstance(data, dict):
+            if data.get(_TAG) not in by_tag:
+                raise InvariantError(f'stored value has the unknown kind "{data.get(_TAG)}"')
+            return by_tag[data[_TAG]](data)
+        if read_plain is None:
+            raise InvariantError(f'stored value "{data}" has no kind')
+        return read_plain(data)
+
+    return read
 
 
-def _decode_dataclass(kind: Any, data: dict[str, Any]) -> Any:  # noqa: ANN401
-    hints = _hints(kind)
+class _Late:
+    """A decoder that is made when it is first used, because types may contain themselves."""
+
+    def __init__(self, hint: Any) -> None:  # noqa: ANN401
+        self._hint = hint
+
+    def __call__(self, data: Any) -> Any:  # noqa: ANN401
+        return _decoder(self._hint)(data)
+
+
+def _dataclass_decoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401
+    hints = get_type_hints(kind)
     known = {f.name: f for f in _stored_fields(kind)}
-    unknown = data.keys() - known.keys() - {_TAG}
-    if unknown:
-        names = ", ".join(sorted(unknown))
-        raise InvariantError(
-            f"stored {kind.__name__} has fields unknown to this version: {names}"
-        )
-    missing = [name for name, f in known.items() if name not in data and not _has_default(f)]
-    if missing:
-        raise InvariantError(f"stored {kind.__name__} lacks {', '.join(missing)}")
-    return kind(**{name: _decode(hints[name], data[name]) for name in known if name in data})
+    readers = {name: _Late(hints[name]) for name in known}
+    required = [name for name, f in known.items() if not _has_default(f)]
+
+    def read(data: dict[str, Any]) -> Any:  # noqa: ANN401
+        unknown = data.keys() - known.keys() - {_TAG}
+        if unknown:
+            names = ", ".join(sorted(unknown))
+            words = "has fields unknown to this version"
+            raise InvariantError(f"stored {kind.__name__} {words}: {names}")
+        missing = [name for name in required if name not in data]
+        if missing:
+            raise InvariantError(f"stored {kind.__name__} lacks {', '.join(missing)}")
+        return kind(**{name: readers[name](data[name]) for name in known if name in data})
+
+    return read
 
 
 def _has_default(f: Field[Any]) -> bool:
     return f.default is not MISSING or f.default_factory is not MISSING
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
 
 
 @cache

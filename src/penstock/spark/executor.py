@@ -5,7 +5,7 @@ closures and broadcasts to disk in the clear.
 """
 
 import gc
-import shutil
+import json
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import Code, ExternalError, StoppedError
-from penstock.spark.session import SparkOptions, start_context
+from penstock.spark.session import SparkOptions, start_context, stop_context
 
 Work = Callable[[str, str], str]
 
@@ -38,8 +38,8 @@ class SparkExecutor:
         context = self._running_context()
         self._cancelled.discard(group)
         path = self._options.scratch / f"tasks-{uuid.uuid4().hex}.jsonl"
-        path.write_text("\n".join(tasks))
         try:
+            path.write_text("\n".join(json.dumps(task) for task in tasks), "ascii")
             context.setJobGroup(group, group)
             context.setLocalProperty("spark.scheduler.pool", group)
             numbers = context.parallelize(range(len(tasks)), len(tasks))
@@ -62,10 +62,8 @@ class SparkExecutor:
         with self._lock:
             if self._context is None:
                 return
-            sockets = self._context.getConf().get("spark.python.unix.domain.socket.dir")
-            self._context.stop()
-            self._context = None
-            shutil.rmtree(sockets, ignore_errors=True)
+            context, self._context = self._context, None
+            stop_context(context)
 
     def _running_context(self) -> Any:  # noqa: ANN401 - pyspark carries no types here.
         with self._lock:
@@ -98,9 +96,9 @@ def _run_tasks(path: str, work: Work, numbers: Iterator[int]) -> Iterator[str]:
 
     context = TaskContext.get()
     try_id = str(context.taskAttemptId()) if context else "0"
-    tasks = Path(path).read_text().split("\n")
+    tasks = Path(path).read_text("ascii").split("\n")
     for number in numbers:
-        yield work(tasks[number], try_id)
+        yield work(json.loads(tasks[number]), try_id)
     _freeze_once()
 
 

@@ -1,6 +1,8 @@
 """Start the one Spark of this node, quietly and bound to this machine."""
 
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -10,6 +12,8 @@ from typing import Any
 
 from penstock.errors import Code, ExternalError
 from penstock.spark.java import java_home
+
+JVM_END_SECONDS_MAX = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,32 @@ def start_context(options: SparkOptions) -> Any:  # noqa: ANN401 - pyspark carri
             hint=f"See {options.log_file}.",
         ) from error
     return context
+
+
+def stop_context(context: Any) -> None:  # noqa: ANN401 - pyspark carries no types here.
+    """Stop Spark and end its JVM, so that this process may start another one."""
+    from pyspark import SparkContext
+
+    sockets = context.getConf().get("spark.python.unix.domain.socket.dir")
+    context.stop()
+    # pyspark would keep the JVM until the process ends, and use it for the next context.
+    gateway = SparkContext._gateway  # noqa: SLF001 - There is no public way.
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
+    if gateway is not None:
+        gateway.shutdown()
+        _end(gateway.proc)
+    shutil.rmtree(sockets, ignore_errors=True)
+
+
+def _end(jvm: "subprocess.Popen[bytes]") -> None:
+    if jvm.stdin is not None:
+        # The JVM ends when nobody can speak to it any more.
+        jvm.stdin.close()
+    try:
+        jvm.wait(JVM_END_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        jvm.kill()
+        jvm.wait()
 
 
 def _settings(options: SparkOptions) -> dict[str, str]:

@@ -5,6 +5,7 @@ that names the row. Only digits beyond the precision of a floating type or the s
 decimal are rounded.
 """
 
+import json
 from collections.abc import Callable
 from enum import StrEnum
 from typing import Any
@@ -101,7 +102,7 @@ def shown(value: object) -> str:
     text = str(value)
     if len(text) > _VALUE_SHOWN_MAX:
         text = text[:_VALUE_SHOWN_MAX] + "…"
-    return f'"{text}"' if isinstance(value, str) else text
+    return json.dumps(text, ensure_ascii=False) if isinstance(value, str) else text
 
 
 def _decoded(arrow: AnyType) -> AnyType:

@@ -152,7 +152,7 @@ class DeltaHandle:
             with _reading(self._root):
                 self._table.update_incremental()
             # Looked at again, because the table may have been replaced in between.
-            if True:
+            if self._same_log():
                 self._mark = _mark(self._root, self.version)
                 return
         self._open()

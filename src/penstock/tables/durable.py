@@ -17,9 +17,11 @@ def sync(path: Path) -> None:
 
 def storage_error(fact: str, error: BaseException) -> ExternalError:
     """Wrap what the storage said into an error that is tried again."""
+    # What follows the first line is the stack of a library.
+    said = str(error).strip().partition("\n")[0].rstrip(".")
     return ExternalError(
         fact,
         code=Code.STORAGE_ERR,
-        detail=f"{error}.",
+        detail=f"{said or type(error).__name__}.",
         hint="Check the free space of the disk and the rights of the user that runs Penstock.",
     )

@@ -107,7 +107,7 @@ def open_table(tables: Tables, table: TableRef) -> TableHandle:
             f'table "{table.name}" is not the table that the job was created for',
             code=Code.TABLE_CHANGED_ERR,
             detail=f"Table id {handle.table_id} is at {table.location}, expected {table.id}.",
-            hint="Restore the table, or drop the job and create it again.",
+            hint="Put the table back, or drop the job and the table and create both again.",
         )
     return handle
 
@@ -123,6 +123,20 @@ def newest_commit(handle: TableHandle, *, job_id: str) -> ChainCommit:
             hint="Drop the job and create it again.",
         )
     return handle.chain_after(job_id, number - 1)[-1]
+
+
+def require_followed(newest: int, *, state: JobState) -> None:
+    """Refuse a table that holds less of the job's chain than the catalog has followed.
+
+    Whoever wrote behind such a chain would hide that rows are gone.
+    """
+    if newest < state.number:
+        raise UserError(
+            f'table "{state.definition.table.name}" holds fewer commits than the job has made',
+            code=Code.TABLE_CHANGED_ERR,
+            detail=f"Newest number in the table is {newest}, in the catalog {state.number}.",
+            hint="The table was restored to an older version; drop and create the job again.",
+        )
 
 
 def extend(
@@ -144,6 +158,7 @@ def extend(
     for _ in range(TRIES_MAX):
         handle = open_table(tables, state.definition.table)
         newest = newest_commit(handle, job_id=state.id)
+        require_followed(newest.attachment.number, state=state)
         handle.write_copy(newest.attachment)
         if newest.attachment.attempt_id in own_attempts:
             return Landed(commit=newest)
@@ -195,14 +210,10 @@ def catch_up(
     state = store.job_by_id(job_id)
     if state is None:
         return None
-    newest = handle.newest_number(job_id)
-    if newest < state.number:
-        raise UserError(
-            f'table "{state.definition.table.name}" holds fewer commits than the job has made',
-            code=Code.TABLE_CHANGED_ERR,
-            detail=f"Newest number in the table is {newest}, in the catalog {state.number}.",
-            hint="The table was restored to an older version; drop and create the job again.",
-        )
+    if handle.newest_number(job_id) < state.number:
+        # Somebody may have committed between the handle's snapshot and our look at the catalog.
+        handle.refresh()
+    require_followed(handle.newest_number(job_id), state=state)
     for commit in handle.chain_after(job_id, state.number):
         handle.write_copy(commit.attachment)
         state = store.apply_commit(

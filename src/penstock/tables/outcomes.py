@@ -9,6 +9,7 @@ def table_gone(location: object) -> UserError:
     return UserError(
         f'table at "{location}" does not exist, or is not the one that was opened',
         code=Code.TABLE_CHANGED_ERR,
+        hint="Put the table back, or drop it together with the jobs that load it.",
     )
 
 

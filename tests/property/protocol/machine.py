@@ -1,6 +1,7 @@
 """Random histories of the protocol: runners, statements, crashes, freezes, faults."""
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
@@ -26,6 +27,7 @@ STANDS = (
     "clock.wait",
     "nowhere",
 )
+NODES = st.integers(0, 1)
 STEPS_MAX = 400
 ROUNDS_MAX = 60
 
@@ -58,85 +60,77 @@ class ProtocolMachine(RuleBasedStateMachine):
     def a_node_makes_a_round(self, node: int) -> None:
         self.world.nodes[node].supervisor.round()
 
-    @precondition(lambda self: self.world.actors())
-    @rule(data=st.data(), until=st.sampled_from(STANDS), steps=st.integers(1, 60))
-    def somebody_moves(self, data: st.DataObject, until: str, steps: int) -> None:
-        actor = data.draw(st.sampled_from(self.world.actors()), label="actor")
-        for _ in range(steps):
-            actor.step()
-            self.hold_promises(actor)
-            self.check()
-            if actor.ended or actor.at == until:
-                return
+    @precondition(lambda self: self.world.runners())
+    @rule(data=st.data(), until=st.sampled_from(STANDS))
+    def a_runner_moves(self, data: st.DataObject, until: str) -> None:
+        self.move(data.draw(st.sampled_from(self.world.runners()), label="runner"), until)
 
-    @rule(node=st.integers(0, 1))
-    def a_node_crashes(self, node: int) -> None:
-        self.world.nodes[node].crash()
-        self.world.nodes[node] = self.world.new_node()
-
-    @precondition(lambda self: any(not s.ended for s in self.world.statements))
-    @rule()
-    def a_statement_crashes(self) -> None:
-        next(s for s in self.world.statements if not s.ended).crash()
-
-    @rule(seconds=st.sampled_from([3, 20]))
-    def time_passes(self, seconds: int) -> None:
-        self.world.clock.advance(timedelta(seconds=seconds))
-
-    @rule(node=st.integers(0, 1))
-    def a_node_renews_its_leases(self, node: int) -> None:
-        self.world.nodes[node].supervisor._keeper.renew()
-
-    @rule(fault=st.sampled_from([Fault.LATE, Fault.LOST_ANSWER]))
-    def the_next_commit_goes_wrong(self, fault: Fault) -> None:
-        self.world.next_fault = fault
-
-    @rule()
-    def late_writes_arrive(self) -> None:
-        self.world.tables.land_late_writes()
-
-    @rule()
-    def somebody_else_commits(self) -> None:
-        self.world.tables.foreign_commit(self.world.table.location)
-
-    @precondition(lambda self: self.may_say() and self.state_is(Wish.RUN, Wish.PAUSE))
-    @rule()
-    def pause_is_said(self) -> None:
-        self.say("pause", self.world.pause)
-
-    @precondition(lambda self: self.may_say() and self.state_is(Wish.PAUSE))
-    @rule()
-    def resume_is_said(self) -> None:
-        self.rows_at_pause = None
-        self.say("resume", self.world.resume)
-
-    @precondition(lambda self: self.may_say() and self.state_is(Wish.PAUSE))
+    @precondition(lambda self: self.world.runners())
     @rule(data=st.data())
-    def alter_is_said(self, data: st.DataObject) -> None:
-        key = data.draw(st.sampled_from(self.world.files.keys), label="offset")
-        self.say("alter", lambda: self.world.alter(key))
+    def a_runner_takes_one_step(self, data: st.DataObject) -> None:
+        runner = data.draw(st.sampled_from(self.world.runners()), label="runner")
+        self.move(runner, runner.at, steps=1)
 
-    @precondition(lambda self: self.may_say() and self.world.state() is not None)
-    @rule()
-    def drop_is_said(self) -> None:
-        self.say("drop", self.world.drop)
+    @precondition(lambda self: self.world.open_statements())
+    @rule(data=st.data(), until=st.sampled_from(STANDS))
+    def a_statement_moves(self, data: st.DataObject, until: str) -> None:
+        open_statements = self.world.open_statements()
+        self.move(data.draw(st.sampled_from(open_statements), label="statement"), until)
 
-    @precondition(lambda self: self.may_say() and self.world.state() is None)
+    @precondition(lambda self: self.world.open_statements())
     @rule()
-    def create_is_said(self) -> None:
-        self.rows_at_pause = None
-        self.say("create", self.world.create)
+    def statements_run_through(self) -> None:
+        for statement in self.world.open_statements():
+            self.finish(statement)
 
-    @precondition(lambda self: self.saved is None)
-    @rule()
-    def the_catalog_is_backed_up(self) -> None:
-        self.saved = self.world.backup()
+    @rule(data=st.data())
+    def something_is_said(self, data: st.DataObject) -> None:
+        if len(self.world.open_statements()) >= STATEMENTS_MAX:
+            return
+        kind = data.draw(st.sampled_from(self.sayable()), label="statement")
+        if kind in ("resume", "create"):
+            self.rows_at_pause = None
+        statements = {
+            "pause": self.world.pause,
+            "resume": self.world.resume,
+            "drop": self.world.drop,
+            "create": self.world.create,
+            "alter": None,
+        }
+        statement: Any = statements[kind]
+        if statement is None:
+            key = data.draw(st.sampled_from(self.world.files.keys), label="offset")
+            statement = partial(self.world.alter, key)
+        self.say(kind, statement)
 
-    @precondition(lambda self: self.saved is not None and not self.world.restored)
-    @rule()
-    def the_catalog_is_rolled_back(self) -> None:
-        assert self.saved is not None
-        self.world.restore(self.saved)
+    @rule(what=st.sampled_from(["late", "late", "lost", "arrive", "arrive", "foreign"]))
+    def the_network_acts_up(self, what: str) -> None:
+        match what:
+            case "late":
+                self.world.next_fault = Fault.LATE
+            case "lost":
+                self.world.next_fault = Fault.LOST_ANSWER
+            case "arrive":
+                self.world.tables.land_late_writes()
+            case "foreign":
+                self.world.tables.foreign_commit(self.world.table.location)
+
+    @rule(what=st.sampled_from(["crash", "crash statement", "expire", "backup"]), node=NODES)
+    def something_breaks(self, what: str, node: int) -> None:
+        match what:
+            case "crash":
+                self.world.nodes[node].crash()
+                self.world.nodes[node] = self.world.new_node()
+            case "crash statement":
+                for statement in self.world.open_statements()[:1]:
+                    statement.crash()
+            case "expire":
+                self.world.clock.advance(timedelta(seconds=20))
+                self.world.nodes[node].supervisor._keeper.renew()
+            case "backup" if self.saved is None:
+                self.saved = self.world.backup()
+            case "backup" if not self.world.restored:
+                self.world.restore(self.saved or b"")
 
     @rule()
     def everything_comes_to_rest(self) -> None:
@@ -153,12 +147,22 @@ class ProtocolMachine(RuleBasedStateMachine):
         for job_id, rows in self.dropped.items():
             assert len(replays[job_id].rows) == rows, "rows appeared after DROP returned"
 
-    def may_say(self) -> bool:
-        return sum(not s.ended for s in self.world.statements) < STATEMENTS_MAX
+    def move(self, actor: Actor, until: str, *, steps: int = 60) -> None:
+        """Let an actor go on until it stands before an effect of that kind."""
+        for _ in range(steps):
+            actor.step()
+            self.hold_promises(actor)
+            self.check()
+            if actor.ended or actor.at == until:
+                return
 
-    def state_is(self, *wishes: Wish) -> bool:
+    def sayable(self) -> list[str]:
         state = self.world.state()
-        return state is not None and state.wish.wish in wishes
+        if state is None:
+            return ["create"]
+        if state.wish.wish is Wish.PAUSE:
+            return ["resume", "alter", "pause", "drop"]
+        return ["pause", "pause", "drop"]
 
     def say(self, kind: str, statement: Any) -> None:
         state = self.world.state()

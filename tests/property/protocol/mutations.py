@@ -48,9 +48,7 @@ def alter_is_a_catalog_event_only(patch: pytest.MonkeyPatch) -> None:
             attempt_id=f"{stored.generation.id}-move",
             progress=rest["progress"],
         )
-        parts.catalog.apply_commit(
-            state.id, moved, table_version=None, commit_seconds=None
-        )
+        parts.catalog.apply_commit(state.id, moved, table_version=None, commit_seconds=None)
         return Landed(commit=newest)
 
     patch.setattr(jobs, "change_job", mutant)

@@ -135,7 +135,7 @@ class World:
 
     def close(self) -> None:
         """End every actor and close the catalog."""
-        for actor in self.actors():
+        for actor in [*self.runners(), *self.open_statements()]:
             actor.crash()
         self.catalog.close()
 
@@ -143,9 +143,12 @@ class World:
         self.nodes_made += 1
         return NodeOfWorld(self, f"n{self.nodes_made}")
 
-    def actors(self) -> list[Actor]:
-        runners = [runner for node in self.nodes for runner in node.runners]
-        return [actor for actor in [*runners, *self.statements] if not actor.ended]
+    def runners(self) -> list[Actor]:
+        every = [runner for node in self.nodes for runner in node.runners]
+        return [runner for runner in every if not runner.ended]
+
+    def open_statements(self) -> list[Actor]:
+        return [statement for statement in self.statements if not statement.ended]
 
     def state(self) -> JobState | None:
         return self.catalog.job(NAME)

@@ -63,7 +63,7 @@ def order(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("kind", SOME_VALUES, ids=lambda kind: kind.sql)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data())
 def test_bounds_hold_for_every_value(kind: DataType, data: st.DataObject) -> None:
     values = data.draw(st.lists(st.none() | SOME_VALUES[kind], min_size=1, max_size=8))

@@ -7,8 +7,9 @@ repeated key is remembered, because the value to load is then anyone's guess.
 import json
 from typing import Any
 
+from penstock.storage.casts import shown
+
 _BLANK = " \t\r\n"
-_TEXT_SHOWN_MAX = 80
 
 
 class BadRecordError(ValueError):
@@ -47,9 +48,9 @@ class AmbiguousObject(dict[str, Any]):
 def decode_record(line: bytes) -> dict[str, Any]:
     """Read the one JSON object of a line."""
     text = _text(line)
-    begin = text.lstrip(_BLANK)[:_TEXT_SHOWN_MAX]
+    begin = text.lstrip(_BLANK)
     if not begin.startswith("{"):
-        raise BadRecordError(f'a record must begin with "{{", found {shown_text(begin)}')
+        raise BadRecordError(f'a record must begin with "{{", found {shown(begin)}')
     try:
         record: dict[str, Any] = _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -57,12 +58,6 @@ def decode_record(line: bytes) -> dict[str, Any]:
     except RecursionError as error:
         raise BadRecordError("the record is nested too deeply") from error
     return record
-
-
-def shown_text(text: str) -> str:
-    """Write a text as JSON for an error message, cut short."""
-    cut = text if len(text) <= _TEXT_SHOWN_MAX else text[:_TEXT_SHOWN_MAX] + "…"
-    return json.dumps(cut, ensure_ascii=False)
 
 
 def _text(line: bytes) -> str:

@@ -16,9 +16,9 @@ from penstock.sources.formats.json_decode import (
     FloatingText,
     ForeignConstant,
     IntegerText,
-    shown_text,
 )
 from penstock.storage.arrow_types import AnyType, data_type, list_like
+from penstock.storage.casts import shown
 from penstock.storage.text_casts import decimal_from_text
 
 Render = Callable[[Any], str]
@@ -76,9 +76,9 @@ def _shown(value: object) -> str:
         case list():
             return "an array"
         case IntegerText() | FloatingText() | ForeignConstant():
-            return shown_text(value)[1:-1]
+            return shown(value)[1:-1]
         case _:
-            return shown_text(str(value))
+            return shown(str(value))
 
 
 def _boolean(arrow: AnyType) -> Render:
@@ -221,7 +221,7 @@ def _struct(arrow: AnyType) -> Render:
 
 
 def _repeated(key: str) -> _MisfitError:
-    return _MisfitError(f"key {shown_text(key)} occurs more than once in its object")
+    return _MisfitError(f"key {shown(key)} occurs more than once in its object")
 
 
 _MAKERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Render]], ...] = (

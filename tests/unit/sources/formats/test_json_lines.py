@@ -141,9 +141,12 @@ def test_an_object_over_several_lines_is_a_bad_line_for_each_of_them() -> None:
     assert ids([block]) == [2]
 
 
-def test_lines_that_only_sum_up_to_the_right_number_of_rows_are_bad() -> None:
+@pytest.mark.parametrize(
+    "cut", [b'{"customer":\n{"zip":1}}', b'{"customer":{"zip":1}\n,"id":3}']
+)
+def test_lines_that_only_sum_up_to_the_right_number_of_rows_are_bad(cut: bytes) -> None:
     # Two records on the first line, and one over the next two: three lines, three rows.
-    (block,) = read(b'{"id":1}{"id":2}\n{"customer":\n{"zip":1}}\n')
+    (block,) = read(b'{"id":1}{"id":2}\n' + cut + b"\n")
 
     assert [bad.line for bad in block.bad] == [0, 1, 2]
 

@@ -1,0 +1,112 @@
+"""How much memory a run takes when few, and when many files are loaded already.
+
+Both homes are filled by the product itself, with the same job. Then one more file arrives, and
+a new process looks at the source and loads it: what it needs at most must not depend on what
+was loaded before.
+"""
+
+import os
+import subprocess
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+
+from benchmarks.command_line import penstock_command, run_penstock
+from benchmarks.figures import Figure, Goal
+from benchmarks.product import create_job
+from benchmarks.sample_orders import SQL_COLUMNS, write_orders
+
+LOOK_SECONDS = 0.02
+DRIVER, WORKER, JAVA = "driver (Python)", "largest Python worker", "driver (Java)"
+FLAT = Goal(at_most=1.15)
+
+
+def measure_memory(root: Path, console: Console, *, files: tuple[int, int]) -> list[Figure]:
+    """Compare one more epoch behind few files with one behind many; answer the figures."""
+    few, many = (_one_more_epoch(root, console, files=count) for count in files)
+    figures = []
+    for role in (DRIVER, WORKER, JAVA):
+        ratio = many[role] / few[role]
+        figures += [
+            Figure(name=f"{role}, {files[0]:,} files loaded", value=few[role], unit="MB"),
+            Figure(
+                name=f"{role}, {files[1]:,} files loaded",
+                value=many[role],
+                unit="MB",
+                ratio=ratio,
+                against=f"{files[0]:,} files",
+                # The Java heap grows until it is collected, so its size says little.
+                goal=None if role == JAVA else FLAT,
+            ),
+        ]
+    return figures
+
+
+def _one_more_epoch(root: Path, console: Console, *, files: int) -> dict[str, float]:
+    console.print(f"loading {files:,} small files …", style="dim")
+    inbox, home = root / f"memory-inbox-{files}", root / f"memory-home-{files}"
+    write_orders(inbox, files=files, rows_per_file=1)
+    run_penstock(
+        home, "sql", "-e", create_job("j", inbox=inbox, table="t", columns=SQL_COLUMNS)
+    )
+    filling = peak_megabytes(home, "run", "--until-caught-up")
+    console.print(f"peaks while they were loaded: {_told(filling)}", style="dim")
+    write_orders(inbox, files=1, rows_per_file=1, first=files)
+    return peak_megabytes(home, "run", "--until-caught-up")
+
+
+def _told(peaks: dict[str, float]) -> str:
+    return ", ".join(f"{role} {peak:,.0f} MB" for role, peak in sorted(peaks.items()))
+
+
+def peak_megabytes(home: Path, *arguments: str) -> dict[str, float]:
+    """Run a penstock command to its end; answer the peak of each kind of process."""
+    process = subprocess.Popen(
+        penstock_command(*arguments),
+        env={**os.environ, "PENSTOCK_HOME": str(home)},
+        stdout=subprocess.DEVNULL,
+    )
+    peaks: dict[str, float] = defaultdict(float)
+    driver = psutil.Process(process.pid)
+    never = threading.Event()
+    while process.poll() is None:
+        for role, megabytes in _looks(driver):
+            peaks[role] = max(peaks[role], megabytes)
+        never.wait(LOOK_SECONDS)
+    if process.returncode != 0:
+        raise subprocess.CalledProcessError(process.returncode, arguments)
+    return dict(peaks)
+
+
+def _looks(driver: psutil.Process) -> Iterable[tuple[str, float]]:
+    try:
+        family: Sequence[psutil.Process] = [driver, *driver.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return
+    for process in family:
+        try:
+            yield role_of(process, driver), peak_bytes(process) / 1e6
+        except (psutil.NoSuchProcess, psutil.ZombieProcess, OSError):
+            # It has ended between the two looks.
+            continue
+
+
+def role_of(process: psutil.Process, driver: psutil.Process) -> str:
+    """Tell what a process of a run is for."""
+    if process.pid == driver.pid:
+        return DRIVER
+    return WORKER if "python" in process.name() else JAVA
+
+
+def peak_bytes(process: psutil.Process) -> int:
+    """Answer the most memory that a process ever held, or holds now where none tells."""
+    status = Path(f"/proc/{process.pid}/status")
+    if status.exists():
+        for line in status.read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return int(process.memory_info().rss)

@@ -1,0 +1,243 @@
+"""Penstock in this process: the parts that ``penstock run`` is made of, with a stopwatch.
+
+The catalog, the tables, the supervisor and the executor are the product's own. Only what they
+are wired with looks at the clock on its way through, so nothing inside them is changed.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from time import perf_counter
+from typing import Any, cast
+
+from penstock.app import App, open_source
+from penstock.control.executor import execute
+from penstock.engine.epoch_loop import LoadParts
+from penstock.engine.run import Executor, Work
+from penstock.engine.task import run_task_text
+from penstock.model.epoch import Attachment, CommitKind, DataFile, EpochPlan
+from penstock.model.job import JobProperties, JobState
+from penstock.model.position import SplitProgress
+from penstock.settings import load_settings
+from penstock.sources.source import Source
+from penstock.sql.parser import parse_script
+from penstock.supervisor.supervisor import JobLook, Supervisor
+from penstock.tables.delta import DeltaTables
+from penstock.tables.table import TableHandle, Tables
+
+LOOK_PERIOD = timedelta(milliseconds=5)
+
+
+@dataclass(slots=True, kw_only=True)
+class Epoch:
+    """When the steps of one epoch began and ended."""
+
+    planning_at: float
+    planned_at: float
+    running_at: float = 0.0
+    ran_at: float = 0.0
+    visible_at: float = 0.0
+
+    @property
+    def to_visible(self) -> float:
+        """Seconds from the plan to the visible rows."""
+        return self.visible_at - self.planning_at
+
+    @property
+    def seconds_by_step(self) -> dict[str, float]:
+        """Seconds of every step on the way to the visible rows."""
+        return {
+            "plan": self.planned_at - self.planning_at,
+            "journal": self.running_at - self.planned_at,
+            "run": self.ran_at - self.running_at,
+            "commit": self.visible_at - self.ran_at,
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class Watch:
+    """The epochs of one load, and when it looked at the source first."""
+
+    listing_at: float = 0.0
+    epochs: list[Epoch] = field(default_factory=list)
+    caught_up_at: float = 0.0
+
+    @property
+    def to_visible(self) -> float:
+        """Seconds from the first look at the source to the last visible row."""
+        return self.epochs[-1].visible_at - self.listing_at
+
+    @property
+    def between_epochs(self) -> list[float]:
+        """Seconds from visible rows to the next plan: the catalog follows, the copy is kept."""
+        pairs = zip(self.epochs, self.epochs[1:], strict=False)
+        return [after.planning_at - before.visible_at for before, after in pairs]
+
+
+class Product:
+    """One home of Penstock, opened."""
+
+    def __init__(self, home: Path, *, executor: Executor) -> None:
+        self._app = App(load_settings(home=home))
+        self._tables = DeltaTables(self._app.settings.warehouse_path)
+        self._executor = executor
+
+    def sql(self, text: str) -> None:
+        """Run statements."""
+        for parsed in parse_script(text):
+            execute(parsed.statement, parts=self._app.control())
+
+    def location(self, table: str) -> Path:
+        """Answer where a table's files are."""
+        record = self._app.catalog.table(table)
+        if record is None:
+            raise LookupError(table)
+        return Path(record.location)
+
+    def load(self, job: str) -> Watch:
+        """Run one job as ``run --until-caught-up --job`` does; answer what the watch saw."""
+        watch = Watch()
+        clock = self._app.clock
+        supervisor = Supervisor(
+            parts=self._parts(watch),
+            clock=clock,
+            start_thread=_start_thread,
+            only=frozenset({job}),
+            until_caught_up=True,
+        )
+        supervisor.start(sole_process=True)
+        never = threading.Event()
+        try:
+            while not all(_caught_up(look) for look in supervisor.round()):
+                clock.wait(never, LOOK_PERIOD)
+        finally:
+            supervisor.stop()
+        watch.caught_up_at = perf_counter()
+        return watch
+
+    def close(self) -> None:
+        """Close the catalog."""
+        self._app.close()
+
+    def _parts(self, watch: Watch) -> LoadParts:
+        catalog = self._app.catalog
+
+        def open_watched(state: JobState) -> Source:
+            return _WatchedSource(open_source(state, catalog=catalog), watch)
+
+        return LoadParts(
+            catalog=catalog,
+            tables=cast("Tables", _WatchedTables(self._tables, watch)),
+            executor=_WatchedExecutor(self._executor, watch),
+            clock=self._app.clock,
+            open_source=open_watched,
+            work=run_task_text,
+            node_id="benchmark",
+        )
+
+
+def create_job(
+    name: str, *, inbox: Path, table: str, columns: str, properties: str = ""
+) -> str:
+    """Answer the statements that create a table and the job that loads a folder into it."""
+    clause = f"PROPERTIES ({properties}) " if properties else ""
+    return (
+        f"CREATE TABLE {table} ({columns});"
+        f"CREATE JOB {name} {clause}ON STREAMING DO INSERT INTO {table} SELECT * FROM FILES ("
+        f"'uri' = 'file://{inbox}/*.json', 'format' = 'json', 'schema' = '{columns}')"
+    )
+
+
+def _caught_up(look: JobLook) -> bool:
+    if look.paused_for_good:
+        raise RuntimeError(f"job {look.state.name} is paused: {look.state.wish.reason}")
+    return look.caught_up
+
+
+def _start_thread(run: Callable[[], None], name: str) -> threading.Thread:
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+class _WatchedSource:
+    """A source whose looks and plans are timed."""
+
+    def __init__(self, source: Source, watch: Watch) -> None:
+        self._source = source
+        self._watch = watch
+
+    @property
+    def modified_files(self) -> int:
+        return self._source.modified_files
+
+    def discover(self, progress: tuple[SplitProgress, ...]) -> Any:
+        self._watch.listing_at = self._watch.listing_at or perf_counter()
+        return self._source.discover(progress)
+
+    def waiting(self) -> Any:
+        return self._source.waiting()
+
+    def plan(
+        self, progress: tuple[SplitProgress, ...], *, limits: JobProperties
+    ) -> EpochPlan | None:
+        begun = perf_counter()
+        plan = self._source.plan(progress, limits=limits)
+        if plan is not None:
+            self._watch.epochs.append(Epoch(planning_at=begun, planned_at=perf_counter()))
+        return plan
+
+
+class _WatchedExecutor:
+    """An executor whose runs are timed."""
+
+    def __init__(self, executor: Executor, watch: Watch) -> None:
+        self._executor = executor
+        self._watch = watch
+
+    @property
+    def parallelism(self) -> int:
+        return self._executor.parallelism
+
+    def run(self, tasks: Sequence[str], *, work: Work, group: str) -> list[str]:
+        epoch = self._watch.epochs[-1]
+        epoch.running_at = perf_counter()
+        answers = self._executor.run(tasks, work=work, group=group)
+        epoch.ran_at = perf_counter()
+        return answers
+
+    def cancel(self, group: str) -> None:
+        self._executor.cancel(group)
+
+
+class _WatchedTables:
+    """Tables whose handles tell when an epoch became visible."""
+
+    def __init__(self, tables: Tables, watch: Watch) -> None:
+        self._tables = tables
+        self._watch = watch
+
+    def open(self, location: str) -> "_WatchedHandle":
+        return _WatchedHandle(self._tables.open(location), self._watch)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tables, name)
+
+
+class _WatchedHandle:
+    """A handle that tells when an epoch became visible; all else is the handle's own."""
+
+    def __init__(self, handle: TableHandle, watch: Watch) -> None:
+        self._handle = handle
+        self._watch = watch
+
+    def commit(self, attachment: Attachment, files: Sequence[DataFile]) -> int:
+        version = self._handle.commit(attachment, files)
+        if attachment.kind is CommitKind.EPOCH:
+            self._watch.epochs[-1].visible_at = perf_counter()
+        return version
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._handle, name)

@@ -1,0 +1,133 @@
+"""What Penstock is measured against: a plain copy, Spark's own stream, a hand-written loop.
+
+None of them uses a line of Penstock.
+"""
+
+import shutil
+from collections.abc import Sequence
+from multiprocessing.pool import Pool
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.json as pj
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, Schema
+from deltalake.transaction import AddAction
+
+from benchmarks.sample_orders import ARROW_SCHEMA, SQL_COLUMNS
+
+PROCESSES = 2
+BLOCK_BYTES = 1 << 20
+GROUP_BYTES = 64 << 20
+
+
+def copy_bytes(files: Sequence[Path], target: Path) -> float:
+    """Copy the bytes of all files into one, as cat does; answer the seconds."""
+    begun = perf_counter()
+    with target.open("wb") as sink:
+        for path in files:
+            with path.open("rb") as source:
+                shutil.copyfileobj(source, sink, BLOCK_BYTES)
+    return perf_counter() - begun
+
+
+def stream_with_spark(spark: Any, inbox: Path, target: Path) -> float:
+    """Load a folder with Spark's readStream into Parquet; answer the seconds."""
+    begun = perf_counter()
+    query = (
+        spark.readStream.schema(SQL_COLUMNS)
+        .json(str(inbox))
+        .writeStream.format("parquet")
+        .option("checkpointLocation", str(target / "checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(target / "rows"))
+    )
+    query.awaitTermination()
+    return perf_counter() - begun
+
+
+def load_by_hand(pool: Pool, files: Sequence[Path], target: Path) -> float:
+    """Load files with pyarrow, one share per process, and one commit; answer the seconds."""
+    begun = perf_counter()
+    table = DeltaTable.create(str(target), Schema.from_arrow(ARROW_SCHEMA))
+    shares = cut_evenly(files, parts=PROCESSES)
+    paths = [target / f"{uuid4().hex}.parquet" for _ in shares]
+    rows = pool.starmap(write_share, zip(shares, paths, strict=True), chunksize=1)
+    actions = [_add_action(path, count) for path, count in zip(paths, rows, strict=True)]
+    table.create_write_transaction(actions, mode="append", schema=table.schema())
+    return perf_counter() - begun
+
+
+def cut_evenly(files: Sequence[Path], *, parts: int) -> list[list[Path]]:
+    """Give every part the same number of files; the sample's files are of one size."""
+    return [list(files[part::parts]) for part in range(parts)]
+
+
+def write_share(files: Sequence[Path], target: Path) -> int:
+    """Read files of JSON lines and write them as one Parquet file; answer the rows."""
+    waiting: list[pa.RecordBatch] = []
+    rows = waiting_bytes = 0
+    with _parquet_writer(target) as writer:
+        for path in files:
+            for batch in _read(path).to_batches():
+                waiting.append(batch)
+                waiting_bytes += batch.nbytes
+                rows += batch.num_rows
+            if waiting_bytes >= GROUP_BYTES:
+                _write_group(writer, waiting)
+                waiting_bytes = 0
+        _write_group(writer, waiting)
+    return rows
+
+
+def _read(path: Path) -> pa.Table:
+    return pj.read_json(
+        path,
+        read_options=pj.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),
+        parse_options=pj.ParseOptions(
+            explicit_schema=ARROW_SCHEMA,
+            newlines_in_values=False,
+            unexpected_field_behavior="ignore",
+        ),
+    )
+
+
+def _write_group(writer: pq.ParquetWriter, waiting: list[pa.RecordBatch]) -> None:
+    if waiting:
+        group = pa.Table.from_batches(waiting, ARROW_SCHEMA)
+        writer.write_table(group, row_group_size=group.num_rows)
+        waiting.clear()
+
+
+def _parquet_writer(target: Path) -> pq.ParquetWriter:
+    """Open a writer with the options that the product writes with."""
+    strings = [f.name for f in ARROW_SCHEMA if pa.types.is_string(f.type)]
+    packed = [
+        f.name
+        for f in ARROW_SCHEMA
+        if pa.types.is_integer(f.type) or pa.types.is_timestamp(f.type)
+    ]
+    return pq.ParquetWriter(
+        target,
+        ARROW_SCHEMA,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=strings,  # type: ignore[arg-type] # Also a list.
+        column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
+        store_schema=False,
+    )
+
+
+def _add_action(path: Path, rows: int) -> AddAction:
+    status = path.stat()
+    return AddAction(
+        path=path.name,
+        size=status.st_size,
+        partition_values={},
+        modification_time=int(status.st_mtime * 1000),
+        data_change=True,
+        stats=f'{{"numRecords":{rows}}}',
+    )

@@ -1,0 +1,84 @@
+"""Measure Penstock and what it is held against, on the same data in the same run."""
+
+import argparse
+import os
+import platform
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+
+from benchmarks.command_line import measure_command_line
+from benchmarks.figures import Figure, print_figures, save_figures
+from benchmarks.memory import measure_memory
+from benchmarks.small_epochs import measure_small_epochs
+from benchmarks.throughput import RowsDifferError, measure_throughput
+from benchmarks.workshop import open_workshop
+
+PARTS = ("throughput", "small-epochs", "command-line", "memory")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmarks; answer 1 if two outputs differ, whatever the figures are."""
+    request = _parser().parse_args(arguments)
+    console = Console()
+    about = machine()
+    console.print(", ".join(f"{name} {value}" for name, value in about.items()))
+    with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:
+        try:
+            figures = measure(Path(folder).resolve(), request, console)
+        except RowsDifferError as error:
+            console.print(f"[bold red]The outputs differ:[/] {error}")
+            return 1
+    about["load after"] = _load()
+    print_figures(figures, console)
+    console.print(f"load of the machine: {about['load before']}, then {about['load after']}")
+    if request.json:
+        save_figures(figures, about, request.json)
+    return 0
+
+
+def measure(root: Path, request: argparse.Namespace, console: Console) -> list[Figure]:
+    """Run the wanted parts one behind the other."""
+    quick = bool(request.quick)
+    wanted = request.only or PARTS
+    rows = request.rows or (200_000 if quick else 2_000_000)
+    rounds = request.rounds or (1 if quick else 5)
+    figures: list[Figure] = []
+    if "throughput" in wanted or "small-epochs" in wanted:
+        with open_workshop(root, console) as workshop:
+            if "throughput" in wanted:
+                figures += measure_throughput(workshop, rows=rows, rounds=rounds)
+            if "small-epochs" in wanted:
+                figures += measure_small_epochs(workshop, epochs=30 if quick else 60)
+    if "command-line" in wanted:
+        figures += measure_command_line(root, console, times=3 if quick else 10)
+    if "memory" in wanted:
+        figures += measure_memory(root, console, files=(1_000, 5_000 if quick else 100_000))
+    return figures
+
+
+def machine() -> dict[str, object]:
+    """Say what is measured on."""
+    return {
+        "python": platform.python_version(),
+        "cores": os.cpu_count() or 0,
+        "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
+        "load before": _load(),
+    }
+
+
+def _load() -> str:
+    return " ".join(f"{load:.1f}" for load in os.getloadavg())
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="benchmarks/files.py", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="200,000 rows, one round")
+    parser.add_argument("--rows", type=int, help="rows of the throughput part")
+    parser.add_argument("--rounds", type=int, help="rounds of the throughput part")
+    parser.add_argument("--only", action="append", choices=PARTS, help="only this; repeatable")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    return parser

@@ -1,0 +1,262 @@
+"""Penstock as real processes on one home: killed, frozen, thawed and read back.
+
+The processes are the installed command with real Spark. What they leave is looked at from the
+test's own process, by the same statements, and by deltalake where it comes to rows.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from penstock.clock import SystemClock
+from penstock.control.result import Cell
+from penstock.crashpoints import CrashPoint
+from penstock.tables.delta import DeltaTables
+from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
+
+KILLED = -signal.SIGKILL
+PATIENCE_SECONDS = 240
+ROWS_PER_FILE = 3
+
+_COMMAND = Path(sys.executable).parent / "penstock"
+_BLINK = timedelta(milliseconds=20)
+
+# A JVM that lives for seconds is quickest when it does not optimise much.
+_SETTINGS = """
+[spark]
+master = "local[2,4]"
+
+[spark.conf]
+"spark.driver.memory" = "512m"
+"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a process ended, and everything it said."""
+
+    code: int
+    output: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What SHOW says of the job."""
+
+    job: dict[str, Cell]
+    epochs: list[dict[str, Cell]]
+
+
+class Process:
+    """One running penstock."""
+
+    def __init__(self, arguments: list[str], *, said: Path, crash_at: str) -> None:
+        self._said = said
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("PENSTOCK_")}
+        if crash_at:
+            environment["PENSTOCK_CRASH_AT"] = crash_at
+        with said.open("wb") as output:
+            self._process = subprocess.Popen(
+                [_COMMAND, *arguments],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+
+    def wait(self) -> Ended:
+        """Wait until the process has ended."""
+        code = self._process.wait(PATIENCE_SECONDS)
+        return Ended(code=code, output=self._said.read_text())
+
+    def wait_until_frozen(self) -> None:
+        """Wait until the process has stopped at its crash point."""
+        observed = psutil.Process(self._process.pid)
+        until(lambda: observed.status() == psutil.STATUS_STOPPED)
+
+    def thaw(self) -> None:
+        """Let a frozen process go on."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def end(self) -> None:
+        """Kill the process if it is still there; its JVM follows it."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+
+@dataclass
+class Home:
+    """One home, a folder of source files and one job that loads file by file."""
+
+    root: Path
+    processes: list[Process] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.path = self.root / "home"
+        self.folder = self.root / "in"
+        self.path.mkdir(parents=True)
+        self.folder.mkdir()
+        (self.path / "penstock.toml").write_text(_SETTINGS)
+        self.node = Node(self.path)
+
+    def close(self) -> None:
+        """End what still runs."""
+        for process in self.processes:
+            process.end()
+        self.node.catalog.close()
+
+    def start(self, *arguments: str, crash_at: str = "") -> Process:
+        """Start penstock with these arguments."""
+        said = self.root / f"said-{len(self.processes)}.txt"
+        given = ["--home", str(self.path), *arguments]
+        self.processes.append(Process(given, said=said, crash_at=crash_at))
+        return self.processes[-1]
+
+    def sql(self, text: str, *, crash_at: str = "") -> Ended:
+        """Run statements in a process of their own."""
+        return self.start("sql", "-e", text, crash_at=crash_at).wait()
+
+    def run(self, *, crash_at: str = "") -> Ended:
+        """Run the job in a process of its own until it is caught up."""
+        return self.start_run(crash_at=crash_at).wait()
+
+    def start_run(self, *, crash_at: str = "") -> Process:
+        """Start a process that runs the job until it is caught up."""
+        return self.start("run", "--until-caught-up", "--timeout", "4m", crash_at=crash_at)
+
+    def write(self, *files: int) -> None:
+        """Write source files."""
+        for file in files:
+            write_rows(self.source(file), rows_of(file))
+
+    def source(self, file: int) -> Path:
+        """Answer the path of a source file."""
+        return self.folder / f"{file}.json"
+
+    def create(self, **properties: str) -> None:
+        """Create the table and a job that loads one file per epoch."""
+        self.node.sql(CREATE_TABLE)
+        self.node.sql(self.create_job(**properties))
+
+    def create_job(self, **properties: str) -> str:
+        """Answer the statement that creates the job."""
+        given = {"s3.max_batch_files": "1", "max_interval": "1s", **properties}
+        return create_job(self.folder, properties=tuple(given.items()))
+
+    def load(self, *files: int) -> None:
+        """Create the job on these files and load them, without any process."""
+        self.write(*files)
+        self.create()
+        self.node.run()
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows of the table."""
+        return self.node.rows("t")
+
+    @property
+    def state(self) -> Cell:
+        """What SHOW JOBS calls the job's state."""
+        return self.node.show("j")["state"]
+
+    def shown(self) -> Shown:
+        """Answer what SHOW says of the job."""
+        return Shown(job=self.node.show("j"), epochs=self.node.sql("SHOW EPOCHS FOR j"))
+
+    def table_folder(self) -> Path:
+        """Answer where the table is."""
+        record = self.node.catalog.table("t")
+        assert record is not None
+        return Path(record.location)
+
+    def tries_on_disk(self) -> int:
+        """Count the data files that tasks have written, whether or not the table has them."""
+        return sum(1 for _ in self.table_folder().glob("*.parquet"))
+
+
+def crash(point: CrashPoint, *, count: int = 1, action: str = "kill") -> str:
+    """Answer the setting that ends or freezes a process at a crash point."""
+    return f"{point}:{action}:{count}"
+
+
+def rows_of(*files: int) -> list[dict[str, Any]]:
+    """Answer the rows of source files, as the table's are answered."""
+    numbers = [10 * file + row for file in files for row in range(ROWS_PER_FILE)]
+    return sorted(numbered(*numbers), key=lambda row: json.dumps(row, default=str))
+
+
+def assert_exact(home: Home, *files: int) -> Shown:
+    """Require that table, catalog, ledger and copies tell of these files, each row once.
+
+    A file that is named twice was loaded twice, as a person asked.
+    """
+    shown = home.shown()
+    assert home.rows == rows_of(*files)
+    assert shown.job["files_loaded"] == len(files)
+    assert shown.job["rows_loaded"] == len(files) * ROWS_PER_FILE
+    assert shown.job["rows_rejected"] == 0
+    assert shown.job["position"] == str(home.source(max(files)))
+    assert_ledger(shown, files=len(files))
+    assert_chain(home, numbers=len(committed(shown)))
+    return shown
+
+
+def assert_ledger(shown: Shown, *, files: int) -> None:
+    """Require that the ledger is contiguous, adds up, and leaves no attempt open."""
+    chain = committed(shown)
+    versions = [int(str(row["table_version"])) for row in chain]
+    epochs = Counter(row["epoch"] for row in chain if row["kind"] == "epoch")
+    assert [row["number"] for row in chain] == list(range(1, len(chain) + 1))
+    assert versions == sorted(set(versions))
+    assert set(epochs.values()) == {1}
+    assert sum(int(str(row["files"])) for row in chain) == files
+    assert sum(int(str(row["rows"])) for row in chain) == files * ROWS_PER_FILE
+    assert {row["outcome"] for row in shown.epochs} <= {"COMMITTED", "CANCELLED", "FAILED"}
+
+
+def assert_chain(home: Home, *, numbers: int) -> None:
+    """Require that catalog, table and copies agree on the job's commits."""
+    job = home.node.job("j")
+    handle = DeltaTables(home.path / "warehouse").open(str(home.table_folder()))
+    copies = home.table_folder() / "_penstock" / job.id
+    assert job.number == numbers
+    assert handle.newest_number(job.id) == numbers
+    assert {path.name for path in copies.iterdir()} == {
+        f"{number}.json" for number in range(1, numbers + 1)
+    }
+
+
+def assert_lasting(home: Home, before: Shown) -> None:
+    """Require that a further run, which finds nothing to do, leaves all as it was."""
+    assert home.run().code == 0
+    after = home.shown()
+    assert after.job == before.job
+    assert after.epochs[: len(before.epochs)] == before.epochs
+    assert [row["kind"] for row in after.epochs[len(before.epochs) :]] == ["fence"]
+
+
+def committed(shown: Shown) -> list[dict[str, Cell]]:
+    """Answer the rows of SHOW EPOCHS that are commits."""
+    return [row for row in shown.epochs if row["outcome"] == "COMMITTED"]
+
+
+def until(done: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    clock, never = SystemClock(), threading.Event()
+    deadline = clock.monotonic() + PATIENCE_SECONDS
+    while not done():
+        assert clock.monotonic() < deadline
+        clock.wait(never, _BLINK)
