@@ -2,12 +2,16 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from statistics import median
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
+
+_DIGITS_MIN = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,8 +23,8 @@ class Goal:
 
     def met_by(self, ratio: float) -> bool:
         """Tell whether a ratio lies within the bound."""
-        if self.at_least is not None:
-            return ratio >= self.at_least
+        if self.at_least is not None and ratio < self.at_least:
+            return False
         return self.at_most is None or ratio <= self.at_most
 
     def __str__(self) -> str:
@@ -28,23 +32,32 @@ class Goal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """One line of the report."""
+class Comparison:
+    """A ratio to something else of the same run."""
 
-    name: str
-    value: float
-    unit: str
-    spread: tuple[float, float] | None = None
-    ratio: float | None = None
-    against: str = ""
+    ratio: float
+    against: str
     goal: Goal | None = None
 
     @property
     def met(self) -> bool | None:
         """Whether the goal is met; None if there is none."""
-        if self.goal is None or self.ratio is None:
-            return None
-        return self.goal.met_by(self.ratio)
+        return None if self.goal is None else self.goal.met_by(self.ratio)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """Something measured, and what it is held against."""
+
+    name: str
+    value: float
+    unit: str
+    spread: tuple[float, float] | None = None
+    comparisons: tuple[Comparison, ...] = ()
+
+    def against(self, *comparisons: Comparison) -> "Figure":
+        """Answer the figure with comparisons."""
+        return replace(self, comparisons=comparisons)
 
 
 def of_samples(name: str, samples: Sequence[float], unit: str) -> Figure:
@@ -60,32 +73,36 @@ def paired_ratio(samples: Sequence[float], others: Sequence[float]) -> float:
 
 def print_figures(figures: Sequence[Figure], console: Console) -> None:
     """Print the figures as one table."""
-    table = Table(title="Penstock, measured", title_justify="left")
-    table.add_column("what")
-    for heading in ("median", "lowest … highest", "ratio"):
-        table.add_column(heading, justify="right")
-    for heading in ("against", "goal", "met"):
-        table.add_column(heading)
-    words = {None: "", True: "[green]yes[/]", False: "[bold red]no[/]"}
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("what", no_wrap=True)
+    for heading in ("median", "", "lowest … highest", "ratio"):
+        table.add_column(heading, justify="left" if heading == "" else "right", no_wrap=True)
+    for heading in ("to", "goal", "met"):
+        table.add_column(heading, no_wrap=True)
     for figure in figures:
         spread = " … ".join(_number(bound) for bound in figure.spread or ())
-        table.add_row(
-            figure.name,
-            f"{_number(figure.value)} {figure.unit}",
-            spread,
-            "" if figure.ratio is None else f"{figure.ratio:.2f}",
-            figure.against,
-            "" if figure.goal is None else str(figure.goal),
-            words[figure.met],
-        )
+        first = (figure.name, _number(figure.value), figure.unit, spread)
+        ratios = [_cells(comparison) for comparison in figure.comparisons] or [("",) * 4]
+        for begin, rest in zip_longest([first], ratios, fillvalue=("",) * 4):
+            table.add_row(*begin, *rest)
     console.print(table)
 
 
+def _cells(comparison: Comparison) -> tuple[str, str, str, str]:
+    words = {None: "", True: "[green]yes[/]", False: "[bold red]no[/]"}
+    return (
+        f"{comparison.ratio:.2f}",
+        comparison.against,
+        "" if comparison.goal is None else str(comparison.goal),
+        words[comparison.met],
+    )
+
+
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= _DIGITS_MIN else f"{value:.3g}"
 
 
 def save_figures(figures: Sequence[Figure], about: dict[str, object], path: Path) -> None:
     """Write the figures as JSON."""
-    rows = [{**asdict(figure), "met": figure.met} for figure in figures]
+    rows = [asdict(figure) for figure in figures]
     path.write_text(json.dumps({"about": about, "figures": rows}, indent=2) + "\n")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.suite import main  # noqa: E402 - The folder above has to be known first.
+from benchmarks.suite import main
 
 if __name__ == "__main__":
     sys.exit(main())

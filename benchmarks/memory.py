@@ -16,12 +16,12 @@ import psutil
 from rich.console import Console
 
 from benchmarks.command_line import penstock_command, run_penstock
-from benchmarks.figures import Figure, Goal
+from benchmarks.figures import Comparison, Figure, Goal
 from benchmarks.product import create_job
 from benchmarks.sample_orders import SQL_COLUMNS, write_orders
 
 LOOK_SECONDS = 0.02
-DRIVER, WORKER, JAVA = "driver (Python)", "largest Python worker", "driver (Java)"
+DRIVER, WORKER, JAVA = "driver", "Python worker", "Java"
 FLAT = Goal(at_most=1.15)
 
 
@@ -30,18 +30,16 @@ def measure_memory(root: Path, console: Console, *, files: tuple[int, int]) -> l
     few, many = (_one_more_epoch(root, console, files=count) for count in files)
     figures = []
     for role in (DRIVER, WORKER, JAVA):
-        ratio = many[role] / few[role]
+        ratio = Comparison(
+            ratio=many[role] / few[role],
+            against=f"{files[0]:,} files",
+            # A Java heap grows until it is collected, so its size says little.
+            goal=None if role == JAVA else FLAT,
+        )
+        name = f"peak of {role}"
         figures += [
-            Figure(name=f"{role}, {files[0]:,} files loaded", value=few[role], unit="MB"),
-            Figure(
-                name=f"{role}, {files[1]:,} files loaded",
-                value=many[role],
-                unit="MB",
-                ratio=ratio,
-                against=f"{files[0]:,} files",
-                # The Java heap grows until it is collected, so its size says little.
-                goal=None if role == JAVA else FLAT,
-            ),
+            Figure(name=f"{name}, {files[0]:,} files", value=few[role], unit="MB"),
+            Figure(name=f"  {files[1]:,} files", value=many[role], unit="MB").against(ratio),
         ]
     return figures
 

@@ -7,7 +7,6 @@ are wired with looks at the clock on its way through, so nothing inside them is 
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
@@ -17,6 +16,7 @@ from penstock.control.executor import execute
 from penstock.engine.epoch_loop import LoadParts
 from penstock.engine.run import Executor, Work
 from penstock.engine.task import run_task_text
+from penstock.foreground import ROUND_PERIOD
 from penstock.model.epoch import Attachment, CommitKind, DataFile, EpochPlan
 from penstock.model.job import JobProperties, JobState
 from penstock.model.position import SplitProgress
@@ -26,8 +26,6 @@ from penstock.sql.parser import parse_script
 from penstock.supervisor.supervisor import JobLook, Supervisor
 from penstock.tables.delta import DeltaTables
 from penstock.tables.table import TableHandle, Tables
-
-LOOK_PERIOD = timedelta(milliseconds=5)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -111,7 +109,7 @@ class Product:
         never = threading.Event()
         try:
             while not all(_caught_up(look) for look in supervisor.round()):
-                clock.wait(never, LOOK_PERIOD)
+                clock.wait(never, ROUND_PERIOD)
         finally:
             supervisor.stop()
         watch.caught_up_at = perf_counter()

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
-from deltalake.transaction import AddAction
+from deltalake.transaction import AddAction, RemoveAction
 
 from benchmarks.sample_orders import ARROW_SCHEMA, SQL_COLUMNS
 
@@ -56,7 +56,9 @@ def load_by_hand(pool: Pool, files: Sequence[Path], target: Path) -> float:
     shares = cut_evenly(files, parts=PROCESSES)
     paths = [target / f"{uuid4().hex}.parquet" for _ in shares]
     rows = pool.starmap(write_share, zip(shares, paths, strict=True), chunksize=1)
-    actions = [_add_action(path, count) for path, count in zip(paths, rows, strict=True)]
+    actions: list[AddAction | RemoveAction] = [
+        _add_action(path, count) for path, count in zip(paths, rows, strict=True)
+    ]
     table.create_write_transaction(actions, mode="append", schema=table.schema())
     return perf_counter() - begun
 

@@ -10,17 +10,16 @@ SQL_COLUMNS = (
     "order_id BIGINT, customer STRING, item STRING, quantity INT, price DOUBLE, "
     "paid BOOLEAN, ordered_at TIMESTAMP"
 )
-ARROW_SCHEMA = pa.schema(
-    [
-        ("order_id", pa.int64()),
-        ("customer", pa.string()),
-        ("item", pa.string()),
-        ("quantity", pa.int32()),
-        ("price", pa.float64()),
-        ("paid", pa.bool_()),
-        ("ordered_at", pa.timestamp("us", tz="UTC")),
-    ]
-)
+_FIELDS: list[tuple[str, pa.DataType]] = [
+    ("order_id", pa.int64()),
+    ("customer", pa.string()),
+    ("item", pa.string()),
+    ("quantity", pa.int32()),
+    ("price", pa.float64()),
+    ("paid", pa.bool_()),
+    ("ordered_at", pa.timestamp("us", tz="UTC")),
+]
+ARROW_SCHEMA = pa.schema(_FIELDS)
 
 
 def order_line(number: int) -> str:

@@ -17,13 +17,16 @@ from benchmarks.small_epochs import measure_small_epochs
 from benchmarks.throughput import RowsDifferError, measure_throughput
 from benchmarks.workshop import open_workshop
 
+WIDTH_MIN = 124
 PARTS = ("throughput", "small-epochs", "command-line", "memory")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmarks; answer 1 if two outputs differ, whatever the figures are."""
     request = _parser().parse_args(arguments)
-    console = Console()
+    console = Console(highlight=False)
+    # The table needs its room, also in a file or a pipe.
+    console.width = max(console.width, WIDTH_MIN)
     about = machine()
     console.print(", ".join(f"{name} {value}" for name, value in about.items()))
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:

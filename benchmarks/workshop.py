@@ -1,4 +1,4 @@
-"""What all measurements share: folders, Spark, the product and two helpers for by-hand loads."""
+"""What the measurements share: folders, one warm Spark, the product, two processes."""
 
 import multiprocessing
 import os

@@ -20,3 +20,44 @@ RECOVERY_POINTS = (
     (CrashPoint.RECOVERY_APPLIED, 2),
     (CrashPoint.ATTEMPTS_CANCELLED, 1),
 )
+
+FAILURE_POINTS = (CrashPoint.ATTEMPT_ENDED, CrashPoint.PAUSE_STORED)
+
+TASK_POINTS = (CrashPoint.TASK_WRITTEN,)
+
+FENCE_POINTS = (
+    CrashPoint.WISH_STORED,
+    CrashPoint.CHAIN_EXTENDED,
+    CrashPoint.STATEMENT_COMMITTED,
+    CrashPoint.STATEMENT_APPLIED,
+)
+
+RESUME_POINTS = (CrashPoint.WISH_STORED,)
+
+DROP_POINTS = (
+    CrashPoint.WISH_STORED,
+    CrashPoint.CHAIN_EXTENDED,
+    CrashPoint.STATEMENT_COMMITTED,
+    CrashPoint.CLOSING_COMMITTED,
+)
+
+CREATE_POINTS = (CrashPoint.CHAIN_EXTENDED, CrashPoint.OPENING_COMMITTED)
+
+CREATE_TABLE_POINTS = (CrashPoint.TABLE_CREATED,)
+
+DROP_TABLE_POINTS = (CrashPoint.TABLE_FORGOTTEN,)
+
+ALL_POINTS = frozenset(
+    {
+        *EPOCH_POINTS,
+        *(point for point, _ in RECOVERY_POINTS),
+        *FAILURE_POINTS,
+        *TASK_POINTS,
+        *FENCE_POINTS,
+        *RESUME_POINTS,
+        *DROP_POINTS,
+        *CREATE_POINTS,
+        *CREATE_TABLE_POINTS,
+        *DROP_TABLE_POINTS,
+    }
+)

@@ -9,10 +9,21 @@ from tests.crash.harness import (
     assert_exact,
     assert_lasting,
     crash,
+    rows_of,
 )
-from tests.crash.points import EPOCH_POINTS, RECOVERY_POINTS
+from tests.crash.points import (
+    ALL_POINTS,
+    EPOCH_POINTS,
+    FAILURE_POINTS,
+    RECOVERY_POINTS,
+    TASK_POINTS,
+)
 
 pytestmark = pytest.mark.crash
+
+
+def test_every_crash_point_is_passed_by_a_test_of_this_folder() -> None:
+    assert set(CrashPoint) == ALL_POINTS
 
 
 @pytest.mark.parametrize("point", EPOCH_POINTS)
@@ -40,3 +51,41 @@ def test_no_row_is_lost_or_repeated_by_a_kill_inside_recovery(
     assert home.run().code == 0
 
     assert_lasting(home, assert_exact(home, 1, 2, 3, 4))
+
+
+@pytest.mark.parametrize("point", FAILURE_POINTS)
+def test_a_kill_while_a_job_pauses_by_itself_loses_neither_the_reason_nor_a_row(
+    home: Home, point: CrashPoint
+) -> None:
+    home.write(1, 2, 3)
+    home.create()
+    home.source(2).write_text("no record\n")
+
+    assert home.run(crash_at=crash(point)).code == KILLED
+    refused = home.run()
+    assert home.rows == rows_of(1)
+    home.write(2)
+    home.node.sql("RESUME JOB j")
+    assert home.run().code == 0
+
+    assert refused.code == 1
+    assert (
+        f'error TOO_MANY_FAILURE_ROWS_ERR: job j is paused: file "{home.source(2)}", line 1'
+        in (refused.output)
+    )
+    assert_lasting(home, assert_exact(home, 1, 2, 3))
+
+
+@pytest.mark.parametrize("point", TASK_POINTS)
+def test_rows_of_a_task_whose_process_was_killed_after_writing_are_loaded_once(
+    home: Home, point: CrashPoint
+) -> None:
+    home.write(1, 2, 3, 4, 5)
+    home.create()
+
+    # A worker counts what it passes from its own beginning: each dies with its second task.
+    assert home.run(crash_at=crash(point, count=2)).code == 0
+
+    shown = assert_exact(home, 1, 2, 3, 4, 5)
+    assert home.tries_on_disk() > 5
+    assert {row["attempt"] for row in shown.epochs if row["kind"] == "epoch"} == {1}

@@ -1,11 +1,13 @@
 """Drive a node step by step: gates in its work, crashes of its runners, time that is moved."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 
 from penstock.clock import SystemClock
 from penstock.control.result import Cell
@@ -18,6 +20,7 @@ from tests.node import Node
 
 PATIENCE_SECONDS = 30
 BLINK = timedelta(milliseconds=5)
+NOBODY = 65534
 
 Done = Callable[[tuple[JobLook, ...]], bool]
 
@@ -87,10 +90,12 @@ class Failing:
 
 
 @contextmanager
-def supervised(node: Node, *, until_caught_up: bool = False) -> Iterator[Supervisor]:
-    """Give a started supervisor of a node that believes to be alone."""
+def supervised(
+    node: Node, *, until_caught_up: bool = False, sole_process: bool = True
+) -> Iterator[Supervisor]:
+    """Give a started supervisor of a node that believes to be alone, unless said otherwise."""
     supervisor = node.supervisor(until_caught_up=until_caught_up)
-    supervisor.start(sole_process=True)
+    supervisor.start(sole_process=sole_process)
     try:
         yield supervisor
     finally:
@@ -192,3 +197,33 @@ def attempts(node: Node, name: str = "j") -> list[tuple[Cell, Cell, Cell]]:
         for row in node.sql(f"SHOW EPOCHS FOR {name}")
         if row["kind"] == "epoch"
     ]
+
+
+def pause_reason(node: Node) -> str:
+    """Run the job until it has used up its immediate resume, and answer why it is paused."""
+    assert isinstance(node.clock, MovedClock)
+    with supervised(node) as supervisor:
+        rounds_until(supervisor, lambda looks: looks[0].state.wish.auto_resumes == 1)
+        node.clock.move(seconds=2)
+        rounds_until(supervisor, paused)
+    assert node.show("j")["state"] == "PAUSED"
+    return str(node.show("j")["reason"])
+
+
+@contextmanager
+def without_privileges(folder: Path) -> Iterator[None]:
+    """Become a user whom permissions bind, if this one is not, and who owns a folder.
+
+    Whatever is imported late must have been imported before, because the new user may not
+    even read the product.
+    """
+    if os.geteuid() != 0:
+        yield
+        return
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+    os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(0)

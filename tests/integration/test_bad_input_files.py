@@ -5,9 +5,7 @@ waiting between the attempts short.
 """
 
 import os
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,36 +15,10 @@ from tests.integration.driving import (
     Failing,
     MovedClock,
     attempts,
-    paused,
-    rounds_until,
-    supervised,
+    pause_reason,
+    without_privileges,
 )
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
-
-NOBODY = 65534
-
-
-@contextmanager
-def without_privileges() -> Iterator[None]:
-    """Become a user whom permissions bind, if this one is not."""
-    if os.geteuid() != 0:
-        yield
-        return
-    os.seteuid(NOBODY)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
-@pytest.fixture
-def unprivileged_folder() -> Iterator[Path]:
-    """A folder that belongs to a user whom permissions bind."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        if os.geteuid() == 0:
-            os.chown(folder, NOBODY, NOBODY)
-        yield folder
 
 
 @pytest.fixture
@@ -55,17 +27,6 @@ def patient(tmp_path: Path) -> Iterator[Node]:
     node = Node(tmp_path / "home", clock=MovedClock())
     yield node
     node.catalog.close()
-
-
-def pause_reason(node: Node) -> str:
-    """Run the job until it has used up its immediate resume, and answer why it is paused."""
-    assert isinstance(node.clock, MovedClock)
-    with supervised(node) as supervisor:
-        rounds_until(supervisor, lambda looks: looks[0].state.wish.auto_resumes == 1)
-        node.clock.move(seconds=2)
-        rounds_until(supervisor, paused)
-    assert node.show("j")["state"] == "PAUSED"
-    return str(node.show("j")["reason"])
 
 
 def resume(node: Node) -> None:
@@ -160,43 +121,40 @@ def test_files_that_were_loaded_and_went_are_not_missed(node: Node, folder: Path
     assert node.show("j")["position"] == str(folder / "a.json")
 
 
-def test_a_file_that_may_not_be_read_pauses_the_job_and_is_named(
-    unprivileged_folder: Path,
-) -> None:
-    home, folder = unprivileged_folder / "home", unprivileged_folder / "in"
-    with without_privileges():
-        node = Node(home, clock=MovedClock())
-        write_rows(folder / "a.json", numbered(1))
-        node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
-        node.run()
-        write_rows(folder / "b.json", numbered(2)).chmod(0)
+def test_a_file_that_may_not_be_read_pauses_the_job_and_is_named(foreign: Path) -> None:
+    folder = foreign / "in"
+    node = Node(foreign / "home", clock=MovedClock())
+    write_rows(folder / "a.json", numbered(1))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
+    node.run()
+    write_rows(folder / "b.json", numbered(2)).chmod(0)
 
+    with without_privileges(foreign):
         reason = pause_reason(node)
 
-        assert reason == (
-            f'GET_REMOTE_DATA_ERROR: file "{folder}/b.json" could not be read: '
-            "permission denied"
-        )
-        (folder / "b.json").chmod(0o600)
-        resume(node)
+    assert reason == (
+        f'GET_REMOTE_DATA_ERROR: file "{folder}/b.json" could not be read: permission denied'
+    )
+    (folder / "b.json").chmod(0o644)
+    resume(node)
     assert node.rows("t") == numbered(1, 2)
     assert node.show("j")["position"] == str(folder / "b.json")
 
 
-def test_a_folder_that_may_not_be_listed_is_refused_at_create_and_named(
-    unprivileged_folder: Path,
-) -> None:
-    folder = unprivileged_folder / "in"
-    with without_privileges():
-        node = Node(unprivileged_folder / "home")
-        write_rows(folder / "a.json", numbered(1))
-        node.sql(CREATE_TABLE)
-        folder.chmod(0)
+def test_a_folder_that_may_not_be_listed_is_refused_at_create_and_named(foreign: Path) -> None:
+    folder = foreign / "in"
+    node = Node(foreign / "home")
+    write_rows(folder / "a.json", numbered(1))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder, name='other')}; DROP JOB other")
+    folder.chmod(0)
 
-        with pytest.raises(ExternalError, match="permission denied") as refused:
-            node.sql(create_job(folder))
+    with (
+        without_privileges(foreign),
+        pytest.raises(ExternalError, match="permission denied") as refused,
+    ):
+        node.sql(create_job(folder))
 
-        folder.chmod(0o700)
+    folder.chmod(0o755)
     assert f'folder "{folder}/"' in refused.value.message
     assert "Give the user that runs Penstock the right to it." in refused.value.hint
     assert node.sql("SHOW JOBS") == []

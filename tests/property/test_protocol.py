@@ -1,13 +1,41 @@
 """The protocol keeps its promises through every history that was tried."""
 
+import pytest
 from hypothesis import HealthCheck, settings
 
+from penstock.errors import PenstockError
+from tests.property.protocol.histories import HISTORIES, History, tell
 from tests.property.protocol.machine import ProtocolMachine
+from tests.property.protocol.mutations import MUTATIONS, Mutation
 
 TestProtocol = ProtocolMachine.TestCase
 TestProtocol.settings = settings(
-    max_examples=300,
+    max_examples=500,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
+
+
+@pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history.__name__)
+def test_the_protocol_survives_this_history(history: History) -> None:
+    tell(history)
+
+
+def survives(history: History) -> bool:
+    try:
+        tell(history)
+    except (AssertionError, PenstockError):
+        return False
+    return True
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.__name__)
+def test_a_wrong_protocol_does_not_survive_all_histories(
+    mutation: Mutation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutation(monkeypatch)
+
+    survived = [history.__name__ for history in HISTORIES if survives(history)]
+
+    assert len(survived) < len(HISTORIES)

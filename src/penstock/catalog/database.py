@@ -73,6 +73,10 @@ class Database:
             with engine.begin() as connection:
                 yield connection
         except (SQLAlchemyError, sqlite3.Error) as error:
+            if self.place.path is not None:
+                # A connection that was opened to a file which could not be written stays
+                # read-only; whoever asks next gets a new one.
+                self._reader.dispose()
             raise explain(error, self.place) from error
         finally:
             if alone:

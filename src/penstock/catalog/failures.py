@@ -52,7 +52,7 @@ def _read_only(place: Place) -> ExternalError:
     return ExternalError(
         f"catalog {place} is read-only",
         code=Code.CATALOG_ERR,
-        hint="Let this user write the file and its folder, or choose another home.",
+        hint="Let this user write the folder, the file and those beside it (-wal, -shm).",
     )
 
 

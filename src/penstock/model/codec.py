@@ -21,6 +21,11 @@ _T = TypeVar("_T")
 _TAG = "is"
 
 
+def _cached(find_out: Callable[[Any], _T]) -> Callable[[Any], _T]:
+    """Remember what was found out about a type; a type checker does not know them hashable."""
+    return cache(find_out)
+
+
 def to_text(value: object) -> str:
     """Write a value as one line of JSON."""
     return json.dumps(encode(value), ensure_ascii=False, separators=(",", ":"))
@@ -44,8 +49,8 @@ def encode(value: Any) -> Any:  # noqa: ANN401 - JSON has no narrower type.
     return _encoder(type(value))(value)
 
 
-@cache
-def _encoder(kind: Any) -> Callable[[Any], Any]:
+@_cached
+def _encoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - A class.
     """Answer how values of a class are written; found out once per class."""
     if is_dataclass(kind):
         return _dataclass_encoder(kind)  # type: ignore[arg-type]
@@ -75,7 +80,7 @@ def _dataclass_encoder(kind: type) -> Callable[[Any], Any]:
     return write
 
 
-@cache
+@_cached
 def _decoder(hint: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - Follows the hint.
     """Answer how values under a hint are read; found out once per hint."""
     if get_origin(hint) in (Union, types.UnionType):

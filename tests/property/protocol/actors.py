@@ -38,7 +38,7 @@ class Actor:
             return
         self._go.release()
         self._wait_for_halt()
-        if self.ended:
+        if not self.thread.is_alive() or self.at == "end":
             self.thread.join()
 
     def crash(self) -> None:
@@ -66,6 +66,7 @@ class Actor:
         except Exception as error:  # noqa: BLE001 - The test looks at it.
             self.error = error
         self.ended = True
+        self.at = "end"
         self._halted.release()
 
     def _wait_for_halt(self) -> None:

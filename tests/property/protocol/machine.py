@@ -18,6 +18,8 @@ STATEMENTS_MAX = 2
 # Where an actor is often left standing: right before an effect that others can see.
 STANDS = (
     "handle.commit",
+    "handle.commit",
+    "handle.commit",
     "handle.refresh",
     "catalog.apply_commit",
     "catalog.take_lease",
@@ -44,13 +46,19 @@ class ProtocolMachine(RuleBasedStateMachine):
         self.saved: bytes | None = None
 
     def teardown(self) -> None:
-        self.world.close()
+        try:
+            self.come_to_rest()
+            check_at_rest(self.world)
+        finally:
+            self.world.close()
 
-    @initialize(files=st.integers(1, 5))
-    def create(self, files: int) -> None:
+    @initialize(files=st.integers(1, 5), until=st.sampled_from(STANDS))
+    def create(self, files: int, until: str) -> None:
         for _ in range(files):
             self.world.files.add()
         self.world.create()
+        self.world.nodes[0].supervisor.round()
+        self.move(self.world.runners()[0], until)
 
     @rule()
     def a_file_arrives(self) -> None:
@@ -77,16 +85,18 @@ class ProtocolMachine(RuleBasedStateMachine):
         open_statements = self.world.open_statements()
         self.move(data.draw(st.sampled_from(open_statements), label="statement"), until)
 
-    @precondition(lambda self: self.world.open_statements())
-    @rule()
-    def statements_run_through(self) -> None:
+    @rule(data=st.data())
+    def a_statement_goes_through(self, data: st.DataObject) -> None:
+        self.begin_statement(data)
         for statement in self.world.open_statements():
             self.finish(statement)
 
     @rule(data=st.data())
-    def something_is_said(self, data: st.DataObject) -> None:
-        if len(self.world.open_statements()) >= STATEMENTS_MAX:
-            return
+    def a_statement_begins(self, data: st.DataObject) -> None:
+        if len(self.world.open_statements()) < STATEMENTS_MAX:
+            self.begin_statement(data)
+
+    def begin_statement(self, data: st.DataObject) -> None:
         kind = data.draw(st.sampled_from(self.sayable()), label="statement")
         if kind in ("resume", "create"):
             self.rows_at_pause = None
@@ -101,7 +111,7 @@ class ProtocolMachine(RuleBasedStateMachine):
         if statement is None:
             key = data.draw(st.sampled_from(self.world.files.keys), label="offset")
             statement = partial(self.world.alter, key)
-        self.say(kind, statement)
+        self.begin(kind, statement)
 
     @rule(what=st.sampled_from(["late", "late", "lost", "arrive", "arrive", "foreign"]))
     def the_network_acts_up(self, what: str) -> None:
@@ -112,7 +122,7 @@ class ProtocolMachine(RuleBasedStateMachine):
                 self.world.next_fault = Fault.LOST_ANSWER
             case "arrive":
                 self.world.tables.land_late_writes()
-            case "foreign":
+            case _:
                 self.world.tables.foreign_commit(self.world.table.location)
 
     @rule(what=st.sampled_from(["crash", "crash statement", "expire", "backup"]), node=NODES)
@@ -131,11 +141,8 @@ class ProtocolMachine(RuleBasedStateMachine):
                 self.saved = self.world.backup()
             case "backup" if not self.world.restored:
                 self.world.restore(self.saved or b"")
-
-    @rule()
-    def everything_comes_to_rest(self) -> None:
-        self.come_to_rest()
-        check_at_rest(self.world)
+            case _:
+                self.world.clock.advance(timedelta(seconds=3))
 
     @invariant()
     def check(self) -> None:
@@ -164,11 +171,13 @@ class ProtocolMachine(RuleBasedStateMachine):
             return ["resume", "alter", "pause", "drop"]
         return ["pause", "pause", "drop"]
 
-    def say(self, kind: str, statement: Any) -> None:
+    def begin(self, kind: str, statement: Any) -> Actor:
+        """Begin a statement and remember which kind it is."""
         state = self.world.state()
         self.dropping = state.id if state is not None else ""
         actor = self.world.say(kind, statement)
         self.kind_of[id(actor)] = kind
+        return actor
 
     def hold_promises(self, actor: Actor) -> None:
         """Remember what a statement promised by returning."""
@@ -227,4 +236,5 @@ class ProtocolMachine(RuleBasedStateMachine):
                 return
             actor.step()
             self.hold_promises(actor)
+            self.check()
         raise AssertionError(f"{actor.name} does not end; it stands at {actor.at}")

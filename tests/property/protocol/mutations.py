@@ -11,7 +11,7 @@ import pytest
 
 from penstock.catalog import catalog as catalogs
 from penstock.control import changes, jobs
-from penstock.engine import commit, epoch_loop
+from penstock.engine import commit, epoch_loop, takeover
 from penstock.model.epoch import Attachment, CommitKind, Generation
 from penstock.model.job import JobState
 from penstock.tables import extension
@@ -33,7 +33,7 @@ def drop_writes_no_closing_commit(patch: pytest.MonkeyPatch) -> None:
 
 def alter_is_a_catalog_event_only(patch: pytest.MonkeyPatch) -> None:
     """ALTER moves the position in the catalog and not in the table."""
-    real = jobs.change_job
+    real = changes.change_job
 
     def mutant(state: JobState, *, kind: CommitKind, parts: Any, **rest: Any) -> Any:
         if kind is not CommitKind.MOVE:
@@ -60,26 +60,25 @@ def outcome_is_judged_by_the_number(patch: pytest.MonkeyPatch) -> None:
 
 
 def recovery_applies_before_it_fences(patch: pytest.MonkeyPatch) -> None:
-    """The new owner plans from what it knew before its fence was in."""
-    real = epoch_loop.take_over
+    """The new owner goes on from what it knew before its fence was in."""
+    real, extend = takeover.take_over, extension.extend
+    known: dict[str, Any] = {}
 
-    def mutant(job_id: str, *, catalog: Any, tables: Any, **rest: Any) -> Any:
+    def look_first(job_id: str, *, catalog: Any, **rest: Any) -> Any:
         before = catalog.job_by_id(job_id)
-        if before is not None:
-            handle = open_table(tables, before.definition.table)
-            before = extension.catch_up(
-                job_id, store=catalog, handle=handle, passed=lambda: None
-            )
-        owner, handle = real(job_id, catalog=catalog, tables=tables, **rest)
-        assert before is not None
-        return replace(owner, progress=before.progress, cumulative=before.cumulative), handle
+        known[job_id] = before.progress if before is not None else None
+        return real(job_id, catalog=catalog, **rest)
 
-    patch.setattr(epoch_loop, "take_over", mutant)
+    def fence(state: JobState, **rest: Any) -> Any:
+        return extend(state, progress=known[state.id], **rest)
+
+    patch.setattr(epoch_loop, "take_over", look_first)
+    patch.setattr(takeover, "extend", fence)
 
 
 def pause_fences_before_it_stores_the_wish(patch: pytest.MonkeyPatch) -> None:
     """PAUSE writes its fence first."""
-    real = jobs.change_job
+    real = changes.change_job
 
     def mutant(state: JobState, *, kind: CommitKind, parts: Any, **rest: Any) -> Any:
         if kind is not CommitKind.FENCE:
@@ -91,7 +90,10 @@ def pause_fences_before_it_stores_the_wish(patch: pytest.MonkeyPatch) -> None:
             tables=parts.tables,
             clock=parts.clock,
         )
-        stored = _store(state, kind=kind, parts=parts, rest=rest)
+        current = parts.catalog.job_by_id(state.id)
+        generation = extension.next_generation(current.generation)
+        wish = replace(rest["wish"], generation=generation)
+        stored = parts.catalog.append_all(state.id, [wish], expected=None)
         if not isinstance(landed, Landed):
             raise changes.overtaken(state)
         believed = replace(landed.commit.attachment, generation=stored.generation)
@@ -149,8 +151,12 @@ def the_handle_is_refreshed_before_the_commit(patch: pytest.MonkeyPatch) -> None
 
 def the_number_is_not_compared(patch: pytest.MonkeyPatch) -> None:
     """The owner commits whatever the table's newest number is."""
-    patch.setattr(commit, "require_predecessor", lambda handle, *, owner: None)
-    patch.setattr(epoch_loop, "require_predecessor", lambda handle, *, owner: None)
+
+    def mutant(handle: Any, *, owner: JobState) -> None:
+        del handle, owner
+
+    patch.setattr(commit, "require_predecessor", mutant)
+    patch.setattr(epoch_loop, "require_predecessor", mutant)
 
 
 def the_copy_is_written_before_the_commit(patch: pytest.MonkeyPatch) -> None:
@@ -180,7 +186,7 @@ def a_generation_has_no_random_id(patch: pytest.MonkeyPatch) -> None:
 
 
 def _skip_commit_of(kind: CommitKind, patch: pytest.MonkeyPatch) -> None:
-    real = jobs.change_job
+    real = changes.change_job
 
     def mutant(state: JobState, *, kind: CommitKind, parts: Any, **rest: Any) -> Any:
         if kind is not skipped:

@@ -1,0 +1,197 @@
+"""A statement that is killed between two durable effects can be repeated; rows stay exact."""
+
+import pytest
+
+from penstock.crashpoints import CrashPoint
+from penstock.errors import Code, UserError
+from tests.crash.harness import (
+    KILLED,
+    ROWS_PER_FILE,
+    Home,
+    assert_exact,
+    assert_lasting,
+    crash,
+    rows_of,
+)
+from tests.crash.points import (
+    CREATE_POINTS,
+    CREATE_TABLE_POINTS,
+    DROP_POINTS,
+    DROP_TABLE_POINTS,
+    FENCE_POINTS,
+    RESUME_POINTS,
+)
+from tests.node import CREATE_TABLE
+
+pytestmark = pytest.mark.crash
+
+
+@pytest.mark.parametrize("point", FENCE_POINTS)
+def test_a_killed_pause_holds_and_a_resumed_job_goes_on_where_it_stood(
+    home: Home, point: CrashPoint
+) -> None:
+    home.load(1, 2)
+    home.write(3, 4)
+
+    assert home.sql("PAUSE JOB j", crash_at=crash(point)).code == KILLED
+    held = home.run()
+    assert home.rows == rows_of(1, 2)
+    home.node.sql("RESUME JOB j")
+    assert home.run().code == 0
+
+    assert held.code == 0
+    assert "job j is paused by a person and was left out" in held.output
+    assert_lasting(home, assert_exact(home, 1, 2, 3, 4))
+
+
+def test_a_pause_that_was_killed_before_its_fence_is_finished_by_repeating_it(
+    home: Home,
+) -> None:
+    home.load(1)
+    home.sql("PAUSE JOB j", crash_at=crash(CrashPoint.WISH_STORED))
+
+    repeated = home.sql("PAUSE JOB j")
+
+    assert repeated.code == 0
+    assert home.shown().epochs[-1]["kind"] == "fence"
+    assert home.state == "PAUSED"
+
+
+@pytest.mark.parametrize("point", [CrashPoint.CHAIN_EXTENDED, CrashPoint.STATEMENT_COMMITTED])
+def test_a_pause_that_was_killed_behind_its_fence_is_known_as_paused(
+    home: Home, point: CrashPoint
+) -> None:
+    home.load(1)
+    home.sql("PAUSE JOB j", crash_at=crash(point))
+
+    with pytest.raises(UserError, match="is already paused") as caught:
+        home.node.sql("PAUSE JOB j")
+
+    assert caught.value.code is Code.STATE_ERR
+    assert home.state == "PAUSED"
+
+
+@pytest.mark.parametrize("point", RESUME_POINTS)
+def test_a_killed_resume_lets_the_job_go_on(home: Home, point: CrashPoint) -> None:
+    home.load(1, 2)
+    home.node.sql("PAUSE JOB j")
+    home.write(3)
+
+    assert home.sql("RESUME JOB j", crash_at=crash(point)).code == KILLED
+    assert home.run().code == 0
+
+    assert_lasting(home, assert_exact(home, 1, 2, 3))
+
+
+@pytest.mark.parametrize("point", FENCE_POINTS)
+def test_a_killed_alter_is_done_once_by_repeating_it(home: Home, point: CrashPoint) -> None:
+    home.load(1, 2, 3)
+    home.node.sql("PAUSE JOB j")
+    home.write(4, 5)
+    alter = f"""ALTER JOB j PROPERTIES('s3.max_batch_files' = '2',
+                'offset' = '{{"fileName": "{home.source(1)}"}}')"""
+
+    assert home.sql(alter, crash_at=crash(point)).code == KILLED
+    home.node.sql(f"{alter}; RESUME JOB j")
+    assert home.run().code == 0
+
+    shown = assert_exact(home, 1, 2, 3, 2, 3, 4, 5)
+    assert [row["files"] for row in shown.epochs if row["kind"] == "epoch"] == [1, 1, 1, 2, 2]
+    assert_lasting(home, shown)
+
+
+@pytest.mark.parametrize("point", FENCE_POINTS)
+def test_a_killed_alter_that_nobody_repeats_has_moved_the_job_wholly_or_not_at_all(
+    home: Home, point: CrashPoint
+) -> None:
+    home.load(1, 2)
+    home.node.sql("PAUSE JOB j")
+    alter = f"""ALTER JOB j PROPERTIES('offset' = '{{"fileName": "{home.source(1)}"}}')"""
+
+    home.sql(alter, crash_at=crash(point))
+    home.node.sql("RESUME JOB j")
+    home.node.run()
+
+    assert_exact(home, 1, 2, *([] if point is CrashPoint.WISH_STORED else [2]))
+
+
+@pytest.mark.parametrize("point", DROP_POINTS)
+def test_a_killed_drop_holds_and_is_finished_by_repeating_it(
+    home: Home, point: CrashPoint
+) -> None:
+    home.load(1, 2)
+    home.write(3)
+
+    assert home.sql("DROP JOB j", crash_at=crash(point)).code == KILLED
+    assert home.run().code == 0
+    assert home.state in ("DROPPING", "CLOSED")
+    assert home.rows == rows_of(1, 2)
+    repeated = home.sql("DROP JOB j")
+
+    assert repeated.code == 0
+    assert home.node.sql("SHOW JOBS") == []
+    assert home.rows == rows_of(1, 2)
+
+
+@pytest.mark.parametrize("point", DROP_POINTS)
+def test_a_job_of_the_same_name_begins_anew_after_a_killed_drop(
+    home: Home, point: CrashPoint
+) -> None:
+    home.load(1, 2)
+    home.write(3, 4)
+    behind_two = f'{{"fileName": "{home.source(2)}"}}'
+
+    assert home.sql("DROP JOB j", crash_at=crash(point)).code == KILLED
+    home.node.sql(home.create_job(offset=behind_two))
+    assert home.run().code == 0
+
+    assert home.rows == rows_of(1, 2, 3, 4)
+    shown = home.shown()
+    assert shown.job["files_loaded"] == 2
+    assert shown.job["rows_loaded"] == 2 * ROWS_PER_FILE
+    assert_lasting(home, shown)
+
+
+@pytest.mark.parametrize("point", CREATE_POINTS)
+def test_a_killed_create_leaves_no_job_and_can_be_repeated(
+    home: Home, point: CrashPoint
+) -> None:
+    home.write(1, 2)
+    home.node.sql(CREATE_TABLE)
+
+    assert home.sql(home.create_job(), crash_at=crash(point)).code == KILLED
+    left = home.node.sql("SHOW JOBS")
+    home.node.sql(home.create_job())
+    assert home.run().code == 0
+
+    assert left == []
+    assert_lasting(home, assert_exact(home, 1, 2))
+
+
+@pytest.mark.parametrize("point", CREATE_TABLE_POINTS)
+def test_a_killed_create_table_leaves_no_table_and_can_be_repeated(
+    home: Home, point: CrashPoint
+) -> None:
+    assert home.sql(CREATE_TABLE, crash_at=crash(point)).code == KILLED
+    left = home.node.sql("SHOW TABLES")
+
+    home.load(1)
+
+    assert left == []
+    assert_exact(home, 1)
+
+
+@pytest.mark.parametrize("point", DROP_TABLE_POINTS)
+def test_a_killed_drop_table_has_forgotten_the_table_and_its_rows(
+    home: Home, point: CrashPoint
+) -> None:
+    home.load(1)
+    home.node.sql("DROP JOB j")
+
+    assert home.sql("DROP TABLE t", crash_at=crash(point)).code == KILLED
+    left = home.node.sql("SHOW TABLES")
+    home.create()
+    home.node.run()
+
+    assert left == []
+    assert_exact(home, 1)

@@ -1,0 +1,345 @@
+"""Tables that go, change or are replaced under a job: a clear error, and nothing lost."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from penstock.errors import Code, UserError
+from tests.integration.driving import (
+    Failing,
+    MovedClock,
+    attempts,
+    idle,
+    pause_reason,
+    paused,
+    rounds_until,
+    supervised,
+)
+from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
+
+OTHER_ROWS = pa.table({"id": pa.array([9], pa.int64()), "note": pa.array(["row 9"])})
+
+
+@pytest.fixture
+def loaded(node: Node, folder: Path) -> Node:
+    """A node whose job has loaded one file, and a second file that waits."""
+    write_rows(folder / "a.json", numbered(1))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
+    node.run()
+    write_rows(folder / "b.json", numbered(2))
+    return node
+
+
+def location(node: Node) -> Path:
+    record = node.catalog.table("t")
+    assert record is not None
+    return Path(record.location)
+
+
+def recreate(path: Path) -> None:
+    """Put another table with the same columns in the place of one."""
+    shutil.rmtree(path)
+    write_deltalake(str(path), OTHER_ROWS)
+
+
+def test_a_table_whose_folder_is_gone_pauses_the_job_for_good(loaded: Node) -> None:
+    path = location(loaded)
+    path.rename(path.with_name("away"))
+
+    (look,) = loaded.run()
+
+    assert look.paused_for_good
+    assert str(loaded.show("j")["reason"]).startswith(
+        f'TABLE_CHANGED_ERR: table at "{path}" does not exist'
+    )
+    assert not path.exists()
+
+
+def test_a_table_that_comes_back_is_loaded_on_after_resume(loaded: Node, folder: Path) -> None:
+    path = location(loaded)
+    path.rename(path.with_name("away"))
+    loaded.run()
+    path.with_name("away").rename(path)
+
+    loaded.sql("RESUME JOB j")
+    loaded.run()
+
+    assert loaded.rows("t") == numbered(1, 2)
+    assert loaded.show("j")["rows_loaded"] == 2
+    assert loaded.show("j")["position"] == str(folder / "b.json")
+
+
+def test_a_table_that_is_another_one_now_pauses_the_job_for_good(loaded: Node) -> None:
+    recreate(location(loaded))
+
+    (look,) = loaded.run()
+
+    assert look.paused_for_good
+    reason = str(loaded.show("j")["reason"])
+    assert reason.startswith('TABLE_CHANGED_ERR: table "t" is not the table that the job was')
+    assert look.state.definition.table.id in reason
+    assert loaded.rows("t") == numbered(9)
+
+
+@pytest.mark.parametrize("remove", [shutil.rmtree, recreate])
+@pytest.mark.parametrize(
+    "statement",
+    ["RESUME JOB j", "PAUSE JOB j", "ALTER JOB j PROPERTIES('max_interval' = '3s')"],
+)
+def test_statements_about_a_job_whose_table_is_gone_say_so(
+    loaded: Node, remove: Callable[[Path], None], statement: str
+) -> None:
+    remove(location(loaded))
+    loaded.run()
+
+    with pytest.raises(UserError) as refused:
+        loaded.sql(statement)
+
+    assert refused.value.code is Code.TABLE_CHANGED_ERR
+    assert str(location(loaded)) in refused.value.message + refused.value.detail
+    assert refused.value.hint.startswith("Put the table back")
+
+
+@pytest.mark.parametrize("remove", [shutil.rmtree, recreate])
+def test_a_job_whose_table_is_gone_can_be_dropped_and_both_made_again(
+    loaded: Node, folder: Path, remove: Callable[[Path], None]
+) -> None:
+    remove(location(loaded))
+    loaded.run()
+
+    loaded.sql(f"DROP JOB j; DROP TABLE t; {CREATE_TABLE}; {create_job(folder)}")
+    loaded.run()
+
+    assert loaded.rows("t") == numbered(1, 2)
+    assert loaded.show("j")["position"] == str(folder / "b.json")
+
+
+@pytest.mark.parametrize("remove", [shutil.rmtree, recreate])
+def test_a_table_that_goes_while_the_job_is_idle_is_noticed(
+    tmp_path: Path, folder: Path, remove: Callable[[Path], None]
+) -> None:
+    clock = MovedClock()
+    node = Node(tmp_path / "home", clock=clock)
+    write_rows(folder / "a.json", numbered(1))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
+
+    with supervised(node) as supervisor:
+        rounds_until(supervisor, idle)
+        remove(location(node))
+        rounds_until(supervisor, lambda looks: looks[0].last_words is not None)
+        clock.move(seconds=2)
+        (look,) = rounds_until(supervisor, paused)
+
+    assert look.paused_for_good
+    assert str(node.show("j")["reason"]).startswith("TABLE_CHANGED_ERR: ")
+    assert node.show("j")["position"] == str(folder / "a.json")
+
+
+@pytest.mark.parametrize("remove", [shutil.rmtree, recreate])
+def test_a_table_that_goes_during_an_epoch_takes_no_row(
+    tmp_path: Path, folder: Path, remove: Callable[[Path], None]
+) -> None:
+    clock = MovedClock()
+    node = Node(tmp_path / "home", clock=clock)
+    write_rows(folder / "a.json", numbered(1))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
+    node.work = Failing(first=lambda: remove(location(node)))
+
+    with supervised(node) as supervisor:
+        rounds_until(supervisor, lambda looks: looks[0].last_words is not None)
+        clock.move(seconds=2)
+        (look,) = rounds_until(supervisor, paused)
+
+    assert look.state.cumulative.rows_loaded == 0
+    assert look.paused_for_good
+    assert str(node.show("j")["reason"]).startswith("TABLE_CHANGED_ERR: ")
+
+
+@pytest.fixture
+def restored(loaded: Node, tmp_path: Path) -> Node:
+    """A node whose table was copied, loaded on, and put back as it was copied."""
+    path = location(loaded)
+    shutil.copytree(path, tmp_path / "copy")
+    loaded.run()
+    shutil.rmtree(path)
+    (tmp_path / "copy").rename(path)
+    return loaded
+
+
+def test_a_table_restored_from_a_copy_pauses_the_job_for_good(
+    restored: Node, folder: Path
+) -> None:
+    write_rows(folder / "c.json", numbered(3))
+
+    (look,) = restored.run()
+
+    assert look.paused_for_good
+    reason = str(restored.show("j")["reason"])
+    assert reason.startswith('TABLE_CHANGED_ERR: table "t" holds fewer commits than the job')
+    assert "Newest number in the table is 3, in the catalog 5" in reason
+    assert restored.rows("t") == numbered(1)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "RESUME JOB j",
+        "PAUSE JOB j",
+        "ALTER JOB j PROPERTIES('max_interval' = '3s')",
+    ],
+)
+def test_no_statement_hides_that_a_table_was_restored(
+    restored: Node, folder: Path, statement: str
+) -> None:
+    restored.run()
+    with pytest.raises(UserError, match="holds fewer commits") as refused:
+        restored.sql(statement)
+    write_rows(folder / "c.json", numbered(3))
+
+    restored.run()
+
+    assert refused.value.code is Code.TABLE_CHANGED_ERR
+    assert restored.show("j")["state"] == "PAUSED"
+    assert restored.rows("t") == numbered(1)
+
+
+def test_a_job_on_a_restored_table_is_made_again_from_where_the_table_stands(
+    restored: Node, folder: Path
+) -> None:
+    restored.run()
+    offset = ("offset", f'{{"fileName": "{folder}/a.json"}}')
+
+    restored.sql(f"DROP JOB j; {create_job(folder, properties=[offset])}")
+    restored.run()
+
+    assert restored.rows("t") == numbered(1, 2)
+    assert restored.show("j")["position"] == str(folder / "b.json")
+
+
+def test_rows_that_a_person_took_back_in_the_table_are_not_loaded_again(
+    loaded: Node, folder: Path
+) -> None:
+    table = DeltaTable(str(location(loaded)))
+    before = table.version()
+    loaded.run()
+    DeltaTable(table.table_uri).restore(before)
+    write_rows(folder / "c.json", numbered(3))
+
+    loaded.run()
+
+    assert loaded.rows("t") == numbered(1, 3)
+    assert loaded.show("j")["rows_loaded"] == 3
+    assert loaded.show("j")["position"] == str(folder / "c.json")
+
+
+def test_rows_of_another_writer_stay_beside_those_of_the_job(loaded: Node) -> None:
+    write_deltalake(str(location(loaded)), OTHER_ROWS, mode="append")
+
+    loaded.run()
+
+    assert loaded.rows("t") == numbered(1, 2, 9)
+    assert loaded.show("j")["rows_loaded"] == 2
+
+
+def test_a_column_that_was_added_is_filled_with_null(loaded: Node) -> None:
+    wider = OTHER_ROWS.append_column("more", pa.array([1], pa.int64()))
+    write_deltalake(str(location(loaded)), wider, mode="append", schema_mode="merge")
+
+    loaded.run()
+
+    more_by_id = {row["id"]: row["more"] for row in loaded.rows("t")}
+    assert more_by_id == {1: None, 2: None, 9: 1}
+
+
+def test_columns_that_were_taken_away_pause_the_job_instead_of_losing_values(
+    loaded: Node, folder: Path
+) -> None:
+    narrower = pa.table({"other": pa.array([9], pa.int64())})
+    path = str(location(loaded))
+    write_deltalake(path, narrower, mode="overwrite", schema_mode="overwrite")
+
+    (look,) = loaded.run()
+
+    assert look.paused_for_good
+    assert str(loaded.show("j")["reason"]).startswith(
+        'TABLE_CHANGED_ERR: table "t" has no column "id" any more. The job fills id, note'
+    )
+    assert loaded.rows("t") == [{"other": 9}]
+    assert loaded.show("j")["position"] == str(folder / "a.json")
+
+
+def test_columns_that_change_during_an_epoch_abort_it_and_it_is_tried_again(
+    tmp_path: Path, folder: Path
+) -> None:
+    node = Node(tmp_path / "home", clock=MovedClock())
+    write_rows(folder / "a.json", numbered(1))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
+    wider = OTHER_ROWS.append_column("more", pa.array([1], pa.int64()))
+    node.work = Failing(
+        first=lambda: write_deltalake(
+            str(location(node)), wider, mode="append", schema_mode="merge"
+        )
+    )
+
+    node.run()
+
+    assert attempts(node) == [(1, 1, "FAILED"), (1, 2, "COMMITTED")]
+    failed = node.sql("SHOW EPOCHS FOR j")[-2]
+    assert failed["reason"] == 'TABLE_ERR: columns of table "t" were changed during the epoch'
+    assert {row["id"]: row["more"] for row in node.rows("t")} == {1: None, 9: 1}
+
+
+def test_a_table_that_a_job_loads_is_not_dropped(loaded: Node) -> None:
+    with pytest.raises(UserError, match='table "t" is loaded by the job "j"') as refused:
+        loaded.sql("DROP TABLE t")
+
+    assert refused.value.code is Code.STATE_ERR
+    loaded.run()
+    assert loaded.rows("t") == numbered(1, 2)
+
+
+def test_a_table_is_dropped_with_its_files_once_no_job_loads_it(loaded: Node) -> None:
+    path = location(loaded)
+
+    loaded.sql("DROP JOB j; DROP TABLE t")
+
+    assert not path.exists()
+    assert loaded.sql("SHOW TABLES") == []
+
+
+def test_files_of_a_table_at_a_given_location_stay_when_it_is_dropped(
+    node: Node, folder: Path, tmp_path: Path
+) -> None:
+    write_rows(folder / "a.json", numbered(1))
+    place = tmp_path / "given"
+    node.sql(f"{CREATE_TABLE} LOCATION '{place}'; {create_job(folder)}")
+    node.run()
+
+    node.sql("DROP JOB j; DROP TABLE t")
+
+    assert DeltaTable(str(place)).to_pyarrow_table().to_pylist() == numbered(1)
+
+
+def test_a_log_that_cannot_be_read_names_the_table_and_heals(
+    tmp_path: Path, folder: Path
+) -> None:
+    node = Node(tmp_path / "home", clock=MovedClock())
+    write_rows(folder / "a.json", numbered(1))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
+    entry = max((location(node) / "_delta_log").glob("*.json"))
+    content = entry.read_bytes()
+    entry.write_bytes(b"not JSON")
+
+    reason = pause_reason(node)
+
+    entry.write_bytes(content)
+    node.sql("RESUME JOB j")
+    node.run()
+
+    assert reason.startswith(f'STORAGE_ERR: table at "{location(node)}" could not be read')
+    assert "\n" not in reason
+    assert node.rows("t") == numbered(1)

@@ -1,0 +1,380 @@
+"""What the options of a job mean: late and changed files, offsets, batches, columns."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.control.result import Cell
+from penstock.errors import Code
+from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
+
+ONE_FILE = [("s3.max_batch_files", "1")]
+
+
+def epochs(node: Node, column: str) -> list[Cell]:
+    """Answer one column of SHOW EPOCHS, for the epochs alone."""
+    return [row[column] for row in node.sql("SHOW EPOCHS FOR j") if row["kind"] == "epoch"]
+
+
+def offset(path: Path | str) -> tuple[str, str]:
+    return ("offset", f'{{"fileName": "{path}"}}')
+
+
+def test_a_late_file_is_loaded_by_default(node: Node, folder: Path) -> None:
+    write_rows(folder / "b.json", numbered(1))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
+    node.run()
+    write_rows(folder / "a.json", numbered(2))
+
+    node.run()
+
+    assert node.rows("t") == numbered(1, 2)
+    assert node.show("j")["position"] == str(folder / "b.json")
+    assert node.show("j")["files_loaded"] == 2
+
+
+def test_a_late_file_is_passed_over_when_that_was_asked(node: Node, folder: Path) -> None:
+    write_rows(folder / "b.json", numbered(1))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder, late_files='ignore')}")
+    node.run()
+    write_rows(folder / "a.json", numbered(2))
+    write_rows(folder / "c.json", numbered(3))
+
+    node.run()
+
+    assert node.rows("t") == numbered(1, 3)
+    assert node.show("j")["position"] == str(folder / "c.json")
+    assert node.show("j")["files_loaded"] == 2
+
+
+def test_a_changed_file_is_not_loaded_again_but_counted(node: Node, folder: Path) -> None:
+    write_rows(folder / "a.json", numbered(1))
+    write_rows(folder / "b.json", numbered(2))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
+    node.run()
+    write_rows(folder / "a.json", numbered(8, 9))
+
+    node.run()
+
+    assert node.rows("t") == numbered(1, 2)
+    assert node.show("j")["files_modified"] == 1
+    assert node.restart().show("j")["files_modified"] == 1
+
+
+def test_a_changed_file_that_is_put_back_is_no_longer_counted(node: Node, folder: Path) -> None:
+    path = write_rows(folder / "a.json", numbered(1))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
+    node.run()
+    path.rename(folder / "kept")
+    write_rows(path, numbered(9))
+    node.run()
+    (folder / "kept").replace(path)
+
+    node.run()
+
+    assert node.show("j")["files_modified"] == 0
+    assert node.rows("t") == numbered(1)
+
+
+def test_a_changed_file_pauses_the_job_for_good_when_that_was_asked(
+    node: Node, folder: Path
+) -> None:
+    path = write_rows(folder / "a.json", numbered(1))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder, modified_files='fail')}")
+    node.run()
+    path.rename(folder / "kept")
+    write_rows(path, numbered(9))
+    write_rows(folder / "b.json", numbered(2))
+
+    (look,) = node.run()
+
+    assert look.paused_for_good
+    assert look.state.wish.reason is not None
+    assert look.state.wish.reason.code is Code.CANNOT_RESUME_ERR
+    assert f'file "{path}" has changed since it was loaded' in look.state.wish.reason.message
+    assert node.rows("t") == numbered(1)
+    (folder / "kept").replace(path)
+    node.sql("RESUME JOB j")
+    node.run()
+    assert node.rows("t") == numbered(1, 2)
+
+
+def test_a_changed_file_loads_again_when_the_offset_is_moved_back(
+    node: Node, folder: Path
+) -> None:
+    write_rows(folder / "a.json", numbered(1))
+    path = write_rows(folder / "b.json", numbered(2))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder, modified_files='fail')}")
+    node.run()
+    write_rows(path, numbered(3, 4))
+    node.run()
+
+    key, value = offset(folder / "a.json")
+    node.sql(f"ALTER JOB j PROPERTIES('{key}' = '{value}'); RESUME JOB j")
+    node.run()
+
+    assert node.rows("t") == numbered(1, 2, 3, 4)
+    assert node.show("j")["rows_loaded"] == 4
+    assert node.show("j")["position"] == str(path)
+
+
+@pytest.mark.parametrize("slashes", ["", "/", "//"])
+def test_an_offset_at_create_begins_behind_the_named_file(
+    node: Node, folder: Path, slashes: str
+) -> None:
+    for number, name in enumerate("abc"):
+        write_rows(folder / f"{name}.json", numbered(number))
+    start = offset(slashes + str(folder / "a.json").lstrip("/"))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder, properties=[start])}")
+    before = node.show("j")["position"]
+
+    node.run()
+
+    assert before == str(folder / "a.json")
+    assert node.rows("t") == numbered(1, 2)
+    assert node.show("j")["position"] == str(folder / "c.json")
+
+
+@pytest.mark.parametrize("slashes", ["", "/"])
+def test_an_offset_at_alter_begins_behind_the_named_file(
+    node: Node, folder: Path, slashes: str
+) -> None:
+    for number, name in enumerate("abc"):
+        write_rows(folder / f"{name}.json", numbered(number))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
+    node.run()
+
+    key, value = offset(slashes + str(folder / "a.json").lstrip("/"))
+    node.sql(f"PAUSE JOB j; ALTER JOB j PROPERTIES('{key}' = '{value}')")
+
+    assert node.show("j")["position"] == str(folder / "a.json")
+    assert node.show("j")["state"] == "PAUSED"
+    node.sql("RESUME JOB j")
+    node.run()
+    assert node.rows("t") == numbered(0, 1, 1, 2, 2)
+    assert node.show("j")["rows_loaded"] == 5
+    assert node.show("j")["files_loaded"] == 5
+
+
+def test_an_offset_need_not_name_a_file_that_exists(node: Node, folder: Path) -> None:
+    for number, name in enumerate("abc"):
+        write_rows(folder / f"{name}.json", numbered(number))
+    start = offset(folder / "b")
+    node.sql(f"{CREATE_TABLE}; {create_job(folder, properties=[start])}")
+
+    node.run()
+
+    assert node.rows("t") == numbered(1, 2)
+
+
+def test_a_late_file_before_the_offset_is_never_loaded(node: Node, folder: Path) -> None:
+    write_rows(folder / "c.json", numbered(1))
+    start = offset(folder / "b.json")
+    node.sql(f"{CREATE_TABLE}; {create_job(folder, properties=[start])}")
+    node.run()
+    write_rows(folder / "a.json", numbered(2))
+    write_rows(folder / "bb.json", numbered(3))
+
+    node.run()
+
+    assert node.rows("t") == numbered(1, 3)
+
+
+def test_an_offset_of_alter_counts_like_a_new_one_even_if_it_is_the_same(
+    node: Node, folder: Path
+) -> None:
+    write_rows(folder / "a.json", numbered(1))
+    write_rows(folder / "b.json", numbered(2))
+    key, value = offset(folder / "a.json")
+    node.sql(f"{CREATE_TABLE}; {create_job(folder, properties=[(key, value)])}")
+    node.run()
+
+    node.sql(f"PAUSE JOB j; ALTER JOB j PROPERTIES('{key}' = '{value}'); RESUME JOB j")
+    node.run()
+
+    assert node.rows("t") == numbered(2, 2)
+
+
+def test_an_epoch_takes_so_many_files_and_no_more(node: Node, folder: Path) -> None:
+    for number in range(5):
+        write_rows(folder / f"{number}.json", numbered(number))
+    limit = ("s3.max_batch_files", "2")
+    node.sql(f"{CREATE_TABLE}; {create_job(folder, properties=[limit])}")
+
+    node.run()
+
+    assert epochs(node, "files") == [2, 2, 1]
+    assert epochs(node, "position") == [str(folder / f"{name}.json") for name in (1, 3, 4)]
+    assert node.rows("t") == numbered(0, 1, 2, 3, 4)
+
+
+def test_the_file_that_crosses_the_limit_of_bytes_is_part_of_the_epoch(
+    node: Node, folder: Path
+) -> None:
+    sizes = {}
+    for number in range(5):
+        path = write_rows(folder / f"{number}.json", numbered(number))
+        sizes[number] = path.stat().st_size
+    limit = ("s3.max_batch_bytes", str(sizes[0] + 1))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder, properties=[limit])}")
+
+    node.run()
+
+    assert epochs(node, "files") == [2, 2, 1]
+    assert epochs(node, "bytes") == [sizes[0] + sizes[1], sizes[2] + sizes[3], sizes[4]]
+
+
+def test_a_limit_of_bytes_that_is_reached_exactly_ends_the_epoch(
+    node: Node, folder: Path
+) -> None:
+    for number in range(3):
+        write_rows(folder / f"{number}.json", numbered(number))
+    size = (folder / "0.json").stat().st_size
+    limit = ("s3.max_batch_bytes", str(size))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder, properties=[limit])}")
+
+    node.run()
+
+    assert epochs(node, "files") == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("given", "printed"),
+    [
+        (("max_interval", "5m"), "'max_interval' = '300s'"),
+        (("max_interval", "7"), "'max_interval' = '7s'"),
+        (("s3.max_batch_bytes", "256MB"), "'s3.max_batch_bytes' = '268435456'"),
+        (("__team", "sales"), "'__team' = 'sales'"),
+    ],
+)
+def test_units_are_accepted_and_properties_stand_in_show_create(
+    node: Node, folder: Path, given: tuple[str, str], printed: str
+) -> None:
+    write_rows(folder / "a.json", numbered(1))
+
+    node.sql(f"{CREATE_TABLE}; {create_job(folder, properties=[given])}")
+
+    assert printed in str(node.sql("SHOW CREATE JOB j")[0]["create_statement"])
+
+
+WIDE_TABLE = "CREATE TABLE t (id BIGINT, note STRING, city STRING)"
+NESTED: list[dict[str, Any]] = [
+    {"Id": 1, "who": {"name": "Ada", "home": {"city": "Turin"}}},
+    {"Id": 2, "who": {"name": "Bob", "home": None}},
+    {"Id": 3, "who": None},
+]
+
+
+def load(node: Node, folder: Path, insert: str) -> list[dict[str, Any]]:
+    """Load one file by an INSERT; $ stands for the source."""
+    source = f"FILES('uri' = 'file://{folder}/*.json', 'format' = 'json')"
+    node.sql(f"CREATE JOB j ON STREAMING DO INSERT INTO {insert.replace('$', source)}")
+    node.run()
+    return node.rows("t")
+
+
+def test_columns_are_filled_by_position(node: Node, folder: Path) -> None:
+    write_rows(folder / "a.json", [{"a": "x", "b": "y", "c": 5}])
+    node.sql(WIDE_TABLE)
+
+    rows = load(node, folder, "t SELECT c, b, a FROM $")
+
+    assert rows == [{"id": 5, "note": "y", "city": "x"}]
+
+
+def test_an_alias_does_not_change_which_column_is_filled(node: Node, folder: Path) -> None:
+    write_rows(folder / "a.json", [{"a": "x", "b": "y", "c": 5}])
+    node.sql(WIDE_TABLE)
+
+    rows = load(node, folder, "t SELECT c, b AS city, a AS note FROM $")
+
+    assert rows == [{"id": 5, "note": "y", "city": "x"}]
+
+
+def test_a_star_without_columns_fills_by_name(node: Node, folder: Path) -> None:
+    write_rows(folder / "a.json", [{"city": "x", "ID": 5}])
+    node.sql(WIDE_TABLE)
+
+    rows = load(node, folder, "t SELECT * FROM $")
+
+    assert rows == [{"id": 5, "note": None, "city": "x"}]
+
+
+def test_a_star_with_columns_fills_by_position(node: Node, folder: Path) -> None:
+    write_rows(folder / "a.json", [{"city": "x", "id": 5}])
+    node.sql(WIDE_TABLE)
+
+    rows = load(node, folder, "t (note, id) SELECT * FROM $")
+
+    assert rows == [{"id": 5, "note": "x", "city": None}]
+
+
+def test_columns_that_are_not_listed_are_null(node: Node, folder: Path) -> None:
+    write_rows(folder / "a.json", numbered(1))
+    node.sql(WIDE_TABLE)
+
+    rows = load(node, folder, "t (city, id) SELECT note, id FROM $")
+
+    assert rows == [{"id": 1, "note": None, "city": "row 1"}]
+
+
+def test_nested_fields_are_found_and_are_null_below_a_null(node: Node, folder: Path) -> None:
+    write_rows(folder / "a.json", NESTED)
+    node.sql(WIDE_TABLE)
+
+    rows = load(node, folder, "t SELECT id, who.name AS n, who.home.city FROM $")
+
+    assert rows == [
+        {"id": 1, "note": "Ada", "city": "Turin"},
+        {"id": 2, "note": "Bob", "city": None},
+        {"id": 3, "note": None, "city": None},
+    ]
+
+
+def test_one_field_may_fill_two_columns(node: Node, folder: Path) -> None:
+    write_rows(folder / "a.json", numbered(1))
+    node.sql(WIDE_TABLE)
+
+    rows = load(node, folder, "t SELECT id, note, note FROM $")
+
+    assert rows == [{"id": 1, "note": "row 1", "city": "row 1"}]
+
+
+def test_a_field_that_later_files_bring_is_not_loaded_because_the_schema_is_frozen(
+    node: Node, folder: Path
+) -> None:
+    write_rows(folder / "a.json", [{"id": 1}])
+    node.sql(WIDE_TABLE)
+    load(node, folder, "t SELECT * FROM $")
+    write_rows(folder / "b.json", [{"id": 2, "note": "new"}])
+
+    node.run()
+
+    assert node.rows("t") == [
+        {"id": 1, "note": None, "city": None},
+        {"id": 2, "note": None, "city": None},
+    ]
+
+
+def test_a_given_schema_is_taken_instead_of_what_the_files_look_like(
+    node: Node, folder: Path
+) -> None:
+    write_rows(folder / "a.json", [{"id": 1}])
+    node.sql(f"{CREATE_TABLE}; {create_job(folder, schema='id INT, note STRING')}")
+    write_rows(folder / "b.json", numbered(2))
+
+    node.run()
+
+    assert node.rows("t") == [{"id": 1, "note": None}, *numbered(2)]
+
+
+def test_s3_is_another_name_of_the_same_function(node: Node, folder: Path) -> None:
+    write_rows(folder / "a.json", numbered(1))
+    job = create_job(folder).replace("FILES(", "S3(")
+
+    node.sql(f"{CREATE_TABLE}; {job}")
+    node.run()
+
+    assert node.rows("t") == numbered(1)
+    assert "S3(" in str(node.sql("SHOW CREATE JOB j")[0]["create_statement"])

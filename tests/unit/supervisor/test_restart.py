@@ -1,0 +1,156 @@
+"""When a job that paused by itself is started again."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from penstock.errors import Code, ExternalError, UserError
+from penstock.model.epoch import CommitKind
+from penstock.model.events import Committed, Event, apply
+from penstock.model.job import JobState, Reason, Wish, WishRecord
+from penstock.supervisor.restart import NEVER_RESUMED, RestartPolicy, pause_for, resume_at
+from tests.contract.catalog.building import JOB, commit, created
+
+POLICY = RestartPolicy()
+PAUSED_AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
+RESUMED_AT = PAUSED_AT - timedelta(seconds=2)
+CREATED = apply(None, Event(job_id=JOB, number=1, at=PAUSED_AT, body=created()))
+OUTAGE = ExternalError("the disk did not answer", detail="It was asked twice.")
+
+
+def paused(
+    code: Code = Code.STORAGE_ERR, *, resumes: int = 0, wish: Wish = Wish.PAUSE
+) -> JobState:
+    """Answer a job that was resumed so often and paused again."""
+    record = WishRecord(
+        wish=wish,
+        reason=Reason(code=code, message="it failed"),
+        event=10,
+        changed_at=PAUSED_AT,
+        auto_resumes=resumes,
+        resumed_at=RESUMED_AT if resumes else None,
+    )
+    return replace(CREATED, wish=record)
+
+
+def test_the_first_resume_is_immediate() -> None:
+    due = resume_at(paused(), policy=POLICY)
+
+    assert due == PAUSED_AT
+
+
+@pytest.mark.parametrize(
+    ("resumes", "seconds"),
+    [(1, 10), (2, 20), (3, 40), (4, 80), (5, 160), (6, 300), (7, 300), (9, 300)],
+)
+def test_later_resumes_wait_twice_as_long_up_to_a_limit_from_the_last_one(
+    resumes: int, seconds: int
+) -> None:
+    due = resume_at(paused(resumes=resumes), policy=POLICY)
+
+    assert due == RESUMED_AT + timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize("resumes", [10, 11, 1000])
+def test_a_job_that_was_resumed_ten_times_in_vain_stays_paused(resumes: int) -> None:
+    assert resume_at(paused(resumes=resumes), policy=POLICY) is None
+
+
+@pytest.mark.parametrize("code", sorted(NEVER_RESUMED))
+def test_what_a_person_must_look_at_is_never_resumed(code: Code) -> None:
+    assert resume_at(paused(code), policy=POLICY) is None
+
+
+def test_everything_else_that_pauses_a_job_is_resumed() -> None:
+    others = set(Code) - NEVER_RESUMED
+
+    assert {
+        Code.MANUAL_PAUSE_ERR,
+        Code.TOO_MANY_FAILURE_ROWS_ERR,
+        Code.CANNOT_RESUME_ERR,
+        Code.TABLE_CHANGED_ERR,
+        Code.CATALOG_BEHIND_ERR,
+    } == NEVER_RESUMED
+    assert all(resume_at(paused(code), policy=POLICY) == PAUSED_AT for code in others)
+
+
+@pytest.mark.parametrize("wish", [Wish.RUN, Wish.DROP, Wish.CLOSED])
+def test_a_job_that_is_not_paused_has_nothing_to_resume(wish: Wish) -> None:
+    assert resume_at(paused(wish=wish), policy=POLICY) is None
+
+
+def test_a_pause_without_a_reason_is_never_resumed() -> None:
+    state = paused()
+    unexplained = replace(state, wish=replace(state.wish, reason=None))
+
+    assert resume_at(unexplained, policy=POLICY) is None
+
+
+def test_a_failure_pauses_the_job_with_its_code_and_what_was_said() -> None:
+    event = pause_for(OUTAGE, state=CREATED, policy=POLICY)
+
+    assert event.wish is Wish.PAUSE
+    assert event.reason == Reason(
+        code=OUTAGE.code, message="the disk did not answer. It was asked twice"
+    )
+    assert event.generation == CREATED.generation
+    assert event.auto_resumes == 0
+
+
+def test_a_failure_after_resumes_counts_them() -> None:
+    state = paused(resumes=3, wish=Wish.RUN)
+
+    event = pause_for(OUTAGE, state=state, policy=POLICY)
+
+    assert event.auto_resumes == 3
+    assert event.resumed_at == RESUMED_AT
+
+
+def test_a_success_since_the_last_resume_begins_the_count_anew() -> None:
+    state = replace(paused(resumes=3, wish=Wish.RUN), succeeded_event=11)
+
+    event = pause_for(OUTAGE, state=state, policy=POLICY)
+
+    assert event.auto_resumes == 0
+
+
+def test_a_success_before_the_last_resume_does_not() -> None:
+    state = replace(paused(resumes=3, wish=Wish.RUN), succeeded_event=9)
+
+    event = pause_for(OUTAGE, state=state, policy=POLICY)
+
+    assert event.auto_resumes == 3
+
+
+def test_the_eleventh_failure_in_a_row_cannot_be_resumed_and_tells_the_last_error() -> None:
+    state = paused(resumes=10, wish=Wish.RUN)
+
+    event = pause_for(OUTAGE, state=state, policy=POLICY)
+
+    assert event.reason == Reason(
+        code=Code.CANNOT_RESUME_ERR,
+        message=(
+            "resumed 10 times in vain; the last failure was: "
+            "the disk did not answer. It was asked twice"
+        ),
+    )
+
+
+def test_bad_rows_keep_their_own_code_after_many_resumes() -> None:
+    bad = UserError("line 3: broken", code=Code.TOO_MANY_FAILURE_ROWS_ERR)
+
+    event = pause_for(bad, state=paused(resumes=10, wish=Wish.RUN), policy=POLICY)
+
+    assert event.reason == Reason(code=Code.TOO_MANY_FAILURE_ROWS_ERR, message="line 3: broken")
+
+
+@pytest.mark.parametrize(
+    ("kind", "succeeded"), [(CommitKind.EPOCH, 2), (CommitKind.FENCE, 0), (CommitKind.MOVE, 0)]
+)
+def test_only_the_commit_of_an_epoch_is_a_success(kind: CommitKind, succeeded: int) -> None:
+    body = Committed(attachment=commit(2, kind=kind), table_version=2)
+
+    state = apply(CREATED, Event(job_id=JOB, number=2, at=PAUSED_AT, body=body))
+
+    assert state.succeeded_event == succeeded
