@@ -74,16 +74,18 @@ def paired_ratio(samples: Sequence[float], others: Sequence[float]) -> float:
 def print_figures(figures: Sequence[Figure], console: Console) -> None:
     """Print the figures as one table."""
     table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("what", no_wrap=True)
-    for heading in ("median", "", "lowest … highest", "ratio"):
-        table.add_column(heading, justify="left" if heading == "" else "right", no_wrap=True)
-    for heading in ("to", "goal", "met"):
+    # The words give way where the terminal is narrow, the numbers do not.
+    table.add_column("what")
+    for heading in ("median", "lowest … highest", "ratio"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("to")
+    for heading in ("goal", "met"):
         table.add_column(heading, no_wrap=True)
     for figure in figures:
         spread = " … ".join(_number(bound) for bound in figure.spread or ())
-        first = (figure.name, _number(figure.value), figure.unit, spread)
+        first = (figure.name, f"{_number(figure.value)} {figure.unit}", spread)
         ratios = [_cells(comparison) for comparison in figure.comparisons] or [("",) * 4]
-        for begin, rest in zip_longest([first], ratios, fillvalue=("",) * 4):
+        for begin, rest in zip_longest([first], ratios, fillvalue=("",) * len(first)):
             table.add_row(*begin, *rest)
     console.print(table)
 

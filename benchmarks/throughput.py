@@ -67,9 +67,9 @@ def measure_throughput(workshop: Workshop, *, rows: int, rounds: int) -> list[Fi
 def _processor_figures(taken: dict[str, list["Taken"]]) -> list[Figure]:
     """Answer the processor's time, which other work on the machine changes less."""
     used = {name: [one.processor_seconds for one in some] for name, some in taken.items()}
-    figures = [of_samples(f"processor time, {name}", some, "s") for name, some in used.items()]
+    figures = [of_samples(f"processors, {name}", some, "s") for name, some in used.items()]
     ratio = paired_ratio(used[BY_HAND], used[PENSTOCK])
-    compared = Comparison(ratio=ratio, against=f"{BY_HAND} (its / ours)")
+    compared = Comparison(ratio=ratio, against=f"{BY_HAND} (inverse)")
     return [
         figure.against(compared) if figure.name.endswith(PENSTOCK) else figure
         for figure in figures

@@ -57,6 +57,7 @@ def run_jobs(application: App, request: Request) -> int:
             )
         finally:
             end()
+            _tell_losses(supervisor)
         looks = supervisor.looks()
         display.show(looks)
         display.summarise(looks)
@@ -85,12 +86,20 @@ def _rounds(
     deadline = None if request.timeout is None else clock.now() + request.timeout
     while True:
         looks = supervisor.round()
+        _tell_losses(supervisor)
         display.show(looks)
         ending = _ending(looks, request, late=_passed(deadline, clock))
         if ending is not None:
             return ending
         if clock.wait(stop, ROUND_PERIOD):
             return Ending.INTERRUPTED
+
+
+def _tell_losses(supervisor: Supervisor) -> None:
+    for loss in supervisor.take_losses():
+        error = loss.error
+        detail = f"; {error.detail}" if error.detail else ""
+        _tell(f"notice {error.code}: this process lost job {loss.job}: {error.message}{detail}")
 
 
 def _passed(deadline: datetime | None, clock: Clock) -> bool:

@@ -1,20 +1,19 @@
 """Run a node on a disk that is full when it matters; a program of its own.
 
 The disk is a small tmpfs in a mount namespace of this process, which nobody else sees and
-which goes with it. Where namespaces are not allowed, a limit of the size of files takes its
-place. The scenario's findings are written to standard output as JSON.
+which goes with it. The scenario's findings are written to standard output as JSON; where the
+machine allows nobody to mount a disk, the exit code says so.
 """
 
 import ctypes
 import json
 import os
-import resource
 import sys
 import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from penstock.control.result import Cell
 from penstock.crashpoints import CrashPoint, handle_in_this_thread
@@ -35,22 +34,11 @@ CLONE_NEWNS = 0x00020000
 CLONE_NEWUSER = 0x10000000
 MS_PRIVATE_EVERYWHERE = 1 << 18 | 1 << 14
 DISK_BYTES = 1 << 20
-
-
-class Disk(Protocol):
-    """A disk that can be full."""
-
-    def fill(self) -> None:
-        """Leave no room."""
-        ...
-
-    def free(self) -> None:
-        """Make room again."""
-        ...
+EXIT_NOT_ALLOWED = 77
 
 
 class SmallDisk:
-    """A small tmpfs."""
+    """A small tmpfs that can be full."""
 
     def __init__(self, folder: Path) -> None:
         self._ballast = folder / "ballast"
@@ -63,14 +51,16 @@ class SmallDisk:
             libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, size),
         ):
             if answer != 0:
-                raise OSError(ctypes.get_errno(), "no mount namespace")
+                sys.exit(EXIT_NOT_ALLOWED)
 
     def fill(self) -> None:
+        """Leave no room."""
         with self._ballast.open("ab", buffering=0) as stream:
             while _written(stream.write):
                 pass
 
     def free(self) -> None:
+        """Make room again."""
         self._ballast.unlink()
 
 
@@ -81,33 +71,10 @@ def _written(write: Callable[[bytes], int | None]) -> bool:
         return False
 
 
-class LimitedDisk:
-    """A disk on which files may not grow."""
-
-    def fill(self) -> None:
-        self._limit(0)
-
-    def free(self) -> None:
-        self._limit(resource.RLIM_INFINITY)
-
-    @staticmethod
-    def _limit(size_bytes: int) -> None:
-        _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
-
-
-def open_disk(folder: Path) -> Disk:
-    """Answer the best small disk that this machine allows."""
-    try:
-        return SmallDisk(folder)
-    except OSError:
-        return LimitedDisk()
-
-
 Findings = dict[str, Any]
 
 
-def table_is_full(node: Node, disk: Disk) -> Findings:
+def table_is_full(node: Node, disk: SmallDisk) -> Findings:
     """The disk of the table is full when the job starts."""
     disk.fill()
     reason = pause_reason(node)
@@ -115,7 +82,7 @@ def table_is_full(node: Node, disk: Disk) -> Findings:
     return {"reason": reason}
 
 
-def task_finds_no_room(node: Node, disk: Disk) -> Findings:
+def task_finds_no_room(node: Node, disk: SmallDisk) -> Findings:
     """The disk of the table becomes full before a task writes its rows."""
     node.work = Failing(first=disk.fill)
     with supervised(node) as supervisor:
@@ -124,7 +91,7 @@ def task_finds_no_room(node: Node, disk: Disk) -> Findings:
     return {"reason": _pause(node), "attempts": attempts(node)}
 
 
-def commit_finds_no_room(node: Node, disk: Disk) -> Findings:
+def commit_finds_no_room(node: Node, disk: SmallDisk) -> Findings:
     """The disk of the table becomes full between the rows and their commit."""
 
     def work(task: str, try_id: str) -> str:
@@ -141,7 +108,7 @@ def commit_finds_no_room(node: Node, disk: Disk) -> Findings:
     return {"reason": failed[0], "attempts": attempts(node)}
 
 
-def copy_finds_no_room(node: Node, disk: Disk) -> Findings:
+def copy_finds_no_room(node: Node, disk: SmallDisk) -> Findings:
     """The disk of the table becomes full when everything but the copy was written."""
 
     def handle(point: CrashPoint) -> None:
@@ -170,7 +137,7 @@ def _loaded_twice(looks: tuple[JobLook, ...]) -> bool:
     return looks[0].state.cumulative.files_read == 2
 
 
-def statement_finds_no_room(node: Node, disk: Disk) -> Findings:
+def statement_finds_no_room(node: Node, disk: SmallDisk) -> Findings:
     """The disk of the catalog is full when a person pauses the job."""
     disk.fill()
     try:
@@ -184,7 +151,7 @@ def statement_finds_no_room(node: Node, disk: Disk) -> Findings:
     return {**found, "state": state}
 
 
-def run_finds_no_room(node: Node, disk: Disk) -> Findings:
+def run_finds_no_room(node: Node, disk: SmallDisk) -> Findings:
     """The disk of the catalog is full when the job is to run."""
     disk.fill()
     with supervised(node, sole_process=False) as supervisor:
@@ -208,7 +175,7 @@ def main(scenario: str, folder: Path) -> Findings:
     """Load a file, meet the full disk with a second one, make room, and load it."""
     small, large, source = folder / "small", folder / "large", folder / "in"
     small.mkdir()
-    disk = open_disk(small)
+    disk = SmallDisk(small)
     on_table = scenario in TABLE_SCENARIOS
     node = Node(large / "home" if on_table else small / "home", clock=MovedClock())
     place = (small if on_table else large) / "t"

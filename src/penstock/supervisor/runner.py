@@ -53,6 +53,7 @@ class Runner:
         self._policy = policy
         self._until_caught_up = until_caught_up
         self._stop = threading.Event()
+        self._lost: LeaseLostError | None = None
         self._telling = Telling()
         self._loop = EpochLoop(job_id, parts=parts, stop=self._stop, telling=self._telling)
         self.last_words: LastWords | None = None
@@ -73,8 +74,12 @@ class Runner:
         """What the runner told last."""
         return self._telling.now
 
-    def stop(self) -> None:
-        """Ask the runner to end; an epoch whose commit has not begun is aborted."""
+    def stop(self, *, lost: LeaseLostError | None = None) -> None:
+        """Ask the runner to end; an epoch whose commit has not begun is aborted.
+
+        ``lost`` says why the job is not ours any more, if that is the reason.
+        """
+        self._lost = self._lost or lost
         self._stop.set()
         if self.progress.step is Step.LOADING:
             self._parts.executor.cancel(self.job_id)
@@ -91,10 +96,9 @@ class Runner:
         try:
             self._loop.run(until_caught_up=self._until_caught_up)
         except StoppedError:
-            return self._leave(LastWords(ending=Ending.STOPPED))
+            return self._leave(self._stopped())
         except LeaseLostError as error:
-            log.info("lease lost", job_id=self.job_id, reason=error.message)
-            return self._leave(LastWords(ending=Ending.LOST, error=error))
+            return self._leave(self._taken_away(error))
         except PenstockError as error:
             return self._pause(error)
         except Exception as error:
@@ -103,8 +107,17 @@ class Runner:
                 f"unexpected {type(error).__name__}: {error}", code=Code.INTERNAL_ERR
             )
             return self._pause(unexpected)
-        stopped = self._stop.is_set()
-        return self._leave(LastWords(ending=Ending.STOPPED if stopped else Ending.CAUGHT_UP))
+        if self._stop.is_set():
+            return self._leave(self._stopped())
+        return self._leave(LastWords(ending=Ending.CAUGHT_UP))
+
+    def _stopped(self) -> LastWords:
+        lost = self._lost
+        return LastWords(ending=Ending.STOPPED) if lost is None else self._taken_away(lost)
+
+    def _taken_away(self, error: LeaseLostError) -> LastWords:
+        log.info("lease lost", job_id=self.job_id, reason=error.message, detail=error.detail)
+        return LastWords(ending=Ending.LOST, error=error)
 
     def _pause(self, error: PenstockError) -> LastWords:
         log.warning("job paused", job_id=self.job_id, code=error.code, reason=error.message)

@@ -9,15 +9,16 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from penstock.catalog.leases import Lease
 from penstock.clock import Clock
 from penstock.engine.epoch_loop import LoadParts
 from penstock.engine.progress import Progress
-from penstock.errors import Code, LeaseLostError
+from penstock.errors import Code, LeaseLostError, PenstockError
 from penstock.model.events import WishChanged
 from penstock.model.job import JobState, Wish
 from penstock.supervisor.lease_keeper import LeaseKeeper
 from penstock.supervisor.restart import RestartPolicy, resume_at
-from penstock.supervisor.runner import LastWords, Runner, StartThread
+from penstock.supervisor.runner import Ending, LastWords, Runner, StartThread
 from penstock.tables.extension import next_generation
 
 log = structlog.get_logger()
@@ -48,6 +49,14 @@ class JobLook:
         return self.state.wish.wish is Wish.PAUSE and self.resumes_at is None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """A job that this node ran and lost, and why."""
+
+    job: str
+    error: PenstockError
+
+
 class Supervisor:
     """The runners of one node."""
 
@@ -72,6 +81,8 @@ class Supervisor:
         self._last_words: dict[str, LastWords] = {}
         self._ended_at: dict[str, datetime] = {}
         self._caught_up: set[str] = set()
+        self._name_by_id: dict[str, str] = {}
+        self._losses: list[Loss] = []
 
     def start(self, *, sole_process: bool) -> None:
         """Begin to hold leases; those of a process that provably ended are freed."""
@@ -83,10 +94,9 @@ class Supervisor:
         """Compare what is wanted with what runs, act, and answer what is to be seen."""
         states = {state.id: state for state in self._wanted_jobs()}
         self._reap()
-        for job_id, runner in self._runners.items():
-            if self._overtaken(states.get(job_id), runner):
-                runner.stop()
         leases = self._parts.catalog.leases()
+        for job_id, runner in self._runners.items():
+            self._stop_unless_ours(runner, states.get(job_id), leases.get(job_id))
         for job_id, state in states.items():
             if job_id in self._runners:
                 continue
@@ -94,6 +104,11 @@ class Supervisor:
             foreign = lease is not None and lease.live and lease.node_id != self._parts.node_id
             self._advance(state, held_elsewhere=foreign)
         return tuple(self._look(state) for state in states.values())
+
+    def take_losses(self) -> tuple[Loss, ...]:
+        """Answer the jobs that were lost since this was last asked."""
+        losses, self._losses = self._losses, []
+        return tuple(losses)
 
     def looks(self) -> tuple[JobLook, ...]:
         """Answer what is to be seen, without acting."""
@@ -119,19 +134,48 @@ class Supervisor:
             del self._runners[job_id]
             self._last_words[job_id] = runner.last_words
             self._ended_at[job_id] = self._clock.now()
+            words = runner.last_words
+            if words.ending is Ending.LOST and words.error is not None:
+                self._losses.append(Loss(job=self._name_by_id[job_id], error=words.error))
             if runner.progress.caught_up:
                 self._caught_up.add(job_id)
 
-    def _overtaken(self, state: JobState | None, runner: Runner) -> bool:
-        if state is None or self._keeper.expired or state.wish.wish is not Wish.RUN:
-            return True
-        return runner.generation is not None and state.generation != runner.generation
+    def _stop_unless_ours(
+        self, runner: Runner, state: JobState | None, lease: Lease | None
+    ) -> None:
+        if state is not None and state.wish.wish is Wish.PAUSE:
+            runner.stop()
+        elif (lost := self._loss(runner, state, lease)) is not None:
+            runner.stop(lost=lost)
+
+    def _loss(
+        self, runner: Runner, state: JobState | None, lease: Lease | None
+    ) -> LeaseLostError | None:
+        """Answer why a runner does not own its job any more; None if it does."""
+        if state is None or state.wish.wish is not Wish.RUN:
+            return LeaseLostError("the job was dropped")
+        if self._keeper.expired:
+            trouble = self._keeper.trouble
+            return LeaseLostError(
+                "the lease was not renewed in time", detail=trouble.message if trouble else ""
+            )
+        if runner.generation is None:
+            return None
+        if state.generation != runner.generation:
+            numbers = f"{state.generation.number}, ours {runner.generation.number}"
+            return LeaseLostError(
+                "the job was taken over", detail=f"Its generation is {numbers}."
+            )
+        # A lease that ran out is not renewed, even when nobody has taken it yet.
+        held = lease is not None and lease.live and lease.node_id == self._parts.node_id
+        return None if held else LeaseLostError("the lease has run out")
 
     def _advance(self, state: JobState, *, held_elsewhere: bool) -> None:
         due = resume_at(state, policy=self._policy)
         if due is not None and due <= self._clock.now():
             self._resume(state)
         elif state.wish.wish is Wish.RUN and not held_elsewhere and self._may_start(state.id):
+            self._name_by_id[state.id] = state.name
             self._runners[state.id] = Runner(
                 state.id,
                 parts=self._parts,

@@ -1,0 +1,179 @@
+"""The benchmarks measure what they say, and notice when outputs differ."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import PIPE
+
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks.figures import Comparison, Figure, Goal, paired_ratio, save_figures
+from benchmarks.memory import WORKER, peak_bytes, role_of
+from benchmarks.product import Product, create_job
+from benchmarks.rivals import copy_bytes, cut_evenly, write_share
+from benchmarks.sample_orders import SQL_COLUMNS, order_line, write_orders
+from benchmarks.throughput import RowComparison, RowsDifferError, processor_seconds, read_delta
+from penstock.testing_executor import InProcessExecutor
+
+pytestmark = pytest.mark.integration
+
+ROWS = 30
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> list[Path]:
+    """Three files of ten orders."""
+    write_orders(tmp_path / "orders", files=3, rows_per_file=ROWS // 3)
+    return sorted((tmp_path / "orders").iterdir())
+
+
+@pytest.fixture
+def product(tmp_path: Path) -> Iterator[Product]:
+    """The product on an empty home, without Spark."""
+    opened = Product(tmp_path / "home", executor=InProcessExecutor())
+    yield opened
+    opened.close()
+
+
+def test_sample_files_are_the_same_on_every_run(tmp_path: Path) -> None:
+    first = write_orders(tmp_path / "a", files=2, rows_per_file=50)
+
+    second = write_orders(tmp_path / "b", files=2, rows_per_file=50)
+
+    texts = [
+        "".join(path.read_text() for path in sorted((tmp_path / name).iterdir()))
+        for name in ("a", "b")
+    ]
+    assert texts[0] == texts[1] == "".join(map(order_line, range(100)))
+    assert first == second == len(texts[0])
+
+
+def test_penstock_and_the_hand_written_loop_write_the_same_rows(
+    orders: list[Path], product: Product, tmp_path: Path
+) -> None:
+    product.sql(create_job("j", inbox=orders[0].parent, table="t", columns=SQL_COLUMNS))
+    comparison = RowComparison(rows=ROWS)
+
+    write_share(orders, tmp_path / "by-hand.parquet")
+    product.load("j")
+
+    by_hand = pq.read_table(tmp_path / "by-hand.parquet")
+    comparison.check(by_hand, name="by hand", values=True)
+    comparison.check(read_delta(product.location("t")), name="penstock", values=True)
+
+
+def test_the_watch_sees_every_step_of_every_epoch_in_order(
+    orders: list[Path], product: Product
+) -> None:
+    one_file = "'s3.max_batch_files' = '1'"
+    product.sql(
+        create_job(
+            "j",
+            inbox=orders[0].parent,
+            table="t",
+            columns=SQL_COLUMNS,
+            properties=one_file,
+        )
+    )
+
+    watch = product.load("j")
+
+    assert len(watch.epochs) == len(orders)
+    assert len(watch.between_epochs) == len(orders) - 1
+    assert all(min(epoch.seconds_by_step.values()) > 0 for epoch in watch.epochs)
+    assert min(watch.between_epochs) > 0
+    assert watch.to_visible > sum(epoch.to_visible for epoch in watch.epochs) > 0
+
+
+def test_a_lost_row_is_noticed(orders: list[Path], tmp_path: Path) -> None:
+    write_share(orders, tmp_path / "rows.parquet")
+    rows = pq.read_table(tmp_path / "rows.parquet")
+
+    with pytest.raises(RowsDifferError, match="29 rows, not 30"):
+        RowComparison(rows=ROWS).check(rows.slice(1), name="x", values=False)
+
+
+def test_a_changed_value_is_noticed(orders: list[Path], tmp_path: Path) -> None:
+    write_share(orders, tmp_path / "rows.parquet")
+    rows = pq.read_table(tmp_path / "rows.parquet")
+    comparison = RowComparison(rows=ROWS)
+    comparison.check(rows, name="first", values=True)
+    doubled = pa.concat_tables([rows.slice(0, 1), rows.slice(0, ROWS - 1)])
+
+    with pytest.raises(RowsDifferError, match="second: other values"):
+        comparison.check(doubled, name="second", values=True)
+
+
+def test_a_plain_copy_holds_every_byte(orders: list[Path], tmp_path: Path) -> None:
+    seconds = copy_bytes(orders, tmp_path / "copy")
+
+    assert seconds > 0
+    assert (tmp_path / "copy").read_bytes() == b"".join(path.read_bytes() for path in orders)
+
+
+def test_shares_are_even_and_miss_no_file() -> None:
+    files = [Path(str(number)) for number in range(5)]
+
+    shares = cut_evenly(files, parts=2)
+
+    assert [len(share) for share in shares] == [3, 2]
+    assert sorted(path for share in shares for path in share) == files
+
+
+@pytest.mark.parametrize(
+    ("goal", "ratio", "met"),
+    [
+        (Goal(at_least=0.85), 0.85, True),
+        (Goal(at_least=0.85), 0.84, False),
+        (Goal(at_most=3), 3.0, True),
+        (Goal(at_most=3), 3.1, False),
+    ],
+)
+def test_a_goal_is_met_up_to_its_bound(goal: Goal, ratio: float, *, met: bool) -> None:
+    assert Comparison(ratio=ratio, against="x", goal=goal).met is met
+
+
+def test_ratios_are_taken_round_by_round() -> None:
+    assert paired_ratio([1.0, 30.0, 2.0], [2.0, 60.0, 1.0]) == 0.5
+
+
+def test_figures_are_kept_as_json(tmp_path: Path) -> None:
+    compared = Comparison(ratio=0.5, against="other", goal=Goal(at_least=0.85))
+    figure = Figure(name="x", value=1.5, unit="s", spread=(1.0, 2.0)).against(compared)
+
+    save_figures([figure], {"cores": 2}, tmp_path / "figures.json")
+
+    saved = json.loads((tmp_path / "figures.json").read_text())
+    assert saved["about"] == {"cores": 2}
+    assert saved["figures"][0]["comparisons"][0]["ratio"] == 0.5
+
+
+def test_the_peak_of_a_process_counts_what_it_holds() -> None:
+    code = "held = b'x' * (64 << 20); print('holding', flush=True); input()"
+    command = [sys.executable, "-c", code]
+
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "holding\n"
+        child = psutil.Process(process.pid)
+        peak, role = peak_bytes(child), role_of(child, psutil.Process())
+        process.communicate("\n")
+
+    assert 64 << 20 < peak < 128 << 20
+    assert role == WORKER
+
+
+def test_the_time_of_the_processors_grows_with_work() -> None:
+    before = processor_seconds()
+    begun = os.times().user
+
+    while os.times().user < begun + 0.05:
+        sum(range(10_000))
+
+    assert processor_seconds() > before

@@ -1,0 +1,134 @@
+"""The rules of the house that a command can check."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import TypeGuard
+
+import pytest
+
+from penstock.crashpoints import CrashPoint
+from penstock.errors import Code
+from penstock.model.job import FilesOptions, JobProperties
+from penstock.model.options import option_fields, option_key
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+MODULES = [path for path in SOURCES if path.name != "__init__.py"]
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+LINES_MAX = 400
+FUNCTION_LINES_MAX = 50
+VAGUE = {"utils", "util", "base", "helper", "helpers", "common", "misc", "manager", "tools"}
+VAGUE_CLASS = re.compile(r"(Manager|Helper|Util|Utils|Mixin|Base)$")
+TEST_FOLDERS = ("unit", "property", "contract", "scripts", "crash", "integration")
+
+
+def shown(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=shown)
+def test_a_module_is_short_has_a_docstring_and_a_clear_name(path: Path) -> None:
+    text = path.read_text()
+    tree = ast.parse(text)
+
+    assert len(text.splitlines()) <= LINES_MAX
+    assert ast.get_docstring(tree)
+    assert path.stem not in VAGUE
+
+
+@pytest.mark.parametrize("path", MODULES, ids=shown)
+def test_functions_are_short_and_classes_are_named_after_things(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+
+    long = [f.name for f in functions(tree) if length(f) > FUNCTION_LINES_MAX]
+    vague = [c.name for c in ast.walk(tree) if isinstance(c, ast.ClassDef)]
+
+    assert not long
+    assert not [name for name in vague if VAGUE_CLASS.search(name)]
+
+
+def functions(tree: ast.Module) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+
+
+def length(function: ast.FunctionDef) -> int:
+    """Lines of a function without its docstring."""
+    lines = (function.end_lineno or 0) - function.lineno + 1
+    first = function.body[0]
+    if ast.get_docstring(function) is not None:
+        lines -= (first.end_lineno or 0) - first.lineno + 1
+    return lines
+
+
+def test_package_files_hold_a_docstring_and_nothing_else() -> None:
+    packages = [path for path in SOURCES if path.name == "__init__.py"]
+
+    crowded = [shown(p) for p in packages if len(ast.parse(p.read_text()).body) != 1]
+
+    assert packages
+    assert not crowded
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *TESTS], ids=shown)
+def test_no_exception_is_swallowed_in_silence(path: Path) -> None:
+    handlers = [n for n in ast.walk(ast.parse(path.read_text())) if is_handler(n)]
+
+    assert not [h.lineno for h in handlers if isinstance(h.body[0], ast.Pass)]
+
+
+def is_handler(node: ast.AST) -> TypeGuard[ast.ExceptHandler]:
+    return isinstance(node, ast.ExceptHandler)
+
+
+def test_every_crash_point_is_passed_by_the_product() -> None:
+    text = "".join(path.read_text() for path in MODULES if path.name != "crashpoints.py")
+
+    unused = [point.name for point in CrashPoint if f"CrashPoint.{point.name}" not in text]
+
+    assert not unused
+
+
+def test_every_error_code_is_explained() -> None:
+    text = (ROOT / "docs/reference/errors.md").read_text()
+
+    assert not [code for code in Code if f"`{code}`" not in text]
+
+
+def test_every_option_is_explained() -> None:
+    text = (ROOT / "docs/reference/options.md").read_text()
+    keys = [
+        option_key(f) for kind in (JobProperties, FilesOptions) for f in option_fields(kind)
+    ]
+
+    assert not [key for key in keys if f"`{key}`" not in text]
+
+
+def test_the_lock_pins_hashes_and_names_no_registry() -> None:
+    text = (ROOT / "requirements.lock").read_text()
+
+    assert "--hash=sha256:" in text
+    assert "://" not in text
+    assert "index-url" not in text
+
+
+def test_t14_no_test_is_excluded_by_default() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]
+    excluding = {"-k", "-m", "--ignore", "--deselect", "--ignore-glob"}
+
+    assert not excluding & {word.split("=")[0] for word in settings["addopts"]}
+    assert settings["testpaths"] == ["tests"]
+    assert "pytest" in (ROOT / "Makefile").read_text()
+
+
+@pytest.mark.parametrize("folder", TEST_FOLDERS)
+def test_t14_every_folder_of_tests_is_collected(folder: str) -> None:
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", f"tests/{folder}"]
+
+    collected = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert collected.returncode == 0, collected.stdout[-2000:]
+    assert "::" in collected.stdout
