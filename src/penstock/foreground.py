@@ -15,6 +15,7 @@ from penstock.app import App
 from penstock.clock import Clock
 from penstock.errors import Code, UserError
 from penstock.logs import write_logs
+from penstock.model.job import Wish
 from penstock.progress_display import Display, open_display
 from penstock.supervisor.supervisor import JobLook, Supervisor
 
@@ -117,7 +118,9 @@ def _ending(looks: Sequence[JobLook], request: Request, *, late: bool) -> Ending
 def _conclude(looks: Sequence[JobLook], ending: Ending, request: Request) -> int:
     for look in looks:
         if look.left_out:
-            _tell(f"job {look.state.name} is paused by a person and was left out")
+            paused = look.state.wish.wish is Wish.PAUSE
+            why = "paused by a person" if paused else "being dropped"
+            _tell(f"job {look.state.name} is {why} and was left out")
         elif look.paused_for_good and look.state.wish.reason is not None:
             reason = look.state.wish.reason
             _tell(f"error {reason.code}: job {look.state.name} is paused: {reason.message}")

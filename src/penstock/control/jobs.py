@@ -129,10 +129,10 @@ def _manually_paused(state: JobState) -> bool:
 
 
 def _pause_unfinished(state: JobState, *, parts: ChangeParts) -> bool:
-    """Tell whether a PAUSE died between storing its wish and writing its fence."""
+    """Tell whether a PAUSE died before its fence was written and followed by the catalog."""
     handle = open_table(parts.tables, state.definition.table)
     newest = newest_commit(handle, job_id=state.id).attachment
-    return newest.generation != state.generation
+    return newest.generation != state.generation or newest.number != state.number
 
 
 def resume_job(statement: ResumeJob, *, parts: ChangeParts) -> Result:
