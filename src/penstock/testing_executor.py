@@ -18,6 +18,11 @@ class InProcessExecutor:
         self._tries = 0
 
     @property
+    def ready(self) -> bool:
+        """Whether tasks start at once."""
+        return True
+
+    @property
     def parallelism(self) -> int:
         """How many shares an epoch is cut into."""
         return self._parallelism

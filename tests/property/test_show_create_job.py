@@ -124,7 +124,7 @@ def statements(draw: st.DrawFn, record: dict[str, Any], folder: Path) -> str:
     tail = draw(st.sampled_from(["", " AS s", " -- the end", "  /* ; */"]))
     function = draw(st.sampled_from(["FILES", "files", "S3"]))
     return (
-        f"CREATE JOB `{draw(simple_names)}` {clause} ON STREAMING {comment} DO "
+        f"CREATE JOB `{draw(simple_names)}` {clause} ON STREAMING {comment} DO "  # noqa: S608
         f"INSERT INTO t {columns} SELECT {items} FROM {function}({listed(source)}){tail}"
     )
 

@@ -17,7 +17,7 @@ from penstock.model.job import (
 )
 from penstock.model.options import parse_options
 from penstock.model.position import Horizon, Position
-from penstock.model.schema import Column
+from penstock.model.schema import Column, columns_sql
 from penstock.sources.files.globs import compile_glob
 from penstock.sources.files.listing import list_all
 from penstock.sources.formats.json_inference import infer_columns
@@ -83,7 +83,21 @@ def _source_columns(source: FilesOptions) -> tuple[Column, ...]:
     if source.schema:
         return parse_columns(source.schema)
     with ExitStack() as stack:
-        return infer_columns(_opened(first, store=store, stack=stack))
+        columns = infer_columns(_opened(first, store=store, stack=stack))
+    _expect_sayable(columns)
+    return columns
+
+
+def _expect_sayable(columns: tuple[Column, ...]) -> None:
+    """Refuse inferred columns that SHOW CREATE could not write so that they are read back."""
+    try:
+        parse_columns(columns_sql(columns))
+    except UserError as error:
+        raise UserError(
+            f"the files hold a field that cannot be a column: {error.message}",
+            code=Code.TYPE_ERR,
+            hint='Name the wanted columns with the option "schema".',
+        ) from error
 
 
 def _opened(metas: list[ObjectMeta], *, store: Store, stack: ExitStack) -> Iterator[BinaryIO]:

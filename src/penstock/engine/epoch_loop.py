@@ -171,8 +171,12 @@ class EpochLoop:
 
     def _run_and_commit(self, plan: EpochPlan, draft: Attachment) -> None:
         started = self._parts.clock.monotonic()
+        ready = self._parts.executor.ready
         self._telling.tell(
-            step=Step.LOADING, epoch=draft.epoch, step_since=self._parts.clock.now(), message=""
+            step=Step.LOADING if ready else Step.STARTING_SPARK,
+            epoch=draft.epoch,
+            step_since=self._parts.clock.now(),
+            message="",
         )
         acks = self._run(plan, draft.attempt_id)
         reached(CrashPoint.RUN_FINISHED)

@@ -12,6 +12,7 @@ class Step(StrEnum):
     STARTING = "starting"
     TAKING_OVER = "taking over"
     LISTING = "listing files"
+    STARTING_SPARK = "starting Spark"
     LOADING = "loading"
     COMMITTING = "committing"
     RETRYING = "waiting to retry"

@@ -25,6 +25,11 @@ class Executor(Protocol):
     """
 
     @property
+    def ready(self) -> bool:
+        """Whether tasks start at once; otherwise the executor is started first."""
+        ...
+
+    @property
     def parallelism(self) -> int:
         """How many tasks run at the same time."""
         ...

@@ -29,6 +29,11 @@ class SparkExecutor:
         self._cancelled: set[str] = set()
 
     @property
+    def ready(self) -> bool:
+        """Whether Spark runs already."""
+        return self._context is not None
+
+    @property
     def parallelism(self) -> int:
         """How many tasks run at the same time."""
         return int(self._running_context().defaultParallelism)

@@ -81,7 +81,7 @@ class Runner:
         """
         self._lost = self._lost or lost
         self._stop.set()
-        if self.progress.step is Step.LOADING:
+        if self.progress.step in (Step.LOADING, Step.STARTING_SPARK):
             self._parts.executor.cancel(self.job_id)
 
     def join(self, timeout_seconds: float | None = None) -> None:
