@@ -129,7 +129,7 @@ def statements(draw: st.DrawFn, record: dict[str, Any], folder: Path) -> str:
     )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(data=st.data(), record=records)
 def test_what_is_shown_defines_the_same_job(
     data: st.DataObject, record: dict[str, Any]
@@ -157,3 +157,45 @@ def same_select(again: JobDefinition, first: JobDefinition) -> JobDefinition:
     )
     assert again.select[again.select_source_end :] == first.select[first.select_source_end :]
     return replace(again, select=first.select, select_source_end=first.select_source_end)
+
+
+altered = properties.filter(bool)
+
+
+@settings(deadline=None, max_examples=12)
+@given(created=properties, changed=altered, more=metadata)
+def test_what_is_shown_after_progress_and_alter_defines_the_job_as_it_is_now(
+    created: dict[str, str], changed: dict[str, str], more: dict[str, str]
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "in"
+        write_rows(folder / "a.json", numbered(1))
+        node = Node(Path(name) / "home")
+        node.sql(f"{CREATE_TABLE}; {with_properties(create_job(folder), created)}")
+        node.run()
+        node.sql("PAUSE JOB j")
+        with suppress(UserError):
+            # An ALTER that changes nothing is refused, which leaves the job as it is.
+            node.sql(f"ALTER JOB j PROPERTIES({listed({**changed, **more})})")
+        before = node.job("j")
+
+        text = str(node.sql("SHOW CREATE JOB j")[0]["create_statement"])
+        node.sql(f"DROP JOB j; {text}")
+
+        after = node.job("j")
+        shown_again = str(node.sql("SHOW CREATE JOB j")[0]["create_statement"])
+        node.catalog.close()
+    assert shown_again == text
+    assert after.progress[0].floor == before.progress[0].floor
+    assert after.definition.source_columns == before.definition.source_columns
+    assert after.definition == replace(
+        same_select(before.definition, after.definition),
+        revision=1,
+        source=after.definition.source,
+    )
+
+
+def with_properties(job: str, pairs: dict[str, str]) -> str:
+    """Put properties into a CREATE JOB that has none."""
+    clause = f"PROPERTIES({listed(pairs)}) " if pairs else ""
+    return job.replace("ON STREAMING", f"{clause}ON STREAMING", 1)
