@@ -72,7 +72,9 @@ class App:
             until_caught_up=until_caught_up,
         )
         lock = HomeLock(home / "lock")
-        supervisor.start(sole_process=lock.acquire())
+        # A catalog that other homes may share has other processes than this home's lock knows.
+        own_catalog = self.settings.catalog.url is None
+        supervisor.start(sole_process=lock.acquire() and own_catalog)
 
         def end() -> None:
             supervisor.stop()

@@ -111,6 +111,7 @@ def _run_sql(text: str, *, home: Path | None, output: Format) -> int:
 )
 def run(
     context: typer.Context,
+    *,
     until_caught_up: Annotated[
         bool,
         typer.Option(

@@ -13,7 +13,7 @@ from types import FrameType
 
 from penstock.app import App
 from penstock.clock import Clock
-from penstock.errors import Code, UserError
+from penstock.errors import Code, ExternalError, UserError
 from penstock.logs import write_logs
 from penstock.model.job import Wish
 from penstock.progress_display import Display, open_display
@@ -85,8 +85,17 @@ def _rounds(
     stop: threading.Event,
 ) -> Ending:
     deadline = None if request.timeout is None else clock.now() + request.timeout
+    looks: tuple[JobLook, ...] = ()
+    trouble = ""
     while True:
-        looks = supervisor.round()
+        try:
+            looks = supervisor.round()
+            trouble = ""
+        except ExternalError as error:
+            # A catalog that is locked or out of space for a while must not end a long run.
+            if error.message != trouble:
+                _tell(f"warning {error.code}: {error.message}; trying again")
+            trouble = error.message
         _tell_losses(supervisor)
         display.show(looks)
         ending = _ending(looks, request, late=_passed(deadline, clock))

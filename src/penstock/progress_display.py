@@ -1,4 +1,4 @@
-"""Show how a run gets on: a live table on a terminal, at most one plain line a second elsewhere.
+"""Show how a run gets on: a live table on a terminal, one plain line a second elsewhere.
 
 Counts come from the catalog's cumulative statistics, so they are what was committed, also
 after a restart; only the step and what waits are the runner's word.
@@ -227,7 +227,8 @@ def summary_lines(looks: Sequence[JobLook], tally: Tally) -> list[str]:
         f"{tally.done(look.state).files_read:,} files, "
         f"{tally.done(look.state).rows_loaded:,} rows in this run "
         f"({tally.average_rate(look.state):,.0f} rows/s); in all "
-        f"{look.state.cumulative.files_read:,} files, {look.state.cumulative.rows_loaded:,} rows"
+        f"{look.state.cumulative.files_read:,} files, "
+        f"{look.state.cumulative.rows_loaded:,} rows"
         for look in looks
     ]
 

@@ -14,6 +14,7 @@ from penstock.clock import Clock
 from penstock.engine.epoch_loop import LoadParts
 from penstock.engine.progress import Progress
 from penstock.errors import Code, LeaseLostError, PenstockError
+from penstock.model.epoch import Generation
 from penstock.model.events import WishChanged
 from penstock.model.job import JobState, Wish
 from penstock.supervisor.lease_keeper import LeaseKeeper
@@ -92,11 +93,15 @@ class Supervisor:
 
     def round(self) -> tuple[JobLook, ...]:
         """Compare what is wanted with what runs, act, and answer what is to be seen."""
-        states = {state.id: state for state in self._wanted_jobs()}
         self._reap()
+        # Asked before the catalog is read: what a runner takes meanwhile is not seen there yet.
+        owned = {job_id: runner.generation for job_id, runner in self._runners.items()}
+        states = {state.id: state for state in self._wanted_jobs()}
         leases = self._parts.catalog.leases()
-        for job_id, runner in self._runners.items():
-            self._stop_unless_ours(runner, states.get(job_id), leases.get(job_id))
+        for job_id, generation in owned.items():
+            self._stop_unless_ours(
+                self._runners[job_id], generation, states.get(job_id), leases.get(job_id)
+            )
         for job_id, state in states.items():
             if job_id in self._runners:
                 continue
@@ -141,15 +146,19 @@ class Supervisor:
                 self._caught_up.add(job_id)
 
     def _stop_unless_ours(
-        self, runner: Runner, state: JobState | None, lease: Lease | None
+        self,
+        runner: Runner,
+        owned: Generation | None,
+        state: JobState | None,
+        lease: Lease | None,
     ) -> None:
         if state is not None and state.wish.wish is Wish.PAUSE:
             runner.stop()
-        elif (lost := self._loss(runner, state, lease)) is not None:
+        elif (lost := self._loss(owned, state, lease)) is not None:
             runner.stop(lost=lost)
 
     def _loss(
-        self, runner: Runner, state: JobState | None, lease: Lease | None
+        self, owned: Generation | None, state: JobState | None, lease: Lease | None
     ) -> LeaseLostError | None:
         """Answer why a runner does not own its job any more; None if it does."""
         if state is None or state.wish.wish is not Wish.RUN:
@@ -159,10 +168,10 @@ class Supervisor:
             return LeaseLostError(
                 "the lease was not renewed in time", detail=trouble.message if trouble else ""
             )
-        if runner.generation is None:
+        if owned is None:
             return None
-        if state.generation != runner.generation:
-            numbers = f"{state.generation.number}, ours {runner.generation.number}"
+        if state.generation != owned:
+            numbers = f"{state.generation.number}, ours {owned.number}"
             return LeaseLostError(
                 "the job was taken over", detail=f"Its generation is {numbers}."
             )
