@@ -1,0 +1,224 @@
+"""An owner that is frozen at any step of a commit can do no harm when it thaws.
+
+Processes start slowly and leases last for seconds, so the homes are brought to their frozen
+owners, and from there to their successors, side by side.
+"""
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+from deltalake import DeltaTable
+
+from penstock.clock import SystemClock
+from penstock.crashpoints import CrashPoint
+from penstock.model.events import Outcome
+from tests.crash.harness import (
+    Ended,
+    Home,
+    Process,
+    Shown,
+    assert_exact,
+    crash,
+    rows_of,
+)
+
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(600)]
+
+STEPS = (
+    CrashPoint.RUN_FINISHED,
+    CrashPoint.COMMIT_CHECKED,
+    CrashPoint.TABLE_COMMITTED,
+    CrashPoint.CATALOG_APPLIED,
+)
+BEFORE_THE_COMMIT = (CrashPoint.RUN_FINISHED, CrashPoint.COMMIT_CHECKED)
+STATEMENT_SECONDS_MAX = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Takeover:
+    """What became of a job whose owner was frozen while another process took over."""
+
+    home: Home
+    successor: Ended
+    before_thaw: Shown
+    owner: Ended
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frozen:
+    """A home whose owner is frozen in its second epoch of four."""
+
+    home: Home
+    owner: Process
+
+
+@pytest.fixture(scope="module")
+def takeovers(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Mapping[CrashPoint, Future[Takeover]]]:
+    homes = {point: Home(tmp_path_factory.mktemp(point)) for point in STEPS}
+    with ThreadPoolExecutor(len(homes)) as threads:
+        yield {point: threads.submit(_take_over, home, point) for point, home in homes.items()}
+    for home in homes.values():
+        home.close()
+
+
+@pytest.fixture(scope="module")
+def frozen_homes(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Mapping[str, Frozen]]:
+    points = {
+        "pause before the commit": CrashPoint.COMMIT_CHECKED,
+        "pause behind the commit": CrashPoint.TABLE_COMMITTED,
+        "alter": CrashPoint.COMMIT_CHECKED,
+        "drop": CrashPoint.COMMIT_CHECKED,
+    }
+    homes = {name: Home(tmp_path_factory.mktemp("frozen")) for name in points}
+    with ThreadPoolExecutor(len(homes)) as threads:
+        yield {
+            name: Frozen(home=homes[name], owner=owner)
+            for name, owner in zip(
+                homes, threads.map(_freeze, homes.values(), points.values()), strict=True
+            )
+        }
+    for home in homes.values():
+        home.close()
+
+
+@pytest.mark.parametrize("point", STEPS)
+def test_a_successor_waits_for_the_lease_and_loads_the_rest(
+    takeovers: Mapping[CrashPoint, Future[Takeover]], point: CrashPoint
+) -> None:
+    takeover = takeovers[point].result()
+
+    assert takeover.successor.code == 0
+    assert "j PENDING" in takeover.successor.output
+    assert takeover.before_thaw.job["files_loaded"] == 4
+
+
+@pytest.mark.parametrize("point", STEPS)
+def test_a_thawed_owner_repeats_no_row(
+    takeovers: Mapping[CrashPoint, Future[Takeover]], point: CrashPoint
+) -> None:
+    takeover = takeovers[point].result()
+
+    shown = assert_exact(takeover.home, 1, 2, 3, 4)
+    assert shown.job == takeover.before_thaw.job
+
+
+@pytest.mark.parametrize("point", BEFORE_THE_COMMIT)
+def test_the_commit_of_a_thawed_owner_is_refused_and_its_files_are_not_in_the_table(
+    takeovers: Mapping[CrashPoint, Future[Takeover]], point: CrashPoint
+) -> None:
+    home = takeovers[point].result().home
+
+    (refused,) = (
+        entry
+        for entry in home.node.catalog.ledger(home.node.job("j").id)
+        if entry.outcome is Outcome.CANCELLED
+    )
+    assert refused.reason is not None
+    assert refused.number is None
+    assert list(home.table_folder().glob(f"*{refused.attempt_id}*.parquet"))
+    assert not [
+        file
+        for file in DeltaTable(str(home.table_folder())).file_uris()
+        if refused.attempt_id in file
+    ]
+
+
+@pytest.mark.parametrize("point", STEPS)
+def test_a_thawed_owner_says_that_it_lost_the_job_and_why(
+    takeovers: Mapping[CrashPoint, Future[Takeover]], point: CrashPoint
+) -> None:
+    takeover = takeovers[point].result()
+
+    assert takeover.owner.code == 0
+    assert "notice LEASE_LOST_ERR: this process lost job j: " in takeover.owner.output
+
+
+@pytest.mark.parametrize(
+    ("case", "loaded"), [("pause before the commit", [1]), ("pause behind the commit", [1, 2])]
+)
+def test_a_pause_against_a_frozen_owner_returns_soon_and_holds(
+    frozen_homes: Mapping[str, Frozen], case: str, loaded: list[int]
+) -> None:
+    home, owner = frozen_homes[case].home, frozen_homes[case].owner
+
+    seconds = _seconds_of(home, "PAUSE JOB j")
+    paused = assert_exact(home, *loaded)
+    thawed = _thawed(owner)
+
+    assert seconds < STATEMENT_SECONDS_MAX
+    assert paused.job["state"] == "PAUSED"
+    assert assert_exact(home, *loaded).job == paused.job
+    assert "this process lost job j" in thawed.output
+    home.node.sql("RESUME JOB j")
+    home.node.run()
+    assert_exact(home, 1, 2, 3, 4)
+
+
+def test_an_alter_against_a_frozen_owner_returns_soon_and_holds(
+    frozen_homes: Mapping[str, Frozen],
+) -> None:
+    home, owner = frozen_homes["alter"].home, frozen_homes["alter"].owner
+    offset = f"""{{"fileName": "{home.source(3)}"}}"""
+    _seconds_of(home, "PAUSE JOB j")
+
+    seconds = _seconds_of(home, f"ALTER JOB j PROPERTIES('offset' = '{offset}')")
+    altered = home.shown()
+    thawed = _thawed(owner)
+
+    assert seconds < STATEMENT_SECONDS_MAX
+    assert home.rows == rows_of(1)
+    assert home.shown().job == altered.job
+    assert altered.job["position"] == str(home.source(3))
+    assert "this process lost job j" in thawed.output
+    home.node.sql("RESUME JOB j")
+    home.node.run()
+    assert_exact(home, 1, 4)
+
+
+def test_a_drop_against_a_frozen_owner_returns_soon_and_holds(
+    frozen_homes: Mapping[str, Frozen],
+) -> None:
+    home, owner = frozen_homes["drop"].home, frozen_homes["drop"].owner
+
+    seconds = _seconds_of(home, "DROP JOB j")
+    thawed = _thawed(owner)
+
+    assert seconds < STATEMENT_SECONDS_MAX
+    assert home.node.sql("SHOW JOBS") == []
+    assert home.rows == rows_of(1)
+    assert "this process lost job j" in thawed.output
+
+
+def _take_over(home: Home, point: CrashPoint) -> Takeover:
+    owner = _freeze(home, point)
+    successor = home.run()
+    before_thaw = home.shown()
+    return Takeover(
+        home=home, successor=successor, before_thaw=before_thaw, owner=_thawed(owner)
+    )
+
+
+def _freeze(home: Home, point: CrashPoint) -> Process:
+    home.write(1, 2, 3, 4)
+    home.create()
+    owner = home.start_run(crash_at=crash(point, count=2, action="stop"))
+    owner.wait_until_frozen()
+    return owner
+
+
+def _thawed(owner: Process) -> Ended:
+    owner.thaw()
+    return owner.wait()
+
+
+def _seconds_of(home: Home, statement: str) -> float:
+    clock = SystemClock()
+    started = clock.monotonic()
+    assert home.sql(statement).code == 0
+    return clock.monotonic() - started
