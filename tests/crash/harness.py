@@ -90,6 +90,12 @@ class Process:
         """Let a frozen process go on."""
         self._process.send_signal(signal.SIGCONT)
 
+    def kill_jvm(self) -> None:
+        """Kill the process's JVM."""
+        children = psutil.Process(self._process.pid).children()
+        (jvm,) = (child for child in children if child.name() == "java")
+        jvm.kill()
+
     def end(self) -> None:
         """Kill the process if it is still there; its JVM follows it."""
         if self._process.poll() is None:

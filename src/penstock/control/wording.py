@@ -1,6 +1,7 @@
 """A definition back into the statement that makes it, and offsets to and from text."""
 
 import json
+from dataclasses import replace
 
 from penstock.errors import Code, UserError
 from penstock.model.job import JobDefinition
@@ -14,11 +15,10 @@ OFFSET = "offset"
 
 def statement_of(definition: JobDefinition, *, floor: Position) -> CreateJob:
     """Answer the statement that creates the same job, its schema and floor included."""
-    options = dict(print_options(definition.source))
-    options["schema"] = columns_sql(definition.source_columns)
+    frozen = replace(definition.source, schema=columns_sql(definition.source_columns))
     source = SourceCall(
         function=definition.function,
-        options=tuple(options.items()),
+        options=print_options(frozen),
         start=definition.select_source_start,
         end=definition.select_source_end,
     )

@@ -11,10 +11,9 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from penstock.errors import Code, ExternalError, StoppedError
-from penstock.spark.session import SparkOptions, start_context, stop_context
+from penstock.spark.session import Spark, SparkOptions, start_spark
 
 Work = Callable[[str, str], str]
 
@@ -25,31 +24,32 @@ class SparkExecutor:
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
         self._lock = threading.Lock()
-        self._context: Any = None
+        self._spark: Spark | None = None
         self._cancelled: set[str] = set()
 
     @property
     def ready(self) -> bool:
         """Whether Spark runs already."""
-        return self._context is not None
+        return self._spark is not None
 
     @property
     def parallelism(self) -> int:
         """How many tasks run at the same time."""
-        return int(self._running_context().defaultParallelism)
+        return self._running().parallelism
 
     def run(self, tasks: Sequence[str], *, work: Work, group: str) -> list[str]:
         """Run every task as one Spark task and answer their results in order."""
-        context = self._running_context()
+        spark = self._running()
         self._cancelled.discard(group)
         path = self._options.scratch / f"tasks-{uuid.uuid4().hex}.jsonl"
         try:
             path.write_text("\n".join(json.dumps(task) for task in tasks), "ascii")
-            context.setJobGroup(group, group)
-            context.setLocalProperty("spark.scheduler.pool", group)
-            numbers = context.parallelize(range(len(tasks)), len(tasks))
+            spark.context.setJobGroup(group, group)
+            spark.context.setLocalProperty("spark.scheduler.pool", group)
+            numbers = spark.context.parallelize(range(len(tasks)), len(tasks))
             answers = numbers.mapPartitions(partial(_run_tasks, str(path), work)).collect()
         except Exception as error:
+            self._forget_if_dead(spark)
             raise self._wrapped(error, group) from error
         finally:
             path.unlink(missing_ok=True)
@@ -58,23 +58,29 @@ class SparkExecutor:
     def cancel(self, group: str) -> None:
         """Stop what runs under the group."""
         self._cancelled.add(group)
-        context = self._context
-        if context is not None:
-            context.cancelJobGroup(group)
+        spark = self._spark
+        if spark is not None and spark.alive:
+            spark.context.cancelJobGroup(group)
 
     def stop(self) -> None:
         """Stop Spark, if it was started."""
         with self._lock:
-            if self._context is None:
-                return
-            context, self._context = self._context, None
-            stop_context(context)
+            spark, self._spark = self._spark, None
+            if spark is not None:
+                spark.stop()
 
-    def _running_context(self) -> Any:  # noqa: ANN401 - pyspark carries no types here.
+    def _running(self) -> Spark:
         with self._lock:
-            if self._context is None:
-                self._context = start_context(self._options)
-            return self._context
+            if self._spark is None:
+                self._spark = start_spark(self._options)
+            return self._spark
+
+    def _forget_if_dead(self, spark: Spark) -> None:
+        """Let the next run start another Spark when the JVM of this one has ended."""
+        with self._lock:
+            if self._spark is spark and not spark.alive:
+                self._spark = None
+                spark.stop()
 
     def _wrapped(self, error: Exception, group: str) -> Exception:
         if group in self._cancelled:

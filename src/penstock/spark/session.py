@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,8 +27,32 @@ class SparkOptions:
     conf: Mapping[str, str] = field(default_factory=dict)
 
 
-def start_context(options: SparkOptions) -> Any:  # noqa: ANN401 - pyspark carries no types here.
-    """Start Spark and answer its context; the JVM's own words go to the log file."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spark:
+    """A Spark that was started: its context, its JVM and the folder of its sockets."""
+
+    context: Any
+    jvm: "subprocess.Popen[bytes]"
+    sockets: Path
+    parallelism: int
+
+    @property
+    def alive(self) -> bool:
+        """Whether the JVM still runs."""
+        return self.jvm.poll() is None
+
+    def stop(self) -> None:
+        """Stop Spark and end its JVM, so that this process may start another one."""
+        with warnings.catch_warnings():
+            # It warns of a JVM that has ended already, which is nothing to tell.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            self.context.stop()
+        _end(self.jvm)
+        shutil.rmtree(self.sockets, ignore_errors=True)
+
+
+def start_spark(options: SparkOptions) -> Spark:
+    """Start Spark; the JVM's own words go to the log file."""
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
@@ -35,35 +60,35 @@ def start_context(options: SparkOptions) -> Any:  # noqa: ANN401 - pyspark carri
     options.log_file.parent.mkdir(parents=True, exist_ok=True)
     os.environ["JAVA_HOME"] = str(java_home(scratch=options.scratch))
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    conf = SparkConf(loadDefaults=False).setAll(list(_settings(options).items()))
+    # A path of a Unix socket may have about a hundred bytes, so the folder's is short.
+    sockets = Path(tempfile.mkdtemp(prefix="pst-"))
+    settings = _settings(options, sockets=sockets)
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    # pyspark would use the JVM of an earlier Spark once more, although that has ended.
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - There is no public way.
+    jvm: subprocess.Popen[bytes] | None = None
     try:
         with options.log_file.open("ab") as log:
             gateway = launch_gateway(  # type: ignore[no-untyped-call]
                 conf, popen_kwargs={"stdout": log, "stderr": log}
             )
+        jvm = gateway.proc
         context = SparkContext(conf=conf, gateway=gateway)
+        return Spark(
+            context=context,
+            jvm=gateway.proc,
+            sockets=sockets,
+            parallelism=int(context.defaultParallelism),
+        )
     except Exception as error:
+        if jvm is not None:
+            _end(jvm)
+        shutil.rmtree(sockets, ignore_errors=True)
         raise ExternalError(
             f'Spark on "{options.master}" did not start: {error}',
             code=Code.SPARK_ERR,
             hint=f"See {options.log_file}.",
         ) from error
-    return context
-
-
-def stop_context(context: Any) -> None:  # noqa: ANN401 - pyspark carries no types here.
-    """Stop Spark and end its JVM, so that this process may start another one."""
-    from pyspark import SparkContext
-
-    sockets = context.getConf().get("spark.python.unix.domain.socket.dir")
-    context.stop()
-    # pyspark would keep the JVM until the process ends, and use it for the next context.
-    gateway = SparkContext._gateway  # noqa: SLF001 - There is no public way.
-    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
-    if gateway is not None:
-        gateway.shutdown()
-        _end(gateway.proc)
-    shutil.rmtree(sockets, ignore_errors=True)
 
 
 def _end(jvm: "subprocess.Popen[bytes]") -> None:
@@ -77,7 +102,7 @@ def _end(jvm: "subprocess.Popen[bytes]") -> None:
         jvm.wait()
 
 
-def _settings(options: SparkOptions) -> dict[str, str]:
+def _settings(options: SparkOptions, *, sockets: Path) -> dict[str, str]:
     return {
         "spark.master": options.master,
         "spark.app.name": "penstock",
@@ -92,7 +117,6 @@ def _settings(options: SparkOptions) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.python.unix.domain.socket.enabled": "true",
-        # A path of a Unix socket may have about a hundred bytes, so the folder's is short.
-        "spark.python.unix.domain.socket.dir": tempfile.mkdtemp(prefix="pst-"),
+        "spark.python.unix.domain.socket.dir": str(sockets),
         **options.conf,
     }

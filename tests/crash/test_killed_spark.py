@@ -1,0 +1,23 @@
+"""A Spark whose JVM is killed is started again; the job loses and repeats nothing."""
+
+import pytest
+
+from penstock.crashpoints import CrashPoint
+from tests.crash.harness import Home, assert_exact, crash
+
+pytestmark = pytest.mark.crash
+
+
+def test_a_job_goes_on_with_another_spark_when_the_jvm_was_killed(home: Home) -> None:
+    home.write(1, 2, 3, 4)
+    home.create()
+    process = home.start_run(crash_at=crash(CrashPoint.RUN_FINISHED, count=2, action="stop"))
+    process.wait_until_frozen()
+
+    process.kill_jvm()
+    process.thaw()
+    ended = process.wait()
+
+    assert ended.code == 0
+    shown = assert_exact(home, 1, 2, 3, 4)
+    assert [row["outcome"] for row in shown.epochs].count("FAILED") == 1

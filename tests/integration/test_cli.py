@@ -1,0 +1,399 @@
+"""The command line without Spark: statements, formats, exit codes, settings."""
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.command import Shell
+from tests.node import CREATE_TABLE, create_job, numbered, write_rows
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def test_a_statement_that_works_ends_with_zero_and_says_what_it_did(shell: Shell) -> None:
+    said = shell.sql(CREATE_TABLE)
+
+    assert (said.code, said.out, said.error) == (0, "table t created\n", "")
+    assert (shell.folder / "penstock-home" / "catalog.db").is_file()
+
+
+def test_an_error_ends_with_one_and_tells_code_message_detail_and_hint(shell: Shell) -> None:
+    said = shell.sql("SHOW TABLES; CREATE JOB j DO INSERT")
+
+    assert said.code == 1
+    assert said.out == ""
+    first, detail, hint = said.error.splitlines()
+    assert first == 'error SYNTAX_ERR: expected ON STREAMING after the job name, found "DO"'
+    assert detail == "  detail: Line 1, column 27."
+    assert hint.startswith("  hint: The order is CREATE JOB name PROPERTIES(…) ON STREAMING")
+
+
+def test_an_error_without_detail_leaves_the_line_out(shell: Shell) -> None:
+    said = shell.sql("DROP TABLE t")
+
+    assert said.code == 1
+    assert said.error == (
+        'error META_NOT_FOUND_ERR: table "t" does not exist\n'
+        "  hint: Create one with CREATE TABLE.\n"
+    )
+
+
+def test_an_error_in_the_second_statement_keeps_what_the_first_did(shell: Shell) -> None:
+    said = shell.sql(f"{CREATE_TABLE}; DROP TABLE other; DROP TABLE t")
+
+    assert (said.code, said.out) == (1, "table t created\n")
+    assert said.error.startswith('error META_NOT_FOUND_ERR: table "other" does not exist')
+    assert "t" in shell.sql("SHOW TABLES", "--format", "csv").out.splitlines()[1]
+
+
+def test_a_script_that_cannot_be_read_does_nothing_at_all(shell: Shell) -> None:
+    said = shell.sql(f"{CREATE_TABLE}; DROP TABEL t")
+
+    assert said.code == 1
+    assert shell.sql("SHOW TABLES", "--format", "json").json == [[]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["sql", "--format", "xml"], "--format"),
+        (["sql", "-e", "SHOW JOBS", "-f", "script.sql"], "give either -e or -f, not both"),
+        (["sql", "-f", "nowhere.sql"], "nowhere.sql"),
+        (["sql", "--what"], "--what"),
+        (["fly"], "fly"),
+        (["run", "--job"], "--job"),
+    ],
+)
+def test_a_command_that_is_typed_wrongly_ends_with_two(
+    shell: Shell, arguments: list[str], message: str
+) -> None:
+    (shell.folder / "script.sql").write_text("SHOW JOBS")
+
+    said = shell.run(*arguments)
+
+    assert (said.code, said.out) == (2, "")
+    assert message in said.error
+    assert not (shell.folder / "penstock-home").exists()
+
+
+def test_json_is_one_array_of_objects_for_every_statement(shell: Shell) -> None:
+    said = shell.sql(f"{CREATE_TABLE}; DESCRIBE t; SHOW JOBS", "--format", "json")
+
+    assert said.json == [
+        [{"message": "table t created"}],
+        [
+            {"column": "id", "type": "BIGINT", "nullable": "NO", "comment": ""},
+            {"column": "note", "type": "STRING", "nullable": "YES", "comment": ""},
+        ],
+        [],
+    ]
+
+
+def test_csv_has_a_line_of_names_and_quotes_what_needs_it(shell: Shell) -> None:
+    said = shell.sql(
+        """CREATE TABLE t (id INT COMMENT 'a "b", c'); DESCRIBE t""", "--format", "csv"
+    )
+
+    assert list(csv.reader(io.StringIO(said.out))) == [
+        ["message"],
+        ["table t created"],
+        ["column", "type", "nullable", "comment"],
+        ["id", "INT", "YES", 'a "b", c'],
+    ]
+
+
+def test_vertical_has_one_line_for_every_cell(shell: Shell) -> None:
+    said = shell.sql("CREATE TABLE t (id INT); DESCRIBE t", "--format", "vertical")
+
+    assert said.out.splitlines() == [
+        "table t created",
+        "************ 1. row ************",
+        "  column: id",
+        "    type: INT",
+        "nullable: YES",
+        " comment: ",
+        "1 row",
+    ]
+
+
+def test_a_table_has_a_head_and_counts_its_rows(shell: Shell) -> None:
+    said = shell.sql(f"{CREATE_TABLE}; DESCRIBE t")
+
+    lines = [line.split() for line in said.out.splitlines()]
+    assert ["column", "type", "nullable", "comment"] in lines
+    assert ["id", "BIGINT", "NO"] in lines
+    assert lines[-1] == ["2", "rows"]
+
+
+def test_a_statement_of_several_lines_is_printed_so_that_it_can_be_run_again(
+    shell: Shell,
+) -> None:
+    shown = shell.sql(f"{CREATE_TABLE}; SHOW CREATE TABLE t; DROP TABLE t")
+    text = shown.out.split("table t created\n")[1].split("table t dropped")[0]
+
+    said = shell.sql(text)
+
+    assert (said.code, said.out) == (0, "table t created\n")
+
+
+def test_statements_come_from_a_file(shell: Shell) -> None:
+    (shell.folder / "script.sql").write_text(f"-- tables\n{CREATE_TABLE};\n\nSHOW TABLES;\n")
+
+    said = shell.run("sql", "-f", "script.sql", "--format", "json")
+
+    assert [len(answer) for answer in said.json] == [1, 1]
+
+
+def test_statements_come_from_standard_input(shell: Shell) -> None:
+    said = shell.run("sql", stdin=f"{CREATE_TABLE};\n/* done */\n")
+
+    assert (said.code, said.out) == (0, "table t created\n")
+
+
+def test_nothing_to_run_is_no_error(shell: Shell) -> None:
+    said = shell.run("sql", stdin=" ;; -- nothing\n")
+
+    assert (said.code, said.out, said.error) == (0, "", "")
+
+
+def test_a_file_that_is_not_utf8_is_refused(shell: Shell) -> None:
+    (shell.folder / "script.sql").write_bytes(b"SHOW TABLES -- \xff\n")
+
+    said = shell.run("sql", "-f", "script.sql")
+
+    assert said.code == 1
+    assert "error SYNTAX_ERR: U+DCFF is half a character" in said.error
+    assert "hint: Save the script as UTF-8." in said.error
+
+
+def test_the_home_is_the_flag_then_the_environment_then_the_default(shell: Shell) -> None:
+    shell.run("--home", "one", "sql", "-e", CREATE_TABLE, environment={"PENSTOCK_HOME": "two"})
+    shell.run("sql", "-e", CREATE_TABLE, environment={"PENSTOCK_HOME": "two"})
+    shell.run("sql", "-e", CREATE_TABLE)
+
+    homes = sorted(path.parent.name for path in shell.folder.glob("*/catalog.db"))
+    assert homes == ["one", "penstock-home", "two"]
+
+
+def location(shell: Shell) -> Path:
+    """Create a table and answer the folder above it."""
+    said = shell.sql(f"{CREATE_TABLE}; SHOW TABLES", "--format", "json")
+    return Path(said.json[1][0]["location"]).parent
+
+
+def write_settings(shell: Shell, text: str) -> None:
+    home = shell.folder / "penstock-home"
+    home.mkdir()
+    (home / "penstock.toml").write_text(text)
+
+
+def test_tables_are_made_in_the_home_by_default(shell: Shell) -> None:
+    assert location(shell) == shell.folder / "penstock-home" / "warehouse"
+
+
+def test_the_settings_file_says_where_tables_are_made(shell: Shell) -> None:
+    write_settings(shell, f'warehouse = "{shell.folder}/from-file"')
+
+    assert location(shell) == shell.folder / "from-file"
+
+
+def test_the_environment_wins_over_the_settings_file(shell: Shell) -> None:
+    write_settings(shell, f'warehouse = "{shell.folder}/from-file"')
+
+    shell.environment["PENSTOCK_WAREHOUSE"] = f"{shell.folder}/from-environment"
+
+    assert location(shell) == shell.folder / "from-environment"
+
+
+def test_the_catalog_can_be_kept_elsewhere(shell: Shell) -> None:
+    write_settings(shell, f'[catalog]\nurl = "sqlite:///{shell.folder}/elsewhere.db"')
+
+    shell.sql(CREATE_TABLE)
+
+    assert (shell.folder / "elsewhere.db").is_file()
+    assert not (shell.folder / "penstock-home" / "catalog.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("warehose = 'x'", 'setting "warehose": '),
+        ("[spark]\nmasters = 'local'", 'setting "spark.masters": '),
+        ("[spark]\nmaster = 3", 'setting "spark.master": '),
+        ("warehouse = ", 'settings file "'),
+        ("[catalog]\nurl = 'postgresql://host/db'", "catalog must be kept in SQLite"),
+        ("[catalog]\nurl = 'somewhere'", "catalog URL must have the form sqlite:///path"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(shell: Shell, text: str, message: str) -> None:
+    write_settings(shell, text)
+
+    said = shell.sql("SHOW TABLES")
+
+    assert (said.code, said.out) == (1, "")
+    assert said.error.startswith(("error SETTINGS_ERR: ", "error CATALOG_ERR: "))
+    assert message in said.error
+
+
+def test_a_bad_setting_of_the_environment_is_named(shell: Shell) -> None:
+    said = shell.run(
+        "sql", "-e", "SHOW TABLES", environment={"PENSTOCK_SPARK__MASTERS": "local"}
+    )
+
+    assert said.code == 1
+    assert said.error.startswith('error SETTINGS_ERR: setting "spark.masters": ')
+
+
+def test_a_home_that_cannot_be_made_is_named(shell: Shell) -> None:
+    (shell.folder / "taken").touch()
+
+    said = shell.run("--home", "taken", "sql", "-e", "SHOW TABLES")
+
+    assert said.code == 1
+    assert said.error.startswith(
+        f'error STORAGE_ERR: home "{shell.folder}/taken" cannot be made'
+    )
+    assert "hint: Choose another with --home or PENSTOCK_HOME." in said.error
+
+
+def test_a_file_in_the_place_of_the_catalog_is_refused_and_kept(shell: Shell) -> None:
+    home = shell.folder / "penstock-home"
+    home.mkdir()
+    (home / "catalog.db").write_text("these are my notes, not a database; " * 100)
+
+    said = shell.sql("SHOW TABLES")
+
+    assert said.code == 1
+    assert said.error.startswith("error CATALOG_ERR: ")
+    assert (home / "catalog.db").read_text().startswith("these are my notes")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--help"], ["--home", "PENSTOCK_HOME", "sql", "run", "exactly once"]),
+        (["sql", "--help"], ["CREATE", "SHOW EPOCHS FOR", "--format", 'penstock sql -e "SHOW']),
+        (["run", "-h"], ["--until-caught-up", "--job", "--timeout", "Ctrl-C", "Example: "]),
+    ],
+)
+def test_help_teaches_what_can_be_typed(
+    shell: Shell, arguments: list[str], words: list[str]
+) -> None:
+    said = shell.run(*arguments)
+
+    assert said.code == 0
+    assert [word for word in words if word not in said.out] == []
+
+
+def test_a_run_without_jobs_is_caught_up(shell: Shell) -> None:
+    said = shell.run("run", "--until-caught-up")
+
+    assert (said.code, said.error) == (0, "")
+
+
+def test_a_run_of_an_unknown_job_is_refused_with_the_known_ones(
+    shell: Shell, tmp_path: Path
+) -> None:
+    write_rows(tmp_path / "in" / "a.json", numbered(1))
+    shell.sql(f"{CREATE_TABLE}; {create_job(tmp_path / 'in')}")
+
+    said = shell.run("run", "--job", "k")
+
+    assert (said.code, said.out) == (1, "")
+    assert said.error == (
+        'error META_NOT_FOUND_ERR: job "k" does not exist\n  hint: Known jobs: j.\n'
+    )
+
+
+@pytest.mark.parametrize("timeout", ["soon", "-5s", "5 parsecs"])
+def test_a_timeout_that_is_no_duration_is_refused(shell: Shell, timeout: str) -> None:
+    said = shell.run("run", "--until-caught-up", f"--timeout={timeout}")
+
+    assert said.code == 1
+    assert said.error.startswith(
+        f'error OPTION_ERR: --timeout must be a number with an optional unit, not "{timeout}"'
+    )
+
+
+def test_a_job_that_a_person_paused_is_named_and_left_out(shell: Shell, tmp_path: Path) -> None:
+    write_rows(tmp_path / "in" / "a.json", numbered(1))
+    shell.sql(f"{CREATE_TABLE}; {create_job(tmp_path / 'in')}; PAUSE JOB j")
+
+    said = shell.run("run", "--until-caught-up")
+
+    assert said.code == 0
+    assert said.error == "job j is paused by a person and was left out\n"
+    assert said.out.splitlines()[-1].startswith("j: paused; loaded 0 files, 0 rows in this run")
+
+
+def test_statements_about_a_job_need_no_run(shell: Shell, tmp_path: Path) -> None:
+    write_rows(tmp_path / "in" / "a.json", numbered(1))
+    shell.sql(f"{CREATE_TABLE}; {create_job(tmp_path / 'in')}")
+
+    said = shell.sql(
+        "PAUSE JOB WHERE jobname = 'j'; ALTER JOB j PROPERTIES('max_interval' = '3s');"
+        "RESUME JOB j; SHOW JOBS; SHOW EPOCHS FOR j; SHOW EVENTS FOR j; DROP JOB j; SHOW JOBS",
+        "--format",
+        "json",
+    )
+
+    assert said.code == 0
+    jobs = said.json[3]
+    assert [(job["name"], job["state"]) for job in jobs] == [("j", "PENDING")]
+    assert [row["kind"] for row in said.json[4]] == ["opening", "fence", "fence"]
+    assert said.json[-1] == []
+
+
+@pytest.mark.parametrize("count", [1, 2000])
+def test_output_that_nobody_reads_any_more_is_no_traceback(shell: Shell, count: int) -> None:
+    shell.sql(CREATE_TABLE)
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    said = shell.run("sql", "-e", ";".join(["SHOW JOBS"] * count), stdout=writer)
+
+    os.close(writer)
+    assert (said.code, said.error) == (1, "")
+
+
+LATE_LIBRARIES = ["pyspark", "pyarrow", "alembic", "deltalake", "pandas", "numpy"]
+
+
+@pytest.mark.parametrize("statement", ["SHOW JOBS", "SHOW TABLES", "SHOW EVENTS FOR j"])
+def test_looking_at_the_catalog_imports_no_heavy_library(
+    shell: Shell, tmp_path: Path, statement: str
+) -> None:
+    write_rows(tmp_path / "in" / "a.json", numbered(1))
+    shell.sql(f"{CREATE_TABLE}; {create_job(tmp_path / 'in')}")
+    program = f"""
+import json, sys
+sys.argv = ["penstock", "sql", "-e", {statement!r}, "--format", "json"]
+from penstock.cli import main
+try:
+    main()
+except SystemExit as end:
+    loaded = sorted({{name.split(".")[0] for name in sys.modules}})
+    print(json.dumps([end.code, loaded]))
+"""
+
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    code, loaded = json.loads(done.stdout.splitlines()[-1])
+    assert code == 0
+    assert "sqlalchemy" in loaded
+    assert [name for name in LATE_LIBRARIES if name in loaded] == []
