@@ -53,7 +53,7 @@ def run_jobs(application: App, request: Request) -> int:
             only=frozenset(request.names), until_caught_up=request.until_caught_up
         )
         try:
-            ending = _rounds(
+            ending, last_looks = _rounds(
                 supervisor, request, clock=application.clock, display=display, stop=interrupted
             )
         finally:
@@ -62,7 +62,10 @@ def run_jobs(application: App, request: Request) -> int:
         looks = supervisor.looks()
         display.show(looks)
         display.summarise(looks)
-    return _conclude(looks, ending, request)
+    _tell_pauses(looks)
+    if ending is Ending.TIMED_OUT and request.until_caught_up:
+        _tell_open(looks, last_looks, request)
+    return _exit_code(ending, request)
 
 
 def _require_jobs(application: App, names: tuple[str, ...]) -> None:
@@ -83,7 +86,8 @@ def _rounds(
     clock: Clock,
     display: Display,
     stop: threading.Event,
-) -> Ending:
+) -> tuple[Ending, tuple[JobLook, ...]]:
+    """Act until there is a reason to end; answer it with what was seen last."""
     deadline = None if request.timeout is None else clock.now() + request.timeout
     looks: tuple[JobLook, ...] = ()
     trouble = ""
@@ -98,11 +102,12 @@ def _rounds(
             trouble = error.message
         _tell_losses(supervisor)
         display.show(looks)
-        ending = _ending(looks, request, late=_passed(deadline, clock))
+        # What was seen before the trouble says nothing about now.
+        ending = _ending(None if trouble else looks, request, late=_passed(deadline, clock))
         if ending is not None:
-            return ending
+            return ending, looks
         if clock.wait(stop, ROUND_PERIOD):
-            return Ending.INTERRUPTED
+            return Ending.INTERRUPTED, looks
 
 
 def _tell_losses(supervisor: Supervisor) -> None:
@@ -116,15 +121,15 @@ def _passed(deadline: datetime | None, clock: Clock) -> bool:
     return deadline is not None and clock.now() >= deadline
 
 
-def _ending(looks: Sequence[JobLook], request: Request, *, late: bool) -> Ending | None:
-    if request.until_caught_up:
+def _ending(looks: Sequence[JobLook] | None, request: Request, *, late: bool) -> Ending | None:
+    if request.until_caught_up and looks is not None:
         waited_for = [look for look in looks if not look.left_out and not look.caught_up]
         if all(look.paused_for_good for look in waited_for):
             return Ending.FAILED if waited_for else Ending.CAUGHT_UP
     return Ending.TIMED_OUT if late else None
 
 
-def _conclude(looks: Sequence[JobLook], ending: Ending, request: Request) -> int:
+def _tell_pauses(looks: Sequence[JobLook]) -> None:
     for look in looks:
         if look.left_out:
             paused = look.state.wish.wish is Wish.PAUSE
@@ -133,6 +138,28 @@ def _conclude(looks: Sequence[JobLook], ending: Ending, request: Request) -> int
         elif look.paused_for_good and look.state.wish.reason is not None:
             reason = look.state.wish.reason
             _tell(f"error {reason.code}: job {look.state.name} is paused: {reason.message}")
+
+
+def _tell_open(
+    looks: Sequence[JobLook], last_looks: Sequence[JobLook], request: Request
+) -> None:
+    """Say what is still open; how much waited is known from before the runners ended."""
+    progress_by_job = {look.state.id: look.progress for look in last_looks}
+    for look in looks:
+        if look.left_out or look.caught_up:
+            continue
+        progress = progress_by_job.get(look.state.id)
+        known = "what waits is not known yet"
+        if progress is not None and (progress.all_seen or progress.files_left):
+            more = "" if progress.all_seen else "at least "
+            known = f"{more}{progress.files_left} files wait"
+        _tell(
+            f"error {Code.TIMEOUT_ERR}: job {look.state.name} is not caught up after "
+            f"{request.timeout}; {known}"
+        )
+
+
+def _exit_code(ending: Ending, request: Request) -> int:
     match ending:
         case Ending.CAUGHT_UP:
             return EXIT_OK
@@ -141,23 +168,7 @@ def _conclude(looks: Sequence[JobLook], ending: Ending, request: Request) -> int
         case Ending.INTERRUPTED:
             return EXIT_INTERRUPTED
         case Ending.TIMED_OUT:
-            return _timed_out(looks, request)
-
-
-def _timed_out(looks: Sequence[JobLook], request: Request) -> int:
-    if not request.until_caught_up:
-        return EXIT_OK
-    for look in looks:
-        if not look.left_out and not look.caught_up:
-            left = look.progress.files_left if look.progress else None
-            known = (
-                "what waits is not known yet" if left is None else f"{left} files known to wait"
-            )
-            _tell(
-                f"error {Code.TIMEOUT_ERR}: job {look.state.name} is not caught up after "
-                f"{request.timeout}; {known}"
-            )
-    return EXIT_FAILED
+            return EXIT_FAILED if request.until_caught_up else EXIT_OK
 
 
 def _tell(line: str) -> None:

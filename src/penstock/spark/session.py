@@ -7,6 +7,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,10 +44,10 @@ class Spark:
 
     def stop(self) -> None:
         """Stop Spark and end its JVM, so that this process may start another one."""
-        with warnings.catch_warnings():
-            # It warns of a JVM that has ended already, which is nothing to tell.
-            warnings.simplefilter("ignore", RuntimeWarning)
+        if self.alive:
             self.context.stop()
+        else:
+            _tidy_up(self.context)
         _end(self.jvm)
         shutil.rmtree(self.sockets, ignore_errors=True)
 
@@ -89,6 +90,15 @@ def start_spark(options: SparkOptions) -> Spark:
             code=Code.SPARK_ERR,
             hint=f"See {options.log_file}.",
         ) from error
+
+
+def _tidy_up(context: Any) -> None:  # noqa: ANN401 - pyspark carries no types here.
+    """Let pyspark forget a context whose JVM has ended."""
+    # It first fails to reach the JVM; the second time it only cleans up after itself.
+    with suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        context.stop()
+    context.stop()
 
 
 def _end(jvm: "subprocess.Popen[bytes]") -> None:

@@ -1,0 +1,225 @@
+"""Runs in the foreground on real Spark, with statements beside them."""
+
+import os
+import pty
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.integration.command import COMMAND, SETTINGS, Running, Said, Shell, wait_until
+from tests.node import CREATE_TABLE, create_job, numbered, write_rows
+
+pytestmark = pytest.mark.integration
+
+
+def new_shell(folder: Path) -> Shell:
+    """Answer a shell with a home that starts Spark quickly, and a table."""
+    home = folder / "penstock-home"
+    home.mkdir()
+    (home / "penstock.toml").write_text(SETTINGS)
+    shell = Shell(folder)
+    shell.sql(f"{CREATE_TABLE} LOCATION '{folder}/t'")
+    return shell
+
+
+def ids(shell: Shell) -> list[int]:
+    """Answer the ids in the table, read by deltalake."""
+    found = DeltaTable(str(shell.folder / "t")).to_pyarrow_table(columns=["id"])
+    return sorted(row["id"] for row in found.to_pylist())
+
+
+def job_row(shell: Shell, name: str = "j") -> dict[str, object]:
+    (jobs,) = shell.sql("SHOW JOBS", "--format", "json").json
+    return next(job for job in jobs if job["name"] == name)
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return new_shell(tmp_path)
+
+
+class Three:
+    """Three jobs that were run until caught up: one loads, one is paused, one is bad."""
+
+    def __init__(self, folder: Path) -> None:
+        self.shell = new_shell(folder)
+        write_rows(folder / "good" / "a.json", numbered(1, 2))
+        write_rows(folder / "good" / "b.json", numbered(3))
+        write_rows(folder / "bad" / "a.json", numbered(8))
+        for name in ("good", "bad"):
+            self.shell.sql(create_job(folder / name, name=name))
+        self.shell.sql(f"{create_job(folder / 'good', name='held')}; PAUSE JOB held")
+        (folder / "bad" / "b.json").write_text("null\n")
+        self.said: Said = self.shell.run("run", "--until-caught-up", "--timeout", "2m")
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Three:
+    return Three(tmp_path_factory.mktemp("three"))
+
+
+def test_a_run_with_a_job_that_is_paused_for_good_ends_with_one_and_the_reason(
+    three: Three,
+) -> None:
+    path = three.shell.folder / "bad" / "b.json"
+
+    assert three.said.code == 1
+    assert (
+        f'error TOO_MANY_FAILURE_ROWS_ERR: job bad is paused: file "{path}", line 1: '
+        in three.said.error
+    )
+
+
+def test_a_run_names_the_job_that_a_person_paused_and_leaves_it_out(three: Three) -> None:
+    assert "job held is paused by a person and was left out" in three.said.error.splitlines()
+    assert job_row(three.shell, "held")["rows_loaded"] == 0
+
+
+def test_a_run_loads_the_other_jobs_and_ends_with_a_summary(three: Three) -> None:
+    summary = {line.split(":")[0]: line for line in three.said.out.splitlines()[-3:]}
+
+    assert ids(three.shell) == [1, 2, 3]
+    assert summary["good"].startswith("good: caught up; loaded 2 files, 3 rows in this run")
+    assert summary["good"].endswith("in all 2 files, 3 rows")
+    assert summary["bad"].startswith("bad: paused; loaded 0 files, 0 rows in this run")
+
+
+def test_plain_lines_come_at_most_once_a_second(three: Three) -> None:
+    stamps = re.findall(r"^(\d\d:\d\d:\d\d) ", three.said.out, re.MULTILINE)
+
+    assert stamps
+    assert Counter(stamps).most_common(1)[0][1] == 1
+
+
+def test_a_run_of_one_job_does_not_wait_for_the_others(three: Three) -> None:
+    said = three.shell.run("run", "--until-caught-up", "--job", "good")
+
+    assert (said.code, said.error) == (0, "")
+    assert "bad" not in said.out
+
+
+def test_a_run_that_finds_nothing_new_starts_no_spark(three: Three) -> None:
+    log = three.shell.folder / "penstock-home" / "logs" / "spark.log"
+    before = log.stat().st_mtime_ns
+
+    said = three.shell.run("run", "--until-caught-up", "--job", "good")
+
+    assert said.code == 0
+    assert log.stat().st_mtime_ns == before
+
+
+def test_a_run_out_of_time_ends_with_one_and_says_what_is_open(
+    shell: Shell, tmp_path: Path
+) -> None:
+    for number in range(1_000):
+        write_rows(tmp_path / "in" / f"{number:03}.json", numbered(number))
+    one_by_one = [("s3.max_batch_files", "1")]
+    shell.sql(create_job(tmp_path / "in", properties=one_by_one))
+
+    said = shell.run("run", "--until-caught-up", "--timeout", "6s")
+
+    message = r"error TIMEOUT_ERR: job j is not caught up after 0:00:06; (\d+) files wait\n"
+    found = re.fullmatch(message, said.error)
+    assert said.code == 1
+    assert found is not None
+    assert 0 < int(found[1]) <= 1_000
+    assert ids(shell) == list(range(len(ids(shell))))
+    assert job_row(shell)["state"] == "PENDING"
+
+
+@pytest.fixture
+def running(shell: Shell, tmp_path: Path) -> Iterator[Running]:
+    """A run without an end that has loaded its first file."""
+    write_rows(tmp_path / "in" / "a.json", numbered(1))
+    shell.sql(create_job(tmp_path / "in", properties=[("max_interval", "1s")]))
+    started = shell.start("run")
+    try:
+        wait_until(lambda: ids(shell) == [1])
+        yield started
+    finally:
+        started.end()
+
+
+def test_statements_answer_beside_a_run_and_hold(
+    shell: Shell, running: Running, tmp_path: Path
+) -> None:
+    runs = job_row(shell)
+    paused = shell.sql("PAUSE JOB j")
+    write_rows(tmp_path / "in" / "b.json", numbered(2))
+    altered = shell.sql("ALTER JOB j PROPERTIES('max_interval' = '2s')")
+    held = (job_row(shell)["state"], ids(shell))
+
+    resumed = shell.sql("RESUME JOB j")
+
+    wait_until(lambda: ids(shell) == [1, 2])
+    assert (runs["state"], runs["rows_loaded"]) == ("RUNNING", 1)
+    assert [said.code for said in (paused, altered, resumed)] == [0, 0, 0]
+    assert held == ("PAUSED", [1])
+    assert running.process.poll() is None
+    wait_until(lambda: job_row(shell)["position"] == str(tmp_path / "in" / "b.json"))
+
+
+def test_control_c_ends_a_run_in_order_with_a_summary(shell: Shell, running: Running) -> None:
+    running.interrupt()
+
+    said = running.wait()
+
+    assert said.code == 130
+    assert said.error == "stopping; press Ctrl-C again to end at once\n"
+    assert "loaded 1 files, 1 rows in this run" in said.out.splitlines()[-1]
+    assert job_row(shell)["state"] == "PENDING"
+    assert shell.sql("SHOW EPOCHS FOR j", "--format", "csv").out.count("COMMITTED") == 3
+
+
+def test_a_second_control_c_ends_a_run_at_once(shell: Shell, running: Running) -> None:
+    running.interrupt()
+    wait_until(lambda: "stopping" in running.error.read_text())
+    running.interrupt()
+
+    said = running.wait()
+
+    assert said.code == 130
+    assert ids(shell) == [1]
+
+
+def test_a_terminal_shows_a_table_of_progress_and_then_the_summary(
+    shell: Shell, tmp_path: Path
+) -> None:
+    write_rows(tmp_path / "in" / "a.json", numbered(1))
+    shell.sql(create_job(tmp_path / "in"))
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [COMMAND, "run", "--until-caught-up"],
+        cwd=tmp_path,
+        stdout=follower,
+        stderr=subprocess.STDOUT,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "160", "LINES": "40"},
+    )
+    os.close(follower)
+
+    text = read_all(leader)
+
+    assert process.wait() == 0
+    heads = ("state", "step", "files left", "rows left", "rows/s", "reason")
+    assert [head for head in heads if head not in text] == []
+    assert "j: caught up; loaded 1 files, 1 rows in this run" in text
+    assert ids(shell) == [1]
+
+
+def read_all(descriptor: int) -> str:
+    """Read a terminal until nobody writes to it any more."""
+    parts: list[bytes] = []
+    while True:
+        try:
+            part = os.read(descriptor, 65536)
+        except OSError:
+            part = b""
+        if not part:
+            os.close(descriptor)
+            return b"".join(parts).decode(errors="replace")
+        parts.append(part)
