@@ -18,7 +18,7 @@ from penstock.engine.run import Executor, Work
 from penstock.engine.task import run_task_text
 from penstock.foreground import ROUND_PERIOD
 from penstock.model.epoch import Attachment, CommitKind, DataFile, EpochPlan
-from penstock.model.job import JobProperties, JobState
+from penstock.model.job import JobProperties, JobState, Wish
 from penstock.model.position import SplitProgress
 from penstock.settings import load_settings
 from penstock.sources.source import Source
@@ -123,12 +123,12 @@ class Product:
         catalog = self._app.catalog
 
         def open_watched(state: JobState) -> Source:
-            return _WatchedSource(open_source(state, catalog=catalog), watch)
+            return cast("Source", _WatchedSource(open_source(state, catalog=catalog), watch))
 
         return LoadParts(
             catalog=catalog,
             tables=cast("Tables", _WatchedTables(self._tables, watch)),
-            executor=_WatchedExecutor(self._executor, watch),
+            executor=cast("Executor", _WatchedExecutor(self._executor, watch)),
             clock=self._app.clock,
             open_source=open_watched,
             work=run_task_text,
@@ -149,7 +149,8 @@ def create_job(
 
 
 def _caught_up(look: JobLook) -> bool:
-    if look.paused_for_good:
+    # Also a pause that heals is none of what is measured here.
+    if look.state.wish.wish is Wish.PAUSE:
         raise RuntimeError(f"job {look.state.name} is paused: {look.state.wish.reason}")
     return look.caught_up
 
@@ -161,22 +162,15 @@ def _start_thread(run: Callable[[], None], name: str) -> threading.Thread:
 
 
 class _WatchedSource:
-    """A source whose looks and plans are timed."""
+    """A source whose looks and plans are timed; all else is its own."""
 
     def __init__(self, source: Source, watch: Watch) -> None:
         self._source = source
         self._watch = watch
 
-    @property
-    def modified_files(self) -> int:
-        return self._source.modified_files
-
     def discover(self, progress: tuple[SplitProgress, ...]) -> Any:
         self._watch.listing_at = self._watch.listing_at or perf_counter()
         return self._source.discover(progress)
-
-    def waiting(self) -> Any:
-        return self._source.waiting()
 
     def plan(
         self, progress: tuple[SplitProgress, ...], *, limits: JobProperties
@@ -187,17 +181,16 @@ class _WatchedSource:
             self._watch.epochs.append(Epoch(planning_at=begun, planned_at=perf_counter()))
         return plan
 
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
 
 class _WatchedExecutor:
-    """An executor whose runs are timed."""
+    """An executor whose runs are timed; all else is its own."""
 
     def __init__(self, executor: Executor, watch: Watch) -> None:
         self._executor = executor
         self._watch = watch
-
-    @property
-    def parallelism(self) -> int:
-        return self._executor.parallelism
 
     def run(self, tasks: Sequence[str], *, work: Work, group: str) -> list[str]:
         epoch = self._watch.epochs[-1]
@@ -206,8 +199,8 @@ class _WatchedExecutor:
         epoch.ran_at = perf_counter()
         return answers
 
-    def cancel(self, group: str) -> None:
-        self._executor.cancel(group)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._executor, name)
 
 
 class _WatchedTables:

@@ -23,6 +23,8 @@ from tests.crash.points import (
 )
 from tests.node import CREATE_TABLE
 
+UNFINISHED_POINTS = FENCE_POINTS[:-1]
+
 pytestmark = pytest.mark.crash
 
 
@@ -44,30 +46,38 @@ def test_a_killed_pause_holds_and_a_resumed_job_goes_on_where_it_stood(
     assert_lasting(home, assert_exact(home, 1, 2, 3, 4))
 
 
-def test_a_pause_that_was_killed_before_its_fence_is_finished_by_repeating_it(
-    home: Home,
-) -> None:
+@pytest.mark.parametrize("point", UNFINISHED_POINTS)
+def test_a_killed_pause_is_finished_by_repeating_it(home: Home, point: CrashPoint) -> None:
     home.load(1)
-    home.sql("PAUSE JOB j", crash_at=crash(CrashPoint.WISH_STORED))
+    home.sql("PAUSE JOB j", crash_at=crash(point))
 
     repeated = home.sql("PAUSE JOB j")
 
     assert repeated.code == 0
-    assert home.shown().epochs[-1]["kind"] == "fence"
+    assert_exact(home, 1)
     assert home.state == "PAUSED"
 
 
-@pytest.mark.parametrize("point", [CrashPoint.CHAIN_EXTENDED, CrashPoint.STATEMENT_COMMITTED])
-def test_a_pause_that_was_killed_behind_its_fence_is_known_as_paused(
-    home: Home, point: CrashPoint
-) -> None:
+def test_a_pause_that_was_killed_with_nothing_left_to_do_is_known_as_paused(home: Home) -> None:
     home.load(1)
-    home.sql("PAUSE JOB j", crash_at=crash(point))
+    home.sql("PAUSE JOB j", crash_at=crash(CrashPoint.STATEMENT_APPLIED))
 
     with pytest.raises(UserError, match="is already paused") as caught:
         home.node.sql("PAUSE JOB j")
 
     assert caught.value.code is Code.STATE_ERR
+    assert home.state == "PAUSED"
+
+
+def test_a_repeated_pause_shows_what_its_killed_owner_had_committed(home: Home) -> None:
+    home.write(1, 2)
+    home.create()
+    assert home.run(crash_at=crash(CrashPoint.TABLE_COMMITTED)).code == KILLED
+    home.sql("PAUSE JOB j", crash_at=crash(CrashPoint.STATEMENT_COMMITTED))
+
+    home.node.sql("PAUSE JOB j")
+
+    assert_exact(home, 1)
     assert home.state == "PAUSED"
 
 

@@ -369,6 +369,16 @@ def test_a_given_schema_is_taken_instead_of_what_the_files_look_like(
     assert node.rows("t") == [{"id": 1, "note": None}, *numbered(2)]
 
 
+def test_a_uri_may_name_one_file(node: Node, folder: Path) -> None:
+    path = write_rows(folder / "a.json", numbered(1))
+    write_rows(folder / "b.json", numbered(2))
+
+    node.sql(f"{CREATE_TABLE}; {create_job(folder, uri=f'file://{path}')}")
+    node.run()
+
+    assert node.rows("t") == numbered(1)
+
+
 def test_s3_is_another_name_of_the_same_function(node: Node, folder: Path) -> None:
     write_rows(folder / "a.json", numbered(1))
     job = create_job(folder).replace("FILES(", "S3(")

@@ -192,6 +192,23 @@ def test_t7_a_job_paused_by_bad_rows_shows_its_position_after_a_restart_and_goes
     assert node.rows("t") == numbered(0, 1, 2, 3)
 
 
+def test_t7_a_job_whose_process_died_while_it_ran_shows_its_position_and_goes_on(
+    loaded: Node, folder: Path
+) -> None:
+    write_rows(folder / "d.json", numbered(3))
+    crash_at(loaded, CrashPoint.EPOCH_STARTED)
+    before = loaded.show("j")
+
+    node = loaded.restart()
+
+    assert node.show("j") == before
+    assert before["state"] == "RUNNING"
+    assert before["position"] == str(folder / "c.json")
+    node.run()
+    assert node.rows("t") == numbered(0, 1, 2, 3)
+    assert attempts(node)[-2:] == [(4, 1, "CANCELLED"), (5, 1, "COMMITTED")]
+
+
 def test_t7_a_job_that_was_being_dropped_shows_its_position_after_a_restart(
     loaded: Node, folder: Path
 ) -> None:

@@ -61,12 +61,12 @@ def start_spark(options: SparkOptions) -> Spark:
     options.log_file.parent.mkdir(parents=True, exist_ok=True)
     os.environ["JAVA_HOME"] = str(java_home(scratch=options.scratch))
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    # pyspark would use the JVM of an earlier Spark once more, although that has ended.
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - There is no public way.
     # A path of a Unix socket may have about a hundred bytes, so the folder's is short.
     sockets = Path(tempfile.mkdtemp(prefix="pst-"))
     settings = _settings(options, sockets=sockets)
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-    # pyspark would use the JVM of an earlier Spark once more, although that has ended.
-    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - There is no public way.
     jvm: subprocess.Popen[bytes] | None = None
     try:
         with options.log_file.open("ab") as log:

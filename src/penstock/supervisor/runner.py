@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 
 import structlog
@@ -84,9 +85,10 @@ class Runner:
         if self.progress.step in (Step.LOADING, Step.STARTING_SPARK):
             self._parts.executor.cancel(self.job_id)
 
-    def join(self, timeout_seconds: float | None = None) -> None:
-        """Wait until the runner has ended."""
-        self._thread.join(timeout_seconds)
+    def join(self, timeout: timedelta) -> bool:
+        """Wait until the runner has ended or the time has passed; answer whether it has."""
+        self._thread.join(timeout.total_seconds())
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         self.last_words = self._work()

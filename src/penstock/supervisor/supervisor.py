@@ -25,6 +25,7 @@ from penstock.tables.extension import next_generation
 log = structlog.get_logger()
 
 RESTART_PAUSE = timedelta(seconds=1)
+STOP_PERIOD = timedelta(milliseconds=250)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +125,9 @@ class Supervisor:
         for runner in self._runners.values():
             runner.stop()
         for runner in self._runners.values():
-            runner.join()
+            # What began to run while it was told to stop is told again.
+            while not runner.join(STOP_PERIOD):
+                runner.stop()
         self._reap()
         self._keeper.stop()
 

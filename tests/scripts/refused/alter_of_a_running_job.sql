@@ -1,0 +1,4 @@
+CREATE TABLE t (id BIGINT, note STRING);
+CREATE JOB j ON STREAMING
+DO INSERT INTO t SELECT * FROM FILES('uri' = 'file://{folder}/in/', 'format' = 'json');
+ALTER JOB j PROPERTIES ('max_interval' = '1s');

@@ -1,0 +1,2 @@
+SHOW TABLES;
+UPDATE t SET id = 1;

@@ -1,0 +1,16 @@
+-- A table from its birth to its end.
+CREATE TABLE Orders (
+  id BIGINT NOT NULL COMMENT 'the order''s number',
+  price DECIMAL(10, 2),
+  tags ARRAY<STRING>,
+  buyer STRUCT<name: STRING, city: STRING>,
+  placed_at TIMESTAMP
+) COMMENT 'all orders';
+CREATE TABLE IF NOT EXISTS orders (id INT);
+SHOW TABLES;
+DESCRIBE orders;
+DESCRIBE DETAIL default.orders;
+SHOW CREATE TABLE orders;
+DROP TABLE orders;
+DROP TABLE IF EXISTS orders;
+SHOW TABLES;
