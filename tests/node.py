@@ -28,7 +28,7 @@ from penstock.supervisor.runner import StartThread
 from penstock.supervisor.supervisor import JobLook, Supervisor
 from penstock.tables.delta import DeltaTables
 from penstock.tables.table import Tables
-from penstock.testing_executor import InProcessExecutor
+from penstock.testing import InProcessExecutor
 
 Row = Mapping[str, Any]
 ROUND_PERIOD = timedelta(milliseconds=5)

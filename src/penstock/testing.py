@@ -7,10 +7,11 @@ commit, or let a commit take effect later than the caller believed.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from threading import RLock
+from threading import Lock, RLock
 from typing import Any, assert_never
 from uuid import uuid4
 
+from penstock.errors import Code, ExternalError, StoppedError
 from penstock.model.epoch import Attachment, DataFile
 from penstock.model.job import TableRef
 from penstock.model.schema import Column
@@ -19,6 +20,7 @@ from penstock.tables.outcomes import location_taken, outcome_unknown, table_gone
 from penstock.tables.table import ChainCommit, TableDetail
 
 Row = Mapping[str, Any]
+TASK_TRIES_MAX = 4
 
 
 class Fault(Enum):
@@ -278,3 +280,61 @@ def _readable(attachment: Attachment) -> Attachment:
 def _readable_copy(table: _Table, job_id: str, number: int) -> Attachment | None:
     copy = table.copies.get((job_id, number))
     return None if copy is None else _readable(copy)
+
+
+class InProcessExecutor:
+    """Runs tasks one behind the other in the calling thread, with Spark's retries."""
+
+    def __init__(self, *, parallelism: int = 2) -> None:
+        self._parallelism = parallelism
+        self._lock = Lock()
+        self._cancelled: set[str] = set()
+        self._tries = 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether tasks start at once."""
+        return True
+
+    @property
+    def parallelism(self) -> int:
+        """How many shares an epoch is cut into."""
+        return self._parallelism
+
+    def run(
+        self, tasks: Sequence[str], *, work: Callable[[str, str], str], group: str
+    ) -> list[str]:
+        """Run every task and answer their results in order."""
+        with self._lock:
+            self._cancelled.discard(group)
+        return [self._run_one(task, work, group) for task in tasks]
+
+    def cancel(self, group: str) -> None:
+        """Stop what runs under the group before its next task."""
+        with self._lock:
+            self._cancelled.add(group)
+
+    def _run_one(self, task: str, work: Callable[[str, str], str], group: str) -> str:
+        last: Exception | None = None
+        for _ in range(TASK_TRIES_MAX):
+            try:
+                answer = work(task, self._try_id())
+            except Exception as error:  # noqa: BLE001 - As Spark: whatever a task raises.
+                last = error
+                continue
+            finally:
+                self._require_wanted(group)
+            return answer
+        raise ExternalError(
+            f"a task failed {TASK_TRIES_MAX} times: {last}", code=Code.SPARK_ERR
+        ) from last
+
+    def _try_id(self) -> str:
+        with self._lock:
+            self._tries += 1
+            return str(self._tries)
+
+    def _require_wanted(self, group: str) -> None:
+        with self._lock:
+            if group in self._cancelled:
+                raise StoppedError("the work was cancelled")

@@ -33,8 +33,7 @@ from penstock.sources.files.globs import compile_glob
 from penstock.sql.statements import AlterJob, DropJob, PauseJob, ResumeJob
 from penstock.storage.objects import ObjectMeta
 from penstock.supervisor.supervisor import Supervisor
-from penstock.testing import Fault, MemoryTables
-from penstock.testing_executor import InProcessExecutor
+from penstock.testing import Fault, InProcessExecutor, MemoryTables
 from tests.property.protocol.actors import Actor, Stepping, halt_here
 
 NAME = "j"
