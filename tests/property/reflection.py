@@ -23,7 +23,7 @@ _PLAIN: dict[Any, SearchStrategy[Any]] = {
 
 
 @cache
-def values_of(hint: Any) -> SearchStrategy[Any]:  # noqa: ANN401 - A hint has no narrower type.
+def values_of(hint: Any) -> SearchStrategy[Any]:
     """Answer a strategy for values of a type hint."""
     if hint in _PLAIN:
         return _PLAIN[hint]

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.property.reflection import fields_of, reachable, values_of
 
 from penstock.errors import InvariantError
 from penstock.model.codec import encode, from_data, from_text, to_text
@@ -14,6 +13,7 @@ from penstock.model.epoch import Attachment
 from penstock.model.events import Event
 from penstock.model.job import JobState
 from penstock.model.ledger import LedgerEntry
+from tests.property.reflection import fields_of, reachable, values_of
 
 STORED = reachable(Event, JobState, Attachment, LedgerEntry)
 FIELDS = [

@@ -8,15 +8,6 @@ from random import Random
 import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from tests.contract.catalog.building import (
-    BEGINNING,
-    DEFINITION,
-    JOB,
-    commit,
-    created,
-    started,
-)
-from tests.property.reflection import values_of
 
 from penstock.model.codec import from_text, to_text
 from penstock.model.epoch import Attachment, CommitKind, Generation
@@ -35,6 +26,15 @@ from penstock.model.events import (
 from penstock.model.job import JobState, Reason, Wish
 from penstock.model.position import SplitProgress
 from penstock.model.statistics import Statistics
+from tests.contract.catalog.building import (
+    BEGINNING,
+    DEFINITION,
+    JOB,
+    commit,
+    created,
+    started,
+)
+from tests.property.reflection import values_of
 
 # Small, so that numbers meet again and older ones come after newer ones.
 numbers = st.integers(min_value=2, max_value=12)

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from penstock.catalog.catalog import Catalog
 from tests.contract.catalog.building import (
     STORES,
     MovableClock,
     SqliteStore,
 )
-
-from penstock.catalog.catalog import Catalog
 
 
 @pytest.fixture

@@ -1,6 +1,17 @@
 """How every store of the catalog follows commits: progress, ledger, files."""
 
 import pytest
+
+from penstock.catalog.catalog import Catalog
+from penstock.catalog.errors import CommitGapError
+from penstock.errors import Code
+from penstock.model.epoch import CommitKind
+from penstock.model.events import (
+    EpochEnded,
+    Outcome,
+)
+from penstock.model.job import Reason, Wish
+from penstock.model.position import After, Horizon
 from tests.contract.catalog.building import (
     BEGINNING,
     COUNTED,
@@ -16,17 +27,6 @@ from tests.contract.catalog.building import (
     progress,
     started,
 )
-
-from penstock.catalog.catalog import Catalog
-from penstock.catalog.errors import CommitGapError
-from penstock.errors import Code
-from penstock.model.epoch import CommitKind
-from penstock.model.events import (
-    EpochEnded,
-    Outcome,
-)
-from penstock.model.job import Reason, Wish
-from penstock.model.position import After, Horizon
 
 
 def test_a_commit_advances_progress_statistics_ledger_and_files(catalog: Catalog) -> None:

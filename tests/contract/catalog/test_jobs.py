@@ -5,6 +5,14 @@ from datetime import timedelta
 from functools import reduce
 
 import pytest
+
+from penstock.catalog.catalog import Catalog
+from penstock.catalog.errors import GenerationChangedError, JobGoneError
+from penstock.errors import Code, UserError
+from penstock.model.events import (
+    ModifiedFilesSeen,
+)
+from penstock.model.position import Horizon
 from tests.contract.catalog.building import (
     BEGINNING,
     DEFINITION,
@@ -19,14 +27,6 @@ from tests.contract.catalog.building import (
     progress,
     started,
 )
-
-from penstock.catalog.catalog import Catalog
-from penstock.catalog.errors import GenerationChangedError, JobGoneError
-from penstock.errors import Code, UserError
-from penstock.model.events import (
-    ModifiedFilesSeen,
-)
-from penstock.model.position import Horizon
 
 
 def test_a_new_job_is_found_by_name_and_by_id(catalog: Catalog) -> None:

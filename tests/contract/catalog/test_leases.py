@@ -6,6 +6,14 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+
+from penstock.catalog.catalog import Catalog
+from penstock.catalog.errors import GenerationChangedError, JobGoneError, LeaseHeldError
+from penstock.catalog.leases import Lease
+from penstock.errors import InvariantError, LeaseLostError
+from penstock.model.epoch import Generation
+from penstock.model.events import GenerationRaised
+from penstock.model.job import JobState
 from tests.contract.catalog.building import (
     BEGINNING,
     FIRST,
@@ -16,14 +24,6 @@ from tests.contract.catalog.building import (
     SqliteStore,
     create_job,
 )
-
-from penstock.catalog.catalog import Catalog
-from penstock.catalog.errors import GenerationChangedError, JobGoneError, LeaseHeldError
-from penstock.catalog.leases import Lease
-from penstock.errors import InvariantError, LeaseLostError
-from penstock.model.epoch import Generation
-from penstock.model.events import GenerationRaised
-from penstock.model.job import JobState
 
 SPAN = timedelta(seconds=15)
 THIRD = Generation(number=3, id="third")

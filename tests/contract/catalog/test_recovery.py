@@ -6,21 +6,6 @@ from dataclasses import fields, replace
 from functools import reduce
 
 import pytest
-from tests.contract.catalog.building import (
-    COUNTED,
-    DEFINITION,
-    FIRST,
-    JOB,
-    PAUSED,
-    SECOND,
-    SqliteStore,
-    apply,
-    commit,
-    create_job,
-    move,
-    progress,
-    started,
-)
 
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.errors import GenerationChangedError
@@ -36,6 +21,21 @@ from penstock.model.events import (
 from penstock.model.job import JobState, Wish
 from penstock.model.position import After
 from penstock.model.statistics import Statistics
+from tests.contract.catalog.building import (
+    COUNTED,
+    DEFINITION,
+    FIRST,
+    JOB,
+    PAUSED,
+    SECOND,
+    SqliteStore,
+    apply,
+    commit,
+    create_job,
+    move,
+    progress,
+    started,
+)
 
 
 def reopened(store: SqliteStore) -> JobState:

@@ -4,10 +4,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from tests.contract.catalog.building import BEGINNING, JOB, TABLE, SqliteStore, create_job
 
 from penstock.catalog.catalog import Catalog
 from penstock.errors import Code, UserError
+from tests.contract.catalog.building import BEGINNING, JOB, TABLE, SqliteStore, create_job
 
 
 def test_a_table_is_remembered_with_every_field(store: SqliteStore) -> None:

@@ -6,7 +6,6 @@ from datetime import date, timedelta
 
 import pytest
 from sqlalchemy import Connection
-from tests.contract.catalog.building import BEGINNING, JOB, commit, create_job, started
 
 from penstock.catalog import ledger
 from penstock.catalog.catalog import Catalog
@@ -16,6 +15,7 @@ from penstock.clock import SystemClock
 from penstock.model.epoch import CommitKind
 from penstock.model.events import Committed, EpochStarted, Event, Outcome
 from penstock.model.statistics import Statistics
+from tests.contract.catalog.building import BEGINNING, JOB, commit, create_job, started
 
 
 @pytest.fixture
