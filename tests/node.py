@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from penstock.app import open_source
 from penstock.catalog.catalog import Catalog, open_catalog
@@ -117,8 +118,18 @@ class Node:
         """Answer the rows of a table, read by deltalake, sorted by their text."""
         record = self.catalog.table(table)
         assert record is not None
-        rows = DeltaTable(record.location).to_pyarrow_table().to_pylist()
+        rows = read_table(record.location)
         return sorted(rows, key=lambda row: json.dumps(row, default=str))
+
+
+def read_table(location: str) -> list[dict[str, Any]]:
+    """Answer the rows of a Delta table, read by deltalake.
+
+    Arrow opens the files itself: through deltalake's own file system its threads would call
+    Python, now and then while the interpreter ends, which aborts the process.
+    """
+    files = SubTreeFileSystem(location, LocalFileSystem())
+    return DeltaTable(location).to_pyarrow_table(filesystem=files).to_pylist()
 
 
 def start_thread(run: Callable[[], None], name: str) -> threading.Thread:

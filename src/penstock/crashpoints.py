@@ -68,4 +68,6 @@ def _act(point: CrashPoint, wanted: str) -> None:
         _passed[name] = _passed.get(name, 0) + 1
         due = _passed[name] == int(count or 1)
     if due:
-        os.kill(os.getpid(), signal.SIGSTOP if action == "stop" else signal.SIGKILL)
+        # Sent to this very thread, which could run on for a while if another one took it.
+        sign = signal.SIGSTOP if action == "stop" else signal.SIGKILL
+        signal.pthread_kill(threading.get_ident(), sign)

@@ -18,6 +18,7 @@ from tests.crash.points import (
     RECOVERY_POINTS,
     TASK_POINTS,
 )
+from tests.integration.driving import crash_at
 
 pytestmark = pytest.mark.crash
 
@@ -43,9 +44,9 @@ def test_no_row_is_lost_or_repeated_by_a_kill_inside_an_epoch(
 def test_no_row_is_lost_or_repeated_by_a_kill_inside_recovery(
     home: Home, point: CrashPoint, count: int
 ) -> None:
-    home.write(1, 2, 3, 4)
-    home.create()
-    assert home.run(crash_at=crash(CrashPoint.TABLE_COMMITTED, count=2)).code == KILLED
+    home.load(1)
+    home.write(2, 3, 4)
+    crash_at(home.node, CrashPoint.TABLE_COMMITTED)
 
     assert home.run(crash_at=crash(point, count=count)).code == KILLED
     assert home.run().code == 0

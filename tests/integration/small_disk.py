@@ -204,7 +204,3 @@ def _shown(node: Node) -> dict[str, Cell]:
 
 if __name__ == "__main__":
     sys.stdout.write("\n" + json.dumps(main(sys.argv[1], Path(sys.argv[2]))) + "\n")
-    sys.stdout.flush()
-    # A thread of the library that read the rows back may still be about to call Python, and
-    # would abort an interpreter that is being taken down.
-    os._exit(0)

@@ -19,7 +19,7 @@ from tests.integration.driving import (
     rounds_until,
     supervised,
 )
-from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
+from tests.node import CREATE_TABLE, Node, create_job, numbered, read_table, write_rows
 
 OTHER_ROWS = pa.table({"id": pa.array([9], pa.int64()), "note": pa.array(["row 9"])})
 
@@ -321,7 +321,7 @@ def test_files_of_a_table_at_a_given_location_stay_when_it_is_dropped(
 
     node.sql("DROP JOB j; DROP TABLE t")
 
-    assert DeltaTable(str(place)).to_pyarrow_table().to_pylist() == numbered(1)
+    assert read_table(str(place)) == numbered(1)
 
 
 def test_a_log_that_cannot_be_read_names_the_table_and_heals(

@@ -9,10 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
 from tests.integration.command import COMMAND, SETTINGS, Running, Said, Shell, wait_until
-from tests.node import CREATE_TABLE, create_job, numbered, write_rows
+from tests.node import CREATE_TABLE, create_job, numbered, read_table, write_rows
 
 pytestmark = pytest.mark.integration
 
@@ -29,8 +28,7 @@ def new_shell(folder: Path) -> Shell:
 
 def ids(shell: Shell) -> list[int]:
     """Answer the ids in the table, read by deltalake."""
-    found = DeltaTable(str(shell.folder / "t")).to_pyarrow_table(columns=["id"])
-    return sorted(row["id"] for row in found.to_pylist())
+    return sorted(row["id"] for row in read_table(str(shell.folder / "t")))
 
 
 def job_row(shell: Shell, name: str = "j") -> dict[str, object]:
