@@ -265,11 +265,10 @@ def started(place: Place, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
         raise DemoError(f"{command} does not exist; run make setup first")
     shown = " ".join("…" if "\n" in argument else argument for argument in arguments)
     console.print(f"[dim]$ penstock {shown}[/]")
-    process = subprocess.Popen(
-        [command, *arguments],
-        # Temporary folders of a killed process go with the demo's own.
-        env={**os.environ, "PENSTOCK_HOME": str(place.home), "TMPDIR": str(place.root)},
-    )
+    # Settings of another Penstock stay out; what a killed process leaves goes with the demo.
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")}
+    environment = {**kept, "PENSTOCK_HOME": str(place.home), "TMPDIR": str(place.root)}
+    process = subprocess.Popen([command, *arguments], env=environment)
     try:
         yield process
     finally:

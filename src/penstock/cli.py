@@ -1,5 +1,7 @@
 """The command line: penstock sql | run."""
 
+import gc
+import os
 import sys
 from collections.abc import Callable
 from enum import StrEnum
@@ -140,6 +142,7 @@ def run(
         from penstock.foreground import Request, run_jobs
         from penstock.settings import load_settings
 
+        gc.enable()
         limit = None if timeout is None else parse_duration(timeout, what="--timeout")
         application = App(load_settings(home=context.obj))
         try:
@@ -178,4 +181,8 @@ def print_error(error: PenstockError) -> None:
 
 def main() -> None:
     """Run the command line."""
+    # A statement is over before a collection pays; a run turns the collector on again.
+    gc.disable()
+    # Looking for plugins reads the metadata of every installed package; we use none.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     app()

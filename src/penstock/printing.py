@@ -3,7 +3,7 @@
 import csv
 import json
 import sys
-from typing import TextIO
+from typing import Literal, TextIO
 
 from penstock.control.result import Cell, Result
 
@@ -56,6 +56,9 @@ def _print_table(result: Result, stream: TextIO) -> None:
     if any("\n" in _text(cell) for row in result.rows for cell in row):
         _print_texts(result, stream)
         return
+    if not stream.isatty():
+        _print_aligned(result, stream)
+        return
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -63,12 +66,30 @@ def _print_table(result: Result, stream: TextIO) -> None:
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for index, name in enumerate(result.columns):
-        numeric = any(isinstance(row[index], int | float) for row in result.rows)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        justify: Literal["left", "right"] = "right" if _numeric(result, index) else "left"
+        table.add_column(name, justify=justify, overflow="fold")
     for row in result.rows:
         table.add_row(*(Text(_text(cell)) for cell in row))
-    Console(file=stream, width=None if stream.isatty() else 250).print(table)
+    Console(file=stream).print(table)
     stream.write(f"{_rows(result)}\n")
+
+
+def _print_aligned(result: Result, stream: TextIO) -> None:
+    """Print the columns for a pipe, where no line is folded."""
+    lines = [result.columns, *(tuple(_text(cell) for cell in row) for row in result.rows)]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(result.columns))]
+    lines.insert(1, tuple("-" * width for width in widths))
+    for line in lines:
+        cells = [
+            cell.rjust(width) if _numeric(result, index) else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        stream.write("  ".join(cells).rstrip() + "\n")
+    stream.write(f"{_rows(result)}\n")
+
+
+def _numeric(result: Result, index: int) -> bool:
+    return any(isinstance(row[index], int | float) for row in result.rows)
 
 
 def _print_texts(result: Result, stream: TextIO) -> None:

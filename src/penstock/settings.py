@@ -2,60 +2,41 @@
 
 import os
 import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from penstock.errors import Code, UserError
 
 HOME_DEFAULT = "./penstock-home"
 FILE_NAME = "penstock.toml"
+_PREFIX = "PENSTOCK_"
+_HOME = f"{_PREFIX}HOME"
 
 
-class CatalogSettings(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogSettings:
     """Where jobs and tables are remembered."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    url: str | None = Field(
-        default=None, description="SQLAlchemy URL; default: catalog.db in home."
-    )
+    url: str | None = None
 
 
-class SparkSettings(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkSettings:
     """Which Spark runs the loads."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    master: str = Field(default="local[*,4]", description="Spark master.")
-    conf: dict[str, str] = Field(default_factory=dict, description="Further Spark settings.")
+    master: str = "local[*,4]"
+    conf: Mapping[str, str] = field(default_factory=dict)
 
 
-class Settings(BaseSettings):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
     """Everything that can be set about a node."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="PENSTOCK_", env_nested_delimiter="__", extra="forbid", frozen=True
-    )
-
     home: Path
-    warehouse: Path | None = Field(default=None, description="Folder of new tables.")
-    catalog: CatalogSettings = CatalogSettings()
-    spark: SparkSettings = SparkSettings()
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Let the environment win over what ``load_settings`` read from the file."""
-        del settings_cls, dotenv_settings, file_secret_settings
-        return env_settings, init_settings
+    warehouse: Path | None = None
+    catalog: CatalogSettings = field(default_factory=CatalogSettings)
+    spark: SparkSettings = field(default_factory=SparkSettings)
 
     @property
     def catalog_url(self) -> str:
@@ -70,22 +51,22 @@ class Settings(BaseSettings):
 
 def load_settings(*, home: Path | None) -> Settings:
     """Read the settings of a home: the flag, PENSTOCK_…, penstock.toml, defaults."""
-    folder = home or Path(os.environ.get("PENSTOCK_HOME") or HOME_DEFAULT)
+    folder = home or Path(os.environ.get(_HOME) or HOME_DEFAULT)
     folder = folder.expanduser().absolute()
     path = folder / FILE_NAME
-    given = _read_file(path)
-    try:
-        settings = Settings.model_validate({**given, "home": folder})
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise UserError(
-            f'setting "{name}": {first["msg"].lower()}',
-            code=Code.SETTINGS_ERR,
-            detail=f"Read from {path} and the environment (PENSTOCK_…).",
-            hint="Known settings: warehouse, [catalog] url, [spark] master, [spark.conf] ….",
-        ) from error
-    return settings.model_copy(update={"home": folder})
+    from_file = _read_file(path)
+    from_environment = any(k.startswith(_PREFIX) and k != _HOME for k in os.environ)
+    if not from_file and not from_environment:
+        return Settings(home=folder)
+    from penstock.given_settings import check_given
+
+    given = check_given(from_file, path=path)
+    return Settings(
+        home=folder,
+        warehouse=given.get("warehouse"),
+        catalog=CatalogSettings(**given["catalog"]),
+        spark=SparkSettings(**given["spark"]),
+    )
 
 
 def _read_file(path: Path) -> dict[str, object]:

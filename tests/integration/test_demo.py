@@ -1,18 +1,19 @@
-"""The demo counts what is really in the table, and says so when that is not what it wrote."""
+"""The demo counts what is really in the table, and fails when that is not what it wrote."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.json as pj
 import pytest
 from deltalake import write_deltalake
 
 from examples.demo import (
+    FILES_FIRST,
     LATE_NAME,
     ORDERS_PER_FILE,
     Place,
-    Tally,
     names,
-    order,
     read_back,
     report,
     unseen_files,
@@ -21,27 +22,66 @@ from examples.demo import (
 
 pytestmark = pytest.mark.integration
 
-AMOUNT = pa.decimal128(10, 2)
-
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """Folders of a demo that has written two files."""
+    """An empty place for a demo."""
     return Place(root=tmp_path)
 
 
-def write_table(place: Place, numbers: list[int]) -> None:
-    orders = [order(number, "till-0000.json") for number in numbers]
-    rows = pa.Table.from_pylist(orders)
-    amounts = rows["amount"].cast(AMOUNT)
-    index = rows.schema.get_field_index("amount")
-    write_deltalake(place.table, rows.set_column(index, "amount", amounts))
+def fill_table(
+    place: Place, change: Callable[[pa.Table], pa.Table] = lambda rows: rows
+) -> None:
+    """Make a table of the files in the inbox, perhaps not quite right."""
+    rows = pa.concat_tables(pj.read_json(path) for path in sorted(place.inbox.iterdir()))
+    amounts = rows["amount"].cast(pa.decimal128(10, 2))
+    rows = rows.drop_columns("amount").append_column("amount", amounts)
+    write_deltalake(place.table, change(rows))
 
 
-def expected(*numbers: int) -> Tally:
-    amount = sum((Tally().amount + _amount(number) for number in numbers), Tally().amount)
-    return Tally(files=1, rows=len(numbers), orders=len(numbers), amount=amount)
+def test_the_demo_is_content_when_every_order_is_there_once(place: Place) -> None:
+    expected = write_files(place, names(2), first_order=1)
+    fill_table(place)
+
+    content = report(place, expected)
+
+    assert content
+    assert read_back(place).rows == expected.rows == 2 * ORDERS_PER_FILE
 
 
-def _amount(number: int) -> "pa.Decimal128Scalar":
-    return pa.scalar(order(number, "x")["amount"]).cast(AMOUNT).as_py()
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda rows: rows.slice(1), id="lost"),
+        pytest.param(lambda rows: pa.concat_tables([rows, rows.slice(0, 1)]), id="doubled"),
+        pytest.param(
+            lambda rows: pa.concat_tables([rows.slice(1), rows.slice(1, 1)]),
+            id="one lost, one doubled",
+        ),
+        pytest.param(lambda rows: rows.slice(ORDERS_PER_FILE), id="a whole file lost"),
+    ],
+)
+def test_the_demo_fails_when_a_row_is_lost_or_doubled(
+    place: Place, change: Callable[[pa.Table], pa.Table]
+) -> None:
+    expected = write_files(place, names(2), first_order=1)
+    fill_table(place, change)
+
+    content = report(place, expected)
+
+    assert not content
+
+
+def test_files_that_no_version_of_the_table_names_are_counted(place: Place) -> None:
+    write_files(place, names(1), first_order=1)
+    fill_table(place)
+    seen_before = unseen_files(place)
+
+    (place.table / "part-left-behind.parquet").write_bytes(b"")
+
+    assert seen_before == 0
+    assert unseen_files(place) == 1
+
+
+def test_the_late_file_of_the_demo_sorts_before_all_others() -> None:
+    assert min(names(FILES_FIRST)) > LATE_NAME
