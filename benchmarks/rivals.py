@@ -3,12 +3,12 @@
 None of them uses a line of Penstock.
 """
 
+import os
 import shutil
 from collections.abc import Sequence
 from multiprocessing.pool import Pool
 from pathlib import Path
 from time import perf_counter
-from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -34,8 +34,33 @@ def copy_bytes(files: Sequence[Path], target: Path) -> float:
     return perf_counter() - begun
 
 
-def stream_with_spark(spark: Any, inbox: Path, target: Path) -> float:
+def start_plain_spark(scratch: Path) -> None:
+    """Start a Spark in this process as a user of Spark would, with Spark's own choices."""
+    from pyspark.sql import SparkSession
+
+    scratch.mkdir(parents=True, exist_ok=True)
+    log = os.open(scratch / "plain-spark.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for stream in (1, 2):
+        os.dup2(log, stream)
+    builder = SparkSession.builder.master("local[*]").appName("plain")
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "2g",
+        "spark.local.dir": str(scratch),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.enabled": "false",
+    }
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    builder.getOrCreate()
+
+
+def stream_with_spark(inbox: Path, target: Path) -> float:
     """Load a folder with Spark's readStream into Parquet; answer the seconds."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.getOrCreate()
     begun = perf_counter()
     query = (
         spark.readStream.schema(SQL_COLUMNS)

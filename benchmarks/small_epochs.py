@@ -71,7 +71,7 @@ def _samples(work: Callable[[], float], times: int) -> list[float]:
 
 
 def _empty_jobs(workshop: Workshop) -> Callable[[], float]:
-    context = workshop.spark.sparkContext
+    context = workshop.context
 
     def run() -> float:
         begun = perf_counter()

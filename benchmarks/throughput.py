@@ -168,7 +168,7 @@ class RowComparison:
 def _stream(workshop: Workshop, inbox: Path) -> Outcome:
     folder = workshop.fresh_folder("stream")
     return Outcome(
-        seconds=stream_with_spark(workshop.spark, inbox, folder),
+        seconds=workshop.streaming.apply(stream_with_spark, (inbox, folder)),
         read=lambda: pq.read_table(folder / "rows", columns=ARROW_SCHEMA.names),
         remove=lambda: shutil.rmtree(folder),
     )
@@ -177,7 +177,7 @@ def _stream(workshop: Workshop, inbox: Path) -> Outcome:
 def _by_hand(workshop: Workshop, inbox: Path) -> Outcome:
     folder = workshop.fresh_folder("by-hand")
     return Outcome(
-        seconds=load_by_hand(workshop.pool, sorted(inbox.iterdir()), folder),
+        seconds=load_by_hand(workshop.by_hand, sorted(inbox.iterdir()), folder),
         read=lambda: read_delta(folder),
         remove=lambda: shutil.rmtree(folder),
     )

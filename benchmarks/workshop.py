@@ -1,7 +1,10 @@
-"""What the measurements share: folders, one warm Spark, the product, two processes."""
+"""What the measurements share: folders, the product on a warm Spark, and its warm rivals.
+
+Spark's own stream has a Spark of its own, in another process: the product starts its JVM for
+scheduling, not for computing, and a rival must not suffer from that.
+"""
 
 import multiprocessing
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +16,7 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.product import Product
-from benchmarks.rivals import PROCESSES
+from benchmarks.rivals import PROCESSES, start_plain_spark
 from penstock.spark.executor import SparkExecutor
 from penstock.spark.session import SparkOptions
 
@@ -24,8 +27,9 @@ class Workshop:
 
     root: Path
     product: Product
-    spark: Any
-    pool: Pool
+    context: Any
+    streaming: Pool
+    by_hand: Pool
     console: Console
 
     def fresh_folder(self, name: str) -> Path:
@@ -38,25 +42,29 @@ class Workshop:
 
 @contextmanager
 def open_workshop(root: Path, console: Console) -> Iterator[Workshop]:
-    """Start Spark once, for the product and for Spark's own stream alike."""
-    from pyspark.sql import SparkSession
+    """Start everything that is to be warm, and end it again."""
+    from pyspark import SparkContext
 
-    console.print("starting Spark …", style="dim")
-    options = SparkOptions(
-        master="local[*,4]", scratch=root / "tmp", log_file=root / "logs" / "spark.log"
+    console.print("starting Spark, twice …", style="dim")
+    scratch = root / "tmp"
+    executor = SparkExecutor(
+        SparkOptions(master="local[*,4]", scratch=scratch, log_file=root / "spark.log")
     )
-    executor = SparkExecutor(options)
     # Asking for the parallelism starts Spark.
-    if executor.parallelism != os.cpu_count():
-        console.print(f"Spark runs {executor.parallelism} tasks at a time", style="yellow")
+    console.print(f"{executor.parallelism} tasks run at a time", style="dim")
     product = Product(root / "home", executor=executor)
+    processes = multiprocessing.get_context("spawn")
     try:
-        with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
+        with (
+            processes.Pool(1, start_plain_spark, (scratch / "plain",)) as streaming,
+            processes.Pool(PROCESSES) as by_hand,
+        ):
             yield Workshop(
                 root=root,
                 product=product,
-                spark=SparkSession.builder.getOrCreate(),
-                pool=pool,
+                context=SparkContext.getOrCreate(),
+                streaming=streaming,
+                by_hand=by_hand,
                 console=console,
             )
     finally:

@@ -4,7 +4,8 @@ import os
 import socket
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +43,7 @@ class App:
         from penstock.engine.epoch_loop import LoadParts
         from penstock.engine.task import run_task_text
         from penstock.spark.executor import SparkExecutor
-        from penstock.spark.session import SparkOptions
+        from penstock.spark.session import SparkOptions, clear_leftovers
         from penstock.supervisor.home_lock import HomeLock
         from penstock.supervisor.supervisor import Supervisor
 
@@ -74,14 +75,17 @@ class App:
         lock = HomeLock(home / "lock")
         # A catalog that other homes may share has other processes than this home's lock knows.
         own_catalog = self.settings.catalog.url is None
-        supervisor.start(sole_process=lock.acquire() and own_catalog)
+        sole = lock.acquire()
+        if sole:
+            clear_leftovers(home / "tmp")
+        supervisor.start(sole_process=sole and own_catalog)
 
-        def end() -> None:
-            supervisor.stop()
-            executor.stop()
-            lock.release()
-
-        return supervisor, end
+        # Every step is done even if an earlier one fails.
+        end = ExitStack()
+        end.callback(lock.release)
+        end.callback(executor.stop)
+        end.callback(supervisor.stop)
+        return supervisor, end.close
 
     def close(self) -> None:
         """Close the catalog."""
@@ -102,8 +106,8 @@ def open_source(state: "JobState", *, catalog: Catalog) -> "Source":
     options = state.definition.source
     store, pattern = open_store(options.uri)
 
-    def known_files(first: str, last: str) -> dict[str, str]:
-        return catalog.known_files(state.id, first=first, last=last)
+    def known_files(keys: Sequence[str]) -> dict[str, str]:
+        return catalog.known_files(state.id, keys)
 
     return FilesSource(
         options=options, store=store, glob=compile_glob(pattern), known_files=known_files

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from penstock import __doc__ as about
-from penstock.errors import Code, PenstockError
+from penstock.errors import Code, ExternalError, PenstockError
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -86,7 +86,7 @@ def sql(
 
 def _read(file: Path | None) -> str:
     if file is None:
-        return sys.stdin.read()
+        return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
     return file.read_text(encoding="utf-8", errors="surrogateescape")
 
 
@@ -162,9 +162,12 @@ def _guarded(work: Callable[[], int]) -> None:
     except PenstockError as error:
         print_error(error)
         code = EXIT_FAILED
-    except BrokenPipeError:
-        # The reader of our output has gone, as `head` does; nothing is left to say.
-        sys.stderr.close()
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            # The reader of our output has gone, as `head` does; nothing is left to say.
+            sys.stderr.close()
+        else:
+            print_error(ExternalError(str(error), code=Code.STORAGE_ERR))
         code = EXIT_FAILED
     raise typer.Exit(code)
 

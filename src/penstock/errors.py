@@ -46,14 +46,19 @@ class PenstockError(Exception):
     def __init__(
         self, message: str, *, code: Code | None = None, detail: str = "", hint: str = ""
     ) -> None:
-        super().__init__(message)
-        self.message = message
+        super().__init__(_printable(message))
+        self.message = _printable(message)
         self.code = code or self.code_default
-        self.detail = detail
-        self.hint = hint
+        self.detail = _printable(detail)
+        self.hint = _printable(hint)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _revive, (type(self), self.message, str(self.code), self.detail, self.hint)
+
+
+def _printable(text: str) -> str:
+    """Write what no encoding knows, such as half a surrogate pair, as its escape."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _revive(

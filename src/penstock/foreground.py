@@ -138,6 +138,8 @@ def _tell_pauses(looks: Sequence[JobLook]) -> None:
         elif look.paused_for_good and look.state.wish.reason is not None:
             reason = look.state.wish.reason
             _tell(f"error {reason.code}: job {look.state.name} is paused: {reason.message}")
+            if reason.hint:
+                _tell(f"  hint: {reason.hint}")
 
 
 def _tell_open(

@@ -53,7 +53,7 @@ def _print_table(result: Result, stream: TextIO) -> None:
     if not result.columns:
         stream.write(result.message + "\n")
         return
-    if any("\n" in _text(cell) for row in result.rows for cell in row):
+    if result.columns[-1] == "create_statement":
         _print_texts(result, stream)
         return
     if not stream.isatty():
@@ -69,14 +69,14 @@ def _print_table(result: Result, stream: TextIO) -> None:
         justify: Literal["left", "right"] = "right" if _numeric(result, index) else "left"
         table.add_column(name, justify=justify, overflow="fold")
     for row in result.rows:
-        table.add_row(*(Text(_text(cell)) for cell in row))
+        table.add_row(*(Text(_line(cell)) for cell in row))
     Console(file=stream).print(table)
     stream.write(f"{_rows(result)}\n")
 
 
 def _print_aligned(result: Result, stream: TextIO) -> None:
     """Print the columns for a pipe, where no line is folded."""
-    lines = [result.columns, *(tuple(_text(cell) for cell in row) for row in result.rows)]
+    lines = [result.columns, *(tuple(_line(cell) for cell in row) for row in result.rows)]
     widths = [max(len(line[index]) for line in lines) for index in range(len(result.columns))]
     lines.insert(1, tuple("-" * width for width in widths))
     for line in lines:
@@ -96,6 +96,11 @@ def _print_texts(result: Result, stream: TextIO) -> None:
     """Print texts of several lines bare, so that they can be copied."""
     for row in result.rows:
         stream.write(f"{_text(row[-1])};\n")
+
+
+def _line(cell: Cell) -> str:
+    """Write a cell in one line."""
+    return " ".join(_text(cell).splitlines())
 
 
 def _text(cell: Cell) -> str:

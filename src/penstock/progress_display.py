@@ -200,7 +200,8 @@ class PlainDisplay:
                 self._printed.pop(look.state.id, None)
                 self._printed[look.state.id] = line
                 self._printed_at = now
-                _print(f"{now:%H:%M:%S} {line}")
+                rate = self._tally.rate(look.state)
+                _print(f"{now:%H:%M:%S} {line}" + (f"; {rate:,.0f} rows/s" if rate else ""))
                 return
 
     def summarise(self, looks: Sequence[JobLook]) -> None:

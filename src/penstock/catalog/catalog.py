@@ -151,10 +151,10 @@ class Catalog:
         with self._database.read() as connection:
             return ledger.days(connection, job_id)
 
-    def known_files(self, job_id: str, *, first: str, last: str) -> dict[str, str]:
-        """Answer ETags by key of the loaded files between two keys, both included, by bytes."""
+    def known_files(self, job_id: str, keys: Sequence[str]) -> dict[str, str]:
+        """Answer ETags by key of those files among the given ones that were loaded."""
         with self._database.read() as connection:
-            return file_index.known(connection, job_id, first=first, last=last)
+            return file_index.known(connection, job_id, keys)
 
     def file_count(self, job_id: str) -> int:
         """Count the files that are known as loaded."""

@@ -4,6 +4,8 @@ Invariant: the index holds exactly the files that the job's commits loaded and t
 move of the position has asked for again.
 """
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection, bindparam, delete, func, insert, select
 
 from penstock.catalog import relations
@@ -17,10 +19,9 @@ _DELETE_KEY = delete(_files).where(
 )
 _DELETE_ALL = delete(_files).where(_files.c.job_id == bindparam("job"))
 _DELETE_ABOVE = _DELETE_ALL.where(_files.c.key > bindparam("floor"))
-_RANGE = select(_files.c.key, _files.c.etag).where(
+_AMONG = select(_files.c.key, _files.c.etag).where(
     _files.c.job_id == bindparam("job_id"),
-    _files.c.key >= bindparam("first"),
-    _files.c.key <= bindparam("last"),
+    _files.c.key.in_(bindparam("keys", expanding=True)),
 )
 _COUNT = select(func.count()).where(_files.c.job_id == bindparam("job_id"))
 
@@ -56,10 +57,10 @@ def _forget_above(connection: Connection, job_id: str, floor: Position) -> None:
             connection.execute(_DELETE_ABOVE, {"job": job_id, "floor": value})
 
 
-def known(connection: Connection, job_id: str, *, first: str, last: str) -> dict[str, str]:
-    """Answer ETags by key of the loaded files between two keys, both included, by bytes."""
-    rows = connection.execute(_RANGE, {"job_id": job_id, "first": first, "last": last})
-    return {key: etag for key, etag in rows}  # noqa: C416 - Rows are not pairs to a type checker.
+def known(connection: Connection, job_id: str, keys: Sequence[str]) -> dict[str, str]:
+    """Answer ETags by key of those files among the given ones that were loaded."""
+    rows = connection.execute(_AMONG, {"job_id": job_id, "keys": list(keys)})
+    return {row.key: row.etag for row in rows}
 
 
 def count(connection: Connection, job_id: str) -> int:

@@ -5,7 +5,6 @@ commit into the job's chain, then applies it. It waits for nobody's word: when i
 owner of an older generation, frozen or slow, can make a row appear.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from penstock.catalog.catalog import Catalog
@@ -52,7 +51,6 @@ def change_job(
     wish: WishChanged | None,
     kind: CommitKind,
     parts: ChangeParts,
-    more: Sequence[EventBody] = (),
     progress: tuple[SplitProgress, ...] | None = None,
 ) -> Landed | Closed:
     """Store what is wanted, write the commit that makes it hold, and apply it.
@@ -60,7 +58,7 @@ def change_job(
     Raises UserError OVERTAKEN_ERR when another statement was quicker.
     """
     generation = next_generation(state.generation)
-    state = _store(state, generation, wish=wish, kind=kind, parts=parts, more=more)
+    state = _store(state, generation, wish=wish, kind=kind, parts=parts)
     reached(CrashPoint.WISH_STORED)
     for _ in range(ROLLBACKS_MAX):
         extension = extend(
@@ -96,12 +94,10 @@ def overtaken(state: JobState) -> UserError:
     )
 
 
-def store_first(
-    state: JobState, bodies: Sequence[EventBody], *, parts: ChangeParts
-) -> JobState:
+def store_first(state: JobState, body: EventBody, *, parts: ChangeParts) -> JobState:
     """Store a statement's first effect, unless the job changed since it was read."""
     try:
-        return parts.catalog.append_all(state.id, list(bodies), expected=state.generation)
+        return parts.catalog.append(state.id, body, expected=state.generation)
     except LeaseLostError as error:
         raise OutpacedError(overtaken(state).message, hint=overtaken(state).hint) from error
 
@@ -113,14 +109,13 @@ def _store(
     wish: WishChanged | None,
     kind: CommitKind,
     parts: ChangeParts,
-    more: Sequence[EventBody],
 ) -> JobState:
     first: EventBody = (
         GenerationRaised(generation=generation, cause=str(kind))
         if wish is None
         else WishChanged(wish=wish.wish, reason=wish.reason, generation=generation)
     )
-    return store_first(state, [first, *more], parts=parts)
+    return store_first(state, first, parts=parts)
 
 
 def _outrun_rollback(state: JobState, found: Generation, *, parts: ChangeParts) -> JobState:

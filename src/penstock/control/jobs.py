@@ -14,7 +14,7 @@ from penstock.control.definition import define_job, read_properties
 from penstock.control.lookup import find_job, find_table
 from penstock.control.result import Result
 from penstock.crashpoints import CrashPoint, reached
-from penstock.errors import Code, CommitOutcomeUnknownError, UserError
+from penstock.errors import Code, CommitOutcomeUnknownError, LeaseLostError, UserError
 from penstock.model.epoch import Attachment, CommitKind
 from penstock.model.events import DefinitionChanged, JobCreated, WishChanged
 from penstock.model.job import JobDefinition, JobProperties, JobState, Reason, Wish
@@ -148,7 +148,7 @@ def resume_job(statement: ResumeJob, *, parts: ChangeParts) -> Result:
     require_followed(newest.number, state=state)
     generation = next_generation(state.generation, newest.generation)
     wish = WishChanged(wish=Wish.RUN, reason=None, generation=generation)
-    store_first(state, [wish], parts=parts)
+    store_first(state, wish, parts=parts)
     reached(CrashPoint.WISH_STORED)
     return Result(message=f"job {state.name} resumed")
 
@@ -173,15 +173,26 @@ def alter_job(statement: AlterJob, *, parts: ChangeParts) -> Result:
     extension = change_job(
         state,
         wish=None,
-        more=[DefinitionChanged(definition=definition)] if changed else [],
         kind=CommitKind.FENCE if floor is None else CommitKind.MOVE,
         progress=None if floor is None else _moved(state, floor),
         parts=parts,
     )
     if isinstance(extension, Closed):
         raise overtaken(state)
+    if changed:
+        _store_definition(state, definition, extension.commit.attachment, parts=parts)
     apply_chain(state, parts=parts)
     return Result(message=f"job {state.name} altered")
+
+
+def _store_definition(
+    state: JobState, definition: JobDefinition, landed: Attachment, *, parts: ChangeParts
+) -> None:
+    body = DefinitionChanged(definition=definition)
+    try:
+        parts.catalog.append(state.id, body, expected=landed.generation)
+    except LeaseLostError as error:
+        raise overtaken(state) from error
 
 
 def _altered(

@@ -47,9 +47,14 @@ def read_offset(text: str) -> Position:
     except ValueError as error:
         raise _bad_offset(text) from error
     name = data.get("fileName") if isinstance(data, dict) else None
-    if not isinstance(name, str) or not name.strip("/") or len(data) != 1:
+    if not isinstance(name, str) or not name.strip("/") or len(data) != 1 or _odd(name):
         raise _bad_offset(text)
     return After(value="/" + name.lstrip("/"))
+
+
+def _odd(name: str) -> bool:
+    """Tell whether a name holds half a surrogate pair or NUL, which no file's name does."""
+    return name != name.encode("utf-8", "ignore").decode() or "\0" in name
 
 
 def write_offset(position: Position) -> str:

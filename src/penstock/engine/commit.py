@@ -57,14 +57,21 @@ def commit_epoch(
     require_unchanged(parts.catalog.job_by_id(owner.id), owner=owner)
     reached(CrashPoint.COMMIT_CHECKED)
     version = _commit_and_look(attachment, acks, owner=owner, handle=handle, parts=parts)
-    state = parts.catalog.apply_commit(
-        owner.id,
-        attachment,
-        table_version=version,
-        commit_seconds=parts.clock.monotonic() - started,
-    )
-    reached(CrashPoint.CATALOG_APPLIED)
-    handle.write_copy(attachment)
+    try:
+        state = parts.catalog.apply_commit(
+            owner.id,
+            attachment,
+            table_version=version,
+            commit_seconds=parts.clock.monotonic() - started,
+        )
+        reached(CrashPoint.CATALOG_APPLIED)
+        handle.write_copy(attachment)
+    except ExternalError as error:
+        # The rows are in the table. Trying the epoch again would be wrong; whoever takes the
+        # job next, most likely we ourselves, applies and copies what is missing.
+        raise LeaseLostError(
+            f'job "{owner.name}" must be taken over anew: {error.message}', detail=error.detail
+        ) from error
     reached(CrashPoint.COPY_WRITTEN)
     return state
 
@@ -142,12 +149,17 @@ def _commit_and_look(
     except CommitOutcomeUnknownError as error:
         refusal = error
     reached(CrashPoint.TABLE_COMMITTED)
-    if refusal is None:
-        handle.refresh()
-        seen = handle
-    else:
-        seen = open_table(parts.tables, owner.definition.table)
-    newest = newest_commit(seen, job_id=owner.id)
+    try:
+        if refusal is None:
+            handle.refresh()
+            seen = handle
+        else:
+            seen = open_table(parts.tables, owner.definition.table)
+        newest = newest_commit(seen, job_id=owner.id)
+    except ExternalError as error:
+        raise CommitOutcomeUnknownError(
+            f"the table could not be read back: {error.message}", detail=error.detail
+        ) from error
     if is_own(newest.attachment, attachment):
         return newest.table_version
     if newest.attachment.number == owner.number:

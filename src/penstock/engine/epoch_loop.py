@@ -25,7 +25,13 @@ from penstock.engine.commit import (
 from penstock.engine.progress import Step, Telling
 from penstock.engine.run import Executor, Work, run_epoch
 from penstock.engine.takeover import take_over
-from penstock.errors import ExternalError, LeaseLostError, PenstockError, StoppedError
+from penstock.errors import (
+    CommitOutcomeUnknownError,
+    ExternalError,
+    LeaseLostError,
+    PenstockError,
+    StoppedError,
+)
 from penstock.model.epoch import (
     Ack,
     Attachment,
@@ -83,7 +89,8 @@ class EpochLoop:
         while not self._stop.is_set():
             self._telling.tell(step=Step.LISTING, step_since=self._parts.clock.now())
             backlog = self._source.discover(self._state.progress)
-            self._note_modified_files()
+            if backlog.complete:
+                self._note_modified_files()
             self._tell_backlog()
             while not self._stop.is_set() and self._load_epoch():
                 self._tell_backlog()
@@ -114,7 +121,7 @@ class EpochLoop:
 
     def _idle(self) -> None:
         """Wait for the next look; an idle owner also checks that it still is one."""
-        self._telling.tell(step=Step.IDLE, step_since=self._parts.clock.now())
+        self._telling.tell(step=Step.IDLE, step_since=self._parts.clock.now(), message="")
         self._parts.clock.wait(self._stop, self._state.definition.properties.max_interval)
         self._check_tenure()
 
@@ -165,7 +172,8 @@ class EpochLoop:
         try:
             self._run_and_commit(plan, draft)
         except PenstockError as error:
-            self._journal_end(draft, error)
+            ran = self._parts.clock.monotonic() - started - plan_seconds
+            self._journal_end(draft, error, run_seconds=ran)
             raise
         return True
 
@@ -178,6 +186,8 @@ class EpochLoop:
             step_since=self._parts.clock.now(),
             message="",
         )
+        if not ready and self._parts.executor.parallelism:
+            self._telling.tell(step=Step.LOADING, step_since=self._parts.clock.now())
         acks = self._run(plan, draft.attempt_id)
         reached(CrashPoint.RUN_FINISHED)
         check_cover(plan, acks)
@@ -214,6 +224,9 @@ class EpochLoop:
             # A late write of this attempt could still land until somebody commits again.
             self.outcome_unknown = True
             raise
+        except CommitOutcomeUnknownError as error:
+            self.outcome_unknown = True
+            raise LeaseLostError(error.message, detail=error.detail) from error
         except CommitGapError as error:
             raise LeaseLostError(
                 "the catalog lags behind the table", detail=str(error)
@@ -242,7 +255,9 @@ class EpochLoop:
             committed_at=self._parts.clock.now(),
         )
 
-    def _journal_end(self, draft: Attachment, error: PenstockError) -> None:
+    def _journal_end(
+        self, draft: Attachment, error: PenstockError, *, run_seconds: float
+    ) -> None:
         """Write into the ledger how the attempt ended, whoever owns the job now."""
         cancelled = isinstance(error, StoppedError | LeaseLostError)
         ended = EpochEnded(
@@ -250,7 +265,8 @@ class EpochLoop:
             epoch=draft.epoch,
             attempt=draft.attempt,
             outcome=Outcome.CANCELLED if cancelled else Outcome.FAILED,
-            reason=Reason(code=error.code, message=error.message),
+            reason=Reason(code=error.code, message=error.message, hint=error.hint),
+            run_seconds=run_seconds,
         )
         try:
             state = self._parts.catalog.append(self._job_id, ended, expected=None)

@@ -126,6 +126,7 @@ class Reason:
 
     code: Code
     message: str
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,12 +17,14 @@ from penstock.errors import Code, UserError
 
 _T = TypeVar("_T")
 
+_DIGITS_MAX = 30
 _NUMBER_AND_UNIT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*\Z")
 _SECONDS_BY_UNIT = {
     "": 1.0, "ms": 0.001, "s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0,
     "m": 60.0, "min": 60.0, "minute": 60.0, "minutes": 60.0,
     "h": 3600.0, "hour": 3600.0, "hours": 3600.0, "d": 86400.0, "day": 86400.0, "days": 86400.0,
 }  # fmt: skip
+_SECONDS_MAX = 10 * 365 * 86400
 _BYTES_BY_UNIT = {
     "": 1, "b": 1, "k": 2**10, "kb": 2**10, "kib": 2**10, "m": 2**20, "mb": 2**20, "mib": 2**20,
     "g": 2**30, "gb": 2**30, "gib": 2**30, "t": 2**40, "tb": 2**40, "tib": 2**40,
@@ -118,9 +120,10 @@ def rule_of(f: Field[Any]) -> Rule:
 
 def parse_duration(text: str, *, what: str) -> timedelta:
     """Read a duration such as ``10``, ``10s``, ``5m`` or ``1.5h``; a bare number is seconds."""
-    return timedelta(
-        seconds=_measure(text, _SECONDS_BY_UNIT, what=what, example="10s, 5m or 1h")
-    )
+    seconds = _measure(text, _SECONDS_BY_UNIT, what=what, example="10s, 5m or 1h")
+    if seconds > _SECONDS_MAX:
+        raise UserError(f'{what} must be at most 10 years, not "{text}"', code=Code.OPTION_ERR)
+    return timedelta(seconds=seconds)
 
 
 def parse_size(text: str, *, what: str) -> int:
@@ -137,6 +140,8 @@ def _measure(text: str, factor_by_unit: dict[str, Any], *, what: str, example: s
             code=Code.OPTION_ERR,
             hint=f"Write for example {example}.",
         )
+    if len(match[1]) > _DIGITS_MAX:
+        raise UserError(f"{what} has more than {_DIGITS_MAX} digits", code=Code.OPTION_ERR)
     number = float(match[1]) if "." in match[1] else int(match[1])
     result: float = number * factor
     return result

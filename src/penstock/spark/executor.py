@@ -12,8 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+import structlog
+
 from penstock.errors import Code, ExternalError, StoppedError
 from penstock.spark.session import Spark, SparkOptions, start_spark
+
+log = structlog.get_logger()
 
 Work = Callable[[str, str], str]
 
@@ -60,7 +64,10 @@ class SparkExecutor:
         self._cancelled.add(group)
         spark = self._spark
         if spark is not None and spark.alive:
-            spark.context.cancelJobGroup(group)
+            try:
+                spark.context.cancelJobGroup(group)
+            except Exception as error:  # noqa: BLE001 - A Spark that is ending needs no cancel.
+                log.warning("cancel failed", group=group, reason=_cause(str(error)))
 
     def stop(self) -> None:
         """Stop Spark, if it was started."""

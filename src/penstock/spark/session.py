@@ -1,5 +1,6 @@
 """Start the one Spark of this node, quietly and bound to this machine."""
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -39,8 +40,13 @@ class Spark:
 
     @property
     def alive(self) -> bool:
-        """Whether the JVM still runs."""
-        return self.jvm.poll() is None
+        """Whether the JVM still runs, and the context in it."""
+        if self.jvm.poll() is not None:
+            return False
+        try:
+            return not self.context._jsc.sc().isStopped()  # noqa: SLF001 - No public way.
+        except Exception:  # noqa: BLE001 - A JVM that does not answer is not alive.
+            return False
 
     def stop(self) -> None:
         """Stop Spark and end its JVM, so that this process may start another one."""
@@ -57,14 +63,11 @@ def start_spark(options: SparkOptions) -> Spark:
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    options.scratch.mkdir(parents=True, exist_ok=True)
-    options.log_file.parent.mkdir(parents=True, exist_ok=True)
+    sockets = _make_folders(options)
     os.environ["JAVA_HOME"] = str(java_home(scratch=options.scratch))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # pyspark would use the JVM of an earlier Spark once more, although that has ended.
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - There is no public way.
-    # A path of a Unix socket may have about a hundred bytes, so the folder's is short.
-    sockets = Path(tempfile.mkdtemp(prefix="pst-"))
     settings = _settings(options, sockets=sockets)
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     jvm: subprocess.Popen[bytes] | None = None
@@ -90,6 +93,32 @@ def start_spark(options: SparkOptions) -> Spark:
             code=Code.SPARK_ERR,
             hint=f"See {options.log_file}.",
         ) from error
+
+
+def _make_folders(options: SparkOptions) -> Path:
+    """Make the folders that Spark needs; answer the one of its sockets."""
+    try:
+        options.scratch.mkdir(parents=True, exist_ok=True)
+        options.log_file.parent.mkdir(parents=True, exist_ok=True)
+        # A path of a Unix socket may have about a hundred bytes, so the folder's is short.
+        return Path(tempfile.mkdtemp(prefix=_sockets_prefix(options.scratch)))
+    except OSError as error:
+        raise ExternalError(
+            f"Spark's folders cannot be made: {error}",
+            code=Code.STORAGE_ERR,
+            hint="Free some space, or give the user that runs Penstock the right to them.",
+        ) from error
+
+
+def clear_leftovers(scratch: Path) -> None:
+    """Remove what killed processes of this home left; only for the sole process of a home."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_sockets_prefix(scratch)}*"):
+        shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _sockets_prefix(scratch: Path) -> str:
+    return f"pst-{hashlib.sha256(str(scratch).encode()).hexdigest()[:8]}-"
 
 
 def _tidy_up(context: Any) -> None:  # noqa: ANN401 - pyspark carries no types here.

@@ -55,11 +55,12 @@ def _delay(waits: int, policy: RestartPolicy) -> timedelta:
 def pause_for(error: PenstockError, *, state: JobState, policy: RestartPolicy) -> WishChanged:
     """Answer the event that pauses a job after a failure."""
     resumes = state.auto_resumes_in_a_row
-    reason = Reason(code=error.code, message=_sentence(error))
+    reason = Reason(code=error.code, message=_sentence(error), hint=error.hint)
     if error.code not in NEVER_RESUMED and resumes >= policy.resumes_max:
         reason = Reason(
             code=Code.CANNOT_RESUME_ERR,
             message=f"resumed {resumes} times in vain; the last failure was: {reason.message}",
+            hint=error.hint,
         )
     return WishChanged(
         wish=Wish.PAUSE,

@@ -91,8 +91,15 @@ class Runner:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        self.last_words = self._work()
-        self._telling.tell(step=Step.STOPPED)
+        # Whatever ends the thread, it must be seen to have ended, or its lease is kept alive.
+        words = LastWords(
+            ending=Ending.LOST, error=InvariantError("the runner's thread died; see the log")
+        )
+        try:
+            words = self._work()
+        finally:
+            self.last_words = words
+            self._telling.tell(step=Step.STOPPED)
 
     def _work(self) -> LastWords:
         try:

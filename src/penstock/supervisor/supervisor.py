@@ -145,7 +145,7 @@ class Supervisor:
             words = runner.last_words
             if words.ending is Ending.LOST and words.error is not None:
                 self._losses.append(Loss(job=self._name_by_id[job_id], error=words.error))
-            if runner.progress.caught_up:
+            if self._until_caught_up and runner.progress.caught_up:
                 self._caught_up.add(job_id)
 
     def _stop_unless_ours(

@@ -111,7 +111,8 @@ class DeltaTables:
     def missing_files(self, location: str, paths: Sequence[str]) -> tuple[str, ...]:
         """Answer which of the data files, relative to the table, do not exist."""
         folder = table_path(location)
-        return tuple(path for path in paths if not (folder / path).is_file())
+        with _reading(folder):
+            return tuple(path for path in paths if not (folder / path).is_file())
 
 
 def _expect_free(folder: Path) -> None:
@@ -199,7 +200,9 @@ class DeltaHandle:
 
     def write_copy(self, attachment: Attachment) -> None:
         """Keep the attachment beside the table, for the day the log has been cleaned."""
-        if not (self._root / log.LOG_FOLDER).is_dir():
+        with _reading(self._root):
+            exists = (self._root / log.LOG_FOLDER).is_dir()
+        if not exists:
             raise table_gone(self._root)
         log.write_copy(self._root, attachment)
 
@@ -225,7 +228,10 @@ class DeltaHandle:
 
     def _same_log(self) -> bool:
         """Tell whether the log entry of the snapshot is surely the file that it was."""
-        return self._mark is not None and _mark(self._root, self._mark.version) == self._mark
+        with _reading(self._root):
+            return (
+                self._mark is not None and _mark(self._root, self._mark.version) == self._mark
+            )
 
     def _same_table(self) -> bool:
         # The entry may also be missing because the log was cleaned.

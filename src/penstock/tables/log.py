@@ -74,7 +74,7 @@ def _copy_path(root: Path, job_id: str, number: int) -> Path:
 def _attachment_data(entry: Path, job_id: str) -> dict[str, Any] | None:
     content = entry.read_bytes()
     key = f'"{ATTACHMENT_KEY}"'.encode()
-    if key not in content:
+    if key not in content or job_id.encode() not in content:
         return None
     for line in content.split(b"\n"):
         if b'"commitInfo"' in line and key in line:

@@ -70,7 +70,7 @@ def the_old_owner_commits_during_the_takeover(machine: ProtocolMachine) -> None:
 def a_job_is_taken_over_in_the_middle_of_pause(machine: ProtocolMachine) -> None:
     """A runner becomes owner between the two effects of PAUSE."""
     pause = machine.begin("pause", machine.world.pause)
-    machine.move(pause, "catalog.append_all")
+    machine.move(pause, "catalog.append")
     machine.world.clock.advance(timedelta(seconds=20))
     machine.world.nodes[0].supervisor._keeper.renew()
     runner = start_runner(machine, until=COMMIT)

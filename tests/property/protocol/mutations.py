@@ -93,7 +93,7 @@ def pause_fences_before_it_stores_the_wish(patch: pytest.MonkeyPatch) -> None:
         current = parts.catalog.job_by_id(state.id)
         generation = extension.next_generation(current.generation)
         wish = replace(rest["wish"], generation=generation)
-        stored = parts.catalog.append_all(state.id, [wish], expected=None)
+        stored = parts.catalog.append(state.id, wish, expected=None)
         if not isinstance(landed, Landed):
             raise changes.overtaken(state)
         believed = replace(landed.commit.attachment, generation=stored.generation)
@@ -208,7 +208,6 @@ def _store(state: JobState, *, kind: CommitKind, parts: Any, rest: dict[str, Any
         wish=rest["wish"],
         kind=kind,
         parts=parts,
-        more=rest.get("more", ()),
     )
 
 

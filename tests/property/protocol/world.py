@@ -6,7 +6,7 @@ catalog. The world only chooses who moves next and what the network does.
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
@@ -206,8 +206,8 @@ class World:
         self.restored = True
 
     def open_source(self, state: JobState) -> FilesSource:
-        def known_files(first: str, last: str) -> dict[str, str]:
-            return self.catalog.known_files(state.id, first=first, last=last)
+        def known_files(keys: Sequence[str]) -> dict[str, str]:
+            return self.catalog.known_files(state.id, keys)
 
         return FilesSource(
             options=state.definition.source,

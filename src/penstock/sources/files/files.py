@@ -6,7 +6,7 @@ most ``WINDOW_FILES`` new files, so memory does not grow with what was loaded be
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from penstock.errors import Code, UserError
@@ -22,7 +22,7 @@ from penstock.storage.stores import Store
 WINDOW_FILES = 50_000
 LOOKUP_FILES = 1_000
 
-KnownFiles = Callable[[str, str], Mapping[str, str]]
+KnownFiles = Callable[[Sequence[str]], Mapping[str, str]]
 
 
 class FilesSource:
@@ -82,7 +82,7 @@ class FilesSource:
         late_ignored = self._options.late_files is LateFiles.IGNORE
         lowest = split.position if late_ignored else split.floor
         for chunk in _chunks(list_all(self._store, self._glob), LOOKUP_FILES):
-            known = self._known_files(chunk[0].key, chunk[-1].key)
+            known = self._known_files([meta.key for meta in chunk])
             for meta in chunk:
                 if meta.key in known:
                     self._notice_change(meta, known[meta.key])
