@@ -1,8 +1,10 @@
 """Traps of ownership: who was overtaken or paused commits nothing more."""
 
+from datetime import timedelta
 from pathlib import Path
 
 from penstock.model.epoch import CommitKind
+from penstock.tables.extension import next_generation
 from tests.integration.driving import (
     Gate,
     attempts,
@@ -105,3 +107,22 @@ def test_t44_after_resume_each_row_of_the_interrupted_epoch_is_there_once(
     assert node.show("j")["rows_loaded"] == 2
     assert node.show("j")["position"] == str(folder / "b.json")
     assert attempts(node) == [(1, 1, "CANCELLED"), (2, 1, "COMMITTED")]
+
+
+def test_a_run_until_caught_up_ends_beside_another_owner(node: Node, folder: Path) -> None:
+    write_rows(folder / "a.json", numbered(1, 2))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
+    node.run()
+    state = node.job("j")
+    node.catalog.take_lease(
+        state.id,
+        node_id="somebody else",
+        duration=timedelta(hours=1),
+        expected=state.generation,
+        generation=next_generation(state.generation),
+    )
+
+    (look,) = node.supervisor().round()
+
+    assert look.caught_up
+    assert look.state.cumulative.rows_loaded == 2

@@ -25,6 +25,7 @@ from penstock.tables.extension import next_generation
 log = structlog.get_logger()
 
 RESTART_PAUSE = timedelta(seconds=1)
+LOOK_PERIOD = timedelta(seconds=2)
 STOP_PERIOD = timedelta(milliseconds=250)
 
 
@@ -85,6 +86,7 @@ class Supervisor:
         self._caught_up: set[str] = set()
         self._name_by_id: dict[str, str] = {}
         self._losses: list[Loss] = []
+        self._looked_at: dict[str, datetime] = {}
 
     def start(self, *, sole_process: bool) -> None:
         """Begin to hold leases; those of a process that provably ended are freed."""
@@ -108,6 +110,8 @@ class Supervisor:
                 continue
             lease = leases.get(job_id)
             foreign = lease is not None and lease.live and lease.node_id != self._parts.node_id
+            if foreign and self._until_caught_up:
+                self._watch_other_owner(state)
             self._advance(state, held_elsewhere=foreign)
         return tuple(self._look(state) for state in states.values())
 
@@ -195,6 +199,18 @@ class Supervisor:
                 until_caught_up=self._until_caught_up,
                 start_thread=self._start_thread,
             )
+
+    def _watch_other_owner(self, state: JobState) -> None:
+        """Notice that what another process runs has caught up, by a look of our own."""
+        looked_at = self._looked_at.get(state.id)
+        now = self._clock.now()
+        waits = looked_at is not None and now < looked_at + LOOK_PERIOD
+        if waits or state.id in self._caught_up or state.wish.wish is not Wish.RUN:
+            return
+        self._looked_at[state.id] = now
+        backlog = self._parts.open_source(state).discover(state.progress)
+        if backlog.complete and backlog.files == 0:
+            self._caught_up.add(state.id)
 
     def _may_start(self, job_id: str) -> bool:
         if self._until_caught_up and job_id in self._caught_up:
