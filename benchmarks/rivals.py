@@ -6,7 +6,7 @@ None of them uses a line of Penstock.
 import os
 import shutil
 from collections.abc import Sequence
-from multiprocessing.pool import Pool
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from time import perf_counter
 from uuid import uuid4
@@ -74,13 +74,13 @@ def stream_with_spark(inbox: Path, target: Path) -> float:
     return perf_counter() - begun
 
 
-def load_by_hand(pool: Pool, files: Sequence[Path], target: Path) -> float:
+def load_by_hand(pool: ProcessPoolExecutor, files: Sequence[Path], target: Path) -> float:
     """Load files with pyarrow, one share per process, and one commit; answer the seconds."""
     table = DeltaTable.create(str(target), Schema.from_arrow(ARROW_SCHEMA))
     begun = perf_counter()
     shares = cut_evenly(files, parts=PROCESSES)
     paths = [target / f"{uuid4().hex}.parquet" for _ in shares]
-    rows = pool.starmap(write_share, zip(shares, paths, strict=True), chunksize=1)
+    rows = list(pool.map(write_share, shares, paths))
     actions: list[AddAction | RemoveAction] = [
         _add_action(path, count) for path, count in zip(paths, rows, strict=True)
     ]

@@ -3,8 +3,6 @@
 import argparse
 import os
 import platform
-import signal
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,8 +24,6 @@ PARTS = ("throughput", "small-epochs", "command-line", "memory")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the benchmarks; answer 1 if two outputs differ, whatever the figures are."""
     request = _parser().parse_args(arguments)
-    # Ended from outside, it still removes what it wrote.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     console = Console(highlight=False)
     # The table needs its room, also in a file or a pipe.
     console.width = max(console.width, WIDTH_MIN)

@@ -168,7 +168,7 @@ class RowComparison:
 def _stream(workshop: Workshop, inbox: Path) -> Outcome:
     folder = workshop.fresh_folder("stream")
     return Outcome(
-        seconds=workshop.streaming.apply(stream_with_spark, (inbox, folder)),
+        seconds=workshop.streaming.submit(stream_with_spark, inbox, folder).result(),
         read=lambda: pq.read_table(folder / "rows", columns=ARROW_SCHEMA.names),
         remove=lambda: shutil.rmtree(folder),
     )

@@ -7,9 +7,9 @@ scheduling, not for computing, and a rival must not suffer from that.
 import multiprocessing
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,8 @@ class Workshop:
     root: Path
     product: Product
     context: Any
-    streaming: Pool
-    by_hand: Pool
+    streaming: ProcessPoolExecutor
+    by_hand: ProcessPoolExecutor
     console: Console
 
     def fresh_folder(self, name: str) -> Path:
@@ -53,11 +53,12 @@ def open_workshop(root: Path, console: Console) -> Iterator[Workshop]:
     # Asking for the parallelism starts Spark.
     console.print(f"{executor.parallelism} tasks run at a time", style="dim")
     product = Product(root / "home", executor=executor)
-    processes = multiprocessing.get_context("spawn")
+    spawn = multiprocessing.get_context("spawn")
+    plain = (scratch / "plain",)
     try:
         with (
-            processes.Pool(1, start_plain_spark, (scratch / "plain",)) as streaming,
-            processes.Pool(PROCESSES) as by_hand,
+            ProcessPoolExecutor(1, spawn, start_plain_spark, plain) as streaming,
+            ProcessPoolExecutor(PROCESSES, spawn) as by_hand,
         ):
             yield Workshop(
                 root=root,
