@@ -156,11 +156,14 @@ class LiveDisplay:
         from rich.text import Text
 
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
-        for name in ("job", "state", "step"):
-            table.add_column(name)
+        table.add_column("job", overflow="fold")
+        for name in ("state", "step"):
+            table.add_column(name, no_wrap=True)
         for name in ("files", "rows", "files left", "rows left", "rows/s"):
             table.add_column(name, justify="right")
-        table.add_column("reason", overflow="fold")
+        reasons = any(reason_words(look) for look in looks)
+        if reasons:
+            table.add_column("reason", overflow="fold")
         for look in looks:
             done = self._tally.done(look.state)
             files_left, rows_left = left_words(look.progress, done)
@@ -173,7 +176,7 @@ class LiveDisplay:
                 files_left,
                 rows_left,
                 f"{self._tally.rate(look.state):,.0f}",
-                reason_words(look),
+                *([reason_words(look)] if reasons else []),
             )
             table.add_row(*(Text(cell) for cell in cells))
         return table if looks else Text("no jobs yet; create one with penstock sql")
