@@ -152,6 +152,7 @@ class LiveDisplay:
 
     def _table(self, looks: Sequence[JobLook]) -> object:
         from rich import box
+        from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
@@ -161,9 +162,6 @@ class LiveDisplay:
             table.add_column(name, no_wrap=True)
         for name in ("files", "rows", "files left", "rows left", "rows/s"):
             table.add_column(name, justify="right")
-        reasons = any(reason_words(look) for look in looks)
-        if reasons:
-            table.add_column("reason", overflow="fold")
         for look in looks:
             done = self._tally.done(look.state)
             files_left, rows_left = left_words(look.progress, done)
@@ -176,10 +174,13 @@ class LiveDisplay:
                 files_left,
                 rows_left,
                 f"{self._tally.rate(look.state):,.0f}",
-                *([reason_words(look)] if reasons else []),
             )
             table.add_row(*(Text(cell) for cell in cells))
-        return table if looks else Text("no jobs yet; create one with penstock sql")
+        if not looks:
+            return Text("no jobs yet; create one with penstock sql")
+        # Below the table a reason has the whole width to be read in.
+        reasons = [(look.state.name, reason_words(look)) for look in looks]
+        return Group(table, *(Text(f"{name}: {why}") for name, why in reasons if why))
 
 
 class PlainDisplay:
