@@ -203,7 +203,7 @@ def test_a_terminal_shows_a_table_of_progress_and_then_the_summary(
     text = read_all(leader)
 
     assert process.wait() == 0
-    heads = ("state", "step", "files left", "rows left", "rows/s", "reason")
+    heads = ("state", "step", "files left", "rows left", "rows/s")
     assert [head for head in heads if head not in text] == []
     assert "j: caught up; loaded 1 files, 1 rows in this run" in text
     assert ids(shell) == [1]
