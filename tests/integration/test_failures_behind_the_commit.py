@@ -1,0 +1,124 @@
+"""What fails once rows are visible is made good by whoever takes the job next."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import Code, CommitOutcomeUnknownError, ExternalError, UserError
+from penstock.model.epoch import Attachment, CommitKind, DataFile
+from penstock.tables.delta import DeltaTables
+from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
+
+
+class FailingTables:
+    """Real tables whose handles fail once at what a test chooses."""
+
+    def __init__(self, tables: DeltaTables, *, fail_at: str, kind: CommitKind) -> None:
+        self.tables = tables
+        self.fail_at = fail_at
+        self.kind = kind
+        self.failures_left = 1
+
+    def open(self, location: str) -> "FailingHandle":
+        return FailingHandle(self, self.tables.open(location))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tables, name)
+
+
+class FailingHandle:
+    def __init__(self, tables: FailingTables, handle: Any) -> None:
+        self._tables = tables
+        self._handle = handle
+
+    def commit(self, attachment: Attachment, files: Sequence[DataFile]) -> int:
+        if self._tables.fail_at == "commit" and attachment.kind is self._tables.kind:
+            raise CommitOutcomeUnknownError("the table takes nothing")
+        return int(self._handle.commit(attachment, files))
+
+    def write_copy(self, attachment: Attachment) -> None:
+        tables = self._tables
+        due = tables.fail_at == "copy" and attachment.kind is tables.kind
+        if due and tables.failures_left:
+            tables.failures_left -= 1
+            raise ExternalError("no space left for the copy", code=Code.STORAGE_ERR)
+        self._handle.write_copy(attachment)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._handle, name)
+
+
+def failing_node(tmp_path: Path, *, fail_at: str, kind: CommitKind) -> Node:
+    real = DeltaTables(tmp_path / "home" / "warehouse")
+    tables: Any = FailingTables(real, fail_at=fail_at, kind=kind)
+    return Node(tmp_path / "home", tables=tables)
+
+
+def test_an_epoch_whose_copy_fails_is_neither_repeated_nor_moved_back(
+    tmp_path: Path, folder: Path
+) -> None:
+    node = failing_node(tmp_path, fail_at="copy", kind=CommitKind.EPOCH)
+    write_rows(folder / "a.json", numbered(1))
+    write_rows(folder / "z.json", numbered(2))
+    one_file = [("s3.max_batch_files", "1")]
+    node.sql(f"{CREATE_TABLE}; {create_job(folder, properties=one_file)}")
+
+    node.run()
+
+    epochs = [e for e in node.sql("SHOW EPOCHS FOR j") if e["kind"] == "epoch"]
+    assert node.rows("t") == numbered(1, 2)
+    assert [(e["epoch"], e["outcome"]) for e in epochs] == [(1, "COMMITTED"), (2, "COMMITTED")]
+    assert node.show("j")["position"] == str(folder / "z.json")
+
+
+def test_an_alter_that_the_table_refuses_changes_nothing(tmp_path: Path, folder: Path) -> None:
+    node = failing_node(tmp_path, fail_at="commit", kind=CommitKind.MOVE)
+    write_rows(folder / "a.json", numbered(1))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder)}; PAUSE JOB j")
+    before = node.sql("SHOW CREATE JOB j")
+
+    with pytest.raises(ExternalError, match="refused"):
+        node.sql("""ALTER JOB j PROPERTIES("max_interval"="7s","offset"='{"fileName":"/x"}')""")
+
+    assert node.sql("SHOW CREATE JOB j") == before
+    assert node.show("j")["position"] == "beginning"
+
+
+def test_a_bad_row_with_half_a_character_pauses_with_file_and_line(
+    node: Node, folder: Path
+) -> None:
+    write_rows(folder / "a.json", numbered(1))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
+    (folder / "b.json").write_text('{"id": "\\ud800", "note": "x"}\n')
+
+    (look,) = node.run()
+
+    reason = look.state.wish.reason
+    assert reason is not None
+    assert reason.code is Code.TOO_MANY_FAILURE_ROWS_ERR
+    assert f'{folder / "b.json"}", line 1' in reason.message
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        '"max_interval" = "99999999999999999999"',
+        '"max_interval" = "99999999999999999999999999999999999999999s"',
+        f'"s3.max_batch_bytes" = "{"9" * 400}.5MB"',
+        """ "offset" = '{"fileName": "/a\\\\ud800"}' """,
+    ],
+)
+def test_an_absurd_property_is_refused_and_leaves_nothing(
+    node: Node, folder: Path, given: str
+) -> None:
+    write_rows(folder / "a.json", numbered(1))
+    node.sql(CREATE_TABLE)
+    statement = create_job(folder).replace("ON STREAMING", f"PROPERTIES({given}) ON STREAMING")
+
+    with pytest.raises(UserError) as caught:
+        node.sql(statement)
+
+    assert caught.value.code is Code.OPTION_ERR
+    assert node.sql("SHOW JOBS") == []

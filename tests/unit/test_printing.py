@@ -1,0 +1,33 @@
+"""How results are printed."""
+
+import io
+
+import pytest
+
+from penstock.control.result import Result
+from penstock.printing import print_result
+
+TWO_LINES = Result(columns=("name", "comment"), rows=(("t", "one\ntwo"), ("u", None)))
+
+
+def printed(result: Result, *, output: str) -> str:
+    stream = io.StringIO()
+    print_result(result, output=output, stream=stream)
+    return stream.getvalue()
+
+
+def test_a_comment_of_two_lines_keeps_its_row_whole() -> None:
+    lines = printed(TWO_LINES, output="table").splitlines()
+
+    assert lines == ["name  comment", "----  -------", "t     one two", "u", "2 rows"]
+
+
+def test_a_create_statement_is_printed_bare_to_be_copied() -> None:
+    result = Result(columns=("job", "create_statement"), rows=(("j", "CREATE JOB j\nON …"),))
+
+    assert printed(result, output="table") == "CREATE JOB j\nON …;\n"
+
+
+@pytest.mark.parametrize("output", ["table", "vertical"])
+def test_what_was_done_is_said_in_a_sentence(output: str) -> None:
+    assert printed(Result(message="job j paused"), output=output) == "job j paused\n"
