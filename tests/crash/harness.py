@@ -32,14 +32,12 @@ ROWS_PER_FILE = 3
 _COMMAND = Path(sys.executable).parent / "penstock"
 _BLINK = timedelta(milliseconds=20)
 
-# A JVM that lives for seconds is quickest when it does not optimise much.
 _SETTINGS = """
 [spark]
 master = "local[2,4]"
 
 [spark.conf]
 "spark.driver.memory" = "512m"
-"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """
 
 
