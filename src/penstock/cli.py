@@ -14,7 +14,6 @@ from penstock import __doc__ as about
 from penstock.errors import Code, ExternalError, PenstockError
 
 EXIT_FAILED = 1
-EXIT_INTERRUPTED = 130
 
 app = typer.Typer(
     name="penstock",

@@ -87,7 +87,7 @@ class EpochLoop:
         """Own the job and load until told to stop, or until caught up if that was asked."""
         self._begin()
         while not self._stop.is_set():
-            self._telling.tell(step=Step.LISTING, step_since=self._parts.clock.now())
+            self._telling.tell(step=Step.LISTING)
             backlog = self._source.discover(self._state.progress)
             if backlog.complete:
                 self._note_modified_files()
@@ -103,7 +103,7 @@ class EpochLoop:
                 self._idle()
 
     def _begin(self) -> None:
-        self._telling.tell(step=Step.TAKING_OVER, step_since=self._parts.clock.now())
+        self._telling.tell(step=Step.TAKING_OVER)
         parts = self._parts
         self._state, self._handle = take_over(
             self._job_id,
@@ -121,7 +121,7 @@ class EpochLoop:
 
     def _idle(self) -> None:
         """Wait for the next look; an idle owner also checks that it still is one."""
-        self._telling.tell(step=Step.IDLE, step_since=self._parts.clock.now(), message="")
+        self._telling.tell(step=Step.IDLE, message="")
         self._parts.clock.wait(self._stop, self._state.definition.properties.max_interval)
         self._check_tenure()
 
@@ -182,12 +182,10 @@ class EpochLoop:
         ready = self._parts.executor.ready
         self._telling.tell(
             step=Step.LOADING if ready else Step.STARTING_SPARK,
-            epoch=draft.epoch,
-            step_since=self._parts.clock.now(),
             message="",
         )
         if not ready and self._parts.executor.parallelism:
-            self._telling.tell(step=Step.LOADING, step_since=self._parts.clock.now())
+            self._telling.tell(step=Step.LOADING)
         acks = self._run(plan, draft.attempt_id)
         reached(CrashPoint.RUN_FINISHED)
         check_cover(plan, acks)
@@ -203,7 +201,6 @@ class EpochLoop:
             raise StoppedError("the runner was asked to stop before the commit")
         self._telling.tell(step=Step.COMMITTING)
         self._commit(attachment, acks)
-        self._tell_loaded(attachment)
 
     def _run(self, plan: EpochPlan, attempt_id: str) -> tuple[Ack, ...]:
         return run_epoch(
@@ -287,13 +284,4 @@ class EpochLoop:
         waiting = self._source.waiting()
         self._telling.tell(
             files_left=waiting.files, bytes_left=waiting.size_bytes, all_seen=waiting.complete
-        )
-
-    def _tell_loaded(self, attachment: Attachment) -> None:
-        told = self._telling.now
-        counted = attachment.statistics
-        self._telling.tell(
-            files_loaded=told.files_loaded + counted.files_read,
-            rows_loaded=told.rows_loaded + counted.rows_loaded,
-            bytes_loaded=told.bytes_loaded + counted.bytes_read,
         )

@@ -2,7 +2,6 @@
 
 import threading
 from dataclasses import dataclass, replace
-from datetime import datetime
 from enum import StrEnum
 
 
@@ -25,16 +24,11 @@ class Progress:
     """One look at a runner."""
 
     step: Step = Step.STARTING
-    files_loaded: int = 0
-    rows_loaded: int = 0
-    bytes_loaded: int = 0
     files_left: int = 0
     bytes_left: int = 0
     all_seen: bool = False
-    epoch: int = 0
     caught_up: bool = False
     message: str = ""
-    step_since: datetime | None = None
 
 
 class Telling:

@@ -97,11 +97,6 @@ def print_options(value: object) -> tuple[tuple[str, str], ...]:
     )
 
 
-def print_option(value: object, f: Field[Any]) -> str:
-    """Write one option's value as text."""
-    return _print_value(getattr(value, f.name))
-
-
 def option_fields(kind: type) -> tuple[Field[Any], ...]:
     """Answer the fields of a class that are options."""
     return tuple(f for f in fields(kind) if "option" in f.metadata)

@@ -36,6 +36,7 @@ class FilesSource:
         self._glob = glob
         self._known_files = known_files
         self._window: deque[SourceFile] = deque()
+        self._window_bytes = 0
         self._complete = True
         self._modified = 0
 
@@ -49,6 +50,7 @@ class FilesSource:
         self._modified = 0
         new = self._new_files(_only_split(progress))
         self._window = deque(islice(new, WINDOW_FILES))
+        self._window_bytes = sum(file.size_bytes for file in self._window)
         self._complete = next(new, None) is None
         return self.waiting()
 
@@ -56,7 +58,7 @@ class FilesSource:
         """Answer what the last look found and no plan has taken."""
         return Backlog(
             files=len(self._window),
-            size_bytes=sum(file.size_bytes for file in self._window),
+            size_bytes=self._window_bytes,
             complete=self._complete,
         )
 
@@ -73,6 +75,7 @@ class FilesSource:
             size_bytes += files[-1].size_bytes
             if size_bytes >= limits.batch_bytes_max:
                 break
+        self._window_bytes -= size_bytes
         split = _only_split(progress)
         reached = further(split.position, After(value=files[-1].key))
         after = SplitProgress(split=split.split, floor=split.floor, position=reached)
