@@ -12,7 +12,8 @@ import pytest
 
 from penstock.crashpoints import CrashPoint
 from penstock.errors import Code
-from penstock.model.job import FilesOptions, JobProperties
+from penstock.model.files import FilesOptions
+from penstock.model.job import JobProperties
 from penstock.model.options import option_fields, option_key
 
 ROOT = Path(__file__).parent.parent

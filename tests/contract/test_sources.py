@@ -15,13 +15,8 @@ from penstock.app import open_source
 from penstock.catalog.catalog import Catalog
 from penstock.model.codec import from_text, to_text
 from penstock.model.epoch import EpochPlan
-from penstock.model.job import (
-    FileFormat,
-    FilesOptions,
-    JobDefinition,
-    JobProperties,
-    JobState,
-)
+from penstock.model.files import FileFormat, FilesOptions
+from penstock.model.job import JobDefinition, JobProperties, JobState
 from penstock.model.position import After, SplitProgress
 from penstock.sources.source import Source
 from tests.contract.catalog.building import (

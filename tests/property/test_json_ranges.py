@@ -7,11 +7,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.sources.formats.json_lines import (
-    BadLine,
-    count_lines_before,
-    read_json_lines,
-)
+from penstock.sources.formats.blocks import BadRecord
+from penstock.sources.formats.json_lines import read_json_lines
+from penstock.sources.formats.lines import LineLayout, count_lines_before
 
 TYPES: dict[str, pa.DataType] = {
     "id": pa.int64(),
@@ -95,29 +93,27 @@ def test_a_bad_line_is_found_again_from_its_place_in_the_range(
     assert [count_lines_before(stream, bad.offset) for bad in bads] == [
         first + bad.line for bad in bads
     ]
-    assert all(lines[first + bad.line].removesuffix(b"\r").endswith(bad.raw) for bad in bads)
+    assert all(bad.raw in lines[first + bad.line] for bad in bads)
 
 
 @settings(deadline=None, max_examples=200)
 @given(content=contents)
 def test_every_line_is_a_row_or_blank_or_bad(content: bytes) -> None:
-    rows, bads, (lines, blank, size_bytes) = read_part(io.BytesIO(content), 0, None, 1 << 20)
+    rows, bads, (lines, blank) = read_part(io.BytesIO(content), 0, None, 1 << 20)
 
     assert len(rows) + len(bads) + blank == lines
-    assert size_bytes == len(content)
 
 
 def read_part(
     stream: io.BytesIO, start: int, end: int | None, block_bytes: int
-) -> tuple[list[Any], list[BadLine], tuple[int, int, int]]:
+) -> tuple[list[Any], list[BadRecord], tuple[int, int]]:
     blocks = list(
         read_json_lines(
             stream,
             schema=SCHEMA,
             start=start,
             end=end,
-            block_bytes=block_bytes,
-            line_bytes_max=LINE_BYTES_MAX,
+            layout=LineLayout(block_bytes=block_bytes, line_bytes_max=LINE_BYTES_MAX),
         )
     )
     return (
@@ -126,10 +122,9 @@ def read_part(
         (
             sum(block.lines for block in blocks),
             sum(block.blank for block in blocks),
-            sum(block.bytes for block in blocks),
         ),
     )
 
 
-def without_line(bad: BadLine) -> tuple[int, str, bytes]:
+def without_line(bad: BadRecord) -> tuple[int, str, bytes]:
     return bad.offset, bad.error, bad.raw

@@ -2,19 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from io import BufferedIOBase
 from itertools import islice
-from typing import BinaryIO
 
 from penstock.catalog.tables import TableRecord
 from penstock.control.wording import OFFSET, read_offset
 from penstock.errors import Code, UserError
-from penstock.model.job import (
-    FilesOptions,
-    JobDefinition,
-    JobProperties,
-    TableRef,
-    TargetColumn,
-)
+from penstock.model.files import FilesOptions
+from penstock.model.job import JobDefinition, JobProperties, TableRef, TargetColumn
 from penstock.model.options import parse_options
 from penstock.model.position import Horizon, Position
 from penstock.model.schema import Column, columns_sql
@@ -100,7 +95,9 @@ def _expect_sayable(columns: tuple[Column, ...]) -> None:
         ) from error
 
 
-def _opened(metas: list[ObjectMeta], *, store: Store, stack: ExitStack) -> Iterator[BinaryIO]:
+def _opened(
+    metas: list[ObjectMeta], *, store: Store, stack: ExitStack
+) -> Iterator[BufferedIOBase]:
     for meta in metas:
         yield stack.enter_context(store.open(meta.key, etag=meta.etag))
 

@@ -7,8 +7,8 @@ would find the same, so the epoch decides. Everything else is raised and the tas
 
 import json
 from dataclasses import dataclass
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO
 
 import pyarrow as pa
 
@@ -18,7 +18,9 @@ from penstock.model.codec import from_data, from_text, to_text
 from penstock.model.epoch import Ack, Note, SplitRead
 from penstock.model.job import TargetColumn
 from penstock.model.schema import Column
-from penstock.sources.formats.json_lines import JsonBlock, count_lines_before, read_json_lines
+from penstock.sources.formats.blocks import RecordBlock
+from penstock.sources.formats.json_lines import read_json_lines
+from penstock.sources.formats.lines import count_lines_before
 from penstock.storage.arrow_types import arrow_schema
 from penstock.storage.stores import Store, open_store
 from penstock.tables.fitting import RowError, fit
@@ -126,7 +128,7 @@ def _needed_schema(plan: TaskPlan) -> pa.Schema:
 
 
 def _fitted(
-    block: JsonBlock, *, read: SplitRead, plan: TaskPlan, stream: BinaryIO
+    block: RecordBlock, *, read: SplitRead, plan: TaskPlan, stream: BufferedIOBase
 ) -> pa.RecordBatch:
     try:
         return fit(block.batch, targets=plan.targets, columns=plan.columns)
@@ -135,7 +137,7 @@ def _fitted(
         raise _bad_row(stream, read, line=line, reason=str(error)) from error
 
 
-def _bad_row(stream: BinaryIO, read: SplitRead, *, line: int, reason: str) -> UserError:
+def _bad_row(stream: BufferedIOBase, read: SplitRead, *, line: int, reason: str) -> UserError:
     # The lines of a range are counted from its first own line, which begins behind the first
     # line end at or after the byte before the range.
     earlier = count_lines_before(stream, read.start - 1) + 1 if read.start else 0

@@ -6,30 +6,11 @@ from enum import StrEnum
 
 from penstock.errors import Code
 from penstock.model.epoch import Generation
+from penstock.model.files import FilesOptions
 from penstock.model.options import option
 from penstock.model.position import SplitProgress
 from penstock.model.schema import Column
 from penstock.model.statistics import Statistics
-
-
-class LateFiles(StrEnum):
-    """What happens to a file that sorts before what was already loaded."""
-
-    LOAD = "load"
-    IGNORE = "ignore"
-
-
-class ModifiedFiles(StrEnum):
-    """What happens when a loaded file has changed."""
-
-    IGNORE = "ignore"
-    FAIL = "fail"
-
-
-class FileFormat(StrEnum):
-    """How the bytes of a file become rows."""
-
-    JSON = "json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,26 +32,6 @@ class JobProperties:
         at_least=1,
         at_most=10 * 2**30,
         unit="bytes",
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilesOptions:
-    """Options of the source function FILES (or S3)."""
-
-    uri: str = option("Files to load: file:///folder/, or a glob such as file:///in/**/*.json.")
-    format: FileFormat = option("Format of the files.")
-    schema: str = option(
-        "Columns of the files, as in CREATE TABLE; inferred from the first files when absent.",
-        default="",
-    )
-    late_files: LateFiles = option(
-        "Whether a file that sorts before the newest loaded one is loaded.",
-        default=LateFiles.LOAD,
-    )
-    modified_files: ModifiedFiles = option(
-        "Whether a change of a loaded file is ignored (and counted) or pauses the job.",
-        default=ModifiedFiles.IGNORE,
     )
 
 

@@ -6,6 +6,7 @@ and the reference documentation, so that what is printed is always accepted.
 """
 
 import difflib
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import MISSING, Field, dataclass, field, fields
@@ -160,6 +161,10 @@ def _parse_value(key: str, text: str, hint: Any, rule: Rule) -> object:  # noqa:
         value = parse_duration(text, what=what)
     elif hint is int:
         value = parse_size(text, what=what) if rule.unit == "bytes" else _parse_int(text, what)
+    elif hint is bool:
+        value = _parse_bool(text, what)
+    elif hint is float:
+        value = _parse_float(text, what)
     elif isinstance(hint, type) and issubclass(hint, Enum):
         value = _parse_choice(text, hint, what)
     else:
@@ -184,6 +189,25 @@ def _parse_int(text: str, what: str) -> int:
         ) from error
 
 
+def _parse_bool(text: str, what: str) -> bool:
+    try:
+        return {"true": True, "false": False}[text.strip().lower()]
+    except KeyError as error:
+        raise UserError(
+            f'{what} must be true or false, not "{text}"', code=Code.OPTION_ERR
+        ) from error
+
+
+def _parse_float(text: str, what: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UserError(f'{what} must be a number, not "{text}"', code=Code.OPTION_ERR)
+    return number
+
+
 def _parse_choice(text: str, kind: type[Enum], what: str) -> Enum:
     try:
         return kind(text.lower())
@@ -201,5 +225,7 @@ def _print_value(value: object) -> str:
             return f"{seconds:.0f}s" if seconds == int(seconds) else f"{seconds}s"
         case Enum():
             return str(value.value)
+        case bool():
+            return str(value).lower()
         case _:
             return str(value)

@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from io import BufferedIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from penstock.errors import Code, ExternalError
@@ -61,7 +62,7 @@ class LocalStore:
                 yield meta
 
     @contextmanager
-    def open(self, key: str, *, etag: str) -> Iterator[BinaryIO]:
+    def open(self, key: str, *, etag: str) -> Iterator[BufferedIOBase]:
         """Open exactly the file that was listed; leaving the block checks it again."""
         descriptor = _open_descriptor(key)
         try:

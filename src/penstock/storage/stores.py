@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import BinaryIO, Protocol
+from io import BufferedIOBase
+from typing import Protocol
 
 from penstock.errors import Code, UserError
 from penstock.storage.local import LocalStore
@@ -31,7 +32,7 @@ class Store(Protocol):
         """
         ...
 
-    def open(self, key: str, *, etag: str) -> AbstractContextManager[BinaryIO]:
+    def open(self, key: str, *, etag: str) -> AbstractContextManager[BufferedIOBase]:
         """Open exactly the object that was listed, to read and to seek.
 
         Raises ObjectMissingError or ObjectChangedError at once when the key names nothing or

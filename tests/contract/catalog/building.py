@@ -10,9 +10,8 @@ from penstock.catalog.tables import TableRecord
 from penstock.errors import Code
 from penstock.model.epoch import Attachment, CommitKind, Generation, SourceFile, Timings
 from penstock.model.events import EpochStarted, JobCreated, WishChanged
+from penstock.model.files import FileFormat, FilesOptions
 from penstock.model.job import (
-    FileFormat,
-    FilesOptions,
     JobDefinition,
     JobProperties,
     JobState,

@@ -18,14 +18,8 @@ from penstock.engine.epoch_loop import LoadParts
 from penstock.engine.task import TaskPlan
 from penstock.model.codec import from_text, to_text
 from penstock.model.epoch import Ack, Attachment, DataFile, Note, SourceFile
-from penstock.model.job import (
-    FileFormat,
-    FilesOptions,
-    JobDefinition,
-    JobProperties,
-    JobState,
-    TableRef,
-)
+from penstock.model.files import FileFormat, FilesOptions
+from penstock.model.job import JobDefinition, JobProperties, JobState, TableRef
 from penstock.model.position import Horizon
 from penstock.model.schema import Column, Primitive
 from penstock.sources.files.files import FilesSource

@@ -11,7 +11,8 @@ from itertools import islice
 
 from penstock.errors import Code, UserError
 from penstock.model.epoch import EpochPlan, SourceFile
-from penstock.model.job import FilesOptions, JobProperties, LateFiles, ModifiedFiles
+from penstock.model.files import FilesOptions, LateFiles, ModifiedFiles
+from penstock.model.job import JobProperties
 from penstock.model.position import After, SplitProgress, further, lies_above
 from penstock.sources.files.globs import Glob
 from penstock.sources.files.listing import list_all

@@ -28,6 +28,8 @@ _READ_AS_TEXT = (pa.types.is_date, pa.types.is_timestamp, pa.types.is_decimal)
 _WORD_SHIFT = 3
 _WORD_BYTES = 1 << _WORD_SHIFT
 _ASCII_MAX = 127
+# Arrow reads pieces of this size fastest, and fewer calls with several pieces each.
+_PIECE_BYTES = 1 << 20
 _NEWLINE, _RETURN, _OPEN, _CLOSE = b"\n\r{}"
 
 
@@ -40,45 +42,63 @@ class JsonShape:
     render: Render
     # Whether a record may be given to Arrow as it was written.
     direct: bool
+    # The columns that are right as Arrow reads them.
+    plain: frozenset[int]
 
 
 def json_shape(schema: pa.Schema) -> JsonShape:
     """Work out how the columns of a schema are read from JSON."""
+    wire = pa.schema([_wire_field(field) for field in schema])
     return JsonShape(
         schema=schema,
-        wire_schema=pa.schema([_wire_field(field) for field in schema]),
+        wire_schema=wire,
         render=record_renderer(schema),
         direct=not any(_holds_map(field.type) for field in schema),
+        plain=frozenset(
+            at
+            for at, field in enumerate(schema)
+            if field.type == wire.field(at).type
+            and not pa.types.is_nested(field.type)
+            and not pa.types.is_floating(field.type)
+        ),
     )
 
 
-def read_directly(data: bytes, shape: JsonShape) -> pa.RecordBatch | None:
+def read_directly(data: bytes | memoryview, shape: JsonShape) -> list[pa.RecordBatch] | None:
     """Read a block whose every line is one plain record; else give None."""
     if not shape.direct:
         return None
-    lines = screened_lines(data)
+    lines = screened(data)
     if lines is None:
         return None
     try:
-        batch = parse_records(data, shape)
+        batches = parse_records(data, shape, record_bytes_max=lines.bytes_max)
     except ValueError:
         return None
     # The screen leaves one doubt. Inside a value, no object may follow an object without a
     # comma, and no string may hold a newline; so where a line ends with a closing brace and
     # the next begins with an opening one, a record has ended. Hence every line holds at
     # least one whole record, and as many rows as lines means exactly one in each.
-    return batch if batch.num_rows == lines else None
+    return batches if sum(batch.num_rows for batch in batches) == lines.count else None
 
 
-def screened_lines(data: bytes) -> int | None:
-    """Count the lines if all begin and end with a brace and the text is UTF-8."""
-    if not data.startswith(b"{"):
-        return None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScreenedLines:
+    """How many lines a block has, and how long the longest is."""
+
+    count: int
+    bytes_max: int
+
+
+def screened(data: bytes | memoryview) -> ScreenedLines | None:
+    """Look at the lines; None unless all begin and end with a brace and the text is UTF-8."""
     octets = np.frombuffer(data, np.uint8)
+    if not len(octets) or octets[0] != _OPEN:
+        return None
     if octets.max() > _ASCII_MAX and not _utf8(data):
         return None
     ends = _newlines(octets)
-    if not data.endswith(b"\n"):
+    if octets[-1] != _NEWLINE:
         ends = np.append(ends, len(octets))
     if not (octets[ends[:-1] + 1] == _OPEN).all():
         return None
@@ -86,7 +106,10 @@ def screened_lines(data: bytes) -> int | None:
     last = octets[ends - 1]
     if _RETURN in last:
         last = octets[ends - 1 - (last == _RETURN)]
-    return len(ends) if (last == _CLOSE).all() else None
+    if not (last == _CLOSE).all():
+        return None
+    bytes_max = max(int(ends[0]), int(np.diff(ends).max(initial=0)))
+    return ScreenedLines(count=len(ends), bytes_max=bytes_max)
 
 
 def _newlines(octets: _Octets) -> _Indexes:
@@ -102,24 +125,37 @@ def _newlines(octets: _Octets) -> _Indexes:
     return np.append(ends, np.flatnonzero(found[whole:]) + whole)
 
 
-def parse_records(data: bytes, shape: JsonShape) -> pa.RecordBatch:
-    """Read screened or rendered records; raise ``ValueError`` if one of them does not fit."""
+def parse_records(
+    data: bytes | memoryview, shape: JsonShape, *, record_bytes_max: int | None = None
+) -> list[pa.RecordBatch]:
+    """Read screened or rendered records; raise ``ValueError`` if one of them does not fit.
+
+    Where the longest record is known, there may be several batches.
+    """
     if not data:
-        return pa.RecordBatch.from_pylist([], schema=shape.schema)
+        return [pa.RecordBatch.from_pylist([], schema=shape.schema)]
+    piece_bytes = len(data) + 1
+    if record_bytes_max is not None and record_bytes_max < _PIECE_BYTES:
+        piece_bytes = _PIECE_BYTES
     table = pj.read_json(
         cast("IO[bytes]", pa.BufferReader(data)),
-        read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
+        read_options=pj.ReadOptions(use_threads=False, block_size=piece_bytes),
         parse_options=pj.ParseOptions(
             explicit_schema=shape.wire_schema,
             newlines_in_values=False,
             unexpected_field_behavior="ignore",
         ),
     )
-    # Arrow makes one batch of one block. Without columns it still knows the number of rows.
-    (batch,) = table.to_batches()
-    if not shape.schema.names:
-        return batch
-    columns = [_fitted(batch.column(at), field) for at, field in enumerate(shape.schema)]
+    # Arrow makes one batch of a piece. Without columns it still knows the number of rows.
+    batches = table.to_batches()
+    return [_shaped(batch, shape) for batch in batches] if shape.schema.names else batches
+
+
+def _shaped(batch: pa.RecordBatch, shape: JsonShape) -> pa.RecordBatch:
+    columns = [
+        column if at in shape.plain else _fitted(column, shape.schema.field(at))
+        for at, column in enumerate(batch.columns)
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=shape.schema)
 
 
@@ -143,9 +179,9 @@ def _require_finite(array: NestedArray) -> None:
         _require_finite(array.flatten())
 
 
-def _utf8(data: bytes) -> bool:
+def _utf8(data: bytes | memoryview) -> bool:
     try:
-        data.decode()
+        str(data, "utf-8")
     except UnicodeDecodeError:
         return False
     return True

@@ -8,7 +8,8 @@ import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any, BinaryIO, assert_never
+from io import BufferedIOBase
+from typing import Any, assert_never
 
 from penstock.errors import Code, UserError
 from penstock.model.schema import Array, Column, DataType, Primitive, Struct
@@ -46,7 +47,7 @@ _Guess = Primitive | _Object | _List
 
 
 def infer_columns(
-    samples: Iterable[bytes | BinaryIO],
+    samples: Iterable[bytes | BufferedIOBase],
     *,
     lines_max: int = 1000,
     bytes_max: int = 4 << 20,
@@ -68,7 +69,7 @@ def infer_columns(
     return columns.fields
 
 
-def _first_lines(stream: BinaryIO, *, lines_max: int, bytes_max: int) -> Iterator[bytes]:
+def _first_lines(stream: BufferedIOBase, *, lines_max: int, bytes_max: int) -> Iterator[bytes]:
     data = _head(stream, bytes_max)
     lines = data.removeprefix(_MARK).split(b"\n", lines_max)
     # The last part is all that follows the lines wanted, or a line that may be cut.
@@ -77,7 +78,7 @@ def _first_lines(stream: BinaryIO, *, lines_max: int, bytes_max: int) -> Iterato
     yield from lines
 
 
-def _head(stream: BinaryIO, size_bytes: int) -> bytes:
+def _head(stream: BufferedIOBase, size_bytes: int) -> bytes:
     """Read the beginning of a stream, which may give less than it is asked for."""
     parts = []
     while size_bytes and (part := stream.read(size_bytes)):

@@ -78,4 +78,5 @@ def _refused(record_by_line: dict[int, bytes], shape: JsonShape) -> dict[int, st
 
 
 def _parse(record_by_line: dict[int, bytes], shape: JsonShape) -> pa.RecordBatch:
-    return parse_records(b"\n".join(record_by_line.values()), shape)
+    (batch,) = parse_records(b"\n".join(record_by_line.values()), shape)
+    return batch

@@ -1,0 +1,165 @@
+"""Cut a byte range of a file into blocks of whole lines.
+
+Invariant: cut a file into ranges in any way, and every line is read by exactly one of them:
+a range owns the lines that begin in it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BufferedIOBase
+
+BLOCK_BYTES = 1 << 22
+LINE_BYTES_MAX = 1 << 28
+_LOOK_AHEAD_BYTES = 1 << 16
+# What is kept of a line that is too long to be read.
+_RAW_BYTES_MAX = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineLayout:
+    """How lines end, and how much of them is held in memory at once.
+
+    The ending must not overlap itself, else where a line ends would depend on where one
+    begins to look.
+    """
+
+    ending: bytes = b"\n"
+    block_bytes: int = BLOCK_BYTES
+    line_bytes_max: int = LINE_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """Whole lines of a file, or the beginning of one that is too long to be read."""
+
+    offset: int
+    # Only until the next block is asked for: that one is read into the same memory.
+    data: memoryview
+    size_bytes: int
+    too_long: bool = False
+
+
+def read_lines(
+    stream: BufferedIOBase, *, start: int, end: int | None, layout: LineLayout
+) -> Iterator[Lines]:
+    """Read the lines that begin in ``[start, end)`` of the file; None is the file's end."""
+    first = _first_line_at(stream, start, layout.ending)
+    if first is None or (end is not None and first >= end):
+        return
+    stream.seek(first)
+    yield from _Window(stream, offset=first, end=end, layout=layout).blocks()
+
+
+def count_lines_before(stream: BufferedIOBase, offset: int, *, ending: bytes = b"\n") -> int:
+    """Count the lines that end in the first ``offset`` bytes of the file."""
+    stream.seek(0)
+    count, held = 0, b""
+    while offset > 0 and (chunk := stream.read(min(BLOCK_BYTES, offset))):
+        offset -= len(chunk)
+        held += chunk
+        count += held.count(ending)
+        held = _tail(held, ending)
+    return count
+
+
+def _first_line_at(stream: BufferedIOBase, start: int, ending: bytes) -> int | None:
+    if start == 0:
+        return 0
+    at = max(start - len(ending), 0)
+    stream.seek(at)
+    held = b""
+    while chunk := stream.read(_LOOK_AHEAD_BYTES):
+        held += chunk
+        found = held.find(ending)
+        if found >= 0:
+            return at + found + len(ending)
+        at += len(held)
+        held = _tail(held, ending)
+        at -= len(held)
+    return None
+
+
+def _tail(held: bytes, ending: bytes) -> bytes:
+    """Give what may be the beginning of an ending that lies across two chunks."""
+    return held[max(len(held) - len(ending) + 1, 0) :]
+
+
+class _Window:
+    """One piece of memory that moves over the file; fresh memory costs more than reading."""
+
+    def __init__(
+        self, stream: BufferedIOBase, *, offset: int, end: int | None, layout: LineLayout
+    ) -> None:
+        self._stream = stream
+        self._offset = offset
+        self._end = end
+        self._ending = layout.ending
+        self._bytes_max = layout.line_bytes_max + len(layout.ending)
+        self._memory = bytearray(min(layout.block_bytes, self._bytes_max))
+        self._filled = 0
+
+    def blocks(self) -> Iterator[Lines]:
+        """Yield the lines of the range, as many at once as fit."""
+        while self._end is None or self._offset < self._end:
+            if not self._read_on():
+                if self._filled:
+                    yield self._lines(self._own_bytes())
+                return
+            last = self._memory.rfind(self._ending, 0, self._own_bytes())
+            if last >= 0:
+                size_bytes = last + len(self._ending)
+                yield self._lines(size_bytes)
+                self._move(size_bytes)
+            elif self._filled == self._bytes_max:
+                yield self._skip_line()
+
+    def _lines(self, size_bytes: int) -> Lines:
+        data = memoryview(self._memory)[:size_bytes]
+        return Lines(offset=self._offset, data=data, size_bytes=size_bytes)
+
+    def _skip_line(self) -> Lines:
+        """Pass over a line that is too long, and keep its beginning."""
+        raw, begin = bytes(self._memory[:_RAW_BYTES_MAX]), self._offset
+        while (last := self._memory.find(self._ending, 0, self._filled)) < 0:
+            # An ending may lie across two reads.
+            self._move(self._filled - len(self._ending) + 1)
+            if not self._read_on():
+                self._move(self._filled)
+                break
+        else:
+            self._move(last + len(self._ending))
+        size_bytes = self._offset - begin
+        return Lines(offset=begin, data=memoryview(raw), size_bytes=size_bytes, too_long=True)
+
+    def _read_on(self) -> int:
+        """Fill the window as far as the range may need it; answer the bytes read."""
+        if self._filled == len(self._memory):
+            self._grow()
+        room = len(self._memory) - self._filled
+        if self._end is not None:
+            own_bytes = max(self._end - self._offset - self._filled, 0)
+            room = min(room, own_bytes + _LOOK_AHEAD_BYTES)
+        read = self._stream.readinto(
+            memoryview(self._memory)[self._filled : self._filled + room]
+        )
+        self._filled += read
+        return read
+
+    def _grow(self) -> None:
+        larger = bytearray(min(2 * len(self._memory), self._bytes_max))
+        larger[: self._filled] = self._memory
+        self._memory = larger
+
+    def _move(self, count: int) -> None:
+        """Let the window begin so many bytes later."""
+        self._memory[: self._filled - count] = self._memory[count : self._filled]
+        self._offset += count
+        self._filled -= count
+
+    def _own_bytes(self) -> int:
+        """Answer how much of the window belongs to lines that begin in the range."""
+        if self._end is None or self._offset + self._filled < self._end:
+            return self._filled
+        from_byte = max(self._end - len(self._ending) - self._offset, 0)
+        last = self._memory.find(self._ending, from_byte, self._filled)
+        return last + len(self._ending) if last >= 0 else self._filled
