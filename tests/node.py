@@ -18,18 +18,20 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from penstock.app import open_source
 from penstock.catalog.catalog import Catalog, open_catalog
 from penstock.clock import Clock, SystemClock
+from penstock.control.analyst import Analyst
 from penstock.control.executor import ControlParts, execute
 from penstock.control.result import Cell
 from penstock.engine.epoch_loop import LoadParts
 from penstock.engine.run import Work
 from penstock.engine.task import run_task_text
 from penstock.model.job import JobState
+from penstock.spark.executor import SparkExecutor
 from penstock.sql.parser import parse_script
 from penstock.supervisor.runner import StartThread
 from penstock.supervisor.supervisor import JobLook, Supervisor
 from penstock.tables.delta import DeltaTables
 from penstock.tables.table import Tables
-from penstock.testing import InProcessExecutor
+from penstock.testing.executor import InProcessExecutor
 
 Row = Mapping[str, Any]
 ROUND_PERIOD = timedelta(milliseconds=5)
@@ -45,6 +47,7 @@ class Node:
     work: Work = run_task_text
     node_id: str = "node-1"
     tables: Tables | None = None
+    spark: SparkExecutor | None = None
 
     def __post_init__(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
@@ -56,16 +59,31 @@ class Node:
     def restart(self) -> "Node":
         """Answer the same home with nothing kept in memory."""
         self.catalog.close()
-        return Node(self.home, clock=self.clock, work=self.work, node_id=self.node_id + "+")
+        return Node(
+            self.home,
+            clock=self.clock,
+            work=self.work,
+            node_id=self.node_id + "+",
+            spark=self.spark,
+        )
 
     def sql(self, text: str) -> list[dict[str, Cell]]:
         """Run statements and answer the rows of the last one."""
         assert self.tables is not None
         tables = self.tables
-        parts = ControlParts(catalog=self.catalog, open_tables=lambda: tables, clock=self.clock)
+        parts = ControlParts(
+            catalog=self.catalog,
+            open_tables=lambda: tables,
+            open_analyst=self._analyst,
+            clock=self.clock,
+        )
         results = [execute(p.statement, parts=parts) for p in parse_script(text)]
         last = results[-1]
         return [dict(zip(last.columns, row, strict=True)) for row in last.rows]
+
+    def _analyst(self) -> Analyst:
+        assert self.spark is not None, "the SELECT needs Spark, and this node has none"
+        return self.spark
 
     def supervisor(
         self, *, until_caught_up: bool = True, start_runner: StartThread | None = None
@@ -75,7 +93,7 @@ class Node:
         parts = LoadParts(
             catalog=self.catalog,
             tables=self.tables,
-            executor=InProcessExecutor(),
+            executor=self.spark or InProcessExecutor(),
             clock=self.clock,
             open_source=partial(open_source, catalog=self.catalog),
             work=self.work,

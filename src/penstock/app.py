@@ -1,7 +1,9 @@
 """Build every part from settings and wire them; decide nothing."""
 
 import os
+import shutil
 import socket
+import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Sequence
@@ -19,6 +21,7 @@ from penstock.settings import Settings
 if TYPE_CHECKING:
     from penstock.model.job import JobState
     from penstock.sources.source import Source
+    from penstock.spark.executor import SparkExecutor
     from penstock.supervisor.supervisor import Supervisor
     from penstock.tables.table import Tables
 
@@ -29,12 +32,19 @@ class App:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.clock = SystemClock()
+        self._spark: SparkExecutor | None = None
+        self._scratch = Path()
         _make_folder(settings.home)
         self.catalog: Catalog = open_catalog(settings.catalog_url, clock=self.clock)
 
     def control(self) -> ControlParts:
         """Answer what statements are run with."""
-        return ControlParts(catalog=self.catalog, open_tables=self._tables, clock=self.clock)
+        return ControlParts(
+            catalog=self.catalog,
+            open_tables=self._tables,
+            open_analyst=self._analyst,
+            clock=self.clock,
+        )
 
     def supervisor(
         self, *, only: frozenset[str], until_caught_up: bool
@@ -88,8 +98,28 @@ class App:
         return supervisor, end.close
 
     def close(self) -> None:
-        """Close the catalog."""
+        """Close the catalog, and end the Spark of statements if there is one."""
+        if self._spark is not None:
+            self._spark.stop()
+            shutil.rmtree(self._scratch, ignore_errors=True)
         self.catalog.close()
+
+    def _analyst(self) -> "SparkExecutor":
+        """Answer the Spark that statements ask; it has nothing to do with that of a run."""
+        from penstock.spark.executor import SparkExecutor
+        from penstock.spark.session import SparkOptions
+
+        if self._spark is None:
+            self._scratch = Path(tempfile.mkdtemp(prefix="penstock-sql-"))
+            self._spark = SparkExecutor(
+                SparkOptions(
+                    master=self.settings.spark.master,
+                    scratch=self._scratch,
+                    log_file=self.settings.home / "logs" / "spark.log",
+                    conf=self.settings.spark.conf,
+                )
+            )
+        return self._spark
 
     def _tables(self) -> "Tables":
         from penstock.tables.delta import DeltaTables

@@ -22,6 +22,7 @@ class CrashPoint(StrEnum):
     TABLE_COMMITTED = "table-committed"
     CATALOG_APPLIED = "catalog-applied"
     COPY_WRITTEN = "copy-written"
+    REJECTS_COMMITTED = "rejects-committed"
     ATTEMPT_ENDED = "attempt-ended"
     PAUSE_STORED = "pause-stored"
     LEASE_TAKEN = "lease-taken"

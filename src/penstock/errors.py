@@ -28,6 +28,7 @@ class Code(StrEnum):
     TABLE_CHANGED_ERR = "TABLE_CHANGED_ERR"
     CATALOG_BEHIND_ERR = "CATALOG_BEHIND_ERR"
     CATALOG_ERR = "CATALOG_ERR"
+    FILE_ERR = "FILE_ERR"
     STORAGE_ERR = "STORAGE_ERR"
     SPARK_ERR = "SPARK_ERR"
     OVERTAKEN_ERR = "OVERTAKEN_ERR"
@@ -71,6 +72,12 @@ class UserError(PenstockError):
     """Whoever wrote the statement, or the data, must act; never retried."""
 
     code_default = Code.OPTION_ERR
+
+
+class SelectError(UserError):
+    """A SELECT means nothing, or cannot be used; ``offset`` tells where in it, if known."""
+
+    offset: int | None = None
 
 
 class ExternalError(PenstockError):

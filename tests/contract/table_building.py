@@ -1,6 +1,7 @@
 """Values from which the tests of tables build commits."""
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 from penstock.model.epoch import Attachment, CommitKind, DataFile, Generation, Timings
 from penstock.model.position import After, Horizon, SplitProgress
@@ -17,6 +18,12 @@ def data_file(path: str) -> DataFile:
     return DataFile(
         path=path, size_bytes=4, rows=1, modified_at=NOW, statistics_json='{"numRecords":1}'
     )
+
+
+def open_files(folder: Path) -> list[Path]:
+    """Answer which files below a folder this process has open."""
+    links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return [link.readlink() for link in links if link.readlink().is_relative_to(folder)]
 
 
 def attachment(number: int, *, job_id: str = JOB, attempt_id: str = "") -> Attachment:

@@ -13,7 +13,7 @@ from penstock.engine.run import Executor, Work
 from penstock.errors import Code, ExternalError, StoppedError
 from penstock.spark.executor import SparkExecutor
 from penstock.spark.session import SparkOptions
-from penstock.testing import InProcessExecutor
+from penstock.testing.executor import InProcessExecutor
 
 PATIENCE_SECONDS = 60
 TRIES_MAX = 4

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from penstock.errors import Code, CommitOutcomeUnknownError, UserError
+from penstock.errors import Code, CommitOutcomeUnknownError, InvariantError, UserError
 from penstock.model.epoch import DataFile
 from penstock.model.job import TableRef
 from penstock.model.schema import Array, Column, Decimal, Map, Primitive, Struct
 from penstock.tables.delta import DeltaTables
 from penstock.tables.log import log_entry
 from penstock.tables.table import ChainCommit, Tables
-from penstock.testing import MemoryTables
+from penstock.testing.memory_tables import MemoryTables
 from tests.contract.table_building import COLUMNS, JOB, OTHER_JOB, attachment, data_file
 
 
@@ -67,6 +67,7 @@ def delta_world(folder: Path) -> World:
 
 def add_parquet_file(table: TableRef, path: str) -> DataFile:
     target = Path(table.location) / path
+    target.parent.mkdir(exist_ok=True)
     target.write_bytes(b"rows")
     return data_file(path)
 
@@ -381,3 +382,62 @@ def test_missing_files_are_told_apart_from_those_that_exist(
     )
 
     assert missing == ("part-b-0.parquet",)
+
+
+def test_missing_files_are_looked_for_in_folders_too(world: World, table: TableRef) -> None:
+    world.add_file(table, "day=2026-01-31/part-a-0.parquet")
+
+    paths = ["day=2026-01-31/part-a-0.parquet", "day=2026-02-01/part-a-0.parquet"]
+
+    assert world.tables.missing_files(table.location, paths) == (paths[1],)
+
+
+PARTITIONED = (
+    Column(name="id", type=Primitive.BIGINT),
+    Column(name="Day", type=Primitive.DATE),
+    Column(name="city", type=Primitive.STRING),
+)
+
+
+def test_a_table_knows_by_which_columns_it_is_partitioned(world: World) -> None:
+    created = world.tables.create(
+        "t", PARTITIONED, location=None, comment="", partition_by=("city", "Day")
+    )
+
+    handle = world.tables.open(created.location)
+
+    assert handle.partition_columns() == ("city", "Day")
+    assert handle.columns() == PARTITIONED
+
+
+def test_a_table_is_not_partitioned_unless_told_so(world: World, table: TableRef) -> None:
+    assert world.tables.open(table.location).partition_columns() == ()
+
+
+def test_files_of_partitions_are_committed_with_their_values(world: World) -> None:
+    created = world.tables.create(
+        "t", PARTITIONED, location=None, comment="", partition_by=("Day", "city")
+    )
+    values = (("Day", "2026-01-31"), ("city", None))
+    file = replace(world.add_file(created, "a/part-a-0.parquet"), partition_values=values)
+
+    world.tables.open(created.location).commit(attachment(1), [file])
+
+    handle = world.tables.open(created.location)
+    assert (handle.detail().files, handle.detail().rows) == (1, 1)
+    assert handle.partition_columns() == ("Day", "city")
+
+
+@pytest.mark.parametrize("values", [(), (("city", "a"), ("Day", None)), (("Day", None),)])
+def test_a_file_with_values_of_other_partition_columns_is_never_committed(
+    world: World, values: tuple[tuple[str, str | None], ...]
+) -> None:
+    created = world.tables.create(
+        "t", PARTITIONED, location=None, comment="", partition_by=("Day", "city")
+    )
+    file = replace(world.add_file(created, "a/part-a-0.parquet"), partition_values=values)
+
+    with pytest.raises(InvariantError, match=r'"a/part-a-0.parquet" has values of the'):
+        world.tables.open(created.location).commit(attachment(1), [file])
+
+    assert world.tables.open(created.location).version == 0

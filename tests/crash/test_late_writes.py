@@ -16,7 +16,7 @@ from penstock.supervisor.supervisor import Supervisor
 from penstock.tables.delta import DeltaHandle, DeltaTables
 from penstock.tables.log import LOG_FOLDER, log_entry
 from penstock.tables.outcomes import outcome_unknown
-from penstock.tables.table import TableHandle
+from penstock.tables.table import RejectsLog, TableHandle
 from tests.crash.harness import until
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
 
@@ -80,15 +80,32 @@ class SlowTables:
     network: SlowNetwork
 
     def create(
-        self, name: str, columns: tuple[Column, ...], *, location: str | None, comment: str
+        self,
+        name: str,
+        columns: tuple[Column, ...],
+        *,
+        location: str | None,
+        comment: str,
+        partition_by: tuple[str, ...] = (),
     ) -> TableRef:
-        return self.real.create(name, columns, location=location, comment=comment)
+        return self.real.create(
+            name, columns, location=location, comment=comment, partition_by=partition_by
+        )
 
     def open(self, location: str) -> TableHandle:
         return SlowHandle(Path(location), self.network)
 
     def delete(self, location: str) -> None:
         self.real.delete(location)
+
+    def rejects_location(self, job_id: str) -> str:
+        return self.real.rejects_location(job_id)
+
+    def open_rejects(self, job_id: str) -> RejectsLog:
+        return self.real.open_rejects(job_id)
+
+    def delete_rejects(self, job_id: str) -> None:
+        self.real.delete_rejects(job_id)
 
     def missing_files(self, location: str, paths: Sequence[str]) -> tuple[str, ...]:
         return self.real.missing_files(location, paths)

@@ -19,7 +19,7 @@ from benchmarks.product import Product, create_job
 from benchmarks.rivals import copy_bytes, cut_evenly, write_share
 from benchmarks.sample_orders import SQL_COLUMNS, order_line, write_orders
 from benchmarks.throughput import RowComparison, RowsDifferError, processor_seconds, read_delta
-from penstock.testing import InProcessExecutor
+from penstock.testing.executor import InProcessExecutor
 
 pytestmark = pytest.mark.integration
 

@@ -91,11 +91,21 @@ def test_json_is_one_array_of_objects_for_every_statement(shell: Shell) -> None:
     assert said.json == [
         [{"message": "table t created"}],
         [
-            {"column": "id", "type": "BIGINT", "nullable": "NO", "comment": ""},
-            {"column": "note", "type": "STRING", "nullable": "YES", "comment": ""},
+            described("id", "BIGINT", nullable="NO"),
+            described("note", "STRING", nullable="YES"),
         ],
         [],
     ]
+
+
+def described(column: str, kind: str, *, nullable: str) -> dict[str, str]:
+    return {
+        "column": column,
+        "type": kind,
+        "nullable": nullable,
+        "partition": "NO",
+        "comment": "",
+    }
 
 
 def test_csv_has_a_line_of_names_and_quotes_what_needs_it(shell: Shell) -> None:
@@ -106,8 +116,8 @@ def test_csv_has_a_line_of_names_and_quotes_what_needs_it(shell: Shell) -> None:
     assert list(csv.reader(io.StringIO(said.out))) == [
         ["message"],
         ["table t created"],
-        ["column", "type", "nullable", "comment"],
-        ["id", "INT", "YES", 'a "b", c'],
+        ["column", "type", "nullable", "partition", "comment"],
+        ["id", "INT", "YES", "NO", 'a "b", c'],
     ]
 
 
@@ -117,10 +127,11 @@ def test_vertical_has_one_line_for_every_cell(shell: Shell) -> None:
     assert said.out.splitlines() == [
         "table t created",
         "************ 1. row ************",
-        "  column: id",
-        "    type: INT",
-        "nullable: YES",
-        " comment: ",
+        "   column: id",
+        "     type: INT",
+        " nullable: YES",
+        "partition: NO",
+        "  comment: ",
         "1 row",
     ]
 
@@ -129,8 +140,8 @@ def test_a_table_has_a_head_and_counts_its_rows(shell: Shell) -> None:
     said = shell.sql(f"{CREATE_TABLE}; DESCRIBE t")
 
     lines = [line.split() for line in said.out.splitlines()]
-    assert ["column", "type", "nullable", "comment"] in lines
-    assert ["id", "BIGINT", "NO"] in lines
+    assert ["column", "type", "nullable", "partition", "comment"] in lines
+    assert ["id", "BIGINT", "NO", "NO"] in lines
     assert lines[-1] == ["2", "rows"]
 
 

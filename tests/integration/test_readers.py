@@ -1,54 +1,24 @@
 """Tables as other readers see them: deltalake, Polars and DuckDB."""
 
 import math
-from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime
 from decimal import Decimal as ExactNumber
 from pathlib import Path
-from typing import Any
 
-import duckdb
-import duckdb_extension_delta  # type: ignore[import-untyped]
 import polars as pl
-import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, QueryBuilder
 
 from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primitive, Struct
-from penstock.storage.arrow_types import arrow_schema
-from penstock.tables.delta import DeltaTables
-from penstock.tables.writer import TableWriter
-from tests.contract.table_building import attachment
+from tests.integration.table_readers import (
+    READERS,
+    Reader,
+    Row,
+    in_order,
+    read_with_duckdb,
+    written,
+)
 
 pytestmark = pytest.mark.integration
-
-Row = dict[str, Any]
-Reader = Callable[[str, str], list[Row]]
-
-
-def read_with_deltalake(location: str, condition: str) -> list[Row]:
-    query = QueryBuilder().register("t", DeltaTable(location))
-    answer = query.execute(f"SELECT * FROM t WHERE {condition}")  # noqa: S608
-    return pa.table(answer.read_all()).to_pylist()
-
-
-def read_with_polars(location: str, condition: str) -> list[Row]:
-    # Through Arrow, because Polars gives maps as lists of entries.
-    frame = pl.scan_delta(location).filter(pl.sql_expr(condition)).collect()
-    return frame.to_arrow().to_pylist()
-
-
-def read_with_duckdb(location: str, condition: str) -> list[Row]:
-    package = Path(str(duckdb_extension_delta.__file__)).parent
-    (extension,) = package.rglob(f"v{duckdb.__version__}/delta.duckdb_extension")
-    with duckdb.connect(config={"autoinstall_known_extensions": False}) as connection:
-        connection.execute(f"LOAD '{extension}'")
-        connection.execute("SET TimeZone = 'UTC'")
-        query = f"SELECT * FROM delta_scan('{location}') WHERE {condition}"  # noqa: S608
-        return connection.execute(query).to_arrow_table().to_pylist()
-
-
-READERS = [read_with_deltalake, read_with_polars, read_with_duckdb]
 
 KINDS: dict[str, DataType] = {
     "flag": Primitive.BOOLEAN,
@@ -111,38 +81,6 @@ INFINITE: Row = NULLS | {
     "double": -math.inf,
     "at": datetime(1582, 10, 14, 1, 2, 3, 456_789, tzinfo=UTC),
 }
-
-
-def written(tmp_path: Path, columns: tuple[Column, ...], *files: Iterable[Row]) -> str:
-    """Write and commit a table of one file for each group of rows."""
-    tables = DeltaTables(tmp_path)
-    table = tables.create("t", columns, location=None, comment="")
-    for number, rows in enumerate(files, start=1):
-        writer = TableWriter(Path(table.location), columns, f"{number}")
-        writer.write(pa.RecordBatch.from_pylist(list(rows), schema=arrow_schema(columns)))
-        tables.open(table.location).commit(attachment(number), writer.close())
-    return table.location
-
-
-def comparable(value: object) -> object:
-    """Make NaN equal to itself, and maps equal in whatever form a reader gives them."""
-    match value:
-        case float() if math.isnan(value):
-            return "NaN"
-        case {"key": key, "value": item}:
-            return [key, item]
-        case datetime():
-            return value.isoformat()
-        case dict():
-            return {name: comparable(item) for name, item in value.items()}
-        case list() | tuple():
-            return [comparable(item) for item in value]
-        case _:
-            return value
-
-
-def in_order(rows: Iterable[Row]) -> list[str]:
-    return sorted(repr(comparable(row)) for row in rows)
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -6,14 +6,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from unicodedata import category
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.catalog.tables import TableRecord
-from penstock.control.definition import define_job
+from penstock.control.definition import DefinitionParts, define_job
 from penstock.control.wording import statement_of
 from penstock.errors import Code, UserError
 from penstock.model.job import JobDefinition
@@ -139,7 +139,8 @@ def defined(text: str, columns: tuple[Column, ...]) -> tuple[JobDefinition, Posi
     """Read a statement and answer what it defines."""
     (parsed,) = parse_script(text)
     assert isinstance(parsed.statement, CreateJob)
-    return define_job(parsed.statement, table=TABLE, columns=columns)
+    parts = cast("DefinitionParts", None)
+    return define_job(parsed.statement, table=TABLE, columns=columns, parts=parts)
 
 
 def assert_same_but_for_the_call(again: JobDefinition, first: JobDefinition) -> None:

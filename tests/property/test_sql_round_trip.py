@@ -15,6 +15,7 @@ from penstock.model.schema import (
     Primitive,
     Struct,
     columns_sql,
+    partition_refusal,
     quoted_name,
 )
 from penstock.sql.formatter import format_statement
@@ -90,14 +91,24 @@ columns = st.lists(
     min_size=1,
     max_size=4,
 ).map(distinct)
-tables = st.builds(
-    CreateTable,
-    name=table_names,
-    columns=columns,
-    location=st.none() | texts.filter(str.strip),
-    comment=texts,
-    if_not_exists=st.booleans(),
-)
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> CreateTable:
+    """Draw a table, partitioned by some of the columns that allow it."""
+    chosen = draw(columns)
+    allowed = [column.name for column in chosen if partition_refusal(column) is None]
+    some = st.lists(st.sampled_from(allowed), unique=True) if allowed else st.just([])
+    return CreateTable(
+        name=draw(table_names),
+        columns=chosen,
+        partition_by=tuple(draw(some)[: len(chosen) - 1]),
+        location=draw(st.none() | texts.filter(str.strip)),
+        comment=draw(texts),
+        if_not_exists=draw(st.booleans()),
+    )
+
+
 items = st.builds(
     SelectItem,
     path=st.lists(names, min_size=1, max_size=3).map(tuple),
@@ -147,7 +158,7 @@ def backquoted(name: str) -> str:
 
 
 @settings(deadline=None, max_examples=300)
-@given(table=tables)
+@given(table=tables())
 def test_a_table_is_read_back_as_it_was_written(table: CreateTable) -> None:
     (parsed,) = parse_script(format_statement(table))
 

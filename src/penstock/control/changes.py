@@ -5,10 +5,12 @@ commit into the job's chain, then applies it. It waits for nobody's word: when i
 owner of an older generation, frozen or slow, can make a row appear.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from penstock.catalog.catalog import Catalog
 from penstock.clock import Clock
+from penstock.control.analyst import Analyst
 from penstock.crashpoints import CrashPoint, reached
 from penstock.errors import Code, LeaseLostError, UserError
 from penstock.model.epoch import CommitKind, Generation
@@ -43,6 +45,7 @@ class ChangeParts:
     catalog: Catalog
     tables: Tables
     clock: Clock
+    open_analyst: Callable[[], Analyst]
 
 
 def change_job(

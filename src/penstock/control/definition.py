@@ -1,41 +1,65 @@
 """From CREATE JOB to a definition, checked against the real table and the real files."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack
-from io import BufferedIOBase
-from itertools import islice
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
+from penstock.catalog.catalog import Catalog
 from penstock.catalog.tables import TableRecord
-from penstock.control.wording import OFFSET, read_offset
-from penstock.errors import Code, UserError
-from penstock.model.files import FilesOptions
-from penstock.model.job import JobDefinition, JobProperties, TableRef, TargetColumn
+from penstock.control.analyst import Analyst
+from penstock.control.lookup import find_table
+from penstock.control.targets import plain_targets, query_targets
+from penstock.control.wording import OFFSET, insert_of, read_offset
+from penstock.errors import Code, SelectError, UserError
+from penstock.model.files import METADATA_COLUMNS, FilesOptions
+from penstock.model.job import (
+    JobDefinition,
+    JobProperties,
+    SparkQuery,
+    TableRef,
+    TargetColumn,
+)
 from penstock.model.options import parse_options
 from penstock.model.position import Horizon, Position
-from penstock.model.schema import Column, columns_sql
-from penstock.sources.files.globs import compile_glob
-from penstock.sources.files.listing import list_all
-from penstock.sources.formats.json_inference import infer_columns
+from penstock.model.query import Lookup, QueryText, with_view
+from penstock.model.schema import Column
+from penstock.sources.files.columns import find_columns
 from penstock.sql.statements import CreateJob, Insert, Properties
-from penstock.sql.types import parse_columns
-from penstock.storage.objects import ObjectMeta
-from penstock.storage.stores import Store, open_store
-from penstock.tables.fitting import canonical_path, check_fit
+from penstock.tables.extension import open_table
+from penstock.tables.lookups import pin
+from penstock.tables.table import Tables
 
 METADATA_PREFIX = "__"
-INFERENCE_FILES_MAX = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefinitionParts:
+    """What a definition is checked against."""
+
+    catalog: Catalog
+    tables: Tables
+    open_analyst: Callable[[], Analyst]
 
 
 def define_job(
-    statement: CreateJob, *, table: TableRecord, columns: tuple[Column, ...]
+    statement: CreateJob,
+    *,
+    table: TableRecord,
+    columns: tuple[Column, ...],
+    parts: DefinitionParts,
 ) -> tuple[JobDefinition, Position]:
     """Answer the definition with everything inferred frozen, and the floor to begin at."""
     insert = statement.insert
     properties, metadata, floor = read_properties(statement.properties)
     source = parse_options(FilesOptions, insert.source.options, what=insert.source.function)
-    source_columns = _source_columns(source)
-    targets = _targets(insert, source_columns=source_columns, columns=columns)
-    check_fit(source_columns, targets, columns)
+    source_columns = find_columns(source)
+    query, targets = define_insert(
+        insert,
+        source_columns=source_columns,
+        columns=columns,
+        properties=properties,
+        parts=parts,
+    )
     definition = JobDefinition(
         name=statement.name,
         comment=statement.comment,
@@ -51,6 +75,7 @@ def define_job(
         targets=targets,
         properties=properties,
         metadata=metadata,
+        query=query,
     )
     return definition, floor or Horizon()
 
@@ -66,111 +91,137 @@ def read_properties(
     return properties, metadata, None if offset is None else read_offset(offset)
 
 
-def _source_columns(source: FilesOptions) -> tuple[Column, ...]:
-    store, pattern = open_store(source.uri)
-    first = list(islice(list_all(store, compile_glob(pattern)), INFERENCE_FILES_MAX))
-    if not first:
-        raise UserError(
-            f'no file matches "{source.uri}"',
-            code=Code.META_NOT_FOUND_ERR,
-            hint="Check the path and the pattern; at least one file must be there already.",
-        )
-    if source.schema:
-        return parse_columns(source.schema)
-    with ExitStack() as stack:
-        columns = infer_columns(_opened(first, store=store, stack=stack))
-    _expect_sayable(columns)
-    return columns
-
-
-def _expect_sayable(columns: tuple[Column, ...]) -> None:
-    """Refuse inferred columns that SHOW CREATE could not write so that they are read back."""
-    try:
-        parse_columns(columns_sql(columns))
-    except UserError as error:
-        raise UserError(
-            f"the files hold a field that cannot be a column: {error.message}",
-            code=Code.TYPE_ERR,
-            hint='Name the wanted columns with the option "schema".',
-        ) from error
-
-
-def _opened(
-    metas: list[ObjectMeta], *, store: Store, stack: ExitStack
-) -> Iterator[BufferedIOBase]:
-    for meta in metas:
-        yield stack.enter_context(store.open(meta.key, etag=meta.etag))
-
-
-def _targets(
-    insert: Insert, *, source_columns: tuple[Column, ...], columns: tuple[Column, ...]
-) -> tuple[TargetColumn, ...]:
-    names = _target_names(insert, columns)
-    if insert.items is None and insert.columns is None:
-        return _by_name(source_columns, columns)
-    paths = (
-        [item.path for item in insert.items]
-        if insert.items is not None
-        else [(column.name,) for column in source_columns]
-    )
-    if len(paths) != len(names):
-        raise UserError(
-            f"INSERT fills {len(names)} columns, but the SELECT gives {len(paths)}",
-            code=Code.TYPE_ERR,
-            detail=f"Columns to fill: {', '.join(names)}.",
-            hint="List the columns behind the table's name, in the SELECT's order.",
-        )
-    path_by_name = dict(zip(names, paths, strict=True))
-    return tuple(
-        TargetColumn(name=column.name, path=_canonical(source_columns, path_by_name, column))
-        for column in columns
-    )
-
-
-def _canonical(
+def define_insert(
+    insert: Insert,
+    *,
     source_columns: tuple[Column, ...],
-    path_by_name: dict[str, tuple[str, ...]],
-    column: Column,
-) -> tuple[str, ...] | None:
-    path = path_by_name.get(column.name)
-    return None if path is None else canonical_path(source_columns, path)
+    columns: tuple[Column, ...],
+    properties: JobProperties,
+    parts: DefinitionParts,
+) -> tuple[SparkQuery | None, tuple[TargetColumn, ...]]:
+    """Find out how the SELECT is run, and what fills which column of the table."""
+    metadata = _metadata(insert, source_columns)
+    if insert.plain:
+        targets = plain_targets(
+            insert, source_columns=source_columns, metadata=metadata, columns=columns
+        )
+        return None, targets
+    query = _analysed(
+        insert, view_columns=source_columns + metadata, properties=properties, parts=parts
+    )
+    return query, query_targets(insert, query, columns=columns)
 
 
-def _target_names(insert: Insert, columns: tuple[Column, ...]) -> list[str]:
-    """Answer the columns to fill, in the INSERT's order and the table's spelling."""
-    spelling = {column.name.lower(): column.name for column in columns}
-    if insert.columns is None:
-        return list(spelling.values())
-    names: list[str] = []
-    for name in insert.columns:
-        if name.lower() not in spelling:
-            raise UserError(
-                f'table "{insert.table}" has no column "{name}"',
-                code=Code.TYPE_ERR,
-                hint=f"Known columns: {', '.join(spelling.values())}.",
-            )
-        if spelling[name.lower()] in names:
-            raise UserError(f'column "{name}" is listed twice', code=Code.TYPE_ERR)
-        names.append(spelling[name.lower()])
-    return names
+def alter_insert(
+    definition: JobDefinition, insert: Insert | None, *, parts: DefinitionParts
+) -> JobDefinition:
+    """Answer the definition with another INSERT; table, function and uri stay what they are."""
+    source = _altered_source(definition, insert, parts=parts)
+    insert = insert or insert_of(definition)
+    columns = open_table(parts.tables, definition.table).columns()
+    source_columns = _altered_columns(definition, source)
+    query, targets = define_insert(
+        insert,
+        source_columns=source_columns,
+        columns=columns,
+        properties=definition.properties,
+        parts=parts,
+    )
+    return replace(
+        definition,
+        columns=insert.columns,
+        select=insert.select,
+        select_source_start=insert.source.start,
+        select_source_end=insert.source.end,
+        source=source,
+        source_columns=source_columns,
+        targets=targets,
+        query=query,
+    )
 
 
-def _by_name(
-    source_columns: tuple[Column, ...], columns: tuple[Column, ...]
-) -> tuple[TargetColumn, ...]:
-    source = {column.name.lower(): column.name for column in source_columns}
-    target = {column.name.lower() for column in columns}
-    extra = [column.name for column in source_columns if column.name.lower() not in target]
-    if extra:
+def _altered_source(
+    definition: JobDefinition, insert: Insert | None, *, parts: DefinitionParts
+) -> FilesOptions:
+    if insert is None:
+        return definition.source
+    record = find_table(insert.table, catalog=parts.catalog)
+    source = parse_options(FilesOptions, insert.source.options, what=insert.source.function)
+    _require_same("table", definition.table.id, record.id, shown=record.name)
+    _require_same("source function", definition.function, insert.source.function)
+    _require_same("uri", definition.source.uri, source.uri)
+    return source
+
+
+def _altered_columns(definition: JobDefinition, source: FilesOptions) -> tuple[Column, ...]:
+    """Keep the frozen columns unless the options that they came from have changed."""
+    return definition.source_columns if source == definition.source else find_columns(source)
+
+
+def _require_same(what: str, old: str, new: str, *, shown: str = "") -> None:
+    if old != new:
         raise UserError(
-            f'the table has no column for the source field "{extra[0]}"',
-            code=Code.TYPE_ERR,
-            detail=f"SELECT * fills columns by name; without a place: {', '.join(extra)}.",
-            hint="List the wanted fields instead of *, or add columns to the table.",
+            f'the {what} of a job cannot be changed, not even to "{shown or new}"',
+            code=Code.OPTION_ERR,
+            hint="Drop the job and create it again; its rows stay in the table.",
         )
+
+
+def _metadata(insert: Insert, source_columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Answer what the SELECT names of that which is known of a row beside its content."""
+    own = {column.name.lower() for column in source_columns}
+    around = insert.select[: insert.source.start] + " " + insert.select[insert.source.end :]
     return tuple(
-        TargetColumn(
-            name=c.name, path=(source[c.name.lower()],) if c.name.lower() in source else None
-        )
-        for c in columns
+        column
+        for column in METADATA_COLUMNS
+        if column.name not in own and re.search(rf"(?<!\w){column.name}(?!\w)", around, re.I)
+    )
+
+
+def _analysed(
+    insert: Insert,
+    *,
+    view_columns: tuple[Column, ...],
+    properties: JobProperties,
+    parts: DefinitionParts,
+) -> SparkQuery:
+    source = insert.source
+    view = source.function.lower()
+    text = QueryText(
+        text=with_view(insert.select, start=source.start, end=source.end, view=view),
+        view=view,
+        columns=view_columns,
+        strict=properties.strict,
+        time_zone=properties.time_zone,
+        python_udfs=properties.python_udfs,
+    )
+
+    def find_lookup(name: str) -> Lookup:
+        record = find_table(name.removeprefix("default."), catalog=parts.catalog)
+        table = TableRef(name=record.name, id=record.id, location=record.location)
+        return pin(table, tables=parts.tables, bytes_max=properties.lookup_bytes_max)
+
+    try:
+        query = parts.open_analyst().analyse(text, find_lookup=find_lookup)
+    except SelectError as error:
+        raise _placed(error, insert) from error
+    # Rows without columns could not be counted, so one is read in any case.
+    needed = query.needed or (query.view_columns[0].name,)
+    by_name = insert.starred and insert.columns is None
+    return replace(query, needed=needed, by_name=by_name)
+
+
+def _placed(error: SelectError, insert: Insert) -> UserError:
+    """Answer the error with its line and column in the statement."""
+    if error.offset is None:
+        return error
+    line, column = insert.select_at
+    before = insert.select[: error.offset].split("\n")
+    line += len(before) - 1
+    column = column + error.offset if len(before) == 1 else len(before[-1]) + 1
+    return UserError(
+        error.message,
+        code=error.code,
+        detail=f"Line {line}, column {column}.",
+        hint=error.hint,
     )

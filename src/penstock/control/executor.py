@@ -15,6 +15,7 @@ from penstock.sql import statements as said
 from penstock.tables.table import Tables
 
 if TYPE_CHECKING:
+    from penstock.control.analyst import Analyst
     from penstock.control.changes import ChangeParts
 
 START_OVER_MAX = 10
@@ -26,6 +27,7 @@ class ControlParts:
 
     catalog: Catalog
     open_tables: Callable[[], Tables]
+    open_analyst: Callable[[], "Analyst"]
     clock: Clock
 
 
@@ -34,6 +36,8 @@ def execute(statement: said.Statement, *, parts: ControlParts) -> Result:
     match statement:
         case said.ShowJobs() | said.ShowCreateJob() | said.ShowEpochs() | said.ShowEvents():
             return _look_at_jobs(statement, parts=parts)
+        case said.ViewQuery():
+            return _read_view(statement, parts=parts)
         case (
             said.CreateTable()
             | said.DropTable()
@@ -71,6 +75,14 @@ def _look_at_jobs(
             return show.show_epochs(find_job(name, catalog=catalog), catalog=catalog)
         case said.ShowEvents(name=name):
             return show.show_events(find_job(name, catalog=catalog), catalog=catalog)
+
+
+def _read_view(statement: said.ViewQuery, *, parts: ControlParts) -> Result:
+    from penstock.control.view_query import query_view
+    from penstock.control.views import jobs_view, tasks_view
+
+    build = jobs_view if statement.view == "jobs" else tasks_view
+    return query_view(statement, build(parts.catalog), clock=parts.clock)
 
 
 def _about_tables(
@@ -111,7 +123,12 @@ def _change_jobs(
 ) -> Result:
     from penstock.control.changes import ChangeParts, OutpacedError
 
-    change = ChangeParts(catalog=parts.catalog, tables=parts.open_tables(), clock=parts.clock)
+    change = ChangeParts(
+        catalog=parts.catalog,
+        tables=parts.open_tables(),
+        clock=parts.clock,
+        open_analyst=parts.open_analyst,
+    )
     for _ in range(START_OVER_MAX - 1):
         try:
             return _change_job(statement, parts=change)

@@ -10,7 +10,12 @@ from penstock.control.changes import (
     overtaken,
     store_first,
 )
-from penstock.control.definition import define_job, read_properties
+from penstock.control.definition import (
+    DefinitionParts,
+    alter_insert,
+    define_job,
+    read_properties,
+)
 from penstock.control.lookup import find_job, find_table
 from penstock.control.result import Result
 from penstock.crashpoints import CrashPoint, reached
@@ -26,7 +31,6 @@ from penstock.sql.statements import (
     CreateJob,
     DropJob,
     PauseJob,
-    Properties,
     ResumeJob,
 )
 from penstock.tables.extension import (
@@ -46,9 +50,19 @@ def create_job(statement: CreateJob, *, parts: ChangeParts) -> Result:
     _require_free_name(statement.name, parts=parts)
     record = find_table(statement.insert.table, catalog=parts.catalog)
     handle = parts.tables.open(record.location)
-    definition, floor = define_job(statement, table=record, columns=handle.columns())
+    # A table whose partitions cannot be written is refused here.
+    handle.partition_columns()
+    definition, floor = define_job(
+        statement, table=record, columns=handle.columns(), parts=_definition_parts(parts)
+    )
     open_job(definition, floor=floor, parts=parts)
     return Result(message=f"job {statement.name} created")
+
+
+def _definition_parts(parts: ChangeParts) -> DefinitionParts:
+    return DefinitionParts(
+        catalog=parts.catalog, tables=parts.tables, open_analyst=parts.open_analyst
+    )
 
 
 def open_job(definition: JobDefinition, *, floor: Position, parts: ChangeParts) -> JobState:
@@ -163,11 +177,11 @@ def alter_job(statement: AlterJob, *, parts: ChangeParts) -> Result:
             code=Code.STATE_ERR,
             hint=f"PAUSE JOB {quoted_name(state.name)}, ALTER it, then RESUME it.",
         )
-    definition, floor = _altered(state.definition, statement.properties)
+    definition, floor = _altered(state.definition, statement, parts=parts)
     changed = replace(definition, revision=state.definition.revision) != state.definition
     if floor is None and not changed:
         raise UserError(
-            f'ALTER changes nothing: job "{state.name}" has these properties already',
+            f'ALTER changes nothing: job "{state.name}" is like that already',
             code=Code.OPTION_ERR,
         )
     extension = change_job(
@@ -196,12 +210,11 @@ def _store_definition(
 
 
 def _altered(
-    definition: JobDefinition, given: Properties
+    definition: JobDefinition, statement: AlterJob, *, parts: ChangeParts
 ) -> tuple[JobDefinition, Position | None]:
-    if not given:
-        raise UserError("ALTER JOB needs at least one property", code=Code.OPTION_ERR)
-    _, metadata, floor = read_properties(given)
-    merged = {**dict(print_options(definition.properties)), **dict(given)}
+    """Answer the definition as it would be, checked like a new one, and the new floor."""
+    _, metadata, floor = read_properties(statement.properties)
+    merged = {**dict(print_options(definition.properties)), **dict(statement.properties)}
     options = tuple((k, v) for k, v in merged.items() if k in _option_keys())
     properties, _, _ = read_properties(options)
     kept = {**dict(definition.metadata), **dict(metadata)}
@@ -211,7 +224,14 @@ def _altered(
         metadata=tuple(kept.items()),
         revision=definition.revision + 1,
     )
+    if statement.insert is not None or _matters_to_spark(definition, properties):
+        altered = alter_insert(altered, statement.insert, parts=_definition_parts(parts))
     return altered, floor
+
+
+def _matters_to_spark(definition: JobDefinition, properties: JobProperties) -> bool:
+    """Tell whether the SELECT must be looked at again, because its session is another one."""
+    return definition.query is not None and properties != definition.properties
 
 
 def _option_keys() -> frozenset[str]:
@@ -242,6 +262,7 @@ def _finish_drop(state: JobState, *, parts: ChangeParts) -> None:
         if error.code not in (Code.TABLE_CHANGED_ERR, Code.CANNOT_RESUME_ERR):
             raise
     reached(CrashPoint.CLOSING_COMMITTED)
+    parts.tables.delete_rejects(state.id)
     parts.catalog.delete_job(state.id)
 
 

@@ -18,6 +18,8 @@ from penstock.sql.statements import (
 )
 from penstock.tables.table import TableHandle, Tables
 
+_WORD = {True: "YES", False: "NO"}
+
 
 def create_table(
     statement: CreateTable, *, catalog: Catalog, tables: Tables, clock: Clock
@@ -36,6 +38,7 @@ def create_table(
         statement.columns,
         location=statement.location,
         comment=statement.comment,
+        partition_by=statement.partition_by,
     )
     reached(CrashPoint.TABLE_CREATED)
     catalog.create_table(
@@ -73,10 +76,12 @@ def show_tables(*, catalog: Catalog) -> Result:
 def describe_table(statement: DescribeTable, *, catalog: Catalog, tables: Tables) -> Result:
     """List a table's columns."""
     handle = _open(statement.name, catalog=catalog, tables=tables)
+    partition_columns = handle.partition_columns()
     rows = tuple(
-        (c.name, c.type.sql, "YES" if c.nullable else "NO", c.comment) for c in handle.columns()
+        (c.name, c.type.sql, _WORD[c.nullable], _WORD[c.name in partition_columns], c.comment)
+        for c in handle.columns()
     )
-    return Result(columns=("column", "type", "nullable", "comment"), rows=rows)
+    return Result(columns=("column", "type", "nullable", "partition", "comment"), rows=rows)
 
 
 def describe_detail(statement: DescribeDetail, *, catalog: Catalog, tables: Tables) -> Result:
@@ -85,7 +90,16 @@ def describe_detail(statement: DescribeDetail, *, catalog: Catalog, tables: Tabl
     handle = _open(statement.name, catalog=catalog, tables=tables)
     detail = handle.detail()
     return Result(
-        columns=("name", "location", "table_id", "version", "files", "bytes", "rows"),
+        columns=(
+            "name",
+            "location",
+            "table_id",
+            "version",
+            "files",
+            "bytes",
+            "rows",
+            "partition_columns",
+        ),
         rows=(
             (
                 record.name,
@@ -95,6 +109,7 @@ def describe_detail(statement: DescribeDetail, *, catalog: Catalog, tables: Tabl
                 detail.files,
                 detail.size_bytes,
                 detail.rows,
+                ", ".join(handle.partition_columns()),
             ),
         ),
     )
@@ -110,6 +125,7 @@ def show_create_table(
         CreateTable(
             name=record.name,
             columns=handle.columns(),
+            partition_by=handle.partition_columns(),
             location=None if record.managed else record.location,
             comment=record.comment,
             if_not_exists=False,

@@ -15,6 +15,19 @@ OFFSET = "offset"
 
 def statement_of(definition: JobDefinition, *, floor: Position) -> CreateJob:
     """Answer the statement that creates the same job, its schema and floor included."""
+    properties = (*print_options(definition.properties), *definition.metadata)
+    if offset := write_offset(floor):
+        properties = (*properties, (OFFSET, offset))
+    return CreateJob(
+        name=definition.name,
+        insert=insert_of(definition),
+        properties=properties,
+        comment=definition.comment,
+    )
+
+
+def insert_of(definition: JobDefinition) -> Insert:
+    """Answer the INSERT of a job; ``items`` is left out, nothing that prints needs it."""
     frozen = replace(definition.source, schema=columns_sql(definition.source_columns))
     source = SourceCall(
         function=definition.function,
@@ -22,21 +35,14 @@ def statement_of(definition: JobDefinition, *, floor: Position) -> CreateJob:
         start=definition.select_source_start,
         end=definition.select_source_end,
     )
-    properties = (*print_options(definition.properties), *definition.metadata)
-    if offset := write_offset(floor):
-        properties = (*properties, (OFFSET, offset))
-    insert = Insert(
+    return Insert(
         table=definition.table.name,
         columns=definition.columns,
         select=definition.select,
         items=None,
         source=source,
-    )
-    return CreateJob(
-        name=definition.name,
-        insert=insert,
-        properties=properties,
-        comment=definition.comment,
+        plain=definition.query is None,
+        starred=definition.query is not None and definition.query.by_name,
     )
 
 

@@ -23,6 +23,7 @@ from penstock.model.epoch import Ack, Attachment
 from penstock.model.job import JobState, Wish
 from penstock.model.schema import Column
 from penstock.tables.extension import newest_commit, open_table
+from penstock.tables.rejects import settle_rejects
 from penstock.tables.table import TableHandle, Tables
 
 
@@ -50,10 +51,10 @@ def commit_epoch(
     """Make the epoch visible and answer the job's state after it."""
     started = parts.clock.monotonic()
     _require_files(acks, owner=owner, tables=parts.tables)
-    columns = handle.columns()
+    written_for = _shape(handle)
     handle.refresh()
     require_predecessor(handle, owner=owner)
-    _require_columns(handle, columns, owner=owner)
+    _require_shape(handle, written_for, owner=owner)
     require_unchanged(parts.catalog.job_by_id(owner.id), owner=owner)
     reached(CrashPoint.COMMIT_CHECKED)
     version = _commit_and_look(attachment, acks, owner=owner, handle=handle, parts=parts)
@@ -66,13 +67,14 @@ def commit_epoch(
         )
         reached(CrashPoint.CATALOG_APPLIED)
         handle.write_copy(attachment)
+        reached(CrashPoint.COPY_WRITTEN)
+        settle_rejects(attachment, handle=handle, tables=parts.tables)
     except ExternalError as error:
         # The rows are in the table. Trying the epoch again would be wrong; whoever takes the
         # job next, most likely we ourselves, applies and copies what is missing.
         raise LeaseLostError(
             f'job "{owner.name}" must be taken over anew: {error.message}', detail=error.detail
         ) from error
-    reached(CrashPoint.COPY_WRITTEN)
     return state
 
 
@@ -109,11 +111,16 @@ def require_unchanged(state: JobState | None, *, owner: JobState) -> None:
         )
 
 
-def _require_columns(
-    handle: TableHandle, columns: tuple[Column, ...], *, owner: JobState
-) -> None:
-    """Require that the table still has the columns that the epoch's files were written for."""
-    if handle.columns() != columns:
+_Shape = tuple[tuple[Column, ...], tuple[str, ...]]
+
+
+def _shape(handle: TableHandle) -> _Shape:
+    return handle.columns(), handle.partition_columns()
+
+
+def _require_shape(handle: TableHandle, written_for: _Shape, *, owner: JobState) -> None:
+    """Require that the table is still the one that the epoch's files were written for."""
+    if _shape(handle) != written_for:
         raise ExternalError(
             f'columns of table "{owner.definition.table.name}" were changed during the epoch',
             code=Code.TABLE_ERR,
@@ -122,11 +129,15 @@ def _require_columns(
 
 
 def _require_files(acks: Sequence[Ack], *, owner: JobState, tables: Tables) -> None:
-    paths = [file.path for ack in acks for file in ack.files]
-    missing = tables.missing_files(owner.definition.table.location, paths)
+    loaded = [file.path for ack in acks for file in ack.files]
+    rejected = [file.path for ack in acks for file in ack.reject_files]
+    missing = tables.missing_files(owner.definition.table.location, loaded)
+    if rejected:
+        missing += tables.missing_files(tables.rejects_location(owner.id), rejected)
     if missing:
         raise InvariantError(
-            f"{len(missing)} of {len(paths)} written files are missing", detail=missing[0]
+            f"{len(missing)} of {len(loaded) + len(rejected)} written files are missing",
+            detail=missing[0],
         )
 
 

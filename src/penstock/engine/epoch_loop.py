@@ -14,7 +14,7 @@ from penstock.catalog.catalog import Catalog
 from penstock.catalog.errors import CommitGapError
 from penstock.clock import Clock
 from penstock.crashpoints import CrashPoint, reached
-from penstock.engine.ack import check_cover, count
+from penstock.engine.ack import check_cover, count, require_few_rejects
 from penstock.engine.commit import (
     CommitParts,
     EpochAbortedError,
@@ -23,7 +23,7 @@ from penstock.engine.commit import (
     require_unchanged,
 )
 from penstock.engine.progress import Step, Telling
-from penstock.engine.run import Executor, Work, run_epoch
+from penstock.engine.run import EpochTables, Executor, Work, run_epoch
 from penstock.engine.takeover import take_over
 from penstock.errors import (
     CommitOutcomeUnknownError,
@@ -42,8 +42,10 @@ from penstock.model.epoch import (
 )
 from penstock.model.events import EpochEnded, EpochStarted, ModifiedFilesSeen, Outcome
 from penstock.model.job import JobState, Reason
+from penstock.model.query import Lookup
 from penstock.model.statistics import Statistics
 from penstock.sources.source import Source
+from penstock.tables.lookups import pin
 from penstock.tables.table import TableHandle, Tables
 
 ATTEMPTS_MAX = 4
@@ -79,6 +81,7 @@ class EpochLoop:
         self.outcome_unknown = False
         self.generation: Generation | None = None
         self.believed: Generation | None = None
+        self._pinned: tuple[int, tuple[Lookup, ...]] | None = None
         self._state: JobState
         self._handle: TableHandle
         self._source: Source
@@ -186,12 +189,19 @@ class EpochLoop:
         )
         if not ready and self._parts.executor.parallelism:
             self._telling.tell(step=Step.LOADING)
-        acks = self._run(plan, draft.attempt_id)
+        acks = self._run(plan, draft)
         reached(CrashPoint.RUN_FINISHED)
         check_cover(plan, acks)
-        statistics = count(plan, acks)
+        definition = self._state.definition
+        query = definition.query
+        statistics = count(plan, acks, row_wise=query is None or query.row_wise)
+        ratio_max = definition.properties.filter_ratio_max
+        require_few_rejects(statistics, acks, ratio_max=ratio_max)
+        reject_files = tuple(file for ack in acks for file in ack.reject_files)
         attachment = replace(
             draft,
+            reject_files=reject_files,
+            rejects_number=draft.number if reject_files else draft.rejects_number,
             statistics=statistics,
             cumulative=self._state.cumulative + statistics,
             timings=replace(draft.timings, run_seconds=self._parts.clock.monotonic() - started),
@@ -202,15 +212,33 @@ class EpochLoop:
         self._telling.tell(step=Step.COMMITTING)
         self._commit(attachment, acks)
 
-    def _run(self, plan: EpochPlan, attempt_id: str) -> tuple[Ack, ...]:
+    def _run(self, plan: EpochPlan, draft: Attachment) -> tuple[Ack, ...]:
+        tables = EpochTables(
+            columns=self._handle.columns(),
+            partition_by=self._handle.partition_columns(),
+            rejects_root=self._parts.tables.rejects_location(self._job_id),
+            lookups=self._lookups_of(draft.epoch),
+        )
         return run_epoch(
             plan,
             state=self._state,
-            columns=self._handle.columns(),
-            attempt_id=attempt_id,
+            draft=draft,
+            tables=tables,
             executor=self._parts.executor,
             work=self._parts.work,
         )
+
+    def _lookups_of(self, epoch: int) -> tuple[Lookup, ...]:
+        """Pin the tables that the SELECT joins with; all attempts of an epoch see the same."""
+        query = self._state.definition.query
+        if query is None or not query.lookups:
+            return ()
+        if self._pinned is None or self._pinned[0] != epoch:
+            limit = self._state.definition.properties.lookup_bytes_max
+            tables = self._parts.tables
+            found = tuple(pin(t, tables=tables, bytes_max=limit) for t in query.lookups)
+            self._pinned = (epoch, found)
+        return self._pinned[1]
 
     def _commit(self, attachment: Attachment, acks: tuple[Ack, ...]) -> None:
         try:
@@ -250,6 +278,7 @@ class EpochLoop:
             files=plan.files,
             timings=Timings(),
             committed_at=self._parts.clock.now(),
+            rejects_number=state.rejects_number,
         )
 
     def _journal_end(

@@ -1,13 +1,15 @@
 """Share an epoch's files out to tasks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from penstock.model.epoch import SourceFile, SplitRead
 
 CUT_BYTES_MIN = 4 * 2**20
 
 
-def share_out(files: Sequence[SourceFile], *, tasks: int) -> tuple[tuple[SplitRead, ...], ...]:
+def share_out(
+    files: Sequence[SourceFile], *, tasks: int, splittable: Callable[[SourceFile], bool]
+) -> tuple[tuple[SplitRead, ...], ...]:
     """Cut the files, in order, into at most ``tasks`` shares of nearly equal bytes.
 
     A share ends inside a file only where both parts are worth a task of their own; so the
@@ -18,7 +20,8 @@ def share_out(files: Sequence[SourceFile], *, tasks: int) -> tuple[tuple[SplitRe
     shares: list[list[SplitRead]] = [[]]
     taken = 0
     for file in files:
-        for read in _cut(file, taken=taken, total=total, shares=wanted):
+        cuts = wanted if splittable(file) else 1
+        for read in _cut(file, taken=taken, total=total, shares=cuts):
             share = _share_of(taken + (read.start + read.end) / 2, total=total, shares=wanted)
             if share >= len(shares) and shares[-1]:
                 shares.append([])

@@ -1,15 +1,23 @@
 """Run one epoch's tasks and collect their acks."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
+from penstock.engine.halves import read_half, write_half
 from penstock.engine.plan import share_out
-from penstock.engine.task import Refusal, TaskPlan, TaskResult, error_of, result_of
+from penstock.engine.task import Refusal, TaskResult, error_of, result_of
+from penstock.engine.task_plan import TaskPlan
 from penstock.errors import Code, UserError
 from penstock.model.codec import to_text
-from penstock.model.epoch import Ack, EpochPlan
-from penstock.model.job import JobDefinition, JobState
+from penstock.model.epoch import Ack, Attachment, EpochPlan
+from penstock.model.job import JobDefinition, JobState, SparkQuery
+from penstock.model.query import Lookup, QueryRun, QueryText
 from penstock.model.schema import Column
+from penstock.sources.files.reading import splittable
+from penstock.spark.job_session import Halves
+from penstock.tables.scan import read_lookup
 
 Work = Callable[[str, str], str]
 
@@ -38,39 +46,107 @@ class Executor(Protocol):
         """Run every task and answer their results in order."""
         ...
 
+    def run_query(
+        self, tasks: Sequence[str], *, run: QueryRun, halves: Halves, group: str
+    ) -> list[str]:
+        """Run a SELECT over the shares of the tasks and answer the writers' results."""
+        ...
+
     def cancel(self, group: str) -> None:
         """Stop what runs under the group."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochTables:
+    """What is known of the tables that an epoch writes and looks at."""
+
+    columns: tuple[Column, ...]
+    partition_by: tuple[str, ...]
+    rejects_root: str
+    lookups: tuple[Lookup, ...]
 
 
 def run_epoch(
     plan: EpochPlan,
     *,
     state: JobState,
-    columns: tuple[Column, ...],
-    attempt_id: str,
+    draft: Attachment,
+    tables: EpochTables,
     executor: Executor,
     work: Work,
 ) -> tuple[Ack, ...]:
     """Share the plan out, run it and answer the acks; the first refusal is raised."""
     definition = state.definition
-    _require_targets(definition, columns)
-    shares = share_out(plan.files, tasks=executor.parallelism)
-    plans = [
+    _require_targets(definition, tables.columns)
+    count = executor.parallelism
+    plans = task_plans(plan, state=state, draft=draft, tables=tables, count=count)
+    tasks = [to_text(task) for task in plans]
+    if definition.query is None:
+        answers = executor.run(tasks, work=work, group=state.id)
+    else:
+        run = query_run(definition, definition.query, tables.lookups)
+        answers = executor.run_query(tasks, run=run, halves=HALVES, group=state.id)
+    return tuple(_ack(result_of(answer)) for answer in answers)
+
+
+HALVES = Halves(read=read_half, write=write_half, read_lookup=read_lookup)
+
+
+def query_run(
+    definition: JobDefinition, query: SparkQuery, lookups: tuple[Lookup, ...]
+) -> QueryRun:
+    """Answer what Spark is told about the job's SELECT."""
+    properties = definition.properties
+    text = QueryText(
+        text=query.text,
+        view=query.view,
+        columns=query.view_columns,
+        strict=properties.strict,
+        time_zone=properties.time_zone,
+        python_udfs=properties.python_udfs,
+    )
+    return QueryRun(query=text, lookups=lookups, reusable=query.reusable)
+
+
+def task_plans(
+    plan: EpochPlan, *, state: JobState, draft: Attachment, tables: EpochTables, count: int
+) -> list[TaskPlan]:
+    """Cut an epoch into what each task is told."""
+    definition = state.definition
+    needed = _needed(definition)
+    shares = share_out(
+        plan.files,
+        tasks=count,
+        splittable=partial(splittable, source=definition.source, needed=needed),
+    )
+    return [
         TaskPlan(
             task=task,
-            attempt_id=attempt_id,
-            uri=definition.source.uri,
+            attempt_id=draft.attempt_id,
+            number=draft.number,
+            epoch=draft.epoch,
             table_root=definition.table.location,
-            columns=columns,
+            rejects_root=tables.rejects_root,
+            strict=definition.properties.strict,
+            columns=tables.columns,
+            partition_by=tables.partition_by,
             targets=definition.targets,
+            source=definition.source,
             source_columns=definition.source_columns,
+            needed=needed,
+            view_columns=definition.query.view_columns if definition.query else (),
             reads=reads,
         )
         for task, reads in enumerate(shares)
     ]
-    answers = executor.run([to_text(task) for task in plans], work=work, group=state.id)
-    return tuple(_ack(result_of(answer)) for answer in answers)
+
+
+def _needed(definition: JobDefinition) -> tuple[str, ...]:
+    """Answer the columns of the source that anything is made of."""
+    if definition.query is not None:
+        return definition.query.needed
+    return tuple(dict.fromkeys(t.path[0] for t in definition.targets if t.path))
 
 
 def _require_targets(definition: JobDefinition, columns: tuple[Column, ...]) -> None:

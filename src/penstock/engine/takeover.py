@@ -29,6 +29,7 @@ from penstock.tables.extension import (
     recovery_passed,
     require_followed,
 )
+from penstock.tables.rejects import settle_rejects
 from penstock.tables.table import TableHandle, Tables
 
 LEASE_DURATION = timedelta(seconds=15)
@@ -76,6 +77,9 @@ def take_over(
     caught_up = catch_up(job_id, store=catalog, handle=handle, passed=recovery_passed)
     if caught_up is None:
         raise LeaseLostError(f'job "{state.name}" was dropped')
+    settle_rejects(
+        newest_commit(handle, job_id=job_id).attachment, handle=handle, tables=tables
+    )
     catalog.cancel_open_attempts(job_id)
     reached(CrashPoint.ATTEMPTS_CANCELLED)
     current = catalog.job_by_id(job_id)

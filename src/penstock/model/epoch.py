@@ -63,7 +63,8 @@ class Note:
     start: int
     end: int
     rows_read: int
-    rows_skipped: int
+    rows_parsed: int
+    rows_skipped: int = 0
     rows_rejected: int = 0
 
 
@@ -76,15 +77,21 @@ class DataFile:
     rows: int
     modified_at: datetime
     statistics_json: str
+    # The partition columns with their values as the log writes them.
+    partition_values: tuple[tuple[str, str | None], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ack:
-    """What one task reports: files written and the notes of what it read."""
+    """What one task reports: files written, the notes of what it read, and its rejects."""
 
     task: int
     files: tuple[DataFile, ...]
     notes: tuple[Note, ...]
+    rows_produced: int
+    rows_misfit: int = 0
+    reject_files: tuple[DataFile, ...] = ()
+    first_reject: str = ""
 
 
 class CommitKind(StrEnum):
@@ -125,3 +132,6 @@ class Attachment:
     files: tuple[SourceFile, ...]
     timings: Timings
     committed_at: datetime
+    reject_files: tuple[DataFile, ...] = ()
+    # The newest commit with reject files, so that nobody must search the chain for it.
+    rejects_number: int = 0

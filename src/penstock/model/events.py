@@ -168,6 +168,7 @@ def _created(event: Event, body: JobCreated) -> JobState:
         number=body.opening.number,
         progress=body.opening.progress,
         cumulative=Statistics(),
+        rejects_number=0,
         committed_at=None,
         epoch_newest=0,
         epoch_committed=0,
@@ -215,4 +216,5 @@ def _committed(state: JobState, event: Event, attachment: Attachment) -> JobStat
         number=attachment.number,
         progress=attachment.progress,
         cumulative=attachment.cumulative,
+        rejects_number=attachment.rejects_number,
     )

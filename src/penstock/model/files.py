@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from penstock.model.options import option
+from penstock.model.schema import Column, Primitive
 
 
 class LateFiles(StrEnum):
@@ -58,6 +59,16 @@ class CompressType(StrEnum):
     BZ2 = "bz2"
     LZ4 = "lz4"
     SNAPPY = "snappy"
+
+
+# What is known of a row beside its content; no part of ``*``. A column of the files that is
+# called alike goes first.
+METADATA_COLUMNS = (
+    Column(name="_file", type=Primitive.STRING),
+    Column(name="_row", type=Primitive.BIGINT),
+    Column(name="_modified_at", type=Primitive.TIMESTAMP),
+    Column(name="_rescued", type=Primitive.STRING),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,3 +133,8 @@ class FilesOptions:
     num_as_string: bool = option(
         "JSON: whether numbers are read as the text they are written with.", default=False
     )
+
+    @property
+    def path_keys(self) -> tuple[str, ...]:
+        """The columns whose values stand in the path."""
+        return tuple(key.strip() for key in self.path_partition_keys.split(",") if key.strip())

@@ -33,11 +33,43 @@ class JobProperties:
         at_most=10 * 2**30,
         unit="bytes",
     )
+    strict: bool = option(
+        "Whether a row that cannot be loaded fails its epoch; if not, it is kept in rejects().",
+        key="session.enable_insert_strict",
+        default=True,
+    )
+    filter_ratio_max: float = option(
+        "Not strict: the largest share of rejected rows with which an epoch is committed.",
+        key="session.insert_max_filter_ratio",
+        default=1.0,
+        at_least=0.0,
+        at_most=1.0,
+    )
+    time_zone: str = option(
+        "The time zone in which a SELECT that needs Spark sees local times.",
+        key="session.time_zone",
+        default="UTC",
+    )
+    python_udfs: str = option(
+        "A Python module whose functions made with pyspark's udf() the SELECT may call.",
+        key="session.python_udfs",
+        default="",
+    )
+    lookup_bytes_max: int = option(
+        "Most bytes of a table that the SELECT joins with.",
+        key="lookup_max_bytes",
+        default=64 * 2**20,
+        at_least=1,
+        unit="bytes",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetColumn:
-    """A column of the target table and the path of the source field that fills it."""
+    """A column of the target table and the path of the field that fills it.
+
+    The field is one of the source or, when Spark runs the SELECT, one of its outputs.
+    """
 
     name: str
     path: tuple[str, ...] | None
@@ -50,6 +82,27 @@ class TableRef:
     name: str
     id: str
     location: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkQuery:
+    """A SELECT that Spark runs, and what was found out about it."""
+
+    # The SELECT with the name of a view in the place of the source's call.
+    text: str
+    view: str
+    # The columns that it sees of the source, and those that it looks at; others are not read.
+    view_columns: tuple[Column, ...]
+    needed: tuple[str, ...]
+    outputs: tuple[Column, ...]
+    lookups: tuple[TableRef, ...]
+    operators: tuple[str, ...]
+    # Whether a row of the source gives at most one row.
+    row_wise: bool
+    # Whether its plan means the same in every epoch.
+    reusable: bool
+    # Whether its outputs fill the columns that are called like them.
+    by_name: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +123,8 @@ class JobDefinition:
     targets: tuple[TargetColumn, ...]
     properties: JobProperties
     metadata: tuple[tuple[str, str], ...] = ()
+    # None when the SELECT is a plain list of columns, which needs no Spark.
+    query: SparkQuery | None = None
 
 
 class Wish(StrEnum):
@@ -114,6 +169,7 @@ class JobState:
     number: int
     progress: tuple[SplitProgress, ...]
     cumulative: Statistics
+    rejects_number: int
     committed_at: datetime | None
     epoch_newest: int
     epoch_committed: int

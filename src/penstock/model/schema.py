@@ -4,6 +4,13 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from penstock.errors import Code, UserError
+
+# The longest name of a folder has 255 bytes; this leaves room for every value but long texts.
+PARTITION_NAME_BYTES_MAX = 200
+
+# What a folder's name, its value and a path are told apart by; readers decode no names.
+_PATH_SIGNS = "/=:"
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -90,6 +97,39 @@ class Column:
     type: DataType
     nullable: bool = True
     comment: str = ""
+
+
+def partition_refusal(column: Column) -> UserError | None:
+    """Say why a table cannot be partitioned by a column; None if it can."""
+    if column.type in (Primitive.FLOAT, Primitive.DOUBLE):
+        hint = "NaN and -0.0 do not equal themselves in every reader. Use a DECIMAL column."
+        return _type_refusal(column, hint=hint)
+    if column.type is Primitive.BINARY or isinstance(column.type, Array | Map | Struct):
+        hint = "Partition by whole numbers, DECIMAL, STRING, BOOLEAN, dates or timestamps."
+        return _type_refusal(column, hint=hint)
+    signs = [sign for sign in _PATH_SIGNS if sign in column.name]
+    if signs:
+        return UserError(
+            f'partition column "{column.name}" must not have "{signs[0]}" in its name',
+            code=Code.TABLE_ERR,
+            hint="Readers look for the name in the names of folders. Rename the column.",
+        )
+    name_bytes = len(column.name.encode())
+    if name_bytes > PARTITION_NAME_BYTES_MAX:
+        return UserError(
+            f'name of partition column "{column.name}" must have at most '
+            f"{PARTITION_NAME_BYTES_MAX} bytes, not {name_bytes}",
+            code=Code.TABLE_ERR,
+        )
+    return None
+
+
+def _type_refusal(column: Column, *, hint: str) -> UserError:
+    return UserError(
+        f'column "{column.name}" is {column.type.sql}, by which no table can be partitioned',
+        code=Code.TYPE_ERR,
+        hint=hint,
+    )
 
 
 def _field_sql(field: Column) -> str:

@@ -4,7 +4,6 @@ Nothing but a path and the name of a function travels in the closure, because Sp
 closures and broadcasts to disk in the clear.
 """
 
-import gc
 import json
 import threading
 import uuid
@@ -14,8 +13,14 @@ from pathlib import Path
 
 import structlog
 
-from penstock.errors import Code, ExternalError, StoppedError
+from penstock.errors import Code, ExternalError, PenstockError, StoppedError
+from penstock.model.job import SparkQuery
+from penstock.model.query import Lookup, QueryRun, QueryText
+from penstock.spark.analysis import analyse
+from penstock.spark.job_session import Halves, JobSession
 from penstock.spark.session import Spark, SparkOptions, start_spark
+from penstock.spark.sql_errors import explained
+from penstock.spark.worker import freeze_once
 
 log = structlog.get_logger()
 
@@ -30,6 +35,7 @@ class SparkExecutor:
         self._lock = threading.Lock()
         self._spark: Spark | None = None
         self._cancelled: set[str] = set()
+        self._sessions: dict[str, JobSession] = {}
 
     @property
     def ready(self) -> bool:
@@ -59,6 +65,44 @@ class SparkExecutor:
             path.unlink(missing_ok=True)
         return [str(answer) for answer in answers]
 
+    def run_query(
+        self, tasks: Sequence[str], *, run: QueryRun, halves: Halves, group: str
+    ) -> list[str]:
+        """Run a SELECT over the shares of the tasks and answer the writers' results."""
+        spark = self._running()
+        self._cancelled.discard(group)
+        try:
+            spark.context.setJobGroup(group, group)
+            spark.context.setLocalProperty("spark.scheduler.pool", group)
+            session = self._job_session(spark, run, halves=halves, group=group)
+            return session.answers(run, tasks)
+        except PenstockError:
+            raise
+        except Exception as error:
+            self._forget_if_dead(spark)
+            if group in self._cancelled:
+                raise StoppedError("the Spark job was cancelled") from error
+            raise explained(error, log_file=self._options.log_file) from error
+
+    def analyse(self, query: QueryText, *, find_lookup: Callable[[str], Lookup]) -> SparkQuery:
+        """Find out what Spark makes of a SELECT."""
+        spark = self._running()
+        return analyse(
+            spark.sessions(), query, find_lookup=find_lookup, log_file=self._options.log_file
+        )
+
+    def _job_session(
+        self, spark: Spark, run: QueryRun, *, halves: Halves, group: str
+    ) -> JobSession:
+        with self._lock:
+            session = self._sessions.get(group)
+        if session is None or not session.serves(run):
+            folder = self._options.scratch / f"job-{group}"
+            session = JobSession(spark.sessions(), run, folder=folder, halves=halves)
+            with self._lock:
+                self._sessions[group] = session
+        return session
+
     def cancel(self, group: str) -> None:
         """Stop what runs under the group."""
         self._cancelled.add(group)
@@ -73,6 +117,7 @@ class SparkExecutor:
         """Stop Spark, if it was started."""
         with self._lock:
             spark, self._spark = self._spark, None
+            self._sessions.clear()
             if spark is not None:
                 spark.stop()
 
@@ -87,6 +132,7 @@ class SparkExecutor:
         with self._lock:
             if self._spark is spark and not spark.alive:
                 self._spark = None
+                self._sessions.clear()
                 spark.stop()
 
     def _wrapped(self, error: Exception, group: str) -> Exception:
@@ -117,15 +163,4 @@ def _run_tasks(path: str, work: Work, numbers: Iterator[int]) -> Iterator[str]:
     tasks = Path(path).read_text("ascii").split("\n")
     for number in numbers:
         yield work(json.loads(tasks[number]), try_id)
-    _freeze_once()
-
-
-_frozen = threading.Event()
-
-
-def _freeze_once() -> None:
-    """Spare a reused worker the full collection that pyspark runs after every task."""
-    if not _frozen.is_set():
-        _frozen.set()
-        gc.collect()
-        gc.freeze()
+    freeze_once()

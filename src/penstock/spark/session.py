@@ -48,6 +48,12 @@ class Spark:
         except Exception:  # noqa: BLE001 - A JVM that does not answer is not alive.
             return False
 
+    def sessions(self) -> Any:  # noqa: ANN401 - pyspark carries no types here.
+        """Answer the session from which others are made; the first time takes a second."""
+        from pyspark.sql import SparkSession
+
+        return SparkSession(self.context)
+
     def stop(self) -> None:
         """Stop Spark and end its JVM, so that this process may start another one."""
         if self.alive:

@@ -22,6 +22,9 @@ def _create_table(table: CreateTable) -> str:
     clause = " IF NOT EXISTS" if table.if_not_exists else ""
     columns = _listed(column_sql(column) for column in table.columns)
     lines = [f"CREATE TABLE{clause} {quoted_name(table.name)} {columns}", "USING DELTA"]
+    if table.partition_by:
+        names = ", ".join(quoted_name(name) for name in table.partition_by)
+        lines.append(f"PARTITIONED BY ({names})")
     if table.comment:
         lines.append(f"COMMENT {quoted_text(table.comment)}")
     if table.location is not None:

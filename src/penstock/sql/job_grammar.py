@@ -52,13 +52,21 @@ def parse_create_job(reader: TokenReader) -> CreateJob:
 def parse_alter_job(reader: TokenReader) -> AlterJob:
     """Take what follows ALTER JOB."""
     name = job_name(reader, after="ALTER JOB")
-    _check_no_new_insert(reader)
-    reader.expect("PROPERTIES", after="the job name")
-    token = reader.look()
-    properties = parse_properties(reader, after="PROPERTIES")
+    properties: Properties = ()
+    if reader.at("PROPERTIES"):
+        reader.take()
+        token = reader.look()
+        properties = parse_properties(reader, after="PROPERTIES")
+        if not properties:
+            raise reader.error("PROPERTIES must have at least one key to change", token=token)
+    if reader.at("FROM"):
+        raise _from_to_database(reader)
+    # Doris writes no DO here; whoever copies it from CREATE JOB is understood.
+    if reader.at("INSERT") or reader.at("DO", "INSERT"):
+        reader.skip("DO")
+        return AlterJob(name=name, properties=properties, insert=_insert(reader))
     if not properties:
-        raise reader.error("PROPERTIES must have at least one key to change", token=token)
-    _check_no_new_insert(reader)
+        raise reader.unexpected("PROPERTIES or INSERT", after="the job name")
     return AlterJob(name=name, properties=properties)
 
 
@@ -135,6 +143,7 @@ def _insert(reader: TokenReader) -> Insert:
     _check_no_modifier(reader)
     columns = _insert_columns(reader)
     _check_no_modifier(reader)
+    begin = reader.script.position(reader.look().start)
     select = parse_select(reader)
     return Insert(
         table=table,
@@ -142,6 +151,9 @@ def _insert(reader: TokenReader) -> Insert:
         select=select.text,
         items=select.items,
         source=select.source,
+        plain=select.plain,
+        starred=select.starred,
+        select_at=(begin.line, begin.column),
     )
 
 
@@ -169,11 +181,3 @@ def _insert_columns(reader: TokenReader) -> tuple[str, ...] | None:
         seen.add(columns[-1].lower())
     reader.expect_symbol(")", after="the columns")
     return tuple(columns)
-
-
-def _check_no_new_insert(reader: TokenReader) -> None:
-    if reader.at_any(("INSERT", "DO", "FROM")):
-        raise reader.unsupported(
-            "changing the INSERT of a job",
-            hint="Drop the job and create it again; its properties can be changed.",
-        )

@@ -11,6 +11,7 @@ from penstock.sql.job_grammar import (
 )
 from penstock.sql.lexer import Token, TokenKind, tokenize
 from penstock.sql.names import job_name
+from penstock.sql.query import parse_query
 from penstock.sql.reader import TokenReader, words
 from penstock.sql.script import Script, read_script
 from penstock.sql.statements import (
@@ -34,16 +35,15 @@ Parse = Callable[[TokenReader], Statement]
 _STATEMENTS = (
     "CREATE TABLE, DROP TABLE, SHOW TABLES, DESCRIBE, DESCRIBE DETAIL, SHOW CREATE TABLE, "
     "CREATE JOB, ALTER JOB, PAUSE JOB, RESUME JOB, DROP JOB, SHOW JOBS, SHOW CREATE JOB, "
-    "SHOW EPOCHS, SHOW EVENTS"
+    "SHOW EPOCHS, SHOW EVENTS, SELECT … FROM jobs(…) or tasks(…)"
 )
 _FOREIGN_STATEMENTS = words(
     "ADD ANALYZE BEGIN CACHE CALL CANCEL CLEAR COMMENT COMMIT CONVERT COPY DECLARE "
     "DELETE EXECUTE EXPLAIN EXPORT FROM GRANT INSERT KILL LIST LOAD LOCK MERGE MSCK "
-    "OPTIMIZE REFRESH RENAME REPAIR REPLACE RESET RESTORE REVOKE ROLLBACK SELECT SET "
+    "OPTIMIZE REFRESH RENAME REPAIR REPLACE RESET RESTORE REVOKE ROLLBACK SET "
     "START STOP SYNC TABLE TRUNCATE UNCACHE UNSET UPDATE USE VACUUM VALUES WITH"
 )
 _FOREIGN_HINTS = {
-    "SELECT": "Tables are Delta tables: read them with Spark, DuckDB or any other reader.",
     "INSERT": "Put it into a job: CREATE JOB name ON STREAMING DO INSERT INTO ….",
 }
 _FOREIGN_OBJECTS = {
@@ -99,6 +99,8 @@ def _parsed(script: Script, tokens: list[Token]) -> ParsedStatement:
 
 def _statement(reader: TokenReader) -> Statement:
     word = reader.look().keyword
+    if word == "SELECT":
+        return parse_query(reader)
     if word in _FOREIGN_STATEMENTS:
         second = reader.look(1).keyword
         construct = f"{word} {second}" if second in ("TABLE", "TASK") else word
@@ -107,7 +109,7 @@ def _statement(reader: TokenReader) -> Statement:
         raise reader.unexpected(
             "a statement",
             hint=f"The statements are {_STATEMENTS}.",
-            choices=[*_PARSERS, "DESCRIBE", *_FOREIGN_STATEMENTS],
+            choices=[*_PARSERS, "DESCRIBE", "SELECT", *_FOREIGN_STATEMENTS],
         )
     reader.take()
     return _object(reader, word, _PARSERS[word]) if word in _PARSERS else parse_describe(reader)

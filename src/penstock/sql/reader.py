@@ -23,6 +23,12 @@ class TokenReader:
         index = self._index + distance
         return self._tokens[index] if index < len(self._tokens) else self._end
 
+    def fork(self) -> "TokenReader":
+        """Return a reader at the same place, to look ahead with."""
+        other = TokenReader(self.script, self._tokens)
+        other._index = self._index
+        return other
+
     def take(self) -> Token:
         """Take the next token."""
         token = self.look()

@@ -1,12 +1,11 @@
-"""Read the SELECT of a job: columns by name, or ``*``, from one FILES or S3 call.
+"""Read the SELECT of a job: find its one FILES or S3 call, and see whether it is a plain list.
 
-Everything else that Spark allows is refused by its name, so that nobody believes it is applied.
+A plain list (columns by name, or ``*``, from the call and nothing else) needs no Spark. Any
+other SELECT is kept as it was written; what it means is Spark's to say when the job is created.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.errors import UserError
 from penstock.sql.lexer import Token, TokenKind
 from penstock.sql.names import plain_name
 from penstock.sql.properties import parse_properties
@@ -14,243 +13,160 @@ from penstock.sql.reader import TokenReader, words
 from penstock.sql.statements import SelectItem, SourceCall
 
 _PLACE = "a job's SELECT"
-_HINT = "A job selects columns by name, or *: SELECT id, customer.city AS city FROM FILES(…)."
-
+_HINT = (
+    "A job reads from one FILES(…) or S3(…): SELECT id, price FROM FILES(…) WHERE price > 0."
+)
 _FUNCTIONS = ("FILES", "S3")
-_CONSTANTS = frozenset({"NULL", "TRUE", "FALSE"})
-_TYPED_LITERALS = words("DATE TIME TIMESTAMP TIMESTAMP_LTZ TIMESTAMP_NTZ")
-_LEADING = words("ALL CASE DISTINCT EXISTS INTERVAL NOT")
-_OPERATOR_WORDS = words("AND BETWEEN COLLATE DIV ILIKE IN IS LIKE NOT OR REGEXP RLIKE")
-_SIGNS = frozenset("+-~!")
-_OPERATORS = frozenset("+-*/%|&^=<>!:?[(")
-_JOINS = words("ANTI CROSS FULL INNER JOIN LEFT NATURAL RIGHT SEMI")
-_CLAUSES = dict.fromkeys(_JOINS, "JOIN") | {
-    "CLUSTER": "CLUSTER BY",
-    "DISTRIBUTE": "DISTRIBUTE BY",
-    "EXCEPT": "EXCEPT",
-    "GROUP": "GROUP BY",
-    "HAVING": "HAVING",
-    "INTERSECT": "INTERSECT",
-    "LATERAL": "LATERAL VIEW",
-    "LIMIT": "LIMIT",
-    "MINUS": "MINUS",
-    "OFFSET": "OFFSET",
-    "ORDER": "ORDER BY",
-    "PIVOT": "PIVOT",
-    "QUALIFY": "QUALIFY",
-    "SORT": "SORT BY",
-    "TABLESAMPLE": "TABLESAMPLE",
-    "UNION": "UNION",
-    "UNPIVOT": "UNPIVOT",
-    "WHERE": "WHERE",
-    "WINDOW": "WINDOW",
-}
+# Words that begin an expression, or are one, unless they are quoted.
+_EXPRESSION_WORDS = words(
+    "ALL CASE CAST CURRENT_CATALOG CURRENT_DATABASE CURRENT_DATE CURRENT_SCHEMA CURRENT_TIME "
+    "CURRENT_TIMESTAMP CURRENT_USER DATE DISTINCT EXISTS FALSE FROM INTERVAL LOCALTIMESTAMP "
+    "NOT NULL SESSION_USER TIME TIMESTAMP TIMESTAMP_LTZ TIMESTAMP_NTZ TRUE USER"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Select:
-    """The verbatim text of a SELECT and what it says; ``items`` is None for ``*``."""
+    """The verbatim text of a SELECT and what it says.
+
+    ``plain`` tells that it is a list of columns; ``items`` are they, None for ``*``.
+    ``starred`` tells that ``*`` is all that the outermost SELECT gives.
+    """
 
     text: str
+    plain: bool
     items: tuple[SelectItem, ...] | None
+    starred: bool
     source: SourceCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Item:
-    path: tuple[str, ...]
-    starred: bool
-    alias: str | None
-    token: Token
+class _PlainList:
+    """The items of a plain list; None for ``*``."""
+
+    items: tuple[SelectItem, ...] | None
 
 
 def parse_select(reader: TokenReader) -> Select:
     """Take a SELECT that ends with the statement."""
     start = reader.look().start
-    _check_beginning(reader)
-    items = [_item(reader, after="SELECT")]
-    while reader.skip_symbol(","):
-        items.append(_item(reader, after='","'))
-    reader.expect("FROM", after="the select list")
-    source = _source(reader, start)
-    alias = _source_alias(reader)
-    _check_end(reader)
+    if not (reader.at_any(("SELECT", "WITH", "FROM")) or reader.at_symbol("(")):
+        raise reader.unexpected("SELECT", after="the table and its columns")
+    plain = _plain_list(reader.fork())
+    starred = _starred(reader.fork())
+    source = _take_all(reader, start)
     return Select(
         text=reader.script.text[start : reader.taken_end],
-        items=_resolve(reader, items, alias),
+        plain=plain is not None,
+        items=None if plain is None else plain.items,
+        starred=starred,
         source=source,
     )
 
 
-def _check_beginning(reader: TokenReader) -> None:
-    if reader.at("WITH"):
-        raise _refusal(reader, "WITH")
-    if reader.at_symbol("("):
-        raise _refusal(reader, "a SELECT in parentheses")
-    reader.expect("SELECT", after="the table and its columns")
-    if reader.look().kind is TokenKind.HINT:
-        raise _refusal(reader, "a hint")
+def _take_all(reader: TokenReader, start: int) -> SourceCall:
+    """Take everything up to the end; answer the one call of a source in it."""
+    calls: list[SourceCall] = []
+    after_dot = False
+    while not reader.ended:
+        token = reader.look()
+        if not (token.keyword in _FUNCTIONS and reader.at_symbol("(", 1)) or after_dot:
+            after_dot = reader.at_symbol(".")
+            reader.take()
+            continue
+        if calls:
+            raise reader.unsupported(f"a second {token.keyword}()", place=_PLACE, hint=_HINT)
+        calls.append(_call(reader, start))
+    if not calls:
+        raise reader.error("a job's SELECT must read from FILES(…) or S3(…)", hint=_HINT)
+    return calls[0]
 
 
-def _item(reader: TokenReader, *, after: str) -> _Item:
-    token = reader.look()
-    path: list[str] = []
-    starred = reader.skip_symbol("*")
-    if not starred:
-        _check_no_expression(reader)
-        path.append(_column(reader, after=after))
-    while not starred and reader.skip_symbol("."):
-        starred = reader.skip_symbol("*")
-        if not starred:
-            path.append(plain_name(reader, "a field", after='"."'))
-    if starred and reader.at("EXCEPT"):
-        raise _refusal(reader, "* EXCEPT")
-    _check_no_operator(reader)
-    alias = None if starred else _item_alias(reader)
-    return _Item(path=tuple(path), starred=starred, alias=alias, token=token)
-
-
-def _column(reader: TokenReader, *, after: str) -> str:
-    if reader.at("FROM"):
-        raise reader.unexpected("a column", after=after)
-    return plain_name(reader, "a column", after=after)
-
-
-def _check_no_expression(reader: TokenReader) -> None:
-    token = reader.look()
-    following = reader.look(1)
-    if token.kind in (TokenKind.TEXT, TokenKind.NUMBER, TokenKind.LITERAL):
-        raise _refusal(reader, "a literal")
-    typed = token.keyword in _TYPED_LITERALS and following.kind is TokenKind.TEXT
-    if token.keyword in _CONSTANTS or typed:
-        raise _refusal(reader, "a literal")
-    if reader.at_symbol("("):
-        nested = following.keyword in ("SELECT", "WITH")
-        raise _refusal(reader, "a subquery" if nested else "an expression in parentheses")
-    if token.kind is TokenKind.SYMBOL and token.text in _SIGNS:
-        raise _refusal(reader, f'an expression ("{token.text}")')
-    if reader.at_name() and reader.at_symbol("(", 1):
-        raise _refusal(reader, _call(reader, token))
-    if token.keyword in _LEADING and not _item_goes_on(following):
-        raise _refusal(reader, token.keyword)
-
-
-def _call(reader: TokenReader, token: Token) -> str:
-    if token.keyword in ("CAST", "TRY_CAST", "EXISTS"):
-        return token.keyword
-    distance, depth = 1, 0
-    while reader.look(distance).kind is not TokenKind.END:
-        depth += reader.at_symbol("(", distance) - reader.at_symbol(")", distance)
-        distance += 1
-        if depth == 0:
-            break
-    windowed = reader.look(distance).keyword == "OVER"
-    return f"the {'window ' if windowed else ''}function {token.text}()"
-
-
-def _item_goes_on(token: Token) -> bool:
-    # What may follow a word that is a column here although it begins an expression elsewhere.
-    ends = token.kind is TokenKind.END or token.keyword in ("FROM", "AS")
-    return ends or (token.kind is TokenKind.SYMBOL and token.text in (",", "."))
-
-
-def _check_no_operator(reader: TokenReader) -> None:
-    token = reader.look()
-    if token.kind is TokenKind.SYMBOL and token.text in _OPERATORS:
-        raise _refusal(reader, f'an expression ("{token.text}")')
-    if token.keyword in _OPERATOR_WORDS:
-        raise _refusal(reader, f'an expression ("{token.keyword}")')
-
-
-def _item_alias(reader: TokenReader) -> str | None:
-    if reader.skip("AS"):
-        return plain_name(reader, "an alias", after="AS")
-    following = reader.look(1)
-    # Without AS only what is followed properly is an alias; else it is a mistyped FROM.
-    proper = following.keyword == "FROM" or reader.at_symbol(",", 1)
-    if reader.at_name() and not reader.at("FROM") and proper:
-        return plain_name(reader, "an alias")
-    return None
-
-
-def _source(reader: TokenReader, select_start: int) -> SourceCall:
-    token = reader.look()
-    if reader.at_symbol("("):
-        raise _refusal(reader, "a subquery")
-    if reader.at("VALUES") or reader.at("LATERAL"):
-        raise _refusal(reader, token.keyword)
-    if not reader.at_name():
-        raise reader.unexpected("FILES(…) or S3(…)", after="FROM")
-    if token.keyword not in _FUNCTIONS:
-        called = reader.at_symbol("(", 1)
-        thing = f"the table function {token.text}()" if called else "reading from a table"
-        hint = "A job reads from FILES(…) or S3(…)."
-        raise reader.unsupported(thing, place=_PLACE, hint=hint)
-    reader.take()
+def _call(reader: TokenReader, start: int) -> SourceCall:
+    function = reader.take()
     return SourceCall(
-        function=token.keyword,
-        options=parse_properties(reader, after=token.keyword),
-        start=token.start - select_start,
-        end=reader.taken_end - select_start,
+        function=function.keyword,
+        options=parse_properties(reader, after=function.keyword),
+        start=function.start - start,
+        end=reader.taken_end - start,
     )
 
 
-def _source_alias(reader: TokenReader) -> str | None:
-    if reader.skip("AS"):
-        alias = plain_name(reader, "an alias", after="AS")
-    elif _at_source_alias(reader):
-        alias = plain_name(reader, "an alias")
-    else:
+def _starred(reader: TokenReader) -> bool:
+    """Tell whether the outermost SELECT gives ``*`` and nothing else."""
+    depth = 0
+    starred = False
+    while not reader.ended:
+        depth += reader.at_symbol("(") - reader.at_symbol(")")
+        if depth == 0 and reader.at("SELECT"):
+            starred = reader.at_symbol("*", 1) and reader.look(2).keyword == "FROM"
+        reader.take()
+    return starred
+
+
+def _plain_list(reader: TokenReader) -> _PlainList | None:
+    """Read ``SELECT a, b.c AS d FROM FILES(…) [alias]``; None for everything else."""
+    if not reader.skip("SELECT"):
         return None
-    if reader.at_symbol("("):
-        raise _refusal(reader, "a list of column aliases")
-    return alias
+    paths = _paths(reader)
+    token = reader.look(1)
+    if paths is None or not reader.skip("FROM") or not reader.at_any(_FUNCTIONS):
+        return None
+    function = reader.take().keyword
+    if not (token.keyword == function and reader.at_symbol("(")):
+        return None
+    parse_properties(reader, after=function)
+    named = reader.skip("AS") or reader.at_name()
+    alias = plain_name(reader, "an alias", after="AS") if named else None
+    return _unqualified(paths, alias, function) if reader.ended else None
 
 
-def _at_source_alias(reader: TokenReader) -> bool:
-    following = reader.look(1)
-    symbol = following.kind is TokenKind.SYMBOL and following.text in ",(|"
-    proper = symbol or following.kind is TokenKind.END or following.keyword in _CLAUSES
-    return reader.at_name() and not reader.at_any(_CLAUSES) and proper
+_Path = tuple[tuple[str, ...], str | None]
 
 
-def _check_end(reader: TokenReader) -> None:
-    token = reader.look()
-    if token.keyword in _CLAUSES:
-        raise _refusal(reader, _CLAUSES[token.keyword])
-    if reader.at_symbol(","):
-        second = reader.look(1).keyword
-        raise _refusal(
-            reader, f"a second {f'{second}()' if second in _FUNCTIONS else 'source'}"
-        )
-    if reader.at_symbol("|") and reader.at_symbol(">", 1):
-        raise _refusal(reader, "|>")
-    if not reader.ended:
-        raise reader.unexpected("the end of the statement", after="the source")
+def _paths(reader: TokenReader) -> list[_Path] | None:
+    """Read names with their aliases up to FROM; a star is the path that ends with ``*``."""
+    paths: list[_Path] = []
+    while not paths or reader.skip_symbol(","):
+        path = _path(reader)
+        if path is None:
+            return None
+        paths.append((path, _alias(reader)))
+    return paths
 
 
-def _resolve(
-    reader: TokenReader, items: Sequence[_Item], source_alias: str | None
-) -> tuple[SelectItem, ...] | None:
-    resolved = []
-    for item in items:
-        path = _unqualified(item, source_alias)
-        if not item.starred:
-            resolved.append(SelectItem(path=path, alias=item.alias))
-        elif path:
-            raise _refusal(reader, f"{'.'.join(path)}.*", token=item.token)
-        elif len(items) > 1:
-            raise _refusal(reader, "* beside other columns", token=item.token)
-    return tuple(resolved) or None
+def _path(reader: TokenReader) -> tuple[str, ...] | None:
+    if reader.skip_symbol("*"):
+        return ("*",)
+    path: list[str] = []
+    while not path or reader.skip_symbol("."):
+        if path and reader.skip_symbol("*"):
+            return (*path, "*")
+        if not reader.at_name() or _begins_expression(reader.look()):
+            return None
+        path.append(plain_name(reader, "a column"))
+    return tuple(path)
 
 
-def _unqualified(item: _Item, source_alias: str | None) -> tuple[str, ...]:
-    # A path of one name is a column, even one that is called like the source.
-    qualifiers = item.path if item.starred else item.path[:-1]
-    if source_alias is None or not qualifiers:
-        return item.path
-    return item.path[1:] if qualifiers[0].lower() == source_alias.lower() else item.path
+def _begins_expression(token: Token) -> bool:
+    return token.kind is TokenKind.WORD and token.keyword in _EXPRESSION_WORDS
 
 
-def _refusal(reader: TokenReader, construct: str, *, token: Token | None = None) -> UserError:
-    return reader.unsupported(construct, place=_PLACE, token=token, hint=_HINT)
+def _alias(reader: TokenReader) -> str | None:
+    if reader.skip("AS") or (reader.at_name() and not reader.at("FROM")):
+        return plain_name(reader, "an alias", after="AS") if reader.at_name() else None
+    return None
+
+
+def _unqualified(paths: list[_Path], alias: str | None, function: str) -> _PlainList | None:
+    """Take the source's alias away from columns; None where only Spark knows what is meant."""
+    own = (alias or function).lower()
+    if len(paths) == 1 and [part.lower() for part in paths[0][0]] in (["*"], [own, "*"]):
+        return _PlainList(items=None)
+    items: list[SelectItem] = []
+    for path, name in paths:
+        qualified = len(path) > 1 and path[0].lower() == own
+        if path[-1] == "*" or (qualified and alias is None):
+            return None
+        items.append(SelectItem(path=path[1:] if qualified else path, alias=name))
+    return _PlainList(items=tuple(items))

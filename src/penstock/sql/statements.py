@@ -1,6 +1,7 @@
 """What can be said: one frozen value for each statement."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 from penstock.model.schema import Column
 
@@ -13,6 +14,7 @@ class CreateTable:
 
     name: str
     columns: tuple[Column, ...]
+    partition_by: tuple[str, ...] = ()
     location: str | None = None
     comment: str = ""
     if_not_exists: bool = False
@@ -72,13 +74,21 @@ class SourceCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Insert:
-    """INSERT INTO … SELECT; ``select`` is its verbatim text, ``items`` is None for ``*``."""
+    """INSERT INTO … SELECT; ``select`` is its verbatim text.
+
+    A ``plain`` SELECT is a list of columns, ``items``, or ``*`` for None; ``starred`` tells
+    that ``*`` is all that the outermost SELECT gives. ``select_at`` is the line and column at
+    which it begins in the script.
+    """
 
     table: str
     columns: tuple[str, ...] | None
     select: str
     items: tuple[SelectItem, ...] | None
     source: SourceCall
+    plain: bool = True
+    starred: bool = False
+    select_at: tuple[int, int] = field(default=(1, 1), compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,10 +103,11 @@ class CreateJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterJob:
-    """ALTER JOB … PROPERTIES."""
+    """ALTER JOB … [PROPERTIES(…)] [INSERT INTO …]."""
 
     name: str
-    properties: Properties
+    properties: Properties = ()
+    insert: Insert | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +158,17 @@ class ShowEvents:
     name: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewQuery:
+    """SELECT … FROM jobs(…) or tasks(…); ``start`` and ``end`` are offsets of that call."""
+
+    select: str
+    view: Literal["jobs", "tasks"]
+    options: Properties
+    start: int
+    end: int
+
+
 Statement = (
     CreateTable
     | DropTable
@@ -163,6 +185,7 @@ Statement = (
     | ShowCreateJob
     | ShowEpochs
     | ShowEvents
+    | ViewQuery
 )
 
 

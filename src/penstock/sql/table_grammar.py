@@ -1,6 +1,10 @@
 """Read the statements about tables."""
 
-from penstock.sql.names import table_name
+from collections.abc import Sequence
+
+from penstock.model.schema import Column, partition_refusal
+from penstock.sql.lexer import Token
+from penstock.sql.names import plain_name, table_name
 from penstock.sql.reader import TokenReader, words
 from penstock.sql.statements import (
     CreateTable,
@@ -12,7 +16,8 @@ from penstock.sql.statements import (
 from penstock.sql.types import column_list
 
 _PLACE = "CREATE TABLE"
-_CLAUSES = ("USING", "COMMENT", "LOCATION")
+_NAMES_SHOWN_MAX = 20
+_CLAUSES = ("USING", "PARTITIONED", "COMMENT", "LOCATION")
 _REFUSED_CLAUSES = {
     "AGGREGATE": "AGGREGATE KEY",
     "AS": "AS SELECT",
@@ -25,7 +30,6 @@ _REFUSED_CLAUSES = {
     "LIKE": "LIKE",
     "OPTIONS": "OPTIONS",
     "PARTITION": "PARTITION BY",
-    "PARTITIONED": "PARTITIONED BY",
     "PROPERTIES": "PROPERTIES",
     "ROW": "ROW FORMAT",
     "SELECT": "AS SELECT",
@@ -51,10 +55,11 @@ def parse_create_table(reader: TokenReader) -> CreateTable:
         raise reader.error(f'table "{name}" must have at least one column', token=token)
     columns = column_list(reader, after='"("')
     reader.expect_symbol(")", after=f'the column "{columns[-1].name}"')
-    text_by_clause = _clauses(reader)
+    text_by_clause, partition_by = _clauses(reader, columns)
     return CreateTable(
         name=name,
         columns=columns,
+        partition_by=partition_by,
         location=text_by_clause.get("LOCATION"),
         comment=text_by_clause.get("COMMENT", ""),
         if_not_exists=if_not_exists,
@@ -85,26 +90,96 @@ def parse_show_create_table(reader: TokenReader) -> ShowCreateTable:
     return ShowCreateTable(name=table_name(reader, after="SHOW CREATE TABLE"))
 
 
-def _clauses(reader: TokenReader) -> dict[str, str]:
+def _clauses(
+    reader: TokenReader, columns: tuple[Column, ...]
+) -> tuple[dict[str, str], tuple[str, ...]]:
     text_by_clause: dict[str, str] = {}
+    partition_by: tuple[str, ...] = ()
     while not reader.ended:
         _check_clause(reader)
         token = reader.look()
         if token.keyword not in _CLAUSES:
             raise reader.unexpected(
-                "COMMENT, LOCATION or the end of the statement", choices=_CLAUSES
+                "PARTITIONED BY, COMMENT, LOCATION or the end of the statement",
+                choices=_CLAUSES,
             )
         if token.keyword in text_by_clause:
             raise reader.error(f"{token.keyword} must not come twice")
         reader.take()
-        text_by_clause[token.keyword] = _clause_text(reader, token.keyword)
-    return text_by_clause
+        if token.keyword == "PARTITIONED":
+            partition_by = _partition_by(reader, columns)
+            text_by_clause[token.keyword] = ""
+        else:
+            text_by_clause[token.keyword] = _clause_text(reader, token.keyword)
+    return text_by_clause, partition_by
 
 
 def _check_clause(reader: TokenReader) -> None:
-    construct = _REFUSED_CLAUSES.get(reader.look().keyword)
+    word = reader.look().keyword
+    construct = _REFUSED_CLAUSES.get(word)
     if construct:
-        raise reader.unsupported(construct, place=_PLACE)
+        hint = "Write PARTITIONED BY (column, …)." if word == "PARTITION" else ""
+        raise reader.unsupported(construct, place=_PLACE, hint=hint)
+
+
+def _partition_by(reader: TokenReader, columns: tuple[Column, ...]) -> tuple[str, ...]:
+    reader.expect("BY", after="PARTITIONED")
+    first = reader.look()
+    reader.expect_symbol("(", after="PARTITIONED BY")
+    names: list[str] = []
+    while not names or reader.skip_symbol(","):
+        token = reader.look()
+        column = _partition_column(reader, columns, after='","' if names else '"("')
+        if column.name in names:
+            raise reader.error(
+                f'partition column "{column.name}" must not come twice', token=token
+            )
+        names.append(column.name)
+    reader.expect_symbol(")", after=f'the partition column "{names[-1]}"')
+    if len(names) == len(columns):
+        raise reader.error(
+            "PARTITIONED BY must leave at least one column out",
+            token=first,
+            hint="The files hold the columns that are no partition columns.",
+        )
+    return tuple(names)
+
+
+def _partition_column(reader: TokenReader, columns: Sequence[Column], *, after: str) -> Column:
+    token = reader.look()
+    name = plain_name(reader, "a column name", after=after)
+    _check_plain(reader, token)
+    column = next((c for c in columns if c.name.lower() == name.lower()), None)
+    if column is None:
+        known = ", ".join(f'"{c.name}"' for c in columns[:_NAMES_SHOWN_MAX])
+        more = " …" if len(columns) > _NAMES_SHOWN_MAX else ""
+        raise reader.error(
+            f'partition column "{name}" is not a column of the table',
+            token=token,
+            hint=f"The columns are {known}{more}.",
+        )
+    refusal = partition_refusal(column)
+    if refusal is not None:
+        raise reader.error(refusal.message, token=token, code=refusal.code, hint=refusal.hint)
+    return column
+
+
+def _check_plain(reader: TokenReader, token: Token) -> None:
+    """Refuse what Spark takes here besides names: new columns and functions of columns."""
+    if reader.at_name():
+        raise reader.unsupported(
+            "a type in PARTITIONED BY",
+            place=_PLACE,
+            token=token,
+            hint="Declare the column among the others, and give only its name here.",
+        )
+    if reader.at_symbol("("):
+        raise reader.unsupported(
+            f"{token.text}(…) in PARTITIONED BY",
+            place=_PLACE,
+            token=token,
+            hint="Partition by a column that holds the value itself.",
+        )
 
 
 def _clause_text(reader: TokenReader, clause: str) -> str:

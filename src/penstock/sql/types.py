@@ -33,10 +33,27 @@ _DECIMALS = frozenset({"DECIMAL", "DEC", "NUMERIC"})
 _NESTED = frozenset({"ARRAY", "MAP", "STRUCT"})
 _KNOWN = sorted({*_PRIMITIVE_BY_WORD, *_SIZED_TEXTS, *_DECIMALS, *_NESTED})
 _FOREIGN = words(
-    "AGG_STATE BITMAP DATETIMEV2 DATEV2 DECIMALV3 ENUM GEOGRAPHY GEOMETRY HLL "
+    "AGG_STATE BITMAP BLOB DATETIMEV2 DATEV2 DECIMALV3 ENUM GEOGRAPHY GEOMETRY HLL "
     "INTERVAL IPV4 IPV6 JSON JSONB LARGEINT NULL OBJECT QUANTILE_STATE SERIAL TIME "
-    "TIMESTAMPTZ TIMETZ UUID VARIANT VOID"
+    "TIMESTAMPTZ TIMETZ UUID VARBINARY VARIANT VOID XML"
 )
+_ADVICE_BY_WORD = {
+    "BLOB": "Use BINARY.",
+    "DATETIMEV2": "Use TIMESTAMP, or TIMESTAMP_NTZ for a time without a zone.",
+    "DATEV2": "Use DATE.",
+    "DECIMALV3": "Use DECIMAL.",
+    "GEOGRAPHY": "Use BINARY for well-known binary, or STRING for well-known text.",
+    "GEOMETRY": "Use BINARY for well-known binary, or STRING for well-known text.",
+    "INTERVAL": "Use BIGINT and say the unit in the column's name, or STRING.",
+    "JSON": "Use STRING for the text, or STRUCT for known fields.",
+    "JSONB": "Use STRING for the text, or STRUCT for known fields.",
+    "LARGEINT": "Use DECIMAL(38, 0).",
+    "TIME": "Use STRING, or BIGINT and say the unit in the column's name.",
+    "TIMESTAMPTZ": "Use TIMESTAMP.",
+    "UUID": "Use STRING.",
+    "VARBINARY": "Use BINARY.",
+    "VARIANT": "Use STRING for the text, or STRUCT for known fields.",
+}
 _CONSTRAINTS = words("AGGREGATE CHECK CONSTRAINT DUPLICATE FOREIGN INDEX KEY PRIMARY UNIQUE")
 _COLUMN_CLAUSES = words(
     "AS AUTO_INCREMENT CHECK COLLATE DEFAULT GENERATED KEY MASK PRIMARY REFERENCES UNIQUE"
@@ -112,7 +129,8 @@ def _unknown_type(reader: TokenReader, *, after: str) -> UserError:
     if token.kind is not TokenKind.WORD:
         return reader.unexpected("a type", after=after, hint=_TYPES_HINT)
     if token.keyword in _FOREIGN:
-        return reader.unsupported(f"the type {token.keyword}", hint=_TYPES_HINT)
+        advice = _ADVICE_BY_WORD.get(token.keyword, _TYPES_HINT)
+        return reader.unsupported(f"the type {token.keyword}", hint=advice)
     error = reader.unexpected("a type", after=after, hint=_TYPES_HINT, choices=_KNOWN)
     error.code = Code.TYPE_ERR
     return error

@@ -17,6 +17,7 @@ NEVER_RESUMED = frozenset(
         Code.MANUAL_PAUSE_ERR,
         Code.TOO_MANY_FAILURE_ROWS_ERR,
         Code.CANNOT_RESUME_ERR,
+        Code.FILE_ERR,
         Code.TABLE_CHANGED_ERR,
         Code.CATALOG_BEHIND_ERR,
     }

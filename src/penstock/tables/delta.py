@@ -27,7 +27,6 @@ from deltalake import (
     Transaction,
 )
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from deltalake.transaction import AddAction
 
 from penstock.errors import Code, UserError
 from penstock.model.codec import to_text
@@ -35,12 +34,21 @@ from penstock.model.epoch import Attachment, DataFile
 from penstock.model.job import TableRef
 from penstock.model.schema import Column
 from penstock.tables import log
+from penstock.tables.actions import add_action
 from penstock.tables.chain import chain_above
+from penstock.tables.delta_rejects import DeltaRejects
 from penstock.tables.delta_schema import check_columns, columns_of, schema_text
 from penstock.tables.durable import storage_error, sync
 from penstock.tables.locations import new_folder, table_path
-from penstock.tables.outcomes import location_taken, outcome_unknown, table_gone
-from penstock.tables.table import ChainCommit, TableDetail
+from penstock.tables.outcomes import (
+    location_taken,
+    outcome_unknown,
+    require_partitions,
+    table_gone,
+)
+from penstock.tables.partitions import check_partition_columns
+from penstock.tables.snapshot import snapshot_files
+from penstock.tables.table import ChainCommit, SnapshotFile, TableDetail
 
 # Appends of others do not conflict with ours, they only take the next version; delta-rs then
 # looks for conflicts again and tries the version after it, this often.
@@ -58,17 +66,25 @@ class DeltaTables:
     warehouse: Path
 
     def create(
-        self, name: str, columns: tuple[Column, ...], *, location: str | None, comment: str
+        self,
+        name: str,
+        columns: tuple[Column, ...],
+        *,
+        location: str | None,
+        comment: str,
+        partition_by: tuple[str, ...] = (),
     ) -> TableRef:
         """Create an empty table, in a folder of its own unless a location is given."""
         folder = table_path(location or str(new_folder(self.warehouse, name)))
         check_columns(name, columns)
+        check_partition_columns(columns, partition_by)
         _expect_free(folder)
         try:
             table = DeltaTable.create(
                 str(folder),
                 Schema.from_json(schema_text(columns)),
                 mode="error",
+                partition_by=list(partition_by) or None,
                 name=name,
                 description=comment or None,
             )
@@ -107,6 +123,24 @@ class DeltaTables:
             folder.rmdir()
         except OSError as error:
             raise storage_error(f'table at "{folder}" could not be removed', error) from error
+
+    def rejects_location(self, job_id: str) -> str:
+        """Answer where the rejects of a job lie."""
+        return str(self.warehouse / "_rejects" / job_id)
+
+    def open_rejects(self, job_id: str) -> DeltaRejects:
+        """Open the rejects of a job; they are made when they are first needed."""
+        return DeltaRejects(Path(self.rejects_location(job_id)), job_id)
+
+    def delete_rejects(self, job_id: str) -> None:
+        """Remove the rejects of a job; nothing happens if there are none."""
+        folder = Path(self.rejects_location(job_id))
+        try:
+            shutil.rmtree(folder)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise storage_error(f'rejects at "{folder}" could not be removed', error) from error
 
     def missing_files(self, location: str, paths: Sequence[str]) -> tuple[str, ...]:
         """Answer which of the data files, relative to the table, do not exist."""
@@ -175,13 +209,16 @@ class DeltaHandle:
     def commit(self, attachment: Attachment, files: Sequence[DataFile]) -> int:
         """Commit files with the attachment and txn(job id, number); answer the new version."""
         after = self.version
+        partition_columns = tuple(self._table.metadata().partition_columns)
+        require_partitions(files, columns=partition_columns)
         try:
             if not self._same_table():
                 raise table_gone(self._root)
             self._table.create_write_transaction(
-                [_add_action(file) for file in files],
+                [add_action(file) for file in files],
                 mode="append",
                 schema=self._table.schema(),
+                partition_by=list(partition_columns) or None,
                 commit_properties=CommitProperties(
                     custom_metadata={log.ATTACHMENT_KEY: to_text(attachment)},
                     max_commit_retries=_COMMIT_RETRIES_MAX,
@@ -210,6 +247,12 @@ class DeltaHandle:
         """Answer the table's columns in the snapshot."""
         return columns_of(self._table.schema().to_json())
 
+    def partition_columns(self) -> tuple[str, ...]:
+        """Answer the columns that divide the table into folders, outermost first."""
+        names = tuple(self._table.metadata().partition_columns)
+        check_partition_columns(self.columns(), names)
+        return names
+
     def detail(self) -> TableDetail:
         """Answer what the snapshot holds; files without a row count add none."""
         actions = pa.table(self._table.get_add_actions())
@@ -220,6 +263,11 @@ class DeltaHandle:
             size_bytes=pc.sum(actions["size_bytes"]).as_py() or 0,
             rows=0 if counts is None else pc.sum(counts).as_py() or 0,
         )
+
+    def files(self) -> tuple[SnapshotFile, ...]:
+        """Answer the data files of the snapshot."""
+        with _reading(self._root):
+            return snapshot_files(self._table)
 
     def _open(self) -> None:
         with _reading(self._root):
@@ -251,17 +299,6 @@ def _mark(root: Path, version: int) -> _Mark | None:
     except FileNotFoundError:
         return None
     return _Mark(version, status.st_ino, status.st_mtime_ns, status.st_size)
-
-
-def _add_action(file: DataFile) -> AddAction:
-    return AddAction(
-        path=file.path,
-        size=file.size_bytes,
-        partition_values={},
-        modification_time=int(file.modified_at.timestamp() * 1000),
-        data_change=True,
-        stats=file.statistics_json,
-    )
 
 
 @contextmanager

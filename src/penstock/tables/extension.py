@@ -198,6 +198,7 @@ def _behind(
         attempt_id=uuid.uuid4().hex,
         statistics=Statistics(),
         files=(),
+        reject_files=(),
         timings=Timings(),
         committed_at=clock.now(),
     )

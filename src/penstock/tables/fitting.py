@@ -15,6 +15,7 @@ from penstock.model.job import TargetColumn
 from penstock.model.schema import Column, DataType, Struct
 from penstock.storage.arrow_types import AnyArray, AnyType, arrow_schema, arrow_type
 from penstock.storage.casts import CastError, can_cast, cast_array
+from penstock.tables.partitions import require_partition_values
 
 _NAMES_SHOWN_MAX = 20
 
@@ -33,7 +34,11 @@ class RowError(ValueError):
 
 
 def fit(
-    batch: pa.RecordBatch, *, targets: tuple[TargetColumn, ...], columns: tuple[Column, ...]
+    batch: pa.RecordBatch,
+    *,
+    targets: tuple[TargetColumn, ...],
+    columns: tuple[Column, ...],
+    partition_by: tuple[str, ...] = (),
 ) -> pa.RecordBatch:
     """Answer the batch in the table's schema; RowError for a row that does not fit."""
     path_by_name = {target.name: target.path for target in targets}
@@ -43,7 +48,10 @@ def fit(
     for column, field in zip(columns, schema, strict=True):
         path = path_by_name.get(column.name)
         try:
-            arrays.append(_fit_column(batch, path, column=column, target=field.type))
+            fitted = _fit_column(batch, path, column=column, target=field.type)
+            if column.name in partition_by:
+                _check_partition(fitted, column)
+            arrays.append(fitted)
         except RowError as error:
             misfits.append(error)
     if misfits:
@@ -65,6 +73,13 @@ def _fit_column(
         row = pc.index(fitted.is_null(), value=True).as_py()
         raise RowError(row, column.name, f"expected {column.type.sql}, found NULL")
     return fitted
+
+
+def _check_partition(values: AnyArray, column: Column) -> None:
+    try:
+        require_partition_values(values, column)
+    except CastError as error:
+        raise RowError(error.row, column.name, error.reason) from error
 
 
 def _field_values(batch: pa.RecordBatch, path: tuple[str, ...]) -> AnyArray:

@@ -1,7 +1,9 @@
 """Errors that every kind of table raises alike."""
 
-from penstock.errors import Code, CommitOutcomeUnknownError, UserError
-from penstock.model.epoch import Attachment
+from collections.abc import Iterable
+
+from penstock.errors import Code, CommitOutcomeUnknownError, InvariantError, UserError
+from penstock.model.epoch import Attachment, DataFile
 
 
 def table_gone(location: object) -> UserError:
@@ -25,3 +27,14 @@ def outcome_unknown(attachment: Attachment, reason: str) -> CommitOutcomeUnknown
     return CommitOutcomeUnknownError(
         f"commit {attachment.number} of the job has an unknown outcome", detail=f"{reason}."
     )
+
+
+def require_partitions(files: Iterable[DataFile], *, columns: tuple[str, ...]) -> None:
+    """Refuse files that were not written for a table with these partition columns."""
+    for file in files:
+        written = tuple(name for name, _ in file.partition_values)
+        if written != columns:
+            raise InvariantError(
+                f'data file "{file.path}" has values of the partition columns {written}, '
+                f"the table has {columns}"
+            )

@@ -32,6 +32,16 @@ class TableDetail:
     rows: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotFile:
+    """A data file of a snapshot, with what the log says about it."""
+
+    path: str
+    size_bytes: int
+    partition_values: tuple[tuple[str, str | None], ...]
+    statistics_json: str
+
+
 class TableHandle(Protocol):
     """A snapshot of one table."""
 
@@ -78,8 +88,32 @@ class TableHandle(Protocol):
         """Answer the table's columns in the snapshot."""
         ...
 
+    def partition_columns(self) -> tuple[str, ...]:
+        """Answer the columns that divide the table into folders, outermost first.
+
+        UserError for a table of others that is partitioned as none can be written.
+        """
+        ...
+
     def detail(self) -> TableDetail:
         """Answer what the snapshot holds."""
+        ...
+
+    def files(self) -> tuple[SnapshotFile, ...]:
+        """Answer the data files of the snapshot."""
+        ...
+
+
+class RejectsLog(Protocol):
+    """The newest snapshot of the rejects of one job."""
+
+    @property
+    def newest_number(self) -> int:
+        """The newest commit number whose rejects are visible, 0 if there is none."""
+        ...
+
+    def commit(self, number: int, files: Sequence[DataFile]) -> None:
+        """Make the reject files of a commit visible, unless they are; else ExternalError."""
         ...
 
 
@@ -87,7 +121,13 @@ class Tables(Protocol):
     """Where tables are made and opened."""
 
     def create(
-        self, name: str, columns: tuple[Column, ...], *, location: str | None, comment: str
+        self,
+        name: str,
+        columns: tuple[Column, ...],
+        *,
+        location: str | None,
+        comment: str,
+        partition_by: tuple[str, ...] = (),
     ) -> TableRef:
         """Create an empty table, in a folder of its own unless a location is given."""
         ...
@@ -98,6 +138,18 @@ class Tables(Protocol):
 
     def delete(self, location: str) -> None:
         """Remove a table's folder with everything in it; nothing happens if it is gone."""
+        ...
+
+    def rejects_location(self, job_id: str) -> str:
+        """Answer where the rejects of a job lie."""
+        ...
+
+    def open_rejects(self, job_id: str) -> RejectsLog:
+        """Open the rejects of a job; they are made when they are first needed."""
+        ...
+
+    def delete_rejects(self, job_id: str) -> None:
+        """Remove the rejects of a job; nothing happens if there are none."""
         ...
 
     def missing_files(self, location: str, paths: Sequence[str]) -> tuple[str, ...]:

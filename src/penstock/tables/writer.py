@@ -6,6 +6,7 @@ over another one. Files that were not answered are no part of the table.
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,9 +18,13 @@ from penstock.model.epoch import DataFile
 from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primitive, Struct
 from penstock.storage.arrow_types import arrow_schema
 from penstock.tables.durable import storage_error, sync
+from penstock.tables.partitions import PartitionValues, Share, folder_names, split
 from penstock.tables.statistics import Summary, float_summary, statistics_json
 
+# More partitions than this are written one file behind the other.
+OPEN_FILES_MAX = 64
 _FILE_BYTES_MAX = 256 * 2**20
+_FOLDER_TRIES_MAX = 5
 
 # A row group is what lies in memory before it is written.
 _GROUP_BYTES_MAX = 64 * 2**20
@@ -49,17 +54,22 @@ class TableWriter:
         columns: tuple[Column, ...],
         name: str,
         *,
+        partition_by: tuple[str, ...] = (),
         file_bytes_max: int = _FILE_BYTES_MAX,
     ) -> None:
         self._root = root
-        self._columns = columns
         self._name = name
         self._file_bytes_max = file_bytes_max
         self._schema = arrow_schema(columns)
-        self._waiting: list[pa.RecordBatch] = []
+        column_by_name = {column.name: column for column in columns}
+        self._keys = tuple(column_by_name[key] for key in partition_by)
+        self._stored = tuple(c for c in columns if c.name not in partition_by)
+        self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
         self._waiting_bytes = 0
-        self._file: _File | None = None
+        # The file that was written last stands last.
+        self._file_by_partition: dict[PartitionValues, _File] = {}
+        self._folders: list[Path] = []
         self._paths: list[Path] = []
         self._written: list[DataFile] = []
 
@@ -69,65 +79,130 @@ class TableWriter:
             raise InvariantError(f"batch has the schema {batch.schema}, not {self._schema}")
         if not batch.num_rows:
             return
-        self._waiting.append(batch)
-        self._waiting_rows += batch.num_rows
-        self._waiting_bytes += batch.nbytes
+        self._wait(pa.Table.from_batches([batch]))
         if self._waiting_rows >= _GROUP_ROWS_MAX or self._waiting_bytes >= _GROUP_BYTES_MAX:
-            self._write_group()
+            self._write_largest()
 
     def close(self) -> tuple[DataFile, ...]:
         """Finish the files and answer them; none if there was no row."""
-        self._write_group()
-        self._finish_file()
-        if self._written:
-            with _writing(self._root):
-                sync(self._root)
+        for share in self._shares():
+            self._write_group(share)
+        for partition in tuple(self._file_by_partition):
+            self._finish_file(partition)
+        with _writing(self._root):
+            for folder in _folders_of(self._paths, root=self._root):
+                sync(folder)
         return tuple(self._written)
 
     def abort(self) -> None:
-        """Remove everything that was written."""
+        """Remove everything that was written, with the folders made for it that are empty."""
         self._waiting.clear()
-        if self._file is not None:
+        for file in self._file_by_partition.values():
             with suppress(OSError, pa.ArrowException):
-                self._file.close()
-            self._file = None
+                file.close()
+        self._file_by_partition.clear()
         for path in self._paths:
             with suppress(OSError):
                 path.unlink(missing_ok=True)
+        for folder in reversed(self._folders):
+            with suppress(OSError):
+                folder.rmdir()
 
-    def _write_group(self) -> None:
+    def _wait(self, rows: pa.Table) -> None:
+        self._waiting.append(rows)
+        self._waiting_rows += rows.num_rows
+        self._waiting_bytes += rows.nbytes
+
+    def _shares(self) -> list[Share]:
+        """Answer the waiting rows by partition, largest first; none waits any more."""
         if not self._waiting:
-            return
-        group = pa.Table.from_batches(self._waiting, self._schema)
+            return []
+        rows = pa.concat_tables(self._waiting)
         self._waiting.clear()
         self._waiting_rows = self._waiting_bytes = 0
-        file = self._file or self._next_file()
+        return split(rows, self._keys)
+
+    def _write_largest(self) -> None:
+        """Write half of the waiting rows, or more; small partitions wait to become larger."""
+        shares = self._shares()
+        wanted = sum(share.rows.num_rows for share in shares) / 2
+        done = written = 0
+        while written < wanted:
+            self._write_group(shares[done])
+            written += shares[done].rows.num_rows
+            done += 1
+        if shares[done:]:
+            # Copied, because what waits must not hold the memory of what was written.
+            rest = pa.concat_tables([share.rows for share in shares[done:]])
+            self._wait(rest.combine_chunks())
+
+    def _write_group(self, share: Share) -> None:
+        file = self._file_by_partition.pop(share.values, None) or self._next_file(share.values)
+        self._file_by_partition[share.values] = file
         with _writing(file.path):
-            file.write(group)
+            file.write(share.rows.select([column.name for column in self._stored]))
             full = file.size_bytes >= self._file_bytes_max
         if full:
-            self._finish_file()
+            self._finish_file(share.values)
 
-    def _next_file(self) -> "_File":
-        path = self._root / f"part-{self._name}-{len(self._paths)}.parquet"
-        with _writing(path):
-            path.touch(exist_ok=False)
+    def _next_file(self, partition: PartitionValues) -> "_File":
+        if len(self._file_by_partition) >= OPEN_FILES_MAX:
+            self._finish_file(next(iter(self._file_by_partition)))
+        with _writing(self._root):
+            path = self._new_path(partition)
             self._paths.append(path)
-            self._file = _File(path, self._schema, self._columns)
-        return self._file
+            return _File(path, self._stored)
 
-    def _finish_file(self) -> None:
-        if self._file is None:
-            return
-        file, self._file = self._file, None
+    def _new_path(
+        self, partition: PartitionValues, *, tries_left: int = _FOLDER_TRIES_MAX
+    ) -> Path:
+        name = f"part-{self._name}-{len(self._paths)}.parquet"
+        try:
+            path = self._folder(partition) / name
+            path.touch(exist_ok=False)
+        except FileNotFoundError:
+            # Another writer may have removed the folder that it had made for itself.
+            if not tries_left:
+                raise
+            return self._new_path(partition, tries_left=tries_left - 1)
+        return path
+
+    def _folder(self, partition: PartitionValues) -> Path:
+        folder = self._root
+        for name in folder_names(partition):
+            folder /= name
+            with suppress(FileExistsError):
+                folder.mkdir()
+                self._folders.append(folder)
+        return folder
+
+    def _finish_file(self, partition: PartitionValues) -> None:
+        file = self._file_by_partition.pop(partition)
         with _writing(file.path):
-            self._written.append(file.finish())
+            self._written.append(
+                replace(
+                    file.finish(),
+                    path=file.path.relative_to(self._root).as_posix(),
+                    partition_values=partition,
+                )
+            )
+
+
+def _folders_of(paths: Iterable[Path], *, root: Path) -> set[Path]:
+    """Answer all folders between the files and the table's, which is one of them."""
+    parents = {path.parent for path in paths}
+    return {
+        folder
+        for parent in parents
+        for folder in (parent, *parent.parents)
+        if folder.is_relative_to(root)
+    }
 
 
 class _File:
     """One Parquet file while it is being written."""
 
-    def __init__(self, path: Path, schema: pa.Schema, columns: tuple[Column, ...]) -> None:
+    def __init__(self, path: Path, columns: tuple[Column, ...]) -> None:
         self.path = path
         self._columns = columns
         self._metadata: list[pq.FileMetaData] = []
@@ -140,7 +215,7 @@ class _File:
         bounded = [leaf for leaf, kind in leaves if kind not in _FLOATING]
         self._writer = pq.ParquetWriter(
             self._sink,
-            schema,
+            arrow_schema(columns),
             compression="zstd",
             compression_level=1,
             use_dictionary=texts,  # type: ignore[arg-type] # A list is understood too.
@@ -214,6 +289,7 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except FileExistsError as error:
-        raise InvariantError(f'data file "{path}" exists already') from error
+        raise InvariantError(f'data file "{error.filename or path}" exists already') from error
     except OSError as error:
-        raise storage_error(f'data file "{path}" could not be written', error) from error
+        fact = f'data file "{error.filename or path}" could not be written'
+        raise storage_error(fact, error) from error

@@ -102,5 +102,8 @@ def check_at_rest(world: World) -> None:
     committed = [e.number for e in ledger if e.outcome is Outcome.COMMITTED]
     assert sorted(n for n in committed if n) == list(range(1, replay.number + 1))
     assert all(e.outcome is not Outcome.STARTED for e in ledger), "an attempt never ended"
+    rejects = world.tables.open_rejects(state.id).files_by_number
+    named = {a.number: a.reject_files for a in world.chain(state.id) if a.reject_files}
+    assert rejects == named, "rejects lost or doubled"
     copies = world.tables.copies(world.table.location, state.id)
     assert [copies.get(a.number) for a in world.chain(state.id)] == world.chain(state.id)

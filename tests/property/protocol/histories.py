@@ -3,20 +3,22 @@
 from collections.abc import Callable
 from datetime import timedelta
 
-from penstock.testing import Fault
+from penstock.testing.memory_tables import Fault
 from tests.property.protocol.actors import Actor
 from tests.property.protocol.checks import check_at_rest
 from tests.property.protocol.machine import ProtocolMachine
 
 History = Callable[[ProtocolMachine], None]
 COMMIT = "handle.commit"
+FILES = 5
+EPOCHS = 3
 
 
 def tell(history: History) -> None:
     """Play a history on a fresh world, check every step, and bring it to rest."""
     machine = ProtocolMachine()
     try:
-        for _ in range(5):
+        for _ in range(FILES):
             machine.world.files.add()
         machine.world.create()
         history(machine)
@@ -105,6 +107,14 @@ def a_runner_crashes_before_its_commit(machine: ProtocolMachine) -> None:
     machine.world.tables.foreign_commit(machine.world.table.location)
 
 
+def a_runner_crashes_before_its_rejects(machine: ProtocolMachine) -> None:
+    """The last rows are in the table; what was rejected with them is not visible yet."""
+    runner = start_runner(machine, until=COMMIT)
+    for _ in range(EPOCHS):
+        machine.move(runner, "tables.open_rejects")
+    runner.crash()
+
+
 def the_catalog_is_rolled_back_behind_a_pause(machine: ProtocolMachine) -> None:
     """A runner has looked at the table; then PAUSE returns, and the catalog is restored."""
     runner = start_runner(machine, until="catalog.take_lease")
@@ -147,5 +157,6 @@ HISTORIES: tuple[History, ...] = (
     a_statement_dies_between_table_and_catalog,
     the_answer_of_a_commit_is_late,
     a_runner_crashes_before_its_commit,
+    a_runner_crashes_before_its_rejects,
     the_catalog_is_rolled_back_behind_a_pause,
 )

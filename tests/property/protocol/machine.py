@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from penstock.errors import PenstockError
 from penstock.model.job import Wish
-from penstock.testing import Fault
+from penstock.testing.memory_tables import Fault
 from tests.property.protocol.actors import Actor
 from tests.property.protocol.checks import check_at_rest, check_catalog, check_table
 from tests.property.protocol.world import World

@@ -16,7 +16,7 @@ from penstock.model.epoch import Attachment, CommitKind, Generation
 from penstock.model.job import JobState
 from penstock.tables import extension
 from penstock.tables.extension import Landed, newest_commit, open_table
-from penstock.testing import MemoryHandle
+from penstock.testing.memory_tables import MemoryHandle
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
@@ -185,6 +185,15 @@ def a_generation_has_no_random_id(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(f"{module}.next_generation", mutant)
 
 
+def rejects_are_not_repeated_after_a_crash(patch: pytest.MonkeyPatch) -> None:
+    """Recovery does not look whether the rejects of the last commit are visible."""
+
+    def mutant(newest: Attachment, **rest: Any) -> None:
+        del newest, rest
+
+    patch.setattr(takeover, "settle_rejects", mutant)
+
+
 def _skip_commit_of(kind: CommitKind, patch: pytest.MonkeyPatch) -> None:
     real = changes.change_job
 
@@ -230,4 +239,5 @@ MUTATIONS: tuple[Mutation, ...] = (
     the_number_is_not_compared,
     the_copy_is_written_before_the_commit,
     a_generation_has_no_random_id,
+    rejects_are_not_repeated_after_a_crash,
 )

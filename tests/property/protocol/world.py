@@ -7,15 +7,16 @@ catalog. The world only chooses who moves next and what the network does.
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from penstock.catalog.catalog import Catalog, open_catalog
 from penstock.catalog.tables import TableRecord
 from penstock.control.changes import ChangeParts, OutpacedError
 from penstock.control.jobs import alter_job, drop_job, open_job, pause_job, resume_job
 from penstock.engine.epoch_loop import LoadParts
-from penstock.engine.task import TaskPlan
+from penstock.engine.task_plan import TaskPlan
 from penstock.model.codec import from_text, to_text
 from penstock.model.epoch import Ack, Attachment, DataFile, Note, SourceFile
 from penstock.model.files import FileFormat, FilesOptions
@@ -27,7 +28,8 @@ from penstock.sources.files.globs import compile_glob
 from penstock.sql.statements import AlterJob, DropJob, PauseJob, ResumeJob
 from penstock.storage.objects import ObjectMeta
 from penstock.supervisor.supervisor import Supervisor
-from penstock.testing import Fault, InProcessExecutor, MemoryTables
+from penstock.testing.executor import InProcessExecutor
+from penstock.testing.memory_tables import Fault, MemoryTables
 from tests.property.protocol.actors import Actor, Stepping, halt_here
 
 NAME = "j"
@@ -155,6 +157,7 @@ class World:
             catalog=cast("Catalog", Stepping(self.catalog, name="catalog")),
             tables=cast("Any", Stepping(self.tables, name="tables")),
             clock=self.clock,
+            open_analyst=_no_spark,
         )
 
     def create(self) -> JobState:
@@ -222,8 +225,16 @@ class World:
             modified_at=self.clock.now(),
             statistics_json="{}",
         )
-        notes = tuple(_note(read.file) for read in plan.reads)
-        return to_text(Ack(task=plan.task, files=(written,), notes=notes))
+        self.tables.register_rows(f"rejects-{path}", [])
+        ack = Ack(
+            task=plan.task,
+            files=(written,),
+            notes=tuple(_note(read.file) for read in plan.reads),
+            rows_produced=len(plan.reads),
+            reject_files=(replace(written, path=f"rejects-{path}"),),
+            first_reject="the second row of a file",
+        )
+        return to_text(ack)
 
     def _fault(self, job_id: str, attachment: Attachment) -> Fault:
         del job_id, attachment
@@ -235,12 +246,23 @@ class World:
         return cast("sqlite3.Connection", engine.raw_connection().driver_connection)
 
 
+def _no_spark() -> NoReturn:
+    raise AssertionError("nothing here needs Spark")
+
+
 COLUMNS = (Column(name="key", type=Primitive.STRING),)
 
 
 def _note(file: SourceFile) -> Note:
+    """Say that a file has a row that loads and one that does not."""
     return Note(
-        key=file.key, etag=file.etag, start=0, end=file.size_bytes, rows_read=1, rows_skipped=0
+        key=file.key,
+        etag=file.etag,
+        start=0,
+        end=file.size_bytes,
+        rows_read=2,
+        rows_parsed=1,
+        rows_rejected=1,
     )
 
 
@@ -259,5 +281,5 @@ def definition(table: TableRef) -> JobDefinition:
         source=FilesOptions(uri="file:///in/*.json", format=FileFormat.JSON),
         source_columns=COLUMNS,
         targets=(),
-        properties=JobProperties(batch_files_max=2),
+        properties=JobProperties(batch_files_max=2, strict=False),
     )

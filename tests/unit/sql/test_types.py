@@ -153,7 +153,10 @@ def test_an_unknown_type_brings_the_nearest_and_the_list() -> None:
         ("CREATE TABLE t (a INT) COMMENT 'x' COMMENT 'y'", "COMMENT must not come twice"),
         ("CREATE TABLE t (a INT) LOCATION ' '", "LOCATION must not be empty"),
         ("CREATE TABLE t (a INT) LOCATION x", "expected a location in quotes after LOCATION"),
-        ("CREATE TABLE t (a INT) x", "expected COMMENT, LOCATION or the end of the statement"),
+        (
+            "CREATE TABLE t (a INT) x",
+            "expected PARTITIONED BY, COMMENT, LOCATION or the end of the statement",
+        ),
         ("CREATE TABLE t (a INT", 'expected ")" after the column "a", found the end'),
     ],
 )

@@ -69,6 +69,7 @@ def test_everything_else_that_pauses_a_job_is_resumed() -> None:
         Code.MANUAL_PAUSE_ERR,
         Code.TOO_MANY_FAILURE_ROWS_ERR,
         Code.CANNOT_RESUME_ERR,
+        Code.FILE_ERR,
         Code.TABLE_CHANGED_ERR,
         Code.CATALOG_BEHIND_ERR,
     } == NEVER_RESUMED

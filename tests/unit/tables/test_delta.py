@@ -291,3 +291,25 @@ def test_the_contract_of_tables_needs_neither_deltalake_nor_pyarrow() -> None:
     )
 
     assert result.stdout.strip() == "set()"
+
+
+def test_partition_columns_of_a_table_that_others_made_are_read_from_its_log(
+    tables: DeltaTables, tmp_path: Path
+) -> None:
+    rows = pa.table({"id": pa.array([1], pa.int64()), "city": ["a"]})
+    write_deltalake(str(tmp_path / "theirs"), rows, partition_by=["city"])
+
+    handle = tables.open(str(tmp_path / "theirs"))
+
+    assert handle.partition_columns() == ("city",)
+    assert [column.name for column in handle.columns()] == ["id", "city"]
+
+
+def test_a_table_of_others_partitioned_as_none_can_be_written_is_refused(
+    tables: DeltaTables, tmp_path: Path
+) -> None:
+    rows = pa.table({"id": pa.array([1], pa.int64()), "weight": [1.5]})
+    write_deltalake(str(tmp_path / "theirs"), rows, partition_by=["weight"])
+
+    with pytest.raises(UserError, match='column "weight" is DOUBLE, by which no table'):
+        tables.open(str(tmp_path / "theirs")).partition_columns()

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import CommitOutcomeUnknownError
 from penstock.model.epoch import Attachment
-from penstock.testing import Fault, MemoryTables
+from penstock.testing.memory_tables import Fault, MemoryTables
 from tests.contract.table_building import COLUMNS, JOB, OTHER_JOB, attachment, data_file
 
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penstock.errors import Code, UserError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadRecord:
@@ -39,3 +41,9 @@ class RecordBlock:
     def line_of(self, row: int) -> int:
         """Give the line of a row, counted from the block's first."""
         return row if self.row_lines is None else self.row_lines[row]
+
+
+class UnreadableFileError(UserError):
+    """A file that is not what its format says, from some byte on; nothing of it is loaded."""
+
+    code_default = Code.FILE_ERR

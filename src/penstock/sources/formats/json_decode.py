@@ -51,13 +51,22 @@ def decode_record(line: bytes) -> dict[str, Any]:
     begin = text.lstrip(_BLANK)
     if not begin.startswith("{"):
         raise BadRecordError(f'a record must begin with "{{", found {shown(begin)}')
+    record: dict[str, Any] = _decoded(text)
+    return record
+
+
+def decode_document(line: bytes) -> Any:  # noqa: ANN401 - Any JSON value.
+    """Read the one JSON value of a line, whatever it is."""
+    return _decoded(_text(line))
+
+
+def _decoded(text: str) -> Any:  # noqa: ANN401
     try:
-        record: dict[str, Any] = _DECODER.decode(text)
+        return _DECODER.decode(text)
     except json.JSONDecodeError as error:
         raise BadRecordError(_reason(error)) from error
     except RecursionError as error:
         raise BadRecordError("the record is nested too deeply") from error
-    return record
 
 
 def _text(line: bytes) -> str:

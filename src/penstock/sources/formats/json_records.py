@@ -4,13 +4,16 @@ Invariant: a line that is read as part of a clean block is read here too, with t
 values; what happens to a line does not depend on its neighbours.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import pyarrow as pa
 
 from penstock.sources.formats.json_arrow import JsonShape, parse_records, read_directly
 from penstock.sources.formats.json_decode import BadRecordError, decode_record
+
+_T = TypeVar("_T")
 
 _BLANK = b" \t\r"
 
@@ -27,16 +30,31 @@ class Records:
 
 def read_line_by_line(lines: Sequence[bytes], shape: JsonShape) -> Records:
     """Read every line that holds a record of the wanted columns; say what the others lack."""
+    return read_records(
+        lines, shape, write=lambda line: None if blank(line) else rendered(line, shape)
+    )
+
+
+def blank(line: bytes) -> bool:
+    """Say whether a line holds nothing but space."""
+    return not line.strip(_BLANK)
+
+
+def read_records(
+    sources: Sequence[_T], shape: JsonShape, *, write: Callable[[_T], bytes | None]
+) -> Records:
+    """Read what was written for every source; None is a blank, ``BadRecordError`` is kept."""
     record_by_line: dict[int, bytes] = {}
     bad: dict[int, str] = {}
-    for number, line in enumerate(lines):
-        if not line.strip(_BLANK):
-            continue
+    for number, source in enumerate(sources):
         try:
-            record_by_line[number] = _rendered(line, shape)
+            record = write(source)
         except BadRecordError as error:
             bad[number] = str(error)
-    blank = len(lines) - len(record_by_line) - len(bad)
+            continue
+        if record is not None:
+            record_by_line[number] = record
+    blanks = len(sources) - len(record_by_line) - len(bad)
     try:
         batch = _parse(record_by_line, shape)
     except ValueError:
@@ -46,11 +64,12 @@ def read_line_by_line(lines: Sequence[bytes], shape: JsonShape) -> Records:
         }
         batch = _parse(record_by_line, shape)
     return Records(
-        batch=batch, row_lines=tuple(record_by_line), blank=blank, reason_by_bad_line=bad
+        batch=batch, row_lines=tuple(record_by_line), blank=blanks, reason_by_bad_line=bad
     )
 
 
-def _rendered(line: bytes, shape: JsonShape) -> bytes:
+def rendered(line: bytes, shape: JsonShape) -> bytes:
+    """Write a line's record again for the columns; ``BadRecordError`` if it has none."""
     try:
         return shape.render(decode_record(line)).encode()
     except BadRecordError:

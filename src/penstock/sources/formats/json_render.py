@@ -62,10 +62,11 @@ def _renderer(arrow: AnyType) -> Render:
 
 
 def _misfit(arrow: AnyType, value: object) -> _MisfitError:
-    return _MisfitError(f"expected {data_type(arrow).sql}, found {_shown(value)}")
+    return _MisfitError(f"expected {data_type(arrow).sql}, found {shown_value(value)}")
 
 
-def _shown(value: object) -> str:
+def shown_value(value: object) -> str:
+    """Write a decoded value for an error message, cut short."""
     match value:
         case None:
             return "null"

@@ -1,23 +1,27 @@
-"""Twins of real parts that live in memory and pass the same contract suites.
+"""Tables in memory that pass the same contract suite as those of Delta.
 
-``MemoryTables`` can also do what a real disk does only by accident: lose the answer to a
-commit, or let a commit take effect later than the caller believed.
+They can also do what a real disk does only by accident: lose the answer to a commit, or let a
+commit take effect later than the caller believed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from threading import Lock, RLock
+from threading import RLock
 from typing import Any, assert_never
 from uuid import uuid4
 
-from penstock.errors import Code, ExternalError, StoppedError
 from penstock.model.epoch import Attachment, DataFile
 from penstock.model.job import TableRef
 from penstock.model.schema import Column
 from penstock.tables.chain import chain_above, expect_known_format
-from penstock.tables.outcomes import location_taken, outcome_unknown, table_gone
-from penstock.tables.table import ChainCommit, TableDetail
+from penstock.tables.outcomes import (
+    location_taken,
+    outcome_unknown,
+    require_partitions,
+    table_gone,
+)
+from penstock.tables.table import ChainCommit, SnapshotFile, TableDetail
 
 Row = Mapping[str, Any]
 TASK_TRIES_MAX = 4
@@ -45,6 +49,7 @@ class _Table:
 
     location: str
     columns: tuple[Column, ...]
+    partition_by: tuple[str, ...] = ()
     id: str = field(default_factory=lambda: str(uuid4()))
     entries: list[_Entry] = field(default_factory=lambda: [_Entry(attachment=None, files=())])
     kept_from: int = 0
@@ -85,6 +90,7 @@ class _Disk:
     table_by_location: dict[str, _Table] = field(default_factory=dict)
     rows_by_path: dict[str, Sequence[Row]] = field(default_factory=dict)
     late_writes: list[_LateWrite] = field(default_factory=list)
+    rejects_by_job: dict[str, dict[int, tuple[DataFile, ...]]] = field(default_factory=dict)
 
     def table_at(self, location: str) -> _Table:
         """Answer the table at a location."""
@@ -107,13 +113,14 @@ class MemoryTables:
         *,
         location: str | None,
         comment: str,  # noqa: ARG002 - Part of the contract; nothing here shows it.
+        partition_by: tuple[str, ...] = (),
     ) -> TableRef:
         """Create an empty table."""
         with self._disk.lock:
             place = location or f"memory://{name}-{uuid4().hex[:8]}"
             if place in self._disk.table_by_location:
                 raise location_taken(place)
-            table = _Table(location=place, columns=columns)
+            table = _Table(location=place, columns=columns, partition_by=partition_by)
             self._disk.table_by_location[place] = table
             return TableRef(name=name, id=table.id, location=place)
 
@@ -125,6 +132,19 @@ class MemoryTables:
         """Remove a table."""
         with self._disk.lock:
             self._disk.table_by_location.pop(location, None)
+
+    def rejects_location(self, job_id: str) -> str:
+        """Answer where the rejects of a job lie."""
+        return f"memory://rejects/{job_id}"
+
+    def open_rejects(self, job_id: str) -> "MemoryRejects":
+        """Open the rejects of a job."""
+        return MemoryRejects(self._disk, job_id)
+
+    def delete_rejects(self, job_id: str) -> None:
+        """Remove the rejects of a job."""
+        with self._disk.lock:
+            self._disk.rejects_by_job.pop(job_id, None)
 
     def missing_files(self, location: str, paths: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002
         """Answer the paths for which no rows were registered."""
@@ -168,8 +188,35 @@ class MemoryTables:
     def recreate(self, location: str) -> None:
         """Put a new, empty table with another id in the place of the old one."""
         with self._disk.lock:
-            columns = self._disk.table_at(location).columns
-            self._disk.table_by_location[location] = _Table(location=location, columns=columns)
+            old = self._disk.table_at(location)
+            self._disk.table_by_location[location] = _Table(
+                location=location, columns=old.columns, partition_by=old.partition_by
+            )
+
+
+class MemoryRejects:
+    """The rejects of a job in memory."""
+
+    def __init__(self, disk: _Disk, job_id: str) -> None:
+        self._disk = disk
+        self._job_id = job_id
+
+    @property
+    def files_by_number(self) -> dict[int, tuple[DataFile, ...]]:
+        """The reject files of every commit that has some."""
+        with self._disk.lock:
+            return dict(self._disk.rejects_by_job.get(self._job_id, {}))
+
+    @property
+    def newest_number(self) -> int:
+        """The newest commit number whose rejects are visible, 0 if there is none."""
+        return max(self.files_by_number, default=0)
+
+    def commit(self, number: int, files: Sequence[DataFile]) -> None:
+        """Make the reject files of a commit visible, unless they are."""
+        with self._disk.lock:
+            if self.newest_number < number:
+                self._disk.rejects_by_job.setdefault(self._job_id, {})[number] = tuple(files)
 
 
 def _land(write: _LateWrite) -> bool:
@@ -228,6 +275,7 @@ class MemoryHandle:
         """Commit files with the attachment, unless the job has committed since the snapshot."""
         with self._disk.lock:
             table = self._table
+            require_partitions(files, columns=table.partition_by)
             if self._disk.table_by_location.get(self._location) is not table:
                 raise outcome_unknown(attachment, "The table is gone")
             version = len(table.entries)
@@ -259,6 +307,10 @@ class MemoryHandle:
         """Answer the table's columns."""
         return self._table.columns
 
+    def partition_columns(self) -> tuple[str, ...]:
+        """Answer the columns that divide the table into folders."""
+        return self._table.partition_by
+
     def detail(self) -> TableDetail:
         """Answer what the snapshot holds."""
         with self._disk.lock:
@@ -271,6 +323,21 @@ class MemoryHandle:
                 rows=sum(file.rows for file in files),
             )
 
+    def files(self) -> tuple[SnapshotFile, ...]:
+        """Answer the data files of the snapshot."""
+        with self._disk.lock:
+            entries = self._table.entries[: self._version + 1]
+            return tuple(
+                SnapshotFile(
+                    path=file.path,
+                    size_bytes=file.size_bytes,
+                    partition_values=file.partition_values,
+                    statistics_json=file.statistics_json,
+                )
+                for entry in entries
+                for file in entry.files
+            )
+
 
 def _readable(attachment: Attachment) -> Attachment:
     expect_known_format(attachment.format, number=attachment.number)
@@ -280,61 +347,3 @@ def _readable(attachment: Attachment) -> Attachment:
 def _readable_copy(table: _Table, job_id: str, number: int) -> Attachment | None:
     copy = table.copies.get((job_id, number))
     return None if copy is None else _readable(copy)
-
-
-class InProcessExecutor:
-    """Runs tasks one behind the other in the calling thread, with Spark's retries."""
-
-    def __init__(self, *, parallelism: int = 2) -> None:
-        self._parallelism = parallelism
-        self._lock = Lock()
-        self._cancelled: set[str] = set()
-        self._tries = 0
-
-    @property
-    def ready(self) -> bool:
-        """Whether tasks start at once."""
-        return True
-
-    @property
-    def parallelism(self) -> int:
-        """How many shares an epoch is cut into."""
-        return self._parallelism
-
-    def run(
-        self, tasks: Sequence[str], *, work: Callable[[str, str], str], group: str
-    ) -> list[str]:
-        """Run every task and answer their results in order."""
-        with self._lock:
-            self._cancelled.discard(group)
-        return [self._run_one(task, work, group) for task in tasks]
-
-    def cancel(self, group: str) -> None:
-        """Stop what runs under the group before its next task."""
-        with self._lock:
-            self._cancelled.add(group)
-
-    def _run_one(self, task: str, work: Callable[[str, str], str], group: str) -> str:
-        last: Exception | None = None
-        for _ in range(TASK_TRIES_MAX):
-            try:
-                answer = work(task, self._try_id())
-            except Exception as error:  # noqa: BLE001 - As Spark: whatever a task raises.
-                last = error
-                continue
-            finally:
-                self._require_wanted(group)
-            return answer
-        raise ExternalError(
-            f"a task failed {TASK_TRIES_MAX} times: {last}", code=Code.SPARK_ERR
-        ) from last
-
-    def _try_id(self) -> str:
-        with self._lock:
-            self._tries += 1
-            return str(self._tries)
-
-    def _require_wanted(self, group: str) -> None:
-        with self._lock:
-            if group in self._cancelled:
-                raise StoppedError("the work was cancelled")

@@ -1,0 +1,116 @@
+"""Rows that could not be loaded: kept with their place and error, or the end of the epoch."""
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from penstock.errors import Code, UserError
+from penstock.model.epoch import DataFile
+from penstock.storage.arrow_types import arrow_schema
+from penstock.tables.durable import storage_error
+from penstock.tables.rejects import REJECT_COLUMNS
+from penstock.tables.writer import TableWriter
+
+_BATCH_ROWS = 1_000
+
+
+class Stage(StrEnum):
+    """Which half of a task did not want the row."""
+
+    READER = "reader"
+    WRITER = "writer"
+
+
+class Rejects(Protocol):
+    """Where a task puts the rows that it cannot load."""
+
+    def add(self, *, stage: Stage, file: str, line: int | None, error: str, raw: bytes) -> None:
+        """Take a row; what is strict raises instead."""
+        ...
+
+
+class StrictRejects:
+    """Lets no bad row pass: the first one ends the epoch."""
+
+    def add(self, *, stage: Stage, file: str, line: int | None, error: str, raw: bytes) -> None:  # noqa: ARG002 - Part of the protocol.
+        """Refuse the row's epoch."""
+        raise UserError(
+            f"{place(file, line)}: {error}",
+            code=Code.TOO_MANY_FAILURE_ROWS_ERR,
+            detail="The epoch was not committed; nothing of it is in the table.",
+            hint=(
+                "Mend or remove the file, then RESUME the job; or set "
+                '"session.enable_insert_strict" = "false" to keep such rows apart.'
+            ),
+        )
+
+
+class KeptRejects:
+    """Writes rejected rows into Parquet files that nobody can see yet."""
+
+    def __init__(self, root: Path, name: str, *, number: int, epoch: int) -> None:
+        self._root = root
+        self._writer = TableWriter(root, REJECT_COLUMNS, name)
+        self._number = number
+        self._epoch = epoch
+        self._waiting: list[dict[str, Any]] = []
+        self.count = 0
+        self.first = ""
+
+    def add(self, *, stage: Stage, file: str, line: int | None, error: str, raw: bytes) -> None:
+        """Keep the row."""
+        self.count += 1
+        self.first = self.first or f"{place(file, line)}: {error}"
+        self._waiting.append(
+            {
+                "commit_number": self._number,
+                "epoch": self._epoch,
+                "stage": str(stage),
+                "file": file,
+                "line": line,
+                "error": error,
+                "raw": raw,
+            }
+        )
+        if len(self._waiting) >= _BATCH_ROWS:
+            self._flush()
+
+    def close(self) -> tuple[DataFile, ...]:
+        """Finish the files and answer them; none if no row was rejected."""
+        self._flush()
+        return self._writer.close()
+
+    def abort(self) -> None:
+        """Remove everything that was written."""
+        self._writer.abort()
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise storage_error(f'folder "{self._root}" cannot be made', error) from error
+        batch = pa.RecordBatch.from_pylist(self._waiting, schema=arrow_schema(REJECT_COLUMNS))
+        self._waiting.clear()
+        self._writer.write(batch)
+
+
+def place(file: str, line: int | None) -> str:
+    """Say where a row stands."""
+    return f'file "{file}"' if line is None else f'file "{file}", line {line}'
+
+
+def row_text(batch: pa.RecordBatch, row: int) -> bytes:
+    """Write a row that was read as JSON, which is what is kept of it when it does not fit."""
+    (values,) = batch.slice(row, 1).to_pylist()
+    return json.dumps(values, ensure_ascii=False, default=_text).encode(
+        "utf-8", "backslashreplace"
+    )
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,105 @@
+"""Read a task's share of an epoch: its parts one behind the other, with a note for each."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BufferedIOBase
+
+from penstock.engine.rejects import Rejects, Stage
+from penstock.engine.task_plan import TaskPlan
+from penstock.model.epoch import Note, SplitRead
+from penstock.model.files import FilesOptions
+from penstock.sources.files.reading import lines_before, read_records
+from penstock.sources.formats.blocks import RecordBlock
+from penstock.storage.stores import open_store
+
+
+class Place:
+    """Where the rows of a part stand in their file."""
+
+    def __init__(
+        self, read: SplitRead, stream: BufferedIOBase, *, source: FilesOptions
+    ) -> None:
+        self._read = read
+        self._source = source
+        self._stream = stream
+        self._earlier: int | None = None
+
+    @property
+    def file(self) -> str:
+        """The key of the file."""
+        return self._read.file.key
+
+    def line(self, own_line: int) -> int:
+        """Answer a line's number in the file, from 1; earlier ones are counted once."""
+        if self._earlier is None:
+            at = self._stream.tell()
+            self._earlier = lines_before(self._stream, self._read, source=self._source)
+            self._stream.seek(at)
+        return self._earlier + own_line + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrived:
+    """A block of rows, and where they came from."""
+
+    block: RecordBlock
+    place: Place
+
+    def place_of(self, row: int) -> tuple[str, int | None]:
+        """Answer file and line of a row."""
+        own_line = self.block.first_line + self.block.line_of(row)
+        return self.place.file, self.place.line(own_line)
+
+
+class ShareReader:
+    """Reads the parts of one task."""
+
+    def __init__(self, plan: TaskPlan, rejects: Rejects) -> None:
+        self._plan = plan
+        self._rejects = rejects
+        self._store, _ = open_store(plan.source.uri)
+        self.notes: list[Note] = []
+
+    def blocks(self) -> Iterator[Arrived]:
+        """Yield the rows of all parts; a part's note is there once its last row was taken."""
+        for read in self._plan.reads:
+            yield from self._part(read)
+
+    def _part(self, read: SplitRead) -> Iterator[Arrived]:
+        plan = self._plan
+        rows = parsed = skipped = rejected = 0
+        with self._store.open(read.file.key, etag=read.file.etag) as stream:
+            place = Place(read, stream, source=plan.source)
+            for block in read_records(
+                stream,
+                read,
+                source=plan.source,
+                columns=plan.source_columns,
+                needed=plan.needed,
+            ):
+                for bad in block.bad:
+                    self._rejects.add(
+                        stage=Stage.READER,
+                        file=place.file,
+                        line=place.line(bad.line),
+                        error=bad.error,
+                        raw=bad.raw,
+                    )
+                rows += block.lines
+                parsed += block.rows
+                skipped += block.blank
+                rejected += len(block.bad)
+                if block.rows:
+                    yield Arrived(block=block, place=place)
+        self.notes.append(
+            Note(
+                key=read.file.key,
+                etag=read.file.etag,
+                start=read.start,
+                end=read.end,
+                rows_read=rows,
+                rows_parsed=parsed,
+                rows_skipped=skipped,
+                rows_rejected=rejected,
+            )
+        )

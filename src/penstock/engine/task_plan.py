@@ -1,0 +1,30 @@
+"""What a task is told."""
+
+from dataclasses import dataclass
+
+from penstock.model.epoch import SplitRead
+from penstock.model.files import FilesOptions
+from penstock.model.job import TargetColumn
+from penstock.model.schema import Column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPlan:
+    """Everything a task needs to know; it reaches the task by file."""
+
+    task: int
+    attempt_id: str
+    number: int
+    epoch: int
+    table_root: str
+    rejects_root: str
+    strict: bool
+    columns: tuple[Column, ...]
+    partition_by: tuple[str, ...]
+    targets: tuple[TargetColumn, ...]
+    source: FilesOptions
+    source_columns: tuple[Column, ...]
+    needed: tuple[str, ...]
+    # What a SELECT that Spark runs sees of the source; empty if there is none.
+    view_columns: tuple[Column, ...]
+    reads: tuple[SplitRead, ...]

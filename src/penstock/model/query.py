@@ -1,0 +1,64 @@
+"""A SELECT that Spark runs: what it is given, and what it may look at."""
+
+from dataclasses import dataclass
+
+from penstock.model.job import TableRef
+from penstock.model.schema import Column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupFile:
+    """A data file of a table that a SELECT joins with."""
+
+    path: str
+    partition_values: tuple[tuple[str, str | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lookup:
+    """A table that a SELECT joins with, at one version."""
+
+    table: TableRef
+    version: int
+    size_bytes: int
+    columns: tuple[Column, ...]
+    files: tuple[LookupFile, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryText:
+    """A SELECT as Spark gets it, and the session that it runs in.
+
+    The call of the source was replaced by the name of a view, which has these columns.
+    """
+
+    text: str
+    view: str
+    columns: tuple[Column, ...]
+    strict: bool
+    time_zone: str
+    python_udfs: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryRun:
+    """A checked SELECT with everything pinned that one epoch sees."""
+
+    query: QueryText
+    lookups: tuple[Lookup, ...]
+    reusable: bool
+
+
+def output_name(at: int) -> str:
+    """Answer what an output of a SELECT is called between Spark and the writer."""
+    return f"c{at}"
+
+
+def with_view(select: str, *, start: int, end: int, view: str) -> str:
+    """Put the view's name in the place of the call; every other character keeps its place."""
+    call = select[start:end]
+    # Whatever is left of the call becomes blank, so that positions in errors stay true.
+    blank = "".join("\n" if char == "\n" else " " for char in call[len(view) :])
+    if "\n" in call[: len(view)]:
+        blank = "\n" * call[: len(view)].count("\n") + blank
+    return select[:start] + view + blank + select[end:]

@@ -1,0 +1,142 @@
+"""Which columns the files have: those given, or those that the first files show."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from io import BufferedIOBase
+from itertools import islice
+
+from penstock.errors import Code, UserError
+from penstock.model.files import CompressType, FileFormat, FilesOptions
+from penstock.model.options import print_options
+from penstock.model.schema import Column, Primitive, columns_sql
+from penstock.sources.files.globs import compile_glob
+from penstock.sources.files.listing import list_all
+from penstock.sources.formats.blocks import UnreadableFileError
+from penstock.sources.formats.compression import compression_of, decompressed
+from penstock.sources.formats.csv_inference import infer_csv_columns
+from penstock.sources.formats.csv_layout import csv_layout
+from penstock.sources.formats.json_documents import json_layout
+from penstock.sources.formats.json_inference import infer_columns
+from penstock.sources.formats.parquet_inference import infer_parquet_columns
+from penstock.sql.types import parse_columns
+from penstock.storage.objects import ObjectMeta
+from penstock.storage.stores import Store, open_store
+
+_FILES_MAX = 5
+
+
+def find_columns(source: FilesOptions) -> tuple[Column, ...]:
+    """Answer the columns of the files; at least one file must be there."""
+    store, pattern = open_store(source.uri)
+    first = list(islice(list_all(store, compile_glob(pattern)), _FILES_MAX))
+    if not first:
+        raise UserError(
+            f'no file matches "{source.uri}"',
+            code=Code.META_NOT_FOUND_ERR,
+            hint="Check the path and the pattern; at least one file must be there already.",
+        )
+    _check_options(source)
+    if source.schema:
+        columns = parse_columns(source.schema)
+    else:
+        with ExitStack() as stack:
+            columns = _inferred(source, first, store=store, stack=stack)
+        _expect_sayable(columns)
+    return _with_path_keys(columns, source)
+
+
+def _check_options(source: FilesOptions) -> None:
+    """Refuse options that mean nothing in the format, or mean two things at once."""
+    family = source.format.family
+    given = [key for key, _ in print_options(source)]
+    foreign = [key for other, keys in _KEYS.items() if other is not family for key in keys]
+    for key in given:
+        if key in foreign:
+            raise UserError(
+                f'option "{key}" has no meaning for the format {source.format}',
+                code=Code.OPTION_ERR,
+                hint=f"It is an option of {_format_of(key)}.",
+            )
+    if family is FileFormat.CSV:
+        csv_layout(source)
+    if family is FileFormat.JSON:
+        json_layout(source)
+
+
+_KEYS: dict[FileFormat, tuple[str, ...]] = {
+    FileFormat.CSV: (
+        "column_separator",
+        "line_delimiter",
+        "enclose",
+        "escape",
+        "skip_lines",
+        "trim_double_quotes",
+        "empty_field_as_null",
+    ),
+    FileFormat.JSON: ("strip_outer_array", "json_root", "jsonpaths", "num_as_string"),
+}
+
+
+def _format_of(key: str) -> str:
+    return next(str(family) for family, keys in _KEYS.items() if key in keys)
+
+
+def _inferred(
+    source: FilesOptions, metas: list[ObjectMeta], *, store: Store, stack: ExitStack
+) -> tuple[Column, ...]:
+    streams = _opened(metas, source=source, store=store, stack=stack)
+    try:
+        match source.format.family:
+            case FileFormat.PARQUET:
+                return infer_parquet_columns(streams)
+            case FileFormat.CSV:
+                return infer_csv_columns(streams, csv_layout(source))
+            case _:
+                _require_plain(source)
+                return infer_columns(streams)
+    except UnreadableFileError as error:
+        raise UserError(
+            f"the first files cannot be read: {error.message}",
+            code=error.code,
+            detail=error.detail,
+            hint=error.hint,
+        ) from error
+
+
+def _require_plain(source: FilesOptions) -> None:
+    if not json_layout(source).plain:
+        raise UserError(
+            'option "schema" is needed with strip_outer_array, json_root, jsonpaths or '
+            "num_as_string",
+            code=Code.OPTION_ERR,
+            hint="Name the columns as in CREATE TABLE: 'schema' = 'id BIGINT, city STRING'.",
+        )
+
+
+def _with_path_keys(columns: tuple[Column, ...], source: FilesOptions) -> tuple[Column, ...]:
+    """Add the columns whose values stand in the path, as texts unless they are declared."""
+    known = {column.name for column in columns}
+    added = (key for key in source.path_keys if key not in known)
+    return columns + tuple(Column(name=key, type=Primitive.STRING) for key in added)
+
+
+def _expect_sayable(columns: tuple[Column, ...]) -> None:
+    """Refuse inferred columns that SHOW CREATE could not write so that they are read back."""
+    try:
+        parse_columns(columns_sql(columns))
+    except UserError as error:
+        raise UserError(
+            f"the files hold a field that cannot be a column: {error.message}",
+            code=Code.TYPE_ERR,
+            hint='Name the wanted columns with the option "schema".',
+        ) from error
+
+
+def _opened(
+    metas: list[ObjectMeta], *, source: FilesOptions, store: Store, stack: ExitStack
+) -> Iterator[BufferedIOBase]:
+    for meta in metas:
+        stream = stack.enter_context(store.open(meta.key, etag=meta.etag))
+        parquet = source.format is FileFormat.PARQUET
+        kind = CompressType.PLAIN if parquet else compression_of(source.compress_type, meta.key)
+        yield decompressed(stream, kind)

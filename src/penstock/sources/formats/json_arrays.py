@@ -1,0 +1,173 @@
+"""Cut files of JSON arrays into the texts of their elements, in bounded memory.
+
+Only brackets and strings are looked at here; whether an element is sound JSON is found out by
+whoever reads it, so that a bad element costs only itself.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BufferedIOBase
+
+from penstock.sources.formats.blocks import UnreadableFileError
+from penstock.sources.formats.lines import LINE_BYTES_MAX
+from penstock.storage.casts import shown
+
+_MARK = b"\xef\xbb\xbf"
+_CHUNK_BYTES = 1 << 16
+_FOUND_BYTES = 40
+_BLANK = re.compile(rb"[ \t\r\n]*")
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+# Each passes over whole strings and takes the next bracket; or none, where the text ends.
+_TO_BRACKET = re.compile(rb'(?:[^"\[\]{}]++|' + _STRING + rb")*+([\[\]{}]?)", re.DOTALL)
+_TO_BRACKET_OR_COMMA = re.compile(
+    rb'(?:[^"\[\]{},]++|' + _STRING + rb")*+([\[\]{},]?)", re.DOTALL
+)
+_CLOSING = {b"[": b"]", b"{": b"}"}
+_HINT = 'Check the option "strip_outer_array", or take the file away.'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Element:
+    """The text of one element of an array, and where it begins in the file."""
+
+    offset: int
+    text: bytes
+
+
+def read_elements(
+    stream: BufferedIOBase, *, objects: bool, element_bytes_max: int = LINE_BYTES_MAX
+) -> Iterator[Element]:
+    """Read the elements of all arrays; with ``objects``, also objects outside of arrays."""
+    return _Scanner(stream, element_bytes_max=element_bytes_max).elements(objects=objects)
+
+
+class _Scanner:
+    """What is held of the file: from the element that is being read to what was read last."""
+
+    def __init__(self, stream: BufferedIOBase, *, element_bytes_max: int) -> None:
+        self._stream = stream
+        self._element_bytes_max = element_bytes_max
+        self._held = bytearray()
+        self._offset = 0
+
+    def elements(self, *, objects: bool) -> Iterator[Element]:
+        """Yield the elements of the arrays that follow each other."""
+        self._stream.seek(0)
+        while len(self._held) < len(_MARK) and self._read_on():
+            continue
+        if self._held.startswith(_MARK):
+            self._drop(len(_MARK))
+        while self._skip_blank():
+            if self._held.startswith(b"["):
+                yield from self._array()
+            elif objects and self._held.startswith(b"{"):
+                end = self._end_of_value()
+                yield self._take(end)
+            else:
+                raise self._no_array(objects=objects)
+
+    def _array(self) -> Iterator[Element]:
+        begin = self._offset
+        self._drop(1)
+        first, closing = True, b""
+        while closing != b"]":
+            end, closing = self._end_of_element(begin)
+            element = self._take(end)
+            self._drop(1)
+            if not (first and closing == b"]" and not element.text):
+                yield element
+            first = False
+
+    def _end_of_element(self, begin: int) -> tuple[int, bytes]:
+        """Find the comma or bracket behind the element that is held from its beginning."""
+        at = 0
+        while True:
+            at, found = self._next(_TO_BRACKET_OR_COMMA, at)
+            if not found:
+                raise UnreadableFileError(
+                    f"the array that begins at byte {begin} does not end", hint=_HINT
+                )
+            if found in (b",", b"]"):
+                return at, found
+            if found == b"}":
+                raise self._mismatch(at, expected=b"]", found=found)
+            at = self._end_of_value(at)
+
+    def _end_of_value(self, at: int = 0) -> int:
+        """Find the end of the array or object that begins here."""
+        begin = self._offset + at
+        closings: list[bytes] = []
+        while True:
+            at, found = self._next(_TO_BRACKET, at)
+            if not found:
+                raise UnreadableFileError(
+                    f"the value that begins at byte {begin} does not end", hint=_HINT
+                )
+            at += 1
+            if found in _CLOSING:
+                closings.append(_CLOSING[found])
+            elif found != closings[-1]:
+                raise self._mismatch(at - 1, expected=closings[-1], found=found)
+            else:
+                closings.pop()
+                if not closings:
+                    return at
+
+    def _next(self, pattern: re.Pattern[bytes], at: int) -> tuple[int, bytes]:
+        """Find the next bracket outside of strings; none at the end of the file."""
+        while True:
+            match = pattern.match(self._held, at)
+            # The pattern matches everywhere, if only nothing.
+            at = match.end() if match else at
+            if match and match[1]:
+                return at - 1, match[1]
+            if not self._read_on():
+                return at, b""
+
+    def _read_on(self) -> bool:
+        if len(self._held) > self._element_bytes_max:
+            raise UnreadableFileError(
+                f"the element that begins at byte {self._offset} may have"
+                f" {self._element_bytes_max} bytes at most",
+                hint=_HINT,
+            )
+        # As much again as is held, because a long string is looked at from its beginning.
+        chunk = self._stream.read(max(_CHUNK_BYTES, len(self._held)))
+        self._held += chunk
+        return bool(chunk)
+
+    def _skip_blank(self) -> bool:
+        """Pass over space; say whether anything follows."""
+        while True:
+            match = _BLANK.match(self._held)
+            self._drop(match.end() if match else 0)
+            if self._held:
+                return True
+            if not self._read_on():
+                return False
+
+    def _take(self, count: int) -> Element:
+        text = bytes(self._held[:count])
+        blank = _BLANK.match(text)
+        offset = self._offset + (blank.end() if blank else 0)
+        self._drop(count)
+        return Element(offset=offset, text=text.strip(b" \t\r\n"))
+
+    def _drop(self, count: int) -> None:
+        del self._held[:count]
+        self._offset += count
+
+    def _no_array(self, *, objects: bool) -> UnreadableFileError:
+        found = bytes(self._held[:_FOUND_BYTES]).decode(errors="replace")
+        expected = "an array or an object" if objects else "an array"
+        return UnreadableFileError(
+            f"expected {expected} at byte {self._offset}, found {shown(found)}", hint=_HINT
+        )
+
+    def _mismatch(self, at: int, *, expected: bytes, found: bytes) -> UnreadableFileError:
+        return UnreadableFileError(
+            f'expected "{expected.decode()}" at byte {self._offset + at},'
+            f' found "{found.decode()}"',
+            hint=_HINT,
+        )

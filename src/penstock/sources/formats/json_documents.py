@@ -1,0 +1,354 @@
+"""Read JSON that is more than plain lines: arrays, parts of documents, paths, rescued fields.
+
+Invariant: what happens to a record does not depend on its neighbours, and without any of the
+options it is what happens to it among plain lines.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from io import BufferedIOBase
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.errors import Code, UserError
+from penstock.model.files import FilesOptions, MissingColumns
+from penstock.sources.formats.blocks import BadRecord, RecordBlock
+from penstock.sources.formats.json_arrays import Element, read_elements
+from penstock.sources.formats.json_arrow import JsonShape, json_shape, read_directly
+from penstock.sources.formats.json_decode import (
+    AmbiguousObject,
+    BadRecordError,
+    decode_document,
+    decode_record,
+)
+from penstock.sources.formats.json_paths import JsonPath, NoSuchPartError, json_path
+from penstock.sources.formats.json_records import blank, read_records, rendered
+from penstock.sources.formats.json_render import column_message, shown_value
+from penstock.sources.formats.json_texts import json_text, numbers_as_texts
+from penstock.sources.formats.lines import BLOCK_BYTES, LineLayout, Lines, read_lines
+from penstock.storage.casts import shown
+
+RESCUED = "_rescued"
+
+_MARK = b"\xef\xbb\xbf"
+_LINE_LAYOUT = LineLayout()
+_BLOCK_RECORDS_MAX = 1 << 16
+_NOT_DECODED = object()
+_WHOLE = JsonPath(text="$", steps=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonLayout:
+    """Where the records and their values are in the documents of a file."""
+
+    strip_outer_array: bool = False
+    root: JsonPath = _WHOLE
+    # One for each column, or none: columns are then found by name.
+    paths: tuple[JsonPath, ...] = ()
+    num_as_string: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Say whether every line is a record, and every field a column's value."""
+        return not (
+            self.strip_outer_array or self.root.steps or self.paths or self.num_as_string
+        )
+
+
+def json_layout(options: FilesOptions) -> JsonLayout:
+    """Read the options about JSON; ``UserError`` if one of them has no meaning."""
+    return JsonLayout(
+        strip_outer_array=options.strip_outer_array,
+        root=json_path(options.json_root, option="json_root") if options.json_root else _WHOLE,
+        paths=_column_paths(options.jsonpaths) if options.jsonpaths else (),
+        num_as_string=options.num_as_string,
+    )
+
+
+def _column_paths(text: str) -> tuple[JsonPath, ...]:
+    try:
+        paths = json.loads(text)
+    except (ValueError, RecursionError):
+        paths = None
+    if not isinstance(paths, list) or not paths or not all(isinstance(p, str) for p in paths):
+        raise UserError(
+            f'option "jsonpaths" must be a JSON array of one or more texts, not {shown(text)}',
+            code=Code.OPTION_ERR,
+            hint='Write for example ["$.id", "$.customer.city"].',
+        )
+    return tuple(json_path(path, option="jsonpaths") for path in paths)
+
+
+def read_json_documents(  # noqa: PLR0913 - What a range needs, as in every format.
+    stream: BufferedIOBase,
+    *,
+    columns: pa.Schema,
+    wanted: tuple[str, ...],
+    layout: JsonLayout,
+    start: int,
+    end: int | None,
+    missing: MissingColumns,
+    rescue: bool,
+) -> Iterator[RecordBlock]:
+    """Read the records that begin in ``[start, end)`` of the file; None is the file's end.
+
+    A file of arrays is not cut: all of it belongs to the range that begins at 0.
+    """
+    reading = _reading(columns, wanted, layout=layout, missing=missing, rescue=rescue)
+    first_line = 0
+    if layout.strip_outer_array:
+        groups = _element_groups(stream, layout=layout) if start == 0 else iter(())
+    else:
+        groups = _line_groups(stream, start=start, end=end)
+    for group in groups:
+        yield from _blocks(group, reading=reading, first_line=first_line)
+        first_line += len(group)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reading:
+    """How a record becomes a row."""
+
+    layout: JsonLayout
+    shape: JsonShape
+    path_by_column: dict[str, JsonPath]
+    # The top-level fields that columns are read from.
+    named: frozenset[str | int]
+    missing: MissingColumns
+    rescue: bool
+    # Whether a record is read as among plain lines.
+    neutral: bool
+
+
+def _reading(
+    columns: pa.Schema,
+    wanted: tuple[str, ...],
+    *,
+    layout: JsonLayout,
+    missing: MissingColumns,
+    rescue: bool,
+) -> _Reading:
+    if layout.paths and len(layout.paths) != len(columns.names):
+        raise UserError(
+            f'option "jsonpaths" must have as many paths as there are columns,'
+            f" {len(columns.names)}, not {len(layout.paths)}",
+            code=Code.TYPE_ERR,
+            detail=f"The columns are {', '.join(columns.names)}.",
+            hint='Name the columns with the option "schema", in the order of the paths.',
+        )
+    path_by_column = dict(zip(columns.names, layout.paths, strict=False))
+    rescued = [pa.field(RESCUED, pa.string())] if rescue else []
+    return _Reading(
+        layout=layout,
+        shape=json_shape(pa.schema([*(columns.field(name) for name in wanted), *rescued])),
+        path_by_column={name: path_by_column[name] for name in wanted if layout.paths},
+        named=frozenset(path.steps[0] for path in layout.paths if path.steps)
+        if layout.paths
+        else frozenset(columns.names),
+        missing=missing,
+        rescue=rescue,
+        neutral=replace(layout, strip_outer_array=False).plain
+        and not rescue
+        and missing is MissingColumns.NULL,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """Where a record comes from: its text, or its value inside of a document."""
+
+    offset: int
+    text: bytes
+    value: object = _NOT_DECODED
+    # Why there is no record.
+    error: str = ""
+    line: bool = False
+
+
+def _line_groups(
+    stream: BufferedIOBase, *, start: int, end: int | None
+) -> Iterator[list[_Source]]:
+    for lines in read_lines(stream, start=start, end=end, layout=_LINE_LAYOUT):
+        yield [_long_line(lines)] if lines.too_long else _line_sources(lines)
+
+
+def _long_line(lines: Lines) -> _Source:
+    limit, found = _LINE_LAYOUT.line_bytes_max, lines.size_bytes
+    error = f"a line may have {limit} bytes at most, found {found}"
+    return _Source(offset=lines.offset, text=bytes(lines.data), error=error)
+
+
+def _line_sources(lines: Lines) -> list[_Source]:
+    data, offset = bytes(lines.data), lines.offset
+    if offset == 0 and data.startswith(_MARK):
+        data, offset = data[len(_MARK) :], len(_MARK)
+    texts = data.split(b"\n")
+    if not texts[-1]:
+        texts.pop()
+    sources = []
+    for text in texts:
+        sources.append(_Source(offset=offset, text=text, line=True))
+        offset += len(text) + 1
+    return sources
+
+
+def _element_groups(stream: BufferedIOBase, *, layout: JsonLayout) -> Iterator[list[_Source]]:
+    group: list[_Source] = []
+    size_bytes = 0
+    for element in read_elements(stream, objects=bool(layout.root.steps)):
+        for source in _element_sources(element, layout.root):
+            group.append(source)
+            size_bytes += len(source.text)
+            if size_bytes >= BLOCK_BYTES or len(group) >= _BLOCK_RECORDS_MAX:
+                yield group
+                group, size_bytes = [], 0
+    if group:
+        yield group
+
+
+def _element_sources(element: Element, root: JsonPath) -> Iterator[_Source]:
+    """Give the record of an element, or the records of the array that the root leads to."""
+    whole = _Source(offset=element.offset, text=element.text)
+    if not root.steps:
+        yield whole
+        return
+    try:
+        part = _rooted(decode_document(element.text), root)
+    except BadRecordError as error:
+        yield replace(whole, error=str(error))
+        return
+    if not isinstance(part, list):
+        yield replace(whole, value=part)
+        return
+    for value in part:
+        yield _part_source(whole, value)
+
+
+def _part_source(whole: _Source, value: object) -> _Source:
+    try:
+        return replace(whole, text=json_text(value).encode(), value=value)
+    except BadRecordError as error:
+        return replace(whole, text=b"", error=str(error))
+
+
+def _rooted(document: object, root: JsonPath) -> Any:  # noqa: ANN401 - Any JSON value.
+    try:
+        return root.part_of(document)
+    except NoSuchPartError as error:
+        raise BadRecordError(f"json_root {root.text} leads nowhere") from error
+
+
+def _blocks(
+    sources: list[_Source], *, reading: _Reading, first_line: int
+) -> Iterator[RecordBlock]:
+    batches = _direct_batches(sources, reading)
+    if batches is None:
+        yield _mixed_block(sources, reading=reading, first_line=first_line)
+        return
+    for batch in batches:
+        yield RecordBlock(batch=batch, first_line=first_line, lines=batch.num_rows)
+        first_line += batch.num_rows
+
+
+def _direct_batches(sources: list[_Source], reading: _Reading) -> list[pa.RecordBatch] | None:
+    """Read plain records as Arrow reads them, many at once; else give None."""
+    if not reading.neutral or any(source.error for source in sources):
+        return None
+    lines = b"\n".join([source.text for source in sources])
+    # A last text without any octet would not be noticed.
+    one_line_each = lines.count(b"\n") == len(sources) - 1 and not lines.endswith(b"\n")
+    return read_directly(lines, reading.shape) if one_line_each else None
+
+
+def _mixed_block(sources: list[_Source], *, reading: _Reading, first_line: int) -> RecordBlock:
+    records = read_records(sources, reading.shape, write=partial(_written, reading=reading))
+    bad = tuple(
+        BadRecord(
+            line=first_line + line,
+            offset=sources[line].offset,
+            error=reason,
+            raw=sources[line].text.removesuffix(b"\r"),
+        )
+        for line, reason in sorted(records.reason_by_bad_line.items())
+    )
+    return RecordBlock(
+        batch=records.batch,
+        first_line=first_line,
+        lines=len(sources),
+        blank=records.blank,
+        bad=bad,
+        row_lines=records.row_lines if records.blank or bad else None,
+    )
+
+
+def _written(source: _Source, *, reading: _Reading) -> bytes | None:
+    if source.error:
+        raise BadRecordError(source.error)
+    if source.line and blank(source.text):
+        return None
+    # A text over several lines is not given to those who take a line for a record.
+    if reading.neutral and b"\n" not in source.text:
+        return rendered(source.text, reading.shape)
+    record = _record(source, reading.layout.root)
+    row = _by_paths(record, reading) if reading.path_by_column else _by_names(record, reading)
+    if reading.layout.num_as_string:
+        for field in reading.shape.schema:
+            row[field.name] = numbers_as_texts(row.get(field.name), field.type)
+    if reading.rescue:
+        row[RESCUED] = _rescued(record, reading.named)
+    return reading.shape.render(row).encode()
+
+
+def _record(source: _Source, root: JsonPath) -> dict[str, Any]:
+    if source.value is _NOT_DECODED and not root.steps:
+        return decode_record(source.text)
+    value = source.value
+    if value is _NOT_DECODED:
+        value = _rooted(decode_document(source.text), root)
+    if isinstance(value, dict):
+        return value
+    raise BadRecordError(
+        f"json_root {root.text} must lead to an object, not {shown_value(value)}"
+    )
+
+
+def _by_names(record: dict[str, Any], reading: _Reading) -> dict[str, Any]:
+    names = [name for name in reading.shape.schema.names if not _is_rescued(name, reading)]
+    if reading.missing is MissingColumns.FAIL:
+        for name in names:
+            if name not in record:
+                raise BadRecordError(
+                    column_message((name,), f"the record has no field {shown(name)}")
+                )
+    row = {name: record[name] for name in names if name in record}
+    if not isinstance(record, AmbiguousObject):
+        return row
+    ambiguous = AmbiguousObject(list(row.items()))
+    ambiguous.repeated = record.repeated.intersection(names)
+    return ambiguous
+
+
+def _is_rescued(name: str, reading: _Reading) -> bool:
+    return reading.rescue and name == RESCUED
+
+
+def _by_paths(record: dict[str, Any], reading: _Reading) -> dict[str, Any]:
+    row = {}
+    for name, path in reading.path_by_column.items():
+        try:
+            row[name] = path.part_of(record)
+        except NoSuchPartError as error:
+            if reading.missing is MissingColumns.FAIL:
+                reason = f"the path {path.text} leads nowhere"
+                raise BadRecordError(column_message((name,), reason)) from error
+        except BadRecordError as error:
+            raise BadRecordError(column_message((name,), str(error))) from error
+    return row
+
+
+def _rescued(record: dict[str, Any], named: frozenset[str | int]) -> str | None:
+    extra = {name: value for name, value in record.items() if name not in named}
+    return json_text(extra) if extra else None

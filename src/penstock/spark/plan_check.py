@@ -1,0 +1,217 @@
+"""May this SELECT run in one stage, row by row? Spark's own plans are asked.
+
+The logical plan is used to name what a person wrote; the physical plan decides. Between the
+writer and the reader it may hold only operators that treat every row by itself, for a task must
+have seen all rows whose notes it reports, and lose none.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from penstock.errors import Code, UserError
+
+SOURCE_FUNCTION = "read_source"
+LOOKUP_FUNCTION = "read_lookup"
+WRITER_FUNCTION = "write_share"
+
+_HINT = "Load the rows as they are and derive that table from the loaded one, with a SELECT."
+_JOIN_HINT = (
+    "Join one table at a time, the source on the side whose rows are kept: "
+    "FILES(…) LEFT JOIN t ON …, or WHERE x IN (SELECT y FROM t)."
+)
+_ROW_WISE = frozenset({"Project", "Filter", "WholeStageCodegen", "InputAdapter", "MapInArrow"})
+_ALLOWED = _ROW_WISE | {"Generate", "ArrowEvalPython", "BatchEvalPython"}
+_JOINS = frozenset({"BroadcastHashJoin", "BroadcastNestedLoopJoin"})
+# The side that is streamed, and the joins that keep or drop its rows one by one.
+_JOIN_TYPES_BY_STREAMED = {
+    0: frozenset({"Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti", "ExistenceJoin"}),
+    1: frozenset({"Inner", "Cross", "RightOuter"}),
+}
+_WORDS = {
+    "Deduplicate": "DISTINCT",
+    "Distinct": "DISTINCT",
+    "Expand": "UNPIVOT, CUBE or ROLLUP",
+    "GlobalLimit": "LIMIT",
+    "LocalLimit": "LIMIT",
+    "Offset": "OFFSET",
+    "RebalancePartitions": "a REBALANCE hint",
+    "Repartition": "a REPARTITION or COALESCE hint",
+    "RepartitionByExpression": "DISTRIBUTE BY or CLUSTER BY",
+    "Sample": "TABLESAMPLE",
+    "Tail": "LIMIT",
+    "Window": "a window function",
+    "WindowGroupLimit": "a window function",
+}
+_SET_OPERATIONS = {"Except": "EXCEPT", "Intersect": "INTERSECT", "Union": "UNION"}
+# What may mean something else in the next epoch although nothing was changed.
+_CHANGING = ("current_", "now(", "rand", "uuid", "localtimestamp", "shuffle(", "input_file")
+
+Node = Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanFindings:
+    """What Spark's plans say about a SELECT that may run."""
+
+    operators: tuple[str, ...]
+    needed: tuple[str, ...]
+    row_wise: bool
+    reusable: bool
+
+
+def check_plan(select: Node, written: Node) -> PlanFindings:
+    """Look at the SELECT's frame and the frame that writes it; refuse what is not row-wise."""
+    logical = select._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - No public way.
+    execution = written._jdf.queryExecution()  # noqa: SLF001
+    _check_logical(logical, analysed=execution.analyzed())
+    path = _path(execution.executedPlan())
+    for node, child in pairwise(path):
+        _check_operator(node, child)
+    operators = [_name(node) for node in path if _name(node) not in _WRAPPERS]
+    text = str(execution.analyzed().toString()).lower()
+    return PlanFindings(
+        operators=tuple(operators),
+        needed=_needed(execution.optimizedPlan()),
+        row_wise=all(_name(node) in _ROW_WISE | _EVALUATIONS for node in path),
+        reusable=not any(word in text for word in _CHANGING)
+        and LOOKUP_FUNCTION.lower() not in text,
+    )
+
+
+_WRAPPERS = frozenset({"WholeStageCodegen", "InputAdapter"})
+_EVALUATIONS = frozenset({"ArrowEvalPython", "BatchEvalPython"})
+
+
+def _check_logical(plan: Node, *, analysed: Node) -> None:
+    sources = _count(plan)
+    if sources == 0:
+        raise _refusal(
+            "a SELECT that never gives a row",
+            hint="Its WHERE is false for every row, or nothing of the source is left in it.",
+        )
+    found = [construct for node in _above_source(plan) if (construct := _construct(node))]
+    # Spark makes a DISTINCT of every set operation, which is not what was written.
+    written = {_SET_OPERATIONS.get(_class(node), "") for node in _all(analysed)}
+    for construct in (*(sorted(written - {""}) if found else ()), *found):
+        raise _refusal(construct)
+    if sources > 1:
+        raise _refusal("a self-join, or another second use of the source")
+
+
+def _construct(node: Node) -> str | None:
+    """Name what a person wrote that made this node; None if it may be harmless."""
+    kind = _class(node)
+    if kind == "Aggregate":
+        plain = not str(node.aggregateExpressions().mkString()).count("(")
+        return "DISTINCT" if plain else "GROUP BY or an aggregate function"
+    if kind == "Sort":
+        return "ORDER BY" if node.__getattr__("global")() else "SORT BY"
+    return _join(node) if kind == "Join" else {**_WORDS, **_SET_OPERATIONS}.get(kind)
+
+
+def _join(node: Node) -> str | None:
+    with_source = [bool(_count(child)) for child in _children(node)]
+    kind = str(node.joinType().toString()).partition("(")[0]
+    if all(with_source):
+        return "a self-join"
+    if kind in _JOIN_TYPES_BY_STREAMED[with_source.index(True)]:
+        return None
+    return "FULL JOIN" if kind == "FullOuter" else "a join that keeps rows of the other table"
+
+
+def _path(plan: Node) -> list[Node]:
+    """Answer the nodes from the writer down to the reader."""
+    if sum(_count(sub) for sub in _sequence(plan.subqueriesAll())):
+        raise _refusal("the source in a subquery")
+    path = [plan]
+    while not _is_source(path[-1]):
+        inner = [child for child in _children(path[-1]) if _count(child)]
+        if len(inner) != 1:
+            raise _refusal("a second use of the source, or none")
+        path.append(inner[0])
+    return path
+
+
+def _check_operator(node: Node, child: Node) -> None:
+    name = _name(node)
+    if name in _JOINS:
+        streamed = [str(c.toString()) for c in _children(node)].index(str(child.toString()))
+        build_left = str(node.buildSide().toString()) == "BuildLeft"
+        kind = str(node.joinType().toString()).partition("(")[0]
+        if build_left != (streamed == 1) or kind not in _JOIN_TYPES_BY_STREAMED[streamed]:
+            raise _refusal("a join that keeps rows of the other table", hint=_JOIN_HINT)
+    elif name not in _ALLOWED:
+        raise _refusal(f"what Spark runs as {name}", hint=_JOIN_HINT)
+
+
+def _needed(plan: Node) -> tuple[str, ...]:
+    """Answer the names of the source's columns that anything above it looks at."""
+    source = next(node for node in _all(plan) if _is_source(node))
+    name_by_id = {
+        attribute.exprId().id(): str(attribute.name())
+        for attribute in _sequence(source.output())
+    }
+    seen = {
+        attribute.exprId().id()
+        for node in _all(plan)
+        if not _is_source(node)
+        for attribute in _sequence(node.references().toSeq())
+    }
+    return tuple(name for number, name in name_by_id.items() if number in seen)
+
+
+def _above_source(plan: Node) -> Iterator[Node]:
+    """Yield the nodes that hold the source, outermost first."""
+    if _count(plan):
+        yield plan
+        for child in _children(plan):
+            yield from _above_source(child)
+
+
+def _count(plan: Node) -> int:
+    """Count how often the source is read below a node."""
+    return sum(_is_source(node) for node in _all(plan))
+
+
+def _all(plan: Node) -> Iterator[Node]:
+    yield plan
+    for child in _children(plan):
+        yield from _all(child)
+    for subquery in _sequence(plan.subqueries()):
+        yield from _all(subquery)
+
+
+def _is_source(node: Node) -> bool:
+    if _class(node) == "MapInArrow":
+        return str(node.functionExpr().name()) == SOURCE_FUNCTION
+    if _class(node) == "MapInArrowExec":
+        return str(node.func().name()) == SOURCE_FUNCTION
+    return False
+
+
+def _children(node: Node) -> list[Node]:
+    return _sequence(node.children())
+
+
+def _sequence(sequence: Node) -> list[Node]:
+    return [sequence.apply(index) for index in range(sequence.size())]
+
+
+def _class(node: Node) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+def _name(node: Node) -> str:
+    return str(node.nodeName()).partition(" ")[0]
+
+
+def _refusal(construct: str, *, hint: str = _HINT) -> UserError:
+    return UserError(
+        f"{construct} cannot be used in a job's SELECT",
+        code=Code.NOT_SUPPORTED_ERR,
+        detail="A job loads every row by itself: its SELECT runs on one part of the source at "
+        "a time.",
+        hint=hint,
+    )

@@ -1,0 +1,75 @@
+"""Spark's errors in our words: what is wrong and where, without a Java stack."""
+
+import re
+from typing import Any
+
+from penstock.errors import Code, ExternalError, PenstockError, UserError
+
+_CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
+_STATE = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}.*", re.DOTALL)
+_POSITION = re.compile(r"\(?line (\d+),? pos(?:ition)? (\d+)\)?")
+_DATA_ERROR = "22"
+
+
+def explained(error: Exception, *, log_file: object) -> PenstockError:
+    """Answer our error for one of Spark's."""
+    state = _asked(error, "getSqlState") or ""
+    if state.startswith(_DATA_ERROR):
+        return UserError(
+            _message(error),
+            code=Code.TOO_MANY_FAILURE_ROWS_ERR,
+            detail=f"In the SELECT, {_place(error)}. The epoch was not committed.",
+            hint="Mend the value, or use try_cast and the like in the SELECT.",
+        )
+    if state.startswith(("42", "0A", "21")):
+        return UserError(_message(error), code=Code.TYPE_ERR, detail=_place(error))
+    return ExternalError(
+        f"Spark could not run the epoch: {_message(error)}",
+        code=Code.SPARK_ERR,
+        hint=f"See {log_file}.",
+    )
+
+
+def missing_relation(error: Exception) -> str | None:
+    """Answer the name of the table that Spark did not find, as it was written."""
+    if _asked(error, "getCondition") != "TABLE_OR_VIEW_NOT_FOUND":
+        return None
+    name = (_asked(error, "getMessageParameters") or {}).get("relationName", "")
+    return name.replace("`", "") or None
+
+
+def span_of(error: Exception) -> tuple[int, int] | None:
+    """Answer where in the SELECT the error lies, from and up to, where Spark tells."""
+    try:
+        contexts = _asked(error, "getQueryContext") or []
+        spans = [(int(one.startIndex()), int(one.stopIndex()) + 1) for one in contexts]
+    except Exception:  # noqa: BLE001 - Some contexts speak of a program and have no offset.
+        spans = []
+    return spans[0] if spans else None
+
+
+def line_and_column(error: Exception) -> tuple[int, int] | None:
+    """Answer line and column, both from 1, of a SELECT that does not parse."""
+    found = _POSITION.search(str(error))
+    return (int(found[1]), int(found[2]) + 1) if found else None
+
+
+def _place(error: Exception) -> str:
+    place = line_and_column(error)
+    return "" if place is None else f"line {place[0]}, column {place[1]}"
+
+
+def _message(error: Exception) -> str:
+    """Answer the sentence that says what happened."""
+    text = _asked(error, "getMessage") or str(error)
+    first = _CONDITION.sub("", text.strip()).split("\n\n")[0]
+    first = _STATE.sub("", first).split("\n")[0].strip()
+    return first.rstrip(".")[:500] or type(error).__name__
+
+
+def _asked(error: Exception, method: str) -> Any:  # noqa: ANN401 - As pyspark answers.
+    ask = getattr(error, method, None)
+    try:
+        return ask() if ask is not None else None
+    except Exception:  # noqa: BLE001 - The JVM may be gone.
+        return None

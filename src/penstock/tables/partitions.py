@@ -1,0 +1,183 @@
+"""Divide rows into partitions, and name the folders after their values.
+
+Readers take a partition's values from the log, Polars from the names of the folders; both are
+written here, so that every reader sees the same. A value after which no folder can be named,
+or which a reader would take for another one, is refused with its row.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.errors import Code, UserError
+from penstock.model.schema import Column, DataType, Decimal, Primitive, partition_refusal
+from penstock.storage.arrow_types import AnyArray, NestedArray
+from penstock.storage.casts import CastError, shown
+from penstock.storage.text_casts import decimal_to_text
+
+PartitionValues = tuple[tuple[str, str | None], ...]
+
+_NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
+_FOLDER_BYTES_MAX = 255
+# A byte that no folder's name may have takes three.
+_ENCODED_BYTES_MAX = 3
+_FIRST_DAY, _LAST_DAY = "0001-01-01", "9999-12-31"
+_FIRST_MOMENT, _LAST_MOMENT = f"{_FIRST_DAY}T00:00:00.000000", f"{_LAST_DAY}T23:59:59.999999"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """The rows of one partition."""
+
+    values: PartitionValues
+    rows: pa.Table
+
+
+def check_partition_columns(columns: tuple[Column, ...], names: tuple[str, ...]) -> None:
+    """Refuse partition columns that no table can have."""
+    column_by_name = {column.name: column for column in columns}
+    for name in names:
+        if name not in column_by_name:
+            raise UserError(
+                f'table has no column "{name}" to partition by', code=Code.TABLE_ERR
+            )
+        refusal = partition_refusal(column_by_name[name])
+        if refusal is not None:
+            raise refusal
+    if names and len(names) == len(columns):
+        raise UserError(
+            "table must have a column that is no partition column", code=Code.TABLE_ERR
+        )
+
+
+def folder_names(values: PartitionValues) -> tuple[str, ...]:
+    """Answer the folders of a partition, outermost first."""
+    return tuple(_folder_name(name, value) for name, value in values)
+
+
+def _folder_name(name: str, value: str | None) -> str:
+    return f"{name}={_NULL_FOLDER if value is None else quote(value, safe='')}"
+
+
+def split(rows: pa.Table, keys: tuple[Column, ...]) -> list[Share]:
+    """Answer the rows of every partition, in the order they came, the largest first."""
+    if not keys:
+        return [Share(values=(), rows=rows)]
+    codes = _codes([rows[key.name].combine_chunks() for key in keys])
+    order: NestedArray = pc.sort_indices(codes)
+    # Codes are numbered as they first appear, and so they are counted.
+    sizes: list[int] = codes.value_counts().field("counts").to_pylist()
+    starts = [0, *accumulate(sizes[:-1])]
+    texts = [
+        value_texts(
+            rows[key.name].take(order.take(pa.array(starts))).combine_chunks(), key.type
+        )
+        for key in keys
+    ]
+    grouped = rows.take(order)
+    names = [key.name for key in keys]
+    shares = [
+        Share(
+            values=tuple(zip(names, values, strict=True)),
+            rows=grouped.slice(start, size),
+        )
+        for start, size, *values in zip(starts, sizes, *texts, strict=True)
+    ]
+    return sorted(shares, key=lambda share: share.rows.num_rows, reverse=True)
+
+
+def _codes(arrays: Sequence[NestedArray]) -> NestedArray:
+    """Give every distinct row of the arrays a number from 0, as they first appear."""
+    codes: NestedArray = None
+    for array in arrays:
+        encoded = array.dictionary_encode(null_encoding="encode")
+        own = encoded.indices.cast(pa.int64())
+        if codes is None:
+            codes = own
+            continue
+        # Numbered anew after every column, so that no product overflows.
+        pairs = pc.add(pc.multiply(codes, len(encoded.dictionary)), own)
+        codes = pairs.dictionary_encode().indices.cast(pa.int64())
+    return codes
+
+
+def value_texts(values: AnyArray, kind: DataType) -> list[str | None]:
+    """Write values as the log of a Delta table does."""
+    texts: list[str | None] = _texts(values, kind).to_pylist()
+    return texts
+
+
+def _texts(values: NestedArray, kind: DataType) -> NestedArray:
+    match kind:
+        case Primitive.TIMESTAMP:
+            # In UTC and with the letter for it, else it depends on the reader's time zone.
+            local = values.cast(pa.timestamp("us")).cast(pa.string())
+            iso = pc.replace_substring(local, " ", "T")
+            return pc.binary_join_element_wise(iso, "Z", "")
+        case Decimal():
+            return decimal_to_text(values, pa.string())
+        case _:
+            return values.cast(pa.string())
+
+
+def require_partition_values(values: AnyArray, column: Column) -> None:
+    """Raise ``CastError`` for the first value after which no folder can be named."""
+    match column.type:
+        case Primitive.STRING:
+            _require_short(values, column.name)
+            _require_no_mark(values)
+        case Primitive.DATE:
+            _require_years(values, first=_FIRST_DAY, last=_LAST_DAY)
+        case Primitive.TIMESTAMP | Primitive.TIMESTAMP_NTZ:
+            zone = "Z" if column.type is Primitive.TIMESTAMP else ""
+            _require_years(values, first=_FIRST_MOMENT + zone, last=_LAST_MOMENT + zone)
+        case _:
+            return
+
+
+def _require_short(values: NestedArray, name: str) -> None:
+    room = (_FOLDER_BYTES_MAX - len(f"{name}=".encode())) // _ENCODED_BYTES_MAX
+    doubtful = pc.greater(pc.binary_length(values), pa.scalar(room))
+    if not pc.any(doubtful).as_py():
+        return
+    size_by_text = {
+        text: len(_folder_name(name, text).encode())
+        for text in values.filter(doubtful).unique().to_pylist()
+    }
+    long = [text for text, size in size_by_text.items() if size > _FOLDER_BYTES_MAX]
+    row = _first(pc.is_in(values, value_set=pa.array(long, pa.string())))
+    if row is not None:
+        text = values[row].as_py()
+        raise CastError(
+            row,
+            f"the folder of the partition {shown(text)} would have a name of "
+            f"{size_by_text[text]} bytes, {_FOLDER_BYTES_MAX} are possible",
+        )
+
+
+def _require_no_mark(values: NestedArray) -> None:
+    row = _first(pc.equal(values, pa.scalar(_NULL_FOLDER)))
+    if row is not None:
+        raise CastError(
+            row, f"a partition cannot have the value {shown(_NULL_FOLDER)}, which means NULL"
+        )
+
+
+def _require_years(values: AnyArray, *, first: str, last: str) -> None:
+    lowest, highest = (pa.scalar(text).cast(values.type) for text in (first, last))
+    beyond = pc.or_(pc.less(values, lowest), pc.greater(values, highest))
+    row = _first(beyond)
+    if row is not None:
+        found = values.slice(row, 1).cast(pa.string())[0]
+        raise CastError(
+            row, f"a partition must have a year between 1 and 9999, found {found.as_py()}"
+        )
+
+
+def _first(truths: NestedArray) -> int | None:
+    row = pc.index(truths, value=True).as_py()
+    return None if row < 0 else int(row)

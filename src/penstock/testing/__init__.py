@@ -1,0 +1,1 @@
+"""Twins of real parts that pass the same contract suites."""

@@ -1,0 +1,75 @@
+"""An executor in the calling thread that passes the same contract suite as Spark's."""
+
+from collections.abc import Callable, Sequence
+from threading import Lock
+
+from penstock.errors import Code, ExternalError, InvariantError, StoppedError
+from penstock.model.query import QueryRun
+from penstock.spark.job_session import Halves
+
+TASK_TRIES_MAX = 4
+
+
+class InProcessExecutor:
+    """Runs tasks one behind the other in the calling thread, with Spark's retries."""
+
+    def __init__(self, *, parallelism: int = 2) -> None:
+        self._parallelism = parallelism
+        self._lock = Lock()
+        self._cancelled: set[str] = set()
+        self._tries = 0
+
+    @property
+    def ready(self) -> bool:
+        """Whether tasks start at once."""
+        return True
+
+    @property
+    def parallelism(self) -> int:
+        """How many shares an epoch is cut into."""
+        return self._parallelism
+
+    def run(
+        self, tasks: Sequence[str], *, work: Callable[[str, str], str], group: str
+    ) -> list[str]:
+        """Run every task and answer their results in order."""
+        with self._lock:
+            self._cancelled.discard(group)
+        return [self._run_one(task, work, group) for task in tasks]
+
+    def run_query(
+        self, tasks: Sequence[str], *, run: QueryRun, halves: Halves, group: str
+    ) -> list[str]:
+        """Refuse: only Spark runs a SELECT."""
+        del tasks, run, halves, group
+        raise InvariantError("a SELECT that needs Spark was given to an executor without it")
+
+    def cancel(self, group: str) -> None:
+        """Stop what runs under the group before its next task."""
+        with self._lock:
+            self._cancelled.add(group)
+
+    def _run_one(self, task: str, work: Callable[[str, str], str], group: str) -> str:
+        last: Exception | None = None
+        for _ in range(TASK_TRIES_MAX):
+            try:
+                answer = work(task, self._try_id())
+            except Exception as error:  # noqa: BLE001 - As Spark: whatever a task raises.
+                last = error
+                continue
+            finally:
+                self._require_wanted(group)
+            return answer
+        raise ExternalError(
+            f"a task failed {TASK_TRIES_MAX} times: {last}", code=Code.SPARK_ERR
+        ) from last
+
+    def _try_id(self) -> str:
+        with self._lock:
+            self._tries += 1
+            return str(self._tries)
+
+    def _require_wanted(self, group: str) -> None:
+        with self._lock:
+            if group in self._cancelled:
+                raise StoppedError("the work was cancelled")

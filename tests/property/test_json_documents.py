@@ -1,0 +1,208 @@
+"""A record has one fate, whatever stands beside it and however it is read."""
+
+import io
+import json
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.model.files import MissingColumns
+from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError
+from penstock.sources.formats.json_arrays import read_elements
+from penstock.sources.formats.json_documents import JsonLayout, read_json_documents
+from penstock.sources.formats.json_lines import read_json_lines
+from penstock.sources.formats.json_paths import json_path
+
+TYPES: dict[str, pa.DataType] = {
+    "id": pa.int64(),
+    "qty": pa.int8(),
+    "price": pa.float64(),
+    "paid": pa.bool_(),
+    "note": pa.string(),
+    "total": pa.decimal128(10, 2),
+    "day": pa.date32(),
+    "tags": pa.list_(pa.string()),
+    "customer": pa.struct([("city", pa.string())]),
+    "counts": pa.map_(pa.string(), pa.int64()),
+}
+COLUMNS = pa.schema(TYPES)
+LINES = JsonLayout()
+ARRAYS = JsonLayout(strip_outer_array=True)
+
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats()
+    | st.text(max_size=6)
+    | st.dates().map(str),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["city", "x"]), inner, max_size=2)
+    ),
+    max_leaves=5,
+)
+names = st.sampled_from([*TYPES, "unknown", "_rescued"])
+records = st.dictionaries(names, anything, max_size=4).map(json.dumps)
+# Texts that are whole to the eye of whoever counts brackets, but not always records.
+odd = st.sampled_from(
+    [
+        "null",
+        "1",
+        '"{"',
+        "[]",
+        "{}",
+        '{"id":01}',
+        '{"id":1,"id":2}',
+        '{"id":1} {}',
+        "{,}",
+    ]
+)
+texts = st.lists(records | odd, max_size=8)
+
+
+def read(content: bytes, *, layout: JsonLayout, rescue: bool = False) -> list[RecordBlock]:
+    blocks = read_json_documents(
+        io.BytesIO(content),
+        columns=COLUMNS,
+        wanted=tuple(COLUMNS.names),
+        layout=layout,
+        start=0,
+        end=None,
+        missing=MissingColumns.NULL,
+        rescue=rescue,
+    )
+    return list(blocks)
+
+
+def fates(blocks: list[RecordBlock]) -> list[str]:
+    """Give what became of every record, in order: its values, or the error."""
+    found = []
+    for block in blocks:
+        fate_by_line = {bad.line: bad.error for bad in block.bad}
+        for row, values in enumerate(block.batch.to_pylist()):
+            fate_by_line[block.first_line + block.line_of(row)] = str(values)
+        assert len(fate_by_line) == block.lines - block.blank
+        found += [fate_by_line[line] for line in sorted(fate_by_line)]
+    return found
+
+
+def lines(texts: list[str]) -> bytes:
+    return "\n".join(texts).encode()
+
+
+def array(texts: list[str]) -> bytes:
+    return f"[{' , '.join(texts)}]".encode()
+
+
+@settings(deadline=None, max_examples=200)
+@given(texts=texts)
+def test_a_record_has_the_fate_that_it_has_among_plain_lines(texts: list[str]) -> None:
+    plain = list(read_json_lines(io.BytesIO(lines(texts)), schema=COLUMNS, start=0, end=None))
+
+    assert fates(read(lines(texts), layout=LINES)) == fates(plain)
+    assert fates(read(array(texts), layout=ARRAYS)) == fates(plain)
+
+
+@settings(deadline=None, max_examples=100)
+@given(texts=texts)
+def test_paths_of_the_same_names_and_rescued_fields_change_no_fate(texts: list[str]) -> None:
+    paths = tuple(json_path(f"$.{name}", option="jsonpaths") for name in COLUMNS.names)
+
+    by_name = fates(read(lines(texts), layout=LINES))
+    by_path = fates(read(lines(texts), layout=JsonLayout(paths=paths)))
+    rescued = read(lines(texts), layout=LINES, rescue=True)
+    without = [
+        RecordBlock(
+            batch=block.batch.drop_columns(["_rescued"]),
+            first_line=block.first_line,
+            lines=block.lines,
+            bad=block.bad,
+            row_lines=block.row_lines,
+        )
+        for block in rescued
+    ]
+
+    assert by_path == by_name
+    assert fates(without) == by_name
+
+
+@settings(deadline=None, max_examples=100)
+@given(texts=texts, num_as_string=st.booleans())
+def test_the_fate_of_a_record_does_not_depend_on_its_neighbours(
+    *, texts: list[str], num_as_string: bool
+) -> None:
+    layout = JsonLayout(
+        strip_outer_array=True,
+        root=json_path("$.d", option="json_root"),
+        num_as_string=num_as_string,
+    )
+    documents = [f'{{"d":{text}}}' for text in texts]
+
+    together = fates(read(array(documents), layout=layout, rescue=True))
+    alone = [
+        fate
+        for document in documents
+        for fate in fates(read(document.encode(), layout=layout, rescue=True))
+    ]
+
+    assert together == alone
+
+
+@settings(deadline=None, max_examples=100)
+@given(record=st.dictionaries(st.text(max_size=4), anything, max_size=5))
+def test_rescued_fields_are_json_of_what_was_written(record: dict[str, Any]) -> None:
+    line = json.dumps(record)
+
+    ((rescued,),) = (
+        block.batch.column("_rescued").to_pylist()
+        for block in read_json_documents(
+            io.BytesIO(line.encode()),
+            columns=pa.schema([]),
+            wanted=(),
+            layout=LINES,
+            start=0,
+            end=None,
+            missing=MissingColumns.NULL,
+            rescue=True,
+        )
+    )
+
+    numbers: dict[str, Any] = {"parse_float": str, "parse_int": str, "parse_constant": str}
+    written: dict[str, Any] = json.loads(line, **numbers)
+    assert (json.loads(rescued, **numbers) if rescued else {}) == written
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    elements=st.lists(anything, max_size=6),
+    indent=st.none() | st.integers(0, 2),
+    chunk_bytes=st.integers(1, 20),
+)
+def test_elements_are_cut_where_json_cuts_them(
+    elements: list[Any], indent: int | None, chunk_bytes: int
+) -> None:
+    class Trickle(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            return super().read(min(chunk_bytes, size or 0))
+
+    content = json.dumps(elements, indent=indent).encode()
+
+    found = list(read_elements(Trickle(content + b"\n" + content), objects=False))
+
+    again = [json.dumps(json.loads(element.text)) for element in found]
+    assert again == [json.dumps(element) for element in [*elements, *elements]]
+    assert all((content + b"\n" + content)[e.offset :].startswith(e.text) for e in found)
+
+
+@settings(deadline=None, max_examples=300)
+@given(content=st.lists(st.sampled_from(list('[]{}",:\\ 1n\n')), max_size=30).map("".join))
+def test_any_text_gives_records_or_is_unreadable(content: str) -> None:
+    try:
+        blocks = read(content.encode(), layout=ARRAYS)
+    except UnreadableFileError:
+        return
+
+    assert all(block.lines == block.rows + len(block.bad) for block in blocks)

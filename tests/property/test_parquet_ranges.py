@@ -1,0 +1,118 @@
+"""Ranges of a Parquet file read every row once; a bad row costs only itself."""
+
+import io
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.model.files import MissingColumns
+from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError
+from penstock.sources.formats.parquet_rows import read_parquet
+
+DECLARED: dict[str, pa.DataType] = {"id": pa.int64(), "qty": pa.int8(), "note": pa.string()}
+WRITTEN: dict[str, pa.DataType] = {"id": pa.string(), "qty": pa.int64(), "note": pa.string()}
+COLUMNS = pa.schema(DECLARED)
+texts = (
+    st.none() | st.integers(-200, 200).map(str) | st.sampled_from(["x", "1.5", "", "9" * 25])
+)
+records = st.lists(
+    st.fixed_dictionaries(
+        {"id": texts, "qty": st.none() | st.integers(-300, 300), "note": texts}
+    ),
+    max_size=40,
+)
+
+
+def parquet(rows: list[dict[str, Any]], *, row_group_rows: int) -> bytes:
+    sink = io.BytesIO()
+    table = pa.Table.from_pylist(rows, schema=pa.schema(WRITTEN))
+    pq.write_table(table, sink, row_group_size=row_group_rows)
+    return sink.getvalue()
+
+
+def read(content: bytes, *, start: int = 0, end: int | None = None) -> list[RecordBlock]:
+    blocks = read_parquet(
+        io.BytesIO(content),
+        columns=COLUMNS,
+        wanted=("id", "qty", "note"),
+        start=start,
+        end=end,
+        missing=MissingColumns.NULL,
+        rescue=True,
+    )
+    return list(blocks)
+
+
+def fates(blocks: list[RecordBlock]) -> list[object]:
+    """Give what became of every row, in order: its values, or the error."""
+    found: list[object] = []
+    for block in blocks:
+        fate_by_line: dict[int, object] = {bad.line: bad.error for bad in block.bad}
+        for row, values in enumerate(block.batch.to_pylist()):
+            fate_by_line[block.first_line + block.line_of(row)] = tuple(values.items())
+        assert len(fate_by_line) == block.lines
+        found += [fate_by_line[line] for line in sorted(fate_by_line)]
+    return found
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    rows=records,
+    row_group_rows=st.integers(1, 9),
+    cuts=st.sets(st.integers(1, 6000), max_size=5),
+)
+def test_any_ranges_read_every_row_once(
+    rows: list[dict[str, Any]], row_group_rows: int, cuts: set[int]
+) -> None:
+    content = parquet(rows, row_group_rows=row_group_rows)
+    edges = [0, *sorted(cuts)]
+
+    parts = [
+        read(content, start=start, end=end)
+        for start, end in zip(edges, [*edges[1:], None], strict=True)
+    ]
+
+    assert [fate for part in parts for fate in fates(part)] == fates(read(content))
+    assert len(fates(read(content))) == len(rows)
+
+
+@settings(deadline=None, max_examples=60)
+@given(rows=records)
+def test_the_fate_of_a_row_does_not_depend_on_its_neighbours(
+    rows: list[dict[str, Any]],
+) -> None:
+    together = fates(read(parquet(rows, row_group_rows=100)))
+
+    alone = [fates(read(parquet([row], row_group_rows=1)))[0] for row in rows]
+
+    assert together == alone
+
+
+SOUND = parquet(
+    [{"id": str(n), "qty": n, "note": "text"} for n in range(50)], row_group_rows=20
+)
+
+
+@settings(deadline=None, max_examples=600)
+@given(
+    changes=st.lists(
+        st.tuples(st.integers(0, len(SOUND) - 1), st.integers(0, 255)), min_size=1, max_size=4
+    ),
+    size_bytes=st.integers(0, len(SOUND)) | st.just(len(SOUND)),
+)
+def test_a_damaged_file_is_read_or_said_to_be_unreadable(
+    changes: list[tuple[int, int]], size_bytes: int
+) -> None:
+    content = bytearray(SOUND)
+    for at, octet in changes:
+        content[at] = octet
+
+    try:
+        blocks = read(bytes(content[:size_bytes]))
+    except UnreadableFileError:
+        return
+
+    assert all(block.lines == block.rows + len(block.bad) for block in blocks)

@@ -1,0 +1,188 @@
+"""What a SELECT finds in a view, and what it may not do."""
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from penstock.clock import Clock, SystemClock
+from penstock.control.result import Result
+from penstock.control.view_query import query_view, sqlite_text
+from penstock.control.views import View
+from penstock.errors import Code, UserError
+from penstock.sql.parser import parse_script
+from penstock.sql.statements import ViewQuery
+
+JOBS = View(
+    name="jobs",
+    columns=("Name", "Status", "SucceedTaskCount", "ErrorMsg"),
+    counts=("SucceedTaskCount",),
+    rows=(
+        ("a", "RUNNING", "9", ""),
+        ("B", "PAUSED", "10", '{"code": "FILE_ERR", "msg": "it\'s gone"}'),
+        ("c_1", "PAUSED", "0", None),
+    ),
+)
+
+
+class LeapingClock:
+    """A clock that has moved on by an hour every time it is asked."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def now(self) -> datetime:
+        return datetime(2026, 3, 1, tzinfo=UTC)
+
+    def monotonic(self) -> float:
+        self._seconds += 3600
+        return self._seconds
+
+    def wait(self, event: threading.Event, timeout: timedelta) -> bool:  # noqa: ARG002 - As Clock.
+        return event.is_set()
+
+
+def query(text: str) -> ViewQuery:
+    """Answer a SELECT whose view is written as ``VIEW``."""
+    (found,) = parse_script(text.replace("VIEW", "jobs('type' = 'insert')"))
+    assert isinstance(found.statement, ViewQuery)
+    return found.statement
+
+
+def select(text: str, *, view: View = JOBS, clock: Clock | None = None) -> Result:
+    """Run a SELECT."""
+    return query_view(query(text), view, clock=clock or SystemClock())
+
+
+def refusal(text: str) -> UserError:
+    """Answer why a SELECT is refused."""
+    with pytest.raises(UserError) as caught:
+        select(text)
+    return caught.value
+
+
+def test_a_star_gives_all_columns_and_rows_in_their_order() -> None:
+    assert select("SELECT * FROM VIEW") == Result(columns=JOBS.columns, rows=JOBS.rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("SELECT Name FROM VIEW WHERE Status = 'PAUSED' ORDER BY Name DESC", ["c_1", "B"]),
+        ('SELECT Name FROM VIEW WHERE Name = "a"', ["a"]),
+        ("SELECT Name FROM VIEW WHERE Name = 'b'", []),
+        ("SELECT Name FROM VIEW WHERE Name LIKE 'b%'", []),
+        ("SELECT Name FROM VIEW WHERE Name LIKE 'B%'", ["B"]),
+        ("SELECT Name FROM VIEW WHERE ErrorMsg LIKE '%it\\'s%'", ["B"]),
+        ("SELECT Name FROM VIEW WHERE ErrorMsg IS NULL", ["c_1"]),
+        ("SELECT `name` FROM VIEW AS j WHERE j.`STATUS` = 'RUNNING'", ["a"]),
+        ("SELECT Name FROM VIEW LIMIT 1, 1 -- the second", ["B"]),
+        ("SELECT count(*) FROM VIEW", [3]),
+        ("SELECT max(Name) FROM VIEW", ["c_1"]),
+        ("SELECT sum(SucceedTaskCount) FROM VIEW", [19]),
+        ("SELECT json_extract(ErrorMsg, '$.code') FROM VIEW", [None, "FILE_ERR", None]),
+        ("SELECT ErrorMsg ->> '$.msg' FROM VIEW WHERE Name = 'B'", ["it's gone"]),
+        ("SELECT CASE Status WHEN 'PAUSED' THEN 1 ELSE 0 END FROM VIEW", [0, 1, 1]),
+        ("SELECT CAST(Name AS BLOB) FROM VIEW LIMIT 1", ["a"]),
+        ("SELECT 'a'\"b'c\" FROM VIEW LIMIT 1", ["a"]),
+    ],
+)
+def test_a_select_answers_as_doris_would(text: str, rows: list[object]) -> None:
+    assert [row[0] for row in select(text).rows] == rows
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("SELECT Name FROM VIEW WHERE SucceedTaskCount > 9", ["B"]),
+        ("SELECT Name FROM VIEW WHERE SucceedTaskCount >= 8.5", ["a", "B"]),
+        ("SELECT Name FROM VIEW ORDER BY SucceedTaskCount", ["c_1", "a", "B"]),
+        ("SELECT max(SucceedTaskCount) FROM VIEW", ["10"]),
+    ],
+)
+def test_counts_are_texts_that_compare_as_numbers(text: str, names: list[str]) -> None:
+    assert [row[0] for row in select(text).rows] == names
+
+
+def test_columns_are_called_as_the_view_the_alias_or_the_expression() -> None:
+    result = select('SELECT NAME, status AS s, Name "the name", upper( Name ) FROM VIEW')
+
+    assert result.columns == ("Name", "s", "the name", "upper( Name )")
+
+
+def test_what_sqlite_would_read_otherwise_is_written_anew() -> None:
+    text = sqlite_text(query('SELECT `a``b`, "c""d", \'e\\\'f\' /* x /* y */ */ FROM VIEW j'))
+
+    assert text == "SELECT `a``b`, 'c\"d', 'e''f' FROM `jobs` j"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    [
+        ("SELECT nix FROM VIEW", Code.TYPE_ERR, 'jobs(…) has no column "nix"'),
+        ("SELECT `nix` FROM VIEW", Code.TYPE_ERR, 'jobs(…) has no column "nix"'),
+        ("SELECT rowid FROM VIEW", Code.TYPE_ERR, 'jobs(…) has no column "ROWID"'),
+        ("SELECT k.Name FROM VIEW j", Code.TYPE_ERR, 'jobs(…) has no column "k.Name"'),
+        (
+            "SELECT FROM VIEW",
+            Code.SYNTAX_ERR,
+            '"FROM" is not expected where it stands in the SELECT from jobs(…)',
+        ),
+        (
+            "SELECT 1L FROM VIEW",
+            Code.SYNTAX_ERR,
+            '"1L" is not expected where it stands in the SELECT from jobs(…)',
+        ),
+        (
+            "SELECT Name FROM VIEW WHERE",
+            Code.SYNTAX_ERR,
+            "the SELECT from jobs(…) ends too early",
+        ),
+        (
+            "SELECT json_extract(ErrorMsg, 'code') FROM VIEW",
+            Code.TYPE_ERR,
+            "the SELECT from jobs(…) gives json_extract a path that is none",
+        ),
+        (
+            "SELECT Name FROM VIEW WHERE count(*) > 1",
+            Code.TYPE_ERR,
+            "the SELECT from jobs(…) cannot be answered: misuse of aggregate function count()",
+        ),
+    ],
+)
+def test_a_mistake_is_told_in_our_words(text: str, code: Code, message: str) -> None:
+    error = refusal(text)
+
+    assert (error.code, error.message) == (code, message)
+    assert error.hint
+
+
+def test_the_hint_for_an_unknown_column_lists_the_columns() -> None:
+    error = refusal("SELECT Nmae FROM VIEW")
+
+    assert error.hint == "Known columns: Name, Status, SucceedTaskCount, ErrorMsg."
+
+
+@pytest.mark.parametrize("call", ["nix(1)", "load_extension(1)", "randomblob(1)", "hex(1)"])
+def test_only_harmless_functions_may_be_called(call: str) -> None:
+    error = refusal("SELECT CALL FROM VIEW".replace("CALL", call))
+
+    assert error.code is Code.NOT_SUPPORTED_ERR
+    assert error.message.startswith(f"the function {call.removesuffix('(1)')}() is not")
+    assert "json_extract" in error.hint
+
+
+def test_only_the_view_may_be_read() -> None:
+    error = refusal("SELECT Name IN sqlite_master FROM VIEW")
+
+    assert error.code is Code.TYPE_ERR
+
+
+def test_a_select_that_takes_too_long_is_ended() -> None:
+    many = View(name="jobs", columns=("Name",), rows=tuple((str(n),) for n in range(20_000)))
+
+    with pytest.raises(UserError) as caught:
+        select("SELECT Name FROM VIEW ORDER BY Name", view=many, clock=LeapingClock())
+
+    assert caught.value.code is Code.TIMEOUT_ERR
+    assert caught.value.message == "the SELECT from jobs(…) did not end within 10s"

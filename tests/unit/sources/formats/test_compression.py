@@ -1,0 +1,416 @@
+"""Compressed content is read in full, or said to be unreadable."""
+
+import bz2
+import gzip
+import io
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from penstock.errors import InvariantError
+from penstock.model.files import CompressType
+from penstock.sources.formats.blocks import UnreadableFileError
+from penstock.sources.formats.compression import compression_of, decompressed
+from penstock.sources.formats.lines import count_lines_before
+from penstock.sources.formats.snappy import masked_checksum
+
+IDENTIFIER = b"\xff\x06\x00\x00sNaPpY"
+SKIPPABLE_FRAME = b"\x50\x2a\x4d\x18\x04\x00\x00\x00skip"
+SNAPPY = pa.Codec("snappy")
+
+
+def packed_by_arrow(kind: Any) -> Callable[[bytes], bytes]:
+    return lambda content: pa.Codec(kind).compress(content, asbytes=True)
+
+
+def snappy_framed(content: bytes) -> bytes:
+    chunks = [snappy_chunk(part) for part in cut(content, 1 << 16)]
+    return IDENTIFIER + b"".join(chunks)
+
+
+def snappy_chunk(content: bytes, *, packed: bool = True) -> bytes:
+    body = SNAPPY.compress(content, asbytes=True) if packed else content
+    body = masked_checksum(content).to_bytes(4, "little") + body
+    return bytes([0 if packed else 1]) + len(body).to_bytes(3, "little") + body
+
+
+def snappy_hadoop(content: bytes) -> bytes:
+    return b"".join(hadoop_block(part) for part in cut(content, 1 << 18) or [b""])
+
+
+def hadoop_block(content: bytes) -> bytes:
+    packed = [SNAPPY.compress(part, asbytes=True) for part in cut(content, 100_000)]
+    chunks = [len(part).to_bytes(4, "big") + part for part in packed]
+    return len(content).to_bytes(4, "big") + b"".join(chunks)
+
+
+def cut(content: bytes, size_bytes: int) -> list[bytes]:
+    return [content[at : at + size_bytes] for at in range(0, len(content), size_bytes)]
+
+
+Pack = Callable[[bytes], bytes]
+PACKS: dict[str, tuple[CompressType, Pack]] = {
+    "gzip": (CompressType.GZ, gzip.compress),
+    "bzip2": (CompressType.BZ2, bz2.compress),
+    "zstd": (CompressType.ZSTD, packed_by_arrow("zstd")),
+    "lz4": (CompressType.LZ4, packed_by_arrow("lz4")),
+    "snappy framed": (CompressType.SNAPPY, snappy_framed),
+    "snappy Hadoop": (CompressType.SNAPPY, snappy_hadoop),
+    "snappy raw": (CompressType.SNAPPY, packed_by_arrow("snappy")),
+}
+SEQUENCES = {name: pack for name, pack in PACKS.items() if name != "snappy raw"}
+every_kind = pytest.mark.parametrize(("kind", "pack"), PACKS.values(), ids=PACKS.keys())
+every_sequence = pytest.mark.parametrize(
+    ("kind", "pack"), SEQUENCES.values(), ids=SEQUENCES.keys()
+)
+COMPRESSIONS = [kind for kind in CompressType if kind not in ("auto", "plain")]
+
+
+def some_megabytes() -> bytes:
+    dice = random.Random(7)  # noqa: S311 - Nothing here is secret.
+    lines = (b'{"id":%d,"note":"%x"}\n' % (n, dice.getrandbits(90)) for n in range(50_000))
+    return b"".join(lines) + dice.randbytes(500_000)
+
+
+LARGE = some_megabytes()
+SMALL = LARGE[:300] + LARGE[-50:]
+
+
+def unpacked(packed: bytes, kind: CompressType) -> bytes:
+    return decompressed(io.BytesIO(packed), kind).read()
+
+
+def failure(packed: bytes, kind: CompressType) -> UnreadableFileError:
+    with pytest.raises(UnreadableFileError) as caught:
+        unpacked(packed, kind)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        ("a.gz", CompressType.GZ),
+        ("a.json.GZIP", CompressType.GZ),
+        ("folder.gz/a.zst", CompressType.ZSTD),
+        ("a.zstd", CompressType.ZSTD),
+        ("a.Bz2", CompressType.BZ2),
+        ("a.lz4", CompressType.LZ4),
+        ("a.snappy", CompressType.SNAPPY),
+        ("a.json", CompressType.PLAIN),
+        ("gz", CompressType.PLAIN),
+        ("folder.gz/a", CompressType.PLAIN),
+        ("a.gz.json", CompressType.PLAIN),
+    ],
+)
+def test_the_suffix_tells_the_compression(key: str, kind: CompressType) -> None:
+    assert compression_of(CompressType.AUTO, key) == kind
+
+
+@pytest.mark.parametrize("kind", [CompressType.PLAIN, *COMPRESSIONS])
+def test_a_chosen_compression_goes_before_the_suffix(kind: CompressType) -> None:
+    assert compression_of(kind, "a.gz") == kind
+
+
+def test_a_plain_stream_is_read_as_it_is() -> None:
+    stream = io.BytesIO(b"x")
+
+    assert decompressed(stream, CompressType.PLAIN) is stream
+
+
+def test_the_compression_must_be_known_before_the_content_is_read() -> None:
+    with pytest.raises(InvariantError, match='with the compression "auto"'):
+        decompressed(io.BytesIO(b"x"), CompressType.AUTO)
+
+
+@every_kind
+def test_content_of_several_megabytes_is_read_as_it_was_written(
+    kind: CompressType, pack: Pack
+) -> None:
+    assert unpacked(pack(LARGE), kind) == LARGE
+
+
+@every_kind
+def test_content_is_read_into_memory_of_any_size(kind: CompressType, pack: Pack) -> None:
+    stream = decompressed(io.BytesIO(pack(LARGE)), kind)
+    memory = bytearray(300_001)
+
+    parts = []
+    while count := stream.readinto(memory):
+        parts.append(bytes(memory[:count]))
+
+    assert b"".join(parts) == LARGE
+
+
+@every_kind
+def test_a_stream_that_gives_little_at_a_time_is_read_in_full(
+    kind: CompressType, pack: Pack
+) -> None:
+    class Trickle(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            return super().read(min(7, size) if size and size > 0 else 7)
+
+    assert decompressed(Trickle(pack(SMALL)), kind).read() == SMALL
+
+
+@every_kind
+def test_one_can_go_forward_and_back(kind: CompressType, pack: Pack) -> None:
+    stream = decompressed(io.BytesIO(pack(LARGE)), kind)
+
+    read_at = {}
+    for offset in (1_000_000, 10, 2_000_000, 2_000_005, 0, len(LARGE) - 3, len(LARGE) + 5):
+        stream.seek(offset)
+        read_at[offset] = stream.read(20)
+
+    assert read_at == {offset: LARGE[offset : offset + 20] for offset in read_at}
+    assert count_lines_before(stream, 1_000_000) == LARGE[:1_000_000].count(b"\n")
+
+
+@every_kind
+def test_one_cannot_go_to_the_end_without_reading(kind: CompressType, pack: Pack) -> None:
+    stream = decompressed(io.BytesIO(pack(SMALL)), kind)
+
+    with pytest.raises(io.UnsupportedOperation, match="is not read from its end"):
+        stream.seek(0, io.SEEK_END)
+
+
+@pytest.mark.parametrize("kind", COMPRESSIONS)
+def test_a_file_of_no_bytes_has_no_content(kind: CompressType) -> None:
+    assert unpacked(b"", kind) == b""
+
+
+@every_kind
+def test_content_of_no_bytes_is_read(kind: CompressType, pack: Pack) -> None:
+    assert unpacked(pack(b""), kind) == b""
+
+
+@every_sequence
+def test_members_that_follow_each_other_are_one_content(kind: CompressType, pack: Pack) -> None:
+    assert unpacked(pack(SMALL) + pack(b"") + pack(LARGE), kind) == SMALL + LARGE
+
+
+@every_kind
+def test_a_stream_that_is_cut_off_anywhere_is_unreadable(
+    kind: CompressType, pack: Pack
+) -> None:
+    packed = pack(SMALL)
+
+    silent = {size for size in range(1, len(packed)) if not fails(packed[:size], kind)}
+
+    assert {packed[:size] for size in silent} == {
+        # These are whole streams without content.
+        whole
+        for whole in (IDENTIFIER, b"\0")
+        if packed.startswith(whole)
+    }
+
+
+@every_sequence
+def test_a_second_member_that_is_cut_off_anywhere_is_unreadable(
+    kind: CompressType, pack: Pack
+) -> None:
+    packed = pack(SMALL)
+
+    silent = {size for size in range(1, len(packed)) if not fails(packed + packed[:size], kind)}
+
+    assert silent == ({len(IDENTIFIER)} if packed.startswith(IDENTIFIER) else set())
+
+
+def fails(packed: bytes, kind: CompressType) -> bool:
+    try:
+        unpacked(packed, kind)
+    except UnreadableFileError:
+        return True
+    return False
+
+
+@every_sequence
+def test_a_long_stream_that_is_cut_off_says_how_far_it_was_read(
+    kind: CompressType, pack: Pack
+) -> None:
+    packed = pack(LARGE)
+
+    error = failure(packed[: len(packed) * 2 // 3], kind)
+
+    assert "stream ends too early, at byte " in error.message
+    assert int(error.message.split()[-4]) > 1_000_000
+    assert error.hint == "Write the file again, or take it away."
+
+
+def test_the_message_names_the_compression_and_the_byte() -> None:
+    error = failure(gzip.compress(b"")[:5], CompressType.GZ)
+
+    assert error.message == "the gzip stream ends too early, at byte 0 of the content"
+
+
+@pytest.mark.parametrize("kind", COMPRESSIONS)
+@pytest.mark.parametrize(
+    "text", [b'{"id":1}\n' * 100, b"id\tname\n", b"\xff\x06\x00\x00what is it", b"\0" * 100]
+)
+def test_plain_text_with_a_wrong_suffix_is_unreadable_with_a_way_out(
+    kind: CompressType, text: bytes
+) -> None:
+    error = failure(text, kind)
+
+    assert "at byte 0 of the content" in error.message
+    assert 'option "compress_type", such as "plain"' in error.hint
+
+
+@pytest.mark.parametrize("kind", COMPRESSIONS)
+@pytest.mark.parametrize("other", PACKS)
+def test_a_stream_of_another_compression_is_unreadable(kind: CompressType, other: str) -> None:
+    other_kind, pack = PACKS[other]
+
+    unreadable = fails(pack(SMALL), kind)
+
+    assert unreadable == (kind != other_kind)
+
+
+@every_kind
+def test_garbage_behind_the_stream_is_unreadable(kind: CompressType, pack: Pack) -> None:
+    assert fails(pack(SMALL) + b"garbage and more of it", kind)
+
+
+@pytest.mark.parametrize("name", ["gzip", "bzip2", "snappy framed"])
+def test_no_changed_bit_of_a_stream_with_checksums_goes_unnoticed(name: str) -> None:
+    kind, pack = PACKS[name]
+    packed = bytearray(pack(SMALL))
+    # Behind these bytes of its header gzip keeps no checksum of them: time, flags, system.
+    begin = 10 if name == "gzip" else 0
+
+    unnoticed = []
+    for at in range(begin, len(packed)):
+        packed[at] ^= 0x10
+        if not fails(bytes(packed), kind) and unpacked(bytes(packed), kind) != SMALL:
+            unnoticed.append(at)
+        packed[at] ^= 0x10
+
+    assert unnoticed == []
+
+
+@every_kind
+def test_whoever_reads_on_behind_an_error_meets_it_again(
+    kind: CompressType, pack: Pack
+) -> None:
+    stream = decompressed(io.BytesIO(pack(SMALL)[:-3]), kind)
+    with pytest.raises(UnreadableFileError):
+        stream.read()
+
+    with pytest.raises(UnreadableFileError):
+        stream.read(1 << 20)
+
+
+@every_kind
+def test_an_error_of_the_storage_is_not_the_fault_of_the_file(
+    kind: CompressType, pack: Pack
+) -> None:
+    class Unplugged(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            if self.tell() > 200:
+                raise OSError(5, "Input/output error")
+            return super().read(min(100, size or 100))
+
+    with pytest.raises(OSError, match="Input/output error"):
+        decompressed(Unplugged(pack(SMALL)), kind).read()
+
+
+@every_kind
+def test_to_close_the_content_closes_the_stream(kind: CompressType, pack: Pack) -> None:
+    stream = io.BytesIO(pack(SMALL))
+
+    with decompressed(stream, kind) as content:
+        content.read()
+        open_meanwhile = not stream.closed
+
+    assert open_meanwhile
+    assert stream.closed
+
+
+@pytest.mark.parametrize("padding_bytes", [1, 511, 200_000])
+def test_zeros_behind_gzip_members_are_passed_over(padding_bytes: int) -> None:
+    packed = gzip.compress(SMALL) + bytes(padding_bytes)
+
+    assert unpacked(packed + packed, CompressType.GZ) == SMALL * 2
+
+
+def test_a_gzip_member_with_a_name_and_a_comment_is_read() -> None:
+    plain = gzip.compress(SMALL)
+    named = plain[:3] + bytes([0x18]) + plain[4:10] + b"a name\0a comment\0" + plain[10:]
+
+    assert unpacked(named, CompressType.GZ) == SMALL
+
+
+@pytest.mark.parametrize("kind", [CompressType.ZSTD, CompressType.LZ4])
+def test_skippable_frames_are_passed_over(kind: CompressType) -> None:
+    packed = packed_by_arrow(kind.value)(SMALL)
+
+    content = unpacked(SKIPPABLE_FRAME + packed + SKIPPABLE_FRAME + packed, kind)
+
+    assert content == SMALL * 2
+
+
+def test_a_bomb_is_read_piece_by_piece() -> None:
+    packed = gzip.compress(bytes(40 << 20), compresslevel=1)
+    pa_before = pa.total_allocated_bytes()
+
+    stream = decompressed(io.BytesIO(packed), CompressType.GZ)
+    sizes = [len(stream.read(1 << 20)) for _ in range(40)]
+
+    assert set(sizes) == {1 << 20}
+    assert stream.read(1) == b""
+    assert pa.total_allocated_bytes() == pa_before
+
+
+def test_padding_and_plain_chunks_of_a_framed_snappy_stream_are_understood() -> None:
+    padding = b"\xfe\x03\x00\x00\0\0\0" + b"\x99\x01\x00\x00?"
+    chunks = snappy_chunk(b"ab") + padding + snappy_chunk(b"cd", packed=False)
+
+    content = unpacked(IDENTIFIER + chunks + IDENTIFIER + chunks, CompressType.SNAPPY)
+
+    assert content == b"abcdabcd"
+
+
+@pytest.mark.parametrize(
+    ("chunk", "detail"),
+    [
+        (b"\x02\x00\x00\x00", "A chunk has the unknown type 2."),
+        (b"\xff\x06\x00\x00sNaPpy", "A stream identifier is not one."),
+        (b"\x01\x05\x00\x00\0\0\0\0x", "A checksum does not fit its chunk."),
+        (b"\x00\x04\x00\x00\0\0\0\0", "A block does not begin with its length."),
+        (snappy_chunk(bytes(70_000), packed=False), "A chunk holds more than 65536 bytes."),
+        (
+            snappy_chunk(bytes(70_000)),
+            "A block holds 70000 bytes, more than the 65536 allowed.",
+        ),
+    ],
+)
+def test_a_framed_snappy_stream_must_follow_its_format(chunk: bytes, detail: str) -> None:
+    error = failure(IDENTIFIER + chunk, CompressType.SNAPPY)
+
+    assert error.detail == detail
+
+
+def test_lengths_that_no_hadoop_block_has_are_refused() -> None:
+    error = failure(b"\0\0\0\5" + b"\x7f\xff\xff\xff" + b"x" * 100, CompressType.SNAPPY)
+
+    assert error.detail == "A block is longer than its content can need."
+
+
+def test_a_raw_snappy_stream_too_large_for_memory_is_refused() -> None:
+    error = failure(b"\xff\xff\xff\xff\x0f" + b"x" * 100, CompressType.SNAPPY)
+
+    assert error.detail == "A block holds 4294967295 bytes, more than the 268435456 allowed."
+
+
+@pytest.mark.parametrize(
+    ("content", "checksum"),
+    [(b"", 0), (b"a", 0xC1D04330), (b"123456789", 0xE3069283), (bytes(32), 0x8A9136AA)],
+)
+def test_checksums_are_those_of_the_castagnoli_polynomial(
+    content: bytes, checksum: int
+) -> None:
+    masked = ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+    assert masked_checksum(content) == masked

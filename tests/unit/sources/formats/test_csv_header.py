@@ -1,0 +1,152 @@
+"""The header of a CSV file says which field is which column, to every range of the file."""
+
+import io
+import json
+
+import pyarrow as pa
+import pytest
+
+from penstock.model.files import MissingColumns
+from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError
+from penstock.sources.formats.csv_layout import CsvLayout
+from penstock.sources.formats.csv_rows import read_csv
+
+TYPE_BY_COLUMN: dict[str, pa.DataType] = {"id": pa.int64(), "note": pa.string()}
+COLUMNS = pa.schema(TYPE_BY_COLUMN)
+NAMED = CsvLayout(separator=b",", header_lines=1)
+QUOTED = CsvLayout(separator=b",", header_lines=1, enclose=b'"')
+
+
+def read(
+    content: bytes,
+    *,
+    layout: CsvLayout = NAMED,
+    start: int = 0,
+    missing: MissingColumns = MissingColumns.NULL,
+    rescue: bool = False,
+) -> list[RecordBlock]:
+    return list(
+        read_csv(
+            io.BytesIO(content),
+            columns=COLUMNS,
+            wanted=("id", "note"),
+            layout=layout,
+            start=start,
+            end=None,
+            missing=missing,
+            rescue=rescue,
+        )
+    )
+
+
+def rows(blocks: list[RecordBlock]) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for block in blocks for row in block.batch.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"id,note\n1,a\n",
+        b"note,id\na,1\n",
+        b"NOTE,Id\na,1",
+        b"\xef\xbb\xbfid,note\r\n1,a\r\n",
+        b"id,ID,note\n1,7,a\n",
+        b"x,note,y,id,z\n0,a,0,1,0\n",
+        b"x,x,id,note\n,,1,a\n",
+    ],
+)
+def test_fields_are_found_by_their_names(content: bytes) -> None:
+    assert rows(read(content)) == [(1, "a")]
+
+
+def test_names_may_be_enclosed_and_hold_line_ends() -> None:
+    blocks = read(b'"id","no\nte","note"\n1,x,a\n', layout=QUOTED)
+
+    assert rows(blocks) == [(1, "a")]
+    assert blocks[0].first_line == 2
+
+
+def test_types_under_the_names_are_no_record() -> None:
+    layout = CsvLayout(separator=b",", header_lines=2)
+
+    blocks = read(b"note,id\nSTRING,INT\na,1\n", layout=layout)
+
+    assert rows(blocks) == [(1, "a")]
+
+
+def test_skipped_lines_stand_before_the_header_and_are_counted() -> None:
+    layout = CsvLayout(separator=b",", header_lines=1, skip_lines=2)
+
+    (block,) = read(b'a comment "\n\nid,note\n1,a\nx,b\n', layout=layout)
+
+    assert rows([block]) == [(1, "a")]
+    assert (block.first_line, block.lines, block.bad[0].line) == (3, 2, 4)
+
+
+@pytest.mark.parametrize(("start", "first_line"), [(0, 2), (1, 1), (2, 1), (5, 0), (10, 0)])
+def test_a_range_reads_the_header_again(start: int, first_line: int) -> None:
+    content = b"#\nnote,id\na,1\nb,2\n"
+    layout = CsvLayout(separator=b",", header_lines=1, skip_lines=1)
+
+    blocks = read(content, layout=layout, start=start)
+
+    assert rows(blocks) == [(1, "a"), (2, "b")]
+    assert blocks[0].first_line == first_line
+
+
+@pytest.mark.parametrize("content", [b"id,note\n", b"id,note", b"\xef\xbb\xbfid,note\r\n"])
+def test_a_file_with_a_header_only_gives_no_block(content: bytes) -> None:
+    assert read(content, missing=MissingColumns.FAIL) == []
+
+
+def test_a_column_that_the_header_lacks_is_null() -> None:
+    assert rows(read(b"id\n1\n2\n")) == [(1, None), (2, None)]
+
+
+def test_a_column_that_the_header_lacks_is_an_error_on_demand() -> None:
+    with pytest.raises(UnreadableFileError, match='lacks "note"') as raised:
+        read(b"id\n1\n", missing=MissingColumns.FAIL)
+
+    assert "missing_columns" in raised.value.hint
+
+
+def test_fields_that_only_the_header_knows_are_rescued_on_demand() -> None:
+    blocks = read(b"id,city,note,c5\n1,Oslo,a,b\n2\n3,x,y,z,more\n", rescue=True)
+
+    assert [json.loads(str(row[2])) if row[2] else None for row in rows(blocks)] == [
+        {"city": "Oslo", "c5": "b"},
+        None,
+        {"city": "x", "c5": "z", "c5_": "more"},
+    ]
+
+
+def test_more_fields_than_names_make_a_bad_record() -> None:
+    (block,) = read(b"id,note,other\n1,a,b,c\n")
+
+    assert [bad.error for bad in block.bad] == ["a row may have 3 fields, found 4"]
+
+
+def test_fewer_fields_than_names_make_a_bad_record_on_demand() -> None:
+    (block,) = read(b"id,note,other\n1,a\n", missing=MissingColumns.FAIL)
+
+    assert [bad.error for bad in block.bad] == ["a row must have 3 fields, found 2"]
+
+
+@pytest.mark.parametrize("header", [b"id,note,id", b"ID,note,Id"])
+def test_a_column_that_two_fields_are_named_after_makes_the_file_unreadable(
+    header: bytes,
+) -> None:
+    with pytest.raises(UnreadableFileError, match='"id" is named by fields 1 and 3'):
+        read(header + b"\n1,a,2\n")
+
+
+@pytest.mark.parametrize("header", [b"id,\xff", b'id,"note', b'"id"x,note'])
+def test_a_broken_header_makes_the_file_unreadable(header: bytes) -> None:
+    with pytest.raises(UnreadableFileError, match="header on line 1 of the file"):
+        read(header + b"\n1,a\n", layout=QUOTED)
+
+
+def test_records_under_a_blank_header_are_bad() -> None:
+    (block,) = read(b"\n1,a\n")
+
+    assert [bad.error for bad in block.bad] == ["a row may have 0 fields, found 2"]

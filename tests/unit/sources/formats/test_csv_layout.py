@@ -1,0 +1,92 @@
+"""Options describe how CSV is cut; what would be ambiguous is refused."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from penstock.errors import Code, UserError
+from penstock.model.files import FileFormat, FilesOptions
+from penstock.sources.formats.csv_layout import CsvLayout, csv_layout, csv_splittable
+
+
+def layout_of(**values: Any) -> CsvLayout:
+    options = FilesOptions(uri="file:///in/*.csv", format=FileFormat.CSV)
+    return csv_layout(replace(options, **values))
+
+
+def test_without_options_fields_are_separated_by_tabs() -> None:
+    assert layout_of() == CsvLayout(separator=b"\t", ending=b"\n")
+
+
+@pytest.mark.parametrize(
+    ("written", "separator"),
+    [
+        (",", b","),
+        ("||", b"||"),
+        ("\\t", b"\t"),
+        ("\\x01", b"\x01"),
+        ("\\x01\\x02", b"\x01\x02"),
+        ("a\\x7Cb", b"a|b"),
+        ("\\", b"\\"),
+        ("é", "é".encode()),
+        ("\\x00", b"\0"),
+    ],
+)
+def test_a_separator_is_a_text_or_written_by_its_codes(written: str, separator: bytes) -> None:
+    assert layout_of(column_separator=written).separator == separator
+
+
+def test_a_line_delimiter_is_a_text_or_written_by_its_codes() -> None:
+    assert layout_of(line_delimiter="\\r\\n").ending == b"\r\n"
+
+
+@pytest.mark.parametrize(
+    ("format_", "header_lines"),
+    [
+        (FileFormat.CSV, 0),
+        (FileFormat.CSV_WITH_NAMES, 1),
+        (FileFormat.CSV_WITH_NAMES_AND_TYPES, 2),
+    ],
+)
+def test_the_format_says_how_many_lines_the_header_has(
+    format_: FileFormat, header_lines: int
+) -> None:
+    assert layout_of(format=format_).header_lines == header_lines
+
+
+def test_an_escape_that_is_the_enclosing_character_adds_nothing() -> None:
+    assert layout_of(enclose='"', escape='"').escape is None
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"column_separator": ""}, 'option "column_separator" must not be empty'),
+        ({"line_delimiter": ""}, 'option "line_delimiter" must not be empty'),
+        ({"line_delimiter": "aba"}, 'option "line_delimiter" must not begin as it ends'),
+        ({"line_delimiter": "||"}, 'option "line_delimiter" must not begin as it ends'),
+        ({"column_separator": "\n"}, "must not contain one another"),
+        ({"column_separator": "a", "line_delimiter": "ab"}, "must not contain one another"),
+        ({"column_separator": "ab", "line_delimiter": "b"}, "must not contain one another"),
+        ({"enclose": "''"}, 'option "enclose" must be one ASCII character, not "\'\'"'),
+        ({"escape": "é"}, 'option "escape" must be one ASCII character, not "é"'),
+        ({"enclose": "\t"}, 'must not occur in option "column_separator"'),
+        ({"escape": "\n"}, 'must not occur in option "line_delimiter"'),
+        ({"column_separator": "||", "enclose": "|"}, 'option "enclose" "|" must not occur'),
+    ],
+)
+def test_an_ambiguous_layout_is_refused(values: dict[str, str], message: str) -> None:
+    with pytest.raises(UserError) as raised:
+        layout_of(**values)
+
+    assert message in raised.value.message
+    assert raised.value.code == Code.OPTION_ERR
+    assert raised.value.hint
+
+
+@pytest.mark.parametrize(("enclose", "splittable"), [(None, True), (b'"', False)])
+def test_a_file_is_splittable_unless_fields_may_hold_line_ends(
+    *, enclose: bytes | None, splittable: bool
+) -> None:
+    assert csv_splittable(CsvLayout(enclose=enclose)) is splittable

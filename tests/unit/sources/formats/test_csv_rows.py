@@ -1,0 +1,358 @@
+"""CSV records become rows; a bad record costs only itself."""
+
+import io
+import json
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from penstock.model.files import MissingColumns
+from penstock.sources.formats.blocks import RecordBlock
+from penstock.sources.formats.csv_layout import CsvLayout
+from penstock.sources.formats.csv_rows import read_csv
+from penstock.sources.formats.lines import LineLayout
+
+TYPE_BY_COLUMN: dict[str, pa.DataType] = {
+    "id": pa.int64(),
+    "note": pa.string(),
+    "qty": pa.int8(),
+    "ratio": pa.float32(),
+    "paid": pa.bool_(),
+    "total": pa.decimal128(10, 2),
+    "day": pa.date32(),
+    "at": pa.timestamp("us", "UTC"),
+    "local": pa.timestamp("us"),
+    "octets": pa.binary(),
+}
+COLUMNS = pa.schema(TYPE_BY_COLUMN)
+PAIR = pa.schema([COLUMNS.field("id"), COLUMNS.field("note")])
+PLAIN = CsvLayout(separator=b",")
+QUOTED = CsvLayout(separator=b",", enclose=b'"')
+ESCAPED = CsvLayout(separator=b",", enclose=b'"', escape=b"\\")
+NAMED = CsvLayout(separator=b",", header_lines=1)
+
+
+def read(  # noqa: PLR0913 - As many things vary.
+    content: bytes,
+    *,
+    layout: CsvLayout = PLAIN,
+    columns: pa.Schema = PAIR,
+    wanted: tuple[str, ...] | None = None,
+    missing: MissingColumns = MissingColumns.NULL,
+    rescue: bool = False,
+    line_bytes_max: int = 1 << 28,
+) -> list[RecordBlock]:
+    return list(
+        read_csv(
+            io.BytesIO(content),
+            columns=columns,
+            wanted=tuple(columns.names) if wanted is None else wanted,
+            layout=layout,
+            start=0,
+            end=None,
+            missing=missing,
+            rescue=rescue,
+            lines=LineLayout(line_bytes_max=line_bytes_max),
+        )
+    )
+
+
+def rows(blocks: list[RecordBlock]) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for block in blocks for row in block.batch.to_pylist()]
+
+
+def errors(blocks: list[RecordBlock]) -> list[str]:
+    return [bad.error for block in blocks for bad in block.bad]
+
+
+def value_of(column: str, text: bytes, *, layout: CsvLayout = QUOTED) -> object:
+    columns = pa.schema([pa.field("first", pa.string()), COLUMNS.field(column)])
+    ((_, value),) = rows(read(b"x," + text + b"\n", layout=layout, columns=columns))
+    return value
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "value"),
+    [
+        ("id", b"1", 1),
+        ("id", b" +1 ", 1),
+        ("id", b"", None),
+        ("id", b'""', None),
+        ("id", b"\\N", None),
+        ("id", b'"12"', 12),
+        ("note", b"", ""),
+        ("note", b'""', ""),
+        ("note", b"\\N", None),
+        ("note", b'"\\N"', "\\N"),
+        ("note", b" \\N", " \\N"),
+        ("note", b'a"b"', 'a"b"'),
+        ("note", b'"a""b"', 'a"b'),
+        ("note", b'"a,b"', "a,b"),
+        ("note", b'"a\nb"', "a\nb"),
+        ("note", b'"a\r\nb"\r', "a\r\nb"),
+        ("note", b'""""', '"'),
+        ("note", b"a\0b", "a\0b"),
+        ("note", "ø☃".encode(), "ø☃"),
+        ("ratio", b"1.5", 1.5),
+        ("paid", b"true", True),
+        ("paid", b"0", False),
+        ("total", b"1.005", Decimal("1.01")),
+        ("day", b"2026-11-15", date(2026, 11, 15)),
+        ("at", b"2026-11-15 10:00:00", datetime(2026, 11, 15, 10, tzinfo=UTC)),
+        ("at", b"2026-11-15T10:00:00+02:00", datetime(2026, 11, 15, 8, tzinfo=UTC)),
+        ("octets", b"abc", b"abc"),
+        ("octets", b"", None),
+    ],
+)
+def test_a_field_is_read_as_its_column_wants_it(
+    column: str, text: bytes, value: object
+) -> None:
+    assert value_of(column, text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (b'"a\\"b"', 'a"b'),
+        (b'"a\\\\"', "a\\"),
+        (b'"a\\,b"', "a,b"),
+        (b'"a\\\nb"', "a\nb"),
+        (b'"\\N"', "N"),
+        (b"a\\b", "a\\b"),
+        (b"\\N", None),
+    ],
+)
+def test_an_escape_works_in_enclosed_fields_only(text: bytes, value: object) -> None:
+    assert value_of("note", text, layout=ESCAPED) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (b'"a"', "a"),
+        (b'""a""', '"a"'),
+        (b'"', '"'),
+        (b'""', ""),
+        (b'a"', 'a"'),
+        (b'"\\N"', "\\N"),
+    ],
+)
+def test_one_pair_of_double_quotes_is_taken_away_on_demand(text: bytes, value: str) -> None:
+    layout = replace(PLAIN, trim_double_quotes=True)
+
+    assert value_of("note", text, layout=layout) == value
+
+
+@pytest.mark.parametrize("text", [b"", b'""'])
+def test_an_empty_text_is_null_on_demand(text: bytes) -> None:
+    assert value_of("note", text, layout=replace(QUOTED, empty_field_as_null=True)) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        (b"x,a", 'column "id": expected BIGINT, found "x"'),
+        (b"1.5,a", 'column "id": expected BIGINT, found "1.5"'),
+        (
+            b"9223372036854775808,a",
+            'column "id": expected BIGINT, found "9223372036854775808"',
+        ),
+        (b"1,a,b", "a row may have 2 fields, found 3"),
+        (b"1,a\xff", 'column "note": byte 2 of the field is not UTF-8'),
+        (b"\xff,a", 'column "id": byte 1 of the field is not UTF-8'),
+        (b'1,"a"b', "field 2 is enclosed, but goes on behind the closing character"),
+        (b'"1" ,a', "field 1 is enclosed, but goes on behind the closing character"),
+        (b"\0,a", 'column "id": expected BIGINT, found "\\u0000"'),
+    ],
+)
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
+def test_a_bad_record_is_reported_and_its_neighbours_load(
+    line: bytes, error: str, ending: bytes
+) -> None:
+    content = b"1,a" + ending + line + ending + b"2,b" + ending
+
+    (block,) = read(content, layout=QUOTED)
+
+    assert errors([block]) == [error]
+    assert [(bad.line, bad.offset, bad.raw) for bad in block.bad] == [
+        (1, 3 + len(ending), line)
+    ]
+    assert rows([block]) == [(1, "a"), (2, "b")]
+    assert [block.line_of(row) for row in range(block.rows)] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "sql"),
+    [
+        ("qty", b"128", "TINYINT"),
+        ("ratio", b"1e39", "FLOAT"),
+        ("paid", b"yes", "BOOLEAN"),
+        ("total", b"123456789", "DECIMAL(10,2)"),
+        ("day", b"2026-02-30", "DATE"),
+        ("at", b"soon", "TIMESTAMP"),
+        ("local", b"2026-11-15T10:00:00Z", "TIMESTAMP_NTZ"),
+    ],
+)
+def test_a_text_that_does_not_fit_its_column_is_a_bad_record(
+    column: str, text: bytes, sql: str
+) -> None:
+    blocks = read(text, columns=pa.schema([COLUMNS.field(column)]))
+
+    assert errors(blocks) == [f'column "{column}": expected {sql}, found "{text.decode()}"']
+
+
+def test_every_record_may_be_bad() -> None:
+    (block,) = read(b"x,a\n" * 3000)
+
+    assert len(block.bad) == block.lines == 3000
+    assert block.rows == 0
+
+
+@pytest.mark.parametrize("line", [b",a", b"\\N,a"])
+def test_null_in_a_not_null_column_is_a_bad_record(line: bytes) -> None:
+    columns = pa.schema([COLUMNS.field("id").with_nullable(False), COLUMNS.field("note")])  # noqa: FBT003 - Arrow's signature.
+
+    blocks = read(b"1,a\n" + line, columns=columns)
+
+    assert errors(blocks) == ['column "id": expected BIGINT, found null']
+
+
+def test_invalid_utf8_in_a_field_that_nobody_wants_does_no_harm() -> None:
+    assert rows(read(b"1,\xff\n2,a\n", wanted=("id",))) == [(1,), (2,)]
+
+
+def test_missing_fields_are_null() -> None:
+    assert rows(read(b"1\n2,b\n3\n")) == [(1, None), (2, "b"), (3, None)]
+
+
+def test_missing_fields_are_an_error_on_demand() -> None:
+    blocks = read(b"1\n2,b\n", missing=MissingColumns.FAIL)
+
+    assert errors(blocks) == ["a row must have 2 fields, found 1"]
+    assert rows(blocks) == [(2, "b")]
+
+
+def test_fields_beyond_the_columns_are_rescued_on_demand() -> None:
+    blocks = read(b'1,a,x,\\N,"y,z"\n2,b\n', layout=QUOTED, wanted=("id",), rescue=True)
+
+    assert [json.loads(str(text)) if text else None for _, text in rows(blocks)] == [
+        {"c3": "x", "c4": None, "c5": "y,z"},
+        None,
+    ]
+    assert blocks[0].batch.schema.names == ["id", "_rescued"]
+
+
+def test_a_rescued_field_that_is_not_utf8_is_a_bad_record() -> None:
+    blocks = read(b"1,a,\xff\n", rescue=True)
+
+    assert errors(blocks) == ["a field without a column: byte 1 of the field is not UTF-8"]
+
+
+def test_columns_come_in_the_order_they_are_wanted() -> None:
+    assert rows(read(b"1,a\n", wanted=("note", "id"))) == [("a", 1)]
+
+
+@pytest.mark.parametrize("content", [b"1,a\n2,b\n", b"1,a\n\n2,b\n"])
+def test_rows_are_counted_even_if_no_column_is_needed(content: bytes) -> None:
+    (block,) = read(content, wanted=())
+
+    assert (block.rows, block.bad) == (2, ())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"1,a\n2,b\n",
+        b"1,a\n2,b",
+        b"1,a\r\n2,b\r\n",
+        b"1,a\r\n2,b\r",
+        b"1,a\n2,b\r\n",
+        b"\xef\xbb\xbf1,a\n2,b\n",
+    ],
+)
+@pytest.mark.parametrize("layout", [PLAIN, QUOTED])
+def test_records_load_however_their_lines_are_written(
+    content: bytes, layout: CsvLayout
+) -> None:
+    blocks = read(content, layout=layout)
+
+    assert rows(blocks) == [(1, "a"), (2, "b")]
+    assert sum(block.lines for block in blocks) == 2
+
+
+@pytest.mark.parametrize(
+    ("separator", "ending"),
+    [(b"||", b"\n"), (b"\x01", b"\x02"), (b"ab", b"\r\n"), (b"\0", b"#")],
+)
+def test_separators_and_line_delimiters_are_any_bytes(separator: bytes, ending: bytes) -> None:
+    layout = CsvLayout(separator=separator, ending=ending)
+    content = ending.join([separator.join([b"1", b"x"]), separator.join([b"2", b"y"])])
+
+    assert rows(read(content, layout=layout)) == [(1, "x"), (2, "y")]
+
+
+def test_blank_lines_are_skipped_and_counted() -> None:
+    (block,) = read(b"\n1,a\n\r\n2,b\n\n")
+
+    assert (block.lines, block.blank, block.rows, block.bad) == (5, 3, 2, ())
+    assert block.row_lines == (1, 3)
+
+
+def test_an_empty_file_gives_no_block() -> None:
+    assert read(b"") == []
+    assert read(b"", layout=NAMED, missing=MissingColumns.FAIL) == []
+
+
+def test_lines_inside_of_records_count_where_records_are_numbered() -> None:
+    (block,) = read(b'1,"a\nb"\n2,b\n3,"\n\n"\n4,c,d\n', layout=QUOTED)
+
+    assert rows([block]) == [(1, "a\nb"), (2, "b"), (3, "\n\n")]
+    assert block.row_lines == (0, 2, 3)
+    assert [bad.line for bad in block.bad] == [6]
+    assert block.lines == 4
+
+
+def test_a_quote_that_nothing_closes_takes_the_rest_of_the_file() -> None:
+    content = b'1,a\n2,"b\n' + b"3,c\n" * 50_000
+
+    blocks = read(content, layout=QUOTED)
+
+    (bad,) = [bad for block in blocks for bad in block.bad]
+    assert bad.error == "an enclosed field is not closed before the end of the file"
+    assert (bad.line, bad.offset, bad.raw) == (1, 4, content[4 : 4 + (1 << 16)])
+    assert rows(blocks) == [(1, "a")]
+
+
+def test_an_enclosed_record_beyond_the_limit_is_bad_and_the_next_one_loads() -> None:
+    long = b'2,"' + b"x\n" * 50 + b'"'
+
+    blocks = read(b"1,a\n" + long + b"\n3,c\n", layout=QUOTED, line_bytes_max=60)
+
+    assert errors(blocks) == [f"a record may have 60 bytes at most, found {len(long)}"]
+    assert rows(blocks) == [(1, "a"), (3, "c")]
+
+
+@pytest.mark.parametrize("layout", [PLAIN, QUOTED])
+def test_a_line_beyond_the_limit_is_bad_and_the_next_one_loads(layout: CsvLayout) -> None:
+    long = b"2," + b"x" * 100_000
+
+    blocks = read(b"1,a\n" + long + b"\n3,c\n", layout=layout, line_bytes_max=70_000)
+
+    (bad,) = [bad for block in blocks for bad in block.bad]
+    assert (bad.line, bad.offset, bad.raw) == (1, 4, long[: 1 << 16])
+    assert bad.error == "a line may have 70000 bytes at most, found 100003"
+    assert rows(blocks) == [(1, "a"), (3, "c")]
+
+
+@pytest.mark.parametrize("last", [b"1", b"x"])
+def test_a_hundred_thousand_columns_load(last: bytes) -> None:
+    type_by_column: dict[str, pa.DataType] = {f"f{at}": pa.string() for at in range(99_999)}
+    columns = pa.schema({**type_by_column, "n": pa.int64()})
+    content = b",".join(b"%d" % at for at in range(99_999)) + b"," + last + b"\n"
+
+    (block,) = read(content, columns=columns)
+
+    assert (block.rows, len(block.bad)) == ((1, 0) if last == b"1" else (0, 1))

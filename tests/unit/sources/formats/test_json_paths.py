@@ -1,0 +1,105 @@
+"""Paths lead to one part of a JSON document."""
+
+import pytest
+
+from penstock.errors import Code, UserError
+from penstock.sources.formats.json_decode import BadRecordError, decode_document
+from penstock.sources.formats.json_paths import NoSuchPartError, json_path
+
+DOCUMENT = (
+    b'{"a":{"b":[{"c":1},null]},"odd name":2,"it\'s":3,"a.b":4,"":5,"\xc3\xb8":6,"n":null}'
+)
+
+
+def part(path: str, document: bytes = DOCUMENT) -> object:
+    return json_path(path, option="jsonpaths").part_of(decode_document(document))
+
+
+@pytest.mark.parametrize(
+    ("path", "steps"),
+    [
+        ("$", ()),
+        ("$.a", ("a",)),
+        ("$.a.b", ("a", "b")),
+        ("$.a[0].b", ("a", 0, "b")),
+        ("$[12][3]", (12, 3)),
+        ("$['odd name']", ("odd name",)),
+        ('$["odd name"].x', ("odd name", "x")),
+        (r"$['it\'s']", ("it's",)),
+        (r"$['a\\b']", ("a\\b",)),
+        ("$['a.b[0]*']", ("a.b[0]*",)),
+        ("$['']", ("",)),
+        ("$.ø-1$", ("ø-1$",)),
+    ],
+)
+def test_a_path_is_read_step_by_step(path: str, steps: tuple[str | int, ...]) -> None:
+    assert json_path(path, option="jsonpaths").steps == steps
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("$.a.b[0].c", "1"),
+        ("$.a.b[1]", None),
+        ("$['odd name']", "2"),
+        (r"$['it\'s']", "3"),
+        ("$['a.b']", "4"),
+        ("$['']", "5"),
+        ("$.ø", "6"),
+        ("$.n", None),
+    ],
+)
+def test_a_path_leads_to_a_part(path: str, value: object) -> None:
+    assert part(path) == value
+
+
+@pytest.mark.parametrize(
+    "path", ["$.x", "$.a.x", "$.a.b[2]", "$.a[0]", "$.n.x", "$[0]", "$.a.b.c"]
+)
+def test_a_path_may_lead_nowhere(path: str) -> None:
+    with pytest.raises(NoSuchPartError):
+        part(path)
+
+
+def test_a_path_does_not_choose_between_two_values() -> None:
+    with pytest.raises(BadRecordError, match='key "b" occurs more than once in its object'):
+        part("$.a.b.c", b'{"a":{"b":1,"b":2}}')
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("", 'option "json_root" must have paths that begin with $, not ""'),
+        ("a.b", 'option "json_root" must have paths that begin with $, not "a.b"'),
+        (
+            "$.a[*]",
+            'option "json_root" has the path "$.a[*]", and a path must lead to one value,'
+            ' which "[*]" does not',
+        ),
+        (
+            "$..a",
+            'option "json_root" has the path "$..a", and a path must lead to one value,'
+            ' which ".." does not',
+        ),
+        (
+            "$.*",
+            'option "json_root" has the path "$.*", and a path must lead to one value,'
+            ' which ".*" does not',
+        ),
+        *(
+            (
+                "$" + step,
+                f'option "json_root" has the path "${step}", in which a step must be .name,'
+                f" [0] or ['odd name'], not \"{step}\"",
+            )
+            for step in ("a", ".", ". a", "[-1]", "[a]", "[", "['a]", "[1:2]")
+        ),
+    ],
+)
+def test_what_is_no_path_is_refused(path: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        json_path(path, option="json_root")
+
+    assert caught.value.message == message
+    assert caught.value.code is Code.OPTION_ERR
+    assert caught.value.hint

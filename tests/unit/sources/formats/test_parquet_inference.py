@@ -1,0 +1,132 @@
+"""The footers of Parquet files name the columns."""
+
+import datetime as dt
+import io
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.errors import Code, UserError
+from penstock.model.schema import columns_sql
+from penstock.sources.formats.blocks import UnreadableFileError
+from penstock.sources.formats.parquet_inference import infer_parquet_columns
+
+
+def parquet(table: dict[str, Any], **options: Any) -> io.BytesIO:
+    sink = io.BytesIO()
+    pq.write_table(pa.table(table), sink, **options)
+    return sink
+
+
+def inferred(*tables: dict[str, Any]) -> str:
+    return columns_sql(infer_parquet_columns(parquet(table) for table in tables))
+
+
+def empty(arrow: pa.DataType) -> dict[str, Any]:
+    return {"v": pa.array([], arrow)}
+
+
+def test_columns_are_those_of_all_files_in_the_order_they_are_met() -> None:
+    columns = inferred({"b": ["x"], "a": [1]}, {"c": [1.5], "a": [2]})
+
+    assert columns == "b STRING, a BIGINT, c DOUBLE"
+
+
+def test_names_that_differ_in_case_are_one_column() -> None:
+    assert inferred({"Id": [1]}, {"ID": [2], "id2": [3]}) == "Id BIGINT, id2 BIGINT"
+
+
+def test_names_of_one_file_must_differ_not_only_in_case() -> None:
+    with pytest.raises(UserError, match='columns "id" and "ID" of one file must differ'):
+        inferred({"id": [1], "ID": [2]})
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "both"),
+    [
+        (pa.int32(), pa.int64(), "BIGINT"),
+        (pa.int8(), pa.uint8(), "SMALLINT"),
+        (pa.float32(), pa.float64(), "DOUBLE"),
+        (pa.int64(), pa.float32(), "DOUBLE"),
+        (pa.decimal128(10, 2), pa.decimal128(8, 4), "DECIMAL(12,4)"),
+        (pa.decimal128(10, 2), pa.int32(), "DECIMAL(12,2)"),
+        (pa.int64(), pa.uint64(), "DECIMAL(20,0)"),
+        (pa.string(), pa.large_string(), "STRING"),
+        (pa.dictionary(pa.int32(), pa.string()), pa.string(), "STRING"),
+        (pa.null(), pa.int16(), "SMALLINT"),
+        (pa.null(), pa.null(), "STRING"),
+        (pa.date32(), pa.date64(), "DATE"),
+        (pa.uuid(), pa.binary(), "BINARY"),
+        (pa.list_(pa.int32()), pa.large_list(pa.int64()), "ARRAY<BIGINT>"),
+        (
+            pa.map_(pa.string(), pa.int32()),
+            pa.map_(pa.string(), pa.int64()),
+            "MAP<STRING, BIGINT>",
+        ),
+        (
+            pa.struct([("a", pa.int8()), ("b", pa.string())]),
+            pa.struct([("c", pa.bool_()), ("a", pa.int16())]),
+            "STRUCT<a: SMALLINT, b: STRING, c: BOOLEAN>",
+        ),
+    ],
+)
+def test_types_that_differ_are_widened(
+    left: pa.DataType, right: pa.DataType, both: str
+) -> None:
+    assert inferred(empty(left), empty(right)) == f"v {both}"
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "words"),
+    [
+        (pa.int64(), pa.string(), "is BIGINT in one file and STRING in another"),
+        (pa.date32(), pa.string(), "is DATE in one file and STRING in another"),
+        (pa.float64(), pa.decimal128(5, 1), r"is DOUBLE in one file and DECIMAL\(5,1\) in"),
+        (pa.decimal128(38, 0), pa.decimal128(38, 9), r"is DECIMAL\(38,0\) in one file"),
+        (pa.list_(pa.int64()), pa.int64(), "is ARRAY<BIGINT> in one file and BIGINT in"),
+        (pa.timestamp("us"), pa.timestamp("us", "UTC"), "is TIMESTAMP_NTZ in one file"),
+        (
+            pa.struct([("a", pa.int8())]),
+            pa.struct([("a", pa.string())]),
+            "is STRUCT<a: TINYINT> in one file and STRUCT<a: STRING> in another",
+        ),
+    ],
+)
+def test_types_that_have_nothing_in_common_are_named(
+    left: pa.DataType, right: pa.DataType, words: str
+) -> None:
+    with pytest.raises(UserError, match=f'column "v" {words}') as caught:
+        inferred(empty(left), empty(right))
+
+    assert caught.value.code is Code.TYPE_ERR
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"), [(dt.time(1), "time64[us]"), (dt.timedelta(1), "duration[us]")]
+)
+def test_a_type_that_no_column_has_is_refused_by_name(value: object, kind: str) -> None:
+    with pytest.raises(UserError) as caught:
+        inferred({"id": [1], "v": [value]})
+
+    assert caught.value.message == f'column "v" is {kind} in the file, which is no column type'
+    assert caught.value.code is Code.TYPE_ERR
+
+
+def test_int96_is_an_instant() -> None:
+    local = pa.array([0], pa.timestamp("us"))
+
+    stream = parquet({"at": local}, use_deprecated_int96_timestamps=True)
+
+    assert columns_sql(infer_parquet_columns([stream])) == "at TIMESTAMP"
+
+
+def test_without_any_file_there_are_no_columns() -> None:
+    with pytest.raises(UserError, match="no column was found in the Parquet files"):
+        infer_parquet_columns([])
+
+
+def test_a_file_that_is_no_parquet_file_is_unreadable() -> None:
+    with pytest.raises(UnreadableFileError, match="a Parquet file begins with"):
+        infer_parquet_columns([io.BytesIO(b"id,name\n")])

@@ -1,0 +1,88 @@
+import pytest
+
+from penstock.errors import Code, UserError
+from penstock.sql.formatter import format_statement
+from penstock.sql.parser import parse_script
+from penstock.sql.statements import CreateTable
+
+COLUMNS = "(Id BIGINT, Day DATE, city STRING, tags ARRAY<INT>, weight DOUBLE, raw BINARY)"
+
+
+def create(clauses: str, *, columns: str = COLUMNS) -> CreateTable:
+    (parsed,) = parse_script(f"CREATE TABLE t {columns} {clauses}")
+    assert isinstance(parsed.statement, CreateTable)
+    return parsed.statement
+
+
+@pytest.mark.parametrize(
+    "clauses",
+    [
+        "PARTITIONED BY (day, City)",
+        "PARTITIONED BY (`DAY`, `city`) COMMENT 'c'",
+        "COMMENT 'c' PARTITIONED BY (Day,CITY) LOCATION '/t'",
+        "LOCATION '/t' USING DELTA partitioned by (day, city)",
+    ],
+)
+def test_partition_columns_are_spelled_as_declared(clauses: str) -> None:
+    assert create(clauses).partition_by == ("Day", "city")
+
+
+def test_a_table_without_the_clause_has_no_partition_columns() -> None:
+    assert create("").partition_by == ()
+
+
+def test_partition_columns_with_odd_names_are_written_in_backquotes() -> None:
+    table = create("PARTITIONED BY (`a b`)", columns="(`a b` INT, c INT)")
+
+    assert "\nPARTITIONED BY (`a b`)" in format_statement(table)
+
+
+@pytest.mark.parametrize(
+    ("clauses", "code", "message"),
+    [
+        ("PARTITIONED (Id)", Code.SYNTAX_ERR, "expected BY after PARTITIONED"),
+        ("PARTITIONED BY Id", Code.SYNTAX_ERR, 'expected "(" after PARTITIONED BY'),
+        ("PARTITIONED BY ()", Code.SYNTAX_ERR, 'expected a column name after "("'),
+        ("PARTITIONED BY (Id", Code.SYNTAX_ERR, 'expected ")" after the partition column'),
+        ("PARTITIONED BY (Id,)", Code.SYNTAX_ERR, 'expected a column name after ","'),
+        ("PARTITIONED BY (x)", Code.SYNTAX_ERR, 'partition column "x" is not a column of the'),
+        ("PARTITIONED BY (id, ID)", Code.SYNTAX_ERR, 'column "Id" must not come twice'),
+        (
+            "PARTITIONED BY (Id) PARTITIONED BY (Day)",
+            Code.SYNTAX_ERR,
+            "PARTITIONED must not come twice",
+        ),
+        ("PARTITIONED BY (tags)", Code.TYPE_ERR, 'column "tags" is ARRAY<INT>, by which no'),
+        ("PARTITIONED BY (raw)", Code.TYPE_ERR, 'column "raw" is BINARY, by which no table'),
+        ("PARTITIONED BY (weight)", Code.TYPE_ERR, 'column "weight" is DOUBLE, by which no'),
+        ("PARTITIONED BY (Id BIGINT)", Code.NOT_SUPPORTED_ERR, "a type in PARTITIONED BY is"),
+        ("PARTITIONED BY (bucket(4, Id))", Code.NOT_SUPPORTED_ERR, "bucket(…) in PARTITIONED"),
+    ],
+)
+def test_what_cannot_divide_a_table_is_refused(clauses: str, code: Code, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        create(clauses)
+
+    assert caught.value.code is code
+    assert message in caught.value.message
+    assert caught.value.detail.startswith("Line 1, column ")
+
+
+def test_a_table_of_partition_columns_alone_is_refused() -> None:
+    with pytest.raises(UserError, match="must leave at least one column out"):
+        create("PARTITIONED BY (a, b)", columns="(a INT, b DATE)")
+
+
+@pytest.mark.parametrize("name", ["a/b", "a=b", "a:b"])
+def test_a_name_that_no_folder_can_bear_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=r"must not have .* in its name") as caught:
+        create(f"PARTITIONED BY (`{name}`)", columns=f"(`{name}` INT, c INT)")
+
+    assert "Rename the column" in caught.value.hint
+
+
+def test_a_name_that_leaves_no_room_for_values_is_refused() -> None:
+    name = "é" * 101
+
+    with pytest.raises(UserError, match="must have at most 200 bytes, not 202"):
+        create(f"PARTITIONED BY (`{name}`)", columns=f"(`{name}` INT, c INT)")

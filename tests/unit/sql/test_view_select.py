@@ -1,0 +1,115 @@
+"""How a SELECT from a view is told from others and taken apart."""
+
+import pytest
+
+from penstock.errors import Code, UserError
+from penstock.sql.parser import parse_script
+from penstock.sql.statements import ViewQuery
+
+PLACE = " is not supported yet in a SELECT from jobs(…) or tasks(…)"
+
+
+def parsed(text: str) -> ViewQuery:
+    """Answer the one statement of a script, which is a SELECT from a view."""
+    (found,) = parse_script(text)
+    assert isinstance(found.statement, ViewQuery)
+    return found.statement
+
+
+def test_a_select_from_a_view_is_kept_as_written() -> None:
+    text = """SELECT Name /* who */ FROM Jobs("type" = 'insert') AS j WHERE j.Name = "a" """
+
+    query = parsed(f"\n{text};")
+
+    assert query.select == text.strip()
+    assert (query.view, query.options) == ("jobs", (("type", "insert"),))
+    assert query.select[query.start : query.end] == """Jobs("type" = 'insert')"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        """SELECT * FROM tasks("type"="insert")""",
+        """select * from TASKS('TYPE'='INSERT') t""",
+        """SELECT count(*) FROM tasks("type" = insert) LIMIT 1""",
+        """SELECT Name IS DISTINCT FROM "a" FROM tasks("type"="insert") ORDER BY 1""",
+        """SELECT DISTINCT (JobName) FROM tasks("type"="insert") `t` GROUP BY JobName""",
+    ],
+)
+def test_a_view_is_found_whatever_surrounds_it(text: str) -> None:
+    assert parsed(text).view == "tasks"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT 1",
+        "SELECT * FROM jobs",
+        "SELECT * FROM orders, jobs('type' = 'insert')",
+        "SELECT (SELECT 1 FROM jobs('type' = 'insert')) FROM orders",
+        "SELECT * FROM rejects('job' = 'j')",
+        "SELECT * FROM `jobs`('type' = 'insert')",
+    ],
+)
+def test_any_other_select_is_not_supported_yet(text: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_script(text)
+
+    error = caught.value
+    assert (error.code, error.message) == (
+        Code.NOT_SUPPORTED_ERR,
+        "SELECT is not supported yet",
+    )
+    assert error.detail == "Line 1, column 1."
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT * FROM jobs()", 'jobs() lacks "type"'),
+        ("SELECT * FROM tasks('type' = 'mv')", 'option "type" must be one of insert, not "mv"'),
+        ("SELECT * FROM jobs('kind' = 'x')", 'jobs() does not know the option "kind"'),
+    ],
+)
+def test_the_type_of_a_view_must_be_insert(text: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_script(text)
+
+    error = caught.value
+    assert (error.code, error.message) == (Code.OPTION_ERR, message)
+    assert error.detail == "Line 1, column 15."
+    assert error.hint.startswith("Allowed: type. Write ")
+
+
+@pytest.mark.parametrize(
+    ("text", "construct"),
+    [
+        ("SELECT * FROM jobs('type' = 'insert'), t", "a second source"),
+        ("SELECT * FROM jobs('type' = 'insert') j LEFT JOIN t", "JOIN"),
+        ("SELECT * FROM jobs('type' = 'insert') UNION SELECT 1", "UNION"),
+        ("SELECT 1 FROM jobs('type' = 'insert') WHERE 1 EXCEPT SELECT 1", "EXCEPT"),
+        ("SELECT (SELECT 1) FROM jobs('type' = 'insert')", "a subquery"),
+        ("SELECT * FROM jobs('type' = 'insert') WHERE Id IN (SELECT 1)", "a subquery"),
+        ("SELECT X'41' FROM jobs('type' = 'insert')", "a literal"),
+        ("SELECT /*+ FAST */ * FROM jobs('type' = 'insert')", "a hint"),
+        ("SELECT * FROM jobs('type' = 'insert') WHERE Id = ?", 'a placeholder ("?")'),
+    ],
+)
+def test_what_a_view_cannot_be_combined_with_is_named(text: str, construct: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_script(text)
+
+    assert caught.value.code is Code.NOT_SUPPORTED_ERR
+    assert caught.value.message == construct + PLACE
+
+
+def test_a_word_that_cannot_follow_a_view_is_refused_with_its_position() -> None:
+    with pytest.raises(UserError) as caught:
+        parse_script("SELECT * FROM jobs('type' = 'insert') j WERE Id = 1")
+
+    error = caught.value
+    assert error.message == (
+        "expected WHERE, GROUP BY, ORDER BY, LIMIT or the end of the statement after the view, "
+        'found "WERE"'
+    )
+    assert (error.detail, error.hint) == ("Line 1, column 41.", "Did you mean WHERE?")

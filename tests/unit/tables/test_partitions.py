@@ -1,0 +1,321 @@
+"""Rows divided into partitions, and the folders named after them."""
+
+from datetime import UTC, date, datetime
+from decimal import Decimal as ExactNumber
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.errors import Code, InvariantError, UserError
+from penstock.model.epoch import DataFile
+from penstock.model.job import TargetColumn
+from penstock.model.schema import Array, Column, DataType, Decimal, Primitive
+from penstock.storage.arrow_types import arrow_schema, arrow_type
+from penstock.tables import writer as writer_module
+from penstock.tables.fitting import RowError, fit
+from penstock.tables.partitions import (
+    PartitionValues,
+    check_partition_columns,
+    folder_names,
+    split,
+    value_texts,
+)
+from penstock.tables.writer import TableWriter
+from tests.contract.table_building import open_files
+
+DAY = Column(name="day", type=Primitive.DATE)
+CITY = Column(name="city", type=Primitive.STRING)
+LAST = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC).replace(tzinfo=None)
+ID = Column(name="id", type=Primitive.BIGINT)
+COLUMNS = (DAY, ID, CITY)
+
+
+def batch(*rows: tuple[date | None, str | None, int]) -> pa.RecordBatch:
+    named = [{"day": day, "city": city, "id": number} for day, city, number in rows]
+    return pa.RecordBatch.from_pylist(named, schema=arrow_schema(COLUMNS))
+
+
+def of_cities(*cities: str | None, first: int = 0) -> pa.RecordBatch:
+    return batch(*((None, city, number) for number, city in enumerate(cities, start=first)))
+
+
+def below(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+
+
+def ids(folder: Path, file: DataFile) -> list[int]:
+    rows = pq.ParquetFile(folder / file.path).read().to_pylist()
+    return [row["id"] for row in rows]
+
+
+def test_the_largest_partition_comes_first_and_rows_keep_their_order() -> None:
+    rows = pa.Table.from_batches(
+        [of_cities("a", "b", None), of_cities("b", None, "b", first=3)]
+    )
+
+    shares = split(rows, (CITY,))
+
+    assert [(share.values, share.rows["id"].to_pylist()) for share in shares] == [
+        ((("city", "b"),), [1, 3, 5]),
+        ((("city", None),), [2, 4]),
+        ((("city", "a"),), [0]),
+    ]
+
+
+def test_null_and_the_empty_text_are_two_partitions() -> None:
+    shares = split(pa.Table.from_batches([of_cities("", None, "")]), (CITY,))
+
+    assert [share.values for share in shares] == [(("city", ""),), (("city", None),)]
+
+
+def test_a_partition_has_one_value_of_every_column() -> None:
+    first, second = date(2026, 1, 1), date(2026, 1, 2)
+    rows = batch((first, "a", 1), (second, "a", 2), (first, None, 3), (first, "a", 4))
+
+    shares = split(pa.Table.from_batches([rows]), (CITY, DAY))
+
+    assert {share.values: share.rows["id"].to_pylist() for share in shares} == {
+        (("city", "a"), ("day", "2026-01-01")): [1, 4],
+        (("city", "a"), ("day", "2026-01-02")): [2],
+        (("city", None), ("day", "2026-01-01")): [3],
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "text"),
+    [
+        (Primitive.BOOLEAN, True, "true"),
+        (Primitive.TINYINT, -128, "-128"),
+        (Primitive.DATE, date.min, "0001-01-01"),
+        (Primitive.TIMESTAMP, datetime(2026, 1, 2, tzinfo=UTC), "2026-01-02T00:00:00.000000Z"),
+        (Primitive.TIMESTAMP_NTZ, LAST, "9999-12-31 23:59:59.999999"),
+        (Decimal(precision=38, scale=38), ExactNumber("1e-38"), f"0.{'0' * 37}1"),
+        (Decimal(precision=9, scale=2), ExactNumber("-1.50"), "-1.50"),
+        (Primitive.STRING, "", ""),
+        (Primitive.STRING, None, None),
+    ],
+)
+def test_values_are_written_as_the_log_of_delta_has_them(
+    kind: DataType, value: object, text: str | None
+) -> None:
+    assert value_texts(pa.array([value], arrow_type(kind)), kind) == [text]
+
+
+@pytest.mark.parametrize(
+    ("value", "folder"),
+    [
+        (None, "city=__HIVE_DEFAULT_PARTITION__"),
+        ("", "city="),
+        ("a/b", "city=a%2Fb"),
+        ("%\n=", "city=%25%0A%3D"),
+        ("..", "city=.."),
+        ("🙂 ", "city=%F0%9F%99%82%20"),
+    ],
+)
+def test_a_folder_is_named_after_the_encoded_value(value: str | None, folder: str) -> None:
+    assert folder_names((("city", value),)) == (folder,)
+
+
+def fit_city(*cities: str) -> pa.RecordBatch:
+    targets = tuple(TargetColumn(name=c.name, path=(c.name,)) for c in COLUMNS)
+    return fit(of_cities(*cities), targets=targets, columns=COLUMNS, partition_by=("city",))
+
+
+def test_a_text_of_which_the_folder_can_be_named_fits() -> None:
+    assert fit_city("x" * 250, "é" * 41).num_rows == 2
+
+
+@pytest.mark.parametrize(("text", "size"), [("x" * 251, 256), ("é" * 42, 257)])
+def test_a_text_too_long_for_a_folder_is_a_row_that_does_not_fit(text: str, size: int) -> None:
+    with pytest.raises(RowError, match=f"name of {size} bytes, 255 are possible") as caught:
+        fit_city("short", text, text)
+
+    assert (caught.value.row, caught.value.column) == (1, "city")
+
+
+def test_the_text_that_means_null_is_a_row_that_does_not_fit() -> None:
+    with pytest.raises(RowError, match="which means NULL") as caught:
+        fit_city("a", "b", "__HIVE_DEFAULT_PARTITION__")
+
+    assert caught.value.row == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [
+        (Primitive.DATE, 10**7),
+        (Primitive.DATE, -(10**6)),
+        (Primitive.TIMESTAMP, 10**18),
+        (Primitive.TIMESTAMP_NTZ, -(10**17)),
+    ],
+)
+def test_a_year_that_readers_do_not_know_is_a_row_that_does_not_fit(
+    kind: DataType, number: int
+) -> None:
+    numbers = pa.array([0, number], pa.int32() if kind is Primitive.DATE else pa.int64())
+    rows = pa.RecordBatch.from_arrays([numbers.cast(arrow_type(kind))], names=["at"])
+    columns = (Column(name="at", type=kind),)
+    targets = (TargetColumn(name="at", path=("at",)),)
+
+    with pytest.raises(RowError, match="a year between 1 and 9999") as caught:
+        fit(rows, targets=targets, columns=columns, partition_by=("at",))
+
+    assert caught.value.row == 1
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (("town",), 'table has no column "town" to partition by'),
+        (("tags",), 'column "tags" is ARRAY<INT>'),
+        (("id", "tags"), 'column "tags" is ARRAY<INT>'),
+    ],
+)
+def test_partition_columns_of_others_are_checked_too(
+    names: tuple[str, ...], message: str
+) -> None:
+    columns = (ID, Column(name="tags", type=Array(element=Primitive.INT)))
+
+    with pytest.raises(UserError, match=message):
+        check_partition_columns(columns, names)
+
+
+def test_a_table_of_partition_columns_alone_is_refused() -> None:
+    with pytest.raises(UserError, match="a column that is no partition column") as caught:
+        check_partition_columns((ID, CITY), ("city", "id"))
+
+    assert caught.value.code is Code.TABLE_ERR
+
+
+def test_every_partition_gets_a_file_without_the_column(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, COLUMNS, "7-abc", partition_by=("city",))
+    writer.write(of_cities("a", "b/c", "a"))
+    writer.write(of_cities("a", first=3))
+
+    files = writer.close()
+
+    assert [(file.path, file.rows, file.partition_values) for file in files] == [
+        ("city=a/part-7-abc-0.parquet", 3, (("city", "a"),)),
+        ("city=b%2Fc/part-7-abc-1.parquet", 1, (("city", "b/c"),)),
+    ]
+    assert ids(tmp_path, files[0]) == [0, 2, 3]
+    assert pq.read_schema(tmp_path / files[0].path).names == ["day", "id"]
+    assert "city" not in files[0].statistics_json
+
+
+def test_folders_of_several_columns_lie_inside_each_other(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, COLUMNS, "t", partition_by=("day", "city"))
+    writer.write(batch((date(2026, 1, 31), None, 1)))
+
+    (file,) = writer.close()
+
+    folder = "day=2026-01-31/city=__HIVE_DEFAULT_PARTITION__"
+    assert file.path == f"{folder}/part-t-0.parquet"
+    assert file.partition_values == (("day", "2026-01-31"), ("city", None))
+
+
+def test_a_full_file_of_a_partition_is_followed_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "_GROUP_ROWS_MAX", 3)
+    writer = TableWriter(tmp_path, COLUMNS, "t", partition_by=("city",), file_bytes_max=1)
+    writer.write(of_cities("a", "a", "b"))
+    writer.write(of_cities("a", "a", first=3))
+
+    files = writer.close()
+
+    assert [(file.path, ids(tmp_path, file)) for file in files] == [
+        ("city=a/part-t-0.parquet", [0, 1]),
+        ("city=a/part-t-1.parquet", [3, 4]),
+        ("city=b/part-t-2.parquet", [2]),
+    ]
+
+
+def test_an_aborted_writer_leaves_neither_files_nor_folders(tmp_path: Path) -> None:
+    writer = TableWriter(tmp_path, COLUMNS, "t", partition_by=("day", "city"))
+    writer.write(batch((None, "a", 1), (date(2026, 1, 1), None, 2)))
+    writer.close()
+    assert below(tmp_path)
+
+    writer.abort()
+
+    assert below(tmp_path) == []
+
+
+def test_an_aborted_writer_closes_its_open_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "_GROUP_ROWS_MAX", 2)
+    writer = TableWriter(tmp_path, COLUMNS, "t", partition_by=("city",))
+    writer.write(of_cities("a", "b"))
+    assert open_files(tmp_path)
+
+    writer.abort()
+
+    assert open_files(tmp_path) == []
+    assert below(tmp_path) == []
+
+
+def test_an_aborted_writer_leaves_what_others_wrote(tmp_path: Path) -> None:
+    other = TableWriter(tmp_path, COLUMNS, "other", partition_by=("city",))
+    other.write(of_cities("a"))
+    writer = TableWriter(tmp_path, COLUMNS, "t", partition_by=("city",))
+    writer.write(of_cities("a", "b"))
+    writer.close()
+    (kept,) = other.close()
+
+    writer.abort()
+
+    assert below(tmp_path) == ["city=a", kept.path]
+
+
+class RobbedWriter(TableWriter):
+    """A writer whose folder another one removes before there is a file in it."""
+
+    robbed = False
+
+    def _folder(self, partition: PartitionValues) -> Path:
+        folder = super()._folder(partition)
+        if not self.robbed:
+            self.robbed = True
+            folder.rmdir()
+        return folder
+
+
+def test_a_folder_that_another_writer_removed_is_made_again(tmp_path: Path) -> None:
+    writer = RobbedWriter(tmp_path, COLUMNS, "t", partition_by=("city",))
+    writer.write(of_cities("a"))
+
+    (file,) = writer.close()
+
+    assert writer.robbed
+    assert ids(tmp_path, file) == [0]
+
+
+def test_a_file_of_a_partition_is_never_written_over_another(tmp_path: Path) -> None:
+    (tmp_path / "city=a").mkdir()
+    (tmp_path / "city=a" / "part-t-0.parquet").write_bytes(b"committed")
+    writer = TableWriter(tmp_path, COLUMNS, "t", partition_by=("city",))
+    writer.write(of_cities("a"))
+
+    with pytest.raises(InvariantError, match="exists already"):
+        writer.close()
+    writer.abort()
+
+    assert (tmp_path / "city=a" / "part-t-0.parquet").read_bytes() == b"committed"
+
+
+def test_small_partitions_wait_while_the_largest_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "_GROUP_ROWS_MAX", 4)
+    writer = TableWriter(tmp_path, COLUMNS, "t", partition_by=("city",))
+    writer.write(of_cities("a", "b", "a", "c"))
+    assert below(tmp_path) == ["city=a", "city=a/part-t-0.parquet"]
+
+    writer.write(of_cities("b", "b", first=4))
+    files = writer.close()
+
+    assert [ids(tmp_path, file) for file in files] == [[0, 2], [1, 4, 5], [3]]
