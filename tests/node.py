@@ -76,6 +76,7 @@ class Node:
             open_tables=lambda: tables,
             open_analyst=self._analyst,
             clock=self.clock,
+            tasks_max=2,
         )
         results = [execute(p.statement, parts=parts) for p in parse_script(text)]
         last = results[-1]

@@ -1,12 +1,13 @@
 """Build every part from settings and wire them; decide nothing."""
 
 import os
+import re
 import shutil
 import socket
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -44,6 +45,7 @@ class App:
             open_tables=self._tables,
             open_analyst=self._analyst,
             clock=self.clock,
+            tasks_max=_local_tasks(self.settings.spark.master),
         )
 
     def supervisor(
@@ -129,19 +131,18 @@ class App:
 
 def open_source(state: "JobState", *, catalog: Catalog) -> "Source":
     """Open the source of a job; the file index decides what is new."""
-    from penstock.sources.files.files import FilesSource
-    from penstock.sources.files.globs import compile_glob
-    from penstock.storage.stores import open_store
+    from penstock.sources.files.files import open_files_source
 
-    options = state.definition.source
-    store, pattern = open_store(options.uri)
+    known_files = partial(catalog.known_files, state.id)
+    return open_files_source(state.definition.source, known_files=known_files)
 
-    def known_files(keys: Sequence[str]) -> dict[str, str]:
-        return catalog.known_files(state.id, keys)
 
-    return FilesSource(
-        options=options, store=store, glob=compile_glob(pattern), known_files=known_files
-    )
+def _local_tasks(master: str) -> int | None:
+    """Answer how many tasks a Spark on this machine runs at once; None for another one."""
+    found = re.match(r"local(?:\[(\*|\d+))?", master)
+    if found is None:
+        return None
+    return os.cpu_count() if found[1] == "*" else int(found[1] or 1)
 
 
 def _start_thread(run: Callable[[], None], name: str) -> threading.Thread:

@@ -11,6 +11,12 @@ EPOCH_POINTS = (
     CrashPoint.COPY_WRITTEN,
 )
 
+REJECT_POINTS = (
+    CrashPoint.TABLE_COMMITTED,
+    CrashPoint.COPY_WRITTEN,
+    CrashPoint.REJECTS_COMMITTED,
+)
+
 # The commit that the catalog has not seen is applied first, the fence second.
 RECOVERY_POINTS = (
     (CrashPoint.LEASE_TAKEN, 1),
@@ -50,6 +56,7 @@ DROP_TABLE_POINTS = (CrashPoint.TABLE_FORGOTTEN,)
 ALL_POINTS = frozenset(
     {
         *EPOCH_POINTS,
+        *REJECT_POINTS,
         *(point for point, _ in RECOVERY_POINTS),
         *FAILURE_POINTS,
         *TASK_POINTS,

@@ -52,7 +52,7 @@ def load_cities(node: Node, folder: Path, cities: list[tuple[str, str]]) -> None
     (folder / f"{number}.json").write_text("\n".join(rows))
     if node.catalog.job("cities") is None:
         node.sql(
-            "CREATE JOB cities ON STREAMING DO INSERT INTO city SELECT * FROM "
+            "CREATE JOB cities ON STREAMING DO INSERT INTO city SELECT * FROM "  # noqa: S608
             f"FILES('uri' = 'file://{folder}/*.json', 'format' = 'json')"
         )
     node.run()

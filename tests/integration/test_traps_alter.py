@@ -198,7 +198,9 @@ def test_t41_an_unknown_key_is_refused_with_the_allowed_set(paused: Node) -> Non
 
     assert refused.value.hint == (
         'Did you mean "max_interval"? '
-        "Allowed: max_interval, offset, s3.max_batch_bytes, s3.max_batch_files."
+        "Allowed: lookup_max_bytes, max_interval, offset, s3.max_batch_bytes, "
+        "s3.max_batch_files, session.enable_insert_strict, session.insert_max_filter_ratio, "
+        "session.python_udfs, session.time_zone."
     )
 
 

@@ -29,6 +29,7 @@ class ControlParts:
     open_tables: Callable[[], Tables]
     open_analyst: Callable[[], "Analyst"]
     clock: Clock
+    tasks_max: int | None = None
 
 
 def execute(statement: said.Statement, *, parts: ControlParts) -> Result:
@@ -36,6 +37,8 @@ def execute(statement: said.Statement, *, parts: ControlParts) -> Result:
     match statement:
         case said.ShowJobs() | said.ShowCreateJob() | said.ShowEpochs() | said.ShowEvents():
             return _look_at_jobs(statement, parts=parts)
+        case said.ExplainJob(name=name):
+            return _explain(name, parts=parts)
         case said.ViewQuery():
             return _read_view(statement, parts=parts)
         case (
@@ -83,6 +86,14 @@ def _read_view(statement: said.ViewQuery, *, parts: ControlParts) -> Result:
 
     build = jobs_view if statement.view == "jobs" else tasks_view
     return query_view(statement, build(parts.catalog), clock=parts.clock)
+
+
+def _explain(name: str, *, parts: ControlParts) -> Result:
+    from penstock.control.explain import explain_job
+    from penstock.control.lookup import find_job
+
+    state = find_job(name, catalog=parts.catalog)
+    return explain_job(state, catalog=parts.catalog, tasks_max=parts.tasks_max)
 
 
 def _about_tables(

@@ -6,7 +6,6 @@ from functools import partial
 from typing import Protocol
 
 from penstock.engine.halves import read_half, write_half
-from penstock.engine.plan import share_out
 from penstock.engine.task import Refusal, TaskResult, error_of, result_of
 from penstock.engine.task_plan import TaskPlan
 from penstock.errors import Code, UserError
@@ -15,7 +14,8 @@ from penstock.model.epoch import Ack, Attachment, EpochPlan
 from penstock.model.job import JobDefinition, JobState, SparkQuery
 from penstock.model.query import Lookup, QueryRun, QueryText
 from penstock.model.schema import Column
-from penstock.sources.files.reading import splittable
+from penstock.sources.files.reading import needed_columns, splittable
+from penstock.sources.files.shares import share_out
 from penstock.spark.job_session import Halves
 from penstock.tables.scan import read_lookup
 
@@ -114,7 +114,7 @@ def task_plans(
 ) -> list[TaskPlan]:
     """Cut an epoch into what each task is told."""
     definition = state.definition
-    needed = _needed(definition)
+    needed = needed_columns(definition)
     shares = share_out(
         plan.files,
         tasks=count,
@@ -140,13 +140,6 @@ def task_plans(
         )
         for task, reads in enumerate(shares)
     ]
-
-
-def _needed(definition: JobDefinition) -> tuple[str, ...]:
-    """Answer the columns of the source that anything is made of."""
-    if definition.query is not None:
-        return definition.query.needed
-    return tuple(dict.fromkeys(t.path[0] for t in definition.targets if t.path))
 
 
 def _require_targets(definition: JobDefinition, columns: tuple[Column, ...]) -> None:

@@ -91,10 +91,19 @@ def parse_options(
 
 def print_options(value: object) -> tuple[tuple[str, str], ...]:
     """Write options back as text; those that have their default are left out."""
+    given = {
+        option_key(f)
+        for f in option_fields(type(value))
+        if f.default is MISSING or getattr(value, f.name) != f.default
+    }
+    return tuple((key, text) for key, text in all_options(value) if key in given)
+
+
+def all_options(value: object) -> tuple[tuple[str, str], ...]:
+    """Write all options as text, those that have their default too."""
     return tuple(
         (option_key(f), _print_value(getattr(value, f.name)))
         for f in option_fields(type(value))
-        if f.default is MISSING or getattr(value, f.name) != f.default
     )
 
 

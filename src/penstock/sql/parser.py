@@ -15,6 +15,7 @@ from penstock.sql.query import parse_query
 from penstock.sql.reader import TokenReader, words
 from penstock.sql.script import Script, read_script
 from penstock.sql.statements import (
+    ExplainJob,
     ParsedStatement,
     ShowCreateJob,
     ShowEpochs,
@@ -35,11 +36,11 @@ Parse = Callable[[TokenReader], Statement]
 _STATEMENTS = (
     "CREATE TABLE, DROP TABLE, SHOW TABLES, DESCRIBE, DESCRIBE DETAIL, SHOW CREATE TABLE, "
     "CREATE JOB, ALTER JOB, PAUSE JOB, RESUME JOB, DROP JOB, SHOW JOBS, SHOW CREATE JOB, "
-    "SHOW EPOCHS, SHOW EVENTS, SELECT … FROM jobs(…) or tasks(…)"
+    "SHOW EPOCHS, SHOW EVENTS, EXPLAIN JOB, SELECT … FROM jobs(…) or tasks(…)"
 )
 _FOREIGN_STATEMENTS = words(
     "ADD ANALYZE BEGIN CACHE CALL CANCEL CLEAR COMMENT COMMIT CONVERT COPY DECLARE "
-    "DELETE EXECUTE EXPLAIN EXPORT FROM GRANT INSERT KILL LIST LOAD LOCK MERGE MSCK "
+    "DELETE EXECUTE EXPORT FROM GRANT INSERT KILL LIST LOAD LOCK MERGE MSCK "
     "OPTIMIZE REFRESH RENAME REPAIR REPLACE RESET RESTORE REVOKE ROLLBACK SET "
     "START STOP SYNC TABLE TRUNCATE UNCACHE UNSET UPDATE USE VACUUM VALUES WITH"
 )
@@ -50,6 +51,9 @@ _FOREIGN_OBJECTS = {
     "CREATE": words(
         "CATALOG DATABASE EXTERNAL FUNCTION GLOBAL INDEX MATERIALIZED OR RESOURCE ROLE "
         "ROUTINE SCHEMA SECRET STREAMING TEMP TEMPORARY USER VIEW"
+    ),
+    "EXPLAIN": words(
+        "ANALYZE CODEGEN COST DELETE EXTENDED FORMATTED INSERT SELECT UPDATE WITH"
     ),
     "ALTER": words("CATALOG DATABASE ROUTINE SCHEMA TABLE USER VIEW"),
     "PAUSE": words("ALL ROUTINE SYNC"),
@@ -140,6 +144,10 @@ def _show_create_job(reader: TokenReader) -> ShowCreateJob:
     return ShowCreateJob(name=job_name(reader, after="SHOW CREATE JOB"))
 
 
+def _explain_job(reader: TokenReader) -> ExplainJob:
+    return ExplainJob(name=job_name(reader, after="EXPLAIN JOB"))
+
+
 def _show_epochs(reader: TokenReader) -> ShowEpochs:
     reader.expect("FOR", after="SHOW EPOCHS")
     return ShowEpochs(name=job_name(reader, after="FOR"))
@@ -156,6 +164,7 @@ _PARSERS: Mapping[str, Mapping[str, Parse]] = {
     "PAUSE": {"JOB": parse_pause_job},
     "RESUME": {"JOB": parse_resume_job},
     "DROP": {"TABLE": parse_drop_table, "JOB": parse_drop_job},
+    "EXPLAIN": {"JOB": _explain_job},
     "SHOW": {
         "TABLES": lambda _: ShowTables(),
         "JOBS": lambda _: ShowJobs(),

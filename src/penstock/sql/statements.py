@@ -111,6 +111,13 @@ class AlterJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainJob:
+    """EXPLAIN JOB."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PauseJob:
     """PAUSE JOB."""
 
@@ -178,6 +185,7 @@ Statement = (
     | ShowCreateTable
     | CreateJob
     | AlterJob
+    | ExplainJob
     | PauseJob
     | ResumeJob
     | DropJob

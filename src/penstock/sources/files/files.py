@@ -14,11 +14,11 @@ from penstock.model.epoch import EpochPlan, SourceFile
 from penstock.model.files import FilesOptions, LateFiles, ModifiedFiles
 from penstock.model.job import JobProperties
 from penstock.model.position import After, SplitProgress, further, lies_above
-from penstock.sources.files.globs import Glob
+from penstock.sources.files.globs import Glob, compile_glob
 from penstock.sources.files.listing import list_all
 from penstock.sources.source import Backlog
 from penstock.storage.objects import ObjectMeta
-from penstock.storage.stores import Store
+from penstock.storage.stores import Store, open_store
 
 WINDOW_FILES = 50_000
 LOOKUP_FILES = 1_000
@@ -107,6 +107,14 @@ class FilesSource:
                     "so that this file and those behind it load again."
                 ),
             )
+
+
+def open_files_source(options: FilesOptions, *, known_files: KnownFiles) -> FilesSource:
+    """Open the files that the options name; ``known_files`` tells which were loaded."""
+    store, pattern = open_store(options.uri)
+    return FilesSource(
+        options=options, store=store, glob=compile_glob(pattern), known_files=known_files
+    )
 
 
 def _only_split(progress: tuple[SplitProgress, ...]) -> SplitProgress:

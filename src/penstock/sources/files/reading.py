@@ -14,6 +14,7 @@ from penstock.model.files import (
     FilesOptions,
     MissingColumns,
 )
+from penstock.model.job import JobDefinition
 from penstock.model.schema import Column
 from penstock.sources.files.path_values import path_values
 from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError
@@ -58,6 +59,13 @@ def read_records(
         raise UnreadableFileError(
             f'file "{read.file.key}": {error.message}', detail=error.detail, hint=error.hint
         ) from error
+
+
+def needed_columns(definition: JobDefinition) -> tuple[str, ...]:
+    """Answer the columns of the source, or beside it, that anything is made of."""
+    if definition.query is not None:
+        return definition.query.needed
+    return tuple(dict.fromkeys(t.path[0] for t in definition.targets if t.path))
 
 
 def splittable(file: SourceFile, *, source: FilesOptions, needed: Sequence[str]) -> bool:

@@ -1,0 +1,68 @@
+"""Rejects and rows of a SELECT in Spark survive a kill between any two durable effects."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from penstock.crashpoints import CrashPoint
+from tests.crash.harness import KILLED, Home, crash, rows_of
+from tests.crash.points import REJECT_POINTS
+from tests.node import CREATE_TABLE
+
+pytestmark = pytest.mark.crash
+
+LENIENT = {"session.enable_insert_strict": "false"}
+
+
+def rejected(home: Home) -> list[tuple[str, int]]:
+    """Answer file and line of every rejected row."""
+    assert home.node.tables is not None
+    location = Path(home.node.tables.rejects_location(home.node.job("j").id))
+    actions: list[dict[str, Any]] = pa.table(DeltaTable(location).get_add_actions()).to_pylist()
+    rows = [
+        row
+        for action in actions
+        for row in pq.ParquetFile(location / action["path"]).read().to_pylist()
+    ]
+    return sorted((Path(row["file"]).name, row["line"]) for row in rows)
+
+
+@pytest.mark.parametrize("point", REJECT_POINTS)
+def test_no_reject_is_lost_or_repeated_by_a_kill(home: Home, point: CrashPoint) -> None:
+    home.write(1, 2, 3)
+    for file in (1, 2, 3):
+        with home.source(file).open("a") as content:
+            content.write("no record\n")
+    home.create(**LENIENT)
+
+    # The last commit is the one behind which no other epoch would settle the rejects.
+    assert home.run(crash_at=crash(point, count=3)).code == KILLED
+    assert home.run().code == 0
+
+    assert home.rows == rows_of(1, 2, 3)
+    assert rejected(home) == [("1.json", 4), ("2.json", 4), ("3.json", 4)]
+    assert home.node.job("j").cumulative.rows_rejected == 3
+
+
+@pytest.mark.parametrize(
+    ("point", "count"), [(CrashPoint.TASK_WRITTEN, 2), (CrashPoint.TABLE_COMMITTED, 2)]
+)
+def test_no_row_of_a_select_in_spark_is_lost_or_repeated_by_a_kill(
+    home: Home, point: CrashPoint, count: int
+) -> None:
+    home.write(1, 2, 3)
+    statement = home.create_job().replace("SELECT id, note", "SELECT id, concat(note, '')")
+    home.node.sql(CREATE_TABLE)
+    created = home.sql(f"{statement} WHERE id >= 0")
+    assert created.code == 0, created.output
+
+    killed = home.run(crash_at=crash(point, count=count))
+    assert home.run().code == 0
+
+    # A worker that dies is replaced by Spark, and the run goes on; a driver that dies is not.
+    assert killed.code == (0 if point is CrashPoint.TASK_WRITTEN else KILLED)
+    assert home.rows == rows_of(1, 2, 3)

@@ -1,0 +1,120 @@
+"""ALTER JOB … INSERT: the SELECT and the format options change, the rest must stay."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import Code, UserError
+from penstock.model.codec import to_text
+from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
+
+PROPERTIES = [("s3.max_batch_files", "1"), ("session.insert_max_filter_ratio", "0.5")]
+
+
+def insert(folder: Path, select: str = "SELECT id, note FROM SRC", **options: str) -> str:
+    given = {"uri": f"file://{folder}/*.json", "format": "json", **options}
+    source = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
+    return f"ALTER JOB j INSERT INTO t {select.replace('SRC', f'FILES({source})')}"
+
+
+@pytest.fixture
+def paused(spark_node: Node, folder: Path) -> Node:
+    """A node whose job has loaded two files and was paused."""
+    for number, name in enumerate("ab"):
+        write_rows(folder / f"{name}.json", numbered(number))
+    spark_node.sql(f"{CREATE_TABLE}; {create_job(folder, properties=PROPERTIES)}")
+    spark_node.run()
+    spark_node.sql("PAUSE JOB j")
+    return spark_node
+
+
+def test_t35_an_altered_select_rules_after_a_restart_and_stands_in_show_create(
+    paused: Node, folder: Path
+) -> None:
+    paused.sql(insert(folder, "SELECT id * 10, upper(note) FROM SRC WHERE id <> 3"))
+    for number, name in enumerate("cde", start=2):
+        write_rows(folder / f"{name}.json", numbered(number))
+    node = paused.restart()
+    node.sql("RESUME JOB j")
+
+    node.run()
+
+    written = str(node.sql("SHOW CREATE JOB j")[0]["create_statement"])
+    assert [row["id"] for row in node.rows("t")] == [0, 1, 20, 40]
+    assert "SELECT id * 10, upper(note) FROM FILES(" in written
+    assert written.rstrip(";").endswith("WHERE id <> 3")
+    assert node.job("j").cumulative.rows_unselected == 1
+
+
+def test_t34_what_alter_does_not_name_stays_as_it_is(paused: Node, folder: Path) -> None:
+    before = paused.job("j").definition
+
+    paused.sql(insert(folder, "SELECT id, note FROM SRC WHERE id > 0"))
+
+    after = paused.job("j").definition
+    assert after.properties == before.properties
+    assert after.source == before.source
+    assert after.source_columns == before.source_columns
+    assert after.revision == before.revision + 1
+
+
+def test_a_select_that_spark_ran_may_become_a_plain_list_again(
+    paused: Node, folder: Path
+) -> None:
+    paused.sql(insert(folder, "SELECT id, note FROM SRC WHERE id > 0"))
+    middle = paused.job("j").definition.query
+
+    paused.sql(insert(folder))
+
+    assert middle is not None
+    assert paused.job("j").definition.query is None
+
+
+@pytest.mark.parametrize(
+    ("select", "options", "message"),
+    [
+        ("SELECT nope, note FROM SRC", {}, 'source has no field "nope"'),
+        ("SELECT id + nope, note FROM SRC", {}, "A column, variable, or function parameter"),
+        ("SELECT id, note FROM SRC ORDER BY id", {}, "ORDER BY cannot be used"),
+        ("SELECT id FROM SRC", {}, "INSERT fills 2 columns, but the SELECT gives 1"),
+        ("SELECT id, note FROM SRC", {"uri": "file:///else/*"}, "the uri of a job cannot"),
+        ("SELECT id, note FROM SRC", {"enclose": "x"}, 'option "enclose" has no meaning'),
+        ("SELECT id, note FROM SRC", {}, "ALTER changes nothing"),
+    ],
+)
+def test_t32_an_alter_that_is_refused_leaves_the_job_as_it_was(
+    paused: Node, folder: Path, *, select: str, options: dict[str, str], message: str
+) -> None:
+    before = to_text(paused.job("j"))
+
+    with pytest.raises(UserError) as caught:
+        paused.sql(insert(folder, select, **options))
+
+    assert caught.value.message.startswith(message)
+    assert to_text(paused.job("j")) == before
+
+
+def test_another_table_or_function_is_refused(paused: Node, folder: Path) -> None:
+    paused.sql("CREATE TABLE other (id BIGINT, note STRING)")
+    for statement, word in (
+        (insert(folder).replace("INTO t ", "INTO other "), "table"),
+        (insert(folder).replace("FILES(", "S3("), "source function"),
+    ):
+        with pytest.raises(UserError, match=f"the {word} of a job cannot be changed") as caught:
+            paused.sql(statement)
+        assert caught.value.code is Code.OPTION_ERR
+
+
+def test_t40_a_property_of_the_session_rules_a_select_from_the_next_epoch_on(
+    paused: Node, folder: Path
+) -> None:
+    paused.sql(insert(folder, "SELECT id, CAST(CAST(note AS INT) AS STRING) FROM SRC"))
+    paused.sql("ALTER JOB j PROPERTIES('session.enable_insert_strict' = 'false')")
+    write_rows(folder / "c.json", [{"id": 2, "note": "x"}, {"id": 3, "note": "7"}])
+    node = paused.restart()
+    node.sql("RESUME JOB j")
+
+    node.run()
+
+    assert {"id": 2, "note": None} in node.rows("t")
+    assert {"id": 3, "note": "7"} in node.rows("t")
