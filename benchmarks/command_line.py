@@ -21,7 +21,7 @@ def measure_command_line(root: Path, console: Console, *, times: int) -> list[Fi
     console.print("timing SHOW JOBS …", style="dim")
     inbox, home = root / "command-inbox", root / "command-home"
     write_orders(inbox, files=1, rows_per_file=10)
-    statements = create_job("j", inbox=inbox, table="t", columns=SQL_COLUMNS)
+    statements = create_job("j", inbox=inbox, columns=SQL_COLUMNS)
     run_penstock(home, "sql", "-e", statements)
     shows, imports = [], []
     for _ in range(times):

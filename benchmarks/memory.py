@@ -48,9 +48,7 @@ def _one_more_epoch(root: Path, console: Console, *, files: int) -> dict[str, fl
     console.print(f"loading {files:,} small files …", style="dim")
     inbox, home = root / f"memory-inbox-{files}", root / f"memory-home-{files}"
     write_orders(inbox, files=files, rows_per_file=1)
-    run_penstock(
-        home, "sql", "-e", create_job("j", inbox=inbox, table="t", columns=SQL_COLUMNS)
-    )
+    run_penstock(home, "sql", "-e", create_job("j", inbox=inbox, columns=SQL_COLUMNS))
     filling = peak_megabytes(home, "run", "--until-caught-up")
     console.print(f"peaks while they were loaded: {_told(filling)}", style="dim")
     write_orders(inbox, files=1, rows_per_file=1, first=files)

@@ -5,13 +5,15 @@ are wired with looks at the clock on its way through, so nothing inside them is 
 """
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
 
 from penstock.app import App, open_source
+from penstock.control.analyst import Analyst
 from penstock.control.executor import execute
 from penstock.engine.epoch_loop import LoadParts
 from penstock.engine.run import Executor, Work
@@ -20,8 +22,10 @@ from penstock.foreground import ROUND_PERIOD
 from penstock.model.epoch import Attachment, CommitKind, DataFile, EpochPlan
 from penstock.model.job import JobProperties, JobState, Wish
 from penstock.model.position import SplitProgress
+from penstock.model.query import QueryRun
 from penstock.settings import load_settings
-from penstock.sources.source import Source
+from penstock.sources.source import Source as JobSource
+from penstock.spark.job_session import Halves
 from penstock.sql.parser import parse_script
 from penstock.supervisor.supervisor import JobLook, Supervisor
 from penstock.tables.delta import DeltaTables
@@ -85,7 +89,11 @@ class Product:
     def sql(self, text: str) -> None:
         """Run statements."""
         for parsed in parse_script(text):
-            execute(parsed.statement, parts=self._app.control())
+            parts = replace(self._app.control(), open_analyst=self._analyst)
+            execute(parsed.statement, parts=parts)
+
+    def _analyst(self) -> Analyst:
+        return cast("Analyst", self._executor)
 
     def location(self, table: str) -> Path:
         """Answer where a table's files are."""
@@ -122,8 +130,8 @@ class Product:
     def _parts(self, watch: Watch) -> LoadParts:
         catalog = self._app.catalog
 
-        def open_watched(state: JobState) -> Source:
-            return cast("Source", _WatchedSource(open_source(state, catalog=catalog), watch))
+        def open_watched(state: JobState) -> JobSource:
+            return cast("JobSource", _WatchedSource(open_source(state, catalog=catalog), watch))
 
         return LoadParts(
             catalog=catalog,
@@ -136,15 +144,31 @@ class Product:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """How a job reads a folder, and what it selects."""
+
+    suffix: str = "json"
+    options: str = "'format' = 'json'"
+    select: str = "SELECT * FROM SOURCE"
+
+
 def create_job(
-    name: str, *, inbox: Path, table: str, columns: str, properties: str = ""
+    name: str,
+    *,
+    inbox: Path,
+    columns: str,
+    properties: str = "",
+    source: Source = Source(),  # noqa: B008 - A frozen value.
 ) -> str:
-    """Answer the statements that create a table and the job that loads a folder into it."""
+    """Answer the statements that create a table and the job of its name that loads a folder."""
     clause = f"PROPERTIES ({properties}) " if properties else ""
+    uri = f"file://{inbox}/*.{source.suffix}"
+    call = f"FILES ('uri' = '{uri}', {source.options}, 'schema' = '{columns}')"
     return (
-        f"CREATE TABLE {table} ({columns});"
-        f"CREATE JOB {name} {clause}ON STREAMING DO INSERT INTO {table} SELECT * FROM FILES ("
-        f"'uri' = 'file://{inbox}/*.json', 'format' = 'json', 'schema' = '{columns}')"
+        f"CREATE TABLE {name} ({columns});"
+        f"CREATE JOB {name} {clause}ON STREAMING DO INSERT INTO {name} "
+        f"{source.select.replace('SOURCE', call)}"
     )
 
 
@@ -164,7 +188,7 @@ def _start_thread(run: Callable[[], None], name: str) -> threading.Thread:
 class _WatchedSource:
     """A source whose looks and plans are timed; all else is its own."""
 
-    def __init__(self, source: Source, watch: Watch) -> None:
+    def __init__(self, source: JobSource, watch: Watch) -> None:
         self._source = source
         self._watch = watch
 
@@ -193,11 +217,21 @@ class _WatchedExecutor:
         self._watch = watch
 
     def run(self, tasks: Sequence[str], *, work: Work, group: str) -> list[str]:
+        with self._timed():
+            return self._executor.run(tasks, work=work, group=group)
+
+    def run_query(
+        self, tasks: Sequence[str], *, run: QueryRun, halves: Halves, group: str
+    ) -> list[str]:
+        with self._timed():
+            return self._executor.run_query(tasks, run=run, halves=halves, group=group)
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
         epoch = self._watch.epochs[-1]
         epoch.running_at = perf_counter()
-        answers = self._executor.run(tasks, work=work, group=group)
+        yield
         epoch.ran_at = perf_counter()
-        return answers
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._executor, name)

@@ -5,7 +5,7 @@ None of them uses a line of Penstock.
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from time import perf_counter
@@ -56,7 +56,9 @@ def start_plain_spark(scratch: Path) -> None:
     builder.getOrCreate()
 
 
-def stream_with_spark(inbox: Path, target: Path) -> float:
+def stream_with_spark(
+    inbox: Path, target: Path, outputs: Sequence[str] = ("*",), condition: str = "true"
+) -> float:
     """Load a folder with Spark's readStream into Parquet; answer the seconds."""
     from pyspark.sql import SparkSession
 
@@ -65,6 +67,8 @@ def stream_with_spark(inbox: Path, target: Path) -> float:
     query = (
         spark.readStream.schema(SQL_COLUMNS)
         .json(str(inbox))
+        .where(condition)
+        .selectExpr(*outputs)
         .writeStream.format("parquet")
         .option("checkpointLocation", str(target / "checkpoint"))
         .trigger(availableNow=True)
@@ -95,11 +99,16 @@ def cut_evenly(files: Sequence[Path], *, parts: int) -> list[list[Path]]:
 
 def write_share(files: Sequence[Path], target: Path) -> int:
     """Read files of JSON lines and write them as one Parquet file; answer the rows."""
+    return write_tables((_read(path) for path in files), target)
+
+
+def write_tables(tables: Iterable[pa.Table], target: Path) -> int:
+    """Write tables as one Parquet file, in groups of many rows; answer the rows."""
     waiting: list[pa.RecordBatch] = []
     rows = waiting_bytes = 0
     with _parquet_writer(target) as writer:
-        for path in files:
-            for batch in _read(path).to_batches():
+        for table in tables:
+            for batch in table.to_batches():
                 waiting.append(batch)
                 waiting_bytes += batch.nbytes
                 rows += batch.num_rows

@@ -5,6 +5,7 @@ bare Delta commit, half of them measured before the epochs and half after.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -27,29 +28,26 @@ def measure_small_epochs(workshop: Workshop, *, epochs: int) -> list[Figure]:
     workshop.console.print(f"loading {epochs} epochs of {ROWS} rows …", style="dim")
     inbox = workshop.fresh_folder("small")
     write_orders(inbox, files=epochs + EPOCHS_UNCOUNTED, rows_per_file=ROWS)
-    commit = _bare_commits(workshop.fresh_folder("bare"), next(inbox.iterdir()))
-    job = _empty_jobs(workshop)
-    _samples(job, EPOCHS_UNCOUNTED)
-    jobs, commits = _samples(job, epochs // 2), _samples(commit, epochs // 2)
+    sample = next(inbox.iterdir())
+    before = bare_minimum(workshop, sample=sample, times=epochs // 2)
     product = workshop.product
     one_file = "'s3.max_batch_files' = '1'"
-    product.sql(
-        create_job("s", inbox=inbox, table="s", columns=SQL_COLUMNS, properties=one_file)
-    )
+    product.sql(create_job("s", inbox=inbox, columns=SQL_COLUMNS, properties=one_file))
     watch = product.load("s")
-    jobs, commits = jobs + _samples(job, epochs // 2), commits + _samples(commit, epochs // 2)
+    after = bare_minimum(workshop, sample=sample, times=epochs // 2)
+    jobs, commits = before.jobs + after.jobs, before.commits + after.commits
     counted = watch.epochs[EPOCHS_UNCOUNTED:]
     needed = median(jobs) + median(commits)
     whole = of_samples(
-        f"{ROWS} rows, plan to visible", _ms([e.to_visible for e in counted]), "ms"
+        f"{ROWS} rows, plan to visible", milliseconds([e.to_visible for e in counted]), "ms"
     )
     steps = [
-        of_samples(f"  {step}", _ms([e.seconds_by_step[step] for e in counted]), "ms")
+        of_samples(f"  {step}", milliseconds([e.seconds_by_step[step] for e in counted]), "ms")
         for step in counted[0].seconds_by_step
     ]
     return [
-        of_samples("empty Spark job", _ms(jobs), "ms"),
-        of_samples("bare Delta commit", _ms(commits), "ms"),
+        of_samples("empty Spark job", milliseconds(jobs), "ms"),
+        of_samples("bare Delta commit", milliseconds(commits), "ms"),
         whole.against(
             Comparison(
                 ratio=whole.value / (needed * 1000),
@@ -58,11 +56,28 @@ def measure_small_epochs(workshop: Workshop, *, epochs: int) -> list[Figure]:
             )
         ),
         *steps,
-        of_samples("  then catalog and copy", _ms(watch.between_epochs), "ms"),
+        of_samples("  then catalog and copy", milliseconds(watch.between_epochs), "ms"),
     ]
 
 
-def _ms(seconds: list[float]) -> list[float]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BareMinimum:
+    """What no load on Spark into Delta can do without, in seconds."""
+
+    jobs: list[float]
+    commits: list[float]
+
+
+def bare_minimum(workshop: Workshop, *, sample: Path, times: int) -> BareMinimum:
+    """Measure empty Spark jobs and bare Delta commits."""
+    job = _empty_jobs(workshop)
+    commit = _bare_commits(workshop.fresh_folder("bare"), sample)
+    _samples(job, EPOCHS_UNCOUNTED)
+    return BareMinimum(jobs=_samples(job, times), commits=_samples(commit, times))
+
+
+def milliseconds(seconds: list[float]) -> list[float]:
+    """Answer seconds as milliseconds."""
     return [1000 * taken for taken in seconds]
 
 

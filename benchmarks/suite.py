@@ -12,13 +12,16 @@ from rich.console import Console
 
 from benchmarks.command_line import measure_command_line
 from benchmarks.figures import Figure, print_figures, save_figures
+from benchmarks.formats import measure_formats
 from benchmarks.memory import measure_memory
 from benchmarks.small_epochs import measure_small_epochs
+from benchmarks.sql_path import measure_small_sql_epochs, measure_sql_path
 from benchmarks.throughput import RowsDifferError, measure_throughput
 from benchmarks.workshop import open_workshop
 
 WIDTH_MIN = 124
-PARTS = ("throughput", "small-epochs", "command-line", "memory")
+SPARK_PARTS = ("throughput", "formats", "select", "small-epochs")
+PARTS = (*SPARK_PARTS, "command-line", "memory")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,12 +53,17 @@ def measure(root: Path, request: argparse.Namespace, console: Console) -> list[F
     rows = request.rows or (200_000 if quick else 2_000_000)
     rounds = request.rounds or (1 if quick else 5)
     figures: list[Figure] = []
-    if "throughput" in wanted or "small-epochs" in wanted:
+    if set(SPARK_PARTS) & set(wanted):
         with open_workshop(root, console) as workshop:
             if "throughput" in wanted:
                 figures += measure_throughput(workshop, rows=rows, rounds=rounds)
+            if "formats" in wanted:
+                figures += measure_formats(workshop, rows=rows, rounds=rounds)
+            if "select" in wanted:
+                figures += measure_sql_path(workshop, rows=rows, rounds=rounds)
             if "small-epochs" in wanted:
                 figures += measure_small_epochs(workshop, epochs=30 if quick else 60)
+                figures += measure_small_sql_epochs(workshop, epochs=30 if quick else 60)
     if "command-line" in wanted:
         figures += measure_command_line(root, console, times=3 if quick else 10)
     if "memory" in wanted:

@@ -186,14 +186,12 @@ def _by_hand(workshop: Workshop, inbox: Path) -> Outcome:
 def _penstock(properties: str) -> Load:
     def load(workshop: Workshop, inbox: Path) -> Outcome:
         product = workshop.product
-        product.sql(
-            create_job("j", inbox=inbox, table="t", columns=SQL_COLUMNS, properties=properties)
-        )
+        product.sql(create_job("j", inbox=inbox, columns=SQL_COLUMNS, properties=properties))
         watch = product.load("j")
         return Outcome(
             seconds=watch.to_visible,
-            read=lambda: read_delta(product.location("t")),
-            remove=lambda: product.sql("DROP JOB j; DROP TABLE t"),
+            read=lambda: read_delta(product.location("j")),
+            remove=lambda: product.sql("DROP JOB j; DROP TABLE j"),
         )
 
     return load

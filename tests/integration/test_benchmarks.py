@@ -57,7 +57,7 @@ def test_sample_files_are_the_same_on_every_run(tmp_path: Path) -> None:
 def test_penstock_and_the_hand_written_loop_write_the_same_rows(
     orders: list[Path], product: Product, tmp_path: Path
 ) -> None:
-    product.sql(create_job("j", inbox=orders[0].parent, table="t", columns=SQL_COLUMNS))
+    product.sql(create_job("j", inbox=orders[0].parent, columns=SQL_COLUMNS))
     comparison = RowComparison(rows=ROWS)
 
     write_share(orders, tmp_path / "by-hand.parquet")
@@ -65,7 +65,7 @@ def test_penstock_and_the_hand_written_loop_write_the_same_rows(
 
     by_hand = pq.read_table(tmp_path / "by-hand.parquet")
     comparison.check(by_hand, name="by hand", values=True)
-    comparison.check(read_delta(product.location("t")), name="penstock", values=True)
+    comparison.check(read_delta(product.location("j")), name="penstock", values=True)
 
 
 def test_the_watch_sees_every_step_of_every_epoch_in_order(
@@ -76,7 +76,6 @@ def test_the_watch_sees_every_step_of_every_epoch_in_order(
         create_job(
             "j",
             inbox=orders[0].parent,
-            table="t",
             columns=SQL_COLUMNS,
             properties=one_file,
         )
