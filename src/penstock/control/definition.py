@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.tables import TableRecord
@@ -30,6 +31,7 @@ from penstock.tables.lookups import pin
 from penstock.tables.table import Tables
 
 METADATA_PREFIX = "__"
+_UTC_OFFSET = re.compile(r"[+-](0\d|1[0-8]):[0-5]\d")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +90,21 @@ def read_properties(
     offset = next((value for key, value in pairs if key == OFFSET), None)
     options = [p for p in pairs if p not in metadata and p[0] != OFFSET]
     properties = parse_options(JobProperties, options, what="a streaming job", also=(OFFSET,))
+    _require_time_zone(properties.time_zone)
     return properties, metadata, None if offset is None else read_offset(offset)
+
+
+def _require_time_zone(name: str) -> None:
+    try:
+        known = bool(_UTC_OFFSET.fullmatch(name) or ZoneInfo(name))
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        known = False
+    if not known:
+        raise UserError(
+            f'option "session.time_zone" must name a time zone, not "{name}"',
+            code=Code.OPTION_ERR,
+            hint="Write for example UTC, Europe/Berlin or +02:00.",
+        )
 
 
 def define_insert(

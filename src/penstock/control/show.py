@@ -17,9 +17,10 @@ from penstock.model.events import (
     ModifiedFilesSeen,
     WishChanged,
 )
-from penstock.model.job import JobState, Reason, Wish
+from penstock.model.job import JobDefinition, JobState, Reason, Wish
 from penstock.model.ledger import LedgerEntry
 from penstock.model.position import Horizon, Position, SplitProgress
+from penstock.model.statistics import Statistics
 from penstock.sql.formatter import format_statement
 
 JOB_COLUMNS = (
@@ -31,6 +32,7 @@ JOB_COLUMNS = (
     "files_loaded",
     "rows_loaded",
     "rows_rejected",
+    "rows_unselected",
     "files_modified",
     "last_commit",
     "reason",
@@ -44,6 +46,7 @@ EPOCH_COLUMNS = (
     "outcome",
     "position",
     "rows",
+    "rejected",
     "files",
     "bytes",
     "table_version",
@@ -86,11 +89,18 @@ def _job_row(state: JobState, lease: Lease | None) -> tuple[Cell, ...]:
         total.files_read,
         total.rows_loaded,
         total.rows_rejected,
+        _unselected(state.definition, total),
         state.modified_files,
         _instant(state.committed_at),
         _reason(state.wish.reason),
         state.definition.comment,
     )
+
+
+def _unselected(definition: JobDefinition, total: Statistics) -> int | None:
+    """Answer what the WHERE dropped; unknown where a row may give several."""
+    query = definition.query
+    return total.rows_unselected if query is None or query.row_wise else None
 
 
 def show_create_job(state: JobState) -> Result:
@@ -118,6 +128,7 @@ def _epoch_row(entry: LedgerEntry) -> tuple[Cell, ...]:
         str(entry.outcome),
         _positions(entry.progress),
         counted.rows_loaded,
+        counted.rows_rejected,
         counted.files_read,
         counted.bytes_read,
         entry.table_version,

@@ -89,24 +89,26 @@ class View:
 
 def jobs_view(catalog: Catalog) -> View:
     """Answer all jobs, by name."""
-    leases = catalog.leases()
+    leases, said = catalog.leases(), catalog.statuses()
     rows = tuple(
-        _job_row(state, leases.get(state.id), catalog=catalog) for state in catalog.jobs()
+        _job_row(state, leases.get(state.id), said=said.get(state.id, ""), catalog=catalog)
+        for state in catalog.jobs()
     )
     return View(name="jobs", columns=JOB_COLUMNS, rows=rows, counts=COUNT_COLUMNS)
 
 
-def _job_row(state: JobState, lease: Lease | None, *, catalog: Catalog) -> Row:
+def _job_row(state: JobState, lease: Lease | None, *, said: str, catalog: Catalog) -> Row:
     tasks = _tasks_by_status(state, catalog=catalog)
     definition = state.definition
     properties = dict((*print_options(definition.properties), *definition.metadata))
+    status = job_state(state, lease)
     return (
         state.id,
         state.name,
         "",
         "STREAMING",
         "",
-        job_state(state, lease),
+        status,
         _insert(definition),
         _instant(state.created_at),
         str(tasks["SUCCESS"]),
@@ -118,7 +120,8 @@ def _job_row(state: JobState, lease: Lease | None, *, catalog: Catalog) -> Row:
         write_offset(_end_position(state, catalog=catalog)),
         _job_statistic(state.cumulative),
         _error(state.wish.reason),
-        "",
+        # What a runner said last is true only as long as it lives.
+        said if status == "RUNNING" else "",
         "",
         _instant(state.committed_at) or "",
     )

@@ -82,6 +82,7 @@ class EpochLoop:
         self.generation: Generation | None = None
         self.believed: Generation | None = None
         self._pinned: tuple[int, tuple[Lookup, ...]] | None = None
+        self._said: str | None = None
         self._state: JobState
         self._handle: TableHandle
         self._source: Source
@@ -125,8 +126,16 @@ class EpochLoop:
     def _idle(self) -> None:
         """Wait for the next look; an idle owner also checks that it still is one."""
         self._telling.tell(step=Step.IDLE, message="")
+        next_at = self._parts.clock.now() + self._state.definition.properties.max_interval
+        self._say(f"no data, next try at {next_at:%Y-%m-%d %H:%M:%S}")
         self._parts.clock.wait(self._stop, self._state.definition.properties.max_interval)
         self._check_tenure()
+
+    def _say(self, text: str) -> None:
+        """Let observers know what the job is about; nothing depends on it."""
+        if text != self._said:
+            self._said = text
+            self._parts.catalog.set_status(self._job_id, text)
 
     def _check_tenure(self) -> None:
         require_unchanged(self._parts.catalog.job_by_id(self._job_id), owner=self._state)
@@ -154,6 +163,7 @@ class EpochLoop:
         plan = self._source.plan(self._state.progress, limits=self._state.definition.properties)
         if plan is None:
             return False
+        self._say("")
         attempt_id = uuid.uuid4().hex
         plan_seconds = self._parts.clock.monotonic() - started
         self._state = self._parts.catalog.append(

@@ -23,7 +23,7 @@ class QuerySession:
         logging.getLogger("SQLQueryContextLogger").disabled = True
         self._session = root.newSession()
         for key, value in _settings(query).items():
-            self._set(key, value)
+            self._session.conf.set(key, value)
         _register_functions(self._session, query.python_udfs)
 
     def reader(
@@ -42,16 +42,6 @@ class QuerySession:
         frame = self._session.sql(text)
         names = tuple(frame.columns)
         return frame.toDF(*(output_name(at) for at in range(len(names)))), names
-
-    def _set(self, key: str, value: str) -> None:
-        try:
-            self._session.conf.set(key, value)
-        except Exception as error:
-            raise UserError(
-                f'option "session.time_zone" must name a time zone, not "{value}"',
-                code=Code.OPTION_ERR,
-                hint="Write for example UTC, Europe/Berlin or +02:00.",
-            ) from error
 
 
 def _settings(query: QueryText) -> dict[str, str]:
