@@ -15,6 +15,7 @@ from penstock.clock import Clock
 from penstock.engine.progress import Progress, Step
 from penstock.model.job import JobState, Wish
 from penstock.model.statistics import Statistics
+from penstock.nouns import counted
 from penstock.supervisor.supervisor import JobLook
 
 LINE_PERIOD = timedelta(seconds=1)
@@ -71,6 +72,7 @@ class Tally:
         first, total = self._first.get(state.id, state.cumulative), state.cumulative
         return Statistics(
             rows_loaded=total.rows_loaded - first.rows_loaded,
+            rows_rejected=total.rows_rejected - first.rows_rejected,
             files_read=total.files_read - first.files_read,
             bytes_read=total.bytes_read - first.bytes_read,
         )
@@ -219,9 +221,8 @@ class PlainDisplay:
         step = f" {look.progress.step}" if look.progress else ""
         left = f", left {files_left} files, {rows_left} rows" if look.progress else ""
         reason = reason_words(look)
-        return (
-            f"{look.state.name} {state_word(look)}{step}: {done.files_read:,} files, "
-            f"{done.rows_loaded:,} rows done{left}" + (f"; {reason}" if reason else "")
+        return f"{look.state.name} {state_word(look)}{step}: {_amount(done)} done{left}" + (
+            f"; {reason}" if reason else ""
         )
 
 
@@ -229,13 +230,17 @@ def summary_lines(looks: Sequence[JobLook], tally: Tally) -> list[str]:
     """Say per job what was loaded in this run and in all."""
     return [
         f"{look.state.name}: {state_word(look).lower()}; loaded "
-        f"{tally.done(look.state).files_read:,} files, "
-        f"{tally.done(look.state).rows_loaded:,} rows in this run "
+        f"{_amount(tally.done(look.state))} in this run "
         f"({tally.average_rate(look.state):,.0f} rows/s); in all "
-        f"{look.state.cumulative.files_read:,} files, "
-        f"{look.state.cumulative.rows_loaded:,} rows"
+        f"{_amount(look.state.cumulative)}"
         for look in looks
     ]
+
+
+def _amount(done: Statistics) -> str:
+    """Say how much was loaded, and what was not."""
+    loaded = f"{counted(done.files_read, 'file')}, {counted(done.rows_loaded, 'row')}"
+    return loaded + (f" ({done.rows_rejected:,} rejected)" if done.rows_rejected else "")
 
 
 def _print(line: str) -> None:

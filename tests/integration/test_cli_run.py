@@ -169,7 +169,7 @@ def test_control_c_ends_a_run_in_order_with_a_summary(shell: Shell, running: Run
 
     assert said.code == 130
     assert said.error == "stopping; press Ctrl-C again to end at once\n"
-    assert "loaded 1 files, 1 rows in this run" in said.out.splitlines()[-1]
+    assert "loaded 1 file, 1 row in this run" in said.out.splitlines()[-1]
     assert job_row(shell)["state"] == "PENDING"
     assert shell.sql("SHOW EPOCHS FOR j", "--format", "csv").out.count("COMMITTED") == 3
 
@@ -205,7 +205,7 @@ def test_a_terminal_shows_a_table_of_progress_and_then_the_summary(
     assert process.wait() == 0
     heads = ("state", "step", "files left", "rows left", "rows/s")
     assert [head for head in heads if head not in text] == []
-    assert "j: caught up; loaded 1 files, 1 rows in this run" in text
+    assert "j: caught up; loaded 1 file, 1 row in this run" in text
     assert ids(shell) == [1]
 
 

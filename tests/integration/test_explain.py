@@ -24,7 +24,7 @@ def test_a_plain_list_is_told_to_be_fused_with_its_next_epoch_and_limits(
     assert before["path"] == "fused"
     assert before["reads"] == "id, note"
     assert before["waiting"].startswith("2 files, ")
-    assert before["next epoch"] == f"1 files, {size_bytes} bytes"
+    assert before["next epoch"] == f"1 file, {size_bytes} bytes"
     assert before["limit s3.max_batch_files"] == "1"
     assert before["limit session.enable_insert_strict"] == "true"
     assert after["next epoch"] == "nothing is waiting"

@@ -6,6 +6,7 @@ from penstock.catalog.catalog import Catalog
 from penstock.control.result import Result
 from penstock.model.job import JobDefinition, JobState, SparkQuery
 from penstock.model.options import all_options
+from penstock.nouns import counted
 from penstock.sources.files.files import open_files_source
 from penstock.sources.files.reading import needed_columns, splittable
 from penstock.sources.files.shares import share_out
@@ -64,8 +65,8 @@ def _next_epoch(
     if plan is None:
         return [("next epoch", "nothing is waiting")]
     told = [
-        ("waiting", f"{waiting.files} files, {waiting.size_bytes} bytes"),
-        ("next epoch", f"{len(plan.files)} files, {plan.size_bytes} bytes"),
+        ("waiting", _amount(waiting.files, waiting.size_bytes)),
+        ("next epoch", _amount(len(plan.files), plan.size_bytes)),
     ]
     if tasks_max is None:
         return [*told, ("tasks", "as many as the cluster runs at once")]
@@ -74,7 +75,10 @@ def _next_epoch(
     shares = share_out(plan.files, tasks=tasks_max, splittable=cut)
     for number, share in enumerate(shares[:_TASKS_SHOWN_MAX]):
         size_bytes = sum(read.end - read.start for read in share)
-        parts = f"{len(share)} part{'s' if len(share) > 1 else ''}"
-        told.append((f"task {number}", f"{parts}, {size_bytes} bytes"))
+        told.append((f"task {number}", f"{counted(len(share), 'part')}, {size_bytes:,} bytes"))
     more = len(shares) - _TASKS_SHOWN_MAX
     return [*told, ("tasks", f"{more} more")] if more > 0 else told
+
+
+def _amount(files: int, size_bytes: int) -> str:
+    return f"{counted(files, 'file')}, {counted(size_bytes, 'byte')}"

@@ -21,6 +21,7 @@ from penstock.model.job import JobDefinition, JobState, Reason, Wish
 from penstock.model.ledger import LedgerEntry
 from penstock.model.position import Horizon, Position, SplitProgress
 from penstock.model.statistics import Statistics
+from penstock.nouns import counted
 from penstock.sql.formatter import format_statement
 
 JOB_COLUMNS = (
@@ -163,7 +164,7 @@ def _told(event: Event) -> str:
         case GenerationRaised() as body:
             return f"generation {body.generation.number}, {body.cause}"
         case EpochStarted() as body:
-            return f"epoch {body.epoch}, attempt {body.attempt}, {body.files} files"
+            return f"epoch {body.epoch}, attempt {body.attempt}, {counted(body.files, 'file')}"
         case EpochEnded() as body:
             return f"epoch {body.epoch}, attempt {body.attempt}, {body.outcome}"
         case Committed() as body:
