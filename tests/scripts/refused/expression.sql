@@ -1,2 +1,0 @@
-CREATE JOB j ON STREAMING
-DO INSERT INTO t SELECT id + 1, upper(note) FROM FILES('uri' = 'file://{folder}/in/', 'format' = 'json');
