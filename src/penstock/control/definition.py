@@ -31,6 +31,7 @@ from penstock.tables.lookups import pin
 from penstock.tables.table import Tables
 
 METADATA_PREFIX = "__"
+_NAMES_SHOWN_MAX = 20
 _UTC_OFFSET = re.compile(r"[+-](0\d|1[0-8]):[0-5]\d")
 
 
@@ -220,24 +221,22 @@ def _analysed(
     try:
         query = parts.open_analyst().analyse(text, find_lookup=find_lookup)
     except SelectError as error:
-        raise _placed(error, insert) from error
+        raise _placed(error, insert, view_columns) from error
     # Rows without columns could not be counted, so one is read in any case.
     needed = query.needed or (query.view_columns[0].name,)
     by_name = insert.starred and insert.columns is None
     return replace(query, needed=needed, by_name=by_name)
 
 
-def _placed(error: SelectError, insert: Insert) -> UserError:
+def _placed(error: SelectError, insert: Insert, view_columns: tuple[Column, ...]) -> UserError:
     """Answer the error with its line and column in the statement."""
+    names = ", ".join(column.name for column in view_columns[:_NAMES_SHOWN_MAX])
+    hint = error.hint or f"Columns of the source: {names}."
     if error.offset is None:
-        return error
+        return UserError(error.message, code=error.code, detail=error.detail, hint=hint)
     line, column = insert.select_at
     before = insert.select[: error.offset].split("\n")
     line += len(before) - 1
     column = column + error.offset if len(before) == 1 else len(before[-1]) + 1
-    return UserError(
-        error.message,
-        code=error.code,
-        detail=f"Line {line}, column {column}.",
-        hint=error.hint,
-    )
+    detail = f"Line {line}, column {column}."
+    return UserError(error.message, code=error.code, detail=detail, hint=hint)
