@@ -43,6 +43,11 @@ class RecordBlock:
         return row if self.row_lines is None else self.row_lines[row]
 
 
+def column_message(path: tuple[str, ...], reason: str) -> str:
+    """Say which column is at fault, and why."""
+    return f'column "{".".join(path)}": {reason}'
+
+
 class UnreadableFileError(UserError):
     """A file that is not what its format says, from some byte on; nothing of it is loaded."""
 

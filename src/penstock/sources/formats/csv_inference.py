@@ -14,7 +14,7 @@ from penstock.sources.formats.csv_fields import BrokenRecordError, Fields, field
 from penstock.sources.formats.csv_layout import CsvLayout
 from penstock.sources.formats.csv_preamble import read_preamble
 from penstock.sources.formats.csv_records import RecordCutter
-from penstock.sources.formats.lines import LineLayout, read_lines
+from penstock.sources.formats.lines import LineLayout, read_head, read_lines
 
 
 def infer_csv_columns(
@@ -41,18 +41,9 @@ def infer_csv_columns(
 
 
 def _whole_lines(stream: BufferedIOBase, *, bytes_max: int, ending: bytes) -> bytes:
-    head = _head(stream, bytes_max)
+    head = read_head(stream, bytes_max)
     # The last line may go on behind what was read.
     return head[: head.rfind(ending) + len(ending)] if len(head) == bytes_max else head
-
-
-def _head(stream: BufferedIOBase, size_bytes: int) -> bytes:
-    """Read the beginning of a stream, which may give less than it is asked for."""
-    parts = []
-    while size_bytes and (part := stream.read(size_bytes)):
-        parts.append(part)
-        size_bytes -= len(part)
-    return b"".join(parts)
 
 
 def _header_names(head: bytes, layout: CsvLayout) -> tuple[str, ...]:

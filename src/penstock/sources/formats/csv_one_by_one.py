@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from penstock.sources.formats.blocks import column_message
 from penstock.sources.formats.csv_columns import CsvShape
 from penstock.sources.formats.csv_fields import BrokenRecordError, Fields, field_cutter
 from penstock.sources.formats.csv_records import CsvRecords
@@ -35,7 +36,7 @@ def read_one_by_one(records: CsvRecords, shape: CsvShape) -> Rows:
     texts, reason_by_row = _texts(list(fields_by_record.values()), shape)
     for column, field in zip(texts, shape.schema, strict=True):
         for row, reason in misfits(column, field, shape.layout).items():
-            reason_by_row.setdefault(row, _column_message(field.name, reason))
+            reason_by_row.setdefault(row, column_message((field.name,), reason))
     kept = [row for row in range(len(numbers)) if row not in reason_by_row]
     bad |= {numbers[row]: reason for row, reason in reason_by_row.items()}
     return Rows(
@@ -100,7 +101,7 @@ def _decoded(
                 texts.append(None if octet is None else octet.decode())
             except UnicodeDecodeError as error:
                 texts.append(None)
-                reason_by_row.setdefault(row, _column_message(name, _not_utf8(error)))
+                reason_by_row.setdefault(row, column_message((name,), _not_utf8(error)))
         return pa.array(texts, pa.string())
 
 
@@ -129,10 +130,6 @@ def _extra(field: bytes | None, shape: CsvShape) -> str | None:
 
 def _not_utf8(error: UnicodeDecodeError) -> str:
     return f"byte {error.start + 1} of the field is not UTF-8"
-
-
-def _column_message(name: str, reason: str) -> str:
-    return f'column "{name}": {reason}'
 
 
 def _batch(texts: list[NestedArray], kept: list[int], shape: CsvShape) -> pa.RecordBatch:

@@ -10,9 +10,8 @@ from itertools import accumulate
 
 from penstock.sources.formats.csv_fields import enclosing
 from penstock.sources.formats.csv_layout import CsvLayout
-from penstock.sources.formats.lines import Lines
+from penstock.sources.formats.lines import BYTE_ORDER_MARK, Lines
 
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _RETURN = b"\r"
 # What is kept of a record that is too long, or that nothing closes.
 _RAW_BYTES_MAX = 1 << 16

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from penstock.sources.formats.csv_layout import CsvLayout
-from penstock.sources.formats.csv_records import BYTE_ORDER_MARK
+from penstock.sources.formats.lines import BYTE_ORDER_MARK
 
 _NEWLINE, _RETURN = b"\n", b"\r"
 _COMMON_ENDINGS = (b"\n", b"\r\n")

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from io import BufferedIOBase
 
 from penstock.sources.formats.blocks import UnreadableFileError
-from penstock.sources.formats.lines import LINE_BYTES_MAX
+from penstock.sources.formats.lines import BYTE_ORDER_MARK, LINE_BYTES_MAX
 from penstock.storage.casts import shown
 
-_MARK = b"\xef\xbb\xbf"
 _CHUNK_BYTES = 1 << 16
 _FOUND_BYTES = 40
 _BLANK = re.compile(rb"[ \t\r\n]*")
@@ -54,10 +53,10 @@ class _Scanner:
     def elements(self, *, objects: bool) -> Iterator[Element]:
         """Yield the elements of the arrays that follow each other."""
         self._stream.seek(0)
-        while len(self._held) < len(_MARK) and self._read_on():
+        while len(self._held) < len(BYTE_ORDER_MARK) and self._read_on():
             continue
-        if self._held.startswith(_MARK):
-            self._drop(len(_MARK))
+        if self._held.startswith(BYTE_ORDER_MARK):
+            self._drop(len(BYTE_ORDER_MARK))
         while self._skip_blank():
             if self._held.startswith(b"["):
                 yield from self._array()

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from penstock.sources.formats.blocks import column_message
 from penstock.sources.formats.json_decode import BadRecordError
-from penstock.sources.formats.json_render import Render, column_message, record_renderer
+from penstock.sources.formats.json_render import Render, record_renderer
 from penstock.storage.arrow_types import AnyType, NestedArray, list_like
 from penstock.storage.casts import CastError, cast_array
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from penstock.errors import Code, UserError
 from penstock.model.files import FilesOptions, MissingColumns
-from penstock.sources.formats.blocks import BadRecord, RecordBlock
+from penstock.sources.formats.blocks import BadRecord, RecordBlock, column_message
 from penstock.sources.formats.json_arrays import Element, read_elements
 from penstock.sources.formats.json_arrow import JsonShape, json_shape, read_directly
 from penstock.sources.formats.json_decode import (
@@ -26,14 +26,19 @@ from penstock.sources.formats.json_decode import (
 )
 from penstock.sources.formats.json_paths import JsonPath, NoSuchPartError, json_path
 from penstock.sources.formats.json_records import blank, read_records, rendered
-from penstock.sources.formats.json_render import column_message, shown_value
+from penstock.sources.formats.json_render import shown_value
 from penstock.sources.formats.json_texts import json_text, numbers_as_texts
-from penstock.sources.formats.lines import BLOCK_BYTES, LineLayout, Lines, read_lines
+from penstock.sources.formats.lines import (
+    BLOCK_BYTES,
+    BYTE_ORDER_MARK,
+    LineLayout,
+    Lines,
+    read_lines,
+)
 from penstock.storage.casts import shown
 
 RESCUED = "_rescued"
 
-_MARK = b"\xef\xbb\xbf"
 _LINE_LAYOUT = LineLayout()
 _BLOCK_RECORDS_MAX = 1 << 16
 _NOT_DECODED = object()
@@ -183,8 +188,8 @@ def _long_line(lines: Lines) -> _Source:
 
 def _line_sources(lines: Lines) -> list[_Source]:
     data, offset = bytes(lines.data), lines.offset
-    if offset == 0 and data.startswith(_MARK):
-        data, offset = data[len(_MARK) :], len(_MARK)
+    if offset == 0 and data.startswith(BYTE_ORDER_MARK):
+        data, offset = data[len(BYTE_ORDER_MARK) :], len(BYTE_ORDER_MARK)
     texts = data.split(b"\n")
     if not texts[-1]:
         texts.pop()

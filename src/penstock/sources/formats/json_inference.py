@@ -21,10 +21,10 @@ from penstock.sources.formats.json_decode import (
     IntegerText,
     decode_record,
 )
+from penstock.sources.formats.lines import BYTE_ORDER_MARK, read_head
 
 _BIGINT_DIGITS_MAX = 20
 _BIGINT_MAX = 2**63 - 1
-_MARK = b"\xef\xbb\xbf"
 _NUMBERS = frozenset({Primitive.BIGINT, Primitive.DOUBLE})
 
 
@@ -70,21 +70,12 @@ def infer_columns(
 
 
 def _first_lines(stream: BufferedIOBase, *, lines_max: int, bytes_max: int) -> Iterator[bytes]:
-    data = _head(stream, bytes_max)
-    lines = data.removeprefix(_MARK).split(b"\n", lines_max)
+    data = read_head(stream, bytes_max)
+    lines = data.removeprefix(BYTE_ORDER_MARK).split(b"\n", lines_max)
     # The last part is all that follows the lines wanted, or a line that may be cut.
     if len(lines) > lines_max or len(data) == bytes_max:
         lines.pop()
     yield from lines
-
-
-def _head(stream: BufferedIOBase, size_bytes: int) -> bytes:
-    """Read the beginning of a stream, which may give less than it is asked for."""
-    parts = []
-    while size_bytes and (part := stream.read(size_bytes)):
-        parts.append(part)
-        size_bytes -= len(part)
-    return b"".join(parts)
 
 
 def _guess_of_record(line: bytes) -> _Guess | None:

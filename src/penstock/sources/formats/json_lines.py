@@ -13,9 +13,8 @@ from penstock.sources.formats.json_arrow import (
     read_directly,
 )
 from penstock.sources.formats.json_records import read_line_by_line
-from penstock.sources.formats.lines import LineLayout, Lines, read_lines
+from penstock.sources.formats.lines import BYTE_ORDER_MARK, LineLayout, Lines, read_lines
 
-_MARK = b"\xef\xbb\xbf"
 _LAYOUT = LineLayout()
 
 
@@ -42,8 +41,8 @@ def _blocks(
     if lines.too_long:
         yield _too_long_block(lines, shape=shape, first_line=first_line, layout=layout)
         return
-    marked = lines.offset == 0 and lines.data[: len(_MARK)] == _MARK
-    data = lines.data[len(_MARK) :] if marked else lines.data
+    marked = lines.offset == 0 and lines.data[: len(BYTE_ORDER_MARK)] == BYTE_ORDER_MARK
+    data = lines.data[len(BYTE_ORDER_MARK) :] if marked else lines.data
     batches = read_directly(data, shape)
     if batches is None:
         offset = lines.offset + len(lines.data) - len(data)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.sources.formats.blocks import column_message
 from penstock.sources.formats.json_decode import (
     AmbiguousObject,
     BadRecordError,
@@ -47,11 +48,6 @@ def record_renderer(schema: pa.Schema) -> Render:
             raise BadRecordError(column_message(error.path, str(error))) from error
 
     return render_record
-
-
-def column_message(path: tuple[str, ...], reason: str) -> str:
-    """Say which column is at fault, and why."""
-    return f'column "{".".join(path)}": {reason}'
 
 
 def _renderer(arrow: AnyType) -> Render:

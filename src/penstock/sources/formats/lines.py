@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BufferedIOBase
 
+# What some programs put before the first line of a text in UTF-8.
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BLOCK_BYTES = 1 << 22
 LINE_BYTES_MAX = 1 << 28
 _LOOK_AHEAD_BYTES = 1 << 16
@@ -48,6 +50,15 @@ def read_lines(
         return
     stream.seek(first)
     yield from _Window(stream, offset=first, end=end, layout=layout).blocks()
+
+
+def read_head(stream: BufferedIOBase, size_bytes: int) -> bytes:
+    """Read the beginning of a stream, which may give less than it is asked for."""
+    parts = []
+    while size_bytes and (part := stream.read(size_bytes)):
+        parts.append(part)
+        size_bytes -= len(part)
+    return b"".join(parts)
 
 
 def count_lines_before(stream: BufferedIOBase, offset: int, *, ending: bytes = b"\n") -> int:

@@ -17,8 +17,12 @@ import pyarrow.parquet as pq
 from penstock.errors import Code
 from penstock.model.files import MissingColumns
 from penstock.sources.formats.arrow_json import json_objects
-from penstock.sources.formats.blocks import BadRecord, RecordBlock, UnreadableFileError
-from penstock.sources.formats.json_render import column_message
+from penstock.sources.formats.blocks import (
+    BadRecord,
+    RecordBlock,
+    UnreadableFileError,
+    column_message,
+)
 from penstock.sources.formats.parquet_footer import RowGroup, read_row_groups
 from penstock.storage.arrow_types import AnyArray, AnyField, AnyType, NestedArray, data_type
 from penstock.storage.casts import CastError, can_cast, cast_array
