@@ -1,6 +1,7 @@
 """A job's SELECT in Spark SQL, on real Spark: what may run, what is refused, what it gives."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -185,3 +186,51 @@ def test_a_select_that_needs_several_rows_at_once_is_refused_by_name(
     assert caught.value.code is Code.NOT_SUPPORTED_ERR
     assert caught.value.hint
     assert lookups.catalog.job("j") is None
+
+
+def test_show_create_makes_the_same_job_again(lookups: Node, orders: Path) -> None:
+    select = (
+        "SELECT f.id,\n  c.name -- the city\nFROM SRC f LEFT JOIN default.city c\n"
+        "  ON f.customer = c.customer WHERE f.id > 1"
+    )
+    strict = "'session.enable_insert_strict' = 'false', 'session.time_zone' = 'Asia/Tokyo'"
+    lookups.sql(create(orders, select, properties=strict))
+    first = lookups.job("j").definition
+
+    text = str(lookups.sql("SHOW CREATE JOB j")[0]["create_statement"])
+    lookups.sql("DROP JOB j")
+    lookups.sql(text)
+
+    again = lookups.job("j").definition
+    assert first.query is not None
+    assert again.query is not None
+    assert again.query.text.split() == first.query.text.split()
+    assert replace(again.query, text="") == replace(first.query, text="")
+    assert again.targets == first.targets
+    assert again.properties == first.properties
+    assert str(lookups.sql("SHOW CREATE JOB j")[0]["create_statement"]) == text
+
+
+def test_select_star_with_a_where_fills_columns_by_name(spark_node: Node, orders: Path) -> None:
+    columns = "customer STRING, at DATE, tags ARRAY<STRING>, id BIGINT, price STRING"
+    spark_node.sql(create(orders, "SELECT * FROM SRC WHERE id = 1", columns=columns))
+
+    spark_node.run()
+
+    (row,) = spark_node.rows("t")
+    assert (row["id"], row["customer"], str(row["at"])) == (1, "ann", "2026-01-31")
+
+
+def test_a_value_that_spark_cannot_convert_ends_the_epoch_without_a_retry(
+    spark_node: Node, orders: Path
+) -> None:
+    spark_node.sql(create(orders, "SELECT CAST(price AS INT), customer FROM SRC"))
+
+    spark_node.run()
+
+    epochs = [row for row in spark_node.sql("SHOW EPOCHS FOR j") if row["kind"] == "epoch"]
+    assert [row["outcome"] for row in epochs] == ["FAILED"]
+    assert spark_node.rows("t") == []
+    assert str(spark_node.show("j")["reason"]).startswith(
+        "TOO_MANY_FAILURE_ROWS_ERR: The value '2.50' of the type \"STRING\" cannot be cast to"
+    )
