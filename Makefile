@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint format bench lock clean
+.PHONY: setup demo test lint format docs bench lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show the targets.
@@ -36,6 +36,9 @@ lint: setup  ## Check format, rules, types and layers.
 format: setup  ## Format the code and apply safe fixes.
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --quiet --fix .
+
+docs: setup  ## Write the tables of the reference from the code.
+	@$(BIN)/python docs/generate.py
 
 bench: setup  ## Measure against plain copies, Spark's own stream and a hand-written loop.
 	@$(BIN)/python benchmarks/files.py

@@ -24,7 +24,7 @@ LINES_MAX = 400
 FUNCTION_LINES_MAX = 50
 VAGUE = {"utils", "util", "base", "helper", "helpers", "common", "misc", "manager", "tools"}
 VAGUE_CLASS = re.compile(r"(Manager|Helper|Util|Utils|Mixin|Base)$")
-TEST_FOLDERS = ("unit", "property", "contract", "scripts", "crash", "integration")
+TEST_FOLDERS = ("unit", "property", "contract", "scripts", "crash", "integration", "docs")
 
 
 def shown(path: Path) -> str:

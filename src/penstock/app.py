@@ -27,11 +27,16 @@ if TYPE_CHECKING:
     from penstock.tables.table import Tables
 
 
+def _silent(line: str) -> None:
+    """Tell nobody."""
+
+
 class App:
     """One process of Penstock on one home."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, tell: Callable[[str], None] = _silent) -> None:
         self.settings = settings
+        self._tell = tell
         self.clock = SystemClock()
         self._spark: SparkExecutor | None = None
         self._scratch = Path()
@@ -112,6 +117,7 @@ class App:
         from penstock.spark.session import SparkOptions
 
         if self._spark is None:
+            self._tell("starting Spark …")
             self._scratch = Path(tempfile.mkdtemp(prefix="penstock-sql-"))
             self._spark = SparkExecutor(
                 SparkOptions(

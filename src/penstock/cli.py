@@ -75,7 +75,8 @@ def sql(
     """Run SQL statements from -e, -f or standard input.
 
     CREATE | DROP TABLE, SHOW TABLES, DESCRIBE [DETAIL], CREATE | ALTER | PAUSE | RESUME | DROP
-    JOB, SHOW JOBS, SHOW CREATE TABLE | JOB, SHOW EPOCHS FOR, SHOW EVENTS FOR.
+    JOB, SHOW JOBS, SHOW CREATE TABLE | JOB, SHOW EPOCHS FOR, SHOW EVENTS FOR, SELECT. A SELECT
+    over tables starts Spark, which takes some seconds; SELECT … FROM jobs(…) needs none.
     """
     if execute is not None and file is not None:
         raise typer.BadParameter("give either -e or -f, not both")
@@ -97,7 +98,7 @@ def _run_sql(text: str, *, home: Path | None, output: Format) -> int:
     from penstock.sql.parser import parse_script
 
     statements = parse_script(text)
-    application = App(load_settings(home=home))
+    application = App(load_settings(home=home), tell=_tell)
     try:
         for parsed in statements:
             result = execute(parsed.statement, parts=application.control())
@@ -105,6 +106,12 @@ def _run_sql(text: str, *, home: Path | None, output: Format) -> int:
     finally:
         application.close()
     return 0
+
+
+def _tell(line: str) -> None:
+    """Say to a person, not to a program, why they wait."""
+    if sys.stderr.isatty():
+        sys.stderr.write(line + "\n")
 
 
 @app.command(

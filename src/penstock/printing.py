@@ -3,6 +3,7 @@
 import csv
 import json
 import sys
+from itertools import chain, count
 from typing import Literal, TextIO
 
 from penstock.control.result import Cell, Result
@@ -23,9 +24,19 @@ def print_result(result: Result, *, output: str, stream: TextIO | None = None) -
 
 
 def _print_json(result: Result, stream: TextIO) -> None:
-    rows = [dict(zip(result.columns, row, strict=True)) for row in result.rows]
+    keys = _distinct(result.columns)
+    rows = [dict(zip(keys, row, strict=True)) for row in result.rows]
     answer = rows if result.columns else [{"message": result.message}]
     stream.write(json.dumps(answer, ensure_ascii=False) + "\n")
+
+
+def _distinct(names: tuple[str, ...]) -> list[str]:
+    """Give a name that comes again a number, for an object has no two equal keys."""
+    keys: list[str] = []
+    for name in names:
+        further = (f"{name}_{number}" for number in count(2))
+        keys.append(next(key for key in chain([name], further) if key not in keys))
+    return keys
 
 
 def _print_csv(result: Result, stream: TextIO) -> None:
@@ -34,7 +45,7 @@ def _print_csv(result: Result, stream: TextIO) -> None:
         writer.writerows([["message"], [result.message]])
         return
     writer.writerow(result.columns)
-    writer.writerows([["" if cell is None else cell for cell in row] for row in result.rows])
+    writer.writerows([[_text(cell) for cell in row] for row in result.rows])
 
 
 def _print_vertical(result: Result, stream: TextIO) -> None:
@@ -89,7 +100,8 @@ def _print_aligned(result: Result, stream: TextIO) -> None:
 
 
 def _numeric(result: Result, index: int) -> bool:
-    return any(isinstance(row[index], int | float) for row in result.rows)
+    cells = (row[index] for row in result.rows)
+    return any(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in cells)
 
 
 def _print_texts(result: Result, stream: TextIO) -> None:
@@ -104,6 +116,8 @@ def _line(cell: Cell) -> str:
 
 
 def _text(cell: Cell) -> str:
+    if isinstance(cell, bool):
+        return str(cell).lower()
     return "" if cell is None else str(cell)
 
 

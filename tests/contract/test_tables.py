@@ -441,3 +441,27 @@ def test_a_file_with_values_of_other_partition_columns_is_never_committed(
         world.tables.open(created.location).commit(attachment(1), [file])
 
     assert world.tables.open(created.location).version == 0
+
+
+def test_an_older_version_holds_what_it_held(world: World, table: TableRef) -> None:
+    handle = world.tables.open(table.location)
+    handle.commit(attachment(1), [world.add_file(table, "part-a-0.parquet")])
+    handle.refresh()
+    handle.commit(attachment(2), [world.add_file(table, "part-b-0.parquet")])
+    handle.refresh()
+
+    old = handle.at(1)
+
+    assert (old.version, handle.version) == (1, 2)
+    assert [file.path for file in old.files()] == ["part-a-0.parquet"]
+    assert handle.at(0).files() == ()
+
+
+def test_a_version_that_does_not_exist_is_named(world: World, table: TableRef) -> None:
+    handle = world.tables.open(table.location)
+
+    with pytest.raises(UserError, match="has no version 7") as caught:
+        handle.at(7)
+
+    assert caught.value.code is Code.META_NOT_FOUND_ERR
+    assert caught.value.hint.startswith("Its newest version is 0;")

@@ -32,6 +32,7 @@ from penstock.tables.table import Tables
 
 METADATA_PREFIX = "__"
 _NAMES_SHOWN_MAX = 20
+_STAR = re.compile(r"(?:\bSELECT|,|\.)\s*\*", re.IGNORECASE)
 _UTC_OFFSET = re.compile(r"[+-](0\d|1[0-8]):[0-5]\d")
 
 
@@ -126,7 +127,20 @@ def define_insert(
     query = _analysed(
         insert, view_columns=source_columns + metadata, properties=properties, parts=parts
     )
-    return query, query_targets(insert, query, columns=columns)
+    _refuse_star_beside(metadata, insert)
+    names = frozenset(column.name for column in metadata)
+    return query, query_targets(insert, query, metadata=names, columns=columns)
+
+
+def _refuse_star_beside(metadata: tuple[Column, ...], insert: Insert) -> None:
+    """Refuse a star among other outputs that would hold what it never holds elsewhere."""
+    around = insert.select[: insert.source.start] + " " + insert.select[insert.source.end :]
+    if metadata and not insert.starred and _STAR.search(around):
+        raise UserError(
+            f'* cannot stand beside "{metadata[0].name}" in a job\'s SELECT',
+            code=Code.NOT_SUPPORTED_ERR,
+            hint=f"List the columns of the source instead of *, and {metadata[0].name}.",
+        )
 
 
 def alter_insert(

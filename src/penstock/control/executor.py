@@ -41,6 +41,8 @@ def execute(statement: said.Statement, *, parts: ControlParts) -> Result:
             return _explain(name, parts=parts)
         case said.ViewQuery():
             return _read_view(statement, parts=parts)
+        case said.TableQuery():
+            return _read_tables(statement, parts=parts)
         case (
             said.CreateTable()
             | said.DropTable()
@@ -86,6 +88,17 @@ def _read_view(statement: said.ViewQuery, *, parts: ControlParts) -> Result:
 
     build = jobs_view if statement.view == "jobs" else tasks_view
     return query_view(statement, build(parts.catalog), clock=parts.clock)
+
+
+def _read_tables(statement: said.TableQuery, *, parts: ControlParts) -> Result:
+    from penstock.control.queries import select_from_tables
+
+    return select_from_tables(
+        statement,
+        catalog=parts.catalog,
+        tables=parts.open_tables(),
+        open_analyst=parts.open_analyst,
+    )
 
 
 def _explain(name: str, *, parts: ControlParts) -> Result:

@@ -21,9 +21,18 @@ def explain_job(state: JobState, *, catalog: Catalog, tasks_max: int | None) -> 
         *_path(definition),
         ("reads", ", ".join(needed_columns(definition)) or "no column"),
         *_next_epoch(state, catalog=catalog, tasks_max=tasks_max),
-        *((f"limit {key}", value) for key, value in all_options(definition.properties)),
+        *(
+            (f"limit {key}", value)
+            for key, value in all_options(definition.properties)
+            if value
+        ),
     ]
     return Result(columns=("item", "value"), rows=tuple(rows))
+
+
+def _limits(definition: JobDefinition) -> list[tuple[str, str]]:
+    given = all_options(definition.properties)
+    return [(f"limit {key}", value) for key, value in given if value]
 
 
 def _path(definition: JobDefinition) -> list[tuple[str, str]]:

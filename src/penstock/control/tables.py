@@ -59,12 +59,25 @@ def drop_table(statement: DropTable, *, catalog: Catalog, tables: Tables) -> Res
     if catalog.table(statement.name) is None and statement.if_exists:
         return Result(message=f"table {statement.name} does not exist")
     record = find_table(statement.name, catalog=catalog)
+    _require_unjoined(record, catalog=catalog)
     catalog.delete_table(statement.name)
     reached(CrashPoint.TABLE_FORGOTTEN)
     if not record.managed:
         return Result(message=f"table {record.name} dropped; files stay at {record.location}")
     tables.delete(record.location)
     return Result(message=f"table {record.name} dropped")
+
+
+def _require_unjoined(record: TableRecord, *, catalog: Catalog) -> None:
+    """Refuse to drop a table that the SELECT of a job joins with."""
+    for state in catalog.jobs():
+        query = state.definition.query
+        if query is not None and any(table.id == record.id for table in query.lookups):
+            raise UserError(
+                f'table "{record.name}" is joined with by job "{state.name}"',
+                code=Code.STATE_ERR,
+                hint=f"DROP JOB {quoted_name(state.name)}, or ALTER its INSERT, first.",
+            )
 
 
 def show_tables(*, catalog: Catalog) -> Result:

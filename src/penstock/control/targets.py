@@ -4,6 +4,7 @@ from penstock.errors import Code, UserError
 from penstock.model.job import SparkQuery, TargetColumn
 from penstock.model.query import output_name
 from penstock.model.schema import Column
+from penstock.nouns import counted
 from penstock.sql.statements import Insert
 from penstock.storage.arrow_types import arrow_type
 from penstock.storage.casts import can_cast
@@ -32,20 +33,28 @@ def plain_targets(
 
 
 def query_targets(
-    insert: Insert, query: SparkQuery, *, columns: tuple[Column, ...]
+    insert: Insert,
+    query: SparkQuery,
+    *,
+    metadata: frozenset[str],
+    columns: tuple[Column, ...],
 ) -> tuple[TargetColumn, ...]:
     """Fill columns from the outputs of a SELECT that Spark runs."""
     paths: list[tuple[str, ...]] = [(output_name(at),) for at in range(len(query.outputs))]
-    names = [output.name for output in query.outputs] if query.by_name else None
-    targets = _targets(insert, paths=paths, names=names, columns=columns)
     output_by_path = dict(zip(paths, query.outputs, strict=True))
+    names = None
+    if query.by_name:
+        # What a WHERE looks at beside the source's own columns is no part of its star.
+        paths = [path for path in paths if output_by_path[path].name not in metadata]
+        names = [output_by_path[path].name for path in paths]
+    targets = _targets(insert, paths=paths, names=names, columns=columns)
     column_by_name = {column.name: column for column in columns}
     for target in targets:
         column = column_by_name[target.name]
         if target.path is None:
             _require_nullable(column)
         else:
-            _require_castable(output_by_path[(target.path[0],)], column)
+            _require_castable(output_by_path[target.path], column)
     return targets
 
 
@@ -64,7 +73,7 @@ def _targets(
     )
     if len(paths) != len(filled):
         raise UserError(
-            f"INSERT fills {len(filled)} columns, but the SELECT gives {len(paths)}",
+            f"INSERT fills {counted(len(filled), 'column')}, but the SELECT gives {len(paths)}",
             code=Code.TYPE_ERR,
             detail=f"Columns to fill: {', '.join(filled)}.",
             hint="List the columns behind the table's name, in the SELECT's order.",

@@ -51,7 +51,7 @@ class TaskOutput:
                 file=file,
                 line=line,
                 error=str(misfit),
-                raw=row_text(batch, misfit.row),
+                raw=row_text(batch, misfit.row, names=self._plan.output_names),
             )
         for fitting in sorted_out.fitting:
             self._writer.write(fitting)

@@ -104,9 +104,11 @@ def place(file: str, line: int | None) -> str:
     return f'file "{file}"' if line is None else f'file "{file}", line {line}'
 
 
-def row_text(batch: pa.RecordBatch, row: int) -> bytes:
-    """Write a row that was read as JSON, which is what is kept of it when it does not fit."""
-    (values,) = batch.slice(row, 1).to_pylist()
+def row_text(batch: pa.RecordBatch, row: int, *, names: tuple[str, ...] = ()) -> bytes:
+    """Write a row as JSON, which is what is kept of it when it does not fit."""
+    columns = batch.slice(row, 1).columns
+    keys = names or tuple(batch.schema.names)
+    values = {key: column[0].as_py() for key, column in zip(keys, columns, strict=True)}
     return json.dumps(values, ensure_ascii=False, default=_text).encode(
         "utf-8", "backslashreplace"
     )

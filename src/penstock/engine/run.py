@@ -114,6 +114,7 @@ def task_plans(
 ) -> list[TaskPlan]:
     """Cut an epoch into what each task is told."""
     definition = state.definition
+    query = definition.query
     needed = needed_columns(definition)
     shares = share_out(
         plan.files,
@@ -135,7 +136,8 @@ def task_plans(
             source=definition.source,
             source_columns=definition.source_columns,
             needed=needed,
-            view_columns=definition.query.view_columns if definition.query else (),
+            view_columns=query.view_columns if query else (),
+            output_names=tuple(column.name for column in query.outputs) if query else (),
             reads=reads,
         )
         for task, reads in enumerate(shares)

@@ -27,4 +27,6 @@ class TaskPlan:
     needed: tuple[str, ...]
     # What a SELECT that Spark runs sees of the source; empty if there is none.
     view_columns: tuple[Column, ...]
+    # How the outputs of such a SELECT are called, in their order.
+    output_names: tuple[str, ...]
     reads: tuple[SplitRead, ...]

@@ -102,7 +102,7 @@ def print_options(value: object) -> tuple[tuple[str, str], ...]:
 def all_options(value: object) -> tuple[tuple[str, str], ...]:
     """Write all options as text, those that have their default too."""
     return tuple(
-        (option_key(f), _print_value(getattr(value, f.name)))
+        (option_key(f), _print_value(getattr(value, f.name), rule_of(f)))
         for f in option_fields(type(value))
     )
 
@@ -184,7 +184,8 @@ def _parse_value(key: str, text: str, hint: Any, rule: Rule) -> object:  # noqa:
     ):
         if broken:
             raise UserError(
-                f"{what} must be {word} {_print_value(bound)}, not {text}", code=Code.OPTION_ERR
+                f"{what} must be {word} {_print_value(bound, rule)}, not {text}",
+                code=Code.OPTION_ERR,
             )
     return value
 
@@ -227,7 +228,9 @@ def _parse_choice(text: str, kind: type[Enum], what: str) -> Enum:
         ) from error
 
 
-def _print_value(value: object) -> str:
+def _print_value(value: object, rule: Rule) -> str:
+    if rule.unit == "bytes" and isinstance(value, int):
+        return _print_size(value)
     match value:
         case timedelta():
             seconds = value.total_seconds()
@@ -238,3 +241,12 @@ def _print_value(value: object) -> str:
             return str(value).lower()
         case _:
             return str(value)
+
+
+def _print_size(size_bytes: int) -> str:
+    """Write a size in the largest unit that it is a multiple of."""
+    for unit in ("TB", "GB", "MB", "KB"):
+        factor = _BYTES_BY_UNIT[unit.lower()]
+        if size_bytes and size_bytes % factor == 0:
+            return f"{size_bytes // factor}{unit}"
+    return str(size_bytes)

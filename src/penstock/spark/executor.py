@@ -5,12 +5,14 @@ closures and broadcasts to disk in the clear.
 """
 
 import json
+import shutil
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import structlog
 
 from penstock.errors import Code, ExternalError, PenstockError, StoppedError
@@ -20,7 +22,9 @@ from penstock.spark.analysis import analyse
 from penstock.spark.job_session import Halves, JobSession
 from penstock.spark.session import Spark, SparkOptions, start_spark
 from penstock.spark.sql_errors import explained
+from penstock.spark.table_query import SelectPlace, select_tables
 from penstock.spark.worker import freeze_once
+from penstock.tables.scan import TableScan
 
 log = structlog.get_logger()
 
@@ -90,6 +94,30 @@ class SparkExecutor:
         return analyse(
             spark.sessions(), query, find_lookup=find_lookup, log_file=self._options.log_file
         )
+
+    def select(
+        self,
+        text: str,
+        *,
+        scans: Mapping[str, TableScan],
+        find_scan: Callable[[str], TableScan],
+    ) -> "pa.Table":
+        """Answer the rows of a SELECT over tables."""
+        spark = self._running()
+        folder = self._options.scratch / f"select-{uuid.uuid4().hex}"
+        place = SelectPlace(
+            root=spark.sessions(),
+            folder=folder,
+            tasks=spark.parallelism,
+            log_file=self._options.log_file,
+        )
+        try:
+            return select_tables(text, scans=scans, find_scan=find_scan, place=place)
+        except ExternalError:
+            self._forget_if_dead(spark)
+            raise
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _job_session(
         self, spark: Spark, run: QueryRun, *, halves: Halves, group: str

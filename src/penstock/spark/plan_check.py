@@ -21,6 +21,7 @@ _JOIN_HINT = (
     "Join one table at a time, the source on the side whose rows are kept: "
     "FILES(…) LEFT JOIN t ON …, or WHERE x IN (SELECT y FROM t)."
 )
+_JOIN_WORDS = ("FULL JOIN", "a join that keeps rows of the other table")
 _ROW_WISE = frozenset({"Project", "Filter", "WholeStageCodegen", "InputAdapter", "MapInArrow"})
 _ALLOWED = _ROW_WISE | {"Generate", "ArrowEvalPython", "BatchEvalPython"}
 _JOINS = frozenset({"BroadcastHashJoin", "BroadcastNestedLoopJoin"})
@@ -44,6 +45,7 @@ _WORDS = {
     "Window": "a window function",
     "WindowGroupLimit": "a window function",
 }
+_FILE_FUNCTION = "input_file_name"
 _SET_OPERATIONS = {"Except": "EXCEPT", "Intersect": "INTERSECT", "Union": "UNION"}
 # What may mean something else in the next epoch although nothing was changed.
 _CHANGING = ("current_", "now(", "rand", "uuid", "localtimestamp", "shuffle(", "input_file")
@@ -71,6 +73,8 @@ def check_plan(select: Node, written: Node) -> PlanFindings:
         _check_operator(node, child)
     operators = [_name(node) for node in path if _name(node) not in _WRAPPERS]
     text = str(execution.analyzed().toString()).lower()
+    if _FILE_FUNCTION in text:
+        raise _refusal(f"{_FILE_FUNCTION}()", hint="Select the column _file instead.")
     return PlanFindings(
         operators=tuple(operators),
         needed=_needed(execution.optimizedPlan()),
@@ -87,15 +91,16 @@ _EVALUATIONS = frozenset({"ArrowEvalPython", "BatchEvalPython"})
 def _check_logical(plan: Node, *, analysed: Node) -> None:
     sources = _count(plan)
     if sources == 0:
-        raise _refusal(
-            "a SELECT that never gives a row",
+        raise UserError(
+            "the SELECT can never give a row",
+            code=Code.NOT_SUPPORTED_ERR,
             hint="Its WHERE is false for every row, or nothing of the source is left in it.",
         )
     found = [construct for node in _above_source(plan) if (construct := _construct(node))]
     # Spark makes a DISTINCT of every set operation, which is not what was written.
     written = {_SET_OPERATIONS.get(_class(node), "") for node in _all(analysed)}
     for construct in (*(sorted(written - {""}) if found else ()), *found):
-        raise _refusal(construct)
+        raise _refusal(construct, hint=_JOIN_HINT if construct in _JOIN_WORDS else _HINT)
     if sources > 1:
         raise _refusal("a self-join, or another second use of the source")
 
@@ -118,7 +123,7 @@ def _join(node: Node) -> str | None:
         return "a self-join"
     if kind in _JOIN_TYPES_BY_STREAMED[with_source.index(True)]:
         return None
-    return "FULL JOIN" if kind == "FullOuter" else "a join that keeps rows of the other table"
+    return _JOIN_WORDS[0] if kind == "FullOuter" else _JOIN_WORDS[1]
 
 
 def _path(plan: Node) -> list[Node]:
@@ -141,7 +146,7 @@ def _check_operator(node: Node, child: Node) -> None:
         build_left = str(node.buildSide().toString()) == "BuildLeft"
         kind = str(node.joinType().toString()).partition("(")[0]
         if build_left != (streamed == 1) or kind not in _JOIN_TYPES_BY_STREAMED[streamed]:
-            raise _refusal("a join that keeps rows of the other table", hint=_JOIN_HINT)
+            raise _refusal(_JOIN_WORDS[1], hint=_JOIN_HINT)
     elif name not in _ALLOWED:
         raise _refusal(f"what Spark runs as {name}", hint=_JOIN_HINT)
 

@@ -3,12 +3,15 @@
 import re
 from typing import Any
 
-from penstock.errors import Code, ExternalError, PenstockError, UserError
+from penstock.errors import Code, ExternalError, PenstockError, SelectError, UserError
 
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _STATE = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}.*", re.DOTALL)
 _POSITION = re.compile(r"\(?line (\d+),? pos(?:ition)? (\d+)\)?")
 _DATA_ERROR = "22"
+_SYNTAX_ERROR = "42601"
+_OWN_ERROR = re.compile(r"^penstock\.errors\.\w+: (.+)$", re.MULTILINE)
+_CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
 
 
 def explained(error: Exception, *, log_file: object) -> PenstockError:
@@ -28,6 +31,32 @@ def explained(error: Exception, *, log_file: object) -> PenstockError:
         code=Code.SPARK_ERR,
         hint=f"See {log_file}.",
     )
+
+
+def explained_select(error: Exception, text: str, *, log_file: object) -> PenstockError:
+    """Answer our error for one of Spark's about a SELECT that no job runs."""
+    state = _asked(error, "getSqlState") or ""
+    if state.startswith((_DATA_ERROR, "42", "0A", "21")):
+        code = Code.SYNTAX_ERR if state == _SYNTAX_ERROR else Code.TYPE_ERR
+        known = SelectError(_message(error), code=code)
+        known.offset = offset_of(error, text)
+        return known
+    own, causes = _OWN_ERROR.findall(str(error)), _CAUSE.findall(str(error))
+    cause = causes[-1][:500] if causes else _message(error)
+    return ExternalError(
+        own[-1] if own else f"Spark could not run the SELECT: {cause}",
+        code=Code.SPARK_ERR,
+        hint=f"See {log_file}.",
+    )
+
+
+def offset_of(error: Exception, text: str) -> int | None:
+    """Answer where in the SELECT the error lies, if Spark tells."""
+    span, place = span_of(error), line_and_column(error)
+    if span is not None or place is None:
+        return None if span is None else span[0]
+    before = text.split("\n")[: place[0] - 1]
+    return sum(len(line) + 1 for line in before) + place[1] - 1
 
 
 def missing_relation(error: Exception) -> str | None:

@@ -11,7 +11,7 @@ from penstock.sql.job_grammar import (
 )
 from penstock.sql.lexer import Token, TokenKind, tokenize
 from penstock.sql.names import job_name
-from penstock.sql.query import parse_query
+from penstock.sql.query import at_query, parse_query
 from penstock.sql.reader import TokenReader, words
 from penstock.sql.script import Script, read_script
 from penstock.sql.statements import (
@@ -36,13 +36,13 @@ Parse = Callable[[TokenReader], Statement]
 _STATEMENTS = (
     "CREATE TABLE, DROP TABLE, SHOW TABLES, DESCRIBE, DESCRIBE DETAIL, SHOW CREATE TABLE, "
     "CREATE JOB, ALTER JOB, PAUSE JOB, RESUME JOB, DROP JOB, SHOW JOBS, SHOW CREATE JOB, "
-    "SHOW EPOCHS, SHOW EVENTS, EXPLAIN JOB, SELECT … FROM jobs(…) or tasks(…)"
+    "SHOW EPOCHS, SHOW EVENTS, EXPLAIN JOB, SELECT"
 )
 _FOREIGN_STATEMENTS = words(
     "ADD ANALYZE BEGIN CACHE CALL CANCEL CLEAR COMMENT COMMIT CONVERT COPY DECLARE "
-    "DELETE EXECUTE EXPORT FROM GRANT INSERT KILL LIST LOAD LOCK MERGE MSCK "
+    "DELETE EXECUTE EXPORT GRANT INSERT KILL LIST LOAD LOCK MERGE MSCK "
     "OPTIMIZE REFRESH RENAME REPAIR REPLACE RESET RESTORE REVOKE ROLLBACK SET "
-    "START STOP SYNC TABLE TRUNCATE UNCACHE UNSET UPDATE USE VACUUM VALUES WITH"
+    "START STOP SYNC TABLE TRUNCATE UNCACHE UNSET UPDATE USE VACUUM"
 )
 _FOREIGN_HINTS = {
     "INSERT": "Put it into a job: CREATE JOB name ON STREAMING DO INSERT INTO ….",
@@ -103,7 +103,7 @@ def _parsed(script: Script, tokens: list[Token]) -> ParsedStatement:
 
 def _statement(reader: TokenReader) -> Statement:
     word = reader.look().keyword
-    if word == "SELECT":
+    if at_query(reader):
         return parse_query(reader)
     if word in _FOREIGN_STATEMENTS:
         second = reader.look(1).keyword

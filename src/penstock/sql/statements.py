@@ -176,6 +176,39 @@ class ViewQuery:
     end: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectsRead:
+    """rejects("job" = "…") in a SELECT; ``start`` and ``end`` are offsets of that call."""
+
+    job: str
+    start: int
+    end: int
+    aliased: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionRead:
+    """A table VERSION AS OF a number in a SELECT; ``start`` and ``end`` are its offsets."""
+
+    table: str
+    version: int
+    start: int
+    end: int
+    aliased: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableQuery:
+    """A SELECT over tables; ``reads`` are what Spark cannot find by itself, in their order.
+
+    ``select_at`` is the line and column at which the SELECT begins in the script.
+    """
+
+    select: str
+    reads: tuple[RejectsRead | VersionRead, ...] = ()
+    select_at: tuple[int, int] = field(default=(1, 1), compare=False)
+
+
 Statement = (
     CreateTable
     | DropTable
@@ -194,6 +227,7 @@ Statement = (
     | ShowEpochs
     | ShowEvents
     | ViewQuery
+    | TableQuery
 )
 
 

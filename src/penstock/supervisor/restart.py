@@ -18,6 +18,9 @@ NEVER_RESUMED = frozenset(
         Code.TOO_MANY_FAILURE_ROWS_ERR,
         Code.CANNOT_RESUME_ERR,
         Code.FILE_ERR,
+        Code.NOT_SUPPORTED_ERR,
+        Code.OPTION_ERR,
+        Code.TYPE_ERR,
         Code.TABLE_CHANGED_ERR,
         Code.CATALOG_BEHIND_ERR,
     }

@@ -28,7 +28,7 @@ from deltalake import (
 )
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from penstock.errors import Code, UserError
+from penstock.errors import Code, ExternalError, UserError
 from penstock.model.codec import to_text
 from penstock.model.epoch import Attachment, DataFile
 from penstock.model.job import TableRef
@@ -42,6 +42,7 @@ from penstock.tables.durable import storage_error, sync
 from penstock.tables.locations import new_folder, table_path
 from penstock.tables.outcomes import (
     location_taken,
+    no_version,
     outcome_unknown,
     require_partitions,
     table_gone,
@@ -167,9 +168,9 @@ def _expect_free(folder: Path) -> None:
 class DeltaHandle:
     """A snapshot of one Delta table."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, version: int | None = None) -> None:
         self._root = root
-        self._open()
+        self._open(version)
 
     @property
     def table_id(self) -> str:
@@ -269,9 +270,18 @@ class DeltaHandle:
         with _reading(self._root):
             return snapshot_files(self._table)
 
-    def _open(self) -> None:
+    def at(self, version: int) -> "DeltaHandle":
+        """Answer the table as it was at a version."""
+        if version > self.version:
+            raise no_version(self._root, version, newest=self.version)
+        try:
+            return DeltaHandle(self._root, version=version)
+        except ExternalError as error:
+            raise no_version(self._root, version, newest=self.version) from error
+
+    def _open(self, version: int | None = None) -> None:
         with _reading(self._root):
-            self._table = DeltaTable(str(self._root))
+            self._table = DeltaTable(str(self._root), version=version)
             self._mark = _mark(self._root, self.version)
 
     def _same_log(self) -> bool:

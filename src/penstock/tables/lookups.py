@@ -1,10 +1,12 @@
-"""Pin a table that a SELECT joins with to one version."""
+"""Pin a table that a SELECT reads or joins with to one version."""
 
 from penstock.errors import Code, UserError
 from penstock.model.job import TableRef
 from penstock.model.query import Lookup, LookupFile
 from penstock.tables.extension import open_table
-from penstock.tables.table import Tables
+from penstock.tables.rejects import REJECT_COLUMNS
+from penstock.tables.scan import TableScan
+from penstock.tables.table import TableHandle, Tables
 
 
 def pin(table: TableRef, *, tables: Tables, bytes_max: int) -> Lookup:
@@ -26,4 +28,33 @@ def pin(table: TableRef, *, tables: Tables, bytes_max: int) -> Lookup:
         files=tuple(
             LookupFile(path=file.path, partition_values=file.partition_values) for file in files
         ),
+    )
+
+
+def scan_table(table: TableRef, *, tables: Tables, version: int | None = None) -> TableScan:
+    """Answer what a SELECT reads of a table, at its newest version unless one is given."""
+    handle = tables.open(table.location)
+    return _scan(table.name, table.location, handle if version is None else handle.at(version))
+
+
+def scan_rejects(job_id: str, *, name: str, tables: Tables) -> TableScan:
+    """Answer what a SELECT reads of a job's rejects; without any, nothing in their columns."""
+    location = tables.rejects_location(job_id)
+    try:
+        return _scan(name, location, tables.open(location))
+    except UserError as error:
+        if error.code is not Code.TABLE_CHANGED_ERR:
+            raise
+        return TableScan(
+            name=name, location=location, version=0, columns=REJECT_COLUMNS, files=()
+        )
+
+
+def _scan(name: str, location: str, handle: TableHandle) -> TableScan:
+    return TableScan(
+        name=name,
+        location=location,
+        version=handle.version,
+        columns=handle.columns(),
+        files=handle.files(),
     )

@@ -22,6 +22,15 @@ def location_taken(location: object) -> UserError:
     )
 
 
+def no_version(location: object, version: int, *, newest: int) -> UserError:
+    """Say that a version of a table does not exist, or no longer."""
+    return UserError(
+        f'table at "{location}" has no version {version}',
+        code=Code.META_NOT_FOUND_ERR,
+        hint=f"Its newest version is {newest}; old ones may have been cleaned away.",
+    )
+
+
 def outcome_unknown(attachment: Attachment, reason: str) -> CommitOutcomeUnknownError:
     """Say that a commit may or may not have landed."""
     return CommitOutcomeUnknownError(

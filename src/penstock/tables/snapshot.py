@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,15 +24,24 @@ def snapshot_files(table: DeltaTable) -> tuple[SnapshotFile, ...]:
         if name.startswith(_PARTITION)
     ]
     rows: list[dict[str, Any]] = actions.to_pylist()
+    # The log encodes paths as in a URL.
+    paths = [unquote(row["path"]) for row in rows]
     return tuple(
         SnapshotFile(
-            path=row["path"],
+            path=paths[at],
             size_bytes=row["size_bytes"],
-            partition_values=tuple((name, values[at]) for name, values in texts),
+            partition_values=tuple(
+                (name, _partition_value(name, values[at], paths[at])) for name, values in texts
+            ),
             statistics_json=json.dumps(dict(_statistics(row)), default=str),
         )
         for at, row in enumerate(rows)
     )
+
+
+def _partition_value(name: str, value: str | None, path: str) -> str | None:
+    """Tell the empty text from NULL, which delta-rs takes for the same; its folder does not."""
+    return "" if value is None and f"{name}=" in path.split("/") else value
 
 
 def _statistics(row: dict[str, Any]) -> Iterator[tuple[str, Any]]:

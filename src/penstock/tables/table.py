@@ -103,6 +103,10 @@ class TableHandle(Protocol):
         """Answer the data files of the snapshot."""
         ...
 
+    def at(self, version: int) -> "TableHandle":
+        """Answer the table as it was at a version; UserError META_NOT_FOUND_ERR without it."""
+        ...
+
 
 class RejectsLog(Protocol):
     """The newest snapshot of the rejects of one job."""

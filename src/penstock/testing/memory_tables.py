@@ -17,6 +17,7 @@ from penstock.model.schema import Column
 from penstock.tables.chain import chain_above, expect_known_format
 from penstock.tables.outcomes import (
     location_taken,
+    no_version,
     outcome_unknown,
     require_partitions,
     table_gone,
@@ -337,6 +338,14 @@ class MemoryHandle:
                 for entry in entries
                 for file in entry.files
             )
+
+    def at(self, version: int) -> "MemoryHandle":
+        """Answer the table as it was at a version."""
+        if not self._table.kept_from <= version <= self._version:
+            raise no_version(self._location, version, newest=self._version)
+        handle = MemoryHandle(self._disk, self._location)
+        handle._version = version
+        return handle
 
 
 def _readable(attachment: Attachment) -> Attachment:

@@ -41,29 +41,6 @@ def test_a_view_is_found_whatever_surrounds_it(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "SELECT 1",
-        "SELECT * FROM jobs",
-        "SELECT * FROM orders, jobs('type' = 'insert')",
-        "SELECT (SELECT 1 FROM jobs('type' = 'insert')) FROM orders",
-        "SELECT * FROM rejects('job' = 'j')",
-        "SELECT * FROM `jobs`('type' = 'insert')",
-    ],
-)
-def test_any_other_select_is_not_supported_yet(text: str) -> None:
-    with pytest.raises(UserError) as caught:
-        parse_script(text)
-
-    error = caught.value
-    assert (error.code, error.message) == (
-        Code.NOT_SUPPORTED_ERR,
-        "SELECT is not supported yet",
-    )
-    assert error.detail == "Line 1, column 1."
-
-
-@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("SELECT * FROM jobs()", 'jobs() lacks "type"'),

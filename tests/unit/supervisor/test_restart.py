@@ -70,6 +70,9 @@ def test_everything_else_that_pauses_a_job_is_resumed() -> None:
         Code.TOO_MANY_FAILURE_ROWS_ERR,
         Code.CANNOT_RESUME_ERR,
         Code.FILE_ERR,
+        Code.NOT_SUPPORTED_ERR,
+        Code.OPTION_ERR,
+        Code.TYPE_ERR,
         Code.TABLE_CHANGED_ERR,
         Code.CATALOG_BEHIND_ERR,
     } == NEVER_RESUMED

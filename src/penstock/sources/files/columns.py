@@ -6,13 +6,14 @@ from io import BufferedIOBase
 from itertools import islice
 
 from penstock.errors import Code, UserError
-from penstock.model.files import CompressType, FileFormat, FilesOptions
+from penstock.model.files import FileFormat, FilesOptions
 from penstock.model.options import print_options
 from penstock.model.schema import Column, Primitive, columns_sql
 from penstock.sources.files.globs import compile_glob
 from penstock.sources.files.listing import list_all
+from penstock.sources.files.reading import compression
 from penstock.sources.formats.blocks import UnreadableFileError
-from penstock.sources.formats.compression import compression_of, decompressed
+from penstock.sources.formats.compression import decompressed
 from penstock.sources.formats.csv_inference import infer_csv_columns
 from penstock.sources.formats.csv_layout import csv_layout
 from penstock.sources.formats.json_documents import json_layout
@@ -84,7 +85,8 @@ def _format_of(key: str) -> str:
 def _inferred(
     source: FilesOptions, metas: list[ObjectMeta], *, store: Store, stack: ExitStack
 ) -> tuple[Column, ...]:
-    streams = _opened(metas, source=source, store=store, stack=stack)
+    opening = _Opening(source, store=store, stack=stack)
+    streams = opening.streams(metas)
     try:
         match source.format.family:
             case FileFormat.PARQUET:
@@ -96,7 +98,7 @@ def _inferred(
                 return infer_columns(streams)
     except UnreadableFileError as error:
         raise UserError(
-            f"the first files cannot be read: {error.message}",
+            f'file "{opening.key}": {error.message}',
             code=error.code,
             detail=error.detail,
             hint=error.hint,
@@ -132,11 +134,18 @@ def _expect_sayable(columns: tuple[Column, ...]) -> None:
         ) from error
 
 
-def _opened(
-    metas: list[ObjectMeta], *, source: FilesOptions, store: Store, stack: ExitStack
-) -> Iterator[BufferedIOBase]:
-    for meta in metas:
-        stream = stack.enter_context(store.open(meta.key, etag=meta.etag))
-        parquet = source.format is FileFormat.PARQUET
-        kind = CompressType.PLAIN if parquet else compression_of(source.compress_type, meta.key)
-        yield decompressed(stream, kind)
+class _Opening:
+    """Opens files one behind the other and knows which one was opened last."""
+
+    def __init__(self, source: FilesOptions, *, store: Store, stack: ExitStack) -> None:
+        self._source = source
+        self._store = store
+        self._stack = stack
+        self.key = ""
+
+    def streams(self, metas: list[ObjectMeta]) -> Iterator[BufferedIOBase]:
+        """Yield the contents of files."""
+        for meta in metas:
+            self.key = meta.key
+            stream = self._stack.enter_context(self._store.open(meta.key, etag=meta.etag))
+            yield decompressed(stream, compression(self._source, meta.key))

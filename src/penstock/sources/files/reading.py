@@ -50,9 +50,9 @@ def read_records(
         missing=source.missing_columns,
         rescue=RESCUED in needed and RESCUED not in {column.name for column in columns},
     )
-    fixed = _fixed_values(read, source=source, columns=columns, needed=needed)
     try:
-        content = decompressed(stream, _compression(source, read.file.key))
+        fixed = _fixed_values(read, source=source, columns=columns, needed=needed)
+        content = decompressed(stream, compression(source, read.file.key))
         for block in _READERS[source.format.family](content, source, part):
             yield _completed(block, needed=needed, fixed=fixed)
     except UnreadableFileError as error:
@@ -79,7 +79,7 @@ def splittable(file: SourceFile, *, source: FilesOptions, needed: Sequence[str])
             whole_lines = csv_splittable(csv_layout(source))
         case _:
             whole_lines = not source.strip_outer_array
-    return whole_lines and _compression(source, file.key) is CompressType.PLAIN
+    return whole_lines and compression(source, file.key) is CompressType.PLAIN
 
 
 def lines_before(stream: BufferedIOBase, read: SplitRead, *, source: FilesOptions) -> int:
@@ -166,7 +166,8 @@ _READERS: dict[FileFormat, _Reader] = {
 }
 
 
-def _compression(source: FilesOptions, key: str) -> CompressType:
+def compression(source: FilesOptions, key: str) -> CompressType:
+    """Answer how a file is compressed."""
     # Parquet compresses its pages itself.
     if source.format is FileFormat.PARQUET:
         return CompressType.PLAIN

@@ -64,7 +64,10 @@ def infer_columns(
             "no record was found to infer the columns from",
             code=Code.TYPE_ERR,
             detail=f"The first {lines_max} lines of each file were tried.",
-            hint='Name the columns with the option "schema", such as "id BIGINT, note STRING".',
+            hint=(
+                'Name the columns with the option "schema", such as "id BIGINT, note STRING"; '
+                'a file that is one array needs "strip_outer_array" = "true" too.'
+            ),
         )
     return columns.fields
 

@@ -1,0 +1,115 @@
+"""SELECT over tables: what it reads is pinned here, and Spark does the rest.
+
+Invariant: a table is looked at once, however often a SELECT names it, so that all of the SELECT
+sees one version of it.
+"""
+
+import re
+from collections.abc import Callable
+from difflib import get_close_matches
+from typing import assert_never
+
+from penstock.catalog.catalog import Catalog
+from penstock.control.analyst import Analyst
+from penstock.control.cells import result_of
+from penstock.control.lookup import find_job, find_table
+from penstock.control.result import Result
+from penstock.errors import SelectError, UserError
+from penstock.model.job import TableRef
+from penstock.model.schema import quoted_name
+from penstock.sql.names import DATABASE
+from penstock.sql.statements import RejectsRead, TableQuery, VersionRead
+from penstock.tables.lookups import scan_rejects, scan_table
+from penstock.tables.scan import TableScan
+from penstock.tables.table import Tables
+
+_REJECTS = "rejects"
+
+
+def select_from_tables(
+    query: TableQuery,
+    *,
+    catalog: Catalog,
+    tables: Tables,
+    open_analyst: Callable[[], Analyst],
+) -> Result:
+    """Answer what a SELECT finds in tables."""
+    scans = {
+        _view(number): _scan(read, catalog=catalog, tables=tables)
+        for number, read in enumerate(query.reads)
+    }
+
+    scan_by_table: dict[str, TableScan] = {}
+
+    def find_scan(name: str) -> TableScan:
+        table = _table(name, catalog=catalog)
+        if table.name not in scan_by_table:
+            scan_by_table[table.name] = scan_table(table, tables=tables)
+        return scan_by_table[table.name]
+
+    try:
+        rows = open_analyst().select(spark_text(query), scans=scans, find_scan=find_scan)
+    except SelectError as error:
+        raise _placed(error, query) from error
+    return result_of(rows)
+
+
+def spark_text(query: TableQuery) -> str:
+    """Write names of views in the place of what Spark cannot find; the rest keeps its place."""
+    text = query.select
+    for number, read in reversed(list(enumerate(query.reads))):
+        name = _REJECTS if isinstance(read, RejectsRead) else quoted_name(read.table)
+        view = f"`{_view(number)}`" + ("" if read.aliased else f" {name}")
+        text = (
+            text[: read.start] + _padded(view, text[read.start : read.end]) + text[read.end :]
+        )
+    return text
+
+
+def _view(number: int) -> str:
+    return f"@{number}"
+
+
+def _padded(view: str, written: str) -> str:
+    """Make a text as long as what it replaces, with the same line breaks."""
+    blank = re.sub(r"[^\n]", " ", written)
+    return view + blank.replace(" ", "", len(view))
+
+
+def _scan(read: RejectsRead | VersionRead, *, catalog: Catalog, tables: Tables) -> TableScan:
+    match read:
+        case RejectsRead():
+            job = find_job(read.job, catalog=catalog)
+            return scan_rejects(job.id, name=_REJECTS, tables=tables)
+        case VersionRead():
+            table = _table(read.table, catalog=catalog)
+            return scan_table(table, tables=tables, version=read.version)
+        case _:
+            assert_never(read)
+
+
+def _table(name: str, *, catalog: Catalog) -> TableRef:
+    bare = name.lower().removeprefix(f"{DATABASE}.")
+    try:
+        record = find_table(bare, catalog=catalog)
+    except UserError as error:
+        near = get_close_matches(bare, [table.name for table in catalog.tables()], n=1)
+        hints = [f'Did you mean "{near[0]}"?', error.hint] if near else [error.hint]
+        raise UserError(error.message, code=error.code, hint=" ".join(hints)) from error
+    return TableRef(name=record.name, id=record.id, location=record.location)
+
+
+def _placed(error: SelectError, query: TableQuery) -> UserError:
+    """Answer the error with its line and column in the statement."""
+    if error.offset is None:
+        return error
+    line, column = query.select_at
+    before = query.select[: error.offset].split("\n")
+    line += len(before) - 1
+    column = column + error.offset if len(before) == 1 else len(before[-1]) + 1
+    return UserError(
+        error.message,
+        code=error.code,
+        detail=f"Line {line}, column {column}.",
+        hint=error.hint,
+    )

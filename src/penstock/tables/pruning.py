@@ -1,0 +1,262 @@
+"""Which data files can hold a row that a condition asks for, by what the log says of them.
+
+Invariant: a file or row group that is left out holds no row for which every condition is true.
+Bounds may be wider than the values, never narrower, and not everybody's are exact: a long text
+may have been cut, a timestamp rounded down to milliseconds, a NaN overlooked.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from decimal import Decimal as Number
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.model.schema import Column, DataType, Decimal, Primitive
+from penstock.storage.arrow_types import arrow_type
+from penstock.storage.casts import cast_array
+from penstock.tables.table import SnapshotFile
+
+# Shorter texts are nowhere cut.
+CUT_CHARACTERS_MIN = 32
+
+_ROUNDED = timedelta(milliseconds=1)
+_FLOATS = (Primitive.FLOAT, Primitive.DOUBLE)
+_TIMES = (Primitive.TIMESTAMP, Primitive.TIMESTAMP_NTZ)
+_WHOLE = (Primitive.TINYINT, Primitive.SMALLINT, Primitive.INT, Primitive.BIGINT)
+
+
+class Comparison(StrEnum):
+    """What is asked of the value of a column."""
+
+    EQUAL = "equal"
+    LESS = "less"
+    LESS_OR_EQUAL = "less or equal"
+    GREATER = "greater"
+    GREATER_OR_EQUAL = "greater or equal"
+    NULL = "null"
+    PREFIX = "prefix"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A comparison of a column; EQUAL is true for any of the values."""
+
+    column: str
+    comparison: Comparison
+    values: tuple[Any, ...] = ()
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """What is known of the values of a column; None is not known.
+
+    ``above`` tells that values may lie above ``high``, as NaN does; ``cut`` that ``high`` is
+    only the beginning of a text; ``exact`` that both bounds are values.
+    """
+
+    low: Any = None
+    high: Any = None
+    nulls: int | None = None
+    rows: int | None = None
+    above: bool = False
+    cut: bool = False
+    exact: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Pruning:
+    """The conditions of one scan, and the partition values that were read already."""
+
+    conditions: tuple[Condition, ...]
+    columns: tuple[Column, ...]
+    value_by_text: dict[tuple[str, str], Any] = field(default_factory=dict)
+
+    def files(self, files: Iterable[SnapshotFile]) -> tuple[SnapshotFile, ...]:
+        """Answer the files that may hold a wanted row."""
+        return tuple(file for file in files if self._possible(self._ranges(file)))
+
+    def row_groups(self, metadata: pq.FileMetaData) -> list[int]:
+        """Answer the row groups that may hold a wanted row."""
+        groups = ((at, metadata.row_group(at)) for at in range(metadata.num_row_groups))
+        return [at for at, group in groups if self._possible(self._group_ranges(group))]
+
+    def _possible(self, range_by_column: Mapping[str, Range]) -> bool:
+        return all(
+            condition.column not in range_by_column
+            or possible(condition, range_by_column[condition.column])
+            for condition in self.conditions
+        )
+
+    def _ranges(self, file: SnapshotFile) -> dict[str, Range]:
+        # A float would lose digits of a DECIMAL.
+        said: dict[str, Any] = json.loads(file.statistics_json or "{}", parse_float=Number)
+        text_by_column = dict(file.partition_values)
+        return {
+            column.name: self._partition_range(column, text_by_column[column.name])
+            if column.name in text_by_column
+            else _logged_range(said, column)
+            for column in self._asked()
+        }
+
+    def _asked(self) -> list[Column]:
+        names = {condition.column for condition in self.conditions}
+        # The log writes the field b of a struct a as "a.b".
+        return [c for c in self.columns if c.name in names and "." not in c.name]
+
+    def _partition_range(self, column: Column, text: str | None) -> Range:
+        if text is None:
+            return Range(nulls=1, rows=1)
+        key = (column.name, text)
+        if key not in self.value_by_text:
+            values = cast_array(pa.array([text], pa.string()), arrow_type(column.type))
+            self.value_by_text[key] = values[0].as_py()
+        value = self.value_by_text[key]
+        return Range(low=value, high=value, nulls=0, rows=1, exact=True)
+
+    def _group_ranges(self, group: pq.RowGroupMetaData) -> dict[str, Range]:
+        kind_by_name = {column.name: column.type for column in self._asked()}
+        chunks = (group.column(at) for at in range(group.num_columns))
+        return {
+            chunk.path_in_schema: _group_range(chunk, kind_by_name[chunk.path_in_schema])
+            for chunk in chunks
+            if chunk.path_in_schema in kind_by_name
+        }
+
+
+def possible(condition: Condition, known: Range) -> bool:
+    """Tell whether the condition can be true for a value of the range."""
+    only_nulls = known.rows is not None and known.nulls == known.rows
+    if condition.comparison is Comparison.NULL:
+        return not only_nulls if condition.negated else known.nulls != 0
+    values = [value for value in condition.values if value is not None]
+    if only_nulls:
+        return False
+    # NaN equals itself and lies above all numbers in SQL, not so in Python.
+    if any(isinstance(value, float) and math.isnan(value) for value in values):
+        return True
+    try:
+        if condition.negated:
+            return not _all_pass(condition.comparison, values, known)
+        return any(_some_pass(condition.comparison, value, known) for value in values)
+    except TypeError:
+        # A bound that cannot be compared with the value says nothing about it.
+        return True
+
+
+def _some_pass(comparison: Comparison, value: Any, known: Range) -> bool:  # noqa: ANN401
+    low, high = known.low, known.high
+    match comparison:
+        case Comparison.EQUAL:
+            return (low is None or low <= value) and _reached(value, known)
+        case Comparison.LESS:
+            return low is None or bool(low < value)
+        case Comparison.LESS_OR_EQUAL:
+            return low is None or bool(low <= value)
+        case Comparison.GREATER:
+            return known.above or (_reached(value, known) and (known.cut or high != value))
+        case Comparison.GREATER_OR_EQUAL:
+            return known.above or _reached(value, known)
+        case Comparison.PREFIX:
+            return (low is None or low[: len(value)] <= value) and _reached(value, known)
+        case Comparison.NULL:
+            return True
+
+
+def _reached(value: Any, known: Range) -> bool:  # noqa: ANN401 - Follows the column.
+    """Tell whether the upper bound lies at or above the value."""
+    if known.high is None:
+        return True
+    return bool((value[: len(known.high)] if known.cut else value) <= known.high)
+
+
+def _all_pass(comparison: Comparison, values: Sequence[Any], known: Range) -> bool:
+    """Tell whether the comparison is surely true for every value that is not NULL."""
+    if not known.exact or known.low != known.high:
+        return False
+    match comparison:
+        case Comparison.EQUAL:
+            return known.low in values
+        case Comparison.PREFIX:
+            return all(known.low.startswith(value) for value in values)
+        case _:
+            return False
+
+
+def _logged_range(said: Mapping[str, Any], column: Column) -> Range:
+    bounds = [said.get(key, {}).get(column.name) for key in ("minValues", "maxValues")]
+    return _range(
+        column.type,
+        bounds=[None if bound is None else _parsed(bound, column.type) for bound in bounds],
+        nulls=said.get("nullCount", {}).get(column.name),
+        rows=said.get("numRecords"),
+    )
+
+
+def _group_range(chunk: pq.ColumnChunkMetaData, kind: DataType) -> Range:
+    known = chunk.statistics
+    if known is None:
+        return Range()
+    nulls = known.null_count
+    rows = None if nulls is None else known.num_values + nulls
+    try:
+        bounds = [known.min, known.max] if known.has_min_max else [None, None]
+    except (ValueError, OverflowError):
+        # A year that Python cannot hold.
+        bounds = [None, None]
+    return _range(kind, bounds=bounds, nulls=nulls, rows=rows)
+
+
+def _range(
+    kind: DataType, *, bounds: Sequence[Any], nulls: int | None, rows: int | None
+) -> Range:
+    """Answer the range of logged bounds, as wide as it may be in truth."""
+    low, high = bounds
+    exact = low is not None and high is not None
+    if kind in _TIMES:
+        high = None if high is None else _later(high)
+        return Range(low=low, high=high, nulls=nulls, rows=rows)
+    if kind in _FLOATS:
+        bounded = not any(bound is not None and math.isnan(bound) for bound in bounds)
+        low, high = (low, high) if bounded else (None, None)
+        return Range(low=low, high=high, nulls=nulls, rows=rows, above=True)
+    if kind is Primitive.STRING:
+        cut = high is not None and len(high) >= CUT_CHARACTERS_MIN
+        exact = exact and not cut
+        return Range(low=low, high=high, nulls=nulls, rows=rows, cut=cut, exact=exact)
+    if kind in (*_WHOLE, Primitive.BOOLEAN, Primitive.DATE) or isinstance(kind, Decimal):
+        return Range(low=low, high=high, nulls=nulls, rows=rows, exact=exact)
+    return Range(nulls=nulls, rows=rows)
+
+
+def _later(at: datetime) -> datetime | None:
+    try:
+        return at + _ROUNDED
+    except OverflowError:
+        return None
+
+
+def _parsed(bound: Any, kind: DataType) -> Any:  # noqa: ANN401 - Follows the column.
+    """Read a bound as the log has it; None if it is not what the column says."""
+    try:
+        match kind:
+            case Primitive.DATE:
+                return date.fromisoformat(bound)
+            case Primitive.TIMESTAMP | Primitive.TIMESTAMP_NTZ:
+                return datetime.fromisoformat(bound)
+            case Decimal():
+                return Number(str(bound))
+            case Primitive.FLOAT | Primitive.DOUBLE:
+                return float(bound)
+            case Primitive.STRING:
+                return bound if isinstance(bound, str) else None
+            case _:
+                return bound if isinstance(bound, int) else None
+    except (TypeError, ValueError, ArithmeticError):
+        return None

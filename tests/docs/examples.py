@@ -1,0 +1,141 @@
+"""The examples of a page, in their order: files to write, statements to run, what follows.
+
+A comment before a block says what it is:
+
+* ``<!-- file: /data/in/a.json -->``: a file to write, before the next statements.
+* ``<!-- refused -->``: SQL that is refused with the words of the next ``text`` block.
+* ``<!-- rows of t -->``: the rows of a table, as a Markdown table.
+* ``<!-- answers -->``: rows that the last statement answered, as a Markdown table.
+* ``<!-- not run: reason -->``: SQL that is only shown.
+
+SQL without a comment is run, and the jobs of the node load what is there.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.errors import UserError
+from tests.node import Node
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+COMMENT = re.compile(r"<!-- (file|refused|rows of|answers|not run)(?:: | )?(.*?) ?-->")
+DATA = "/data/"
+MODULE = '"text_functions"'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A block of a page: what kind it is, what the comment names, what it holds."""
+
+    line: int
+    kind: str
+    name: str
+    language: str
+    text: str
+
+
+def examples(page: Path) -> Iterator[Example]:
+    """Yield the fenced blocks and tables of a page, with the comments before them."""
+    kind = name = ""
+    lines = page.read_text("utf-8").splitlines()
+    at = 0
+    while at < len(lines):
+        comment = COMMENT.fullmatch(lines[at])
+        size = _block_lines(lines[at:])
+        if comment:
+            kind, name = comment.groups()
+        elif size:
+            yield _example(lines[at : at + size], line=at + 1, kind=kind, name=name)
+            kind = name = ""
+        at += max(size, 1)
+
+
+def _block_lines(lines: list[str]) -> int:
+    """Count the lines of the block that begins here; 0 if none does."""
+    if lines[0].startswith("```"):
+        return next(at for at, line in enumerate(lines) if at and line.startswith("```")) + 1
+    return len(list(takewhile(lambda line: line.startswith("|"), lines)))
+
+
+def _example(block: list[str], *, line: int, kind: str, name: str) -> Example:
+    if block[0].startswith("```"):
+        language, text = block[0].strip("`"), "".join(f"{one}\n" for one in block[1:-1])
+    else:
+        language, text = "table", "\n".join(block)
+    return Example(line=line, kind=kind, name=name, language=language, text=text)
+
+
+@dataclass
+class Reader:
+    """Somebody who types every example of a page, one after the other."""
+
+    node: Node
+    root: Path
+    answer: list[dict[str, Any]]
+    refusal: str = ""
+
+    def try_out(self, example: Example) -> None:
+        """Do what the page says, and compare what the page shows."""
+        match example.kind, example.language:
+            case "file", _:
+                path = Path(self._placed(example.name))
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(example.text, "utf-8")
+            case "refused", "sql":
+                self.refusal = self._refused(example.text)
+            case "", "text" if self.refusal:
+                assert self.refusal == self._placed(example.text)
+                self.refusal = ""
+            case "rows of", "table":
+                assert self._rows(example) == sorted(_cells(self._placed(example.text)))
+            case "answers", "table":
+                shown = _cells(self._placed(example.text))
+                answered = [_told(row, _names(example.text)) for row in self.answer]
+                assert [row for row in shown if row not in answered] == []
+            case "", "sql":
+                self.answer = self.node.sql(self._placed(example.text))
+                self.node.run()
+            case ("", _) | ("not run", "sql"):
+                assert not self.refusal, "the words of a refusal come right behind it"
+            case kind, language:
+                raise AssertionError(f'"{kind}" means nothing before a block of "{language}"')
+
+    def _placed(self, text: str) -> str:
+        """Move the page's files into the test's folder."""
+        here = text.replace(DATA, f"{self.root}{DATA}")
+        return here.replace(MODULE, '"tests.docs.text_functions"')
+
+    def _refused(self, text: str) -> str:
+        with pytest.raises(UserError) as caught:
+            self.node.sql(self._placed(text))
+        error = caught.value
+        detail = f"  detail: {error.detail}\n" if error.detail else ""
+        hint = f"  hint: {error.hint}\n" if error.hint else ""
+        return f"error {error.code}: {error.message}\n{detail}{hint}"
+
+    def _rows(self, example: Example) -> list[list[str]]:
+        names = _names(example.text)
+        return sorted(_told(row, names) for row in self.node.rows(example.name))
+
+
+def _names(table: str) -> list[str]:
+    return _split(table.splitlines()[0])
+
+
+def _cells(table: str) -> list[list[str]]:
+    return [_split(line) for line in table.splitlines()[2:]]
+
+
+def _split(line: str) -> list[str]:
+    return [cell.strip().strip("`") for cell in line.strip().strip("|").split("|")]
+
+
+def _told(row: dict[str, Any], names: list[str]) -> list[str]:
+    return ["NULL" if row[name] is None else str(row[name]) for name in names]

@@ -1,0 +1,86 @@
+"""Whatever the README and the documentation show can be typed, and gives what they say."""
+
+import bz2
+import gzip
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.docs.examples import PAGES, ROOT, Example, Reader, examples
+from tests.node import Node
+
+ORDERS = (
+    '{"id": 1, "customer": {"name": "Ann Lee", "city": "Bern"}, "amount": 12.5}\n'
+    '{"id": 2, "customer": {"name": "Bob", "city": "Wien"}, "amount": 8.0}\n'
+)
+WITH_SQL = [page for page in PAGES if "```sql" in page.read_text("utf-8")]
+
+
+def shown(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.fixture
+def reader(spark_node: Node, tmp_path: Path) -> Reader:
+    """Somebody with the files that every page takes for granted."""
+    data = tmp_path / "data"
+    for name in ("in", "gz", "parquet"):
+        (data / name).mkdir(parents=True)
+    (data / "in" / "2026-11-15.json").write_text(ORDERS)
+    (data / "gz" / "1.json.gz").write_bytes(gzip.compress(ORDERS.encode()))
+    (data / "gz" / "2.json.bz2").write_bytes(bz2.compress(b'{"id": 3, "amount": 1.0}\n'))
+    amounts = pa.table({"ID": [1, 2], "amount": pa.array([12.5, 8.0], pa.float32())})
+    pq.write_table(amounts, data / "parquet" / "1.parquet")
+    return Reader(node=spark_node, root=tmp_path, answer=[])
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("page", WITH_SQL, ids=shown)
+def test_every_example_of_a_page_does_what_the_page_says(page: Path, reader: Reader) -> None:
+    for example in examples(page):
+        try:
+            reader.try_out(example)
+        except Exception as error:
+            error.add_note(f"{shown(page)}, line {example.line}")
+            raise
+
+
+@pytest.mark.parametrize("page", PAGES, ids=shown)
+def test_what_is_not_run_says_why(page: Path) -> None:
+    unrun = [example for example in examples(page) if example.kind == "not run"]
+
+    assert all(example.name for example in unrun)
+
+
+def test_the_functions_that_the_guide_shows_are_those_that_were_tried() -> None:
+    code = (Path(__file__).parent / "text_functions.py").read_text("utf-8")
+    page = ROOT / "docs/guides/sql.md"
+
+    (block,) = [example.text for example in examples(page) if is_python(example)]
+
+    assert block in code
+
+
+def is_python(example: Example) -> bool:
+    return example.language == "python"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=shown)
+def test_every_link_inside_the_documentation_leads_somewhere(page: Path) -> None:
+    links = re.findall(r"\]\(([^):]+)\)", page.read_text("utf-8"))
+
+    assert not [link for link in links if not leads_somewhere(page, link)]
+
+
+def leads_somewhere(page: Path, link: str) -> bool:
+    path, _, anchor = link.partition("#")
+    target = page.parent / path
+    return target.exists() and (not anchor or anchor in anchors(target))
+
+
+def anchors(page: Path) -> list[str]:
+    headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]

@@ -1,0 +1,463 @@
+"""What is known of a row beside its content, with and without Spark; and files cut in two."""
+
+import json
+import os
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.engine.task import run_task_text
+from penstock.spark.executor import SparkExecutor
+from tests.node import Node, read_table, write_rows
+
+AT = datetime(2026, 11, 15, 10, 30, 0, 250000, UTC)
+LENIENT = "PROPERTIES('session.enable_insert_strict' = 'false') "
+LARGE_ROWS = 12_000
+FILLER = "x" * 800
+
+
+@pytest.fixture(
+    params=["", pytest.param(" WHERE true", marks=pytest.mark.integration)],
+    ids=["fused", "query"],
+)
+def where(request: pytest.FixtureRequest) -> str:
+    """What stands behind FILES(…): nothing, or what only Spark understands."""
+    return str(request.param)
+
+
+@pytest.fixture
+def loading(where: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Node]:
+    """A node that runs the SELECT in the way that the WHERE needs."""
+    spark: SparkExecutor | None = request.getfixturevalue("spark") if where else None
+    node = Node(tmp_path / "home", spark=spark)
+    yield node
+    node.catalog.close()
+
+
+def load(
+    node: Node, select: str, *, columns: str, properties: str = ""
+) -> list[dict[str, Any]]:
+    """Load what a SELECT gives into a new table and answer its rows."""
+    node.sql(
+        f"CREATE TABLE t ({columns}); "
+        f"CREATE JOB j {properties}ON STREAMING DO INSERT INTO t {select}"
+    )
+    node.run()
+    return node.rows("t")
+
+
+def files(pattern: Path, *, kind: str = "json", more: str = "") -> str:
+    return f"FILES('uri' = 'file://{pattern}', 'format' = '{kind}'{more})"
+
+
+def set_modified(path: Path, at: datetime) -> None:
+    nanoseconds = int(at.timestamp()) * 10**9 + at.microsecond * 1000
+    os.utime(path, ns=(nanoseconds, nanoseconds))
+
+
+def test_a_row_knows_its_file_its_line_and_when_the_file_was_written(
+    loading: Node, folder: Path, where: str
+) -> None:
+    path = folder / "a.json"
+    path.write_text('{"id": 1}\n\nnull\n{"id": 2}\n')
+    set_modified(path, AT)
+
+    rows = load(
+        loading,
+        f"SELECT id, _file, _row, _modified_at FROM {files(folder / '*.json')}{where}",  # noqa: S608
+        columns="id BIGINT, f STRING, r BIGINT, m TIMESTAMP",
+        properties=LENIENT,
+    )
+
+    assert rows == [
+        {"id": 1, "f": str(path), "r": 1, "m": AT},
+        {"id": 2, "f": str(path), "r": 4, "m": AT},
+    ]
+    assert (loading.job("j").definition.query is None) == (not where)
+
+
+def test_rows_may_have_nothing_but_what_is_known_beside_their_content(
+    loading: Node, folder: Path, where: str
+) -> None:
+    write_rows(folder / "a.json", [{"id": 1}, {"id": 2}])
+    write_rows(folder / "b.json", [{"id": 3}])
+
+    rows = load(
+        loading,
+        f"SELECT _row, _file FROM {files(folder / '*.json')}{where}",  # noqa: S608
+        columns="r BIGINT, f STRING",
+    )
+
+    expected = [(1, "a"), (1, "b"), (2, "a")]
+    assert [(row["r"], Path(row["f"]).stem) for row in rows] == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "lines"),
+    [
+        ("csv", b"1\tx\n\n2\ty\n", [1, 3]),
+        ("csv_with_names", b"id\tnote\n1\tx\n\n2\ty\n", [2, 4]),
+        ("csv_with_names_and_types", b"id\tnote\nINT\tSTRING\n1\tx\n2\ty\n", [3, 4]),
+    ],
+)
+def test_rows_of_csv_are_numbered_by_their_lines(
+    *, loading: Node, folder: Path, where: str, kind: str, content: bytes, lines: list[int]
+) -> None:
+    (folder / "a.csv").write_bytes(content)
+    source = files(folder / "*.csv", kind=kind, more=", 'schema' = 'id INT, note STRING'")
+
+    rows = load(
+        loading,
+        f"SELECT _row, id FROM {source}{where}",  # noqa: S608
+        columns="r BIGINT, id INT",
+    )
+
+    assert [(row["r"], row["id"]) for row in rows] == list(zip(lines, [1, 2], strict=True))
+
+
+def test_rows_of_csv_with_line_ends_in_fields_are_numbered_by_their_first_line(
+    loading: Node, folder: Path, where: str
+) -> None:
+    (folder / "a.csv").write_bytes(b'1\t"a\nb"\n2\t"c\n\nd"\n3\te\n')
+    more = ", 'enclose' = '\"', 'schema' = 'id INT, note STRING'"
+
+    rows = load(
+        loading,
+        f"SELECT _row, id, note FROM {files(folder / '*.csv', kind='csv', more=more)}{where}",  # noqa: S608
+        columns="r BIGINT, id INT, note STRING",
+    )
+
+    assert [(row["r"], row["id"], row["note"]) for row in rows] == [
+        (1, 1, "a\nb"),
+        (3, 2, "c\n\nd"),
+        (6, 3, "e"),
+    ]
+
+
+def test_rows_of_parquet_are_numbered_across_row_groups(
+    loading: Node, folder: Path, where: str
+) -> None:
+    table = pa.table({"id": list(range(10, 20))})
+    pq.write_table(table, folder / "a.parquet", row_group_size=3)
+
+    rows = load(
+        loading,
+        f"SELECT _row, id FROM {files(folder / '*.parquet', kind='parquet')}{where}",  # noqa: S608
+        columns="r BIGINT, id BIGINT",
+    )
+
+    assert [row["r"] for row in rows] == sorted(range(1, 11), key=lambda n: f"{n},")
+    assert all(row["r"] == row["id"] - 9 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "rescued"),
+    [
+        ("json", b'{"id": 1, "x": {"y": [1.50]}, "z": null}\n', {"x": {"y": [1.5]}, "z": None}),
+        ("csv", b"1\tmore\tand more\n", {"c2": "more", "c3": "and more"}),
+        ("csv_with_names", b"id\textra\n1\tmore\n", {"extra": "more"}),
+    ],
+)
+def test_what_no_column_holds_is_rescued(
+    *, loading: Node, folder: Path, where: str, kind: str, content: bytes, rescued: object
+) -> None:
+    (folder / "a.in").write_bytes(content)
+    source = files(folder / "*.in", kind=kind, more=", 'schema' = 'id BIGINT'")
+
+    rows = load(
+        loading,
+        f"SELECT id, _rescued FROM {source}{where}",  # noqa: S608
+        columns="id BIGINT, rest STRING",
+    )
+
+    assert [(row["id"], json.loads(row["rest"])) for row in rows] == [(1, rescued)]
+
+
+def test_what_no_column_of_a_parquet_file_holds_is_rescued(
+    loading: Node, folder: Path, where: str
+) -> None:
+    pq.write_table(pa.table({"id": [1, 2], "x": ["a", None]}), folder / "a.parquet")
+    source = files(folder / "*.parquet", kind="parquet", more=", 'schema' = 'id BIGINT'")
+
+    rows = load(
+        loading,
+        f"SELECT id, _rescued FROM {source}{where}",  # noqa: S608
+        columns="id BIGINT, rest STRING",
+    )
+
+    assert [json.loads(row["rest"] or "{}").get("x") for row in rows] == ["a", None]
+
+
+def test_a_record_without_other_fields_has_nothing_to_rescue(
+    loading: Node, folder: Path, where: str
+) -> None:
+    write_rows(folder / "a.json", [{"id": 1}])
+    source = files(folder / "*.json", more=", 'schema' = 'id BIGINT'")
+
+    rows = load(
+        loading,
+        f"SELECT id, _rescued FROM {source}{where}",  # noqa: S608
+        columns="id BIGINT, rest STRING",
+    )
+
+    assert rows == [{"id": 1, "rest": None}]
+
+
+def test_a_column_of_the_files_goes_before_what_is_called_alike(
+    loading: Node, folder: Path, where: str
+) -> None:
+    write_rows(folder / "a.json", [{"id": 1, "_file": "mine", "_row": "ours"}])
+
+    rows = load(
+        loading,
+        f"SELECT id, _file, _row FROM {files(folder / '*.json')}{where}",  # noqa: S608
+        columns="id BIGINT, f STRING, r STRING",
+    )
+
+    assert rows == [{"id": 1, "f": "mine", "r": "ours"}]
+
+
+def test_a_star_does_not_hold_what_is_known_beside_the_content(
+    loading: Node, folder: Path, where: str
+) -> None:
+    write_rows(folder / "a.json", [{"id": 1, "note": "x"}])
+
+    rows = load(
+        loading,
+        f"SELECT * FROM {files(folder / '*.json')}{where}",  # noqa: S608
+        columns="id BIGINT, note STRING",
+    )
+
+    assert rows == [{"id": 1, "note": "x"}]
+
+
+# BUG: a star holds _file and its like as soon as the SELECT names them anywhere.
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("select", "columns", "found"),
+    [
+        ("SELECT * FROM SRC WHERE _row > 1", "id BIGINT", {"id": 2}),
+        ("SELECT *, _row FROM SRC WHERE id > 1", "id BIGINT, r BIGINT", {"id": 2, "r": 2}),
+        ("SELECT *, _row FROM SRC f WHERE _row > 1", "id BIGINT, r BIGINT", {"id": 2, "r": 2}),
+    ],
+)
+def test_a_star_beside_what_is_known_of_the_row_is_the_content_alone(
+    *, spark_node: Node, folder: Path, select: str, columns: str, found: dict[str, int]
+) -> None:
+    write_rows(folder / "a.json", [{"id": 1}, {"id": 2}])
+
+    rows = load(spark_node, select.replace("SRC", files(folder / "*.json")), columns=columns)
+
+    assert rows == [found]
+
+
+def in_folders(folder: Path, *names: str) -> None:
+    """Write one numbered row into each folder."""
+    for number, name in enumerate(names):
+        write_rows(folder / name / "a.json", [{"id": number}])
+
+
+def test_values_of_the_path_are_typed_by_the_schema_decoded_and_may_be_null(
+    loading: Node, folder: Path, where: str
+) -> None:
+    in_folders(
+        folder,
+        "day=2026-11-15/city=K%C3%B6ln%2FDeutz",
+        "day=__HIVE_DEFAULT_PARTITION__/city=a=b",
+        "city=%20",
+    )
+    more = (
+        ", 'path_partition_keys' = 'day, city', 'schema' = 'id BIGINT, day DATE, city STRING'"
+    )
+
+    rows = load(
+        loading,
+        f"SELECT id, day, city FROM {files(folder / '**/*.json', more=more)}{where}",  # noqa: S608
+        columns="id BIGINT, day DATE, city STRING",
+    )
+
+    assert rows == [
+        {"id": 0, "day": date(2026, 11, 15), "city": "Köln/Deutz"},
+        {"id": 1, "day": None, "city": "a=b"},
+        {"id": 2, "day": None, "city": " "},
+    ]
+
+
+def test_values_of_the_path_are_texts_unless_declared_and_part_of_the_star(
+    loading: Node, folder: Path, where: str
+) -> None:
+    in_folders(folder, "day=2026-11-15/n=007")
+    more = ", 'path_partition_keys' = 'day,n'"
+
+    rows = load(
+        loading,
+        f"SELECT * FROM {files(folder / '**/*.json', more=more)}{where}",  # noqa: S608
+        columns="id BIGINT, n STRING, day STRING",
+    )
+
+    assert rows == [{"id": 0, "n": "007", "day": "2026-11-15"}]
+
+
+def test_a_value_of_the_path_goes_before_a_field_of_the_records(
+    loading: Node, folder: Path, where: str
+) -> None:
+    write_rows(folder / "n=2/a.json", [{"id": 1, "n": 9}])
+    more = ", 'path_partition_keys' = 'n', 'schema' = 'id BIGINT, n INT'"
+
+    rows = load(
+        loading,
+        f"SELECT id, n FROM {files(folder / '**/*.json', more=more)}{where}",  # noqa: S608
+        columns="id BIGINT, n INT",
+    )
+
+    assert rows == [{"id": 1, "n": 2}]
+
+
+# BUG: the error does not name the file whose path is wrong.
+@pytest.mark.parametrize(
+    ("name", "more", "message"),
+    [
+        ("other=1", ", 'missing_columns' = 'fail'", 'its path has no folder "n=…"'),
+        ("n=x", "", 'column "n" of its path: expected INT, found "x"'),
+    ],
+)
+def test_a_path_without_its_value_or_with_a_wrong_one_pauses_the_job(
+    *, loading: Node, folder: Path, where: str, name: str, more: str, message: str
+) -> None:
+    in_folders(folder, "n=1", name)
+    more += ", 'path_partition_keys' = 'n', 'schema' = 'id BIGINT, n INT'"
+
+    rows = load(
+        loading,
+        f"SELECT id, n FROM {files(folder / '**/*.json', more=more)}{where}",  # noqa: S608
+        columns="id BIGINT, n INT",
+    )
+
+    assert rows == []
+    reason = str(loading.show("j")["reason"])
+    assert reason.startswith(f'FILE_ERR: file "{folder}/{name}/a.json": {message}')
+    (folder / name).rename(folder / "n=3")
+    loading.sql("RESUME JOB j")
+    loading.run()
+    assert [(row["id"], row["n"]) for row in loading.rows("t")] == [(0, 1), (1, 3)]
+
+
+class Watching:
+    """A task's work that remembers which parts of files it was given."""
+
+    def __init__(self) -> None:
+        self.parts: list[list[tuple[int, int]]] = []
+
+    def __call__(self, task: str, try_id: str) -> str:
+        reads = json.loads(task)["reads"]
+        self.parts.append([(read["start"], read["end"]) for read in reads])
+        return run_task_text(task, try_id)
+
+
+def large(folder: Path, kind: str) -> Path:
+    """Write a file of about 10 MB whose rows 2 and 11,000 are bad."""
+    path = folder / f"a.{kind}"
+    bad = {1, LARGE_ROWS - 1_001}
+    numbers = range(LARGE_ROWS)
+    if kind == "json":
+        lines = [f'{{"id": {n}, "note": "{FILLER}"}}' for n in numbers]
+        path.write_text("\n".join("null" if n in bad else lines[n] for n in numbers))
+    elif kind == "csv":
+        path.write_text("".join(f"{'x' if n in bad else n}\t{FILLER}\n" for n in numbers))
+    else:
+        ids = ["x" if n in bad else str(n) for n in numbers]
+        notes = [f"{n}{FILLER}" for n in numbers]
+        table = pa.table({"id": ids, "note": notes})
+        pq.write_table(
+            table, path, row_group_size=1_000, compression="none", use_dictionary=False
+        )
+    assert path.stat().st_size > 9_000_000
+    return path
+
+
+GOOD = [n for n in range(LARGE_ROWS) if n not in (1, LARGE_ROWS - 1_001)]
+BAD_LINES = [2, LARGE_ROWS - 1_000]
+
+
+def bad_lines(node: Node) -> list[int]:
+    assert node.tables is not None
+    return sorted(
+        row["line"] for row in read_table(node.tables.rejects_location(node.job("j").id))
+    )
+
+
+@pytest.mark.parametrize("kind", ["json", "csv", "parquet"])
+def test_two_tasks_read_a_large_file_and_every_row_is_loaded_once(
+    tmp_path: Path, folder: Path, kind: str
+) -> None:
+    path = large(folder, kind)
+    watching = Watching()
+    node = Node(tmp_path / "home", work=watching)
+    source = files(path, kind=kind, more=", 'schema' = 'id BIGINT, note STRING'")
+
+    rows = load(
+        node,
+        f"SELECT id FROM {source}",  # noqa: S608
+        columns="id BIGINT",
+        properties=LENIENT,
+    )
+
+    ((first,), (second,)) = watching.parts
+    assert (first[0], second) == (0, (first[1], path.stat().st_size))
+    assert sorted(row["id"] for row in rows) == GOOD
+    assert bad_lines(node) == BAD_LINES
+    assert node.job("j").cumulative.rows_read == LARGE_ROWS
+    node.catalog.close()
+
+
+@pytest.mark.parametrize("kind", ["json", "csv", "parquet"])
+def test_a_file_is_not_cut_when_rows_are_numbered(
+    tmp_path: Path, folder: Path, kind: str
+) -> None:
+    path = large(folder, kind)
+    watching = Watching()
+    node = Node(tmp_path / "home", work=watching)
+    source = files(path, kind=kind, more=", 'schema' = 'id BIGINT, note STRING'")
+
+    rows = load(
+        node,
+        f"SELECT id, _row FROM {source}",  # noqa: S608
+        columns="id BIGINT, r BIGINT",
+        properties=LENIENT,
+    )
+
+    assert watching.parts == [[(0, path.stat().st_size)]]
+    assert sorted(row["r"] for row in rows) == [n + 1 for n in GOOD]
+    assert all(row["r"] == row["id"] + 1 for row in rows)
+    assert bad_lines(node) == BAD_LINES
+    node.catalog.close()
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("kind", ["json", "csv", "parquet"])
+@pytest.mark.parametrize("numbered", [False, True])
+def test_a_large_file_loads_once_when_spark_runs_the_select(
+    *, spark_node: Node, folder: Path, kind: str, numbered: bool
+) -> None:
+    path = large(folder, kind)
+    source = files(path, kind=kind, more=", 'schema' = 'id BIGINT, note STRING'")
+    row = "_row" if numbered else "id + 1"
+
+    rows = load(
+        spark_node,
+        f"SELECT id, {row} FROM {source} WHERE length(note) > 1",  # noqa: S608
+        columns="id BIGINT, r BIGINT",
+        properties=LENIENT,
+    )
+
+    assert sorted(row["id"] for row in rows) == GOOD
+    assert all(row["r"] == row["id"] + 1 for row in rows)
+    assert bad_lines(spark_node) == BAD_LINES
+    counted = spark_node.job("j").cumulative
+    assert (counted.rows_read, counted.rows_rejected) == (LARGE_ROWS, 2)
+    assert counted.files_written == (1 if numbered else 2)

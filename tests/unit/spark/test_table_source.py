@@ -1,0 +1,125 @@
+"""The source by which Spark reads a table, without Spark."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import datasource as pushed
+
+from penstock.model.schema import Column, Primitive
+from penstock.spark.table_source import (
+    FileGroup,
+    TableReader,
+    conditions_of,
+    share_out,
+    write_needed,
+    write_snapshot,
+)
+from penstock.tables.pruning import Comparison, Condition
+from penstock.tables.scan import TableScan
+from penstock.tables.table import SnapshotFile
+
+COLUMNS = (
+    Column(name="a", type=Primitive.BIGINT),
+    Column(name="b", type=Primitive.STRING),
+    Column(name="p", type=Primitive.INT),
+)
+
+
+def snapshot_file(path: str, size_bytes: int, *, part: str | None = None) -> SnapshotFile:
+    return SnapshotFile(
+        path=path,
+        size_bytes=size_bytes,
+        partition_values=(("p", part),),
+        statistics_json="",
+    )
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> TableReader:
+    """A reader of two files of three rows each."""
+    for name in ("x", "y"):
+        pq.write_table(pa.table({"a": [1, 2, 3], "b": ["k", "l", None]}), tmp_path / name)
+    files = (snapshot_file("x", 10, part="1"), snapshot_file("y", 20))
+    scan = TableScan(name="t", location=str(tmp_path), version=3, columns=COLUMNS, files=files)
+    write_snapshot(tmp_path / "select", scan)
+    return TableReader(str(tmp_path / "select"), tasks=2)
+
+
+def read(reader: TableReader, group: FileGroup) -> list[dict[str, object]]:
+    return [row for batch in reader.read(group) for row in batch.to_pylist()]
+
+
+def test_all_columns_are_read_unless_it_is_said_which(reader: TableReader) -> None:
+    assert read(reader, FileGroup((0,))) == [
+        {"a": 1, "b": "k", "p": 1},
+        {"a": 2, "b": "l", "p": 1},
+        {"a": 3, "b": None, "p": 1},
+    ]
+
+
+@pytest.mark.parametrize("needed", [["p"], ["b"], []])
+def test_what_is_not_needed_is_null_and_no_row_is_lost(
+    reader: TableReader, tmp_path: Path, needed: list[str]
+) -> None:
+    write_needed(tmp_path / "select", needed)
+
+    rows = read(reader, FileGroup((0, 1)))
+
+    assert len(rows) == 6
+    assert {name for row in rows for name in row if row[name] is not None} >= set(needed)
+    assert all(row["a"] is None for row in rows) == bool(needed)
+
+
+def test_filters_choose_files_and_are_left_to_spark(reader: TableReader) -> None:
+    filters: list[pushed.Filter] = [pushed.EqualTo(("p",), 1)]
+
+    assert reader.pushFilters(filters) == filters
+    assert reader.partitions() == [FileGroup((0,))]
+
+
+def test_a_table_of_which_nothing_is_wanted_has_one_empty_part(reader: TableReader) -> None:
+    reader.pushFilters([pushed.EqualTo(("p",), 7)])
+
+    assert reader.partitions() == [FileGroup(())]
+    assert read(reader, FileGroup(())) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "condition"),
+    [
+        (
+            pushed.In(("a",), (1, None)),
+            Condition(column="a", comparison=Comparison.EQUAL, values=(1, None)),
+        ),
+        (pushed.EqualNullSafe(("a",), None), Condition(column="a", comparison=Comparison.NULL)),
+        (
+            pushed.IsNotNull(("a",)),
+            Condition(column="a", comparison=Comparison.NULL, negated=True),
+        ),
+        (
+            pushed.Not(pushed.EqualTo(("a",), 1)),
+            Condition(column="a", comparison=Comparison.EQUAL, values=(1,), negated=True),
+        ),
+        (
+            pushed.Not(pushed.IsNotNull(("a",))),
+            Condition(column="a", comparison=Comparison.NULL),
+        ),
+        (pushed.Not(pushed.EqualNullSafe(("a",), 1)), None),
+        (pushed.StringContains(("a",), "x"), None),
+        (pushed.EqualTo(("a", "b"), 1), None),
+    ],
+)
+def test_a_filter_of_spark_becomes_a_condition(
+    asked: pushed.Filter, condition: Condition | None
+) -> None:
+    assert conditions_of([asked]) == (() if condition is None else (condition,))
+
+
+def test_files_are_shared_out_by_their_bytes() -> None:
+    files = [snapshot_file(str(size), size) for size in (5, 1, 1, 9, 4)]
+
+    assert share_out(files, tasks=2) == [[1, 3], [0, 2, 4]]
+    assert share_out(files[:1], tasks=4) == [[0]]
+    assert share_out([], tasks=4) == [[]]

@@ -1,0 +1,136 @@
+"""SELECT over tables: what is Spark's, what is ours, what is refused."""
+
+import pytest
+
+from penstock.control.queries import spark_text
+from penstock.errors import Code, UserError
+from penstock.sql.parser import parse_script
+from penstock.sql.statements import RejectsRead, TableQuery, VersionRead
+
+PLACE = " is not supported yet in a SELECT over tables"
+
+
+def parsed(text: str) -> TableQuery:
+    (found,) = parse_script(text)
+    assert isinstance(found.statement, TableQuery)
+    return found.statement
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT 1",
+        "SELECT * FROM jobs",
+        "SELECT a -> b, /* x */ 'it''s' FROM t -- why",
+        "WITH x AS (SELECT 1) SELECT * FROM x",
+        "FROM t SELECT a",
+        "VALUES (1), (2)",
+        "(SELECT 1) UNION ALL (SELECT 2)",
+        "SELECT version AS of, timestamp AS of FROM t",
+        "SELECT (version AS of) FROM t",
+        "SELECT x.rejects(1), x.files(2) FROM t",
+        "SELECT rejects FROM t",
+    ],
+)
+def test_a_select_is_kept_as_it_was_written(text: str) -> None:
+    query = parsed(text)
+
+    assert query.select == text.removesuffix(" -- why")
+    assert query.reads == ()
+    assert spark_text(query) == query.select
+
+
+@pytest.mark.parametrize(
+    ("text", "sent"),
+    [
+        ("SELECT * FROM t VERSION AS OF 3", "SELECT * FROM `@0` t"),
+        ("SELECT * FROM t FOR VERSION AS OF 3 x", "SELECT * FROM `@0` x"),
+        ("SELECT * FROM default.t VERSION AS OF 3 AS x", "SELECT * FROM `@0` AS x"),
+        ("SELECT t.a FROM t VERSION AS OF '3' WHERE a", "SELECT t.a FROM `@0` t WHERE a"),
+        (
+            "SELECT * FROM t VERSION AS OF 1 , t VERSION AS OF 2 u",
+            "SELECT * FROM `@0` t , `@1` u",
+        ),
+        (
+            "SELECT * FROM rejects('job' = 'j') JOIN rejects('job' = 'k') r",
+            "SELECT * FROM `@0` rejects JOIN `@1` r",
+        ),
+        (
+            "SELECT * FROM t VERSION AS OF 3 TABLESAMPLE (1 ROWS)",
+            "SELECT * FROM `@0` TABLESAMPLE (1 ROWS)",
+        ),
+    ],
+)
+def test_what_spark_does_not_know_becomes_a_view(text: str, sent: str) -> None:
+    assert spark_text(parsed(text)).split() == sent.split()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM t VERSION AS OF 3 WHERE wrong",
+        "SELECT *\nFROM t\nVERSION\nAS OF 3\nWHERE wrong",
+        "SELECT * FROM rejects(\n'job' = 'j'\n) WHERE wrong",
+    ],
+)
+def test_what_follows_a_view_keeps_its_line_and_column(text: str) -> None:
+    sent = spark_text(parsed(text))
+
+    assert [line.find("wrong") for line in sent.split("\n")] == [
+        line.find("wrong") for line in text.split("\n")
+    ]
+    assert len(sent) == len(text)
+
+
+def test_versions_and_rejects_are_read_with_their_places() -> None:
+    query = parsed('SELECT * FROM T VERSION AS OF 12 x, rejects("job" = "load t")')
+
+    assert query.reads == (
+        VersionRead(table="t", version=12, start=14, end=32, aliased=True),
+        RejectsRead(job="load t", start=36, end=61),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "construct", "column"),
+    [
+        ("SELECT * FROM FILES('uri' = 'x')", "FILES()", 15),
+        ("SELECT * FROM t JOIN s3('uri' = 'x')", "S3()", 22),
+        ("SELECT * FROM orders, jobs('type' = 'insert')", "JOBS()", 23),
+        ("WITH x AS (SELECT * FROM tasks('type' = 'insert')) SELECT 1", "TASKS()", 26),
+        ("SELECT * FROM t TIMESTAMP AS OF '2026-01-01'", "TIMESTAMP AS OF", 17),
+        ("SELECT * FROM t FOR SYSTEM_TIME AS OF now()", "SYSTEM_TIME AS OF", 17),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_name(text: str, construct: str, column: int) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_script(text)
+
+    error = caught.value
+    assert (error.code, error.message) == (Code.NOT_SUPPORTED_ERR, construct + PLACE)
+    assert error.detail == f"Line 1, column {column}."
+    assert error.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("SELECT * FROM rejects()", 'rejects() lacks "job"'),
+        ("SELECT * FROM rejects('name' = 'j')", 'rejects() does not know the option "name"'),
+        ("SELECT * FROM rejects('job')", 'expected "=" after the key "job", found ")"'),
+        (
+            "SELECT * FROM t VERSION AS OF x",
+            'expected a number after VERSION AS OF, found "x"',
+        ),
+        (
+            "SELECT * FROM t VERSION AS OF 1.5",
+            'expected a number after VERSION AS OF, found "1.5"',
+        ),
+        ("SELECT * FROM shop.t VERSION AS OF 1", 'database "shop" does not exist'),
+    ],
+)
+def test_a_mistake_in_what_is_ours_is_named(text: str, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_script(text)
+
+    assert caught.value.message == message
