@@ -9,6 +9,7 @@ from penstock.catalog.catalog import Catalog
 from penstock.catalog.tables import TableRecord
 from penstock.control.analyst import Analyst
 from penstock.control.lookup import find_table
+from penstock.control.places import placed
 from penstock.control.targets import plain_targets, query_targets
 from penstock.control.wording import OFFSET, insert_of, read_offset
 from penstock.errors import Code, SelectError, UserError
@@ -235,22 +236,10 @@ def _analysed(
     try:
         query = parts.open_analyst().analyse(text, find_lookup=find_lookup)
     except SelectError as error:
-        raise _placed(error, insert, view_columns) from error
+        names = ", ".join(column.name for column in view_columns[:_NAMES_SHOWN_MAX])
+        hint = f"Columns of the source: {names}."
+        raise placed(error, insert.select, begins_at=insert.select_at, hint=hint) from error
     # Rows without columns could not be counted, so one is read in any case.
     needed = query.needed or (query.view_columns[0].name,)
     by_name = insert.starred and insert.columns is None
     return replace(query, needed=needed, by_name=by_name)
-
-
-def _placed(error: SelectError, insert: Insert, view_columns: tuple[Column, ...]) -> UserError:
-    """Answer the error with its line and column in the statement."""
-    names = ", ".join(column.name for column in view_columns[:_NAMES_SHOWN_MAX])
-    hint = error.hint or f"Columns of the source: {names}."
-    if error.offset is None:
-        return UserError(error.message, code=error.code, detail=error.detail, hint=hint)
-    line, column = insert.select_at
-    before = insert.select[: error.offset].split("\n")
-    line += len(before) - 1
-    column = column + error.offset if len(before) == 1 else len(before[-1]) + 1
-    detail = f"Line {line}, column {column}."
-    return UserError(error.message, code=error.code, detail=detail, hint=hint)

@@ -13,6 +13,7 @@ from penstock.catalog.catalog import Catalog
 from penstock.control.analyst import Analyst
 from penstock.control.cells import result_of
 from penstock.control.lookup import find_job, find_table
+from penstock.control.places import placed
 from penstock.control.result import Result
 from penstock.errors import SelectError, UserError
 from penstock.model.job import TableRef
@@ -50,7 +51,7 @@ def select_from_tables(
     try:
         rows = open_analyst().select(spark_text(query), scans=scans, find_scan=find_scan)
     except SelectError as error:
-        raise _placed(error, query) from error
+        raise placed(error, query.select, begins_at=query.select_at) from error
     return result_of(rows)
 
 
@@ -97,19 +98,3 @@ def _table(name: str, *, catalog: Catalog) -> TableRef:
         hints = [f'Did you mean "{near[0]}"?', error.hint] if near else [error.hint]
         raise UserError(error.message, code=error.code, hint=" ".join(hints)) from error
     return TableRef(name=record.name, id=record.id, location=record.location)
-
-
-def _placed(error: SelectError, query: TableQuery) -> UserError:
-    """Answer the error with its line and column in the statement."""
-    if error.offset is None:
-        return error
-    line, column = query.select_at
-    before = query.select[: error.offset].split("\n")
-    line += len(before) - 1
-    column = column + error.offset if len(before) == 1 else len(before[-1]) + 1
-    return UserError(
-        error.message,
-        code=error.code,
-        detail=f"Line {line}, column {column}.",
-        hint=error.hint,
-    )

@@ -12,7 +12,7 @@ from penstock.model.query import Lookup, QueryText
 from penstock.model.schema import Column, Primitive
 from penstock.spark.plan_check import PlanFindings, check_plan
 from penstock.spark.query_session import QuerySession
-from penstock.spark.sql_errors import explained, line_and_column, missing_relation, span_of
+from penstock.spark.sql_errors import explained, missing_relation, offset_of, span_of
 from penstock.storage.arrow_types import data_type
 
 # With one part Spark plans no exchange, and what needs one would pass unseen.
@@ -136,10 +136,5 @@ def _located(error: Exception, query: QueryText, *, log_file: object) -> Penstoc
 def _moved(known: UserError, error: Exception, query: QueryText) -> SelectError:
     """Answer the error with its place in the SELECT."""
     located = SelectError(known.message, code=known.code, hint=known.hint)
-    span, place = span_of(error), line_and_column(error)
-    if span is not None:
-        located.offset = span[0]
-    elif place is not None:
-        before = query.text.split("\n")[: place[0] - 1]
-        located.offset = sum(len(line) + 1 for line in before) + place[1] - 1
+    located.offset = offset_of(error, query.text)
     return located

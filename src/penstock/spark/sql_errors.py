@@ -8,6 +8,8 @@ from penstock.errors import Code, ExternalError, PenstockError, SelectError, Use
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _STATE = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}.*", re.DOTALL)
 _POSITION = re.compile(r"\(?line (\d+),? pos(?:ition)? (\d+)\)?")
+# Nobody who writes a job can follow this advice.
+_ADVICE = re.compile(r'\s*If necessary,? set "?spark[\w.]*"? to [^.]*\.?')
 _DATA_ERROR = "22"
 _SYNTAX_ERROR = "42601"
 _OWN_ERROR = re.compile(r"^penstock\.errors\.\w+: (.+)$", re.MULTILINE)
@@ -92,7 +94,7 @@ def _message(error: Exception) -> str:
     """Answer the sentence that says what happened."""
     text = _asked(error, "getMessage") or str(error)
     first = _CONDITION.sub("", text.strip()).split("\n\n")[0]
-    first = _STATE.sub("", first).split("\n")[0].strip()
+    first = _ADVICE.sub("", _STATE.sub("", first).split("\n")[0]).strip()
     return first.rstrip(".")[:500] or type(error).__name__
 
 

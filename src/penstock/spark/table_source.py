@@ -89,23 +89,25 @@ class TableReader(DataSourceReader):
 
     def partitions(self) -> list[FileGroup]:
         """Answer the files to read, shared out by their bytes."""
-        files = self._scan().files
-        kept = set(self._pruning().files(files))
+        scan = self._scan()
+        files = scan.files
+        kept = set(self._pruning(scan).files(files))
         places = [place for place, file in enumerate(files) if file in kept]
         groups = share_out([files[place] for place in places], tasks=self._tasks)
         return [FileGroup(tuple(places[at] for at in group)) for group in groups]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the files of one task."""
-        scan, pruning = self._scan(), self._pruning()
+        scan = self._scan()
+        pruning = self._pruning(scan)
         needed = self._needed()
-        # Rows without columns could not be counted, so one is read in any case.
         columns = tuple(c for c in scan.columns if needed is None or c.name in needed)
         schema = arrow_schema(scan.columns)
         for place in partition.places if isinstance(partition, FileGroup) else ():
             for batch in read_file(
                 scan.location,
                 scan.files[place],
+                # Rows without columns could not be counted, so one is read in any case.
                 columns=columns or scan.columns[:1],
                 pruning=pruning,
             ):
@@ -115,8 +117,8 @@ class TableReader(DataSourceReader):
     def _scan(self) -> TableScan:
         return from_text(TableScan, (Path(self._folder) / _SNAPSHOT).read_text("utf-8"))
 
-    def _pruning(self) -> Pruning:
-        return Pruning(conditions=self._conditions, columns=self._scan().columns)
+    def _pruning(self, scan: TableScan) -> Pruning:
+        return Pruning(conditions=self._conditions, columns=scan.columns)
 
     def _needed(self) -> set[str] | None:
         path = Path(self._folder) / _NEEDED

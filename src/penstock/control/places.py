@@ -1,0 +1,17 @@
+"""Where in a statement an error lies."""
+
+from penstock.errors import SelectError, UserError
+
+
+def placed(
+    error: SelectError, select: str, *, begins_at: tuple[int, int], hint: str = ""
+) -> UserError:
+    """Answer an error of a SELECT with its line and column in the statement."""
+    detail = error.detail
+    if error.offset is not None:
+        line, column = begins_at
+        before = select[: error.offset].split("\n")
+        line += len(before) - 1
+        column = column + error.offset if len(before) == 1 else len(before[-1]) + 1
+        detail = f"Line {line}, column {column}."
+    return UserError(error.message, code=error.code, detail=detail, hint=error.hint or hint)
