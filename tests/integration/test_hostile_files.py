@@ -128,7 +128,6 @@ BAD_ROWS: dict[str, tuple[Kind, bytes, str, list[int]]] = {
         "line 2: byte 20 of the line is not UTF-8",
         [2],
     ),
-    # BUG: the error that is kept quotes the text, which no encoding can write.
     "half a surrogate pair": (
         JSON,
         b'{"id": 2}\n{"id": "\\ud800"}\n',
@@ -416,7 +415,6 @@ INFERRED = {
 }
 
 
-# BUG: sources/files/columns.py does not say which of the first files cannot be read.
 @pytest.mark.parametrize(("kind", "content"), list(INFERRED.values()), ids=list(INFERRED))
 def test_columns_are_not_taken_from_an_unreadable_file_and_it_is_named(
     node: Node, folder: Path, kind: Kind, content: bytes

@@ -33,7 +33,7 @@ from penstock.tables.table import Tables
 
 METADATA_PREFIX = "__"
 _NAMES_SHOWN_MAX = 20
-_STAR = re.compile(r"(?:\bSELECT|,|\.)\s*\*", re.IGNORECASE)
+_STAR = re.compile(r"(?:\bSELECT|,|\.|(?<!count)\()\s*\*", re.IGNORECASE)
 _UTC_OFFSET = re.compile(r"[+-](0\d|1[0-8]):[0-5]\d")
 
 

@@ -62,6 +62,8 @@ class KeptRejects:
 
     def add(self, *, stage: Stage, file: str, line: int | None, error: str, raw: bytes) -> None:
         """Keep the row."""
+        # An error may quote half a surrogate pair, which no text can hold.
+        error = error.encode("utf-8", "backslashreplace").decode()
         self.count += 1
         self.first = self.first or f"{place(file, line)}: {error}"
         self._waiting.append(

@@ -10,6 +10,7 @@ _STATE = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}.*", re.DOTALL)
 _POSITION = re.compile(r"\(?line (\d+),? pos(?:ition)? (\d+)\)?")
 # Nobody who writes a job can follow this advice.
 _ADVICE = re.compile(r'\s*If necessary,? set "?spark[\w.]*"? to [^.]*\.?')
+_RAISED = re.compile(r"(?!SQLSTATE)[A-Za-z_][\w.]*: ")
 _DATA_ERROR = "22"
 _SYNTAX_ERROR = "42601"
 _OWN_ERROR = re.compile(r"^penstock\.errors\.\w+: (.+)$", re.MULTILINE)
@@ -92,10 +93,17 @@ def _place(error: Exception) -> str:
 
 def _message(error: Exception) -> str:
     """Answer the sentence that says what happened."""
-    text = _asked(error, "getMessage") or str(error)
+    text = _raised(_asked(error, "getMessage") or str(error))
     first = _CONDITION.sub("", text.strip()).split("\n\n")[0]
     first = _ADVICE.sub("", _STATE.sub("", first).split("\n")[0]).strip()
     return first.rstrip(".")[:500] or type(error).__name__
+
+
+def _raised(text: str) -> str:
+    """Answer the line of a Python traceback that says what was raised, if there is one."""
+    _, traceback, lines = text.partition("Traceback (most recent call last):")
+    told = [line for line in lines.splitlines() if _RAISED.match(line)]
+    return told[-1] if traceback and told else text
 
 
 def _asked(error: Exception, method: str) -> Any:  # noqa: ANN401 - As pyspark answers.

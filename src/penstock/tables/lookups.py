@@ -11,7 +11,15 @@ from penstock.tables.table import TableHandle, Tables
 
 def pin(table: TableRef, *, tables: Tables, bytes_max: int) -> Lookup:
     """Answer the table at its newest version; UserError if it is too large to be sent."""
-    handle = open_table(tables, table)
+    try:
+        handle = open_table(tables, table)
+    except UserError as error:
+        raise UserError(
+            f'table "{table.name}", with which the SELECT joins, cannot be opened',
+            code=error.code,
+            detail=f"{error.message}.",
+            hint="Put the table back, or give the job another SELECT with ALTER JOB.",
+        ) from error
     files = handle.files()
     size_bytes = sum(file.size_bytes for file in files)
     if size_bytes > bytes_max:

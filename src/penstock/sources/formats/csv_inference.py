@@ -9,6 +9,7 @@ from io import BufferedIOBase
 
 from penstock.errors import Code, UserError
 from penstock.model.schema import Column, Primitive
+from penstock.sources.formats.blocks import UnreadableFileError
 from penstock.sources.formats.csv_columns import generated_name
 from penstock.sources.formats.csv_fields import BrokenRecordError, Fields, field_cutter
 from penstock.sources.formats.csv_layout import CsvLayout
@@ -53,7 +54,7 @@ def _header_names(head: bytes, layout: CsvLayout) -> tuple[str, ...]:
     for field, name in enumerate(names):
         first = first_by_folded.setdefault(name.lower(), field)
         if first != field:
-            raise UserError(
+            raise UnreadableFileError(
                 f'column "{name}" is named by fields {first + 1} and {field + 1} of the header',
                 code=Code.TYPE_ERR,
                 detail="Upper and lower case do not matter in the names of columns.",
