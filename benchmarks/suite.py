@@ -20,8 +20,8 @@ from benchmarks.throughput import RowsDifferError, measure_throughput
 from benchmarks.workshop import open_workshop
 
 WIDTH_MIN = 124
-SPARK_PARTS = ("throughput", "formats", "select", "small-epochs")
-PARTS = (*SPARK_PARTS, "command-line", "memory")
+SCHEDULED_PARTS = ("throughput", "formats", "small-epochs")
+PARTS = (*SCHEDULED_PARTS, "select", "command-line", "memory")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -53,17 +53,18 @@ def measure(root: Path, request: argparse.Namespace, console: Console) -> list[F
     rows = request.rows or (200_000 if quick else 2_000_000)
     rounds = request.rounds or (1 if quick else 5)
     figures: list[Figure] = []
-    if set(SPARK_PARTS) & set(wanted):
-        with open_workshop(root, console) as workshop:
+    if set(SCHEDULED_PARTS) & set(wanted):
+        with open_workshop(root / "scheduled", console, computing=False) as workshop:
             if "throughput" in wanted:
                 figures += measure_throughput(workshop, rows=rows, rounds=rounds)
             if "formats" in wanted:
                 figures += measure_formats(workshop, rows=rows, rounds=rounds)
-            if "select" in wanted:
-                figures += measure_sql_path(workshop, rows=rows, rounds=rounds)
             if "small-epochs" in wanted:
                 figures += measure_small_epochs(workshop, epochs=30 if quick else 60)
-                figures += measure_small_sql_epochs(workshop, epochs=30 if quick else 60)
+    if "select" in wanted:
+        with open_workshop(root / "computed", console, computing=True) as workshop:
+            figures += measure_sql_path(workshop, rows=rows, rounds=rounds)
+            figures += measure_small_sql_epochs(workshop, epochs=30 if quick else 60)
     if "command-line" in wanted:
         figures += measure_command_line(root, console, times=3 if quick else 10)
     if "memory" in wanted:

@@ -41,14 +41,22 @@ class Workshop:
 
 
 @contextmanager
-def open_workshop(root: Path, console: Console) -> Iterator[Workshop]:
-    """Start everything that is to be warm, and end it again."""
+def open_workshop(root: Path, console: Console, *, computing: bool) -> Iterator[Workshop]:
+    """Start everything that is to be warm, and end it again.
+
+    ``computing`` is what the product finds out by itself: whether SELECTs run in its Spark.
+    """
     from pyspark import SparkContext
 
     console.print("starting Spark, twice …", style="dim")
     scratch = root / "tmp"
     executor = SparkExecutor(
-        SparkOptions(master="local[*,4]", scratch=scratch, log_file=root / "spark.log")
+        SparkOptions(
+            master="local[*,4]",
+            scratch=scratch,
+            log_file=root / "spark.log",
+            computing=computing,
+        )
     )
     # Asking for the parallelism starts Spark.
     console.print(f"{executor.parallelism} tasks run at a time", style="dim")

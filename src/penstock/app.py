@@ -70,6 +70,7 @@ class App:
                 master=self.settings.spark.master,
                 scratch=home / "tmp",
                 log_file=home / "logs" / "spark.log",
+                computing=any(job.definition.query for job in self.catalog.jobs()),
                 conf=self.settings.spark.conf,
             )
         )

@@ -17,6 +17,10 @@ from penstock.errors import Code, ExternalError
 from penstock.spark.java import java_home
 
 JVM_END_SECONDS_MAX = 10
+# Where the JVM only schedules, optimising its code and collecting in parallel costs the tasks'
+# cores more than it ever returns, and doubles the time to start.
+_SCHEDULES = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_COMPUTES = "-XX:+UseParallelGC"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +30,8 @@ class SparkOptions:
     master: str
     scratch: Path
     log_file: Path
+    # Whether a SELECT of a job runs inside Spark; otherwise the JVM only schedules.
+    computing: bool = False
     conf: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -154,9 +160,7 @@ def _settings(options: SparkOptions, *, sockets: Path) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "2g",
-        # The JVM only schedules: optimising its code and collecting in parallel costs the
-        # tasks' cores more than it ever returns, and doubles the time to start.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.driver.extraJavaOptions": _COMPUTES if options.computing else _SCHEDULES,
         "spark.local.dir": str(options.scratch),
         "spark.log.level": "WARN",
         "spark.ui.enabled": "false",
