@@ -95,6 +95,9 @@ class SlowTables:
     def open(self, location: str) -> TableHandle:
         return SlowHandle(Path(location), self.network)
 
+    def normal_location(self, location: str) -> str:
+        return self.real.normal_location(location)
+
     def delete(self, location: str) -> None:
         self.real.delete(location)
 

@@ -7,6 +7,7 @@ from penstock.control.lookup import find_table
 from penstock.control.result import Result
 from penstock.crashpoints import CrashPoint, reached
 from penstock.errors import Code, UserError
+from penstock.model.job import TableRef
 from penstock.model.schema import quoted_name
 from penstock.sql.formatter import format_statement
 from penstock.sql.statements import (
@@ -33,7 +34,7 @@ def create_table(
             code=Code.ALREADY_EXISTS_ERR,
             hint=f"Use it, or DROP TABLE {quoted_name(statement.name)} first.",
         )
-    table = tables.create(
+    table = _left_behind(statement, catalog=catalog, tables=tables) or tables.create(
         statement.name,
         statement.columns,
         location=statement.location,
@@ -52,6 +53,27 @@ def create_table(
         )
     )
     return Result(message=f"table {statement.name} created")
+
+
+def _left_behind(
+    statement: CreateTable, *, catalog: Catalog, tables: Tables
+) -> TableRef | None:
+    """Answer the table that the same statement made at its location before it was killed."""
+    if statement.location is None:
+        return None
+    try:
+        handle = tables.open(statement.location)
+    except UserError:
+        return None
+    same = (handle.columns(), handle.partition_columns()) == (
+        statement.columns,
+        statement.partition_by,
+    )
+    known = any(record.id == handle.table_id for record in catalog.tables())
+    if handle.version > 0 or known or not same:
+        return None
+    location = tables.normal_location(statement.location)
+    return TableRef(name=statement.name, id=handle.table_id, location=location)
 
 
 def drop_table(statement: DropTable, *, catalog: Catalog, tables: Tables) -> Result:

@@ -108,6 +108,10 @@ class DeltaTables:
         """Open a table freshly."""
         return DeltaHandle(table_path(location))
 
+    def normal_location(self, location: str) -> str:
+        """Answer a location as a table that is created there has it."""
+        return str(table_path(location))
+
     def delete(self, location: str) -> None:
         """Remove a table's folder; a folder that holds no table is left alone."""
         folder = table_path(location)

@@ -140,6 +140,10 @@ class Tables(Protocol):
         """Open a table freshly; UserError TABLE_CHANGED_ERR if there is none."""
         ...
 
+    def normal_location(self, location: str) -> str:
+        """Answer a location as a table that is created there has it."""
+        ...
+
     def delete(self, location: str) -> None:
         """Remove a table's folder with everything in it; nothing happens if it is gone."""
         ...
