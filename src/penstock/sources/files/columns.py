@@ -16,14 +16,15 @@ from penstock.sources.formats.blocks import UnreadableFileError
 from penstock.sources.formats.compression import decompressed
 from penstock.sources.formats.csv_inference import infer_csv_columns
 from penstock.sources.formats.csv_layout import csv_layout
-from penstock.sources.formats.json_documents import json_layout
-from penstock.sources.formats.json_inference import infer_columns
+from penstock.sources.formats.json_documents import JsonLayout, first_records, json_layout
+from penstock.sources.formats.json_inference import infer_columns, numbers_as_texts
 from penstock.sources.formats.parquet_inference import infer_parquet_columns
 from penstock.sql.types import parse_columns
 from penstock.storage.objects import ObjectMeta
 from penstock.storage.stores import Store, open_store
 
 _FILES_MAX = 5
+_RECORDS_MAX = 1000
 
 
 def find_columns(source: FilesOptions) -> tuple[Column, ...]:
@@ -94,8 +95,7 @@ def _inferred(
             case FileFormat.CSV:
                 return infer_csv_columns(streams, csv_layout(source))
             case _:
-                _require_plain(source)
-                return infer_columns(streams)
+                return _json_columns(streams, json_layout(source))
     except UnreadableFileError as error:
         raise UserError(
             f'file "{opening.key}": {error.message}',
@@ -105,14 +105,20 @@ def _inferred(
         ) from error
 
 
-def _require_plain(source: FilesOptions) -> None:
-    if not json_layout(source).plain:
+def _json_columns(streams: Iterator[BufferedIOBase], layout: JsonLayout) -> tuple[Column, ...]:
+    if layout.plain:
+        return infer_columns(streams)
+    if layout.paths:
         raise UserError(
-            'option "schema" is needed with strip_outer_array, json_root, jsonpaths or '
-            "num_as_string",
+            'option "schema" is needed with jsonpaths, which have no names',
             code=Code.OPTION_ERR,
             hint="Name the columns as in CREATE TABLE: 'schema' = 'id BIGINT, city STRING'.",
         )
+    records = (
+        first_records(stream, layout=layout, records_max=_RECORDS_MAX) for stream in streams
+    )
+    columns = infer_columns(records, lines_max=_RECORDS_MAX)
+    return numbers_as_texts(columns) if layout.num_as_string else columns
 
 
 def _with_path_keys(columns: tuple[Column, ...], source: FilesOptions) -> tuple[Column, ...]:

@@ -6,9 +6,11 @@ options it is what happens to it among plain lines.
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BufferedIOBase
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
@@ -111,6 +113,20 @@ def read_json_documents(  # noqa: PLR0913 - What a range needs, as in every form
     for group in groups:
         yield from _blocks(group, reading=reading, first_line=first_line)
         first_line += len(group)
+
+
+def first_records(stream: BufferedIOBase, *, layout: JsonLayout, records_max: int) -> bytes:
+    """Give the first records of a file as JSON lines; what is no record teaches nothing."""
+    groups = (
+        _element_groups(stream, layout=layout)
+        if layout.strip_outer_array
+        else _line_groups(stream, start=0, end=None)
+    )
+    lines: list[bytes] = []
+    for source in islice((source for group in groups for source in group), records_max):
+        with suppress(BadRecordError):
+            lines.append(json_text(_record(source, layout.root)).encode())
+    return b"\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ not turn a job that loaded yesterday into one that fails today.
 
 import io
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from io import BufferedIOBase
 from typing import Any, assert_never
@@ -70,6 +70,21 @@ def infer_columns(
             ),
         )
     return columns.fields
+
+
+def numbers_as_texts(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Give the columns of records whose numbers are kept as they are written."""
+    return tuple(replace(column, type=_number_as_text(column.type)) for column in columns)
+
+
+def _number_as_text(kind: DataType) -> DataType:
+    match kind:
+        case Struct():
+            return Struct(fields=numbers_as_texts(kind.fields))
+        case Array():
+            return Array(element=_number_as_text(kind.element))
+        case _:
+            return Primitive.STRING if kind in _NUMBERS else kind
 
 
 def _first_lines(stream: BufferedIOBase, *, lines_max: int, bytes_max: int) -> Iterator[bytes]:
