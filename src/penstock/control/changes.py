@@ -23,10 +23,12 @@ from penstock.tables.extension import (
     Surpassed,
     catch_up,
     extend,
+    newest_commit,
     next_generation,
     open_table,
     statement_passed,
 )
+from penstock.tables.rejects import settle_rejects
 from penstock.tables.table import Tables
 
 ROLLBACKS_MAX = 5
@@ -85,6 +87,9 @@ def apply_chain(state: JobState, *, parts: ChangeParts) -> JobState:
     current = catch_up(state.id, store=parts.catalog, handle=handle, passed=statement_passed)
     if current is None:
         raise overtaken(state)
+    # Whoever looks at a paused job finds what it rejected, whatever became of its runner.
+    newest = newest_commit(handle, job_id=state.id).attachment
+    settle_rejects(newest, handle=handle, tables=parts.tables)
     return current
 
 

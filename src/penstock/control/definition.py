@@ -33,7 +33,6 @@ from penstock.tables.table import Tables
 
 METADATA_PREFIX = "__"
 _NAMES_SHOWN_MAX = 20
-_STAR = re.compile(r"(?:\bSELECT|,|\.|(?<!count)\()\s*\*", re.IGNORECASE)
 _UTC_OFFSET = re.compile(r"[+-](0\d|1[0-8]):[0-5]\d")
 
 
@@ -119,7 +118,7 @@ def define_insert(
     parts: DefinitionParts,
 ) -> tuple[SparkQuery | None, tuple[TargetColumn, ...]]:
     """Find out how the SELECT is run, and what fills which column of the table."""
-    metadata = _metadata(insert, source_columns)
+    metadata = _metadata(source_columns, insert.names)
     if insert.plain:
         targets = plain_targets(
             insert, source_columns=source_columns, metadata=metadata, columns=columns
@@ -135,8 +134,7 @@ def define_insert(
 
 def _refuse_star_beside(metadata: tuple[Column, ...], insert: Insert) -> None:
     """Refuse a star among other outputs that would hold what it never holds elsewhere."""
-    around = insert.select[: insert.source.start] + " " + insert.select[insert.source.end :]
-    if metadata and not insert.starred and _STAR.search(around):
+    if metadata and insert.stars and not insert.starred:
         raise UserError(
             f'* cannot stand beside "{metadata[0].name}" in a job\'s SELECT',
             code=Code.NOT_SUPPORTED_ERR,
@@ -199,15 +197,10 @@ def _require_same(what: str, old: str, new: str, *, shown: str = "") -> None:
         )
 
 
-def _metadata(insert: Insert, source_columns: tuple[Column, ...]) -> tuple[Column, ...]:
+def _metadata(source_columns: tuple[Column, ...], named: frozenset[str]) -> tuple[Column, ...]:
     """Answer what the SELECT names of that which is known of a row beside its content."""
     own = {column.name.lower() for column in source_columns}
-    around = insert.select[: insert.source.start] + " " + insert.select[insert.source.end :]
-    return tuple(
-        column
-        for column in METADATA_COLUMNS
-        if column.name not in own and re.search(rf"(?<!\w){column.name}(?!\w)", around, re.I)
-    )
+    return tuple(c for c in METADATA_COLUMNS if c.name in named and c.name not in own)
 
 
 def _analysed(
@@ -241,5 +234,9 @@ def _analysed(
         raise placed(error, insert.select, begins_at=insert.select_at, hint=hint) from error
     # Rows without columns could not be counted, so one is read in any case.
     needed = query.needed or (query.view_columns[0].name,)
-    by_name = insert.starred and insert.columns is None
-    return replace(query, needed=needed, by_name=by_name)
+    return replace(
+        query,
+        needed=needed,
+        by_name=insert.starred and insert.columns is None,
+        source_starred=insert.source_starred,
+    )

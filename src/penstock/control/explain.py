@@ -21,11 +21,7 @@ def explain_job(state: JobState, *, catalog: Catalog, tasks_max: int | None) -> 
         *_path(definition),
         ("reads", ", ".join(needed_columns(definition)) or "no column"),
         *_next_epoch(state, catalog=catalog, tasks_max=tasks_max),
-        *(
-            (f"limit {key}", value)
-            for key, value in all_options(definition.properties)
-            if value
-        ),
+        *_limits(definition),
     ]
     return Result(columns=("item", "value"), rows=tuple(rows))
 

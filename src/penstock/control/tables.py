@@ -70,7 +70,7 @@ def _left_behind(
         statement.partition_by,
     )
     known = any(record.id == handle.table_id for record in catalog.tables())
-    if handle.version > 0 or known or not same:
+    if handle.version > 0 or handle.detail().files or known or not same:
         return None
     location = tables.normal_location(statement.location)
     return TableRef(name=statement.name, id=handle.table_id, location=location)

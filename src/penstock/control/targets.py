@@ -42,11 +42,10 @@ def query_targets(
     """Fill columns from the outputs of a SELECT that Spark runs."""
     paths: list[tuple[str, ...]] = [(output_name(at),) for at in range(len(query.outputs))]
     output_by_path = dict(zip(paths, query.outputs, strict=True))
-    names = None
-    if query.by_name:
+    if query.source_starred:
         # What a WHERE looks at beside the source's own columns is no part of its star.
         paths = [path for path in paths if output_by_path[path].name not in metadata]
-        names = [output_by_path[path].name for path in paths]
+    names = [output_by_path[path].name for path in paths] if query.by_name else None
     targets = _targets(insert, paths=paths, names=names, columns=columns)
     column_by_name = {column.name: column for column in columns}
     for target in targets:

@@ -43,7 +43,15 @@ def insert_of(definition: JobDefinition) -> Insert:
         source=source,
         plain=definition.query is None,
         starred=definition.query is not None and definition.query.by_name,
+        source_starred=definition.query is not None and definition.query.source_starred,
+        names=_view_names(definition),
     )
+
+
+def _view_names(definition: JobDefinition) -> frozenset[str]:
+    """Answer the columns that the SELECT was found to name."""
+    query = definition.query
+    return frozenset(column.name for column in query.view_columns) if query else frozenset()
 
 
 def read_offset(text: str) -> Position:

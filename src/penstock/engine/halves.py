@@ -47,9 +47,15 @@ def read_half(text: str, try_id: str, leave: Callable[[str], None]) -> Iterator[
         for arrived in reader.blocks():
             yield _padded(arrived.block.batch, schema)
     except (UserError, ExternalError) as error:
+        if kept is not None:
+            kept.abort()
         # The rows that are on their way are thrown away with the refusal.
         leave(to_text(ReadReport(refusal=refused(error))))
         return
+    except BaseException:
+        if kept is not None:
+            kept.abort()
+        raise
     leave(
         to_text(
             ReadReport(

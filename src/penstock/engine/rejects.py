@@ -15,6 +15,7 @@ from penstock.tables.rejects import REJECT_COLUMNS
 from penstock.tables.writer import TableWriter
 
 _BATCH_ROWS = 1_000
+_BATCH_BYTES = 16 * 2**20
 
 
 class Stage(StrEnum):
@@ -57,14 +58,13 @@ class KeptRejects:
         self._number = number
         self._epoch = epoch
         self._waiting: list[dict[str, Any]] = []
-        self.count = 0
+        self._waiting_bytes = 0
         self.first = ""
 
     def add(self, *, stage: Stage, file: str, line: int | None, error: str, raw: bytes) -> None:
         """Keep the row."""
         # An error may quote half a surrogate pair, which no text can hold.
         error = error.encode("utf-8", "backslashreplace").decode()
-        self.count += 1
         self.first = self.first or f"{place(file, line)}: {error}"
         self._waiting.append(
             {
@@ -77,7 +77,8 @@ class KeptRejects:
                 "raw": raw,
             }
         )
-        if len(self._waiting) >= _BATCH_ROWS:
+        self._waiting_bytes += len(raw)
+        if len(self._waiting) >= _BATCH_ROWS or self._waiting_bytes >= _BATCH_BYTES:
             self._flush()
 
     def close(self) -> tuple[DataFile, ...]:
@@ -98,6 +99,7 @@ class KeptRejects:
             raise storage_error(f'folder "{self._root}" cannot be made', error) from error
         batch = pa.RecordBatch.from_pylist(self._waiting, schema=arrow_schema(REJECT_COLUMNS))
         self._waiting.clear()
+        self._waiting_bytes = 0
         self._writer.write(batch)
 
 

@@ -106,7 +106,7 @@ def query_run(
         time_zone=properties.time_zone,
         python_udfs=properties.python_udfs,
     )
-    return QueryRun(query=text, lookups=lookups, reusable=query.reusable)
+    return QueryRun(query=text, lookups=lookups, needed=query.needed, reusable=query.reusable)
 
 
 def task_plans(

@@ -103,6 +103,8 @@ class SparkQuery:
     reusable: bool
     # Whether its outputs fill the columns that are called like them.
     by_name: bool = False
+    # Whether they are the columns of the source, all of them.
+    source_starred: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,7 @@ class QueryRun:
 
     query: QueryText
     lookups: tuple[Lookup, ...]
+    needed: tuple[str, ...]
     reusable: bool
 
 

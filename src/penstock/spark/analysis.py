@@ -12,7 +12,7 @@ from penstock.model.query import Lookup, QueryText
 from penstock.model.schema import Column, Primitive
 from penstock.spark.plan_check import PlanFindings, check_plan
 from penstock.spark.query_session import QuerySession
-from penstock.spark.sql_errors import explained, missing_relation, offset_of, span_of
+from penstock.spark.sql_errors import explained, missing_relation, offset_of, unqualified
 from penstock.storage.arrow_types import data_type
 
 # With one part Spark plans no exchange, and what needs one would pass unseen.
@@ -43,12 +43,13 @@ def analyse(
                 raise _located(error, query, log_file=log_file) from error
             lookup = _found(name, error, query, find=find_lookup)
             lookups[name] = lookup
-            query = _unqualified(query, error, lookup.table.name)
+            text = unqualified(query.text, error, lookup.table.name)
+            query = replace(query, text=text)
         view = session.reader(lookup.columns, read_lookup, tasks=1).hint("broadcast")
         session.name(view, lookup.table.name)
     else:
         raise UserError(f"a SELECT may join with {_LOOKUPS_MAX} tables", code=Code.TYPE_ERR)
-    findings = _checked(frame, log_file=log_file)
+    findings = _checked(frame, query, log_file=log_file)
     return SparkQuery(
         text=query.text,
         view=query.view,
@@ -69,16 +70,6 @@ def _found(name: str, error: Exception, query: QueryText, *, find: FindLookup) -
         raise _moved(unknown, error, query) from error
 
 
-def _unqualified(query: QueryText, error: Exception, name: str) -> QueryText:
-    """Write a table's name without its database, and blanks in the place of that."""
-    span = span_of(error)
-    if span is None:
-        return query
-    begin, end = span
-    text = query.text[:begin] + name.ljust(end - begin) + query.text[end:]
-    return replace(query, text=text)
-
-
 def read_source(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Stand for the reader in a plan that is never run."""
     yield from batches
@@ -94,9 +85,9 @@ def write_share(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 
-def _checked(frame: Any, *, log_file: object) -> PlanFindings:  # noqa: ANN401
+def _checked(frame: Any, query: QueryText, *, log_file: object) -> PlanFindings:  # noqa: ANN401
     try:
-        return check_plan(frame, frame.mapInArrow(write_share, "ack STRING"))
+        return check_plan(frame, frame.mapInArrow(write_share, "ack STRING"), text=query.text)
     except PenstockError:
         raise
     except Exception as error:

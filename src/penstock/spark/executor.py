@@ -125,7 +125,7 @@ class SparkExecutor:
         with self._lock:
             session = self._sessions.get(group)
         if session is None or not session.serves(run):
-            folder = self._options.scratch / f"job-{group}"
+            folder = self._options.scratch / f"job-{group}-{uuid.uuid4().hex[:8]}"
             session = JobSession(spark.sessions(), run, folder=folder, halves=halves)
             with self._lock:
                 self._sessions[group] = session

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.errors import InvariantError
 from penstock.model.codec import from_text, to_text
 from penstock.model.query import Lookup, QueryRun
 from penstock.spark.plan_check import check_plan
@@ -67,7 +68,13 @@ class JobSession:
         select, _ = self._session.select(run.query.text)
         writer = writer_function(str(self._folder), self._halves.write)
         frame = select.mapInArrow(writer, "answer STRING")
-        check_plan(select, frame)
+        findings = check_plan(select, frame, text=run.query.text)
+        unread = set(findings.needed) - set(run.needed)
+        if unread:
+            raise InvariantError(
+                f"the SELECT looks at {', '.join(sorted(unread))}, which is not read",
+                hint="ALTER the job with the same INSERT, so that it is looked at anew.",
+            )
         if run.reusable:
             self._frame_by_tasks[tasks] = frame
         return frame
@@ -83,7 +90,7 @@ class JobSession:
         if lookups == self._lookups:
             return
         for number, lookup in enumerate(lookups):
-            path = self._folder / f"lookup-{number}-{lookup.version}"
+            path = self._folder / f"lookup-{number}"
             _replace(path, to_text(lookup))
             read = lookup_function(str(path), self._halves.read_lookup)
             frame = self._session.reader(lookup.columns, read, tasks=1)

@@ -5,6 +5,7 @@ writer and the reader it may hold only operators that treat every row by itself,
 have seen all rows whose notes it reports, and lose none.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -27,7 +28,9 @@ _ALLOWED = _ROW_WISE | {"Generate", "ArrowEvalPython", "BatchEvalPython"}
 _JOINS = frozenset({"BroadcastHashJoin", "BroadcastNestedLoopJoin"})
 # The side that is streamed, and the joins that keep or drop its rows one by one.
 _JOIN_TYPES_BY_STREAMED = {
-    0: frozenset({"Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti", "ExistenceJoin"}),
+    0: frozenset(
+        {"Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti", "LeftSingle", "ExistenceJoin"}
+    ),
     1: frozenset({"Inner", "Cross", "RightOuter"}),
 }
 _WORDS = {
@@ -45,10 +48,19 @@ _WORDS = {
     "Window": "a window function",
     "WindowGroupLimit": "a window function",
 }
-_FILE_FUNCTION = "input_file_name"
 _SET_OPERATIONS = {"Except": "EXCEPT", "Intersect": "INTERSECT", "Union": "UNION"}
-# What may mean something else in the next epoch although nothing was changed.
-_CHANGING = ("current_", "now(", "rand", "uuid", "localtimestamp", "shuffle(", "input_file")
+# Calls that may mean something else in the next epoch although nothing was changed.
+_CHANGING = re.compile(
+    r"\b(current_\w+|now|curdate|localtimestamp|rand|randn|random|randstr|uniform|uuid|shuffle"
+    r"|user|session_user)\("
+)
+# Spark reads these texts as a moment, and what stands in the plan is that moment.
+_MOMENT = re.compile(r"'\s*(now|today|yesterday|tomorrow)\s*'", re.IGNORECASE)
+# Calls about the file or the task, which know nothing of how a job reads.
+_FOREIGN_CALL = re.compile(
+    r"\b(input_file_\w+|monotonically_increasing_id|spark_partition_id)\("
+)
+_FIELDS_MAX = 2**31 - 1
 
 Node = Any
 
@@ -63,25 +75,33 @@ class PlanFindings:
     reusable: bool
 
 
-def check_plan(select: Node, written: Node) -> PlanFindings:
+def check_plan(select: Node, written: Node, *, text: str) -> PlanFindings:
     """Look at the SELECT's frame and the frame that writes it; refuse what is not row-wise."""
     logical = select._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - No public way.
     execution = written._jdf.queryExecution()  # noqa: SLF001
-    _check_logical(logical, analysed=execution.analyzed())
+    analysed = execution.analyzed()
+    _check_logical(logical, analysed=analysed)
     path = _path(execution.executedPlan())
     for node, child in pairwise(path):
         _check_operator(node, child)
-    operators = [_name(node) for node in path if _name(node) not in _WRAPPERS]
-    text = str(execution.analyzed().toString()).lower()
-    if _FILE_FUNCTION in text:
-        raise _refusal(f"{_FILE_FUNCTION}()", hint="Select the column _file instead.")
+    told = str(analysed.treeString(True, False, _FIELDS_MAX, False, False)).lower()  # noqa: FBT003 - Java.
+    _check_calls(told)
+    changing = bool(_CHANGING.search(told) or _MOMENT.search(text))
     return PlanFindings(
-        operators=tuple(operators),
-        needed=_needed(execution.optimizedPlan()),
+        operators=tuple(_name(node) for node in path if _name(node) not in _WRAPPERS),
+        # What the optimiser drops today because of the date it may want tomorrow.
+        needed=_needed(analysed if changing else execution.optimizedPlan()),
         row_wise=all(_name(node) in _ROW_WISE | _EVALUATIONS for node in path),
-        reusable=not any(word in text for word in _CHANGING)
-        and LOOKUP_FUNCTION.lower() not in text,
+        reusable=not changing and LOOKUP_FUNCTION not in told,
     )
+
+
+def _check_calls(told: str) -> None:
+    found = _FOREIGN_CALL.search(told)
+    if found is not None:
+        raise _refusal(
+            f"{found[1]}()", hint="Select the columns _file and _row instead, or uuid()."
+        )
 
 
 _WRAPPERS = frozenset({"WholeStageCodegen", "InputAdapter"})
@@ -94,7 +114,7 @@ def _check_logical(plan: Node, *, analysed: Node) -> None:
         raise UserError(
             "the SELECT can never give a row",
             code=Code.NOT_SUPPORTED_ERR,
-            hint="Its WHERE is false for every row, or nothing of the source is left in it.",
+            hint="Its WHERE is false for every row, as one on today's date may become.",
         )
     found = [construct for node in _above_source(plan) if (construct := _construct(node))]
     # Spark makes a DISTINCT of every set operation, which is not what was written.
@@ -118,6 +138,8 @@ def _construct(node: Node) -> str | None:
 
 def _join(node: Node) -> str | None:
     with_source = [bool(_count(child)) for child in _children(node)]
+    if not any(with_source):
+        return "the source in a subquery"
     kind = str(node.joinType().toString()).partition("(")[0]
     if all(with_source):
         return "a self-join"

@@ -39,6 +39,8 @@ class QuerySession:
 
     def select(self, text: str) -> tuple[Frame, tuple[str, ...]]:
         """Answer the frame of a SELECT, its columns renamed, and how they were called."""
+        # Whatever is no query is refused before it is run.
+        self._session._jsparkSession.sessionState().sqlParser().parseQuery(text)  # noqa: SLF001
         frame = self._session.sql(text)
         names = tuple(frame.columns)
         return frame.toDF(*(output_name(at) for at in range(len(names)))), names
@@ -52,6 +54,10 @@ def _settings(query: QueryText) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.autoBroadcastJoinThreshold": "-1",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        # Tables have names; parquet.`/some/path` is none.
+        "spark.sql.runSQLOnFiles": "false",
+        # Interpreted, a join with an empty table would not look at the source at all.
+        "spark.sql.codegen.maxFields": "100000",
     }
 
 

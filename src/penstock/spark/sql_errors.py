@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from penstock.errors import Code, ExternalError, PenstockError, SelectError, UserError
+from penstock.model.schema import quoted_name
 
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _STATE = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}.*", re.DOTALL)
@@ -78,6 +79,19 @@ def span_of(error: Exception) -> tuple[int, int] | None:
     except Exception:  # noqa: BLE001 - Some contexts speak of a program and have no offset.
         spans = []
     return spans[0] if spans else None
+
+
+def unqualified(text: str, error: Exception, name: str) -> str:
+    """Write a table's name without its database, and blanks in the place of that."""
+    span = span_of(error)
+    if span is None:
+        return text
+    begin, end = span
+    written = text[begin:end]
+    bare = quoted_name(name)
+    if written.lower() in (name, bare) or len(bare) > len(written):
+        return text
+    return text[:begin] + bare.ljust(end - begin) + text[end:]
 
 
 def line_and_column(error: Exception) -> tuple[int, int] | None:

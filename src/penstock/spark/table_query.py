@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from penstock.errors import Code, PenstockError, SelectError, UserError
 from penstock.model.query import output_name
-from penstock.model.schema import columns_sql, quoted_name
-from penstock.spark.sql_errors import explained_select, missing_relation, offset_of, span_of
+from penstock.model.schema import columns_sql
+from penstock.spark.sql_errors import explained_select, missing_relation, offset_of, unqualified
 from penstock.storage.arrow_types import data_type
 from penstock.tables.scan import TableScan
 
@@ -101,7 +101,7 @@ class _Views:
                     raise _too_many() from error
                 scan = _found(name, error, text, find=find_scan)
                 found.add(name)
-                text = _unqualified(text, error, scan.name)
+                text = unqualified(text, error, scan.name)
             self.name(scan.name, scan)
 
     def leave_needed(self, frame: Node) -> None:
@@ -143,19 +143,6 @@ def _found(name: str, error: Exception, text: str, *, find: FindScan) -> TableSc
         )
         located.offset = offset_of(error, text)
         raise located from error
-
-
-def _unqualified(text: str, error: Exception, name: str) -> str:
-    """Write a table's name without its database, and blanks in the place of that."""
-    span = span_of(error)
-    if span is None:
-        return text
-    begin, end = span
-    written = text[begin:end]
-    bare = quoted_name(name)
-    if written.lower() in (name, bare) or len(bare) > len(written):
-        return text
-    return text[:begin] + bare.ljust(end - begin) + text[end:]
 
 
 def needed_by_folder(plan: Node) -> dict[str, set[str]]:

@@ -153,6 +153,9 @@ def _insert(reader: TokenReader) -> Insert:
         source=select.source,
         plain=select.plain,
         starred=select.starred,
+        source_starred=select.source_starred,
+        names=select.names,
+        stars=select.stars,
         select_at=(begin.line, begin.column),
     )
 

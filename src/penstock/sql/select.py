@@ -30,13 +30,18 @@ class Select:
     """The verbatim text of a SELECT and what it says.
 
     ``plain`` tells that it is a list of columns; ``items`` are they, None for ``*``.
-    ``starred`` tells that ``*`` is all that the outermost SELECT gives.
+    ``starred`` tells that ``*`` is all that the outermost SELECT gives, ``source_starred`` that
+    it is the star of the source itself. ``names`` are all names in it, in lower case, and
+    ``stars`` tells whether a star stands anywhere but in count(*).
     """
 
     text: str
     plain: bool
     items: tuple[SelectItem, ...] | None
     starred: bool
+    source_starred: bool
+    names: frozenset[str]
+    stars: bool
     source: SourceCall
 
 
@@ -53,13 +58,17 @@ def parse_select(reader: TokenReader) -> Select:
     if not (reader.at_any(("SELECT", "WITH", "FROM")) or reader.at_symbol("(")):
         raise reader.unexpected("SELECT", after="the table and its columns")
     plain = _plain_list(reader.fork())
-    starred = _starred(reader.fork())
+    starred, source_starred = _starred(reader.fork())
+    names, stars = _mentioned(reader.fork())
     source = _take_all(reader, start)
     return Select(
         text=reader.script.text[start : reader.taken_end],
         plain=plain is not None,
         items=None if plain is None else plain.items,
         starred=starred,
+        source_starred=source_starred,
+        names=names,
+        stars=stars,
         source=source,
     )
 
@@ -92,16 +101,33 @@ def _call(reader: TokenReader, start: int) -> SourceCall:
     )
 
 
-def _starred(reader: TokenReader) -> bool:
-    """Tell whether the outermost SELECT gives ``*`` and nothing else."""
+def _mentioned(reader: TokenReader) -> tuple[frozenset[str], bool]:
+    """Answer all names, and whether a star stands for columns."""
+    names: set[str] = set()
+    stars = False
+    before: list[str] = ["", ""]
+    while not reader.ended:
+        token = reader.take()
+        if token.kind in (TokenKind.WORD, TokenKind.NAME):
+            names.add(token.text.lower())
+        star = token.kind is TokenKind.SYMBOL and token.text == "*"
+        counted = before == ["COUNT", "("]
+        stars = stars or (star and before[1] in ("SELECT", ",", ".", "(") and not counted)
+        before = [before[1], token.keyword or token.text]
+    return frozenset(names), stars
+
+
+def _starred(reader: TokenReader) -> tuple[bool, bool]:
+    """Tell whether the outermost SELECT gives ``*`` alone, and whether that of the source."""
     depth = 0
-    starred = False
+    starred = source_starred = False
     while not reader.ended:
         depth += reader.at_symbol("(") - reader.at_symbol(")")
         if depth == 0 and reader.at("SELECT"):
             starred = reader.at_symbol("*", 1) and reader.look(2).keyword == "FROM"
+            source_starred = starred and reader.look(3).keyword in _FUNCTIONS
         reader.take()
-    return starred
+    return starred, source_starred
 
 
 def _plain_list(reader: TokenReader) -> _PlainList | None:

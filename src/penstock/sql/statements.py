@@ -77,8 +77,9 @@ class Insert:
     """INSERT INTO … SELECT; ``select`` is its verbatim text.
 
     A ``plain`` SELECT is a list of columns, ``items``, or ``*`` for None; ``starred`` tells
-    that ``*`` is all that the outermost SELECT gives. ``select_at`` is the line and column at
-    which it begins in the script.
+    that ``*`` is all that the outermost SELECT gives, ``source_starred`` that it is the star of
+    the source itself. ``names`` are the names in it, ``stars`` tells whether a star stands for
+    columns. ``select_at`` is the line and column at which it begins in the script.
     """
 
     table: str
@@ -88,6 +89,9 @@ class Insert:
     source: SourceCall
     plain: bool = True
     starred: bool = False
+    source_starred: bool = False
+    names: frozenset[str] = field(default=frozenset(), compare=False)
+    stars: bool = field(default=False, compare=False)
     select_at: tuple[int, int] = field(default=(1, 1), compare=False)
 
 

@@ -55,6 +55,9 @@ from penstock.tables.table import ChainCommit, SnapshotFile, TableDetail
 # looks for conflicts again and tries the version after it, this often.
 _COMMIT_RETRIES_MAX = 15
 
+# What the files of a table may need to be read as they are.
+_READER_FEATURES = frozenset({"timestampNtz"})
+
 # A checkpoint, every hundred versions by default, keeps opening fast. Cleaning the log is
 # upkeep and nothing that a load waits for.
 _AFTER_COMMIT = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
@@ -271,8 +274,21 @@ class DeltaHandle:
 
     def files(self) -> tuple[SnapshotFile, ...]:
         """Answer the data files of the snapshot."""
+        self._require_readable()
         with _reading(self._root):
             return snapshot_files(self._table)
+
+    def _require_readable(self) -> None:
+        """Refuse a table whose files say less than its log: rows deleted, columns renamed."""
+        features = set(self._table.protocol().reader_features or ()) - _READER_FEATURES
+        mapping = self._table.metadata().configuration.get("delta.columnMapping.mode", "none")
+        if features or mapping != "none":
+            shown = ", ".join(sorted(features)) or "column mapping"
+            raise UserError(
+                f'table at "{self._root}" cannot be read: it uses {shown}',
+                code=Code.NOT_SUPPORTED_ERR,
+                hint="Rewrite it without that feature, for example with OPTIMIZE in Spark.",
+            )
 
     def at(self, version: int) -> "DeltaHandle":
         """Answer the table as it was at a version."""

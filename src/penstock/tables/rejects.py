@@ -6,7 +6,7 @@ what a crash left undone.
 """
 
 from penstock.crashpoints import CrashPoint, reached
-from penstock.model.epoch import Attachment
+from penstock.model.epoch import Attachment, DataFile
 from penstock.model.schema import Column, Primitive
 from penstock.tables.table import TableHandle, Tables
 
@@ -22,13 +22,20 @@ REJECT_COLUMNS = (
 
 
 def settle_rejects(newest: Attachment, *, handle: TableHandle, tables: Tables) -> None:
-    """Commit the reject files of the job's commits that its rejects do not show yet."""
+    """Commit the reject files of the job's newest epoch with some, unless they are visible."""
     if not newest.rejects_number:
         return
     rejects = tables.open_rejects(newest.job_id)
-    if rejects.newest_number >= newest.rejects_number:
+    number = newest.rejects_number
+    if rejects.newest_number >= number:
         return
-    for commit in handle.chain_after(newest.job_id, rejects.newest_number):
-        if commit.attachment.reject_files:
-            rejects.commit(commit.attachment.number, commit.attachment.reject_files)
-            reached(CrashPoint.REJECTS_COMMITTED)
+    # An epoch begins only when the rejects of the one before are settled, so at most one
+    # commit is open, and nothing but commits without rows stands behind it.
+    files = newest.reject_files if newest.number == number else _files_of(newest, handle)
+    rejects.commit(number, files)
+    reached(CrashPoint.REJECTS_COMMITTED)
+
+
+def _files_of(newest: Attachment, handle: TableHandle) -> tuple[DataFile, ...]:
+    chain = handle.chain_after(newest.job_id, newest.rejects_number - 1)
+    return chain[0].attachment.reject_files

@@ -1,0 +1,51 @@
+"""A table whose files say less than its log is not read as if they said all."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import Code, UserError
+from penstock.tables.delta import DeltaTables
+
+SCHEMA = {
+    "type": "struct",
+    "fields": [{"name": "id", "type": "long", "nullable": True, "metadata": {}}],
+}
+
+
+def table_with(folder: Path, *, features: list[str], configuration: dict[str, str]) -> str:
+    metadata = {
+        "id": "5fba94ed-9794-4965-ba6e-6ee3c0d22af9",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps(SCHEMA),
+        "partitionColumns": [],
+        "configuration": configuration,
+    }
+    protocol = {
+        "minReaderVersion": 3,
+        "minWriterVersion": 7,
+        "readerFeatures": features,
+        "writerFeatures": features,
+    }
+    entry = folder / "_delta_log" / f"{0:020d}.json"
+    entry.parent.mkdir(parents=True)
+    lines = [{"protocol": protocol}, {"metaData": metadata}]
+    entry.write_text("\n".join(json.dumps(line) for line in lines))
+    return str(folder)
+
+
+@pytest.mark.parametrize("features", [[], ["timestampNtz"]])
+def test_a_table_whose_files_say_all_is_read(tmp_path: Path, features: list[str]) -> None:
+    location = table_with(tmp_path / "t", features=features, configuration={})
+
+    assert DeltaTables(tmp_path).open(location).files() == ()
+
+
+def test_a_table_with_deleted_rows_in_its_log_is_refused(tmp_path: Path) -> None:
+    location = table_with(tmp_path / "t", features=["deletionVectors"], configuration={})
+
+    with pytest.raises(UserError, match="it uses deletionVectors") as caught:
+        DeltaTables(tmp_path).open(location).files()
+
+    assert caught.value.code is Code.NOT_SUPPORTED_ERR
