@@ -45,13 +45,16 @@ def job_with(insert: str, folder: Path, properties: str = "") -> str:
         (
             "'max_intervall' = '3'",
             'a streaming job does not know the option "max_intervall"',
-            'Did you mean "max_interval"? Allowed: max_interval, offset, s3.max_batch_bytes, '
-            "s3.max_batch_files.",
+            'Did you mean "max_interval"? Allowed: lookup_max_bytes, max_interval, offset, '
+            "s3.max_batch_bytes, s3.max_batch_files, session.enable_insert_strict, "
+            "session.insert_max_filter_ratio, session.python_udfs, session.time_zone.",
         ),
         (
             "'a' = '1', 'b' = '2'",
             'a streaming job does not know the options "a", "b"',
-            "Allowed: max_interval, offset, s3.max_batch_bytes, s3.max_batch_files.",
+            "Allowed: lookup_max_bytes, max_interval, offset, s3.max_batch_bytes, "
+            "s3.max_batch_files, session.enable_insert_strict, "
+            "session.insert_max_filter_ratio, session.python_udfs, session.time_zone.",
         ),
         ("'max_interval' = '0'", 'option "max_interval" must be at least 1s, not 0', ""),
         (
@@ -71,7 +74,7 @@ def job_with(insert: str, folder: Path, properties: str = "") -> str:
         ),
         (
             "'s3.max_batch_bytes' = '11GB'",
-            'option "s3.max_batch_bytes" must be at most 10737418240, not 11GB',
+            'option "s3.max_batch_bytes" must be at most 10GB, not 11GB',
             "",
         ),
     ],
@@ -120,7 +123,11 @@ def test_an_offset_that_names_no_file_is_refused_at_alter(
             {"late_file": "load"},
             'FILES does not know the option "late_file"',
             'Did you mean "late_files"? '
-            "Allowed: format, late_files, modified_files, schema, uri.",
+            "Allowed: column_separator, compress_type, "
+            "empty_field_as_null, enclose, escape, format, json_root, jsonpaths, late_files, "
+            "line_delimiter, missing_columns, modified_files, num_as_string, "
+            "path_partition_keys, schema, skip_lines, strip_outer_array, "
+            "trim_double_quotes, uri.",
         ),
         (
             {"late_files": "skip"},
@@ -132,7 +139,12 @@ def test_an_offset_that_names_no_file_is_refused_at_alter(
             'option "modified_files" must be one of ignore, fail, not "load"',
             "",
         ),
-        ({"format": "csv"}, 'option "format" must be one of json, not "csv"', ""),
+        (
+            {"format": "orc"},
+            'option "format" must be one of json, csv, csv_with_names, '
+            'csv_with_names_and_types, parquet, not "orc"',
+            "",
+        ),
     ],
 )
 def test_an_option_of_the_source_that_cannot_be_is_refused_at_create(
@@ -163,7 +175,7 @@ def test_an_option_that_is_missing_is_named(ready: Node, options: str, missing: 
     [
         ("t SELECT id FROM $", "INSERT fills 2 columns, but the SELECT gives 1"),
         ("t SELECT id, note, id FROM $", "INSERT fills 2 columns, but the SELECT gives 3"),
-        ("t (id) SELECT * FROM $", "INSERT fills 1 columns, but the SELECT gives 2"),
+        ("t (id) SELECT * FROM $", "INSERT fills 1 column, but the SELECT gives 2"),
         ("t SELECT id, text FROM $", 'source has no field "text"'),
         ("t SELECT id, note.x FROM $", 'source field "note" has no field "x"'),
         ("t (id, text) SELECT id, note FROM $", 'table "t" has no column "text"'),

@@ -244,7 +244,7 @@ def test_a_limit_of_bytes_that_is_reached_exactly_ends_the_epoch(
     [
         (("max_interval", "5m"), "'max_interval' = '300s'"),
         (("max_interval", "7"), "'max_interval' = '7s'"),
-        (("s3.max_batch_bytes", "256MB"), "'s3.max_batch_bytes' = '268435456'"),
+        (("s3.max_batch_bytes", "256MB"), "'s3.max_batch_bytes' = '256MB'"),
         (("__team", "sales"), "'__team' = 'sales'"),
     ],
 )

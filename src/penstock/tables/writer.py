@@ -151,6 +151,7 @@ class TableWriter:
         with _writing(self._root):
             path = self._new_path(partition)
             self._paths.append(path)
+        with _writing(path):
             return _File(path, self._stored)
 
     def _new_path(
