@@ -23,7 +23,7 @@ from penstock.model.job import (
 )
 from penstock.model.options import parse_options
 from penstock.model.position import Horizon, Position
-from penstock.model.query import Lookup, QueryText, with_view
+from penstock.model.query import Lookup, query_text, with_view
 from penstock.model.schema import Column
 from penstock.sources.files.columns import find_columns
 from penstock.sql.statements import CreateJob, Insert, Properties
@@ -212,14 +212,8 @@ def _analysed(
 ) -> SparkQuery:
     source = insert.source
     view = source.function.lower()
-    text = QueryText(
-        text=with_view(insert.select, start=source.start, end=source.end, view=view),
-        view=view,
-        columns=view_columns,
-        strict=properties.strict,
-        time_zone=properties.time_zone,
-        python_udfs=properties.python_udfs,
-    )
+    select = with_view(insert.select, start=source.start, end=source.end, view=view)
+    text = query_text(select, view=view, columns=view_columns, properties=properties)
 
     def find_lookup(name: str) -> Lookup:
         record = find_table(name.removeprefix("default."), catalog=parts.catalog)

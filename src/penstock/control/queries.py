@@ -4,7 +4,6 @@ Invariant: a table is looked at once, however often a SELECT names it, so that a
 sees one version of it.
 """
 
-import re
 from collections.abc import Callable
 from difflib import get_close_matches
 from typing import assert_never
@@ -17,6 +16,7 @@ from penstock.control.places import placed
 from penstock.control.result import Result
 from penstock.errors import SelectError, UserError
 from penstock.model.job import TableRef
+from penstock.model.query import with_view
 from penstock.model.schema import quoted_name
 from penstock.sql.names import DATABASE
 from penstock.sql.statements import RejectsRead, TableQuery, VersionRead
@@ -61,20 +61,12 @@ def spark_text(query: TableQuery) -> str:
     for number, read in reversed(list(enumerate(query.reads))):
         name = _REJECTS if isinstance(read, RejectsRead) else quoted_name(read.table)
         view = f"`{_view(number)}`" + ("" if read.aliased else f" {name}")
-        text = (
-            text[: read.start] + _padded(view, text[read.start : read.end]) + text[read.end :]
-        )
+        text = with_view(text, start=read.start, end=read.end, view=view)
     return text
 
 
 def _view(number: int) -> str:
     return f"@{number}"
-
-
-def _padded(view: str, written: str) -> str:
-    """Make a text as long as what it replaces, with the same line breaks."""
-    blank = re.sub(r"[^\n]", " ", written)
-    return view + blank.replace(" ", "", len(view))
 
 
 def _scan(read: RejectsRead | VersionRead, *, catalog: Catalog, tables: Tables) -> TableScan:

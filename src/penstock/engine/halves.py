@@ -8,13 +8,12 @@ fails.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 
 import pyarrow as pa
 
 from penstock.crashpoints import CrashPoint, reached
 from penstock.engine.output import TaskOutput
-from penstock.engine.rejects import KeptRejects, Rejects, StrictRejects
+from penstock.engine.rejects import Rejects, StrictRejects, kept_rejects
 from penstock.engine.share import ShareReader
 from penstock.engine.task import Refusal, refused
 from penstock.engine.task_plan import TaskPlan
@@ -39,7 +38,7 @@ class ReadReport:
 def read_half(text: str, try_id: str, leave: Callable[[str], None]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task's share in the columns that the SELECT sees."""
     plan = from_text(TaskPlan, text)
-    kept = _kept_rejects(plan, f"{plan.attempt_id}-{plan.task:05d}-{try_id}-r")
+    kept = kept_rejects(plan, f"{plan.file_name(try_id)}-r")
     rejects: Rejects = kept or StrictRejects()
     reader = ShareReader(plan, rejects)
     schema = arrow_schema(plan.view_columns)
@@ -96,12 +95,6 @@ def write_half(
             first_reject=left.first_reject or ack.first_reject,
         )
     )
-
-
-def _kept_rejects(plan: TaskPlan, name: str) -> KeptRejects | None:
-    if plan.strict:
-        return None
-    return KeptRejects(Path(plan.rejects_root), name, number=plan.number, epoch=plan.epoch)
 
 
 def _padded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from penstock.engine.rejects import KeptRejects, Rejects, Stage, StrictRejects, row_text
+from penstock.engine.rejects import Rejects, Stage, StrictRejects, kept_rejects, row_text
 from penstock.engine.task_plan import TaskPlan
 from penstock.model.epoch import Ack, Note
 from penstock.tables.misfits import sort_out
@@ -19,17 +19,11 @@ class TaskOutput:
 
     def __init__(self, plan: TaskPlan, *, try_id: str) -> None:
         self._plan = plan
-        name = f"{plan.attempt_id}-{plan.task:05d}-{try_id}"
+        name = plan.file_name(try_id)
         self._writer = TableWriter(
             Path(plan.table_root), plan.columns, name, partition_by=plan.partition_by
         )
-        self._kept = (
-            None
-            if plan.strict
-            else KeptRejects(
-                Path(plan.rejects_root), name, number=plan.number, epoch=plan.epoch
-            )
-        )
+        self._kept = kept_rejects(plan, name)
         self.rejects: Rejects = self._kept or StrictRejects()
         self._produced = 0
         self._misfit = 0

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from penstock.engine.task_plan import TaskPlan
 from penstock.errors import Code, UserError
 from penstock.model.epoch import DataFile
 from penstock.storage.arrow_types import arrow_schema
@@ -101,6 +102,13 @@ class KeptRejects:
         self._waiting.clear()
         self._waiting_bytes = 0
         self._writer.write(batch)
+
+
+def kept_rejects(plan: TaskPlan, name: str) -> KeptRejects | None:
+    """Answer where a task keeps its rejects; None if the first one ends the epoch."""
+    if plan.strict:
+        return None
+    return KeptRejects(Path(plan.rejects_root), name, number=plan.number, epoch=plan.epoch)
 
 
 def place(file: str, line: int | None) -> str:

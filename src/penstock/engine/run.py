@@ -12,7 +12,7 @@ from penstock.errors import Code, UserError
 from penstock.model.codec import to_text
 from penstock.model.epoch import Ack, Attachment, EpochPlan
 from penstock.model.job import JobDefinition, JobState, SparkQuery
-from penstock.model.query import Lookup, QueryRun, QueryText
+from penstock.model.query import Lookup, QueryRun, query_text
 from penstock.model.schema import Column
 from penstock.sources.files.reading import needed_columns, splittable
 from penstock.sources.files.shares import share_out
@@ -97,14 +97,11 @@ def query_run(
     definition: JobDefinition, query: SparkQuery, lookups: tuple[Lookup, ...]
 ) -> QueryRun:
     """Answer what Spark is told about the job's SELECT."""
-    properties = definition.properties
-    text = QueryText(
-        text=query.text,
+    text = query_text(
+        query.text,
         view=query.view,
         columns=query.view_columns,
-        strict=properties.strict,
-        time_zone=properties.time_zone,
-        python_udfs=properties.python_udfs,
+        properties=definition.properties,
     )
     return QueryRun(query=text, lookups=lookups, needed=query.needed, reusable=query.reusable)
 

@@ -30,3 +30,7 @@ class TaskPlan:
     # How the outputs of such a SELECT are called, in their order.
     output_names: tuple[str, ...]
     reads: tuple[SplitRead, ...]
+
+    def file_name(self, try_id: str) -> str:
+        """Answer what the files of one try of the task are called by."""
+        return f"{self.attempt_id}-{self.task:05d}-{try_id}"

@@ -61,13 +61,15 @@ class CompressType(StrEnum):
     SNAPPY = "snappy"
 
 
+# The column of what a file holds beyond its columns.
+RESCUED = "_rescued"
 # What is known of a row beside its content; no part of ``*``. A column of the files that is
 # called alike goes first.
 METADATA_COLUMNS = (
     Column(name="_file", type=Primitive.STRING),
     Column(name="_row", type=Primitive.BIGINT),
     Column(name="_modified_at", type=Primitive.TIMESTAMP),
-    Column(name="_rescued", type=Primitive.STRING),
+    Column(name=RESCUED, type=Primitive.STRING),
 )
 
 

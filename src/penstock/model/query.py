@@ -1,8 +1,9 @@
 """A SELECT that Spark runs: what it is given, and what it may look at."""
 
+import re
 from dataclasses import dataclass
 
-from penstock.model.job import TableRef
+from penstock.model.job import JobProperties, TableRef
 from penstock.model.schema import Column
 
 
@@ -55,11 +56,26 @@ def output_name(at: int) -> str:
     return f"c{at}"
 
 
+def padded(view: str, written: str) -> str:
+    """Make a name as long as what it replaces, so that positions in errors stay true."""
+    blank = re.sub(r"[^\n]", " ", written)
+    return view + blank.replace(" ", "", len(view))
+
+
 def with_view(select: str, *, start: int, end: int, view: str) -> str:
     """Put the view's name in the place of the call; every other character keeps its place."""
-    call = select[start:end]
-    # Whatever is left of the call becomes blank, so that positions in errors stay true.
-    blank = "".join("\n" if char == "\n" else " " for char in call[len(view) :])
-    if "\n" in call[: len(view)]:
-        blank = "\n" * call[: len(view)].count("\n") + blank
-    return select[:start] + view + blank + select[end:]
+    return select[:start] + padded(view, select[start:end]) + select[end:]
+
+
+def query_text(
+    text: str, *, view: str, columns: tuple[Column, ...], properties: JobProperties
+) -> QueryText:
+    """Answer a SELECT with the session that a job's properties ask for."""
+    return QueryText(
+        text=text,
+        view=view,
+        columns=columns,
+        strict=properties.strict,
+        time_zone=properties.time_zone,
+        python_udfs=properties.python_udfs,
+    )

@@ -15,7 +15,6 @@ from penstock.errors import Code, UserError
 
 SOURCE_FUNCTION = "read_source"
 LOOKUP_FUNCTION = "read_lookup"
-WRITER_FUNCTION = "write_share"
 
 _HINT = "Load the rows as they are and derive that table from the loaded one, with a SELECT."
 _JOIN_HINT = (

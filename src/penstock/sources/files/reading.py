@@ -9,6 +9,7 @@ import pyarrow as pa
 from penstock.model.epoch import SourceFile, SplitRead
 from penstock.model.files import (
     METADATA_COLUMNS,
+    RESCUED,
     CompressType,
     FileFormat,
     FilesOptions,
@@ -28,7 +29,6 @@ from penstock.sources.formats.parquet_footer import read_row_groups
 from penstock.sources.formats.parquet_rows import read_parquet
 from penstock.storage.arrow_types import AnyArray, arrow_schema
 
-RESCUED = "_rescued"
 ROW = "_row"
 
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.model.files import MissingColumns
+from penstock.model.files import RESCUED, MissingColumns
 from penstock.sources.formats.blocks import UnreadableFileError
 from penstock.sources.formats.csv_layout import CsvLayout
 
-RESCUED = "_rescued"
 _NAMES_SHOWN_MAX = 5
 
 

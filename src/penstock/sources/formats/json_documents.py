@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.errors import Code, UserError
-from penstock.model.files import FilesOptions, MissingColumns
+from penstock.model.files import RESCUED, FilesOptions, MissingColumns
 from penstock.sources.formats.blocks import BadRecord, RecordBlock, column_message
 from penstock.sources.formats.json_arrays import Element, read_elements
 from penstock.sources.formats.json_arrow import JsonShape, json_shape, read_directly
@@ -38,8 +38,6 @@ from penstock.sources.formats.lines import (
     read_lines,
 )
 from penstock.storage.casts import shown
-
-RESCUED = "_rescued"
 
 _LINE_LAYOUT = LineLayout()
 _BLOCK_RECORDS_MAX = 1 << 16

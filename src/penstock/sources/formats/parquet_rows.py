@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.errors import Code
-from penstock.model.files import MissingColumns
+from penstock.model.files import RESCUED, MissingColumns
 from penstock.sources.formats.arrow_json import json_objects
 from penstock.sources.formats.blocks import (
     BadRecord,
@@ -26,8 +26,6 @@ from penstock.sources.formats.blocks import (
 from penstock.sources.formats.parquet_footer import RowGroup, read_row_groups
 from penstock.storage.arrow_types import AnyArray, AnyField, AnyType, NestedArray, data_type
 from penstock.storage.casts import CastError, can_cast, cast_array
-
-RESCUED = "_rescued"
 
 _BATCH_ROWS_MAX = 1 << 16
 _MAGIC = b"PAR1"
