@@ -6,13 +6,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.errors import Code, PenstockError, SelectError, UserError
+from penstock.errors import Code, PenstockError, UserError
 from penstock.model.job import SparkQuery
 from penstock.model.query import Lookup, QueryText
 from penstock.model.schema import Column, Primitive
 from penstock.spark.plan_check import PlanFindings, check_plan
 from penstock.spark.query_session import QuerySession
-from penstock.spark.sql_errors import explained, missing_relation, offset_of, unqualified
+from penstock.spark.sessions import name_view
+from penstock.spark.sql_errors import explained, located, missing_relation, unqualified
 from penstock.storage.arrow_types import data_type
 
 # With one part Spark plans no exchange, and what needs one would pass unseen.
@@ -31,7 +32,7 @@ def analyse(
 ) -> SparkQuery:
     """Answer what is known of the SELECT; ``find_lookup`` finds the tables it joins with."""
     session = QuerySession(root, query)
-    session.name(session.reader(query.columns, read_source, tasks=_PARTS), query.view)
+    name_view(session.reader(query.columns, read_source, tasks=_PARTS), query.view)
     lookups: dict[str, Lookup] = {}
     for _ in range(_LOOKUPS_MAX):
         try:
@@ -46,7 +47,7 @@ def analyse(
             text = unqualified(query.text, error, lookup.table.name)
             query = replace(query, text=text)
         view = session.reader(lookup.columns, read_lookup, tasks=1).hint("broadcast")
-        session.name(view, lookup.table.name)
+        name_view(view, lookup.table.name)
     else:
         raise UserError(f"a SELECT may join with {_LOOKUPS_MAX} tables", code=Code.TYPE_ERR)
     findings = _checked(frame, query, log_file=log_file)
@@ -67,7 +68,7 @@ def _found(name: str, error: Exception, query: QueryText, *, find: FindLookup) -
     try:
         return find(name)
     except UserError as unknown:
-        raise _moved(unknown, error, query) from error
+        raise located(unknown, error, query.text) from error
 
 
 def read_source(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -87,7 +88,7 @@ def write_share(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _checked(frame: Any, query: QueryText, *, log_file: object) -> PlanFindings:  # noqa: ANN401
     try:
-        return check_plan(frame, frame.mapInArrow(write_share, "ack STRING"), text=query.text)
+        return check_plan(frame.mapInArrow(write_share, "ack STRING"), text=query.text)
     except PenstockError:
         raise
     except Exception as error:
@@ -121,11 +122,4 @@ def _located(error: Exception, query: QueryText, *, log_file: object) -> Penstoc
     known = explained(error, log_file=log_file)
     if not isinstance(known, UserError):
         known = UserError(known.message, code=Code.TYPE_ERR)
-    return _moved(known, error, query)
-
-
-def _moved(known: UserError, error: Exception, query: QueryText) -> SelectError:
-    """Answer the error with its place in the SELECT."""
-    located = SelectError(known.message, code=known.code, hint=known.hint)
-    located.offset = offset_of(error, query.text)
-    return located
+    return located(known, error, query.text)

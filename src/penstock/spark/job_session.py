@@ -19,6 +19,7 @@ from penstock.model.codec import from_text, to_text
 from penstock.model.query import Lookup, QueryRun
 from penstock.spark.plan_check import check_plan
 from penstock.spark.query_session import QuerySession
+from penstock.spark.sessions import name_view
 from penstock.spark.worker import freeze_once
 
 Batches = Iterator[pa.RecordBatch]
@@ -64,11 +65,11 @@ class JobSession:
     def _frame(self, run: QueryRun, tasks: int) -> Any:  # noqa: ANN401 - A DataFrame.
         if tasks in self._frame_by_tasks:
             return self._frame_by_tasks[tasks]
-        self._session.name(self._reader(run, tasks), run.query.view)
+        name_view(self._reader(run, tasks), run.query.view)
         select, _ = self._session.select(run.query.text)
         writer = writer_function(str(self._folder), self._halves.write)
         frame = select.mapInArrow(writer, "answer STRING")
-        findings = check_plan(select, frame, text=run.query.text)
+        findings = check_plan(frame, text=run.query.text)
         unread = set(findings.needed) - set(run.needed)
         if unread:
             raise InvariantError(
@@ -94,7 +95,7 @@ class JobSession:
             _replace(path, to_text(lookup))
             read = lookup_function(str(path), self._halves.read_lookup)
             frame = self._session.reader(lookup.columns, read, tasks=1)
-            self._session.name(frame.hint("broadcast"), lookup.table.name)
+            name_view(frame.hint("broadcast"), lookup.table.name)
         self._lookups = lookups
 
 

@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from penstock.errors import Code, UserError
+from penstock.spark.plans import Node, all_nodes, children, class_name, sequence
 
 SOURCE_FUNCTION = "read_source"
 LOOKUP_FUNCTION = "read_lookup"
@@ -61,8 +61,6 @@ _FOREIGN_CALL = re.compile(
 )
 _FIELDS_MAX = 2**31 - 1
 
-Node = Any
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFindings:
@@ -74,12 +72,11 @@ class PlanFindings:
     reusable: bool
 
 
-def check_plan(select: Node, written: Node, *, text: str) -> PlanFindings:
-    """Look at the SELECT's frame and the frame that writes it; refuse what is not row-wise."""
-    logical = select._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - No public way.
-    execution = written._jdf.queryExecution()  # noqa: SLF001
-    analysed = execution.analyzed()
-    _check_logical(logical, analysed=analysed)
+def check_plan(written: Node, *, text: str) -> PlanFindings:
+    """Look at the plans of the frame that writes a SELECT; refuse what is not row-wise."""
+    execution = written._jdf.queryExecution()  # noqa: SLF001 - No public way.
+    analysed, optimised = execution.analyzed(), execution.optimizedPlan()
+    _check_logical(optimised, analysed=analysed)
     path = _path(execution.executedPlan())
     for node, child in pairwise(path):
         _check_operator(node, child)
@@ -89,7 +86,7 @@ def check_plan(select: Node, written: Node, *, text: str) -> PlanFindings:
     return PlanFindings(
         operators=tuple(_name(node) for node in path if _name(node) not in _WRAPPERS),
         # What the optimiser drops today because of the date it may want tomorrow.
-        needed=_needed(analysed if changing else execution.optimizedPlan()),
+        needed=_needed(analysed if changing else optimised),
         row_wise=all(_name(node) in _ROW_WISE | _EVALUATIONS for node in path),
         reusable=not changing and LOOKUP_FUNCTION not in told,
     )
@@ -117,7 +114,7 @@ def _check_logical(plan: Node, *, analysed: Node) -> None:
         )
     found = [construct for node in _above_source(plan) if (construct := _construct(node))]
     # Spark makes a DISTINCT of every set operation, which is not what was written.
-    written = {_SET_OPERATIONS.get(_class(node), "") for node in _all(analysed)}
+    written = {_SET_OPERATIONS.get(class_name(node), "") for node in all_nodes(analysed)}
     for construct in (*(sorted(written - {""}) if found else ()), *found):
         raise _refusal(construct, hint=_JOIN_HINT if construct in _JOIN_WORDS else _HINT)
     if sources > 1:
@@ -126,7 +123,7 @@ def _check_logical(plan: Node, *, analysed: Node) -> None:
 
 def _construct(node: Node) -> str | None:
     """Name what a person wrote that made this node; None if it may be harmless."""
-    kind = _class(node)
+    kind = class_name(node)
     if kind == "Aggregate":
         plain = not str(node.aggregateExpressions().mkString()).count("(")
         return "DISTINCT" if plain else "GROUP BY or an aggregate function"
@@ -136,7 +133,7 @@ def _construct(node: Node) -> str | None:
 
 
 def _join(node: Node) -> str | None:
-    with_source = [bool(_count(child)) for child in _children(node)]
+    with_source = [bool(_count(child)) for child in children(node)]
     if not any(with_source):
         return "the source in a subquery"
     kind = str(node.joinType().toString()).partition("(")[0]
@@ -149,11 +146,11 @@ def _join(node: Node) -> str | None:
 
 def _path(plan: Node) -> list[Node]:
     """Answer the nodes from the writer down to the reader."""
-    if sum(_count(sub) for sub in _sequence(plan.subqueriesAll())):
+    if sum(_count(sub) for sub in sequence(plan.subqueriesAll())):
         raise _refusal("the source in a subquery")
     path = [plan]
     while not _is_source(path[-1]):
-        inner = [child for child in _children(path[-1]) if _count(child)]
+        inner = [child for child in children(path[-1]) if _count(child)]
         if len(inner) != 1:
             raise _refusal("a second use of the source, or none")
         path.append(inner[0])
@@ -163,7 +160,7 @@ def _path(plan: Node) -> list[Node]:
 def _check_operator(node: Node, child: Node) -> None:
     name = _name(node)
     if name in _JOINS:
-        streamed = [str(c.toString()) for c in _children(node)].index(str(child.toString()))
+        streamed = [str(c.toString()) for c in children(node)].index(str(child.toString()))
         build_left = str(node.buildSide().toString()) == "BuildLeft"
         kind = str(node.joinType().toString()).partition("(")[0]
         if build_left != (streamed == 1) or kind not in _JOIN_TYPES_BY_STREAMED[streamed]:
@@ -174,16 +171,16 @@ def _check_operator(node: Node, child: Node) -> None:
 
 def _needed(plan: Node) -> tuple[str, ...]:
     """Answer the names of the source's columns that anything above it looks at."""
-    source = next(node for node in _all(plan) if _is_source(node))
+    source = next(node for node in all_nodes(plan) if _is_source(node))
     name_by_id = {
         attribute.exprId().id(): str(attribute.name())
-        for attribute in _sequence(source.output())
+        for attribute in sequence(source.output())
     }
     seen = {
         attribute.exprId().id()
-        for node in _all(plan)
+        for node in all_nodes(plan)
         if not _is_source(node)
-        for attribute in _sequence(node.references().toSeq())
+        for attribute in sequence(node.references().toSeq())
     }
     return tuple(name for number, name in name_by_id.items() if number in seen)
 
@@ -192,41 +189,21 @@ def _above_source(plan: Node) -> Iterator[Node]:
     """Yield the nodes that hold the source, outermost first."""
     if _count(plan):
         yield plan
-        for child in _children(plan):
+        for child in children(plan):
             yield from _above_source(child)
 
 
 def _count(plan: Node) -> int:
     """Count how often the source is read below a node."""
-    return sum(_is_source(node) for node in _all(plan))
-
-
-def _all(plan: Node) -> Iterator[Node]:
-    yield plan
-    for child in _children(plan):
-        yield from _all(child)
-    for subquery in _sequence(plan.subqueries()):
-        yield from _all(subquery)
+    return sum(_is_source(node) for node in all_nodes(plan))
 
 
 def _is_source(node: Node) -> bool:
-    if _class(node) == "MapInArrow":
+    if class_name(node) == "MapInArrow":
         return str(node.functionExpr().name()) == SOURCE_FUNCTION
-    if _class(node) == "MapInArrowExec":
+    if class_name(node) == "MapInArrowExec":
         return str(node.func().name()) == SOURCE_FUNCTION
     return False
-
-
-def _children(node: Node) -> list[Node]:
-    return _sequence(node.children())
-
-
-def _sequence(sequence: Node) -> list[Node]:
-    return [sequence.apply(index) for index in range(sequence.size())]
-
-
-def _class(node: Node) -> str:
-    return str(node.getClass().getSimpleName())
 
 
 def _name(node: Node) -> str:

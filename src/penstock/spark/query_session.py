@@ -1,7 +1,6 @@
 """A session of Spark for one SELECT: its source, the tables it joins with, its functions."""
 
 import importlib
-import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,6 +9,7 @@ import pyarrow as pa
 from penstock.errors import Code, UserError
 from penstock.model.query import QueryText, output_name
 from penstock.model.schema import Column, columns_sql
+from penstock.spark.sessions import open_session, select_frame
 
 Batches = Iterator[pa.RecordBatch]
 Frame = Any
@@ -19,11 +19,7 @@ class QuerySession:
     """One ``newSession`` of Spark, set up as the job wants it."""
 
     def __init__(self, root: Any, query: QueryText) -> None:  # noqa: ANN401 - A SparkSession.
-        # pyspark writes every error of a SELECT to the terminal, stack included.
-        logging.getLogger("SQLQueryContextLogger").disabled = True
-        self._session = root.newSession()
-        for key, value in _settings(query).items():
-            self._session.conf.set(key, value)
+        self._session = open_session(root, _settings(query))
         _register_functions(self._session, query.python_udfs)
 
     def reader(
@@ -33,15 +29,9 @@ class QuerySession:
         ddl = columns_sql(tuple(_nullable(column) for column in columns))
         return self._session.range(0, tasks, 1, tasks).mapInArrow(read, ddl)
 
-    def name(self, frame: Frame, view: str) -> None:
-        """Let the SELECT find the frame by a name."""
-        frame.createOrReplaceTempView(f"`{view}`")
-
     def select(self, text: str) -> tuple[Frame, tuple[str, ...]]:
         """Answer the frame of a SELECT, its columns renamed, and how they were called."""
-        # Whatever is no query is refused before it is run.
-        self._session._jsparkSession.sessionState().sqlParser().parseQuery(text)  # noqa: SLF001
-        frame = self._session.sql(text)
+        frame = select_frame(self._session, text)
         names = tuple(frame.columns)
         return frame.toDF(*(output_name(at) for at in range(len(names)))), names
 
@@ -53,9 +43,6 @@ def _settings(query: QueryText) -> dict[str, str]:
         # Adaptive execution may drop the reader at run time, when a joined table is empty.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.autoBroadcastJoinThreshold": "-1",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-        # Tables have names; parquet.`/some/path` is none.
-        "spark.sql.runSQLOnFiles": "false",
         # Interpreted, a join with an empty table would not look at the source at all.
         "spark.sql.codegen.maxFields": "100000",
     }

@@ -42,9 +42,7 @@ def explained_select(error: Exception, text: str, *, log_file: object) -> Pensto
     state = _asked(error, "getSqlState") or ""
     if state.startswith((_DATA_ERROR, "42", "0A", "21")):
         code = Code.SYNTAX_ERR if state == _SYNTAX_ERROR else Code.TYPE_ERR
-        known = SelectError(_message(error), code=code)
-        known.offset = offset_of(error, text)
-        return known
+        return located(UserError(_message(error), code=code), error, text)
     own, causes = _OWN_ERROR.findall(str(error)), _CAUSE.findall(str(error))
     cause = causes[-1][:500] if causes else _message(error)
     return ExternalError(
@@ -54,7 +52,14 @@ def explained_select(error: Exception, text: str, *, log_file: object) -> Pensto
     )
 
 
-def offset_of(error: Exception, text: str) -> int | None:
+def located(known: UserError, error: Exception, text: str) -> SelectError:
+    """Answer our error with the place in the SELECT that Spark's one names."""
+    placed = SelectError(known.message, code=known.code, detail=known.detail, hint=known.hint)
+    placed.offset = _offset_of(error, text)
+    return placed
+
+
+def _offset_of(error: Exception, text: str) -> int | None:
     """Answer where in the SELECT the error lies, if Spark tells."""
     span, place = span_of(error), line_and_column(error)
     if span is not None or place is None:

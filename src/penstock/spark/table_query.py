@@ -1,6 +1,5 @@
 """Run a SELECT over tables: Spark says which tables it names, and reads them by our source."""
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,10 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.errors import Code, PenstockError, SelectError, UserError
+from penstock.errors import Code, PenstockError, UserError
 from penstock.model.query import output_name
 from penstock.model.schema import columns_sql
-from penstock.spark.sql_errors import explained_select, missing_relation, offset_of, unqualified
+from penstock.spark.plans import Node, all_nodes, children, class_name, own_nodes, sequence
+from penstock.spark.sessions import name_view, open_session, select_frame
+from penstock.spark.sql_errors import explained_select, located, missing_relation, unqualified
 from penstock.storage.arrow_types import data_type
 from penstock.tables.scan import TableScan
 
@@ -25,7 +26,6 @@ _TRANSPARENT = frozenset(
 )
 
 FindScan = Callable[[str], TableScan]
-Node = Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +63,9 @@ class _Views:
     def __init__(self, place: SelectPlace) -> None:
         from penstock.spark.table_source import TableSource
 
-        # pyspark writes every error of a SELECT to the terminal, stack included.
-        logging.getLogger("SQLQueryContextLogger").disabled = True
         self._place = place
         self._folders: list[Path] = []
-        self._session = place.root.newSession()
-        for key, value in _settings(place).items():
-            self._session.conf.set(key, value)
+        self._session = open_session(place.root, _settings(place))
         self._session.dataSource.register(TableSource)
 
     def name(self, view: str, scan: TableScan) -> None:
@@ -83,16 +79,14 @@ class _Views:
         self._folders.append(folder)
         reader = self._session.read.format(FORMAT).schema(columns_sql(scan.columns))
         frame = reader.option(FOLDER, str(folder)).option(TASKS, self._place.tasks).load()
-        frame.createOrReplaceTempView(_quoted(view))
+        name_view(frame, view)
 
     def frame(self, text: str, *, find_scan: FindScan) -> Node:
         """Answer the frame of a SELECT, once every table that it names was found."""
-        # Whatever is no query is refused before it is run.
-        self._session._jsparkSession.sessionState().sqlParser().parseQuery(text)  # noqa: SLF001
         found: set[str] = set()
         while True:
             try:
-                return self._session.sql(text)
+                return select_frame(self._session, text)
             except Exception as error:
                 name = missing_relation(error)
                 if name is None or name in found:
@@ -120,14 +114,7 @@ def _settings(place: SelectPlace) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.shuffle.partitions": str(place.tasks * _TASKS_AFTER_SHUFFLE),
         "spark.sql.python.filterPushdown.enabled": "true",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-        # Tables have names; parquet.`/some/path` is none.
-        "spark.sql.runSQLOnFiles": "false",
     }
-
-
-def _quoted(view: str) -> str:
-    return "`" + view.replace("`", "``") + "`"
 
 
 def _too_many() -> UserError:
@@ -138,18 +125,14 @@ def _found(name: str, error: Exception, text: str, *, find: FindScan) -> TableSc
     try:
         return find(name)
     except UserError as unknown:
-        located = SelectError(
-            unknown.message, code=unknown.code, detail=unknown.detail, hint=unknown.hint
-        )
-        located.offset = offset_of(error, text)
-        raise located from error
+        raise located(unknown, error, text) from error
 
 
 def needed_by_folder(plan: Node) -> dict[str, set[str]]:
     """Answer the columns of every snapshot that anything in the optimised plan looks at."""
     seen = set(_seen(plan))
     needed: dict[str, set[str]] = {}
-    for node in _all(plan):
+    for node in all_nodes(plan):
         if _is_scan(node):
             names = needed.setdefault(_folder(node), set())
             names |= {str(a.name()) for a in _outputs(node) if a.exprId().id() in seen}
@@ -159,32 +142,19 @@ def needed_by_folder(plan: Node) -> dict[str, set[str]]:
 def _seen(plan: Node) -> Iterator[int]:
     """Yield the numbers of the attributes that are looked at below and at the plan's end."""
     yield from (attribute.exprId().id() for attribute in _outputs(plan))
-    for node in _nodes(plan):
+    for node in own_nodes(plan):
         if _is_scan(node):
             continue
-        yield from (a.exprId().id() for a in _sequence(node.references().toSeq()))
-        if _class(node) not in _TRANSPARENT:
-            children = _sequence(node.children())
-            yield from (a.exprId().id() for child in children for a in _outputs(child))
-        for subquery in _sequence(node.subqueries()):
+        yield from (a.exprId().id() for a in sequence(node.references().toSeq()))
+        if class_name(node) not in _TRANSPARENT:
+            below = children(node)
+            yield from (a.exprId().id() for child in below for a in _outputs(child))
+        for subquery in sequence(node.subqueries()):
             yield from _seen(subquery)
 
 
-def _all(plan: Node) -> Iterator[Node]:
-    for node in _nodes(plan):
-        yield node
-        for subquery in _sequence(node.subqueries()):
-            yield from _all(subquery)
-
-
-def _nodes(plan: Node) -> Iterator[Node]:
-    yield plan
-    for child in _sequence(plan.children()):
-        yield from _nodes(child)
-
-
 def _is_scan(node: Node) -> bool:
-    return _class(node) == "DataSourceV2ScanRelation"
+    return class_name(node) == "DataSourceV2ScanRelation"
 
 
 def _folder(scan: Node) -> str:
@@ -194,15 +164,7 @@ def _folder(scan: Node) -> str:
 
 
 def _outputs(node: Node) -> list[Node]:
-    return _sequence(node.output())
-
-
-def _sequence(sequence: Node) -> list[Node]:
-    return [sequence.apply(index) for index in range(sequence.size())]
-
-
-def _class(node: Node) -> str:
-    return str(node.getClass().getSimpleName())
+    return sequence(node.output())
 
 
 def _numbered(frame: Node) -> Node:
