@@ -15,7 +15,6 @@ from typing import Any
 from deltalake import DeltaTable
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
-from penstock.app import open_source
 from penstock.catalog.catalog import Catalog, open_catalog
 from penstock.clock import Clock, SystemClock
 from penstock.control.analyst import Analyst
@@ -24,14 +23,17 @@ from penstock.control.result import Cell
 from penstock.engine.epoch_loop import LoadParts
 from penstock.engine.run import Work
 from penstock.engine.task import run_task_text
+from penstock.job_source import open_job_source
 from penstock.model.job import JobState
+from penstock.settings import KEY_FILE
 from penstock.spark.executor import SparkExecutor
 from penstock.sql.parser import parse_script
 from penstock.supervisor.runner import StartThread
 from penstock.supervisor.supervisor import JobLook, Supervisor
-from penstock.tables.delta import DeltaTables
 from penstock.tables.table import Tables
 from penstock.testing.executor import InProcessExecutor
+from penstock.vault import Vault
+from penstock.warehouse import open_warehouse
 
 Row = Mapping[str, Any]
 ROUND_PERIOD = timedelta(milliseconds=5)
@@ -48,12 +50,19 @@ class Node:
     node_id: str = "node-1"
     tables: Tables | None = None
     spark: SparkExecutor | None = None
+    warehouse: str = ""
+    warehouse_secret: str = ""
 
     def __post_init__(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
-        self.tables = self.tables or DeltaTables(self.home / "warehouse")
         self.catalog: Catalog = open_catalog(
             f"sqlite:///{self.home / 'catalog.db'}", clock=self.clock
+        )
+        self.vault = Vault(self.catalog, key_file=self.home / KEY_FILE)
+        self.tables = self.tables or open_warehouse(
+            self.warehouse or str(self.home / "warehouse"),
+            secret=self.warehouse_secret,
+            vault=self.vault,
         )
 
     def restart(self) -> "Node":
@@ -65,6 +74,8 @@ class Node:
             work=self.work,
             node_id=self.node_id + "+",
             spark=self.spark,
+            warehouse=self.warehouse,
+            warehouse_secret=self.warehouse_secret,
         )
 
     def sql(self, text: str) -> list[dict[str, Cell]]:
@@ -76,6 +87,7 @@ class Node:
             open_tables=lambda: tables,
             open_analyst=self._analyst,
             clock=self.clock,
+            vault=self.vault,
             tasks_max=2,
         )
         results = [execute(p.statement, parts=parts) for p in parse_script(text)]
@@ -96,7 +108,9 @@ class Node:
             tables=self.tables,
             executor=self.spark or InProcessExecutor(),
             clock=self.clock,
-            open_source=partial(open_source, catalog=self.catalog),
+            open_source=partial(
+                open_job_source, catalog=self.catalog, vault=self.vault, clock=self.clock
+            ),
             work=self.work,
             node_id=self.node_id,
         )

@@ -17,14 +17,14 @@ from penstock.catalog.catalog import Catalog, open_catalog
 from penstock.clock import SystemClock
 from penstock.control.executor import ControlParts
 from penstock.errors import Code, ExternalError
-from penstock.settings import Settings
+from penstock.logs import log_files, write_logs
+from penstock.settings import KEY_FILE, Settings
+from penstock.vault import Vault
 
 if TYPE_CHECKING:
-    from penstock.model.job import JobState
-    from penstock.sources.source import Source
     from penstock.spark.executor import SparkExecutor
     from penstock.supervisor.supervisor import Supervisor
-    from penstock.tables.table import Tables
+    from penstock.tables.delta import DeltaTables
 
 
 def _silent(line: str) -> None:
@@ -34,14 +34,29 @@ def _silent(line: str) -> None:
 class App:
     """One process of Penstock on one home."""
 
-    def __init__(self, settings: Settings, *, tell: Callable[[str], None] = _silent) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        command: str = "sql",
+        tell: Callable[[str], None] = _silent,
+    ) -> None:
         self.settings = settings
         self._tell = tell
         self.clock = SystemClock()
+        self.logs = log_files(settings.home, command=command, at=self.clock.now())
         self._spark: SparkExecutor | None = None
         self._scratch = Path()
+        self._logging = False
         _make_folder(settings.home)
         self.catalog: Catalog = open_catalog(settings.catalog_url, clock=self.clock)
+        self.vault = Vault(self.catalog, key_file=settings.home / KEY_FILE)
+
+    def log(self, *, verbose: bool = False) -> None:
+        """Begin to log, unless this process does already."""
+        if not self._logging:
+            self._logging = True
+            write_logs(self.logs, verbose=verbose)
 
     def control(self) -> ControlParts:
         """Answer what statements are run with."""
@@ -50,7 +65,9 @@ class App:
             open_tables=self._tables,
             open_analyst=self._analyst,
             clock=self.clock,
-            tasks_max=_local_tasks(self.settings.spark.master),
+            vault=self.vault,
+            tasks_max=local_tasks(self.settings.spark.master),
+            warehouse_secret=self.settings.warehouse_secret,
         )
 
     def supervisor(
@@ -59,17 +76,19 @@ class App:
         """Answer the supervisor of this node, and what ends everything it started."""
         from penstock.engine.epoch_loop import LoadParts
         from penstock.engine.task import run_task_text
+        from penstock.job_source import open_job_source
         from penstock.spark.executor import SparkExecutor
         from penstock.spark.session import SparkOptions, clear_leftovers
         from penstock.supervisor.home_lock import HomeLock
         from penstock.supervisor.supervisor import Supervisor
 
+        self.log()
         home = self.settings.home
         executor = SparkExecutor(
             SparkOptions(
                 master=self.settings.spark.master,
                 scratch=home / "tmp",
-                log_file=home / "logs" / "spark.log",
+                log_file=self.logs.spark,
                 computing=any(job.definition.query for job in self.catalog.jobs()),
                 conf=self.settings.spark.conf,
             )
@@ -79,7 +98,9 @@ class App:
             tables=self._tables(),
             executor=executor,
             clock=self.clock,
-            open_source=partial(open_source, catalog=self.catalog),
+            open_source=partial(
+                open_job_source, catalog=self.catalog, vault=self.vault, clock=self.clock
+            ),
             work=run_task_text,
             node_id=f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}",
         )
@@ -119,32 +140,35 @@ class App:
 
         if self._spark is None:
             self._tell("starting Spark …")
+            self.log()
             self._scratch = Path(tempfile.mkdtemp(prefix="penstock-sql-"))
             self._spark = SparkExecutor(
                 SparkOptions(
                     master=self.settings.spark.master,
                     scratch=self._scratch,
-                    log_file=self.settings.home / "logs" / "spark.log",
+                    log_file=self.logs.spark,
                     conf=self.settings.spark.conf,
                 )
             )
         return self._spark
 
-    def _tables(self) -> "Tables":
-        from penstock.tables.delta import DeltaTables
+    def check_warehouse(self) -> str:
+        """Try the warehouse and answer what was found."""
+        from penstock.warehouse import try_warehouse
 
-        return DeltaTables(self.settings.warehouse_path)
+        return try_warehouse(self._tables())
+
+    def _tables(self) -> "DeltaTables":
+        from penstock.warehouse import open_warehouse
+
+        return open_warehouse(
+            self.settings.warehouse_location,
+            secret=self.settings.warehouse_secret,
+            vault=self.vault,
+        )
 
 
-def open_source(state: "JobState", *, catalog: Catalog) -> "Source":
-    """Open the source of a job; the file index decides what is new."""
-    from penstock.sources.files.files import open_files_source
-
-    known_files = partial(catalog.known_files, state.id)
-    return open_files_source(state.definition.source, known_files=known_files)
-
-
-def _local_tasks(master: str) -> int | None:
+def local_tasks(master: str) -> int | None:
     """Answer how many tasks a Spark on this machine runs at once; None for another one."""
     found = re.match(r"local(?:\[(\*|\d+))?", master)
     if found is None:

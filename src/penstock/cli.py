@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -44,6 +44,11 @@ HomeOption = Annotated[
     ),
 ]
 
+VerboseOption = Annotated[
+    bool,
+    typer.Option("--verbose", help="Log everything, and show it on standard error too."),
+]
+
 
 @app.callback()
 def penstock(context: typer.Context, home: HomeOption = None) -> None:
@@ -72,7 +77,9 @@ def sql(
         Format, typer.Option("--format", help="How results are printed.")
     ] = Format.TABLE,
 ) -> None:
-    """Run SQL statements from -e, -f or standard input.
+    """Run SQL statements from -e, -f or standard input; on a terminal, open a prompt.
+
+    The prompt completes with Tab, keeps a history and lists what can be typed with \\?.
 
     CREATE | DROP TABLE, SHOW TABLES, DESCRIBE [DETAIL], CREATE | ALTER | PAUSE | RESUME | DROP
     JOB, SHOW JOBS, SHOW CREATE TABLE | JOB, SHOW EPOCHS FOR, SHOW EVENTS FOR, SELECT. A SELECT
@@ -80,8 +87,23 @@ def sql(
     """
     if execute is not None and file is not None:
         raise typer.BadParameter("give either -e or -f, not both")
+    if execute is None and file is None and sys.stdin.isatty() and sys.stdout.isatty():
+        _guarded(lambda: _open_prompt(home=context.obj, output=output))
     text = execute if execute is not None else _read(file)
-    _guarded(lambda: _run_sql(text, home=context.obj, output=output))
+    _guarded(lambda: _run_sql(text, home=context.obj, output=output), script=text)
+
+
+def _open_prompt(*, home: Path | None, output: Format) -> int:
+    from penstock.app import App
+    from penstock.prompt.session import open_prompt
+    from penstock.settings import load_settings
+
+    application = App(load_settings(home=home), tell=_tell)
+    try:
+        open_prompt(application, output=output.value)
+    finally:
+        application.close()
+    return 0
 
 
 def _read(file: Path | None) -> str:
@@ -136,6 +158,7 @@ def run(
             "--timeout", metavar="DURATION", help="Give up after this long: 90s, 5m, 1h."
         ),
     ] = None,
+    verbose: VerboseOption = False,
 ) -> None:
     """Run jobs in the foreground, with live progress on a terminal and plain lines elsewhere.
 
@@ -150,10 +173,13 @@ def run(
 
         gc.enable()
         limit = None if timeout is None else parse_duration(timeout, what="--timeout")
-        application = App(load_settings(home=context.obj))
+        application = App(load_settings(home=context.obj), command="run")
         try:
             request = Request(
-                names=tuple(job or ()), until_caught_up=until_caught_up, timeout=limit
+                names=tuple(job or ()),
+                until_caught_up=until_caught_up,
+                timeout=limit,
+                verbose=verbose,
             )
             return run_jobs(application, request)
         finally:
@@ -162,11 +188,11 @@ def run(
     _guarded(work)
 
 
-def _guarded(work: Callable[[], int]) -> None:
+def _guarded(work: Callable[[], int], *, script: str = "") -> NoReturn:
     try:
         code = work()
     except PenstockError as error:
-        print_error(error)
+        print_error(error, script=script)
         code = EXIT_FAILED
     except OSError as error:
         if isinstance(error, BrokenPipeError):
@@ -178,14 +204,11 @@ def _guarded(work: Callable[[], int]) -> None:
     raise typer.Exit(code)
 
 
-def print_error(error: PenstockError) -> None:
-    """Print code, message, detail and hint on standard error."""
-    lines = [f"error {error.code}: {error.message}"]
-    lines += [f"  detail: {error.detail}"] if error.detail else []
-    lines += [f"  hint: {error.hint}"] if error.hint else []
-    if error.code is Code.INTERNAL_ERR:
-        lines.append("  This is a defect of Penstock; please report it with the logs.")
-    sys.stderr.write("\n".join(lines) + "\n")
+def print_error(error: PenstockError, *, script: str = "") -> None:
+    """Print code, message, detail, the place in the script, and hint on standard error."""
+    from penstock.prompt.error_text import error_text
+
+    sys.stderr.write(error_text(error, script=script))
 
 
 def main() -> None:

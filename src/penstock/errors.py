@@ -5,7 +5,7 @@ Errors survive pickling, because Spark moves them between processes.
 """
 
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 class Code(StrEnum):
@@ -69,9 +69,26 @@ def _revive(
 
 
 class UserError(PenstockError):
-    """Whoever wrote the statement, or the data, must act; never retried."""
+    """Whoever wrote the statement, or the data, must act; never retried.
+
+    ``line`` and ``column`` tell where in the statements, counted from 1, if that is known.
+    ``wanted`` tells what could have stood there instead.
+    """
 
     code_default = Code.OPTION_ERR
+    line: int | None = None
+    column: int | None = None
+    wanted: str = ""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        place = {"line": self.line, "column": self.column, "wanted": self.wanted}
+        return (*super().__reduce__(), place)
+
+    def at(self, *, line: int, column: int) -> Self:
+        """Let the error know its place, and its detail end with it."""
+        self.line, self.column = line, column
+        self.detail = f"{self.detail} Line {line}, column {column}.".lstrip()
+        return self
 
 
 class SelectError(UserError):

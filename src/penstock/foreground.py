@@ -9,15 +9,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from importlib.metadata import version
 from types import FrameType
+
+import structlog
 
 from penstock.app import App
 from penstock.clock import Clock
-from penstock.errors import Code, ExternalError, UserError
-from penstock.logs import write_logs
+from penstock.errors import Code, ExternalError, PenstockError, UserError
+from penstock.logs import point_latest
 from penstock.model.job import Wish
 from penstock.progress_display import Display, open_display
 from penstock.supervisor.supervisor import JobLook, Supervisor
+
+log = structlog.get_logger()
 
 ROUND_PERIOD = timedelta(milliseconds=250)
 EXIT_OK = 0
@@ -41,12 +46,26 @@ class Request:
     names: tuple[str, ...]
     until_caught_up: bool
     timeout: timedelta | None
+    verbose: bool = False
 
 
 def run_jobs(application: App, request: Request) -> int:
     """Run the named jobs, or all; answer the exit code."""
-    _require_jobs(application, request.names)
-    write_logs(application.settings.home / "logs" / "run.log")
+    known = _require_jobs(application, request.names)
+    application.log(verbose=request.verbose)
+    home = application.settings.home
+    log.info("run started", version=version("penstock"), home=str(home), jobs=known)
+    point_latest(application.logs)
+    try:
+        code = _run(application, request)
+    except PenstockError as error:
+        log.exception("run failed", code=error.code, reason=error.message)
+        raise
+    log.info("run ended", code=code)
+    return code
+
+
+def _run(application: App, request: Request) -> int:
     interrupted = threading.Event()
     with _signals(interrupted), open_display(application.clock) as display:
         supervisor, end = application.supervisor(
@@ -65,10 +84,14 @@ def run_jobs(application: App, request: Request) -> int:
     _tell_pauses(looks)
     if ending is Ending.TIMED_OUT and request.until_caught_up:
         _tell_open(looks, last_looks, request)
-    return _exit_code(ending, request)
+    code = _exit_code(ending, request)
+    if code == EXIT_FAILED or any(_failed(look) for look in looks):
+        _tell(f"log: {application.logs.product}")
+    return code
 
 
-def _require_jobs(application: App, names: tuple[str, ...]) -> None:
+def _require_jobs(application: App, names: tuple[str, ...]) -> list[str]:
+    """Require that the named jobs exist; answer which will be run."""
     known = [job.name for job in application.catalog.jobs()]
     for name in names:
         if name not in known:
@@ -77,6 +100,7 @@ def _require_jobs(application: App, names: tuple[str, ...]) -> None:
                 code=Code.META_NOT_FOUND_ERR,
                 hint=f"Known jobs: {', '.join(known) or 'none'}.",
             )
+    return list(names) or known
 
 
 def _rounds(
@@ -98,6 +122,7 @@ def _rounds(
         except ExternalError as error:
             # A catalog that is locked or out of space for a while must not end a long run.
             if error.message != trouble:
+                log.warning("catalog out of reach", code=error.code, reason=error.message)
                 _tell(f"warning {error.code}: {error.message}; trying again")
             trouble = error.message
         _tell_losses(supervisor)
@@ -135,11 +160,15 @@ def _tell_pauses(looks: Sequence[JobLook]) -> None:
             paused = look.state.wish.wish is Wish.PAUSE
             why = "paused by a person" if paused else "being dropped"
             _tell(f"job {look.state.name} is {why} and was left out")
-        elif look.paused_for_good and look.state.wish.reason is not None:
+        elif _failed(look) and look.state.wish.reason is not None:
             reason = look.state.wish.reason
             _tell(f"error {reason.code}: job {look.state.name} is paused: {reason.message}")
             if reason.hint:
                 _tell(f"  hint: {reason.hint}")
+
+
+def _failed(look: JobLook) -> bool:
+    return look.paused_for_good and not look.left_out
 
 
 def _tell_open(

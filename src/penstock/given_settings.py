@@ -31,7 +31,8 @@ class _Given(BaseSettings):
     )
 
     home: Path | None = None
-    warehouse: Path | None = None
+    warehouse: str | None = None
+    warehouse_secret: str | None = None
     catalog: _Catalog = _Catalog()
     spark: _Spark = _Spark()
 
@@ -60,6 +61,9 @@ def check_given(from_file: dict[str, object], *, path: Path) -> dict[str, Any]:
             f'setting "{name}": {first["msg"].lower()}',
             code=Code.SETTINGS_ERR,
             detail=f"Read from {path} and the environment (PENSTOCK_…).",
-            hint="Known settings: warehouse, [catalog] url, [spark] master, [spark.conf] ….",
+            hint=(
+                "Known settings: warehouse, warehouse_secret, [catalog] url, [spark] master, "
+                "[spark.conf] …."
+            ),
         ) from error
     return given.model_dump(exclude_none=True)

@@ -9,8 +9,10 @@ from typing import Literal, TextIO
 from penstock.control.result import Cell, Result
 
 
-def print_result(result: Result, *, output: str, stream: TextIO | None = None) -> None:
-    """Print a result as table, vertical, json or csv."""
+def print_result(
+    result: Result, *, output: str, stream: TextIO | None = None, seconds: float | None = None
+) -> None:
+    """Print a result as table, vertical, json or csv; people are told how long it took."""
     stream = stream or sys.stdout
     match output:
         case "json":
@@ -19,8 +21,10 @@ def print_result(result: Result, *, output: str, stream: TextIO | None = None) -
             _print_csv(result, stream)
         case "vertical":
             _print_vertical(result, stream)
+            stream.write(_ending(result, seconds, output=output))
         case _:
             _print_table(result, stream)
+            stream.write(_ending(result, seconds, output=output))
 
 
 def _print_json(result: Result, stream: TextIO) -> None:
@@ -50,21 +54,18 @@ def _print_csv(result: Result, stream: TextIO) -> None:
 
 def _print_vertical(result: Result, stream: TextIO) -> None:
     if not result.columns:
-        stream.write(result.message + "\n")
         return
     width = max(len(name) for name in result.columns)
     for number, row in enumerate(result.rows, start=1):
         stream.write(f"{'*' * 12} {number}. row {'*' * 12}\n")
         for name, cell in zip(result.columns, row, strict=True):
             stream.write(f"{name:>{width}}: {_text(cell)}\n")
-    stream.write(f"{_rows(result)}\n")
 
 
 def _print_table(result: Result, stream: TextIO) -> None:
     if not result.columns:
-        stream.write(result.message + "\n")
         return
-    if result.columns[-1] == "create_statement":
+    if _holds_texts(result):
         _print_texts(result, stream)
         return
     if not stream.isatty():
@@ -82,7 +83,6 @@ def _print_table(result: Result, stream: TextIO) -> None:
     for row in result.rows:
         table.add_row(*(Text(_line(cell)) for cell in row))
     Console(file=stream).print(table)
-    stream.write(f"{_rows(result)}\n")
 
 
 def _print_aligned(result: Result, stream: TextIO) -> None:
@@ -96,7 +96,6 @@ def _print_aligned(result: Result, stream: TextIO) -> None:
             for index, (cell, width) in enumerate(zip(line, widths, strict=True))
         ]
         stream.write("  ".join(cells).rstrip() + "\n")
-    stream.write(f"{_rows(result)}\n")
 
 
 def _numeric(result: Result, index: int) -> bool:
@@ -121,5 +120,16 @@ def _text(cell: Cell) -> str:
     return "" if cell is None else str(cell)
 
 
-def _rows(result: Result) -> str:
-    return "1 row" if len(result.rows) == 1 else f"{len(result.rows)} rows"
+def _holds_texts(result: Result) -> bool:
+    return result.columns[-1:] == ("create_statement",)
+
+
+def _ending(result: Result, seconds: float | None, *, output: str) -> str:
+    """Write the last line: what was done or how many rows there are, and how long it took."""
+    if not result.columns:
+        took = "" if seconds is None else f" ({seconds:.2f} s)"
+        return f"{result.message}{took}\n"
+    if seconds is None and output == "table" and _holds_texts(result):
+        return ""
+    rows = "1 row" if len(result.rows) == 1 else f"{len(result.rows)} rows"
+    return f"{rows}\n" if seconds is None else f"{rows}, {seconds:.2f} s\n"

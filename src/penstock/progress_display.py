@@ -6,20 +6,35 @@ after a restart; only the step and what waits are the runner's word.
 
 import sys
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from penstock.clock import Clock
-from penstock.engine.progress import Progress, Step
-from penstock.model.job import JobState, Wish
+from penstock.engine.progress import Step
+from penstock.model.job import JobState
 from penstock.model.statistics import Statistics
-from penstock.nouns import counted
+from penstock.nouns import counted, lasted, sized
+from penstock.progress_words import (
+    NO_JOBS,
+    STEP_SHORT,
+    activity_words,
+    brief_count,
+    left_words,
+    reason_words,
+    silence_words,
+    state_word,
+    step_words,
+)
 from penstock.supervisor.supervisor import JobLook
 
 LINE_PERIOD = timedelta(seconds=1)
+SILENCE_FIRST = timedelta(seconds=10)
+SILENCE_PERIOD = timedelta(seconds=60)
 RATE_WINDOW = timedelta(seconds=10)
+WIDE = 100
+STEP_WIDTH = len("starting Spark 10 s")
 
 
 class Display(Protocol):
@@ -43,8 +58,12 @@ def open_display(clock: Clock) -> Iterator[Display]:
         return
     from rich.live import Live
 
-    with Live(refresh_per_second=8, transient=True) as live:
-        yield LiveDisplay(tally, live)
+    # Standard error that goes elsewhere must not be drawn between the tables.
+    drawn = sys.stderr.isatty()
+    with Live(
+        "starting …", refresh_per_second=8, transient=True, redirect_stderr=drawn
+    ) as live:
+        yield LiveDisplay(tally, clock, live)
 
 
 class Tally:
@@ -67,6 +86,11 @@ class Tally:
             while samples[0][0] < now - RATE_WINDOW:
                 samples.popleft()
 
+    @property
+    def lasts(self) -> timedelta:
+        """How long the run has lasted."""
+        return self._clock.now() - self._begun_at
+
     def done(self, state: JobState) -> Statistics:
         """Answer what was committed since the run began."""
         first, total = self._first.get(state.id, state.cumulative), state.cumulative
@@ -88,114 +112,120 @@ class Tally:
 
     def average_rate(self, state: JobState) -> float:
         """Answer the rows per second over the whole run."""
-        seconds = (self._clock.now() - self._begun_at).total_seconds()
+        seconds = self.lasts.total_seconds()
         return self.done(state).rows_loaded / seconds if seconds > 0 else 0.0
-
-
-def state_word(look: JobLook) -> str:
-    """Name what a job is in, as SHOW JOBS does, and whether it has caught up."""
-    match look.state.wish.wish:
-        case Wish.RUN if look.caught_up:
-            return "CAUGHT UP"
-        case Wish.RUN:
-            return (
-                "RUNNING"
-                if look.progress and look.progress.step is not Step.STOPPED
-                else "PENDING"
-            )
-        case Wish.PAUSE:
-            return "PAUSED"
-        case Wish.DROP | Wish.CLOSED:
-            return "DROPPED"
-
-
-def left_words(progress: Progress | None, done: Statistics) -> tuple[str, str]:
-    """Say how many files are left, and about how many rows."""
-    if progress is None:
-        return "", ""
-    files = f"{progress.files_left:,}" + ("" if progress.all_seen else "+")
-    if progress.files_left == 0:
-        return files, "0"
-    if done.bytes_read == 0:
-        return files, "?"
-    rows = progress.bytes_left * done.rows_loaded / done.bytes_read
-    return files, f"~{rows:,.0f}"
-
-
-def reason_words(look: JobLook) -> str:
-    """Say why a job does not run, or what its runner waits for."""
-    if look.state.wish.reason is not None:
-        resumes = f" (resumes at {look.resumes_at:%H:%M:%S})" if look.resumes_at else ""
-        return f"{look.state.wish.reason.code}: {look.state.wish.reason.message}{resumes}"
-    if look.progress and look.progress.message:
-        return look.progress.message
-    if look.last_words and look.last_words.error and look.progress is None:
-        return look.last_words.error.message
-    return ""
 
 
 class LiveDisplay:
     """A table that is drawn anew in place."""
 
-    def __init__(self, tally: Tally, live: Any) -> None:  # noqa: ANN401 - Rich is imported late.
+    def __init__(self, tally: Tally, clock: Clock, live: Any) -> None:  # noqa: ANN401 - Rich is imported late.
         self._tally = tally
+        self._clock = clock
         self._live = live
 
     def show(self, looks: Sequence[JobLook]) -> None:
         """Draw the table."""
         self._tally.update(looks)
-        self._live.update(self._table(looks))
+        self._live.update(self.drawn(looks, width=self._live.console.width))
 
     def summarise(self, looks: Sequence[JobLook]) -> None:
-        """Leave a line per job behind."""
+        """Leave a line behind for one job, a table for several."""
+        self._live.update("")
+        if len(looks) > 1:
+            self._live.console.print(self._summary(looks))
+            return
         for line in summary_lines(looks, self._tally):
             self._live.console.print(line, markup=False, highlight=False)
-        self._live.update("")
 
-    def _table(self, looks: Sequence[JobLook]) -> object:
-        from rich import box
+    def drawn(self, looks: Sequence[JobLook], *, width: int) -> object:
+        """Answer what is drawn on a terminal of some width."""
         from rich.console import Group
-        from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
-        table.add_column("job", overflow="fold")
-        for name in ("state", "step"):
-            table.add_column(name, no_wrap=True)
-        for name in ("files", "rows", "files left", "rows left", "rows/s"):
-            table.add_column(name, justify="right")
-        for look in looks:
-            done = self._tally.done(look.state)
-            files_left, rows_left = left_words(look.progress, done)
-            cells = (
-                look.state.name,
-                state_word(look),
-                str(look.progress.step) if look.progress else "",
-                f"{done.files_read:,}",
-                f"{done.rows_loaded:,}",
-                files_left,
-                rows_left,
-                f"{self._tally.rate(look.state):,.0f}",
-            )
-            table.add_row(*(Text(cell) for cell in cells))
         if not looks:
-            return Text("no jobs yet; create one with penstock sql")
+            return Text(NO_JOBS)
+        now = self._clock.now()
+        # Where there is little room, the step stands in the place of the state.
+        texts = ("job", "state", "step") if width >= WIDE else ("job", "step")
+        numbers = ("files", "rows", "files left", "rows left", "rows/s")
+        table = _table(texts, numbers, [self._cells(look, now, width) for look in looks])
+        # A table whose columns jump with every step is hard to read.
+        table.columns[len(texts) - 1].min_width = STEP_WIDTH
         # Below the table a reason has the whole width to be read in.
-        reasons = [(look.state.name, reason_words(look)) for look in looks]
-        return Group(table, *(Text(f"{name}: {why}") for name, why in reasons if why))
+        return Group(table, *(Text(note) for note in note_lines(looks, now)))
+
+    def _cells(self, look: JobLook, now: datetime, width: int) -> dict[str, str]:
+        done = self._tally.done(look.state)
+        files_left, rows_left = left_words(look.progress, done, brief=True)
+        state = state_word(look)
+        return {
+            "job": look.state.name,
+            "state": state,
+            "step": step_words(look.progress, now) or (state if width < WIDE else ""),
+            "files": f"{done.files_read:,}",
+            "rows": f"{done.rows_loaded:,}",
+            "files left": files_left,
+            "rows left": rows_left,
+            "rows/s": brief_count(self._tally.rate(look.state)),
+        }
+
+    def _summary(self, looks: Sequence[JobLook]) -> object:
+        rows = [summary_cells(look, self._tally) for look in looks]
+        table = _table(("job", "state"), tuple(rows[0])[2:], rows)
+        table.caption = f"this run took {lasted(self._tally.lasts, tenths=True)}"
+        table.caption_justify = "left"
+        return table
+
+
+def _table(
+    texts: Sequence[str], numbers: Sequence[str], rows: Sequence[Mapping[str, str]]
+) -> Any:  # noqa: ANN401 - Rich is imported late.
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
+    for index, name in enumerate(texts):
+        table.add_column(name, overflow="fold", no_wrap=index > 0)
+    for name in numbers:
+        # The head may take two lines, a number may not.
+        width = max(len(row[name]) for row in rows)
+        table.add_column(name, justify="right", min_width=width)
+    for row in rows:
+        table.add_row(*(Text(row[name]) for name in (*texts, *numbers)))
+    return table
+
+
+def note_lines(looks: Sequence[JobLook], now: datetime) -> list[str]:
+    """Say what is worth lines of their own below the table, once for all whom it concerns."""
+    names_by_note: dict[str, list[str]] = {}
+    for look in looks:
+        names_by_note.setdefault(_note(look, now), []).append(look.state.name)
+    names_by_note.pop("", None)
+    return [f"{', '.join(names)}: {note}" for note, names in names_by_note.items()]
+
+
+def _note(look: JobLook, now: datetime) -> str:
+    progress = look.progress
+    if progress is None or look.state.wish.reason is not None:
+        return reason_words(look, now)
+    brief = progress.step is Step.LISTING and now - progress.since <= STEP_SHORT
+    return activity_words(progress, now) if progress.message and not brief else ""
 
 
 class PlainDisplay:
-    """At most one line a second, and only when something has changed."""
+    """At most one line a second, when something has changed or has not for long."""
 
     def __init__(self, tally: Tally, clock: Clock) -> None:
         self._tally = tally
         self._clock = clock
         self._printed: dict[str, str] = {}
         self._printed_at: datetime | None = None
+        self._silence_at = clock.now() + SILENCE_FIRST
 
     def show(self, looks: Sequence[JobLook]) -> None:
-        """Print the line of one job that has changed, if a second has passed."""
+        """Print the line of one job that has changed, or what a long silence is about."""
         self._tally.update(looks)
         now = self._clock.now()
         if self._printed_at is not None and now < self._printed_at + LINE_PERIOD:
@@ -205,36 +235,63 @@ class PlainDisplay:
             if line != self._printed.get(look.state.id):
                 self._printed.pop(look.state.id, None)
                 self._printed[look.state.id] = line
-                self._printed_at = now
                 rate = self._tally.rate(look.state)
-                _print(f"{now:%H:%M:%S} {line}" + (f"; {rate:,.0f} rows/s" if rate else ""))
+                self._print(line + (f"; {rate:,.0f} rows/s" if rate >= 1 else ""), now)
+                self._silence_at = now + SILENCE_FIRST
                 return
+        if now >= self._silence_at:
+            self._print(f"waiting: {silence_words(looks, now)}", now)
+            self._silence_at = now + SILENCE_PERIOD
 
     def summarise(self, looks: Sequence[JobLook]) -> None:
         """Print a line per job."""
         for line in summary_lines(looks, self._tally):
             _print(line)
 
+    def _print(self, line: str, now: datetime) -> None:
+        self._printed_at = now
+        _print(f"{now:%H:%M:%S}Z {line}")
+
     def _line(self, look: JobLook) -> str:
-        done = self._tally.done(look.state)
-        files_left, rows_left = left_words(look.progress, done)
-        step = f" {look.progress.step}" if look.progress else ""
-        left = f", left {files_left} files, {rows_left} rows" if look.progress else ""
-        reason = reason_words(look)
-        return f"{look.state.name} {state_word(look)}{step}: {_amount(done)} done{left}" + (
-            f"; {reason}" if reason else ""
-        )
+        done, progress = self._tally.done(look.state), look.progress
+        files_left, rows_left = left_words(progress, done)
+        noun = "file" if files_left == "1" else "files"
+        left = f", left {files_left} {noun}, {rows_left} rows" if progress else ""
+        doing, reason = "", reason_words(look)
+        if progress and progress.message:
+            reason = activity_words(progress)
+        elif progress and progress.step is not Step.IDLE:
+            doing = f" {progress.step}"
+        why = f"; {reason}" if reason else ""
+        return f"{look.state.name} {state_word(look)}{doing}: {_amount(done)} done{left}{why}"
 
 
 def summary_lines(looks: Sequence[JobLook], tally: Tally) -> list[str]:
     """Say per job what was loaded in this run and in all."""
+    lasts = lasted(tally.lasts, tenths=True)
     return [
         f"{look.state.name}: {state_word(look).lower()}; loaded "
         f"{_amount(tally.done(look.state))} in this run "
-        f"({tally.average_rate(look.state):,.0f} rows/s); in all "
+        f"({sized(tally.done(look.state).bytes_read)} in {lasts}, "
+        f"{tally.average_rate(look.state):,.0f} rows/s); in all "
         f"{_amount(look.state.cumulative)}"
         for look in looks
     ]
+
+
+def summary_cells(look: JobLook, tally: Tally) -> dict[str, str]:
+    """Say the same in the cells of a table."""
+    done = tally.done(look.state)
+    return {
+        "job": look.state.name,
+        "state": state_word(look),
+        "files": f"{done.files_read:,}",
+        "bytes": sized(done.bytes_read),
+        "rows": f"{done.rows_loaded:,}",
+        "rejected": f"{done.rows_rejected:,}",
+        "rows/s": brief_count(tally.average_rate(look.state)),
+        "rows in all": f"{look.state.cumulative.rows_loaded:,}",
+    }
 
 
 def _amount(done: Statistics) -> str:

@@ -10,6 +10,7 @@ from penstock.errors import Code, UserError
 
 HOME_DEFAULT = "./penstock-home"
 FILE_NAME = "penstock.toml"
+KEY_FILE = "secret.key"
 _PREFIX = "PENSTOCK_"
 _HOME = f"{_PREFIX}HOME"
 
@@ -34,7 +35,9 @@ class Settings:
     """Everything that can be set about a node."""
 
     home: Path
-    warehouse: Path | None = None
+    # A folder, or the URI of a bucket's.
+    warehouse: str | None = None
+    warehouse_secret: str = ""
     catalog: CatalogSettings = field(default_factory=CatalogSettings)
     spark: SparkSettings = field(default_factory=SparkSettings)
 
@@ -44,9 +47,10 @@ class Settings:
         return self.catalog.url or f"sqlite:///{self.home / 'catalog.db'}"
 
     @property
-    def warehouse_path(self) -> Path:
-        """The folder that new tables are made in."""
-        return self.warehouse or self.home / "warehouse"
+    def warehouse_location(self) -> str:
+        """Where new tables are made."""
+        given = self.warehouse or str(self.home / "warehouse")
+        return given.rstrip("/") if "://" in given else str(Path(given).expanduser().absolute())
 
 
 def load_settings(*, home: Path | None) -> Settings:
@@ -64,6 +68,7 @@ def load_settings(*, home: Path | None) -> Settings:
     return Settings(
         home=folder,
         warehouse=given.get("warehouse"),
+        warehouse_secret=given.get("warehouse_secret", ""),
         catalog=CatalogSettings(**given["catalog"]),
         spark=SparkSettings(**given["spark"]),
     )

@@ -1,18 +1,20 @@
-"""The catalog: what is remembered of jobs, tables and leases; one transaction per change.
+"""The catalog: what is remembered of jobs, tables and secrets; one transaction per change.
 
 The catalog follows the tables: progress is what the newest attachment says, and an attachment
 that is found in a table is applied whoever holds the job. Everything else is a compare-and-set
 on the job's generation. All methods may be called from any thread.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from penstock.catalog import file_index, jobs, leases, ledger, statuses, tables
+from penstock.catalog import file_index, jobs, leases, ledger, secrets, statuses, tables
 from penstock.catalog.database import Database
 from penstock.catalog.errors import CommitGapError
+from penstock.catalog.job_files import JobFiles
 from penstock.catalog.leases import Lease
 from penstock.catalog.ledger import LedgerDay
+from penstock.catalog.secrets import SealedSecret, SecretRecord
 from penstock.catalog.tables import TableRecord
 from penstock.catalog.upgrade import upgrade
 from penstock.clock import Clock
@@ -50,10 +52,16 @@ class Catalog:
         """Close the database; nothing is lost without it."""
         self._database.close()
 
-    def create_job(self, job_id: str, body: JobCreated) -> JobState:
-        """Store a new job; refuse a name that is taken and a table that is gone."""
+    def create_job(
+        self, job_id: str, body: JobCreated, *, secrets_owned: Sequence[SealedSecret] = ()
+    ) -> JobState:
+        """Store a new job, and its own secrets; refuse a taken name and a missing table."""
         with self._database.write() as connection:
-            return jobs.create(connection, job_id, body, at=self._database.now())
+            now = self._database.now()
+            state = jobs.create(connection, job_id, body, at=now)
+            for secret in secrets_owned:
+                secrets.create(connection, secret, at=now)
+            return state
 
     def job(self, name: str) -> JobState | None:
         """Answer the job with this name."""
@@ -70,17 +78,32 @@ class Catalog:
         with self._database.read() as connection:
             return jobs.all_jobs(connection)
 
-    def append(self, job_id: str, body: EventBody, *, expected: Generation | None) -> JobState:
-        """Store one event if the job's generation is the expected one."""
-        return self.append_all(job_id, (body,), expected=expected)
+    def append(
+        self,
+        job_id: str,
+        body: EventBody,
+        *,
+        expected: Generation | None,
+        secrets_owned: Sequence[SealedSecret] = (),
+    ) -> JobState:
+        """Store one event, and the job's own secrets, if the generation is the expected one."""
+        return self.append_all(job_id, (body,), expected=expected, secrets_owned=secrets_owned)
 
     def append_all(
-        self, job_id: str, bodies: Sequence[EventBody], *, expected: Generation | None
+        self,
+        job_id: str,
+        bodies: Sequence[EventBody],
+        *,
+        expected: Generation | None,
+        secrets_owned: Sequence[SealedSecret] = (),
     ) -> JobState:
         """Store events together if the job's generation is the expected one."""
         with self._database.write() as connection:
             state = jobs.locked(connection, job_id, expected=expected)
-            return jobs.append(connection, state, bodies, at=self._database.now())
+            now = self._database.now()
+            for secret in secrets_owned:
+                secrets.put(connection, secret, at=now)
+            return jobs.append(connection, state, bodies, at=now)
 
     def apply_commit(
         self,
@@ -151,15 +174,9 @@ class Catalog:
         with self._database.read() as connection:
             return ledger.days(connection, job_id)
 
-    def known_files(self, job_id: str, keys: Sequence[str]) -> dict[str, str]:
-        """Answer ETags by key of those files among the given ones that were loaded."""
-        with self._database.read() as connection:
-            return file_index.known(connection, job_id, keys)
-
-    def file_count(self, job_id: str) -> int:
-        """Count the files that are known as loaded."""
-        with self._database.read() as connection:
-            return file_index.count(connection, job_id)
+    def files_of(self, job_id: str) -> JobFiles:
+        """Answer the file index of a job."""
+        return JobFiles(self._database, job_id)
 
     def take_lease(
         self,
@@ -225,10 +242,47 @@ class Catalog:
         with self._database.write() as connection:
             tables.remove(connection, name)
 
+    def create_secret(self, secret: SealedSecret) -> None:
+        """Store a secret; refuse a name that is taken."""
+        with self._database.write() as connection:
+            secrets.create(connection, secret, at=self._database.now())
+
+    def change_secret(self, name: str, value_by_key: Mapping[str, str], *, key_id: str) -> None:
+        """Add or replace sealed values of a secret; the others must have the same key."""
+        with self._database.write() as connection:
+            now = self._database.now()
+            secrets.change(connection, name, value_by_key, key_id=key_id, at=now)
+
+    def secret(self, name: str) -> SecretRecord | None:
+        """Answer the secret with this name."""
+        with self._database.read() as connection:
+            return secrets.by_name(connection, name)
+
+    def secrets(self) -> tuple[SecretRecord, ...]:
+        """Answer all secrets by name."""
+        with self._database.read() as connection:
+            return secrets.all_secrets(connection)
+
+    def delete_secret(self, name: str) -> None:
+        """Forget a secret; gone already is fine."""
+        with self._database.write() as connection:
+            secrets.remove(connection, name)
+
     def set_status(self, job_id: str, text: str) -> None:
         """Keep what a running job says of itself for observers."""
         with self._database.write() as connection:
             statuses.put(connection, job_id, text)
+
+    def add_requests(self, job_id: str, requests: int) -> None:
+        """Count requests that a job has sent to its source."""
+        with self._database.write() as connection:
+            at = self._database.now()
+            statuses.add_requests(connection, job_id, requests, at=at)
+
+    def requests_in_hour(self) -> dict[str, int]:
+        """Answer how many requests jobs have sent in the last hour, by job id."""
+        with self._database.read() as connection:
+            return statuses.requests_by_job(connection, now=self._database.now())
 
     def status(self, job_id: str) -> str | None:
         """Answer what a job last said of itself."""

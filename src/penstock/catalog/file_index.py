@@ -5,8 +5,9 @@ move of the position has asked for again.
 """
 
 from collections.abc import Sequence
+from datetime import datetime
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from penstock.catalog import relations
 from penstock.model.epoch import Attachment, CommitKind
@@ -23,6 +24,20 @@ _AMONG = select(_files.c.key, _files.c.etag).where(
     _files.c.job_id == bindparam("job_id"),
     _files.c.key.in_(bindparam("keys", expanding=True)),
 )
+_NEWEST = select(func.max(_files.c.key)).where(
+    _files.c.job_id == bindparam("job_id"),
+    _files.c.key >= bindparam("prefix"),
+    _files.c.key < bindparam("behind"),
+)
+_windows = relations.file_windows
+_PRUNED = select(_windows.c.pruned_before).where(_windows.c.job_id == bindparam("job_id"))
+_DELETE_OLD = delete(_files).where(
+    _files.c.job_id == bindparam("job"),
+    _files.c.modified_at < bindparam("before"),
+    _files.c.key.not_in(bindparam("keep", expanding=True)),
+)
+# Above every character that a key can hold.
+_BEHIND_ALL = "\U0010ffff\U0010ffff"
 _COUNT = select(func.count()).where(_files.c.job_id == bindparam("job_id"))
 
 
@@ -36,15 +51,21 @@ def follow(connection: Connection, job_id: str, attachment: Attachment) -> None:
 
 
 def _remember(connection: Connection, job_id: str, attachment: Attachment) -> None:
-    etag_by_key = {file.key: file.etag for file in attachment.files}
-    if not etag_by_key:
+    file_by_key = {file.key: file for file in attachment.files}
+    if not file_by_key:
         return
-    connection.execute(_DELETE_KEY, [{"job": job_id, "file": key} for key in etag_by_key])
+    connection.execute(_DELETE_KEY, [{"job": job_id, "file": key} for key in file_by_key])
     connection.execute(
         _INSERT,
         [
-            {"job_id": job_id, "key": key, "etag": etag, "number": attachment.number}
-            for key, etag in etag_by_key.items()
+            {
+                "job_id": job_id,
+                "key": file.key,
+                "etag": file.etag,
+                "number": attachment.number,
+                "modified_at": file.modified_at,
+            }
+            for file in file_by_key.values()
         ],
     )
 
@@ -66,3 +87,31 @@ def known(connection: Connection, job_id: str, keys: Sequence[str]) -> dict[str,
 def count(connection: Connection, job_id: str) -> int:
     """Count the files that the index holds for a job."""
     return connection.scalar(_COUNT, {"job_id": job_id}) or 0
+
+
+def newest(connection: Connection, job_id: str, prefix: str) -> str:
+    """Answer the largest loaded key below a prefix; empty if there is none."""
+    # The prefix ends with a slash, or is empty; what follows a slash is a zero.
+    behind = f"{prefix[:-1]}0" if prefix else _BEHIND_ALL
+    bounds = {"job_id": job_id, "prefix": prefix, "behind": behind}
+    return connection.scalar(_NEWEST, bounds) or ""
+
+
+def pruned_before(connection: Connection, job_id: str) -> datetime | None:
+    """Answer the time before which files were written that the index has forgotten."""
+    return connection.scalar(_PRUNED, {"job_id": job_id})
+
+
+def prune(
+    connection: Connection, job_id: str, before: datetime, *, keep: Sequence[str]
+) -> None:
+    """Forget the files that were written before a time, except some; remember the time."""
+    earlier = pruned_before(connection, job_id)
+    if earlier is None:
+        connection.execute(insert(_windows), {"job_id": job_id, "pruned_before": before})
+    elif earlier < before:
+        connection.execute(
+            update(_windows).where(_windows.c.job_id == bindparam("job")),
+            {"job": job_id, "pruned_before": before},
+        )
+    connection.execute(_DELETE_OLD, {"job": job_id, "before": before, "keep": list(keep)})

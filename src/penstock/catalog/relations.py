@@ -106,7 +106,16 @@ files = Table(
     Column("key", _BYTES_ORDER, primary_key=True),
     Column("etag", Text, nullable=False),
     Column("number", BigInteger, nullable=False),
+    Column("modified_at", Instant),
+    Index("ix_files_modified_at", "job_id", "modified_at"),
     sqlite_with_rowid=False,
+)
+
+file_windows = Table(
+    "file_windows",
+    metadata,
+    _of_job(),
+    Column("pruned_before", Instant, nullable=False),
 )
 
 leases = Table(
@@ -122,4 +131,16 @@ statuses = Table(
     metadata,
     _of_job(),
     Column("text", Text, nullable=False),
+    Column("requests", Text),
+)
+
+secrets = Table(
+    "secrets",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value_by_key", Text, nullable=False),
+    Column("key_id", String(32), nullable=False),
+    Column("job_id", Text, ForeignKey("jobs.id", ondelete="CASCADE"), index=True),
+    Column("created_at", Instant, nullable=False),
+    Column("changed_at", Instant, nullable=False),
 )

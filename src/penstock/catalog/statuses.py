@@ -1,8 +1,11 @@
 """What running jobs say of themselves to observers; nothing depends on it."""
 
+from datetime import datetime
+
 from sqlalchemy import Connection, bindparam, insert, literal, select, update
 
 from penstock.catalog import relations
+from penstock.model.requests import requests_in_hour, with_requests
 
 _statuses = relations.statuses
 _jobs = relations.jobs
@@ -17,6 +20,23 @@ def put(connection: Connection, job_id: str, text: str) -> None:
     if found.rowcount == 0:
         living = select(_jobs.c.id, literal(text)).where(_jobs.c.id == job_id)
         connection.execute(insert(_statuses).from_select(["job_id", "text"], living))
+
+
+def add_requests(connection: Connection, job_id: str, requests: int, *, at: datetime) -> None:
+    """Count requests of a job, by the minute."""
+    of_job = _statuses.c.job_id == job_id
+    if connection.scalar(select(_statuses.c.text).where(of_job)) is None:
+        put(connection, job_id, "")
+    counted = connection.scalar(select(_statuses.c.requests).where(of_job))
+    counted = with_requests(counted, at=at, requests=requests)
+    connection.execute(update(_statuses).where(of_job), {"requests": counted})
+
+
+def requests_by_job(connection: Connection, *, now: datetime) -> dict[str, int]:
+    """Answer how many requests jobs have sent in the last hour, by job id."""
+    rows = connection.execute(select(_statuses))
+    found = ((row.job_id, requests_in_hour(row.requests, now=now)) for row in rows)
+    return {job_id: requests for job_id, requests in found if requests is not None}
 
 
 def text_by_job(connection: Connection) -> dict[str, str]:

@@ -26,7 +26,7 @@ from penstock.catalog.database import Database
 from penstock.catalog.failures import Place
 from penstock.errors import Code, UserError
 
-REVISIONS = ("0001",)
+REVISIONS = ("0001", "0002")
 HEAD = REVISIONS[-1]
 
 _alembic_version = Table(
@@ -88,7 +88,7 @@ def _definitions(dialect: Dialect) -> tuple[str, ...]:
     return tuple(str(creation.compile(dialect=dialect)) for creation in creations)
 
 
-def _migrate(connection: Connection) -> None:
+def _migrate(connection: Connection, *, to: str = HEAD) -> None:
     from alembic import command
     from alembic.config import Config
 
@@ -96,4 +96,4 @@ def _migrate(connection: Connection) -> None:
     folder = Path(__file__).parent / "migrations"
     config.set_main_option("script_location", str(folder).replace("%", "%%"))
     config.attributes["connection"] = connection
-    command.upgrade(config, HEAD)
+    command.upgrade(config, to)

@@ -30,6 +30,7 @@ from penstock.tables.extension import (
 )
 from penstock.tables.rejects import settle_rejects
 from penstock.tables.table import Tables
+from penstock.vault import Vault
 
 ROLLBACKS_MAX = 5
 
@@ -48,6 +49,7 @@ class ChangeParts:
     tables: Tables
     clock: Clock
     open_analyst: Callable[[], Analyst]
+    vault: Vault
 
 
 def change_job(

@@ -8,12 +8,18 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.tables import TableRecord
 from penstock.control.analyst import Analyst
+from penstock.control.credentials import (
+    JobSecret,
+    SourceAccess,
+    read_source,
+    without_options,
+)
 from penstock.control.lookup import find_table
 from penstock.control.places import placed
 from penstock.control.targets import plain_targets, query_targets
 from penstock.control.wording import OFFSET, insert_of, read_offset
 from penstock.errors import Code, SelectError, UserError
-from penstock.model.files import METADATA_COLUMNS, FilesOptions
+from penstock.model.files import METADATA_COLUMNS
 from penstock.model.job import (
     JobDefinition,
     JobProperties,
@@ -22,7 +28,7 @@ from penstock.model.job import (
     TargetColumn,
 )
 from penstock.model.options import parse_options
-from penstock.model.position import Horizon, Position
+from penstock.model.position import Position
 from penstock.model.query import Lookup, query_text, with_view
 from penstock.model.schema import Column
 from penstock.sources.files.columns import find_columns
@@ -30,10 +36,20 @@ from penstock.sql.statements import CreateJob, Insert, Properties
 from penstock.tables.extension import open_table
 from penstock.tables.lookups import pin
 from penstock.tables.table import Tables
+from penstock.vault import Vault
 
 METADATA_PREFIX = "__"
 _NAMES_SHOWN_MAX = 20
 _UTC_OFFSET = re.compile(r"[+-](0\d|1[0-8]):[0-5]\d")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defined:
+    """A definition with everything inferred frozen, and what is stored beside it."""
+
+    definition: JobDefinition
+    floor: Position | None
+    secret: JobSecret | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +59,7 @@ class DefinitionParts:
     catalog: Catalog
     tables: Tables
     open_analyst: Callable[[], Analyst]
+    vault: Vault
 
 
 def define_job(
@@ -51,12 +68,14 @@ def define_job(
     table: TableRecord,
     columns: tuple[Column, ...],
     parts: DefinitionParts,
-) -> tuple[JobDefinition, Position]:
-    """Answer the definition with everything inferred frozen, and the floor to begin at."""
-    insert = statement.insert
-    properties, metadata, floor = read_properties(statement.properties)
-    source = parse_options(FilesOptions, insert.source.options, what=insert.source.function)
-    source_columns = find_columns(source)
+) -> Defined:
+    """Answer the definition, checked against the real table and the real files."""
+    access = read_source(
+        statement.insert.source, job=statement.name, job_id=None, vault=parts.vault
+    )
+    insert = without_options(statement.insert)
+    properties, metadata, floor = read_properties(statement.properties, uri=access.source.uri)
+    source_columns = find_columns(access.source, access.values)
     query, targets = define_insert(
         insert,
         source_columns=source_columns,
@@ -74,18 +93,18 @@ def define_job(
         select_source_start=insert.source.start,
         select_source_end=insert.source.end,
         function=insert.source.function,
-        source=source,
+        source=access.source,
         source_columns=source_columns,
         targets=targets,
         properties=properties,
         metadata=metadata,
         query=query,
     )
-    return definition, floor or Horizon()
+    return Defined(definition=definition, floor=floor, secret=access.secret)
 
 
 def read_properties(
-    pairs: Properties,
+    pairs: Properties, *, uri: str
 ) -> tuple[JobProperties, Properties, Position | None]:
     """Sort PROPERTIES into options, metadata that is only kept, and the offset to begin at."""
     metadata = tuple(pair for pair in pairs if pair[0].startswith(METADATA_PREFIX))
@@ -93,7 +112,7 @@ def read_properties(
     options = [p for p in pairs if p not in metadata and p[0] != OFFSET]
     properties = parse_options(JobProperties, options, what="a streaming job", also=(OFFSET,))
     _require_time_zone(properties.time_zone)
-    return properties, metadata, None if offset is None else read_offset(offset)
+    return properties, metadata, None if offset is None else read_offset(offset, uri=uri)
 
 
 def _require_time_zone(name: str) -> None:
@@ -143,13 +162,13 @@ def _refuse_star_beside(metadata: tuple[Column, ...], insert: Insert) -> None:
 
 
 def alter_insert(
-    definition: JobDefinition, insert: Insert | None, *, parts: DefinitionParts
-) -> JobDefinition:
+    definition: JobDefinition, insert: Insert | None, *, job_id: str, parts: DefinitionParts
+) -> tuple[JobDefinition, JobSecret | None]:
     """Answer the definition with another INSERT; table, function and uri stay what they are."""
-    source = _altered_source(definition, insert, parts=parts)
-    insert = insert or insert_of(definition)
+    access = _altered_source(definition, insert, job_id=job_id, parts=parts)
+    insert = insert_of(definition) if insert is None else without_options(insert)
     columns = open_table(parts.tables, definition.table).columns()
-    source_columns = _altered_columns(definition, source)
+    source_columns = _altered_columns(definition, access)
     query, targets = define_insert(
         insert,
         source_columns=source_columns,
@@ -157,35 +176,39 @@ def alter_insert(
         properties=definition.properties,
         parts=parts,
     )
-    return replace(
+    altered = replace(
         definition,
         columns=insert.columns,
         select=insert.select,
         select_source_start=insert.source.start,
         select_source_end=insert.source.end,
-        source=source,
+        source=access.source,
         source_columns=source_columns,
         targets=targets,
         query=query,
     )
+    return altered, access.secret
 
 
 def _altered_source(
-    definition: JobDefinition, insert: Insert | None, *, parts: DefinitionParts
-) -> FilesOptions:
+    definition: JobDefinition, insert: Insert | None, *, job_id: str, parts: DefinitionParts
+) -> SourceAccess:
+    call = (insert or insert_of(definition)).source
+    access = read_source(call, job=definition.name, job_id=job_id, vault=parts.vault)
     if insert is None:
-        return definition.source
+        return replace(access, source=definition.source)
     record = find_table(insert.table, catalog=parts.catalog)
-    source = parse_options(FilesOptions, insert.source.options, what=insert.source.function)
     _require_same("table", definition.table.id, record.id, shown=record.name)
     _require_same("source function", definition.function, insert.source.function)
-    _require_same("uri", definition.source.uri, source.uri)
-    return source
+    _require_same("uri", definition.source.uri, access.source.uri)
+    return access
 
 
-def _altered_columns(definition: JobDefinition, source: FilesOptions) -> tuple[Column, ...]:
+def _altered_columns(definition: JobDefinition, access: SourceAccess) -> tuple[Column, ...]:
     """Keep the frozen columns unless the options that they came from have changed."""
-    return definition.source_columns if source == definition.source else find_columns(source)
+    if access.source == definition.source:
+        return definition.source_columns
+    return find_columns(access.source, access.values)
 
 
 def _require_same(what: str, old: str, new: str, *, shown: str = "") -> None:

@@ -13,6 +13,7 @@ from penstock.clock import Clock
 from penstock.control.result import Result
 from penstock.sql import statements as said
 from penstock.tables.table import Tables
+from penstock.vault import Vault
 
 if TYPE_CHECKING:
     from penstock.control.analyst import Analyst
@@ -29,7 +30,9 @@ class ControlParts:
     open_tables: Callable[[], Tables]
     open_analyst: Callable[[], "Analyst"]
     clock: Clock
+    vault: Vault
     tasks_max: int | None = None
+    warehouse_secret: str = ""
 
 
 def execute(statement: said.Statement, *, parts: ControlParts) -> Result:
@@ -39,6 +42,8 @@ def execute(statement: said.Statement, *, parts: ControlParts) -> Result:
             return _look_at_jobs(statement, parts=parts)
         case said.ExplainJob(name=name):
             return _explain(name, parts=parts)
+        case said.CreateSecret() | said.AlterSecret() | said.DropSecret() | said.ShowSecrets():
+            return _about_secrets(statement, parts=parts)
         case said.ViewQuery():
             return _read_view(statement, parts=parts)
         case said.TableQuery():
@@ -104,9 +109,11 @@ def _read_tables(statement: said.TableQuery, *, parts: ControlParts) -> Result:
 def _explain(name: str, *, parts: ControlParts) -> Result:
     from penstock.control.explain import explain_job
     from penstock.control.lookup import find_job
+    from penstock.job_source import open_job_source
 
     state = find_job(name, catalog=parts.catalog)
-    return explain_job(state, catalog=parts.catalog, tasks_max=parts.tasks_max)
+    source = open_job_source(state, catalog=parts.catalog, vault=parts.vault, clock=parts.clock)
+    return explain_job(state, source=source, tasks_max=parts.tasks_max)
 
 
 def _about_tables(
@@ -140,6 +147,27 @@ def _about_tables(
             return tables.show_create_table(statement, catalog=catalog, tables=opened)
 
 
+def _about_secrets(
+    statement: said.CreateSecret | said.AlterSecret | said.DropSecret | said.ShowSecrets,
+    *,
+    parts: ControlParts,
+) -> Result:
+    from penstock.control import secrets
+
+    catalog, of_warehouse = parts.catalog, parts.warehouse_secret
+    match statement:
+        case said.CreateSecret():
+            return secrets.create_secret(statement, catalog=catalog, vault=parts.vault)
+        case said.AlterSecret():
+            return secrets.alter_secret(statement, catalog=catalog, vault=parts.vault)
+        case said.DropSecret():
+            return secrets.drop_secret(
+                statement, catalog=catalog, warehouse_secret=of_warehouse
+            )
+        case said.ShowSecrets():
+            return secrets.show_secrets(catalog=catalog, warehouse_secret=of_warehouse)
+
+
 def _change_jobs(
     statement: said.CreateJob | said.AlterJob | said.PauseJob | said.ResumeJob | said.DropJob,
     *,
@@ -152,6 +180,7 @@ def _change_jobs(
         tables=parts.open_tables(),
         clock=parts.clock,
         open_analyst=parts.open_analyst,
+        vault=parts.vault,
     )
     for _ in range(START_OVER_MAX - 1):
         try:

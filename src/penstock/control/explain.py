@@ -2,25 +2,24 @@
 
 from functools import partial
 
-from penstock.catalog.catalog import Catalog
 from penstock.control.result import Result
 from penstock.model.job import JobDefinition, JobState, SparkQuery
 from penstock.model.options import all_options
 from penstock.nouns import counted
-from penstock.sources.files.files import open_files_source
+from penstock.sources.files.files import FilesSource
 from penstock.sources.files.reading import needed_columns, splittable
 from penstock.sources.files.shares import share_out
 
 _TASKS_SHOWN_MAX = 8
 
 
-def explain_job(state: JobState, *, catalog: Catalog, tasks_max: int | None) -> Result:
+def explain_job(state: JobState, *, source: FilesSource, tasks_max: int | None) -> Result:
     """Tell the path, why it was chosen, its operators, the next epoch and the limits."""
     definition = state.definition
     rows = [
         *_path(definition),
         ("reads", ", ".join(needed_columns(definition)) or "no column"),
-        *_next_epoch(state, catalog=catalog, tasks_max=tasks_max),
+        *_next_epoch(state, source=source, tasks_max=tasks_max),
         *_limits(definition),
     ]
     return Result(columns=("item", "value"), rows=tuple(rows))
@@ -59,13 +58,10 @@ def _rows(query: SparkQuery) -> str:
 
 
 def _next_epoch(
-    state: JobState, *, catalog: Catalog, tasks_max: int | None
+    state: JobState, *, source: FilesSource, tasks_max: int | None
 ) -> list[tuple[str, str]]:
     definition = state.definition
-    source = open_files_source(
-        definition.source, known_files=partial(catalog.known_files, state.id)
-    )
-    waiting = source.discover(state.progress)
+    waiting = source.discover(state.progress, listed=lambda _: None)
     plan = source.plan(state.progress, limits=definition.properties)
     if plan is None:
         return [("next epoch", "nothing is waiting")]

@@ -3,6 +3,7 @@
 import uuid
 from dataclasses import replace
 
+from penstock.catalog.secrets import SealedSecret
 from penstock.control.changes import (
     ChangeParts,
     apply_chain,
@@ -10,7 +11,9 @@ from penstock.control.changes import (
     overtaken,
     store_first,
 )
+from penstock.control.credentials import JobSecret
 from penstock.control.definition import (
+    Defined,
     DefinitionParts,
     alter_insert,
     define_job,
@@ -24,7 +27,7 @@ from penstock.model.epoch import Attachment, CommitKind
 from penstock.model.events import DefinitionChanged, JobCreated, WishChanged
 from penstock.model.job import JobDefinition, JobProperties, JobState, Reason, Wish
 from penstock.model.options import option_fields, option_key, print_options
-from penstock.model.position import Position, SplitProgress
+from penstock.model.position import Horizon, Position, SplitProgress
 from penstock.model.schema import quoted_name
 from penstock.sql.statements import (
     AlterJob,
@@ -52,20 +55,34 @@ def create_job(statement: CreateJob, *, parts: ChangeParts) -> Result:
     handle = parts.tables.open(record.location)
     # A table whose partitions cannot be written is refused here.
     handle.partition_columns()
-    definition, floor = define_job(
+    defined = define_job(
         statement, table=record, columns=handle.columns(), parts=_definition_parts(parts)
     )
-    open_job(definition, floor=floor, parts=parts)
+    open_job(
+        defined.definition,
+        floor=defined.floor or Horizon(),
+        secret=defined.secret,
+        parts=parts,
+    )
     return Result(message=f"job {statement.name} created")
 
 
 def _definition_parts(parts: ChangeParts) -> DefinitionParts:
     return DefinitionParts(
-        catalog=parts.catalog, tables=parts.tables, open_analyst=parts.open_analyst
+        catalog=parts.catalog,
+        tables=parts.tables,
+        open_analyst=parts.open_analyst,
+        vault=parts.vault,
     )
 
 
-def open_job(definition: JobDefinition, *, floor: Position, parts: ChangeParts) -> JobState:
+def open_job(
+    definition: JobDefinition,
+    *,
+    floor: Position,
+    parts: ChangeParts,
+    secret: JobSecret | None = None,
+) -> JobState:
     """Begin a job under a new id: the opening commit first, then the catalog's event."""
     job_id = str(uuid.uuid4())
     generation = first_generation()
@@ -82,7 +99,16 @@ def open_job(definition: JobDefinition, *, floor: Position, parts: ChangeParts) 
     created = JobCreated(
         definition=definition, generation=generation, opening=opening, table_version=version
     )
-    return parts.catalog.create_job(job_id, created)
+    owned = _sealed(secret, job_id=job_id, parts=parts)
+    return parts.catalog.create_job(job_id, created, secrets_owned=owned)
+
+
+def _sealed(
+    secret: JobSecret | None, *, job_id: str, parts: ChangeParts
+) -> tuple[SealedSecret, ...]:
+    if secret is None:
+        return ()
+    return (parts.vault.sealed_secret(secret.name, dict(secret.values), job_id=job_id),)
 
 
 def _require_free_name(name: str, *, parts: ChangeParts) -> None:
@@ -177,8 +203,12 @@ def alter_job(statement: AlterJob, *, parts: ChangeParts) -> Result:
             code=Code.STATE_ERR,
             hint=f"PAUSE JOB {quoted_name(state.name)}, ALTER it, then RESUME it.",
         )
-    definition, floor = _altered(state.definition, statement, parts=parts)
-    changed = replace(definition, revision=state.definition.revision) != state.definition
+    defined = _altered(state, statement, parts=parts)
+    definition, floor = defined.definition, defined.floor
+    changed = (
+        replace(definition, revision=state.definition.revision) != state.definition
+        or defined.secret is not None
+    )
     if floor is None and not changed:
         raise UserError(
             f'ALTER changes nothing: job "{state.name}" is like that already',
@@ -194,29 +224,30 @@ def alter_job(statement: AlterJob, *, parts: ChangeParts) -> Result:
     if isinstance(extension, Closed):
         raise overtaken(state)
     if changed:
-        _store_definition(state, definition, extension.commit.attachment, parts=parts)
+        _store_definition(state, defined, extension.commit.attachment, parts=parts)
     apply_chain(state, parts=parts)
     return Result(message=f"job {state.name} altered")
 
 
 def _store_definition(
-    state: JobState, definition: JobDefinition, landed: Attachment, *, parts: ChangeParts
+    state: JobState, defined: Defined, landed: Attachment, *, parts: ChangeParts
 ) -> None:
-    body = DefinitionChanged(definition=definition)
+    body = DefinitionChanged(definition=defined.definition)
+    owned = _sealed(defined.secret, job_id=state.id, parts=parts)
     try:
-        parts.catalog.append(state.id, body, expected=landed.generation)
+        parts.catalog.append(state.id, body, expected=landed.generation, secrets_owned=owned)
     except LeaseLostError as error:
         raise overtaken(state) from error
 
 
-def _altered(
-    definition: JobDefinition, statement: AlterJob, *, parts: ChangeParts
-) -> tuple[JobDefinition, Position | None]:
+def _altered(state: JobState, statement: AlterJob, *, parts: ChangeParts) -> Defined:
     """Answer the definition as it would be, checked like a new one, and the new floor."""
-    _, metadata, floor = read_properties(statement.properties)
+    definition = state.definition
+    uri = definition.source.uri
+    _, metadata, floor = read_properties(statement.properties, uri=uri)
     merged = {**dict(print_options(definition.properties)), **dict(statement.properties)}
     options = tuple((k, v) for k, v in merged.items() if k in _option_keys())
-    properties, _, _ = read_properties(options)
+    properties, _, _ = read_properties(options, uri=uri)
     kept = {**dict(definition.metadata), **dict(metadata)}
     altered = replace(
         definition,
@@ -224,9 +255,12 @@ def _altered(
         metadata=tuple(kept.items()),
         revision=definition.revision + 1,
     )
+    secret: JobSecret | None = None
     if statement.insert is not None or _matters_to_spark(definition, properties):
-        altered = alter_insert(altered, statement.insert, parts=_definition_parts(parts))
-    return altered, floor
+        altered, secret = alter_insert(
+            altered, statement.insert, job_id=state.id, parts=_definition_parts(parts)
+        )
+    return Defined(definition=altered, floor=floor, secret=secret)
 
 
 def _matters_to_spark(definition: JobDefinition, properties: JobProperties) -> bool:

@@ -1,6 +1,7 @@
 """Find what a statement names, or say that it does not exist."""
 
 from penstock.catalog.catalog import Catalog
+from penstock.catalog.secrets import SecretRecord
 from penstock.catalog.tables import TableRecord
 from penstock.errors import Code, UserError
 from penstock.model.job import JobState
@@ -28,5 +29,18 @@ def find_table(name: str, *, catalog: Catalog) -> TableRecord:
             f'table "{name}" does not exist',
             code=Code.META_NOT_FOUND_ERR,
             hint=f"Known tables: {known}." if known else "Create one with CREATE TABLE.",
+        )
+    return record
+
+
+def find_secret(name: str, *, catalog: Catalog) -> SecretRecord:
+    """Answer a secret by name, or say that there is none."""
+    record = catalog.secret(name)
+    if record is None:
+        known = ", ".join(secret.name for secret in catalog.secrets())
+        raise UserError(
+            f'secret "{name}" does not exist',
+            code=Code.META_NOT_FOUND_ERR,
+            hint=f"Known secrets: {known}." if known else "Create one with CREATE SECRET.",
         )
     return record

@@ -35,6 +35,7 @@ JOB_COLUMNS = (
     "rows_rejected",
     "rows_unselected",
     "files_modified",
+    "requests_per_hour",
     "last_commit",
     "reason",
     "comment",
@@ -62,7 +63,11 @@ EPOCH_COLUMNS = (
 def show_jobs(*, catalog: Catalog) -> Result:
     """List the jobs with their state, position and counts."""
     leases = catalog.leases()
-    rows = tuple(_job_row(state, leases.get(state.id)) for state in catalog.jobs())
+    requests = catalog.requests_in_hour()
+    rows = tuple(
+        _job_row(state, leases.get(state.id), requests.get(state.id))
+        for state in catalog.jobs()
+    )
     return Result(columns=JOB_COLUMNS, rows=rows)
 
 
@@ -79,7 +84,7 @@ def job_state(state: JobState, lease: Lease | None) -> str:
             return "CLOSED"
 
 
-def _job_row(state: JobState, lease: Lease | None) -> tuple[Cell, ...]:
+def _job_row(state: JobState, lease: Lease | None, requests: int | None) -> tuple[Cell, ...]:
     total = state.cumulative
     return (
         state.name,
@@ -92,6 +97,7 @@ def _job_row(state: JobState, lease: Lease | None) -> tuple[Cell, ...]:
         total.rows_rejected,
         _unselected(state.definition, total),
         state.modified_files,
+        requests,
         _instant(state.committed_at),
         _reason(state.wish.reason),
         state.definition.comment,

@@ -9,6 +9,7 @@ from penstock.model.options import print_options
 from penstock.model.position import After, Horizon, Position
 from penstock.model.schema import columns_sql
 from penstock.sql.statements import CreateJob, Insert, SourceCall
+from penstock.storage.uris import Scheme, parse_uri
 
 OFFSET = "offset"
 
@@ -54,7 +55,7 @@ def _view_names(definition: JobDefinition) -> frozenset[str]:
     return frozenset(column.name for column in query.view_columns) if query else frozenset()
 
 
-def read_offset(text: str) -> Position:
+def read_offset(text: str, *, uri: str) -> Position:
     """Read ``{"fileName": "/in/a.json"}``: reading begins behind that file."""
     try:
         data = json.loads(text)
@@ -63,7 +64,11 @@ def read_offset(text: str) -> Position:
     name = data.get("fileName") if isinstance(data, dict) else None
     if not isinstance(name, str) or not name.strip("/") or len(data) != 1 or _odd(name):
         raise _bad_offset(text)
-    return After(value="/" + name.lstrip("/"))
+    place = parse_uri(uri)
+    if place.scheme is Scheme.FILE:
+        return After(value="/" + name.removeprefix("file://").lstrip("/"))
+    bucket = str(replace(place, key=""))
+    return After(value=name.removeprefix(bucket).lstrip("/"))
 
 
 def _odd(name: str) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+import structlog
+
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.errors import CommitGapError
 from penstock.clock import Clock
@@ -44,12 +46,15 @@ from penstock.model.events import EpochEnded, EpochStarted, ModifiedFilesSeen, O
 from penstock.model.job import JobState, Reason
 from penstock.model.query import Lookup
 from penstock.model.statistics import Statistics
-from penstock.sources.source import Source
+from penstock.sources.source import Backlog, Source
 from penstock.tables.lookups import pin
 from penstock.tables.table import TableHandle, Tables
 
+log = structlog.get_logger()
+
 ATTEMPTS_MAX = 4
 RETRY_DELAY_FIRST = timedelta(milliseconds=200)
+SPARK_PATIENCE = "first time takes about 10 s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +96,7 @@ class EpochLoop:
         """Own the job and load until told to stop, or until caught up if that was asked."""
         self._begin()
         while not self._stop.is_set():
-            self._telling.tell(step=Step.LISTING)
-            backlog = self._source.discover(self._state.progress)
+            backlog = self._look()
             if backlog.complete:
                 self._note_modified_files()
             self._tell_backlog()
@@ -106,6 +110,24 @@ class EpochLoop:
                     break
                 self._idle()
 
+    def _look(self) -> Backlog:
+        self._telling.tell(step=Step.LISTING)
+        try:
+            return self._source.discover(self._state.progress, listed=self._listed)
+        finally:
+            self._count_requests()
+
+    def _listed(self, keys: int) -> None:
+        """Tell how far a look is, and end it when the runner is asked to stop."""
+        self._telling.tell_listed(self._state.definition.source.uri, keys=keys)
+        if self._stop.is_set():
+            raise StoppedError("the runner was asked to stop while it listed files")
+
+    def _count_requests(self) -> None:
+        sent = self._source.take_requests()
+        if sent:
+            self._parts.catalog.add_requests(self._job_id, sent)
+
     def _begin(self) -> None:
         self._telling.tell(step=Step.TAKING_OVER)
         parts = self._parts
@@ -118,6 +140,9 @@ class EpochLoop:
             believe=self._believe,
         )
         self.generation = self._state.generation
+        # Whatever this runner's thread logs from here on carries the job's name.
+        structlog.contextvars.bind_contextvars(job=self._state.name)
+        log.info("job taken", generation=self.generation.number, commit=self._state.number)
         self._source = parts.open_source(self._state)
 
     def _believe(self, generation: Generation) -> None:
@@ -125,10 +150,11 @@ class EpochLoop:
 
     def _idle(self) -> None:
         """Wait for the next look; an idle owner also checks that it still is one."""
-        self._telling.tell(step=Step.IDLE, message="")
-        next_at = self._parts.clock.now() + self._state.definition.properties.max_interval
+        delay = max(self._state.definition.properties.max_interval, self._source.pause())
+        next_at = self._parts.clock.now() + delay
+        self._telling.tell(step=Step.IDLE, until=next_at)
         self._say(f"no data, next try at {next_at:%Y-%m-%d %H:%M:%S}")
-        self._parts.clock.wait(self._stop, self._state.definition.properties.max_interval)
+        self._parts.clock.wait(self._stop, delay)
         self._check_tenure()
 
     def _say(self, text: str) -> None:
@@ -151,12 +177,20 @@ class EpochLoop:
             except ExternalError as error:
                 if attempt == ATTEMPTS_MAX:
                     raise
-                self._telling.tell(step=Step.RETRYING, message=error.message)
-                self._parts.clock.wait(self._stop, RETRY_DELAY_FIRST * 2**attempt)
+                self._wait_to_retry(error, attempt=attempt + 1)
             if self._stop.is_set():
                 return False
-            self._source.discover(self._state.progress)
+            self._look()
         return False
+
+    def _wait_to_retry(self, error: ExternalError, *, attempt: int) -> None:
+        delay = RETRY_DELAY_FIRST * 2 ** (attempt - 1)
+        next_at = self._parts.clock.now() + delay
+        self._telling.tell(
+            step=Step.RETRYING, attempt=attempt, until=next_at, message=error.message
+        )
+        log.warning("epoch failed", code=error.code, reason=error.message, attempt=attempt - 1)
+        self._parts.clock.wait(self._stop, delay)
 
     def _attempt(self, epoch: int, attempt: int) -> bool:
         started = self._parts.clock.monotonic()
@@ -193,11 +227,10 @@ class EpochLoop:
     def _run_and_commit(self, plan: EpochPlan, draft: Attachment) -> None:
         started = self._parts.clock.monotonic()
         ready = self._parts.executor.ready
-        self._telling.tell(
-            step=Step.LOADING if ready else Step.STARTING_SPARK,
-            message="",
-        )
-        if not ready and self._parts.executor.parallelism:
+        if not ready:
+            self._telling.tell(step=Step.STARTING_SPARK, message=SPARK_PATIENCE)
+        # Asking how many tasks run at once starts Spark.
+        if ready or self._parts.executor.parallelism:
             self._telling.tell(step=Step.LOADING)
         acks = self._run(plan, draft)
         reached(CrashPoint.RUN_FINISHED)
@@ -228,8 +261,10 @@ class EpochLoop:
             partition_by=self._handle.partition_columns(),
             rejects_root=self._parts.tables.rejects_location(self._job_id),
             lookups=self._lookups_of(draft.epoch),
+            table_access=self._parts.tables.task_access(self._state.definition.table.location),
+            source_access=self._source.task_access(),
         )
-        return run_epoch(
+        acks = run_epoch(
             plan,
             state=self._state,
             draft=draft,
@@ -237,6 +272,9 @@ class EpochLoop:
             executor=self._parts.executor,
             work=self._parts.work,
         )
+        self._source.charge(sum(note.requests for ack in acks for note in ack.notes))
+        self._count_requests()
+        return acks
 
     def _lookups_of(self, epoch: int) -> tuple[Lookup, ...]:
         """Pin the tables that the SELECT joins with; all attempts of an epoch see the same."""
@@ -251,6 +289,7 @@ class EpochLoop:
         return self._pinned[1]
 
     def _commit(self, attachment: Attachment, acks: tuple[Ack, ...]) -> None:
+        started = self._parts.clock.monotonic()
         try:
             self._state = commit_epoch(
                 attachment, acks, owner=self._state, handle=self._handle, parts=self._commits
@@ -267,6 +306,16 @@ class EpochLoop:
                 "the catalog lags behind the table", detail=str(error)
             ) from error
         self.outcome_unknown = False
+        log.debug(
+            "epoch committed",
+            epoch=attachment.epoch,
+            rows=attachment.statistics.rows_loaded,
+            files=attachment.statistics.files_read,
+            rejected=attachment.statistics.rows_rejected,
+            plan_ms=round(attachment.timings.plan_seconds * 1000),
+            run_ms=round(attachment.timings.run_seconds * 1000),
+            commit_ms=round((self._parts.clock.monotonic() - started) * 1000),
+        )
 
     def _draft(
         self, plan: EpochPlan, *, epoch: int, attempt: int, attempt_id: str

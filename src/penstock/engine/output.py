@@ -1,13 +1,13 @@
 """Write what a task produced: rows that fit become Parquet, the others are rejected."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pyarrow as pa
 
 from penstock.engine.rejects import Rejects, Stage, StrictRejects, kept_rejects, row_text
 from penstock.engine.task_plan import TaskPlan
 from penstock.model.epoch import Ack, Note
+from penstock.tables.folder import open_sealed_folder
 from penstock.tables.misfits import sort_out
 from penstock.tables.writer import TableWriter
 
@@ -20,9 +20,8 @@ class TaskOutput:
     def __init__(self, plan: TaskPlan, *, try_id: str) -> None:
         self._plan = plan
         name = plan.file_name(try_id)
-        self._writer = TableWriter(
-            Path(plan.table_root), plan.columns, name, partition_by=plan.partition_by
-        )
+        folder = open_sealed_folder(plan.table_root, plan.table_access)
+        self._writer = TableWriter(folder, plan.columns, name, partition_by=plan.partition_by)
         self._kept = kept_rejects(plan, name)
         self.rejects: Rejects = self._kept or StrictRejects()
         self._produced = 0

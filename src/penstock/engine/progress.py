@@ -2,7 +2,10 @@
 
 import threading
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
+
+from penstock.clock import Clock
 
 
 class Step(StrEnum):
@@ -21,9 +24,14 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """One look at a runner."""
+    """One look at a runner; message and until belong to the step."""
 
     step: Step = Step.STARTING
+    since: datetime
+    # When a wait ends: the next look at the source, or the next attempt.
+    until: datetime | None = None
+    # Which attempt at the epoch comes next, while the runner waits to retry.
+    attempt: int = 1
     files_left: int = 0
     bytes_left: int = 0
     all_seen: bool = False
@@ -34,14 +42,21 @@ class Progress:
 class Telling:
     """The newest progress of a runner, written by its thread and read by others."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
-        self._progress = Progress()
+        self._progress = Progress(since=clock.now())
 
     def tell(self, **changes: object) -> None:
-        """Change what is told."""
+        """Change what is told; a new step begins now, and what was told of the last is over."""
         with self._lock:
+            if changes.get("step", self._progress.step) is not self._progress.step:
+                changes = {"since": self._clock.now(), "until": None, "message": "", **changes}
             self._progress = replace(self._progress, **changes)  # type: ignore[arg-type]
+
+    def tell_listed(self, place: str, *, keys: int) -> None:
+        """Tell how far a listing is; cheap enough for every page of keys."""
+        self.tell(message=f"{place}: {keys:,} keys so far")
 
     @property
     def now(self) -> Progress:

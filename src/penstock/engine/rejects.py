@@ -2,7 +2,6 @@
 
 import json
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ from penstock.engine.task_plan import TaskPlan
 from penstock.errors import Code, UserError
 from penstock.model.epoch import DataFile
 from penstock.storage.arrow_types import arrow_schema
-from penstock.tables.durable import storage_error
+from penstock.tables.folder import TableFolder, open_sealed_folder
 from penstock.tables.rejects import REJECT_COLUMNS
 from penstock.tables.writer import TableWriter
 
@@ -53,9 +52,9 @@ class StrictRejects:
 class KeptRejects:
     """Writes rejected rows into Parquet files that nobody can see yet."""
 
-    def __init__(self, root: Path, name: str, *, number: int, epoch: int) -> None:
-        self._root = root
-        self._writer = TableWriter(root, REJECT_COLUMNS, name)
+    def __init__(self, folder: TableFolder, name: str, *, number: int, epoch: int) -> None:
+        self._folder = folder
+        self._writer = TableWriter(folder, REJECT_COLUMNS, name)
         self._number = number
         self._epoch = epoch
         self._waiting: list[dict[str, Any]] = []
@@ -94,10 +93,7 @@ class KeptRejects:
     def _flush(self) -> None:
         if not self._waiting:
             return
-        try:
-            self._root.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise storage_error(f'folder "{self._root}" cannot be made', error) from error
+        self._folder.store.make_folder(self._folder.root)
         batch = pa.RecordBatch.from_pylist(self._waiting, schema=arrow_schema(REJECT_COLUMNS))
         self._waiting.clear()
         self._waiting_bytes = 0
@@ -108,7 +104,8 @@ def kept_rejects(plan: TaskPlan, name: str) -> KeptRejects | None:
     """Answer where a task keeps its rejects; None if the first one ends the epoch."""
     if plan.strict:
         return None
-    return KeptRejects(Path(plan.rejects_root), name, number=plan.number, epoch=plan.epoch)
+    folder = open_sealed_folder(plan.rejects_root, plan.table_access)
+    return KeptRejects(folder, name, number=plan.number, epoch=plan.epoch)
 
 
 def place(file: str, line: int | None) -> str:

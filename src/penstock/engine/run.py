@@ -14,6 +14,7 @@ from penstock.model.epoch import Ack, Attachment, EpochPlan
 from penstock.model.job import JobDefinition, JobState, SparkQuery
 from penstock.model.query import Lookup, QueryRun, query_text
 from penstock.model.schema import Column
+from penstock.model.sealed import Sealed
 from penstock.sources.files.reading import needed_columns, splittable
 from penstock.sources.files.shares import share_out
 from penstock.spark.job_session import Halves
@@ -65,6 +66,8 @@ class EpochTables:
     partition_by: tuple[str, ...]
     rejects_root: str
     lookups: tuple[Lookup, ...]
+    table_access: Sealed
+    source_access: Sealed
 
 
 def run_epoch(
@@ -126,6 +129,8 @@ def task_plans(
             epoch=draft.epoch,
             table_root=definition.table.location,
             rejects_root=tables.rejects_root,
+            table_access=tables.table_access,
+            source_access=tables.source_access,
             strict=definition.properties.strict,
             columns=tables.columns,
             partition_by=tables.partition_by,

@@ -10,7 +10,7 @@ from penstock.model.epoch import Note, SplitRead
 from penstock.model.files import FilesOptions
 from penstock.sources.files.reading import lines_before, read_records
 from penstock.sources.formats.blocks import RecordBlock
-from penstock.storage.stores import open_store
+from penstock.storage.access import open_sealed
 
 
 class Place:
@@ -57,7 +57,7 @@ class ShareReader:
     def __init__(self, plan: TaskPlan, rejects: Rejects) -> None:
         self._plan = plan
         self._rejects = rejects
-        self._store, _ = open_store(plan.source.uri)
+        self._store, _ = open_sealed(plan.source.uri, plan.source_access)
         self.notes: list[Note] = []
 
     def blocks(self) -> Iterator[Arrived]:
@@ -67,6 +67,7 @@ class ShareReader:
 
     def _part(self, read: SplitRead) -> Iterator[Arrived]:
         plan = self._plan
+        asked = self._store.requests
         rows = parsed = skipped = rejected = 0
         with self._store.open(read.file.key, etag=read.file.etag) as stream:
             place = Place(read, stream, source=plan.source)
@@ -101,5 +102,6 @@ class ShareReader:
                 rows_parsed=parsed,
                 rows_skipped=skipped,
                 rows_rejected=rejected,
+                requests=self._store.requests - asked,
             )
         )

@@ -6,6 +6,7 @@ from penstock.model.epoch import SplitRead
 from penstock.model.files import FilesOptions
 from penstock.model.job import TargetColumn
 from penstock.model.schema import Column
+from penstock.model.sealed import Sealed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,9 @@ class TaskPlan:
     epoch: int
     table_root: str
     rejects_root: str
+    # How the task reaches the tables, and the source.
+    table_access: Sealed
+    source_access: Sealed
     strict: bool
     columns: tuple[Column, ...]
     partition_by: tuple[str, ...]

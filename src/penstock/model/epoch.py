@@ -66,6 +66,8 @@ class Note:
     rows_parsed: int
     rows_skipped: int = 0
     rows_rejected: int = 0
+    # How often a bucket was asked.
+    requests: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,12 @@
 """Options of a source of files: which ones, and how their bytes become rows."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 
-from penstock.model.options import option
+from penstock.model.options import group, option
 from penstock.model.schema import Column, Primitive
+from penstock.model.store_options import Choice, StoreOptions
 
 
 class LateFiles(StrEnum):
@@ -77,7 +79,10 @@ METADATA_COLUMNS = (
 class FilesOptions:
     """Options of the source function FILES (or S3)."""
 
-    uri: str = option("Files to load: file:///folder/, or a glob such as file:///in/**/*.json.")
+    uri: str = option(
+        "Files to load: file:///folder/ or s3://bucket/folder/, or a glob such as "
+        "s3://bucket/in/**/*.json; also gs:// and az://."
+    )
     format: FileFormat = option("Format of the files.")
     schema: str = option(
         "Columns of the files, as in CREATE TABLE; inferred from the first files when absent.",
@@ -95,6 +100,30 @@ class FilesOptions:
     modified_files: ModifiedFiles = option(
         "Whether a change of a loaded file is ignored (and counted) or pauses the job.",
         default=ModifiedFiles.IGNORE,
+    )
+    late_window: timedelta | None = option(
+        "How long a file that sorts before loaded ones counts as new after it was written; "
+        "older ones count as loaded, and the index forgets them.",
+        default=None,
+        none_word="all",
+        at_least=timedelta(minutes=1),
+    )
+    ordered_listing: Choice = option(
+        "Whether the store lists keys in byte order, so that a look asks only for those behind "
+        "the newest loaded one; auto: yes on AWS itself and Google, no elsewhere.",
+        default=Choice.AUTO,
+    )
+    audit_interval: timedelta = option(
+        "With ordered listing: how often everything is listed to find late files; also at "
+        "every start.",
+        default=timedelta(hours=1),
+        at_least=timedelta(seconds=1),
+    )
+    request_budget: int | None = option(
+        "Most requests per hour to a bucket; looks become rarer when it is used up.",
+        default=None,
+        none_word="unlimited",
+        at_least=1,
     )
     missing_columns: MissingColumns = option(
         "Whether a column that a file or record does not have is NULL or an error.",
@@ -135,6 +164,7 @@ class FilesOptions:
     num_as_string: bool = option(
         "JSON: whether numbers are read as the text they are written with.", default=False
     )
+    store: StoreOptions = group(StoreOptions)
 
     @property
     def path_keys(self) -> tuple[str, ...]:

@@ -2,17 +2,19 @@
 
 An option is a field of a frozen dataclass made with ``option(...)``. Its SQL key is the field's
 name unless ``key`` says otherwise. One declaration serves reading statements, writing them back
-and the reference documentation, so that what is printed is always accepted.
+and the reference documentation, so that what is printed is always accepted. A field made with
+``group(...)`` holds further options, which are written beside those of the class itself.
 """
 
 import difflib
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, Field, dataclass, field, fields
 from datetime import timedelta
 from enum import Enum
-from typing import Any, TypeVar, get_type_hints
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from penstock.errors import Code, UserError
 
@@ -41,9 +43,11 @@ class Rule:
     at_least: Any
     at_most: Any
     unit: str
+    none_word: str
+    secret: bool
 
 
-def option(
+def option(  # noqa: PLR0913 - A declaration names what it needs.
     explanation: str,
     *,
     default: Any = MISSING,  # noqa: ANN401 - As dataclasses.field.
@@ -51,10 +55,26 @@ def option(
     at_least: Any = None,  # noqa: ANN401
     at_most: Any = None,  # noqa: ANN401
     unit: str = "",
+    none_word: str = "",
+    secret: bool = False,
 ) -> Any:  # noqa: ANN401
-    """Declare an option as a dataclass field."""
-    rule = Rule(explanation=explanation, key=key, at_least=at_least, at_most=at_most, unit=unit)
-    return field(default=default, metadata={"option": rule})
+    """Declare an option as a dataclass field; ``none_word`` is how None is written."""
+    rule = Rule(
+        explanation=explanation,
+        key=key,
+        at_least=at_least,
+        at_most=at_most,
+        unit=unit,
+        none_word=none_word,
+        secret=secret,
+    )
+    return field(default=default, repr=not secret, metadata={"option": rule})
+
+
+def group(kind: type[_T]) -> _T:
+    """Declare a field that holds options of their own class, all of which have defaults."""
+    declared: _T = field(default=kind(), metadata={"group": kind})
+    return declared
 
 
 def parse_options(
@@ -81,35 +101,60 @@ def parse_options(
             code=Code.OPTION_ERR,
             hint=f'Add "{missing[0]}" = "…": {rule_of(by_key[missing[0]]).explanation}',
         )
+    return _built(kind, given)
+
+
+def _built(kind: type[_T], given: dict[str, str]) -> _T:
     hints = get_type_hints(kind)
-    values = {
-        by_key[key].name: _parse_value(key, text, hints[by_key[key].name], rule_of(by_key[key]))
-        for key, text in given.items()
-    }
+    values: dict[str, Any] = {}
+    for declared in fields(kind):  # type: ignore[arg-type] # Options are dataclasses.
+        if "group" in declared.metadata:
+            values[declared.name] = _built(declared.metadata["group"], given)
+        elif "option" in declared.metadata and (key := option_key(declared)) in given:
+            hint = hints[declared.name]
+            values[declared.name] = _parse_value(key, given[key], hint, rule_of(declared))
     return kind(**values)
 
 
 def print_options(value: object) -> tuple[tuple[str, str], ...]:
     """Write options back as text; those that have their default are left out."""
-    given = {
-        option_key(f)
-        for f in option_fields(type(value))
-        if f.default is MISSING or getattr(value, f.name) != f.default
-    }
-    return tuple((key, text) for key, text in all_options(value) if key in given)
+    return tuple(
+        (option_key(f), _print_value(given, rule_of(f)))
+        for f, given in _declared(value)
+        if f.default is MISSING or given != f.default
+    )
 
 
 def all_options(value: object) -> tuple[tuple[str, str], ...]:
     """Write all options as text, those that have their default too."""
+    return tuple((option_key(f), _print_value(v, rule_of(f))) for f, v in _declared(value))
+
+
+def _declared(value: object) -> Iterator[tuple[Field[Any], Any]]:
+    for f in fields(value):  # type: ignore[arg-type] # Options are dataclasses.
+        given = getattr(value, f.name)
+        if "group" in f.metadata:
+            yield from _declared(given)
+        elif "option" in f.metadata:
+            yield f, given
+
+
+def secret_options(value: object) -> tuple[tuple[str, str], ...]:
+    """Answer keys and values of the options that must never be shown, as far as given."""
     return tuple(
-        (option_key(f), _print_value(getattr(value, f.name), rule_of(f)))
-        for f in option_fields(type(value))
+        (option_key(f), given) for f, given in _declared(value) if rule_of(f).secret and given
     )
 
 
 def option_fields(kind: type) -> tuple[Field[Any], ...]:
-    """Answer the fields of a class that are options."""
-    return tuple(f for f in fields(kind) if "option" in f.metadata)
+    """Answer the fields of a class, and of its groups, that are options."""
+    found: list[Field[Any]] = []
+    for f in fields(kind):
+        if "group" in f.metadata:
+            found += option_fields(f.metadata["group"])
+        elif "option" in f.metadata:
+            found.append(f)
+    return tuple(found)
 
 
 def option_key(f: Field[Any]) -> str:
@@ -164,6 +209,15 @@ def _unknown(unknown: list[str], *, allowed: list[str], what: str) -> UserError:
 
 
 def _parse_value(key: str, text: str, hint: Any, rule: Rule) -> object:  # noqa: ANN401
+    if not rule.none_word:
+        return _parse_given(key, text, hint, rule)
+    if text.strip().lower() == rule.none_word:
+        return None
+    (kind,) = (kind for kind in get_args(hint) if kind is not NoneType)
+    return _parse_given(key, text, kind, rule)
+
+
+def _parse_given(key: str, text: str, hint: Any, rule: Rule) -> object:  # noqa: ANN401
     what = f'option "{key}"'
     value: Any
     if hint is timedelta:
@@ -229,6 +283,8 @@ def _parse_choice(text: str, kind: type[Enum], what: str) -> Enum:
 
 
 def _print_value(value: object, rule: Rule) -> str:
+    if value is None:
+        return rule.none_word
     if rule.unit == "bytes" and isinstance(value, int):
         return _print_size(value)
     match value:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from penstock.model.job import JobProperties, TableRef
 from penstock.model.schema import Column
+from penstock.model.sealed import Sealed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,7 @@ class Lookup:
     size_bytes: int
     columns: tuple[Column, ...]
     files: tuple[LookupFile, ...]
+    access: Sealed = Sealed()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from penstock.model.job import SparkQuery
 from penstock.model.query import Lookup, QueryRun, QueryText
 from penstock.spark.analysis import analyse
 from penstock.spark.job_session import Halves, JobSession
-from penstock.spark.session import Spark, SparkOptions, start_spark
+from penstock.spark.session import Spark, SparkOptions, cause_of, start_spark
 from penstock.spark.sql_errors import explained
 from penstock.spark.table_query import SelectPlace, select_tables
 from penstock.spark.worker import freeze_once
@@ -139,7 +139,7 @@ class SparkExecutor:
             try:
                 spark.context.cancelJobGroup(group)
             except Exception as error:  # noqa: BLE001 - A Spark that is ending needs no cancel.
-                log.warning("cancel failed", group=group, reason=_cause(str(error)))
+                log.warning("cancel failed", group=group, reason=cause_of(error))
 
     def stop(self) -> None:
         """Stop Spark, if it was started."""
@@ -167,20 +167,10 @@ class SparkExecutor:
         if group in self._cancelled:
             return StoppedError("the Spark job was cancelled")
         return ExternalError(
-            f"Spark could not run the epoch: {_cause(str(error))}",
+            f"Spark could not run the epoch: {cause_of(error)}",
             code=Code.SPARK_ERR,
             hint=f"See {self._options.log_file}.",
         )
-
-
-def _cause(text: str) -> str:
-    """Answer the line of a Spark error that says what happened, without the stacks."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    raised = [line for line in lines if "Error: " in line or "Exception: " in line]
-    python = [
-        line for line in raised if not line.startswith(("at ", "org.", "py4j.", "Caused"))
-    ]
-    return (python or raised or lines or ["no reason given"])[-1][:500]
 
 
 def _run_tasks(path: str, work: Work, numbers: Iterator[int]) -> Iterator[str]:

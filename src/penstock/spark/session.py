@@ -97,14 +97,26 @@ def start_spark(options: SparkOptions) -> Spark:
             parallelism=int(context.defaultParallelism),
         )
     except Exception as error:
+        # An error of the JVM asks it for its words, so they are taken while it lives.
+        reason = cause_of(error)
         if jvm is not None:
             _end(jvm)
         shutil.rmtree(sockets, ignore_errors=True)
         raise ExternalError(
-            f'Spark on "{options.master}" did not start: {error}',
+            f'Spark on "{options.master}" did not start: {reason}',
             code=Code.SPARK_ERR,
             hint=f"See {options.log_file}.",
         ) from error
+
+
+def cause_of(error: Exception) -> str:
+    """Answer the line of a Spark error that says what happened, without the stacks."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    raised = [line for line in lines if "Error: " in line or "Exception: " in line]
+    python = [
+        line for line in raised if not line.startswith(("at ", "org.", "py4j.", "Caused"))
+    ]
+    return (python or raised or lines or ["no reason given"])[-1][:500].strip(" :.")
 
 
 def _make_folders(options: SparkOptions) -> Path:

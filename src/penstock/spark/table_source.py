@@ -19,7 +19,7 @@ from penstock.model.codec import from_text, to_text
 from penstock.spark.worker import freeze_once
 from penstock.storage.arrow_types import arrow_schema
 from penstock.tables.pruning import Comparison, Condition, Pruning
-from penstock.tables.scan import TableScan, read_file
+from penstock.tables.scan import TableFiles, TableScan, read_file
 from penstock.tables.table import SnapshotFile
 
 FORMAT = "penstock"
@@ -103,9 +103,10 @@ class TableReader(DataSourceReader):
         needed = self._needed()
         columns = tuple(c for c in scan.columns if needed is None or c.name in needed)
         schema = arrow_schema(scan.columns)
+        files = TableFiles(scan.location, scan.access)
         for place in partition.places if isinstance(partition, FileGroup) else ():
             for batch in read_file(
-                scan.location,
+                files,
                 scan.files[place],
                 # Rows without columns could not be counted, so one is read in any case.
                 columns=columns or scan.columns[:1],

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from typing import assert_never
 
 from penstock.model.schema import column_sql, quoted_name, quoted_text
+from penstock.model.secrets import SecretReference, reference_of, reference_text
+from penstock.sql.names import is_secret_name
 from penstock.sql.statements import CreateJob, CreateTable, Insert, Properties
 
 
@@ -55,7 +57,16 @@ def _insert(insert: Insert) -> Iterable[str]:
 
 
 def _properties(properties: Properties) -> str:
-    return _listed(f"{quoted_text(key)} = {quoted_text(value)}" for key, value in properties)
+    return _listed(f"{quoted_text(key)} = {_value(value)}" for key, value in properties)
+
+
+def _value(text: str) -> str:
+    match reference_of(text):
+        case SecretReference(name=name) as reference:
+            stored = is_secret_name(name) and reference_text(reference) == text
+            return f"SECRET {quoted_text(name)}" if stored else quoted_text(text)
+        case _:
+            return quoted_text(text)
 
 
 def _listed(items: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
-"""Read the names of tables, columns and jobs, and check their rules.
+"""Read the names of tables, columns, jobs and secrets, and check their rules.
 
-Table names are lower-cased, because Spark does not tell cases apart; columns and jobs keep
-theirs. A name with anything but letters, digits and ``_`` stands in backquotes.
+Names of tables and secrets are lower-cased, because Spark does not tell cases apart; columns
+and jobs keep theirs. A name with anything but letters, digits and ``_`` stands in backquotes.
 """
 
 from unicodedata import category
@@ -12,6 +12,7 @@ from penstock.sql.reader import TokenReader
 
 JOB_CHARACTERS_MAX = 64
 TABLE_CHARACTERS_MAX = 128
+SECRET_CHARACTERS_MAX = 128
 DATABASE = "default"
 
 _RESERVED_PREFIX = "inner_"
@@ -63,6 +64,26 @@ def quoted_job_name(reader: TokenReader, *, after: str) -> str:
     reader.expect_text("a job name", after=after)
     _check_characters(reader, token, "job name")
     return _checked_job_name(reader, token)
+
+
+def secret_name(reader: TokenReader, *, after: str) -> str:
+    """Take the name of a secret; it may also stand as a text in quotes."""
+    token = reader.look()
+    if token.kind is TokenKind.TEXT:
+        reader.take()
+        _check_characters(reader, token, "secret name")
+    else:
+        declared_name(reader, "a secret name", after=after)
+    name = token.text.lower()
+    _check_length(reader, token, "secret name", len(name), SECRET_CHARACTERS_MAX)
+    return name
+
+
+def is_secret_name(text: str) -> bool:
+    """Tell whether a text is the name of a secret, as one is stored."""
+    plain = all(category(character) != "Cc" for character in text)
+    fits = len(text) <= SECRET_CHARACTERS_MAX and text == text.lower()
+    return plain and fits and bool(text.strip())
 
 
 def _checked_job_name(reader: TokenReader, token: Token) -> str:

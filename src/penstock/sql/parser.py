@@ -14,6 +14,11 @@ from penstock.sql.names import job_name
 from penstock.sql.query import at_query, parse_query
 from penstock.sql.reader import TokenReader, words
 from penstock.sql.script import Script, read_script
+from penstock.sql.secret_grammar import (
+    parse_alter_secret,
+    parse_create_secret,
+    parse_drop_secret,
+)
 from penstock.sql.statements import (
     ExplainJob,
     ParsedStatement,
@@ -21,6 +26,7 @@ from penstock.sql.statements import (
     ShowEpochs,
     ShowEvents,
     ShowJobs,
+    ShowSecrets,
     ShowTables,
     Statement,
 )
@@ -36,7 +42,8 @@ Parse = Callable[[TokenReader], Statement]
 _STATEMENTS = (
     "CREATE TABLE, DROP TABLE, SHOW TABLES, DESCRIBE, DESCRIBE DETAIL, SHOW CREATE TABLE, "
     "CREATE JOB, ALTER JOB, PAUSE JOB, RESUME JOB, DROP JOB, SHOW JOBS, SHOW CREATE JOB, "
-    "SHOW EPOCHS, SHOW EVENTS, EXPLAIN JOB, SELECT"
+    "SHOW EPOCHS, SHOW EVENTS, EXPLAIN JOB, CREATE SECRET, ALTER SECRET, DROP SECRET, "
+    "SHOW SECRETS, SELECT"
 )
 _FOREIGN_STATEMENTS = words(
     "ADD ANALYZE BEGIN CACHE CALL CANCEL CLEAR COMMENT COMMIT CONVERT COPY DECLARE "
@@ -50,7 +57,7 @@ _FOREIGN_HINTS = {
 _FOREIGN_OBJECTS = {
     "CREATE": words(
         "CATALOG DATABASE EXTERNAL FUNCTION GLOBAL INDEX MATERIALIZED OR RESOURCE ROLE "
-        "ROUTINE SCHEMA SECRET STREAMING TEMP TEMPORARY USER VIEW"
+        "ROUTINE SCHEMA STREAMING TEMP TEMPORARY USER VIEW"
     ),
     "EXPLAIN": words(
         "ANALYZE CODEGEN COST DELETE EXTENDED FORMATTED INSERT SELECT UPDATE WITH"
@@ -59,13 +66,13 @@ _FOREIGN_OBJECTS = {
     "PAUSE": words("ALL ROUTINE SYNC"),
     "RESUME": words("ALL ROUTINE SYNC"),
     "DROP": words(
-        "CATALOG DATABASE FUNCTION INDEX MATERIALIZED ROLE SCHEMA SECRET TEMPORARY USER VIEW"
+        "CATALOG DATABASE FUNCTION INDEX MATERIALIZED ROLE SCHEMA TEMPORARY USER VIEW"
     ),
     "SHOW": words(
         "CATALOGS COLUMNS CURRENT DATABASES FUNCTIONS GRANTS LOAD PARTITIONS PROCESSLIST "
         "ROUTINE SCHEMAS STATUS TBLPROPERTIES TRANSACTIONS USER VARIABLES VIEWS"
     ),
-    "SHOW CREATE": words("CATALOG DATABASE FUNCTION ROUTINE SCHEMA VIEW"),
+    "SHOW CREATE": words("CATALOG DATABASE FUNCTION ROUTINE SCHEMA SECRET VIEW"),
 }
 
 
@@ -73,6 +80,16 @@ def parse_script(text: str) -> tuple[ParsedStatement, ...]:
     """Read the statements of a script, separated by semicolons; empty ones are skipped."""
     script = read_script(text)
     return tuple(_parsed(script, tokens) for tokens in _split(tokenize(script)))
+
+
+def statement_heads() -> tuple[tuple[str, ...], ...]:
+    """Answer the words that every statement begins with, such as SHOW CREATE JOB."""
+    heads: list[tuple[str, ...]] = []
+    for verb, parsers in _PARSERS.items():
+        for word, parse in parsers.items():
+            more = _SHOW_CREATE if parse is _show_create else ("",)
+            heads += [tuple(filter(None, (verb, word, last))) for last in more]
+    return (*heads, ("DESCRIBE",), ("DESCRIBE", "DETAIL"), ("SELECT",))
 
 
 def _split(tokens: tuple[Token, ...]) -> Iterator[list[Token]]:
@@ -133,8 +150,7 @@ def _object(reader: TokenReader, verb: str, parsers: Mapping[str, Parse]) -> Sta
 
 
 def _show_create(reader: TokenReader) -> Statement:
-    parsers: Mapping[str, Parse] = {"TABLE": parse_show_create_table, "JOB": _show_create_job}
-    return _object(reader, "SHOW CREATE", parsers)
+    return _object(reader, "SHOW CREATE", _SHOW_CREATE)
 
 
 def _show_create_job(reader: TokenReader) -> ShowCreateJob:
@@ -158,12 +174,24 @@ def _show_events(reader: TokenReader) -> ShowEvents:
     return ShowEvents(name=job_name(reader, after="FOR"))
 
 
+_SHOW_CREATE: Mapping[str, Parse] = {
+    "TABLE": parse_show_create_table,
+    "JOB": _show_create_job,
+}
 _PARSERS: Mapping[str, Mapping[str, Parse]] = {
-    "CREATE": {"TABLE": parse_create_table, "JOB": parse_create_job},
-    "ALTER": {"JOB": parse_alter_job},
+    "CREATE": {
+        "TABLE": parse_create_table,
+        "JOB": parse_create_job,
+        "SECRET": parse_create_secret,
+    },
+    "ALTER": {"JOB": parse_alter_job, "SECRET": parse_alter_secret},
     "PAUSE": {"JOB": parse_pause_job},
     "RESUME": {"JOB": parse_resume_job},
-    "DROP": {"TABLE": parse_drop_table, "JOB": parse_drop_job},
+    "DROP": {
+        "TABLE": parse_drop_table,
+        "JOB": parse_drop_job,
+        "SECRET": parse_drop_secret,
+    },
     "EXPLAIN": {"JOB": _explain_job},
     "SHOW": {
         "TABLES": lambda _: ShowTables(),
@@ -171,5 +199,6 @@ _PARSERS: Mapping[str, Mapping[str, Parse]] = {
         "CREATE": _show_create,
         "EPOCHS": _show_epochs,
         "EVENTS": _show_events,
+        "SECRETS": lambda _: ShowSecrets(),
     },
 }

@@ -1,6 +1,8 @@
-"""Read a list of properties: ``("key" = "value", …)``."""
+"""Read a list of properties: ``("key" = "value", …)``; SECRET 'n' is a value, too."""
 
+from penstock.model.secrets import SecretReference, is_secret_key, reference_text
 from penstock.sql.lexer import TokenKind
+from penstock.sql.names import secret_name
 from penstock.sql.reader import TokenReader
 
 
@@ -17,8 +19,10 @@ def parse_properties(reader: TokenReader, *, after: str) -> tuple[tuple[str, str
         # Options are found whatever their case, so two keys that differ only there collide.
         if key.lower() in seen:
             raise reader.error(f'key "{key}" is given twice', token=token)
+        # Behind a secret, what looks like a key may be the rest of a value with a quote in it.
+        told = "the key" if any(map(is_secret_key, seen)) else f'the key "{key}"'
         seen.add(key.lower())
-        reader.expect_symbol("=", after=f'the key "{key}"')
+        reader.expect_symbol("=", after=told)
         value_by_key[key] = _value(reader, key)
         if not reader.skip_symbol(","):
             break
@@ -29,6 +33,9 @@ def parse_properties(reader: TokenReader, *, after: str) -> tuple[tuple[str, str
 
 
 def _value(reader: TokenReader, key: str) -> str:
+    if at_secret_reference(reader):
+        reader.take()
+        return reference_text(SecretReference(name=secret_name(reader, after="SECRET")))
     sign = "-" if reader.skip_symbol("-") else ""
     token = reader.look()
     kinds = {TokenKind.NUMBER} if sign else {TokenKind.TEXT, TokenKind.NUMBER, TokenKind.WORD}
@@ -39,3 +46,8 @@ def _value(reader: TokenReader, key: str) -> str:
             hint="A value stands in quotes, or is a number or word.",
         )
     return sign + reader.take().text
+
+
+def at_secret_reference(reader: TokenReader) -> bool:
+    """Tell whether SECRET and a name come next, not the mere word."""
+    return reader.at("SECRET") and (reader.at_name(1) or reader.look(1).kind is TokenKind.TEXT)

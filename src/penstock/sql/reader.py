@@ -5,6 +5,7 @@ from difflib import get_close_matches
 
 from penstock.errors import Code, UserError
 from penstock.sql.lexer import Token, TokenKind
+from penstock.sql.masking import secret_tokens
 from penstock.sql.script import Script
 
 
@@ -111,10 +112,15 @@ class TokenReader:
         where = f" after {after}" if after else ""
         near = get_close_matches(self.look().keyword, list(choices), n=1)
         hints = [f"Did you mean {near[0]}?"] if near else []
-        return self.error(
-            f"expected {wanted}{where}, found {self.look().shown}",
+        error = self.error(
+            f"expected {wanted}{where}, found {self._shown(self.look())}",
             hint=" ".join([*hints, hint] if hint else hints),
         )
+        error.wanted = wanted
+        return error
+
+    def _shown(self, token: Token) -> str:
+        return "a text" if token in secret_tokens(self._tokens) else token.shown
 
     def unsupported(
         self, construct: str, *, place: str = "", token: Token | None = None, hint: str = ""

@@ -39,8 +39,8 @@ class Script:
     ) -> UserError:
         """Build the error about the text at an offset; its detail is the position."""
         place = self.position(offset)
-        detail = f"Line {place.line}, column {place.column}."
-        return UserError(message, code=code, detail=detail, hint=hint)
+        error = UserError(message, code=code, hint=hint)
+        return error.at(line=place.line, column=place.column)
 
 
 def read_script(text: str) -> Script:
@@ -61,6 +61,12 @@ def read_script(text: str) -> Script:
             hint="Save the script as UTF-8.",
         )
     return script
+
+
+def line_of(text: str, number: int) -> str:
+    """Answer a line of a script, counted from 1; empty where there is none."""
+    lines = _LINE_BREAK.split(text.removeprefix(_BYTE_ORDER_MARK))
+    return lines[number - 1] if number <= len(lines) else ""
 
 
 def character_name(character: str) -> str:

@@ -170,6 +170,36 @@ class ShowEvents:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CreateSecret:
+    """CREATE SECRET; its values are part of no text that shows the statement."""
+
+    name: str
+    values: Properties = field(repr=False)
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterSecret:
+    """ALTER SECRET: values to add or replace."""
+
+    name: str
+    values: Properties = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropSecret:
+    """DROP SECRET."""
+
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowSecrets:
+    """SHOW SECRETS: names and keys."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ViewQuery:
     """SELECT … FROM jobs(…) or tasks(…); ``start`` and ``end`` are offsets of that call."""
 
@@ -230,6 +260,10 @@ Statement = (
     | ShowCreateJob
     | ShowEpochs
     | ShowEvents
+    | CreateSecret
+    | AlterSecret
+    | DropSecret
+    | ShowSecrets
     | ViewQuery
     | TableQuery
 )

@@ -66,6 +66,15 @@ _TYPES_HINT = (
 
 def parse_columns(text: str) -> tuple[Column, ...]:
     """Read a column list without parentheses: ``id BIGINT NOT NULL, note STRING``."""
+    try:
+        return _columns_only(text)
+    except UserError as error:
+        # The place lies in this text, which is but an option of a statement.
+        error.line = error.column = None
+        raise
+
+
+def _columns_only(text: str) -> tuple[Column, ...]:
     script = read_script(text)
     reader = TokenReader(script, tokenize(script))
     columns = column_list(reader, after="")

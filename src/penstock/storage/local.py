@@ -11,8 +11,9 @@ and sets the modification time back cannot be noticed.
 import errno
 import io
 import os
+import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from penstock.errors import Code, ExternalError
+from penstock.storage.local_file import LocalFile
 from penstock.storage.objects import (
     FolderMissingError,
     ObjectChangedError,
@@ -54,18 +56,26 @@ _HINT_BY_ERRNO = {
 class LocalStore:
     """The files of this machine, by absolute path."""
 
-    def list(self, prefix: str, *, selection: Selection) -> Iterator[ObjectMeta]:
+    @property
+    def requests(self) -> int:
+        """Nothing is sent anywhere."""
+        return 0
+
+    def list(
+        self, prefix: str, *, selection: Selection, after: str = ""
+    ) -> Iterator[ObjectMeta]:
         """Yield the selected files below a folder in byte order, following links."""
         for key in _walk(prefix, selection):
-            meta = _look_at(key)
+            meta = _look_at(key) if key > after else None
             if meta is not None:
                 yield meta
 
     @contextmanager
-    def open(self, key: str, *, etag: str) -> Iterator[BufferedIOBase]:
+    def open(self, key: str, *, etag: str | None) -> Iterator[BufferedIOBase]:
         """Open exactly the file that was listed; leaving the block checks it again."""
         descriptor = _open_descriptor(key)
         try:
+            etag = etag or _etag(os.fstat(descriptor))
             _expect_same(key, descriptor, etag)
             try:
                 with io.BufferedReader(_NamedFile(descriptor, key)) as stream:
@@ -107,9 +117,59 @@ class LocalStore:
             raise _write_error(key, error) from error
         return True
 
-    def exists(self, key: str) -> bool:
-        """Answer whether the path names a file."""
-        return _look_at(key) is not None
+    def make_folder(self, folder: str) -> None:
+        """Make a folder, durably, with those above it."""
+        try:
+            _create_folder(_path(folder))
+        except OSError as error:
+            raise _storage_error(
+                f'folder "{_shown(folder)}" cannot be made', error, code=Code.STORAGE_ERR
+            ) from error
+
+    def create(self, folder: str, name: str) -> LocalFile:
+        """Begin a file below a folder."""
+        return LocalFile(_path(folder), name)
+
+    def sync(self, keys: Iterable[str]) -> None:
+        """Return when the bytes of files, or the names in folders, are on the disk."""
+        for key in keys:
+            try:
+                _sync(_path(key))
+            except OSError as error:
+                raise _write_error(key, error) from error
+
+    def head(self, key: str) -> ObjectMeta | None:
+        """Answer what a listing would say of the file."""
+        return _look_at(key)
+
+    def holds(self, folder: str) -> bool:
+        """Tell whether anything lies in a folder."""
+        try:
+            with os.scandir(_bytes(folder)) as entries:
+                return next(entries, None) is not None
+        except OSError as error:
+            if error.errno in _ABSENT:
+                return False
+            raise _read_error("folder", folder, error) from error
+
+    def delete_below(self, prefix: str, *, last: str = "") -> None:
+        """Remove a folder with everything in it."""
+        folder = _path(prefix)
+        final = _path(last) if last else folder
+        if not folder.is_dir():
+            return
+        try:
+            for path in (*(p for p in folder.iterdir() if p != final), final):
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                folder.rmdir()
+        except OSError as error:
+            raise _storage_error(
+                f'folder "{_shown(prefix)}" could not be removed', error, code=Code.STORAGE_ERR
+            ) from error
 
 
 def _walk(prefix: str, selection: Selection) -> Iterator[str]:
@@ -272,7 +332,7 @@ def _written_beside(target: Path, content: bytes) -> Iterator[Path]:
         yield written
     finally:
         written.unlink(missing_ok=True)
-    _sync_folder(target.parent)
+    _sync(target.parent)
 
 
 def _create_folder(folder: Path) -> None:
@@ -281,11 +341,11 @@ def _create_folder(folder: Path) -> None:
     _create_folder(folder.parent)
     with suppress(FileExistsError):
         folder.mkdir()
-    _sync_folder(folder.parent)
+    _sync(folder.parent)
 
 
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

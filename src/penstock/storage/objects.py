@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from io import BufferedIOBase
+from typing import Protocol, runtime_checkable
 
-from penstock.errors import ExternalError
+from penstock.errors import Code, ExternalError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +16,21 @@ class ObjectMeta:
     etag: str
     size_bytes: int
     modified_at: datetime
+
+
+def read_ahead(stream: BufferedIOBase, begin: int, end: int) -> None:
+    """Tell a stream what will be read next; one that is far away then fetches it early."""
+    if isinstance(stream, ReadingAhead):
+        stream.read_ahead(begin, end)
+
+
+@runtime_checkable
+class ReadingAhead(Protocol):
+    """A stream to which it matters what will be read next."""
+
+    def read_ahead(self, begin: int, end: int) -> None:
+        """Take note that a range will be read."""
+        ...
 
 
 class Selection(Protocol):
@@ -44,3 +60,15 @@ class ObjectMissingError(ExternalError):
 
 class FolderMissingError(ExternalError):
     """The folder to list does not exist, or is no folder."""
+
+
+def storage_error(fact: str, error: BaseException) -> ExternalError:
+    """Wrap what the storage said into an error that is tried again."""
+    # What follows the first line is the stack of a library.
+    said = str(error).strip().partition("\n")[0].rstrip(".")
+    return ExternalError(
+        fact,
+        code=Code.STORAGE_ERR,
+        detail=f"{said or type(error).__name__}.",
+        hint="Check the free space of the disk and the rights of the user that runs Penstock.",
+    )

@@ -1,44 +1,64 @@
-"""Open the store that a URI names: ``file://`` now, buckets behind the same protocol later."""
+"""Open the store that a URI names, behind one protocol."""
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from io import BufferedIOBase
-from typing import Protocol
+from typing import IO, Protocol
 
-from penstock.errors import Code, UserError
+from penstock.model.store_options import StoreOptions
 from penstock.storage.local import LocalStore
 from penstock.storage.objects import ObjectMeta, Selection
+from penstock.storage.uris import Scheme, Uri, parse_uri
 
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_SCHEMES_LATER = frozenset({"s3", "s3a", "s3n", "gs", "az", "abfs", "abfss"})
-_EXAMPLE = "Write it like file:///data/in/*.json, with three slashes and the whole path."
+
+class NewObject(Protocol):
+    """An object that is being written; nobody sees it before it is finished."""
+
+    @property
+    def file(self) -> IO[bytes]:
+        """Where the bytes go; ``tell`` answers how many there are."""
+        ...
+
+    def finish(self) -> int:
+        """Complete the object, durably, and answer its size."""
+        ...
+
+    def abort(self) -> None:
+        """Leave nothing behind; an object that was finished goes, too."""
+        ...
 
 
 class Store(Protocol):
     """Files or a bucket: list, read, write.
 
-    The driver lists and writes, tasks read; a store is therefore a value that survives
-    pickling and may be used from several threads at once. Every method raises ExternalError
-    when the storage fails, and never anything of its library.
+    The driver lists and writes, tasks read; a store may be used from several threads at once.
+    Every method raises ExternalError when the storage fails, and never anything of its library.
     """
 
-    def list(self, prefix: str, *, selection: Selection) -> Iterator[ObjectMeta]:
-        """Yield the selected objects below a prefix in the byte order of their UTF-8 keys.
+    @property
+    def requests(self) -> int:
+        """How many requests this store has sent; 0 where asking costs nothing."""
+        ...
 
-        The prefix is empty or ends with a slash. Memory does not grow with the number of
+    def list(
+        self, prefix: str, *, selection: Selection, after: str = ""
+    ) -> Iterator[ObjectMeta]:
+        """Yield the selected objects below a prefix whose keys lie behind another key.
+
+        They come in the byte order of their UTF-8 keys, unless the store is known not to keep
+        it. The prefix is empty or ends with a slash. Memory does not grow with the number of
         objects, only with the largest folder. An object that comes or goes meanwhile may or
         may not be seen; every other one is seen exactly once.
         """
         ...
 
-    def open(self, key: str, *, etag: str) -> AbstractContextManager[BufferedIOBase]:
-        """Open exactly the object that was listed, to read and to seek.
+    def open(self, key: str, *, etag: str | None) -> AbstractContextManager[BufferedIOBase]:
+        """Open exactly the object that was listed, to read and to seek; None for any.
 
         Raises ObjectMissingError or ObjectChangedError at once when the key names nothing or
-        another object now. When the object changes while it is being read, leaving the block
-        raises ObjectChangedError, also in place of an error of the block itself. What is made
-        of the bytes must not be kept before the block has been left.
+        another object now. When the object changes while it is being read, reading or leaving
+        the block raises ObjectChangedError, also in place of an error of the block itself. What
+        is made of the bytes must not be kept before the block has been left.
         """
         ...
 
@@ -57,47 +77,45 @@ class Store(Protocol):
         """
         ...
 
-    def exists(self, key: str) -> bool:
-        """Answer whether the key names an object."""
+    def make_folder(self, folder: str) -> None:
+        """Make a folder where there are such things."""
+        ...
+
+    def create(self, folder: str, name: str) -> NewObject:
+        """Begin an object below a folder, which exists where folders do; name may have slashes.
+
+        InvariantError if the key is taken, where that can be told.
+        """
+        ...
+
+    def sync(self, keys: Iterable[str]) -> None:
+        """Return when objects, or the names in folders, survive a power cut."""
+        ...
+
+    def head(self, key: str) -> ObjectMeta | None:
+        """Answer what a listing would say of the object; None if there is none."""
+        ...
+
+    def holds(self, folder: str) -> bool:
+        """Tell whether anything lies below a folder."""
+        ...
+
+    def delete_below(self, prefix: str, *, last: str = "") -> None:
+        """Remove every object below a prefix; those below the prefix ``last`` go last."""
         ...
 
 
-def open_store(uri: str) -> tuple[Store, str]:
+def open_store(uri: str | Uri, options: StoreOptions | None = None) -> tuple[Store, str]:
     """Split a URI into its store and the pattern of keys in it.
 
-    The path is taken literally, nothing is percent-decoded, and ``?`` and ``#`` have no
-    meaning of a URI: users type patterns with ``[``, ``{`` and ``?`` in them, and a file may
-    well be called ``100%25.json``.
+    The options hold values, no references.
     """
-    scheme = _SCHEME.match(uri)
-    if scheme is None:
-        raise UserError(f'uri "{uri}" must begin with file://', hint=_EXAMPLE)
-    name = scheme[1].lower()
-    if name in _SCHEMES_LATER:
-        raise UserError(
-            f'uri "{uri}" is not supported yet, only file:// is',
-            code=Code.NOT_SUPPORTED_ERR,
-            hint="Copy the files to a folder that this machine can read.",
-        )
-    if name != "file":
-        raise UserError(f'uri "{uri}" must begin with file://, not {name}://', hint=_EXAMPLE)
-    return LocalStore(), _local_pattern(uri, uri[scheme.end() :])
+    place = parse_uri(uri) if isinstance(uri, str) else uri
+    if place.scheme is Scheme.FILE:
+        return LocalStore(), place.key
+    from penstock.storage.bucket import BucketStore
 
-
-def _local_pattern(uri: str, pattern: str) -> str:
-    if not pattern.startswith("/"):
-        raise UserError(
-            f'uri "{uri}" must go on with an absolute path after file://',
-            detail="What stands before the third slash is a host, and it must be empty.",
-            hint=_EXAMPLE,
-        )
-    if {"", ".", ".."} & set(pattern[1:].removesuffix("/").split("/")) and pattern != "/":
-        raise UserError(
-            f'path "{pattern}" must not hold an empty part, "." or ".."',
-            detail="A file is known by its path, so that one file must not have two of them.",
-            hint=_EXAMPLE,
-        )
-    if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in pattern):
-        shown = pattern.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
-        raise UserError(f'path "{shown}" must be Unicode text without NUL')
-    return pattern
+    store = BucketStore(
+        scheme=place.scheme, bucket=place.bucket, options=options or StoreOptions()
+    )
+    return store, place.key

@@ -55,7 +55,7 @@ class Runner:
         self._until_caught_up = until_caught_up
         self._stop = threading.Event()
         self._lost: LeaseLostError | None = None
-        self._telling = Telling()
+        self._telling = Telling(parts.clock)
         self._loop = EpochLoop(job_id, parts=parts, stop=self._stop, telling=self._telling)
         self.last_words: LastWords | None = None
         self._thread = start_thread(self._run, f"runner-{job_id[:8]}")

@@ -208,7 +208,8 @@ class Supervisor:
         if waits or state.id in self._caught_up or state.wish.wish is not Wish.RUN:
             return
         self._looked_at[state.id] = now
-        backlog = self._parts.open_source(state).discover(state.progress)
+        source = self._parts.open_source(state)
+        backlog = source.discover(state.progress, listed=lambda _: None)
         if backlog.complete and backlog.files == 0:
             self._caught_up.add(state.id)
 

@@ -1,4 +1,4 @@
-"""Delta tables on this machine's file system, kept with delta-rs.
+"""Delta tables in a folder or a bucket, kept with delta-rs.
 
 Invariant: delta-rs moves a handle's snapshot only in ``refresh``; a commit leaves it where it
 is. It is therefore the snapshot of the last refresh against which delta-rs looks for others
@@ -6,15 +6,14 @@ that committed under the same job id.
 
 delta-rs calls no fsync, so log entries are synced here before a commit counts as made. It also
 follows a path and not a table: a table that was removed and created again at the same path
-would be taken for the old one. The handle therefore remembers the very log file that made its
+would be taken for the old one. The handle therefore remembers the very log entry that made its
 snapshot, and looks at it again.
 """
 
-import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from datetime import datetime
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -33,13 +32,17 @@ from penstock.model.codec import to_text
 from penstock.model.epoch import Attachment, DataFile
 from penstock.model.job import TableRef
 from penstock.model.schema import Column
+from penstock.model.sealed import Sealed
+from penstock.model.store_options import StoreOptions
+from penstock.storage.objects import storage_error
+from penstock.storage.uris import Scheme
 from penstock.tables import log
 from penstock.tables.actions import add_action
 from penstock.tables.chain import chain_above
 from penstock.tables.delta_rejects import DeltaRejects
 from penstock.tables.delta_schema import check_columns, columns_of, schema_text
-from penstock.tables.durable import storage_error, sync
-from penstock.tables.locations import new_folder, table_path
+from penstock.tables.folder import LOG_FOLDER, TableFolder, open_folder
+from penstock.tables.locations import below, new_folder, table_uri
 from penstock.tables.outcomes import (
     location_taken,
     no_version,
@@ -63,11 +66,25 @@ _READER_FEATURES = frozenset({"timestampNtz"})
 _AFTER_COMMIT = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 
 
+def _no_options() -> StoreOptions:
+    return StoreOptions()
+
+
+def _not_sealed(options: StoreOptions) -> Sealed:
+    del options
+    return Sealed()
+
+
 @dataclass(frozen=True, slots=True)
 class DeltaTables:
-    """Delta tables in a warehouse folder, or at a location of their own."""
+    """Delta tables in a warehouse, or at a location of their own.
 
-    warehouse: Path
+    The options are asked for whenever a table is opened, so that changed keys are used at once.
+    """
+
+    warehouse: str
+    options: Callable[[], StoreOptions] = _no_options
+    seal: Callable[[StoreOptions], Sealed] = _not_sealed
 
     def create(
         self,
@@ -79,22 +96,23 @@ class DeltaTables:
         partition_by: tuple[str, ...] = (),
     ) -> TableRef:
         """Create an empty table, in a folder of its own unless a location is given."""
-        folder = table_path(location or str(new_folder(self.warehouse, name)))
+        folder = self.folder(location or new_folder(self.warehouse, name))
         check_columns(name, columns)
         check_partition_columns(columns, partition_by)
         _expect_free(folder)
         try:
             table = DeltaTable.create(
-                str(folder),
+                folder.location,
                 Schema.from_json(schema_text(columns)),
                 mode="error",
                 partition_by=list(partition_by) or None,
                 name=name,
                 description=comment or None,
+                storage_options=dict(folder.library_options) or None,
             )
-            for path in (log.log_entry(folder, 0), folder / log.LOG_FOLDER, folder):
-                sync(path)
-            sync(folder.parent)
+            made = (log.log_entry(0), LOG_FOLDER)
+            parent = folder.root.rpartition("/")[0]
+            folder.store.sync([*map(folder.key, made), folder.root, parent])
         except ValueError as error:
             raise UserError(
                 f'table "{name}" cannot have these columns',
@@ -105,66 +123,57 @@ class DeltaTables:
             raise storage_error(
                 f'table "{name}" could not be created in "{folder}"', error
             ) from error
-        return TableRef(name=name, id=str(table.metadata().id), location=str(folder))
+        return TableRef(name=name, id=str(table.metadata().id), location=folder.location)
 
     def open(self, location: str) -> "DeltaHandle":
         """Open a table freshly."""
-        return DeltaHandle(table_path(location))
+        return DeltaHandle(self.folder(location))
 
     def normal_location(self, location: str) -> str:
         """Answer a location as a table that is created there has it."""
-        return str(table_path(location))
+        return self.folder(location).location
 
     def delete(self, location: str) -> None:
         """Remove a table's folder; a folder that holds no table is left alone."""
-        folder = table_path(location)
-        log_folder = folder / log.LOG_FOLDER
-        if not log_folder.is_dir():
+        folder = self.folder(location)
+        if not folder.store.holds(folder.key(LOG_FOLDER)):
             return
-        try:
-            # The log goes last: what an interruption leaves is still known for a table.
-            for path in (*(p for p in folder.iterdir() if p != log_folder), log_folder):
-                if path.is_dir() and not path.is_symlink():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink(missing_ok=True)
-            folder.rmdir()
-        except OSError as error:
-            raise storage_error(f'table at "{folder}" could not be removed', error) from error
+        # The log goes last: what an interruption leaves is still known for a table.
+        folder.store.delete_below(f"{folder.root}/", last=f"{folder.key(LOG_FOLDER)}/")
 
     def rejects_location(self, job_id: str) -> str:
         """Answer where the rejects of a job lie."""
-        return str(self.warehouse / "_rejects" / job_id)
+        return below(self.warehouse, "_rejects", job_id)
 
     def open_rejects(self, job_id: str) -> DeltaRejects:
         """Open the rejects of a job; they are made when they are first needed."""
-        return DeltaRejects(Path(self.rejects_location(job_id)), job_id)
+        return DeltaRejects(self.folder(self.rejects_location(job_id)), job_id)
 
     def delete_rejects(self, job_id: str) -> None:
         """Remove the rejects of a job; nothing happens if there are none."""
-        folder = Path(self.rejects_location(job_id))
-        try:
-            shutil.rmtree(folder)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise storage_error(f'rejects at "{folder}" could not be removed', error) from error
+        folder = self.folder(self.rejects_location(job_id))
+        folder.store.delete_below(f"{folder.root}/")
 
     def missing_files(self, location: str, paths: Sequence[str]) -> tuple[str, ...]:
         """Answer which of the data files, relative to the table, do not exist."""
-        folder = table_path(location)
-        with _reading(folder):
-            return tuple(path for path in paths if not (folder / path).is_file())
+        folder = self.folder(location)
+        return tuple(path for path in paths if folder.store.head(folder.key(path)) is None)
+
+    def task_access(self, location: str) -> Sealed:
+        """Answer what tasks need to reach a table's files."""
+        local = table_uri(location).scheme is Scheme.FILE
+        return Sealed() if local else self.seal(self.options())
+
+    def folder(self, location: str) -> TableFolder:
+        """Answer the place that a location names."""
+        local = table_uri(location).scheme is Scheme.FILE
+        return open_folder(location, StoreOptions() if local else self.options())
 
 
-def _expect_free(folder: Path) -> None:
-    if (folder / log.LOG_FOLDER).exists():
+def _expect_free(folder: TableFolder) -> None:
+    if folder.store.holds(folder.key(LOG_FOLDER)):
         raise location_taken(folder)
-    try:
-        occupied = folder.exists() and any(folder.iterdir())
-    except OSError as error:
-        raise storage_error(f'location "{folder}" could not be read', error) from error
-    if occupied:
+    if folder.store.holds(folder.root):
         raise UserError(
             f'location "{folder}" must be a new or an empty folder',
             code=Code.TABLE_ERR,
@@ -175,8 +184,8 @@ def _expect_free(folder: Path) -> None:
 class DeltaHandle:
     """A snapshot of one Delta table."""
 
-    def __init__(self, root: Path, *, version: int | None = None) -> None:
-        self._root = root
+    def __init__(self, folder: TableFolder, *, version: int | None = None) -> None:
+        self._folder = folder
         self._open(version)
 
     @property
@@ -192,11 +201,11 @@ class DeltaHandle:
     def refresh(self) -> None:
         """Move the snapshot to the newest version."""
         if self._same_log():
-            with _reading(self._root):
+            with _reading(self._folder):
                 self._table.update_incremental()
             # Looked at again, because the table may have been replaced in between.
             if self._same_log():
-                self._mark = _mark(self._root, self.version)
+                self._mark = _mark(self._folder, self.version)
                 return
         self._open()
 
@@ -206,12 +215,12 @@ class DeltaHandle:
 
     def chain_after(self, job_id: str, number: int) -> Sequence[ChainCommit]:
         """Answer the job's commits above a number up to the newest one, ascending, no gap."""
-        with _reading(self._root):
+        with _reading(self._folder):
             return chain_above(
                 number,
                 newest=self.newest_number(job_id),
-                logged=log.logged_commits(self._root, job_id, version=self.version),
-                copy_of=lambda wanted: log.read_copy(self._root, job_id, wanted),
+                logged=log.logged_commits(self._folder, job_id, version=self.version),
+                copy_of=lambda wanted: log.read_copy(self._folder, job_id, wanted),
             )
 
     def commit(self, attachment: Attachment, files: Sequence[DataFile]) -> int:
@@ -221,7 +230,7 @@ class DeltaHandle:
         require_partitions(files, columns=partition_columns)
         try:
             if not self._same_table():
-                raise table_gone(self._root)
+                raise table_gone(self._folder)
             self._table.create_write_transaction(
                 [add_action(file) for file in files],
                 mode="append",
@@ -234,7 +243,7 @@ class DeltaHandle:
                 ),
                 post_commithook_properties=_AFTER_COMMIT,
             )
-            version = log.landed_version(self._root, attachment, after=after)
+            version = log.landed_version(self._folder, attachment, after=after)
         except Exception as error:
             raise outcome_unknown(attachment, f"{error}") from error
         if version is None:
@@ -245,11 +254,9 @@ class DeltaHandle:
 
     def write_copy(self, attachment: Attachment) -> None:
         """Keep the attachment beside the table, for the day the log has been cleaned."""
-        with _reading(self._root):
-            exists = (self._root / log.LOG_FOLDER).is_dir()
-        if not exists:
-            raise table_gone(self._root)
-        log.write_copy(self._root, attachment)
+        if not self._folder.store.holds(self._folder.key(LOG_FOLDER)):
+            raise table_gone(self._folder)
+        log.write_copy(self._folder, attachment)
 
     def columns(self) -> tuple[Column, ...]:
         """Answer the table's columns in the snapshot."""
@@ -275,7 +282,7 @@ class DeltaHandle:
     def files(self) -> tuple[SnapshotFile, ...]:
         """Answer the data files of the snapshot."""
         self._require_readable()
-        with _reading(self._root):
+        with _reading(self._folder):
             return snapshot_files(self._table)
 
     def _require_readable(self) -> None:
@@ -285,7 +292,7 @@ class DeltaHandle:
         if features or mapping != "none":
             shown = ", ".join(sorted(features)) or "column mapping"
             raise UserError(
-                f'table at "{self._root}" cannot be read: it uses {shown}',
+                f'table at "{self._folder}" cannot be read: it uses {shown}',
                 code=Code.NOT_SUPPORTED_ERR,
                 hint="Rewrite it without that feature, for example with OPTIMIZE in Spark.",
             )
@@ -293,49 +300,46 @@ class DeltaHandle:
     def at(self, version: int) -> "DeltaHandle":
         """Answer the table as it was at a version."""
         if version > self.version:
-            raise no_version(self._root, version, newest=self.version)
+            raise no_version(self._folder, version, newest=self.version)
         try:
-            return DeltaHandle(self._root, version=version)
+            return DeltaHandle(self._folder, version=version)
         except ExternalError as error:
-            raise no_version(self._root, version, newest=self.version) from error
+            raise no_version(self._folder, version, newest=self.version) from error
 
     def _open(self, version: int | None = None) -> None:
-        with _reading(self._root):
-            self._table = DeltaTable(str(self._root), version=version)
-            self._mark = _mark(self._root, self.version)
+        with _reading(self._folder):
+            self._table = DeltaTable(
+                self._folder.location,
+                version=version,
+                storage_options=dict(self._folder.library_options) or None,
+            )
+            self._mark = _mark(self._folder, self.version)
 
     def _same_log(self) -> bool:
         """Tell whether the log entry of the snapshot is surely the file that it was."""
-        with _reading(self._root):
-            return (
-                self._mark is not None and _mark(self._root, self._mark.version) == self._mark
-            )
+        return self._mark is not None and _mark(self._folder, self._mark.version) == self._mark
 
     def _same_table(self) -> bool:
         # The entry may also be missing because the log was cleaned.
-        return self._same_log() or DeltaHandle(self._root).table_id == self.table_id
+        return self._same_log() or DeltaHandle(self._folder).table_id == self.table_id
 
 
 class _Mark(NamedTuple):
     version: int
-    inode: int
-    modified_ns: int
-    size_bytes: int
+    etag: str
+    modified_at: datetime
 
 
-def _mark(root: Path, version: int) -> _Mark | None:
-    try:
-        status = log.log_entry(root, version).stat()
-    except FileNotFoundError:
-        return None
-    return _Mark(version, status.st_ino, status.st_mtime_ns, status.st_size)
+def _mark(folder: TableFolder, version: int) -> _Mark | None:
+    entry = folder.store.head(folder.key(log.log_entry(version)))
+    return None if entry is None else _Mark(version, entry.etag, entry.modified_at)
 
 
 @contextmanager
-def _reading(root: Path) -> Iterator[None]:
+def _reading(folder: TableFolder) -> Iterator[None]:
     try:
         yield
     except TableNotFoundError as error:
-        raise table_gone(root) from error
+        raise table_gone(folder) from error
     except (DeltaError, OSError) as error:
-        raise storage_error(f'table at "{root}" could not be read', error) from error
+        raise storage_error(f'table at "{folder}" could not be read', error) from error

@@ -1,34 +1,36 @@
 """The rejects of a job as a Delta table; every commit carries its number as a transaction."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import DeltaError
 
 from penstock.errors import Code, ExternalError
 from penstock.model.epoch import DataFile
+from penstock.storage.objects import storage_error
 from penstock.tables import log
 from penstock.tables.actions import add_action
 from penstock.tables.delta_schema import schema_text
-from penstock.tables.durable import storage_error, sync
+from penstock.tables.folder import LOG_FOLDER, TableFolder
 from penstock.tables.rejects import REJECT_COLUMNS
 
 
 class DeltaRejects:
     """The newest snapshot of a job's rejects; the table is made when it is first needed."""
 
-    def __init__(self, root: Path, job_id: str) -> None:
-        self._root = root
+    def __init__(self, folder: TableFolder, job_id: str) -> None:
+        self._folder = folder
         self._app_id = f"{job_id}/rejects"
         try:
             self._table = DeltaTable.create(
-                str(root), Schema.from_json(schema_text(REJECT_COLUMNS)), mode="ignore"
+                folder.location,
+                Schema.from_json(schema_text(REJECT_COLUMNS)),
+                mode="ignore",
+                storage_options=dict(folder.library_options) or None,
             )
-            sync(root / log.LOG_FOLDER)
-            sync(root)
+            folder.store.sync([folder.key(LOG_FOLDER), folder.root])
         except (DeltaError, OSError, ValueError) as error:
-            raise storage_error(f'rejects at "{root}" could not be opened', error) from error
+            raise storage_error(f'rejects at "{folder}" could not be opened', error) from error
 
     @property
     def newest_number(self) -> int:
@@ -50,8 +52,8 @@ class DeltaRejects:
                 ),
             )
             self._table.update_incremental()
-            sync(log.log_entry(self._root, self._table.version()))
-            sync(self._root / log.LOG_FOLDER)
+            entry = log.log_entry(self._table.version())
+            self._folder.store.sync(map(self._folder.key, (entry, LOG_FOLDER)))
         except (DeltaError, OSError) as error:
             # Whether it landed is seen by whoever settles the rejects next.
             raise ExternalError(

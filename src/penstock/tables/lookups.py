@@ -3,6 +3,7 @@
 from penstock.errors import Code, UserError
 from penstock.model.job import TableRef
 from penstock.model.query import Lookup, LookupFile
+from penstock.model.sealed import Sealed
 from penstock.tables.extension import open_table
 from penstock.tables.rejects import REJECT_COLUMNS
 from penstock.tables.scan import TableScan
@@ -36,20 +37,23 @@ def pin(table: TableRef, *, tables: Tables, bytes_max: int) -> Lookup:
         files=tuple(
             LookupFile(path=file.path, partition_values=file.partition_values) for file in files
         ),
+        access=tables.task_access(table.location),
     )
 
 
 def scan_table(table: TableRef, *, tables: Tables, version: int | None = None) -> TableScan:
     """Answer what a SELECT reads of a table, at its newest version unless one is given."""
     handle = tables.open(table.location)
-    return _scan(table.name, table.location, handle if version is None else handle.at(version))
+    handle = handle if version is None else handle.at(version)
+    return _scan(table.name, table.location, handle, access=tables.task_access(table.location))
 
 
 def scan_rejects(job_id: str, *, name: str, tables: Tables) -> TableScan:
     """Answer what a SELECT reads of a job's rejects; without any, nothing in their columns."""
     location = tables.rejects_location(job_id)
     try:
-        return _scan(name, location, tables.open(location))
+        access = tables.task_access(location)
+        return _scan(name, location, tables.open(location), access=access)
     except UserError as error:
         if error.code is not Code.TABLE_CHANGED_ERR:
             raise
@@ -58,11 +62,12 @@ def scan_rejects(job_id: str, *, name: str, tables: Tables) -> TableScan:
         )
 
 
-def _scan(name: str, location: str, handle: TableHandle) -> TableScan:
+def _scan(name: str, location: str, handle: TableHandle, *, access: Sealed) -> TableScan:
     return TableScan(
         name=name,
         location=location,
         version=handle.version,
         columns=handle.columns(),
         files=handle.files(),
+        access=access,
     )

@@ -1,8 +1,10 @@
 """Read the rows of a table's snapshot, file by file, without its log."""
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
+from io import BufferedIOBase
+from typing import IO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,8 +12,12 @@ import pyarrow.parquet as pq
 from penstock.errors import Code, ExternalError
 from penstock.model.query import Lookup, LookupFile
 from penstock.model.schema import Column
+from penstock.model.sealed import Sealed
+from penstock.storage.access import open_sealed
 from penstock.storage.arrow_types import AnyArray, AnyType, arrow_schema
 from penstock.storage.casts import cast_array
+from penstock.storage.stores import Store
+from penstock.tables.locations import table_uri
 from penstock.tables.pruning import Pruning
 from penstock.tables.table import SnapshotFile
 
@@ -27,16 +33,31 @@ class TableScan:
     version: int
     columns: tuple[Column, ...]
     files: tuple[SnapshotFile, ...]
+    access: Sealed = Sealed()
 
 
 def read_lookup(lookup: Lookup) -> Iterator[pa.RecordBatch]:
     """Read all rows of a table that a SELECT joins with."""
+    files = TableFiles(lookup.table.location, lookup.access)
     for file in lookup.files:
-        yield from read_file(lookup.table.location, file, columns=lookup.columns)
+        yield from read_file(files, file, columns=lookup.columns)
+
+
+class TableFiles:
+    """The data files of a table, opened to be read; used inside tasks."""
+
+    def __init__(self, location: str, access: Sealed) -> None:
+        self.location = location
+        self._store: Store
+        self._store, self._root = open_sealed(str(table_uri(location)), access)
+
+    def open(self, path: str) -> AbstractContextManager[BufferedIOBase]:
+        """Open a data file; none is ever written twice, so that no ETag needs to be known."""
+        return self._store.open(f"{self._root}/{path}", etag=None)
 
 
 def read_file(
-    location: str,
+    files: TableFiles,
     file: LookupFile | SnapshotFile,
     *,
     columns: tuple[Column, ...],
@@ -49,7 +70,10 @@ def read_file(
     schema = arrow_schema(columns)
     value_by_name = dict(file.partition_values)
     try:
-        with pq.ParquetFile(Path(location) / file.path) as parquet:
+        with (
+            files.open(file.path) as stream,
+            pq.ParquetFile(cast("IO[bytes]", stream)) as parquet,
+        ):
             stored = set(parquet.schema_arrow.names)
             wanted = [name for name in schema.names if name in stored]
             groups = None if pruning is None else pruning.row_groups(parquet.metadata)
@@ -59,7 +83,7 @@ def read_file(
                 yield _completed(batch, schema, value_by_name)
     except (OSError, pa.ArrowException) as error:
         raise ExternalError(
-            f'data file "{location}/{file.path}" could not be read',
+            f'data file "{files.location}/{file.path}" could not be read',
             code=Code.STORAGE_ERR,
             detail=f"{error}.",
         ) from error

@@ -12,6 +12,7 @@ from typing import Protocol
 from penstock.model.epoch import Attachment, DataFile
 from penstock.model.job import TableRef
 from penstock.model.schema import Column
+from penstock.model.sealed import Sealed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +159,10 @@ class Tables(Protocol):
 
     def delete_rejects(self, job_id: str) -> None:
         """Remove the rejects of a job; nothing happens if there are none."""
+        ...
+
+    def task_access(self, location: str) -> Sealed:
+        """Answer what tasks need to reach a table's files."""
         ...
 
     def missing_files(self, location: str, paths: Sequence[str]) -> tuple[str, ...]:

@@ -8,23 +8,23 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.errors import InvariantError
+from penstock.errors import ExternalError, InvariantError
 from penstock.model.epoch import DataFile
 from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primitive, Struct
 from penstock.storage.arrow_types import arrow_schema
-from penstock.tables.durable import storage_error, sync
+from penstock.storage.objects import storage_error
+from penstock.storage.stores import NewObject
+from penstock.tables.folder import TableFolder
 from penstock.tables.partitions import PartitionValues, Share, folder_names, split
 from penstock.tables.statistics import Summary, float_summary, statistics_json
 
 # More partitions than this are written one file behind the other.
 OPEN_FILES_MAX = 64
 _FILE_BYTES_MAX = 256 * 2**20
-_FOLDER_TRIES_MAX = 5
 
 # A row group is what lies in memory before it is written.
 _GROUP_BYTES_MAX = 64 * 2**20
@@ -50,14 +50,14 @@ class TableWriter:
 
     def __init__(
         self,
-        root: Path,
+        folder: TableFolder,
         columns: tuple[Column, ...],
         name: str,
         *,
         partition_by: tuple[str, ...] = (),
         file_bytes_max: int = _FILE_BYTES_MAX,
     ) -> None:
-        self._root = root
+        self._folder = folder
         self._name = name
         self._file_bytes_max = file_bytes_max
         self._schema = arrow_schema(columns)
@@ -69,8 +69,7 @@ class TableWriter:
         self._waiting_bytes = 0
         # The file that was written last stands last.
         self._file_by_partition: dict[PartitionValues, _File] = {}
-        self._folders: list[Path] = []
-        self._paths: list[Path] = []
+        self._begun: list[NewObject] = []
         self._written: list[DataFile] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -89,24 +88,20 @@ class TableWriter:
             self._write_group(share)
         for partition in tuple(self._file_by_partition):
             self._finish_file(partition)
-        with _writing(self._root):
-            for folder in _folders_of(self._paths, root=self._root):
-                sync(folder)
+        self._folder.store.sync(_folders_of(self._written, self._folder))
         return tuple(self._written)
 
     def abort(self) -> None:
         """Remove everything that was written, with the folders made for it that are empty."""
         self._waiting.clear()
         for file in self._file_by_partition.values():
-            with suppress(OSError, pa.ArrowException):
+            with suppress(OSError, pa.ArrowException, ExternalError):
                 file.close()
         self._file_by_partition.clear()
-        for path in self._paths:
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
-        for folder in reversed(self._folders):
-            with suppress(OSError):
-                folder.rmdir()
+        for begun in reversed(self._begun):
+            # What cannot be removed now is left for the table's upkeep.
+            with suppress(ExternalError):
+                begun.abort()
 
     def _wait(self, rows: pa.Table) -> None:
         self._waiting.append(rows)
@@ -139,7 +134,7 @@ class TableWriter:
     def _write_group(self, share: Share) -> None:
         file = self._file_by_partition.pop(share.values, None) or self._next_file(share.values)
         self._file_by_partition[share.values] = file
-        with _writing(file.path):
+        with _writing(self._folder, file.name):
             file.write(share.rows.select([column.name for column in self._stored]))
             full = file.size_bytes >= self._file_bytes_max
         if full:
@@ -148,74 +143,43 @@ class TableWriter:
     def _next_file(self, partition: PartitionValues) -> "_File":
         if len(self._file_by_partition) >= OPEN_FILES_MAX:
             self._finish_file(next(iter(self._file_by_partition)))
-        with _writing(self._root):
-            path = self._new_path(partition)
-            self._paths.append(path)
-        with _writing(path):
-            return _File(path, self._stored)
-
-    def _new_path(
-        self, partition: PartitionValues, *, tries_left: int = _FOLDER_TRIES_MAX
-    ) -> Path:
-        name = f"part-{self._name}-{len(self._paths)}.parquet"
-        try:
-            path = self._folder(partition) / name
-            path.touch(exist_ok=False)
-        except FileNotFoundError:
-            # Another writer may have removed the folder that it had made for itself.
-            if not tries_left:
-                raise
-            return self._new_path(partition, tries_left=tries_left - 1)
-        return path
-
-    def _folder(self, partition: PartitionValues) -> Path:
-        folder = self._root
-        for name in folder_names(partition):
-            folder /= name
-            with suppress(FileExistsError):
-                folder.mkdir()
-                self._folders.append(folder)
-        return folder
+        own = f"part-{self._name}-{len(self._begun)}.parquet"
+        name = "/".join((*folder_names(partition), own))
+        self._begun.append(self._folder.store.create(self._folder.root, name))
+        with _writing(self._folder, name):
+            return _File(name, self._begun[-1], self._stored)
 
     def _finish_file(self, partition: PartitionValues) -> None:
         file = self._file_by_partition.pop(partition)
-        with _writing(file.path):
-            self._written.append(
-                replace(
-                    file.finish(),
-                    path=file.path.relative_to(self._root).as_posix(),
-                    partition_values=partition,
-                )
-            )
+        with _writing(self._folder, file.name):
+            self._written.append(replace(file.finish(), partition_values=partition))
 
 
-def _folders_of(paths: Iterable[Path], *, root: Path) -> set[Path]:
+def _folders_of(files: Iterable[DataFile], folder: TableFolder) -> set[str]:
     """Answer all folders between the files and the table's, which is one of them."""
-    parents = {path.parent for path in paths}
-    return {
-        folder
-        for parent in parents
-        for folder in (parent, *parent.parents)
-        if folder.is_relative_to(root)
-    }
+    found = {folder.root}
+    for file in files:
+        parts = file.path.split("/")[:-1]
+        found |= {folder.key("/".join(parts[:depth])) for depth in range(1, len(parts) + 1)}
+    return found
 
 
 class _File:
     """One Parquet file while it is being written."""
 
-    def __init__(self, path: Path, columns: tuple[Column, ...]) -> None:
-        self.path = path
+    def __init__(self, name: str, begun: NewObject, columns: tuple[Column, ...]) -> None:
+        self.name = name
+        self._begun = begun
         self._columns = columns
         self._metadata: list[pq.FileMetaData] = []
         self._floats = {c.name: Summary() for c in columns if c.type in _FLOATING}
-        self._sink = pa.OSFile(str(path), "wb")
         leaves = list(_leaves(columns))
         # A dictionary helps texts and only slows the rest. Readers skip row groups by bounds
         # that leave NaN out; where there are no bounds they cannot.
         texts = [leaf for leaf, kind in leaves if kind is Primitive.STRING]
         bounded = [leaf for leaf, kind in leaves if kind not in _FLOATING]
         self._writer = pq.ParquetWriter(
-            self._sink,
+            begun.file,
             arrow_schema(columns),
             compression="zstd",
             compression_level=1,
@@ -230,7 +194,7 @@ class _File:
     @property
     def size_bytes(self) -> int:
         """Bytes written so far."""
-        return int(self._sink.tell())
+        return int(self._begun.file.tell())
 
     def write(self, group: pa.Table) -> None:
         """Append one row group."""
@@ -239,23 +203,19 @@ class _File:
             self._floats[name] = summary.join(float_summary(group[name]))
 
     def close(self) -> None:
-        """Let go of the file."""
-        try:
-            self._writer.close()
-        finally:
-            self._sink.close()
+        """Write what ends the file."""
+        self._writer.close()
 
     def finish(self) -> DataFile:
         """Complete the file, make it durable and answer what the log shall say about it."""
         self.close()
-        sync(self.path)
-        status = self.path.stat()
+        size_bytes = self._begun.finish()
         metadata = self._metadata[0]
         return DataFile(
-            path=self.path.name,
-            size_bytes=status.st_size,
+            path=self.name,
+            size_bytes=size_bytes,
             rows=metadata.num_rows,
-            modified_at=datetime.fromtimestamp(status.st_mtime, tz=UTC),
+            modified_at=datetime.now(UTC),
             statistics_json=statistics_json(metadata, self._columns, floats=self._floats),
         )
 
@@ -286,11 +246,9 @@ def _leaves(columns: Iterable[Column], *, parent: str = "") -> Iterator[tuple[st
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def _writing(folder: TableFolder, name: str) -> Iterator[None]:
     try:
         yield
-    except FileExistsError as error:
-        raise InvariantError(f'data file "{error.filename or path}" exists already') from error
     except OSError as error:
-        fact = f'data file "{error.filename or path}" could not be written'
+        fact = f'data file "{folder}/{name}" could not be written'
         raise storage_error(fact, error) from error

@@ -9,7 +9,8 @@ from penstock.errors import Code, UserError
 from penstock.model.files import FileFormat, FilesOptions
 from penstock.model.options import print_options
 from penstock.model.schema import Column, Primitive, columns_sql
-from penstock.sources.files.globs import compile_glob
+from penstock.model.store_options import StoreOptions
+from penstock.sources.files.globs import files_glob
 from penstock.sources.files.listing import list_all
 from penstock.sources.files.reading import compression
 from penstock.sources.formats.blocks import UnreadableFileError
@@ -22,15 +23,22 @@ from penstock.sources.formats.parquet_inference import infer_parquet_columns
 from penstock.sql.types import parse_columns
 from penstock.storage.objects import ObjectMeta
 from penstock.storage.stores import Store, open_store
+from penstock.storage.uris import parse_uri
 
 _FILES_MAX = 5
 _RECORDS_MAX = 1000
 
 
-def find_columns(source: FilesOptions) -> tuple[Column, ...]:
-    """Answer the columns of the files; at least one file must be there."""
-    store, pattern = open_store(source.uri)
-    first = list(islice(list_all(store, compile_glob(pattern)), _FILES_MAX))
+def find_columns(
+    source: FilesOptions, values: StoreOptions | None = None
+) -> tuple[Column, ...]:
+    """Answer the columns of the files; at least one file must be there.
+
+    The values are those of the source's own options, with no reference left.
+    """
+    place = parse_uri(source.uri)
+    store, _ = open_store(place, values)
+    first = list(islice(list_all(store, files_glob(place)), _FILES_MAX))
     if not first:
         raise UserError(
             f'no file matches "{source.uri}"',

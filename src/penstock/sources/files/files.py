@@ -1,58 +1,102 @@
-"""Files of a folder as a source: what is new, and how much of it makes an epoch.
+"""Files of a folder or bucket as a source: what is new, and how much of it makes an epoch.
 
 Invariant: a file is new when it matches, lies above the floor and the file index does not know
-its key. Nothing else decides: neither its time nor its place in the listing. A look keeps at
-most ``WINDOW_FILES`` new files, so memory does not grow with what was loaded before.
+its key. Nothing else decides: neither its time nor its place in the listing, unless an option
+says so. A look keeps at most ``WINDOW_FILES`` new files, so memory does not grow with what was
+loaded before.
 """
 
+import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from itertools import islice
 
+from penstock.clock import Clock
 from penstock.errors import Code, UserError
 from penstock.model.epoch import EpochPlan, SourceFile
 from penstock.model.files import FilesOptions, LateFiles, ModifiedFiles
 from penstock.model.job import JobProperties
-from penstock.model.position import After, SplitProgress, further, lies_above
-from penstock.sources.files.globs import Glob, compile_glob
+from penstock.model.position import After, Position, SplitProgress, further, lies_above
+from penstock.model.sealed import Sealed
+from penstock.model.store_options import Choice, StoreOptions
+from penstock.sources.files.budget import RequestBudget
+from penstock.sources.files.globs import Glob, files_glob
+from penstock.sources.files.index import FileIndex
 from penstock.sources.files.listing import list_all
-from penstock.sources.source import Backlog
+from penstock.sources.files.passes import Look, next_look
+from penstock.sources.source import Backlog, Listed
+from penstock.storage.access import Reveal, revealed, seal
 from penstock.storage.objects import ObjectMeta
 from penstock.storage.stores import Store, open_store
+from penstock.storage.uris import Scheme, Uri, parse_uri
 
 WINDOW_FILES = 50_000
 LOOKUP_FILES = 1_000
 
-KnownFiles = Callable[[Sequence[str]], Mapping[str, str]]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceParts:
+    """What a source of files is opened with."""
+
+    index: FileIndex
+    clock: Clock
+    # A reference in an option becomes its value.
+    reveal: Reveal
+    # Values become what tasks are given.
+    seal: Callable[[Mapping[str, str]], Sealed]
+    open_store: Callable[[Uri, StoreOptions], tuple[Store, str]] = open_store
 
 
 class FilesSource:
     """The files of one job, seen from the driver."""
 
-    def __init__(
-        self, *, options: FilesOptions, store: Store, glob: Glob, known_files: KnownFiles
-    ) -> None:
+    def __init__(self, options: FilesOptions, *, parts: SourceParts) -> None:
         self._options = options
-        self._store = store
-        self._glob = glob
-        self._known_files = known_files
+        self._parts = parts
+        self._uri = parse_uri(options.uri)
+        self._glob: Glob = files_glob(self._uri)
+        self._budget = RequestBudget(options.request_budget, clock=parts.clock)
         self._window: deque[SourceFile] = deque()
         self._window_bytes = 0
-        self._complete = True
-        self._modified = 0
+        self._planned: tuple[SourceFile, ...] = ()
+        self._look: Look | None = None
+        self._look_requests = 1
+        self._audit_at: datetime | None = None
+        self._modified = self._modified_seen = 0
+        self._requests = 0
 
     @property
     def modified_files(self) -> int:
-        """How many loaded files the last look found changed."""
+        """How many loaded files the last look at all of them found changed."""
         return self._modified
 
-    def discover(self, progress: tuple[SplitProgress, ...]) -> Backlog:
-        """List the matching files anew and keep those that are new."""
-        self._modified = 0
-        new = self._new_files(_only_split(progress))
-        self._window = deque(islice(new, WINDOW_FILES))
-        self._window_bytes = sum(file.size_bytes for file in self._window)
-        self._complete = next(new, None) is None
+    def discover(self, progress: tuple[SplitProgress, ...], *, listed: Listed) -> Backlog:
+        """List what may be new and keep what is."""
+        store = self._store()
+        look = next_look(self._look, settled=self._settled(), audit_due=self._audit_due())
+        sweep = _Sweep(
+            look=look,
+            options=self._options,
+            split=_only_split(progress),
+            high_water={
+                prefix: self._parts.index.newest(prefix) for prefix in self._glob.prefixes
+            },
+            written_before=self._written_before(),
+        )
+        if look.audit and not look.begin:
+            self._modified_seen = 0
+        new = self._new_files(store, sweep, listed=listed)
+        files, complete = self._kept(new)
+        self._window = deque(files)
+        self._window_bytes = sum(file.size_bytes for file in files)
+        self._planned = ()
+        self._look = replace(look, end=files[-1].key if files else "", complete=complete)
+        self._look_requests = store.requests
+        self._spend(store.requests)
+        if complete and look.audit:
+            self._end_audit(sweep)
         return self.waiting()
 
     def waiting(self) -> Backlog:
@@ -60,7 +104,7 @@ class FilesSource:
         return Backlog(
             files=len(self._window),
             size_bytes=self._window_bytes,
-            complete=self._complete,
+            complete=self._look is None or self._look.complete,
         )
 
     def plan(
@@ -77,26 +121,95 @@ class FilesSource:
             if size_bytes >= limits.batch_bytes_max:
                 break
         self._window_bytes -= size_bytes
+        self._planned = tuple(files)
         split = _only_split(progress)
         reached = further(split.position, After(value=files[-1].key))
         after = SplitProgress(split=split.split, floor=split.floor, position=reached)
         return EpochPlan(files=tuple(files), progress=(after,))
 
-    def _new_files(self, split: SplitProgress) -> Iterator[SourceFile]:
-        late_ignored = self._options.late_files is LateFiles.IGNORE
-        lowest = split.position if late_ignored else split.floor
-        for chunk in _chunks(list_all(self._store, self._glob), LOOKUP_FILES):
-            known = self._known_files([meta.key for meta in chunk])
+    def task_access(self) -> Sealed:
+        """Answer what tasks need to read the files, with the keys of this moment."""
+        return seal(self._values(), self._parts.seal)
+
+    def charge(self, requests: int) -> None:
+        """Count requests that tasks have sent."""
+        self._spend(requests)
+
+    def take_requests(self) -> int:
+        """Answer how many requests were sent since this was last asked."""
+        taken, self._requests = self._requests, 0
+        return taken
+
+    def pause(self) -> timedelta:
+        """Answer how long to wait at least before the next look, to stay within the budget."""
+        return self._budget.wait(self._look_requests)
+
+    def _values(self) -> StoreOptions:
+        return revealed(self._options.store, self._parts.reveal)
+
+    def _store(self) -> Store:
+        return self._parts.open_store(self._uri, self._values())[0]
+
+    def _spend(self, requests: int) -> None:
+        self._requests += requests
+        self._budget.spend(requests)
+
+    def _settled(self) -> bool:
+        """Tell whether everything that the last look found is loaded."""
+        keys = [file.key for file in self._planned]
+        return not self._window and len(self._parts.index.known(keys)) == len(keys)
+
+    def _audit_due(self) -> bool:
+        if not lists_behind(self._options, self._uri):
+            return True
+        return self._audit_at is None or self._parts.clock.now() >= self._audit_at
+
+    def _end_audit(self, sweep: "_Sweep") -> None:
+        self._modified = self._modified_seen
+        self._audit_at = self._parts.clock.now() + self._options.audit_interval
+        if self._options.late_window is not None and sweep.written_before is not None:
+            newest = [key for key in sweep.high_water.values() if key]
+            self._parts.index.prune(sweep.written_before, keep=newest)
+
+    def _written_before(self) -> datetime | None:
+        """Answer the time before which late files count as loaded; it never goes back."""
+        pruned, window = self._parts.index.pruned_before, self._options.late_window
+        if window is None:
+            return pruned
+        before = self._parts.clock.now() - window
+        return before if pruned is None else max(before, pruned)
+
+    def _kept(self, new: Iterator[SourceFile]) -> tuple[list[SourceFile], bool]:
+        """Keep the first files in byte order, and tell whether these are all."""
+        if self._uri.scheme is Scheme.FILE or lists_behind(self._options, self._uri):
+            files = list(islice(new, WINDOW_FILES))
+            complete = next(new, None) is None
+            return sorted(files, key=_key), complete
+        # The store may answer in any order, so that all of it must be seen.
+        files = heapq.nsmallest(WINDOW_FILES + 1, new, key=_key)
+        return files[:WINDOW_FILES], len(files) <= WINDOW_FILES
+
+    def _new_files(
+        self, store: Store, sweep: "_Sweep", *, listed: Listed
+    ) -> Iterator[SourceFile]:
+        seen = 0
+        for chunk in _chunks(list_all(store, self._glob, after=sweep.begin), LOOKUP_FILES):
+            seen += len(chunk)
+            listed(seen)
+            known = self._parts.index.known([meta.key for meta in chunk])
             for meta in chunk:
                 if meta.key in known:
                     self._notice_change(meta, known[meta.key])
-                elif lies_above(meta.key, lowest):
+                elif sweep.new(meta, self._prefix_of(meta.key)):
                     yield _source_file(meta)
+
+    def _prefix_of(self, key: str) -> str:
+        return next(prefix for prefix in self._glob.prefixes if key.startswith(prefix))
 
     def _notice_change(self, meta: ObjectMeta, etag: str) -> None:
         if meta.etag == etag:
             return
-        self._modified += 1
+        self._modified_seen += 1
         if self._options.modified_files is ModifiedFiles.FAIL:
             raise UserError(
                 f'file "{meta.key}" has changed since it was loaded',
@@ -109,12 +222,51 @@ class FilesSource:
             )
 
 
-def open_files_source(options: FilesOptions, *, known_files: KnownFiles) -> FilesSource:
-    """Open the files that the options name; ``known_files`` tells which were loaded."""
-    store, pattern = open_store(options.uri)
-    return FilesSource(
-        options=options, store=store, glob=compile_glob(pattern), known_files=known_files
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sweep:
+    """What one look goes over, and what is new to it."""
+
+    look: Look
+    options: FilesOptions
+    split: SplitProgress
+    # The largest loaded key of every prefix; empty where nothing was loaded.
+    high_water: Mapping[str, str]
+    written_before: datetime | None
+
+    def begin(self, prefix: str) -> str:
+        """Answer the key behind which the listing of a prefix begins."""
+        loaded = "" if self.look.audit else self.high_water[prefix]
+        return max(_text(self.split.floor), self.look.begin, loaded)
+
+    def new(self, meta: ObjectMeta, prefix: str) -> bool:
+        """Tell whether a file that the index does not know is to be loaded."""
+        if not lies_above(meta.key, self.split.floor):
+            return False
+        if meta.key > self.high_water[prefix]:
+            return True
+        if self.options.late_files is LateFiles.IGNORE:
+            return False
+        return self.written_before is None or meta.modified_at >= self.written_before
+
+
+def lists_behind(options: FilesOptions, uri: Uri) -> bool:
+    """Tell whether looks ask a store only for keys behind the loaded ones."""
+    if uri.scheme is Scheme.FILE:
+        return False
+    if options.ordered_listing is not Choice.AUTO:
+        return options.ordered_listing is Choice.TRUE
+    from penstock.storage.bucket_clients import custom_endpoint
+
+    own_aws = uri.scheme is Scheme.S3 and not custom_endpoint(options.store)
+    return own_aws or uri.scheme is Scheme.GS
+
+
+def _text(position: Position) -> str:
+    return position.value if isinstance(position, After) else ""
+
+
+def _key(file: SourceFile) -> str:
+    return file.key
 
 
 def _only_split(progress: tuple[SplitProgress, ...]) -> SplitProgress:

@@ -23,6 +23,7 @@ from penstock.sources.files.glob_syntax import (
     Text,
     parse_glob,
 )
+from penstock.storage.uris import Uri
 
 PREFIXES_MAX = 256
 _PREFIX_CHARS_MAX = 1024
@@ -54,6 +55,11 @@ def compile_glob(pattern: str) -> Glob:
     """Make a pattern ready; one that ends with a slash means every file in that folder."""
     nodes = parse_glob(pattern + "*" if pattern.endswith("/") else pattern)
     return Glob(pattern=pattern, prefixes=_prefixes(nodes), _automaton=_Automaton(nodes))
+
+
+def files_glob(uri: Uri) -> Glob:
+    """Answer the pattern of keys; a bucket by itself means the objects at its top."""
+    return compile_glob(uri.key or "*")
 
 
 def _prefixes(nodes: Sequence) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from penstock.sources.formats.lines import count_lines_before
 from penstock.sources.formats.parquet_footer import read_row_groups
 from penstock.sources.formats.parquet_rows import read_parquet
 from penstock.storage.arrow_types import AnyArray, arrow_schema
+from penstock.storage.objects import read_ahead
 
 ROW = "_row"
 
@@ -52,6 +53,8 @@ def read_records(
     )
     try:
         fixed = _fixed_values(read, source=source, columns=columns, needed=needed)
+        if source.format is not FileFormat.PARQUET:
+            read_ahead(stream, read.start, read.end)
         content = decompressed(stream, compression(source, read.file.key))
         for block in _READERS[source.format.family](content, source, part):
             yield _completed(block, needed=needed, fixed=fixed)

@@ -5,6 +5,7 @@ range owns the row groups whose first byte lies in it.
 """
 
 import os
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from penstock.sources.formats.blocks import (
 from penstock.sources.formats.parquet_footer import RowGroup, read_row_groups
 from penstock.storage.arrow_types import AnyArray, AnyField, AnyType, NestedArray, data_type
 from penstock.storage.casts import CastError, can_cast, cast_array
+from penstock.storage.objects import read_ahead
 
 _BATCH_ROWS_MAX = 1 << 16
 _MAGIC = b"PAR1"
@@ -51,9 +53,13 @@ def read_parquet(  # noqa: PLR0913 - What a range needs, as in every format.
     _check_missing(plan, missing)
     _check_types(plan)
     first_line = 0
-    for number, group in _owned_groups(
+    most = 2 * len(plan.read) >= len(file.schema_arrow)
+    for number, group, behind in _owned_groups(
         stream, rows=file.metadata.num_rows, start=start, end=end
     ):
+        # Where most columns are read, the group is read from its first byte to its last.
+        if most:
+            read_ahead(stream, group.first_byte, behind)
         for batch in _batches(file, number, names=plan.read, rows=group.rows):
             yield _block(batch, plan=plan, first_line=first_line)
             first_line += batch.num_rows
@@ -219,16 +225,19 @@ def _cast_type(source: AnyType, name: str | None, target: AnyType, plan: _Plan) 
 
 def _owned_groups(
     stream: BufferedIOBase, *, rows: int, start: int, end: int | None
-) -> Iterator[tuple[int, RowGroup]]:
+) -> Iterator[tuple[int, RowGroup, int]]:
+    """Yield number, row group, and where the next one begins."""
     with _explained(_BROKEN_FOOTER):
         groups = read_row_groups(stream)
     if sum(group.rows for group in groups) != rows:
         raise UnreadableFileError(
             f"the row groups of the Parquet file must have {rows} rows together", hint=_AGAIN
         )
+    firsts = sorted({stream.seek(0, os.SEEK_END), *(group.first_byte for group in groups)})
     for number, group in enumerate(groups):
         if start <= group.first_byte and (end is None or group.first_byte < end):
-            yield number, group
+            following = firsts[bisect_right(firsts, group.first_byte) :]
+            yield number, group, following[0] if following else group.first_byte
 
 
 def _batches(

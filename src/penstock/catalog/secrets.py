@@ -1,0 +1,138 @@
+"""Secrets as rows: sealed values by key, and the id of the key that opens them.
+
+Invariant: all values of a secret were sealed with the one key whose id stands beside them.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy.engine import RowMapping
+from sqlalchemy.exc import IntegrityError
+
+from penstock.catalog import relations
+from penstock.errors import Code, UserError
+
+_secrets = relations.secrets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedSecret:
+    """A named set of sealed values; one that a job owns goes with the job."""
+
+    name: str
+    value_by_key: Mapping[str, str]
+    key_id: str
+    job_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretRecord:
+    """A secret as it is remembered."""
+
+    name: str
+    value_by_key: Mapping[str, str]
+    key_id: str
+    job_id: str | None
+    created_at: datetime
+    changed_at: datetime
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of its values."""
+        return tuple(self.value_by_key)
+
+
+def create(connection: Connection, secret: SealedSecret, *, at: datetime) -> None:
+    """Store a secret; refuse a name that is taken."""
+    row = {
+        "name": secret.name,
+        "value_by_key": json.dumps(dict(secret.value_by_key)),
+        "key_id": secret.key_id,
+        "job_id": secret.job_id,
+        "created_at": at,
+        "changed_at": at,
+    }
+    try:
+        connection.execute(insert(_secrets), row)
+    except IntegrityError as error:
+        if secret.job_id is not None:
+            # Nobody chose the name of a job's own secret; the job it belongs to is missing.
+            raise
+        raise UserError(
+            f'secret "{secret.name}" already exists',
+            code=Code.ALREADY_EXISTS_ERR,
+            hint="Change it with ALTER SECRET, or choose another name.",
+        ) from error
+
+
+def put(connection: Connection, secret: SealedSecret, *, at: datetime) -> None:
+    """Store a secret, or add its values to the one of its name."""
+    if by_name(connection, secret.name) is None:
+        create(connection, secret, at=at)
+    else:
+        change(connection, secret.name, secret.value_by_key, key_id=secret.key_id, at=at)
+
+
+def change(
+    connection: Connection,
+    name: str,
+    value_by_key: Mapping[str, str],
+    *,
+    key_id: str,
+    at: datetime,
+) -> None:
+    """Add values to a secret, or replace those with the same keys; keep the others."""
+    record = _locked(connection, name)
+    kept = {key: v for key, v in record.value_by_key.items() if key not in value_by_key}
+    if kept and record.key_id != key_id:
+        raise UserError(
+            f'secret "{name}" was sealed with the key {record.key_id}, '
+            f"and this node has {key_id}",
+            code=Code.SETTINGS_ERR,
+            hint=f"Bring that key back, or give all values at once: {', '.join(record.keys)}.",
+        )
+    merged = {**record.value_by_key, **value_by_key}
+    connection.execute(
+        update(_secrets).where(_secrets.c.name == name),
+        {"value_by_key": json.dumps(merged), "key_id": key_id, "changed_at": at},
+    )
+
+
+def _locked(connection: Connection, name: str) -> SecretRecord:
+    """Answer the secret that this transaction will change."""
+    named = connection.execute(
+        select(_secrets).where(_secrets.c.name == name).with_for_update()
+    )
+    row = named.mappings().one_or_none()
+    if row is None:
+        raise UserError(
+            f'secret "{name}" does not exist',
+            code=Code.META_NOT_FOUND_ERR,
+            hint="Create it with CREATE SECRET.",
+        )
+    return _record(row)
+
+
+def by_name(connection: Connection, name: str) -> SecretRecord | None:
+    """Answer the secret with this name."""
+    named = connection.execute(select(_secrets).where(_secrets.c.name == name))
+    row = named.mappings().one_or_none()
+    return None if row is None else _record(row)
+
+
+def all_secrets(connection: Connection) -> tuple[SecretRecord, ...]:
+    """Answer all secrets by name."""
+    rows = connection.execute(select(_secrets).order_by(_secrets.c.name))
+    return tuple(_record(row) for row in rows.mappings())
+
+
+def remove(connection: Connection, name: str) -> None:
+    """Forget a secret; gone already is fine."""
+    connection.execute(delete(_secrets).where(_secrets.c.name == name))
+
+
+def _record(row: RowMapping) -> SecretRecord:
+    return SecretRecord(**{**row, "value_by_key": json.loads(row["value_by_key"])})

@@ -1,0 +1,57 @@
+"""Checks of the jobs: which are run, which are paused, and what to do about them."""
+
+import shlex
+from collections.abc import Iterator
+
+from penstock.checks.finding import Finding, Outcome, Subject
+from penstock.errors import Code
+from penstock.model.job import JobState, Wish
+from penstock.model.schema import quoted_name
+from penstock.nouns import counted
+from penstock.supervisor.restart import RestartPolicy, resume_at
+
+
+def check_jobs(subject: Subject) -> Iterator[Finding]:
+    """Tell who runs, and every pause with its reason."""
+    if subject.app is None:
+        yield Finding(check="jobs", found="none yet", advice="See penstock --help.")
+        return
+    states = subject.app.catalog.jobs()
+    leases = subject.app.catalog.leases()
+    wanted = [state for state in states if state.wish.wish is Wish.RUN]
+    run = [state for state in wanted if state.id in leases and leases[state.id].live]
+    paused = [state for state in states if state.wish.wish is Wish.PAUSE]
+    waiting = len(wanted) - len(run)
+    yield Finding(
+        check="jobs",
+        found=f"{len(run):,} run by a process, {waiting:,} not, {len(paused):,} paused"
+        if states
+        else "none yet",
+        advice=f"To run {counted(waiting, 'job')}: penstock run" if waiting else "",
+    )
+    yield from map(about_pause, paused)
+
+
+def about_pause(state: JobState) -> Finding:
+    """Say why a job is paused, and what makes it run again."""
+    reason = state.wish.reason
+    resume = f"penstock sql -e {shlex.quote(f'RESUME JOB {quoted_name(state.name)}')}"
+    check = f"job {state.name}"
+    if reason is None or reason.code is Code.MANUAL_PAUSE_ERR:
+        return Finding(
+            check=check,
+            outcome=Outcome.WARNING,
+            found="paused by a person",
+            advice=f"To let it run: {resume}",
+        )
+    due = resume_at(state, policy=RestartPolicy())
+    found = f"paused: {reason.code}: {reason.message}"
+    if due is not None:
+        return Finding(
+            check=check,
+            outcome=Outcome.WARNING,
+            found=f"{found}; a run resumes it from {due:%Y-%m-%d %H:%M:%S} UTC on",
+            advice=reason.hint,
+        )
+    advice = f"{reason.hint} Then: {resume}".strip()
+    return Finding(check=check, outcome=Outcome.PROBLEM, found=found, advice=advice)

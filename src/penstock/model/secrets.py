@@ -1,0 +1,104 @@
+"""References to secret values, as they stand in options: ``secret:n``, ``env:V``, ``file:/p``.
+
+A reference may be printed, stored and logged; the value that it leads to may not.
+"""
+
+from dataclasses import dataclass
+
+_STORED = "secret:"
+_ENVIRONMENT = "env:"
+_FILE = "file:"
+
+# What the last part of a key is called, or ends with, when its value must not be seen.
+_NAMES = frozenset(
+    {
+        "access_key",
+        "access_key_id",
+        "account_key",
+        "passphrase",
+        "password",
+        "private_key",
+        "sas_token",
+        "secret",
+        "secret_access_key",
+        "secret_key",
+        "service_account",
+        "session_key",
+        "session_token",
+        "token",
+    }
+)
+_NAME_ENDINGS = tuple(f"_{name}" for name in _NAMES)
+_ENDINGS = (
+    "jaas.config",
+    "key.pem",
+    "keystore.key",
+    "secret.key",
+    "session.token",
+)
+_ANYWHERE = "private.key"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretReference:
+    """A secret of the catalog; which of its values is meant, the option's key says."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentReference:
+    """A variable of the environment of whichever process needs the value."""
+
+    variable: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileReference:
+    """A file that holds the value."""
+
+    path: str
+
+
+Reference = SecretReference | EnvironmentReference | FileReference
+
+
+def reference_of(text: str) -> Reference | None:
+    """Read an option's value as a reference; None for a literal."""
+    if text.startswith(_STORED):
+        # Secrets are named like tables, whose names do not tell cases apart.
+        return SecretReference(name=text.removeprefix(_STORED).lower())
+    if text.startswith(_ENVIRONMENT):
+        return EnvironmentReference(variable=text.removeprefix(_ENVIRONMENT))
+    if text.startswith(_FILE):
+        return FileReference(path=text.removeprefix(_FILE))
+    return None
+
+
+def reference_text(reference: Reference) -> str:
+    """Write a reference so that ``reference_of`` reads it back."""
+    match reference:
+        case SecretReference(name=name):
+            return f"{_STORED}{name}"
+        case EnvironmentReference(variable=variable):
+            return f"{_ENVIRONMENT}{variable}"
+        case FileReference(path=path):
+            return f"{_FILE}{path}"
+
+
+def is_secret_key(key: str) -> bool:
+    """Tell whether what stands behind a key must not be seen; rather once too often."""
+    folded = key.strip().casefold().replace("-", "_")
+    name = folded.rpartition(".")[2]
+    return (
+        name in _NAMES
+        or name.endswith(_NAME_ENDINGS)
+        or folded.endswith(_ENDINGS)
+        or _ANYWHERE in folded
+    )
+
+
+def mentions_secret_key(text: str) -> bool:
+    """Tell whether a text that cannot be taken apart may hold a secret key."""
+    folded = text.casefold().replace("-", "_")
+    return any(part in folded for part in (*_NAMES, *_ENDINGS, _ANYWHERE))

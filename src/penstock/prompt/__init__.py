@@ -1,0 +1,1 @@
+"""The interactive SQL prompt: what is typed, completed, kept, run and shown."""

@@ -1,0 +1,200 @@
+"""The prompt: read, run, show, again; only its end ends it."""
+
+import gc
+import sys
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import version
+from typing import Protocol, assert_never
+
+from penstock.app import App
+from penstock.clock import Clock
+from penstock.control.executor import execute
+from penstock.control.result import Result
+from penstock.errors import Code, ExternalError, InvariantError, PenstockError, UserError
+from penstock.prompt.commands import Command, Entry, Run, Timing, Watch, read_entry
+from penstock.prompt.display import VERTICAL, screen, show_result, watched_text
+from penstock.prompt.error_text import error_text
+from penstock.prompt.guide import guide
+from penstock.prompt.option_lists import Names
+from penstock.prompt.pager import page
+from penstock.prompt.waiting import wait_for
+from penstock.prompt.watch import watch
+from penstock.sql.masking import masked
+from penstock.sql.parser import parse_script
+from penstock.sql.statements import Statement
+
+
+class Editor(Protocol):
+    """Where the prompt gets its texts from."""
+
+    def read(self, written: str = "") -> str:
+        """Answer the next text; KeyboardInterrupt takes it back, EOFError ends the prompt."""
+        ...
+
+
+def open_prompt(application: App, *, output: str) -> None:
+    """Ask for statements on the terminal and run them until the user leaves."""
+    from penstock.prompt.editor import TerminalEditor
+    from penstock.prompt.history import HistoryFile
+
+    gc.enable()
+    home = application.settings.home
+    sys.stdout.write(f"Penstock {version('penstock')}, home {home}\n")
+    sys.stdout.write("Statements end with ; and Tab completes them. \\? helps, \\q leaves.\n")
+    editor = TerminalEditor(
+        names=_names(application), history=HistoryFile(home / "history", tell=_say)
+    )
+    run = partial(_execute, application)
+    Session(editor, run=run, clock=application.clock, output=output).go_on()
+
+
+def _names(application: App) -> Names:
+    catalog = application.catalog
+    return Names(
+        jobs=lambda: [job.name for job in catalog.jobs()],
+        tables=lambda: [table.name for table in catalog.tables()],
+        # Those that a job owns are not for others to name.
+        secrets=lambda: [one.name for one in catalog.secrets() if one.job_id is None],
+    )
+
+
+def _execute(application: App, statement: Statement) -> Result:
+    return execute(statement, parts=application.control())
+
+
+class Session:
+    """One person at one prompt."""
+
+    def __init__(
+        self,
+        editor: Editor,
+        *,
+        run: Callable[[Statement], Result],
+        clock: Clock,
+        output: str,
+    ) -> None:
+        self._editor = editor
+        self._execute = run
+        self._clock = clock
+        self._output = output
+        self._timed = True
+        self._last: Run | None = None
+        self._written = ""
+
+    def go_on(self) -> None:
+        """Do what is typed until somebody leaves."""
+        while True:
+            try:
+                text = self._editor.read(self._take_written())
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return
+            try:
+                entry = read_entry(text)
+                if entry is Command.QUIT:
+                    return
+                self._follow(entry)
+            except PenstockError as error:
+                _say_error(error)
+            except KeyboardInterrupt:
+                _say("\nno longer waiting; the statement goes on unseen, and leaving ends it")
+
+    def _take_written(self) -> str:
+        written, self._written = self._written, ""
+        return written
+
+    def _follow(self, entry: Entry) -> None:
+        match entry:
+            case Run():
+                self._run(entry)
+            case Watch():
+                self._watch(entry)
+            case Timing(shown=shown):
+                self._timed = not self._timed if shown is None else shown
+                _say(f"timing is {'on' if self._timed else 'off'}")
+            case Command.HELP:
+                _show_guide()
+            case Command.EDIT:
+                self._written = _edited(masked(self._last.text) if self._last else "")
+            case Command.QUIT:
+                return
+            case _:
+                assert_never(entry)
+
+    def _run(self, run: Run) -> None:
+        try:
+            for statement in self._statements(run):
+                begun = self._clock.monotonic()
+                result = self._answer(statement)
+                seconds = self._clock.monotonic() - begun if self._timed else None
+                show_result(result, output=self._output_of(run), seconds=seconds)
+        except PenstockError as error:
+            _say_error(error, script=run.text)
+
+    def _watch(self, entry: Watch) -> None:
+        run = entry.run or self._last
+        if run is None:
+            raise UserError(
+                "there is no statement to watch yet",
+                code=Code.SYNTAX_ERR,
+                hint="Write for example SHOW JOBS \\watch 2s.",
+            )
+        try:
+            statements = self._statements(run)
+            look = partial(self._look, statements, self._output_of(run))
+            watch(look, interval=entry.interval, clock=self._clock)
+        except PenstockError as error:
+            _say_error(error, script=run.text)
+
+    def _look(self, statements: list[Statement], output: str) -> str:
+        try:
+            results = [self._answer(statement) for statement in statements]
+        except ExternalError as error:
+            # What others may mend is shown, and looked at again.
+            return error_text(error)
+        return watched_text(results, output=output, on=screen())
+
+    def _statements(self, run: Run) -> list[Statement]:
+        if run.text.strip(" \t\r\n;"):
+            self._last = run
+        return [parsed.statement for parsed in parse_script(run.text)]
+
+    def _answer(self, statement: Statement) -> Result:
+        try:
+            return wait_for(partial(self._execute, statement))
+        except PenstockError:
+            raise
+        except OSError as error:
+            raise ExternalError(str(error), code=Code.STORAGE_ERR) from error
+        except Exception as error:
+            raise InvariantError(f"{type(error).__name__}: {error}") from error
+
+    def _output_of(self, run: Run) -> str:
+        return VERTICAL if run.vertical else self._output
+
+
+def _show_guide() -> None:
+    text = guide()
+    if len(text.splitlines()) < screen().lines or not page(text, chopped=False):
+        sys.stdout.write(text)
+
+
+def _edited(text: str) -> str:
+    import click
+
+    try:
+        return (click.edit(text, extension=".sql") or text).strip()
+    except click.ClickException as error:
+        raise UserError(f"the editor did not work: {error.message}") from error
+
+
+def _say_error(error: PenstockError, *, script: str = "") -> None:
+    sys.stdout.flush()
+    sys.stderr.write(error_text(error, script=script))
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()

@@ -1,0 +1,76 @@
+"""Say what a bucket answered, in our words and without anybody's secrets."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from obstore.exceptions import BaseError, PreconditionError
+
+from penstock.errors import Code, ExternalError
+from penstock.model.options import secret_options
+from penstock.model.store_options import StoreOptions
+from penstock.storage.objects import (
+    FolderMissingError,
+    ObjectChangedError,
+    ObjectMissingError,
+)
+
+_CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,80})</Code>")
+_MESSAGE = re.compile(r"<Message>([^<]{1,300})</Message>")
+_STATUS = re.compile(r"status code: (\d{3} [A-Za-z ]{0,40})")
+_REFUSED = re.compile(
+    r"InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|ExpiredToken|InvalidToken"
+    r"|40[13] (?:Forbidden|Unauthorized)"
+)
+_UNREACHABLE = re.compile(r"[Cc]onnection refused|error trying to connect|dns error|timed out")
+_ODD_KEY = re.compile(r"Path \"([^\"]*)\" contained|Error parsing Path")
+
+_HINT_KEYS = (
+    'Check "s3.access_key", "s3.secret_key", the rights of that user, and "s3.region"; '
+    "a secret is changed with ALTER SECRET."
+)
+_HINT_REACH = 'Check "s3.endpoint" and the network; penstock doctor tries the warehouse.'
+
+
+@contextmanager
+def asking(fact: str, options: StoreOptions) -> Iterator[None]:
+    """Turn what the library raises inside the block into an error of ours."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise ObjectMissingError(f"{fact}: it does not exist") from error
+    except PreconditionError as error:
+        raise ObjectChangedError(
+            f"{fact}: it was changed after it was listed",
+            hint="Write objects under new keys instead of replacing them.",
+        ) from error
+    except (BaseError, OSError) as error:
+        raise _wrapped(fact, str(error), options) from None
+
+
+def _wrapped(fact: str, text: str, options: StoreOptions) -> ExternalError:
+    said = _said(text, options)
+    if "NoSuchBucket" in text:
+        return FolderMissingError(
+            f"{fact}: the bucket does not exist", hint="Create it, or correct the uri."
+        )
+    if _REFUSED.search(text):
+        return ExternalError(f"{fact}: access was refused", detail=said, hint=_HINT_KEYS)
+    if _ODD_KEY.search(text):
+        return ExternalError(
+            f"{fact}: a key in it cannot be named",
+            detail=said,
+            hint="Rename objects with two slashes in a row, or with . or .. as a part.",
+        )
+    hint = _HINT_REACH if _UNREACHABLE.search(text) else ""
+    return ExternalError(fact, code=Code.GET_REMOTE_DATA_ERROR, detail=said, hint=hint)
+
+
+def _said(text: str, options: StoreOptions) -> str:
+    """Answer the code and message of the server, or the first line of the library."""
+    code, message, status = _CODE.search(text), _MESSAGE.search(text), _STATUS.search(text)
+    parts = [found[1].strip() for found in (status, code, message) if found]
+    said = ", ".join(dict.fromkeys(parts)) or text.partition("\n")[0][:300]
+    for _, value in secret_options(options):
+        said = said.replace(value, "***")
+    return f"{said.rstrip('.')}."

@@ -1,0 +1,103 @@
+"""Where objects lie, as people write it: a scheme, a bucket, a path.
+
+The path is taken literally, nothing is percent-decoded, and ``?`` and ``#`` have no meaning of
+a URI: users type patterns with ``[``, ``{`` and ``?`` in them, and a file may well be called
+``100%25.json``.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from penstock.errors import UserError
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]")
+_EXAMPLE = (
+    "Write it like file:///data/in/*.json, with three slashes and the whole path, or like "
+    "s3://bucket/in/*.json."
+)
+
+
+class Scheme(StrEnum):
+    """What kind of store a URI names."""
+
+    FILE = "file"
+    S3 = "s3"
+    GS = "gs"
+    AZ = "az"
+
+
+# Hadoop's names for the same things.
+_SCHEME_BY_NAME = {str(scheme): scheme for scheme in Scheme} | {
+    "s3a": Scheme.S3,
+    "s3n": Scheme.S3,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uri:
+    """A parsed URI; the key of a file is its absolute path, that of an object has no slash."""
+
+    scheme: Scheme
+    bucket: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.bucket}{'/' if self.bucket else ''}{self.key}"
+
+
+def parse_uri(uri: str) -> Uri:
+    """Take a URI apart; UserError if it names nothing that can be opened."""
+    scheme = _SCHEME.match(uri)
+    if scheme is None:
+        raise UserError(f'uri "{uri}" must begin with file:// or s3://', hint=_EXAMPLE)
+    kind = _SCHEME_BY_NAME.get(scheme[1].lower())
+    if kind is None:
+        allowed = ", ".join(f"{known}://" for known in Scheme)
+        raise UserError(
+            f'uri "{uri}" must begin with one of {allowed}, not {scheme[1].lower()}://',
+            hint=_EXAMPLE,
+        )
+    rest = uri[scheme.end() :]
+    if kind is Scheme.FILE:
+        return Uri(scheme=kind, bucket="", key=_local_path(uri, rest))
+    bucket, _, key = rest.partition("/")
+    if not _BUCKET.fullmatch(bucket):
+        raise UserError(
+            f'uri "{uri}" must name a bucket after {kind}://, not "{bucket}"',
+            detail="A bucket has 3 to 63 lower-case letters, digits, dots and hyphens.",
+            hint=_EXAMPLE,
+        )
+    _require_plain_path(key, odd={".", ".."})
+    if "//" in f"/{key}":
+        raise UserError(
+            f'path "{key}" must not hold an empty part',
+            detail="Keys with two slashes in a row cannot be listed.",
+            hint=_EXAMPLE,
+        )
+    return Uri(scheme=kind, bucket=bucket, key=key)
+
+
+def _local_path(uri: str, path: str) -> str:
+    if not path.startswith("/"):
+        raise UserError(
+            f'uri "{uri}" must go on with an absolute path after file://',
+            detail="What stands before the third slash is a host, and it must be empty.",
+            hint=_EXAMPLE,
+        )
+    if path != "/":
+        _require_plain_path(path[1:], odd={"", ".", ".."})
+    return path
+
+
+def _require_plain_path(path: str, *, odd: set[str]) -> None:
+    if odd & set(path.removesuffix("/").split("/")):
+        raise UserError(
+            f'path "{path}" must not hold an empty part, "." or ".."',
+            detail="A file is known by its path, so that one file must not have two of them.",
+            hint=_EXAMPLE,
+        )
+    if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in path):
+        shown = path.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+        raise UserError(f'path "{shown}" must be Unicode text without NUL')

@@ -1,0 +1,86 @@
+"""Where a table lies: a folder of this machine, or the keys below a prefix of a bucket."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from penstock.model.sealed import Sealed
+from penstock.model.store_options import StoreOptions
+from penstock.storage.access import open_sealed
+from penstock.storage.stores import Store, open_store
+from penstock.storage.uris import Scheme, Uri
+from penstock.tables.locations import table_uri
+
+LOG_FOLDER = "_delta_log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFolder:
+    """The place of one table; ``location`` is how people and the table library name it."""
+
+    store: Store
+    root: str
+    location: str
+    # What the table library needs to reach it.
+    library_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def key(self, name: str) -> str:
+        """Answer the key of an object of the table."""
+        return f"{self.root}/{name}"
+
+    def __str__(self) -> str:
+        return self.location
+
+
+def open_folder(location: str, options: StoreOptions) -> TableFolder:
+    """Answer the place that a location names; nothing is asked of it yet."""
+    uri = table_uri(location)
+    store, root = open_store(uri, options)
+    if uri.scheme is Scheme.FILE:
+        return TableFolder(store=store, root=root, location=root)
+    return TableFolder(
+        store=store,
+        root=root,
+        location=str(uri),
+        library_options=_library_options(uri, options),
+    )
+
+
+def open_sealed_folder(location: str, access: Sealed) -> TableFolder:
+    """Answer the place of a table inside a task, which writes files and no log."""
+    uri = table_uri(location)
+    store, root = open_sealed(str(uri), access)
+    return TableFolder(store=store, root=root, location=location)
+
+
+def _library_options(uri: Uri, options: StoreOptions) -> dict[str, str]:
+    match uri.scheme:
+        case Scheme.S3:
+            return _s3(options)
+        case Scheme.GS:
+            given = {"google_service_account_key": options.service_account}
+        case _:
+            given = {
+                "azure_storage_account_name": options.access_key,
+                "azure_storage_account_key": options.secret_key,
+                "azure_storage_endpoint": options.endpoint,
+                "azure_allow_http": str(options.endpoint.startswith("http://")).lower(),
+            }
+    return {key: value for key, value in given.items() if value}
+
+
+def _s3(options: StoreOptions) -> dict[str, str]:
+    from penstock.storage.bucket_clients import custom_endpoint, path_style, region_of
+
+    endpoint = custom_endpoint(options)
+    given = {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ALLOW_HTTP": "true" if endpoint.startswith("http://") else "",
+        "AWS_REGION": region_of(options),
+        "AWS_ACCESS_KEY_ID": options.access_key,
+        "AWS_SECRET_ACCESS_KEY": options.secret_key,
+        "AWS_SESSION_TOKEN": options.session_token,
+        "AWS_IAM_ROLE_ARN": options.role_arn,
+        "AWS_IAM_ROLE_SESSION_NAME": "penstock" if options.role_arn else "",
+        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(not path_style(options)).lower(),
+    }
+    return {key: value for key, value in given.items() if value}

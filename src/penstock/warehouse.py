@@ -1,0 +1,63 @@
+"""Open the warehouse: where new tables are made, and the keys that it needs."""
+
+from dataclasses import dataclass
+
+from penstock.errors import Code, UserError
+from penstock.model.options import option_fields, option_key, parse_options
+from penstock.model.sealed import Sealed
+from penstock.model.secrets import SecretReference, reference_text
+from penstock.model.store_options import StoreOptions
+from penstock.storage.access import revealed, seal
+from penstock.tables.delta import DeltaTables
+from penstock.tables.locations import below
+from penstock.vault import Vault
+
+_PROBE = "_penstock-probe"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarehouseKeys:
+    """The options of the warehouse's bucket: those of a secret, else of the environment."""
+
+    secret: str
+    vault: Vault
+
+    def options(self) -> StoreOptions:
+        """Answer the options with the values of this moment."""
+        if not self.secret:
+            return StoreOptions()
+        reference = reference_text(SecretReference(name=self.secret))
+        keys = {option_key(f) for f in option_fields(StoreOptions)}
+        given = [(key, reference) for key in self.vault.keys_of(self.secret) if key in keys]
+        references = parse_options(StoreOptions, given, what=f'secret "{self.secret}"')
+        return revealed(references, lambda key, text: self.vault.reveal(text, option=key))
+
+    def seal(self, options: StoreOptions) -> Sealed:
+        """Encrypt the options for tasks."""
+        return seal(options, self.vault.sealed_for_tasks)
+
+
+def open_warehouse(location: str, *, secret: str, vault: Vault) -> DeltaTables:
+    """Answer the tables of a warehouse; nothing is asked of it yet."""
+    keys = WarehouseKeys(secret=secret, vault=vault)
+    return DeltaTables(location, options=keys.options, seal=keys.seal)
+
+
+def try_warehouse(tables: DeltaTables) -> str:
+    """Write, read and remove a small object in the warehouse; answer what was found."""
+    folder = tables.folder(below(tables.warehouse, _PROBE))
+    key = folder.key("probe")
+    folder.store.make_folder(folder.root)
+    folder.store.delete_below(f"{folder.root}/")
+    folder.store.make_folder(folder.root)
+    first, second = (folder.store.write_new(key, text) for text in (b"one", b"two"))
+    content = folder.store.read_bytes(key)
+    folder.store.delete_below(f"{folder.root}/")
+    if not first or second or content != b"one":
+        raise UserError(
+            f'warehouse "{tables.warehouse}" lets two writers make the same object',
+            code=Code.STORAGE_ERR,
+            detail="Commits would overwrite each other.",
+            hint="Use a store that knows conditional puts (If-None-Match).",
+        )
+    return f"{tables.warehouse} can be written and read; of two writers one wins"

@@ -1,0 +1,117 @@
+"""One bucket on an S3 server, as a test sees it."""
+
+import uuid
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, Protocol
+
+import boto3
+from botocore.config import Config
+
+REGION = "us-east-1"
+
+_CONFIG = Config(
+    connect_timeout=10,
+    read_timeout=30,
+    retries={"total_max_attempts": 1},
+    s3={"addressing_style": "path"},
+)
+
+
+class S3Server(Protocol):
+    """Where buckets are, and who may use them."""
+
+    @property
+    def endpoint(self) -> str: ...
+    @property
+    def access_key(self) -> str: ...
+    @property
+    def secret_key(self) -> str: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bucket:
+    """A bucket with the keys that open it; close it to let go of its connections."""
+
+    endpoint: str
+    name: str
+    access_key: str
+    secret_key: str
+    region: str = REGION
+
+    def put(self, key: str, content: bytes) -> None:
+        """Write an object."""
+        self.client.put_object(Bucket=self.name, Key=key, Body=content)
+
+    def get(self, key: str) -> bytes:
+        """Answer an object's content."""
+        answer = self.client.get_object(Bucket=self.name, Key=key)
+        with closing(answer["Body"]) as body:
+            content: bytes = body.read()
+        return content
+
+    def keys(self, prefix: str = "") -> list[str]:
+        """Answer all keys, in the order in which the server lists them."""
+        pages = self.client.get_paginator("list_objects_v2")
+        found = pages.paginate(Bucket=self.name, Prefix=prefix)
+        return [entry["Key"] for page in found for entry in page.get("Contents", ())]
+
+    def delete(self, key: str) -> None:
+        """Remove an object."""
+        self.client.delete_object(Bucket=self.name, Key=key)
+
+    def uri(self, path: str = "") -> str:
+        """Answer the address of a key or a prefix."""
+        return f"s3://{self.name}/{path}"
+
+    @property
+    def storage_options(self) -> dict[str, str]:
+        """What deltalake and Polars need to know to open tables here."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_REGION": self.region,
+            "AWS_ALLOW_HTTP": "true",
+        }
+
+    @cached_property
+    def client(self) -> Any:
+        """A client of this bucket alone, which tries nothing twice."""
+        return open_client("s3", self)
+
+    def close(self) -> None:
+        """Close the connections to the server."""
+        if "client" in self.__dict__:
+            self.client.close()
+
+
+def open_client(service: str, server: S3Server) -> Any:
+    """Answer a new boto3 client of a service; the caller closes it."""
+    return _session().client(
+        service,
+        endpoint_url=server.endpoint,
+        region_name=REGION,
+        aws_access_key_id=server.access_key,
+        aws_secret_access_key=server.secret_key,
+        config=_CONFIG,
+    )
+
+
+@cache
+def _session() -> Any:
+    """Answer one session for all clients: it reads the descriptions of the services once."""
+    return boto3.session.Session()
+
+
+def create_bucket(server: S3Server) -> Bucket:
+    """Create a bucket with a new name."""
+    bucket = Bucket(
+        endpoint=server.endpoint,
+        name=f"bucket-{uuid.uuid4().hex[:12]}",
+        access_key=server.access_key,
+        secret_key=server.secret_key,
+    )
+    bucket.client.create_bucket(Bucket=bucket.name)
+    return bucket

@@ -1,0 +1,84 @@
+"""A moto server: S3 in the key order of AWS, and STS.
+
+It keeps everything in memory, so that a new start finds nothing, and it accepts any keys.
+"""
+
+import http.client
+import secrets
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.servers.child import (
+    HOST,
+    Child,
+    Command,
+    NotStartedError,
+    bare_environment,
+    free_ports,
+)
+
+_STARTS_MAX = 3
+
+
+@dataclass
+class MotoServer:
+    """A moto with its log below a folder; started again, it has the same address."""
+
+    folder: Path
+    access_key: str = field(default_factory=lambda: secrets.token_hex(10))
+    secret_key: str = field(default_factory=lambda: secrets.token_hex(20))
+
+    def __post_init__(self) -> None:
+        self._child = Child(self.folder / "moto.log")
+        self._port: int | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """Where S3, STS and the rest are served."""
+        assert self._port is not None, "the server was never started"
+        return f"http://{HOST}:{self._port}"
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        if self._port is not None:
+            self._child.start(self._command(self._port))
+            return
+        for again in reversed(range(_STARTS_MAX)):
+            (self._port,) = free_ports(1)
+            try:
+                self._child.start(self._command(self._port))
+            except NotStartedError:
+                # Another server may have been faster to take the port.
+                if not again:
+                    raise
+            else:
+                return
+
+    def stop(self) -> None:
+        """End the server in good order."""
+        self._child.stop()
+
+    def kill(self) -> None:
+        """End the server with SIGKILL."""
+        self._child.kill()
+
+    def _command(self, port: int) -> Command:
+        return Command(
+            words=[sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(port)],
+            environment=bare_environment(),
+            port=port,
+            lacks=lambda: _lacks(port),
+        )
+
+
+def _lacks(port: int) -> str:
+    connection = http.client.HTTPConnection(HOST, port, timeout=10)
+    try:
+        connection.request("GET", "/moto-api/")
+        status = connection.getresponse().status
+    except OSError as error:
+        return str(error)
+    finally:
+        connection.close()
+    return "" if status == http.HTTPStatus.OK else f"it answers {status}"
