@@ -12,24 +12,26 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
 
-from penstock.app import App, open_source
+from penstock.app import App
 from penstock.control.analyst import Analyst
 from penstock.control.executor import execute
 from penstock.engine.epoch_loop import LoadParts
 from penstock.engine.run import Executor, Work
 from penstock.engine.task import run_task_text
 from penstock.foreground import ROUND_PERIOD
+from penstock.job_source import open_job_source
 from penstock.model.epoch import Attachment, CommitKind, DataFile, EpochPlan
 from penstock.model.job import JobProperties, JobState, Wish
 from penstock.model.position import SplitProgress
 from penstock.model.query import QueryRun
 from penstock.settings import load_settings
+from penstock.sources.source import Listed
 from penstock.sources.source import Source as JobSource
 from penstock.spark.job_session import Halves
 from penstock.sql.parser import parse_script
 from penstock.supervisor.supervisor import JobLook, Supervisor
-from penstock.tables.delta import DeltaTables
 from penstock.tables.table import TableHandle, Tables
+from penstock.warehouse import open_warehouse
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,7 +85,11 @@ class Product:
 
     def __init__(self, home: Path, *, executor: Executor) -> None:
         self._app = App(load_settings(home=home))
-        self._tables = DeltaTables(self._app.settings.warehouse_path)
+        self._tables = open_warehouse(
+            self._app.settings.warehouse_location,
+            secret=self._app.settings.warehouse_secret,
+            vault=self._app.vault,
+        )
         self._executor = executor
 
     def sql(self, text: str) -> None:
@@ -95,12 +101,27 @@ class Product:
     def _analyst(self) -> Analyst:
         return cast("Analyst", self._executor)
 
-    def location(self, table: str) -> Path:
+    def location(self, table: str) -> str:
         """Answer where a table's files are."""
         record = self._app.catalog.table(table)
         if record is None:
             raise LookupError(table)
-        return Path(record.location)
+        return record.location
+
+    def state(self, job: str) -> JobState:
+        """Answer what is remembered of a job."""
+        found = self._app.catalog.job(job)
+        if found is None:
+            raise LookupError(job)
+        return found
+
+    def source(self, job: str) -> JobSource:
+        """Open the source of a job as its runner does."""
+        return self._source(self.state(job))
+
+    def _source(self, state: JobState) -> JobSource:
+        app = self._app
+        return open_job_source(state, catalog=app.catalog, vault=app.vault, clock=app.clock)
 
     def load(self, job: str) -> Watch:
         """Run one job as ``run --until-caught-up --job`` does; answer what the watch saw."""
@@ -131,7 +152,7 @@ class Product:
         catalog = self._app.catalog
 
         def open_watched(state: JobState) -> JobSource:
-            return cast("JobSource", _WatchedSource(open_source(state, catalog=catalog), watch))
+            return cast("JobSource", _WatchedSource(self._source(state), watch))
 
         return LoadParts(
             catalog=catalog,
@@ -150,20 +171,22 @@ class Source:
 
     suffix: str = "json"
     options: str = "'format' = 'json'"
+    # Where the files are if not in a folder.
+    uri: str = ""
     select: str = "SELECT * FROM SOURCE"
 
 
 def create_job(
     name: str,
     *,
-    inbox: Path,
+    inbox: Path = Path(),
     columns: str,
     properties: str = "",
     source: Source = Source(),  # noqa: B008 - A frozen value.
 ) -> str:
     """Answer the statements that create a table and the job of its name that loads a folder."""
     clause = f"PROPERTIES ({properties}) " if properties else ""
-    uri = f"file://{inbox}/*.{source.suffix}"
+    uri = source.uri or f"file://{inbox}/*.{source.suffix}"
     call = f"FILES ('uri' = '{uri}', {source.options}, 'schema' = '{columns}')"
     return (
         f"CREATE TABLE {name} ({columns});"
@@ -192,9 +215,9 @@ class _WatchedSource:
         self._source = source
         self._watch = watch
 
-    def discover(self, progress: tuple[SplitProgress, ...]) -> Any:
+    def discover(self, progress: tuple[SplitProgress, ...], *, listed: Listed) -> Any:
         self._watch.listing_at = self._watch.listing_at or perf_counter()
-        return self._source.discover(progress)
+        return self._source.discover(progress, listed=listed)
 
     def plan(
         self, progress: tuple[SplitProgress, ...], *, limits: JobProperties

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from time import perf_counter
+from typing import TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from benchmarks.sample_orders import ARROW_SCHEMA, SQL_COLUMNS
 
+_T = TypeVar("_T")
 PROCESSES = 2
 BLOCK_BYTES = 1 << 20
 GROUP_BYTES = 64 << 20
@@ -92,17 +94,17 @@ def load_by_hand(pool: ProcessPoolExecutor, files: Sequence[Path], target: Path)
     return perf_counter() - begun
 
 
-def cut_evenly(files: Sequence[Path], *, parts: int) -> list[list[Path]]:
+def cut_evenly(files: Sequence[_T], *, parts: int) -> list[list[_T]]:
     """Give every part the same number of files; the sample's files are of one size."""
     return [list(files[part::parts]) for part in range(parts)]
 
 
 def write_share(files: Sequence[Path], target: Path) -> int:
     """Read files of JSON lines and write them as one Parquet file; answer the rows."""
-    return write_tables((_read(path) for path in files), target)
+    return write_tables((read_orders(path) for path in files), target)
 
 
-def write_tables(tables: Iterable[pa.Table], target: Path) -> int:
+def write_tables(tables: Iterable[pa.Table], target: Path | pa.NativeFile) -> int:
     """Write tables as one Parquet file, in groups of many rows; answer the rows."""
     waiting: list[pa.RecordBatch] = []
     rows = waiting_bytes = 0
@@ -119,7 +121,8 @@ def write_tables(tables: Iterable[pa.Table], target: Path) -> int:
     return rows
 
 
-def _read(path: Path) -> pa.Table:
+def read_orders(path: Path | pa.NativeFile) -> pa.Table:
+    """Read JSON lines as fast as pyarrow can in one thread."""
     return pj.read_json(
         path,
         read_options=pj.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),
@@ -138,7 +141,7 @@ def _write_group(writer: pq.ParquetWriter, waiting: list[pa.RecordBatch]) -> Non
         waiting.clear()
 
 
-def _parquet_writer(target: Path) -> pq.ParquetWriter:
+def _parquet_writer(target: Path | pa.NativeFile) -> pq.ParquetWriter:
     """Open a writer with the options that the product writes with."""
     strings = [f.name for f in ARROW_SCHEMA if pa.types.is_string(f.type)]
     packed = [

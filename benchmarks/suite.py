@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 from rich.console import Console
 
+from benchmarks.buckets import measure_buckets
 from benchmarks.command_line import measure_command_line
 from benchmarks.figures import Figure, print_figures, save_figures
 from benchmarks.formats import measure_formats
@@ -20,7 +21,7 @@ from benchmarks.throughput import RowsDifferError, measure_throughput
 from benchmarks.workshop import open_workshop
 
 WIDTH_MIN = 124
-SCHEDULED_PARTS = ("throughput", "formats", "small-epochs")
+SCHEDULED_PARTS = ("throughput", "formats", "buckets", "small-epochs")
 PARTS = (*SCHEDULED_PARTS, "select", "command-line", "memory")
 
 
@@ -59,6 +60,9 @@ def measure(root: Path, request: argparse.Namespace, console: Console) -> list[F
                 figures += measure_throughput(workshop, rows=rows, rounds=rounds)
             if "formats" in wanted:
                 figures += measure_formats(workshop, rows=rows, rounds=rounds)
+            if "buckets" in wanted:
+                keys = 500 if quick else 5_000
+                figures += measure_buckets(workshop, rows=rows, rounds=rounds, keys=keys)
             if "small-epochs" in wanted:
                 figures += measure_small_epochs(workshop, epochs=30 if quick else 60)
     if "select" in wanted:

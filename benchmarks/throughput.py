@@ -197,7 +197,7 @@ def _penstock(properties: str) -> Load:
     return load
 
 
-def read_delta(location: Path) -> pa.Table:
+def read_delta(location: Path | str) -> pa.Table:
     """Read the rows of a Delta table."""
     return DeltaTable(location).to_pyarrow_table()
 

@@ -27,6 +27,7 @@ class Workshop:
 
     root: Path
     product: Product
+    executor: SparkExecutor
     context: Any
     streaming: ProcessPoolExecutor
     by_hand: ProcessPoolExecutor
@@ -71,6 +72,7 @@ def open_workshop(root: Path, console: Console, *, computing: bool) -> Iterator[
             yield Workshop(
                 root=root,
                 product=product,
+                executor=executor,
                 context=SparkContext.getOrCreate(),
                 streaming=streaming,
                 by_hand=by_hand,

@@ -6,7 +6,7 @@ Only what stands between two markers is written; all other words of the page are
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, Field
+from dataclasses import MISSING, Field, fields
 from datetime import timedelta
 from enum import Enum
 from pathlib import Path
@@ -14,9 +14,12 @@ from typing import Any, get_type_hints
 
 from penstock.model.files import FilesOptions
 from penstock.model.job import JobProperties
-from penstock.model.options import option_fields, option_key, rule_of
+from penstock.model.options import Rule, option_key, rule_of
+from penstock.model.store_options import StoreOptions
+from penstock.setting_words import settings_table
 
 PAGE = Path(__file__).parent / "reference" / "options.md"
+SETTINGS_PAGE = PAGE.with_name("settings.md")
 HEADER = "| key | default | allowed | meaning |\n| --- | --- | --- | --- |\n"
 BLOCK = re.compile(r"(<!-- generated: ([\w ]+) -->\n).*?(<!-- end of generated -->)", re.DOTALL)
 FORMATS = ("CSV", "JSON")
@@ -27,6 +30,7 @@ CONTROLS = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 def main() -> None:
     """Write the page anew."""
     PAGE.write_text(page(PAGE.read_text("utf-8")), "utf-8")
+    SETTINGS_PAGE.write_text(settings_page(SETTINGS_PAGE.read_text("utf-8")), "utf-8")
 
 
 def page(text: str) -> str:
@@ -38,10 +42,16 @@ def page(text: str) -> str:
     return BLOCK.sub(block, text)
 
 
+def settings_page(text: str) -> str:
+    """Answer the page of settings with its table written anew."""
+    return BLOCK.sub(lambda found: f"{found[1]}\n{settings_table()}\n{found[3]}", text)
+
+
 def table(kind: type, *, only: Callable[[str], bool] = lambda _: True) -> str:
     """Answer the table of a class's options whose explanations are wanted."""
     hints = get_type_hints(kind)
-    wanted = (f for f in option_fields(kind) if only(rule_of(f).explanation))
+    declared = (f for f in fields(kind) if "option" in f.metadata)
+    wanted = (f for f in declared if only(rule_of(f).explanation))
     return HEADER + "".join(_line(f, hints[f.name]) for f in wanted)
 
 
@@ -60,30 +70,34 @@ def _line(declared: Field[Any], kind: type) -> str:
         meaning = meaning.removeprefix(f"{form}: ")
     cells = (
         f"`{option_key(declared)}`",
-        "required" if declared.default is MISSING else _typed(declared.default, rule.unit),
-        _allowed(kind, at_least=rule.at_least, at_most=rule.at_most, unit=rule.unit),
+        "required" if declared.default is MISSING else _typed(declared.default, rule),
+        _allowed(kind, rule),
         meaning[:1].upper() + meaning[1:],
     )
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
 
 
-def _allowed(kind: type, *, at_least: object, at_most: object, unit: str) -> str:
+def _allowed(kind: type, rule: Rule) -> str:
+    at_least, at_most = rule.at_least, rule.at_most
     if kind is bool:
         return _choices(("true", "false"))
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _choices(str(member.value) for member in kind)
     if at_least is not None and at_most is not None:
-        return f"{_typed(at_least, unit)} to {_typed(at_most, unit)}"
-    return "" if at_least is None else f"at least {_typed(at_least, unit)}"
+        return f"{_typed(at_least, rule)} to {_typed(at_most, rule)}"
+    bound = "" if at_least is None else f"at least {_typed(at_least, rule)}"
+    return f"`{rule.none_word}`, or {bound}" if rule.none_word else bound
 
 
 def _choices(texts: Iterable[str]) -> str:
     return ", ".join(f"`{text}`" for text in texts)
 
 
-def _typed(value: object, unit: str) -> str:
+def _typed(value: object, rule: Rule) -> str:
     """Write a value as a statement would."""
     match value:
+        case None:
+            return f"`{rule.none_word}`"
         case "":
             return "none"
         case bool():
@@ -92,7 +106,7 @@ def _typed(value: object, unit: str) -> str:
             return f"`{value.value}`"
         case timedelta():
             return f"`{value.total_seconds():g}s`"
-        case int() if unit == "bytes":
+        case int() if rule.unit == "bytes":
             return f"`{_size(value)}`"
         case float():
             return f"`{value:g}`"
@@ -110,6 +124,7 @@ def _size(size_bytes: int) -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "job": lambda: table(JobProperties),
     "files": lambda: table(FilesOptions, only=_about_all),
+    "bucket": lambda: table(StoreOptions),
     "files csv": lambda: table(FilesOptions, only=_about("CSV")),
     "files json": lambda: table(FilesOptions, only=_about("JSON")),
 }

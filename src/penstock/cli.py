@@ -1,4 +1,4 @@
-"""The command line: penstock sql | run."""
+"""The command line: penstock sql | run | doctor | init."""
 
 import gc
 import os
@@ -6,18 +6,32 @@ import sys
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from penstock import __doc__ as about
 from penstock.errors import Code, ExternalError, PenstockError
 
+if TYPE_CHECKING:
+    from penstock.app import App
+
 EXIT_FAILED = 1
+# A paragraph that begins with \b keeps its lines.
+STEPS = """\b
+Three steps:
+  1. penstock init      makes a home; penstock doctor looks at it
+  2. penstock sql -e "
+       CREATE TABLE orders (id BIGINT, city STRING);
+       CREATE JOB load_orders ON STREAMING DO INSERT INTO orders
+       SELECT id, city FROM FILES('uri' = 'file:///data/*.json',
+                                  'format' = 'json')"
+  3. penstock run       loads every file that appears, until Ctrl-C"""
 
 app = typer.Typer(
     name="penstock",
     help=about,
+    epilog=STEPS,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -46,12 +60,50 @@ HomeOption = Annotated[
 
 VerboseOption = Annotated[
     bool,
-    typer.Option("--verbose", help="Log everything, and show it on standard error too."),
+    typer.Option(
+        "--verbose", metavar="", help="Log everything, and show it on standard error too."
+    ),
 ]
 
 
+def _print_version(*, value: bool) -> None:
+    if value:
+        from importlib.metadata import version
+
+        typer.echo(f"penstock {version('penstock')}")
+        raise typer.Exit
+
+
+def _complete_job(context: typer.Context, incomplete: str) -> list[str]:
+    """Answer the jobs whose names begin like this, from the catalog's file alone."""
+    from penstock.catalog.glance import catalog_path, job_names
+    from penstock.settings import load_settings
+
+    try:
+        home = context.find_root().params.get("home")
+        path = catalog_path(load_settings(home=home and Path(home)).catalog_url)
+        names = job_names(path) if path is not None and path.exists() else []
+    except Exception:  # noqa: BLE001 - A shell that completes has no place for an error.
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
 @app.callback()
-def penstock(context: typer.Context, home: HomeOption = None) -> None:
+def penstock(
+    context: typer.Context,
+    *,
+    home: HomeOption = None,
+    version: Annotated[  # noqa: ARG001 - Its callback has done what is to be done.
+        bool,
+        typer.Option(
+            "--version",
+            metavar="",
+            help="Show the version and exit.",
+            is_eager=True,
+            callback=lambda value: _print_version(value=value),
+        ),
+    ] = False,
+) -> None:
     """Load streams of files into Delta tables, each row exactly once."""
     context.obj = home
 
@@ -61,6 +113,7 @@ def penstock(context: typer.Context, home: HomeOption = None) -> None:
 )
 def sql(
     context: typer.Context,
+    *,
     execute: Annotated[
         str | None,
         typer.Option(
@@ -76,6 +129,7 @@ def sql(
     output: Annotated[
         Format, typer.Option("--format", help="How results are printed.")
     ] = Format.TABLE,
+    verbose: VerboseOption = False,
 ) -> None:
     """Run SQL statements from -e, -f or standard input; on a terminal, open a prompt.
 
@@ -88,18 +142,21 @@ def sql(
     if execute is not None and file is not None:
         raise typer.BadParameter("give either -e or -f, not both")
     if execute is None and file is None and sys.stdin.isatty() and sys.stdout.isatty():
-        _guarded(lambda: _open_prompt(home=context.obj, output=output))
+        _guarded(lambda: _open_prompt(home=context.obj, output=output, verbose=verbose))
     text = execute if execute is not None else _read(file)
-    _guarded(lambda: _run_sql(text, home=context.obj, output=output), script=text)
+    _guarded(
+        lambda: _run_sql(text, home=context.obj, output=output, verbose=verbose), script=text
+    )
 
 
-def _open_prompt(*, home: Path | None, output: Format) -> int:
+def _open_prompt(*, home: Path | None, output: Format, verbose: bool) -> int:
     from penstock.app import App
     from penstock.prompt.session import open_prompt
     from penstock.settings import load_settings
 
     application = App(load_settings(home=home), tell=_tell)
     try:
+        _log_if(application, verbose=verbose)
         open_prompt(application, output=output.value)
     finally:
         application.close()
@@ -112,7 +169,7 @@ def _read(file: Path | None) -> str:
     return file.read_text(encoding="utf-8", errors="surrogateescape")
 
 
-def _run_sql(text: str, *, home: Path | None, output: Format) -> int:
+def _run_sql(text: str, *, home: Path | None, output: Format, verbose: bool) -> int:
     from penstock.app import App
     from penstock.control.executor import execute
     from penstock.printing import print_result
@@ -122,12 +179,26 @@ def _run_sql(text: str, *, home: Path | None, output: Format) -> int:
     statements = parse_script(text)
     application = App(load_settings(home=home), tell=_tell)
     try:
+        _log_if(application, verbose=verbose)
         for parsed in statements:
             result = execute(parsed.statement, parts=application.control())
+            _log_statement(parsed.statement, verbose=verbose)
             print_result(result, output=output.value)
     finally:
         application.close()
     return 0
+
+
+def _log_if(application: "App", *, verbose: bool) -> None:
+    if verbose:
+        application.log(verbose=True)
+
+
+def _log_statement(statement: object, *, verbose: bool) -> None:
+    if verbose:
+        import structlog
+
+        structlog.get_logger().debug("statement executed", kind=type(statement).__name__)
 
 
 def _tell(line: str) -> None:
@@ -145,12 +216,19 @@ def run(
     until_caught_up: Annotated[
         bool,
         typer.Option(
-            "--until-caught-up", help="End when everything that waited at the start is loaded."
+            "--until-caught-up",
+            metavar="",
+            help="End when everything that waited at the start is loaded.",
         ),
     ] = False,
     job: Annotated[
         list[str] | None,
-        typer.Option("--job", metavar="NAME", help="Only this job; repeatable."),
+        typer.Option(
+            "--job",
+            metavar="NAME",
+            help="Only this job; repeatable.",
+            autocompletion=_complete_job,
+        ),
     ] = None,
     timeout: Annotated[
         str | None,
@@ -209,6 +287,57 @@ def print_error(error: PenstockError, *, script: str = "") -> None:
     from penstock.prompt.error_text import error_text
 
     sys.stderr.write(error_text(error, script=script))
+
+
+class ReportFormat(StrEnum):
+    """How a report is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@app.command(epilog="Example: penstock doctor --quick")
+def doctor(
+    context: typer.Context,
+    *,
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", metavar="", help="Do not start Spark, which takes seconds."),
+    ] = False,
+    output: Annotated[
+        ReportFormat, typer.Option("--format", help="How the report is printed.")
+    ] = ReportFormat.TEXT,
+) -> None:
+    """Look at Python, Java, Spark, the home and its jobs, and say what to type next.
+
+    Nothing is made or changed. Ends with 1 if there is a problem.
+    """
+
+    def work() -> int:
+        from penstock.doctor import run_doctor
+
+        return run_doctor(context.obj, quick=quick, output=output.value)
+
+    _guarded(work)
+
+
+@app.command(epilog="Example: penstock init /srv/penstock")
+def init(
+    context: typer.Context,
+    folder: Annotated[
+        Path | None,
+        typer.Argument(help="The home to make.", show_default="--home, or ./penstock-home"),
+    ] = None,
+) -> None:
+    """Make a home with a settings file in which every setting is explained."""
+
+    def work() -> int:
+        from penstock.init import make_home
+
+        typer.echo(make_home(folder or context.obj))
+        return 0
+
+    _guarded(work)
 
 
 def main() -> None:

@@ -128,7 +128,8 @@ class Report:
     def begin(self, name: str) -> None:
         """Say to somebody who watches what takes so long."""
         if self.pretty:
-            self.stream.write(f"· {name} …\r")
+            patience = " takes about 10 s to start" if name == "spark" else " …"
+            self.stream.write(f"· {name}{patience}\r")
             self.stream.flush()
 
     def _write_lines(self, finding: Finding) -> None:

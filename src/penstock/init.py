@@ -1,10 +1,9 @@
 """Make a home with a settings file in which everything is explained and nothing is set."""
 
-import shlex
 from pathlib import Path
 
 from penstock.errors import Code, ExternalError, UserError
-from penstock.setting_words import home_folder, settings_file
+from penstock.setting_words import command_for, home_folder, settings_file
 from penstock.settings import FILE_NAME
 
 
@@ -24,9 +23,8 @@ def make_home(given: Path | None) -> str:
             code=Code.STORAGE_ERR,
             hint="Choose another: penstock init FOLDER.",
         ) from error
-    return f"made {home} with {FILE_NAME}, in which every setting is explained\n\n" + steps(
-        None if home == home_folder(None) else home
-    )
+    said = f"made {home} with {FILE_NAME}, in which every setting is explained"
+    return f"{said}\n\n{steps(command_for(home))}"
 
 
 def _taken(home: Path, path: Path) -> UserError:
@@ -43,12 +41,11 @@ def _taken(home: Path, path: Path) -> UserError:
     )
 
 
-def steps(home: Path | None) -> str:
-    """Say what to type next; a home that is not found by itself is named."""
-    penstock = "penstock" if home is None else f"penstock --home {shlex.quote(str(home))}"
+def steps(penstock: str) -> str:
+    """Say what to type next."""
     lines = (
         ("doctor", "does this machine have what is needed?"),
-        ("sql", "create a table and a job: docs/guides, or \\? at the prompt"),
+        ("sql", "create a table and a job, see penstock --help"),
         ("run", "load, until Ctrl-C"),
     )
     width = max(len(f"{penstock} {word}") for word, _ in lines)

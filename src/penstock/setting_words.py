@@ -1,6 +1,7 @@
 """The settings of a node in words: one table, from which the file and its page are written."""
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,8 @@ from penstock.settings import HOME_DEFAULT
 _LINE = 94
 _PREFIX = "PENSTOCK_"
 _FILE_HEAD = """\
-# Settings of this Penstock. Every line is a setting with its default or an example; take the
-# # away to change it. The environment wins over this file. Look with: penstock doctor
+# Settings of this Penstock. To set one, take the # in front of it away. The environment wins
+# over this file; penstock doctor tells what is set, and where.
 """
 
 
@@ -36,32 +37,32 @@ SETTING_WORDS = (
     SettingWords(
         key="home",
         default=HOME_DEFAULT,
-        meaning="Folder of everything below; the flag --home wins over the variable.",
+        meaning="Folder of everything that a node keeps; the flag --home wins.",
     ),
     SettingWords(
         key="warehouse",
         default="warehouse/ in the home",
         meaning="Where new tables are made: a folder, or a place in a bucket, s3://….",
-        example='= "/data/lake"',
+        example=' = "/data/lake"',
     ),
     SettingWords(
         key="warehouse_secret",
         default="none",
         meaning="Name of the secret with the credentials of a warehouse in a bucket; without "
         "it, those of the machine are used.",
-        example='= "lake_keys"',
+        example=' = "lake_keys"',
     ),
     SettingWords(
         key="catalog.url",
         default="sqlite:///<home>/catalog.db",
         meaning="Where jobs and tables are remembered.",
-        example='= "sqlite:////data/catalog.db"',
+        example=' = "sqlite:////data/catalog.db"',
     ),
     SettingWords(
         key="spark.master",
         default="local[*,4]",
         meaning="Spark master: local[cores,tries]; plain local[*] would not try tasks again.",
-        example='= "local[*,4]"',
+        example=' = "local[*,4]"',
     ),
     SettingWords(
         key="spark.conf",
@@ -83,18 +84,24 @@ def home_folder(given: Path | None) -> Path:
     return folder.expanduser().absolute()
 
 
+def command_for(home: Path) -> str:
+    """Answer what to type for a home: one that is not found by itself must be named."""
+    found = home == home_folder(None)
+    return "penstock" if found else f"penstock --home {shlex.quote(str(home))}"
+
+
 def settings_file() -> str:
     """Write a settings file that changes nothing, with every setting explained."""
     return "\n".join([_FILE_HEAD, *map(_paragraph, SETTING_WORDS)])
 
 
 def _paragraph(setting: SettingWords) -> str:
-    lines = wrap(f"{setting.meaning} Default: {setting.default}.", _LINE)
-    lines.append(f"Environment: {setting.variable}")
-    if setting.example:
-        # A key with dots needs no heading above it, which would be forgotten.
-        return "".join(f"# {line}\n" for line in lines) + f"#{setting.key}{setting.example}\n"
-    return "".join(f"# {line}\n" for line in lines[:-1]) + f"# {lines[-1]} (only there)\n"
+    place = "Environment" if setting.example else "Only in the environment"
+    lines = wrap(setting.meaning, _LINE)
+    lines.append(f"Default: {setting.default}. {place}: {setting.variable}.")
+    # A key with dots needs no heading above it, which would be forgotten.
+    typed = f"#{setting.key}{setting.example}\n" if setting.example else ""
+    return "".join(f"# {line}\n" for line in lines) + typed
 
 
 def settings_table() -> str:
@@ -105,7 +112,7 @@ def settings_table() -> str:
         for setting in SETTING_WORDS
     ]
     head = "| setting | environment | default | meaning |\n| --- | --- | --- | --- |\n"
-    return head + "".join(rows).replace("--home", "`--home`")
+    return head + "".join(rows)
 
 
 def _place(setting: SettingWords) -> str:

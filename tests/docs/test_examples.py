@@ -11,6 +11,8 @@ import pytest
 
 from tests.docs.examples import PAGES, ROOT, Example, Reader, examples
 from tests.node import Node
+from tests.servers.buckets import open_client
+from tests.servers.moto import MotoServer
 
 ORDERS = (
     '{"id": 1, "customer": {"name": "Ann Lee", "city": "Bern"}, "amount": 12.5}\n'
@@ -24,8 +26,11 @@ def shown(page: Path) -> str:
 
 
 @pytest.fixture
-def reader(spark_node: Node, tmp_path: Path) -> Reader:
-    """Somebody with the files that every page takes for granted."""
+def reader(
+    spark_node: Node, tmp_path: Path, moto: MotoServer, monkeypatch: pytest.MonkeyPatch
+) -> Reader:
+    """Somebody with the files and the bucket that every page takes for granted."""
+    _fill_bucket(moto, monkeypatch)
     data = tmp_path / "data"
     for name in ("in", "gz", "parquet"):
         (data / name).mkdir(parents=True)
@@ -35,6 +40,21 @@ def reader(spark_node: Node, tmp_path: Path) -> Reader:
     amounts = pa.table({"ID": [1, 2], "amount": pa.array([12.5, 8.0], pa.float32())})
     pq.write_table(amounts, data / "parquet" / "1.parquet")
     return Reader(node=spark_node, root=tmp_path, answer=[])
+
+
+def _fill_bucket(moto: MotoServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the pages' own bucket be one of a server here, for whoever asks with any keys."""
+    for name, value in {
+        "AWS_ENDPOINT_URL": moto.endpoint,
+        "AWS_ACCESS_KEY_ID": moto.access_key,
+        "AWS_SECRET_ACCESS_KEY": moto.secret_key,
+        "MY_SECRET_KEY": "any",
+    }.items():
+        monkeypatch.setenv(name, value)
+    client = open_client("s3", moto)
+    client.create_bucket(Bucket="my-bucket")
+    client.put_object(Bucket="my-bucket", Key="in/2026-11-15.json", Body=ORDERS.encode())
+    client.close()
 
 
 @pytest.mark.integration

@@ -103,9 +103,14 @@ def pruned_before(connection: Connection, job_id: str) -> datetime | None:
 
 
 def prune(
-    connection: Connection, job_id: str, before: datetime, *, keep: Sequence[str]
+    connection: Connection, job_id: str, before: datetime, *, prefixes: Sequence[str]
 ) -> None:
-    """Forget the files that were written before a time, except some; remember the time."""
+    """Forget the files that were written before a time, and remember the time.
+
+    The newest file of each prefix stays: behind it everything is new. It is found out here,
+    because another owner may have loaded more since this one looked.
+    """
+    keep = [newest(connection, job_id, prefix) for prefix in prefixes]
     earlier = pruned_before(connection, job_id)
     if earlier is None:
         connection.execute(insert(_windows), {"job_id": job_id, "pruned_before": before})
@@ -114,4 +119,4 @@ def prune(
             update(_windows).where(_windows.c.job_id == bindparam("job")),
             {"job": job_id, "pruned_before": before},
         )
-    connection.execute(_DELETE_OLD, {"job": job_id, "before": before, "keep": list(keep)})
+    connection.execute(_DELETE_OLD, {"job": job_id, "before": before, "keep": keep})

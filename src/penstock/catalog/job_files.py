@@ -30,10 +30,10 @@ class JobFiles:
         with self._database.read() as connection:
             return file_index.pruned_before(connection, self._job_id)
 
-    def prune(self, before: datetime, *, keep: Sequence[str]) -> None:
-        """Forget the files that were written before a time, except some keys."""
+    def prune(self, before: datetime, *, prefixes: Sequence[str]) -> None:
+        """Forget the files that were written before a time, except the newest of prefixes."""
         with self._database.write() as connection:
-            file_index.prune(connection, self._job_id, before, keep=keep)
+            file_index.prune(connection, self._job_id, before, prefixes=prefixes)
 
     def count(self) -> int:
         """Count the files that are known as loaded."""

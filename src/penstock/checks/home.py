@@ -120,7 +120,7 @@ def check_catalog(subject: Subject) -> Iterator[Finding]:
     path = catalog_path(subject.settings.catalog_url)
     if path is None or not path.exists():
         none = "none yet" if path else f"{subject.settings.catalog_url} is no file"
-        yield Finding(check="catalog", found=none, advice="The first statement makes it.")
+        yield Finding(check="catalog", found=none, advice="The first statement makes one.")
         return
     seen = glance_at(path)
     held = f"{path}: {counted(seen.jobs, 'job')}, {counted(seen.tables, 'table')}"

@@ -8,13 +8,16 @@ from penstock.errors import Code
 from penstock.model.job import JobState, Wish
 from penstock.model.schema import quoted_name
 from penstock.nouns import counted
+from penstock.setting_words import command_for
 from penstock.supervisor.restart import RestartPolicy, resume_at
 
 
 def check_jobs(subject: Subject) -> Iterator[Finding]:
     """Tell who runs, and every pause with its reason."""
     if subject.app is None:
-        yield Finding(check="jobs", found="none yet", advice="See penstock --help.")
+        yield Finding(
+            check="jobs", found="none yet", advice="To create one, see: penstock --help"
+        )
         return
     states = subject.app.catalog.jobs()
     leases = subject.app.catalog.leases()
@@ -22,36 +25,37 @@ def check_jobs(subject: Subject) -> Iterator[Finding]:
     run = [state for state in wanted if state.id in leases and leases[state.id].live]
     paused = [state for state in states if state.wish.wish is Wish.PAUSE]
     waiting = len(wanted) - len(run)
+    words = (len(run), "run by a process"), (waiting, "not run"), (len(paused), "paused")
+    told = [f"{number:,} {word}" for number, word in words if number]
+    penstock = command_for(subject.home)
     yield Finding(
         check="jobs",
-        found=f"{len(run):,} run by a process, {waiting:,} not, {len(paused):,} paused"
-        if states
-        else "none yet",
-        advice=f"To run {counted(waiting, 'job')}: penstock run" if waiting else "",
+        found=", ".join(told) or "none yet",
+        advice=f"To run {counted(waiting, 'job')}: {penstock} run" if waiting else "",
     )
-    yield from map(about_pause, paused)
+    for state in paused:
+        yield about_pause(state, penstock=penstock)
 
 
-def about_pause(state: JobState) -> Finding:
+def about_pause(state: JobState, *, penstock: str) -> Finding:
     """Say why a job is paused, and what makes it run again."""
     reason = state.wish.reason
-    resume = f"penstock sql -e {shlex.quote(f'RESUME JOB {quoted_name(state.name)}')}"
-    check = f"job {state.name}"
+    resume = f"{penstock} sql -e {shlex.quote(f'RESUME JOB {quoted_name(state.name)}')}"
     if reason is None or reason.code is Code.MANUAL_PAUSE_ERR:
         return Finding(
-            check=check,
+            check="job",
             outcome=Outcome.WARNING,
-            found="paused by a person",
+            found=f"{state.name} is paused by a person",
             advice=f"To let it run: {resume}",
         )
     due = resume_at(state, policy=RestartPolicy())
-    found = f"paused: {reason.code}: {reason.message}"
+    found = f"{state.name} is paused: {reason.code}: {reason.message}"
     if due is not None:
         return Finding(
-            check=check,
+            check="job",
             outcome=Outcome.WARNING,
             found=f"{found}; a run resumes it from {due:%Y-%m-%d %H:%M:%S} UTC on",
             advice=reason.hint,
         )
     advice = f"{reason.hint} Then: {resume}".strip()
-    return Finding(check=check, outcome=Outcome.PROBLEM, found=found, advice=advice)
+    return Finding(check="job", outcome=Outcome.PROBLEM, found=found, advice=advice)

@@ -12,6 +12,9 @@ from penstock.sources.files.reading import lines_before, read_records
 from penstock.sources.formats.blocks import RecordBlock
 from penstock.storage.access import open_sealed
 
+# So many files are on their way while one is being read.
+_READS_AHEAD = 8
+
 
 class Place:
     """Where the rows of a part stand in their file."""
@@ -62,7 +65,10 @@ class ShareReader:
 
     def blocks(self) -> Iterator[Arrived]:
         """Yield the rows of all parts; a part's note is there once its last row was taken."""
-        for read in self._plan.reads:
+        reads = self._plan.reads
+        for number, read in enumerate(reads):
+            for following in reads[number + 1 : number + 1 + _READS_AHEAD]:
+                self._store.prepare(following.file.key, etag=following.file.etag)
             yield from self._part(read)
 
     def _part(self, read: SplitRead) -> Iterator[Arrived]:

@@ -59,7 +59,7 @@ def fits(text: str, result: Result, *, output: str, on: Screen) -> bool:
     widths = [cell_len(line) for line in text.splitlines()]
     room = on.lines - _PROMPT_LINES
     if _is_grid(result, output):
-        needed = max(widths) + len(result.columns) + 1
+        needed = max(widths[:-1]) + len(result.columns) + 1
         return needed <= on.columns and len(widths) + _TABLE_LINES_MORE <= room
     return sum(max(1, -(-width // on.columns)) for width in widths) <= room
 

@@ -32,6 +32,7 @@ class TerminalEditor:
             completer=ThreadedCompleter(_Completer(names)),
             complete_while_typing=False,
             history=_History(history),
+            search_ignore_case=True,
             enable_open_in_editor=True,
             tempfile_suffix=".sql",
         )

@@ -85,10 +85,10 @@ def _written(
 
 
 def _blank(space: str) -> str:
-    """Leave comments out."""
+    """Leave comments out, and line ends where they are."""
     if not space.strip():
         return space
-    return "\n" if "\n" in space else " "
+    return "\n" * space.count("\n") or " "
 
 
 def _values(tokens: Sequence[Token]) -> Iterator[_Value]:

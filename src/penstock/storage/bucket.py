@@ -9,8 +9,10 @@ that does not may also hide keys that lie behind the one from which a listing be
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from io import BufferedIOBase
 from typing import IO, Any
 
@@ -28,6 +30,15 @@ _PAGE_KEYS = 1_000
 _DELETED_AT_ONCE = 1_000
 _PART_BYTES = 8 * 2**20
 _PARTS_AT_ONCE = 4
+_OBJECTS_AT_ONCE = 8
+
+
+Begun = dict[tuple[str, str | None], Future[BucketStream]]
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_OBJECTS_AT_ONCE, thread_name_prefix="objects")
 
 
 class RequestCount:
@@ -51,6 +62,7 @@ class BucketStore:
     bucket: str
     options: StoreOptions
     count: RequestCount = field(default_factory=RequestCount, compare=False, repr=False)
+    begun: Begun = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def requests(self) -> int:
@@ -88,11 +100,21 @@ class BucketStore:
     @contextmanager
     def open(self, key: str, *, etag: str | None) -> Iterator[BufferedIOBase]:
         """Open exactly the object that was listed; every request names its ETag."""
-        with BucketStream(
-            self.client(), key, etag=etag, options=self.options, sent=self.count.add
-        ) as stream:
-            stream.begin()
+        begun = self.begun.pop((key, etag), None)
+        with begun.result() if begun is not None else self._begin(key, etag) as stream:
             yield stream
+
+    def prepare(self, key: str, *, etag: str) -> None:
+        """Begin to fetch an object in another thread; whoever opens it waits for the rest."""
+        if (key, etag) not in self.begun:
+            self.begun[key, etag] = _threads().submit(self._begin, key, etag)
+
+    def _begin(self, key: str, etag: str | None) -> BucketStream:
+        stream = BucketStream(
+            self.client(), key, etag=etag, options=self.options, sent=self.count.add
+        )
+        stream.begin()
+        return stream
 
     def read_bytes(self, key: str) -> bytes:
         """Read a whole object."""
@@ -107,14 +129,17 @@ class BucketStore:
             obstore.put(self.client(), key, content, use_multipart=False)
 
     def write_new(self, key: str, content: bytes) -> bool:
-        """Create the object unless the key is taken."""
+        """Create the object unless the key is taken.
+
+        The library asks again when an answer is lost, and then takes our own object for
+        another's: False may also mean that this call did it and was not told so.
+        """
         self.count.add()
         with asking(f'object "{self.shown(key)}" could not be written', self.options):
             try:
                 obstore.put(self.client(), key, content, mode="create")
             except (AlreadyExistsError, PreconditionError):
-                # The client asks again when an answer is lost, so the object may be our own.
-                return bytes(obstore.get(self.client(), key).bytes()) == content
+                return False
         return True
 
     def make_folder(self, folder: str) -> None:
@@ -132,15 +157,21 @@ class BucketStore:
         self.count.add()
         with asking(f'object "{self.shown(key)}" could not be looked at', self.options):
             try:
-                return _meta(obstore.head(self.client(), key))
+                found = obstore.head(self.client(), key)
             except FileNotFoundError:
                 return None
+            return _meta(found) if found["size"] else None
+
+    def is_folder(self, folder: str) -> bool:
+        """Tell whether anything lies below a folder."""
+        return self.holds(folder)
 
     def holds(self, folder: str) -> bool:
         """Tell whether anything lies below a folder."""
         self.count.add()
         with asking(f'bucket "{self.shown(folder)}" could not be listed', self.options):
-            return bool(next(iter(obstore.list(self.client(), folder, chunk_size=1)), ()))
+            pages = obstore.list(self.client(), folder, chunk_size=_PAGE_KEYS)
+            return any(found["size"] for page in pages for found in page)
 
     def delete_below(self, prefix: str, *, last: str = "") -> None:
         """Remove every object below a prefix."""
@@ -203,7 +234,7 @@ class BucketObject:
         return size_bytes
 
     def abort(self) -> None:
-        """Leave nothing behind."""
+        """Let nobody see it; parts that were sent are left to the bucket's own rules."""
         if self._finished:
             self._store.delete(self._key)
 

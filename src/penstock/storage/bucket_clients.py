@@ -6,6 +6,7 @@ next request: they make another client.
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
@@ -128,10 +129,9 @@ def _chain() -> Callable[[], Credentials]:
     """Answer the default chain: environment, profile, web identity, container, instance."""
     import boto3
 
-    session = boto3.Session()
-
     def credentials() -> Credentials:
-        found = session.get_credentials()
+        # A session finds keys once and keeps them, also when their file changes.
+        found = boto3.Session().get_credentials()
         if found is None:
             raise ExternalError(
                 "no credentials were found for the bucket",
@@ -171,8 +171,10 @@ def _assumed(options: StoreOptions) -> Callable[[], Credentials]:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            client = boto3.client("sts", region_name=region_of(options), **keys)
-            answer = client.assume_role(**wanted)["Credentials"]
+            # The session that boto3 shares keeps keys, and must not be used by two threads.
+            session = boto3.Session(region_name=region_of(options), **keys)
+            with closing(session.client("sts")) as client:
+                answer = client.assume_role(**wanted)["Credentials"]
         except (BotoCoreError, ClientError) as error:
             code = getattr(error, "response", {}).get("Error", {}).get("Code", "")
             raise ExternalError(
@@ -184,7 +186,8 @@ def _assumed(options: StoreOptions) -> Callable[[], Credentials]:
             "access_key_id": answer["AccessKeyId"],
             "secret_access_key": answer["SecretAccessKey"],
             "token": answer["SessionToken"],
-            "expires_at": answer["Expiration"],
+            # obstore takes Python's own UTC and no other.
+            "expires_at": answer["Expiration"].astimezone(UTC),
         }
 
     credentials()

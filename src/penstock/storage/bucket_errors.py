@@ -23,6 +23,8 @@ _REFUSED = re.compile(
     r"|40[13] (?:Forbidden|Unauthorized)"
 )
 _UNREACHABLE = re.compile(r"[Cc]onnection refused|error trying to connect|dns error|timed out")
+# What the function said that the client asked for keys.
+_LENDER = re.compile(r"credential provider: \w+: ([^\n]{1,300})")
 _ODD_KEY = re.compile(r"Path \"([^\"]*)\" contained|Error parsing Path")
 
 _HINT_KEYS = (
@@ -38,6 +40,8 @@ def asking(fact: str, options: StoreOptions) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
+        if "NoSuchBucket" in str(error):
+            raise _wrapped(fact, str(error), options) from None
         raise ObjectMissingError(f"{fact}: it does not exist") from error
     except PreconditionError as error:
         raise ObjectChangedError(
@@ -54,6 +58,8 @@ def _wrapped(fact: str, text: str, options: StoreOptions) -> ExternalError:
         return FolderMissingError(
             f"{fact}: the bucket does not exist", hint="Create it, or correct the uri."
         )
+    if lender := _LENDER.search(text):
+        return ExternalError(f"{fact}: {lender[1].rstrip('.')}", hint=_HINT_KEYS)
     if _REFUSED.search(text):
         return ExternalError(f"{fact}: access was refused", detail=said, hint=_HINT_KEYS)
     if _ODD_KEY.search(text):

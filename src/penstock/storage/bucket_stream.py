@@ -19,6 +19,7 @@ from penstock.storage.objects import ObjectChangedError, ObjectMissingError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+    from obstore import GetOptions
 
 PIECE_BYTES = 8 * 2**20
 _PIECES_KEPT = 3
@@ -148,19 +149,18 @@ class BucketStream(io.BufferedIOBase):
         begin = number * PIECE_BYTES
         self._sent()
         with asking(f'object "{self._key}" could not be read', self._options):
-            answer = obstore.get(
-                self._client,
-                self._key,
-                options={"if_match": self._etag, "range": (begin, begin + PIECE_BYTES)},
-            )
+            wanted: GetOptions = {"range": (begin, begin + PIECE_BYTES)}
+            if self._etag is not None:
+                wanted["if_match"] = self._etag
+            answer = obstore.get(self._client, self._key, options=wanted)
             content = memoryview(answer.bytes())
         if number == 0:
             self._size = answer.meta["size"]
             self._etag = self._etag or answer.meta["e_tag"]
-        wanted = min(PIECE_BYTES, self._size - begin)
-        if len(content) != wanted:
+        due = min(PIECE_BYTES, self._size - begin)
+        if len(content) != due:
             raise ExternalError(
                 f'object "{self._key}" could not be read',
-                detail=f"Of {wanted} bytes from {begin} on only {len(content)} arrived.",
+                detail=f"Of {due} bytes from {begin} on only {len(content)} arrived.",
             )
         return content

@@ -8,7 +8,6 @@ The ETag is made of inode, modification time and size. An edit in place that kee
 and sets the modification time back cannot be noticed.
 """
 
-import errno
 import io
 import os
 import shutil
@@ -22,10 +21,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from penstock.errors import Code, ExternalError
+from penstock.errors import Code
 from penstock.storage.local_file import LocalFile
+from penstock.storage.local_listing import walk
+from penstock.storage.local_names import (
+    ABSENT,
+    local_error,
+    local_path,
+    name_bytes,
+    read_error,
+    shown_key,
+    write_error,
+)
 from penstock.storage.objects import (
-    FolderMissingError,
     ObjectChangedError,
     ObjectMeta,
     ObjectMissingError,
@@ -39,17 +47,6 @@ _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECONDS_MAX = (datetime.max.replace(tzinfo=UTC) - _UNIX_EPOCH) // timedelta(
     microseconds=1
 )
-
-# The name is gone, or a link leads nowhere: nothing is there to be listed.
-_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
-
-_HINT_BY_ERRNO = {
-    errno.EACCES: "Give the user that runs Penstock the right to it.",
-    errno.EPERM: "Give the user that runs Penstock the right to it.",
-    errno.EROFS: "Mount the file system for writing, or choose another folder.",
-    errno.ENOSPC: "Free some space on the disk, or choose another folder.",
-    errno.EMFILE: "Raise the limit of open files (ulimit -n).",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +62,7 @@ class LocalStore:
         self, prefix: str, *, selection: Selection, after: str = ""
     ) -> Iterator[ObjectMeta]:
         """Yield the selected files below a folder in byte order, following links."""
-        for key in _walk(prefix, selection):
+        for key in walk(prefix, selection):
             meta = _look_at(key) if key > after else None
             if meta is not None:
                 yield meta
@@ -87,6 +84,9 @@ class LocalStore:
         finally:
             os.close(descriptor)
 
+    def prepare(self, key: str, *, etag: str) -> None:
+        """Do nothing: a file is at hand."""
+
     def read_bytes(self, key: str) -> bytes:
         """Read a whole file."""
         descriptor = _open_descriptor(key)
@@ -97,16 +97,16 @@ class LocalStore:
 
     def write(self, key: str, content: bytes) -> None:
         """Replace or create the file atomically and durably."""
-        target = _path(key)
+        target = local_path(key)
         try:
             with _written_beside(target, content) as written:
                 written.replace(target)
         except OSError as error:
-            raise _write_error(key, error) from error
+            raise write_error(key, error) from error
 
     def write_new(self, key: str, content: bytes) -> bool:
         """Create the file atomically and durably unless the path is taken."""
-        target = _path(key)
+        target = local_path(key)
         try:
             with _written_beside(target, content) as written:
                 # Unlike a rename, a link refuses a path that is taken.
@@ -114,49 +114,58 @@ class LocalStore:
         except FileExistsError:
             return False
         except OSError as error:
-            raise _write_error(key, error) from error
+            raise write_error(key, error) from error
         return True
 
     def make_folder(self, folder: str) -> None:
         """Make a folder, durably, with those above it."""
         try:
-            _create_folder(_path(folder))
+            _create_folder(local_path(folder))
         except OSError as error:
-            raise _storage_error(
-                f'folder "{_shown(folder)}" cannot be made', error, code=Code.STORAGE_ERR
+            raise local_error(
+                f'folder "{shown_key(folder)}" cannot be made', error, code=Code.STORAGE_ERR
             ) from error
 
     def create(self, folder: str, name: str) -> LocalFile:
         """Begin a file below a folder."""
-        return LocalFile(_path(folder), name)
+        return LocalFile(local_path(folder), name)
 
     def sync(self, keys: Iterable[str]) -> None:
         """Return when the bytes of files, or the names in folders, are on the disk."""
         for key in keys:
             try:
-                _sync(_path(key))
+                _sync(local_path(key))
             except OSError as error:
-                raise _write_error(key, error) from error
+                raise write_error(key, error) from error
 
     def head(self, key: str) -> ObjectMeta | None:
         """Answer what a listing would say of the file."""
         return _look_at(key)
 
+    def is_folder(self, folder: str) -> bool:
+        """Tell whether there is such a folder."""
+        try:
+            return stat.S_ISDIR(local_path(folder).stat().st_mode)
+        except OSError as error:
+            if error.errno in ABSENT:
+                return False
+            raise read_error("folder", folder, error) from error
+
     def holds(self, folder: str) -> bool:
         """Tell whether anything lies in a folder."""
         try:
-            with os.scandir(_bytes(folder)) as entries:
+            with os.scandir(name_bytes(folder)) as entries:
                 return next(entries, None) is not None
         except OSError as error:
-            if error.errno in _ABSENT:
+            if error.errno in ABSENT:
                 return False
-            raise _read_error("folder", folder, error) from error
+            raise read_error("folder", folder, error) from error
 
     def delete_below(self, prefix: str, *, last: str = "") -> None:
         """Remove a folder with everything in it."""
-        folder = _path(prefix)
-        final = _path(last) if last else folder
-        if not folder.is_dir():
+        folder = local_path(prefix)
+        final = local_path(last) if last else folder
+        if not self.is_folder(prefix):
             return
         try:
             for path in (*(p for p in folder.iterdir() if p != final), final):
@@ -167,95 +176,20 @@ class LocalStore:
             with suppress(FileNotFoundError):
                 folder.rmdir()
         except OSError as error:
-            raise _storage_error(
-                f'folder "{_shown(prefix)}" could not be removed', error, code=Code.STORAGE_ERR
+            raise local_error(
+                f'folder "{shown_key(prefix)}" could not be removed',
+                error,
+                code=Code.STORAGE_ERR,
             ) from error
-
-
-def _walk(prefix: str, selection: Selection) -> Iterator[str]:
-    """Yield the selected keys below a folder, depth first; some may be no regular files."""
-    # A stack instead of recursion: a tree may be deeper than Python's calls may nest.
-    stack = [_first_folder(prefix, selection)]
-    while stack:
-        folder = stack[-1]
-        if not folder.names:
-            stack.pop()
-            continue
-        key = folder.key + _text(folder.names.pop())
-        if not key.endswith("/"):
-            yield key
-            continue
-        deeper = _folder(key, selection)
-        # A link may lead back to a folder that is being walked already.
-        if deeper is not None and all(deeper.identity != above.identity for above in stack):
-            stack.append(deeper)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Folder:
-    key: str
-    identity: tuple[int, int]
-    names: list[bytes]
-    """What is left to visit, the next one last; subfolders end with a slash."""
-
-
-def _first_folder(prefix: str, selection: Selection) -> _Folder:
-    folder = _folder(prefix, selection)
-    if folder is None:
-        path = _path(prefix)
-        fact = f'"{_shown(prefix)}" is not a folder'
-        if not path.exists():
-            fact = f'folder "{_shown(prefix)}" does not exist'
-        raise FolderMissingError(fact, hint="Create the folder, or correct the path.")
-    return folder
-
-
-def _folder(key: str, selection: Selection) -> _Folder | None:
-    """Read the names of a folder that are worth a visit; answer None when it is none."""
-    try:
-        with os.scandir(_bytes(key)) as entries:
-            names = [name for entry in entries if (name := _wanted(key, entry, selection))]
-        status = _path(key).stat()
-    except OSError as error:
-        if error.errno in _ABSENT:
-            return None
-        raise _read_error("folder", key, error) from error
-    names.sort(reverse=True)
-    return _Folder(key=key, identity=(status.st_dev, status.st_ino), names=names)
-
-
-def _wanted(folder: str, entry: os.DirEntry[bytes], selection: Selection) -> bytes | None:
-    key = folder + _text(entry.name)
-    try:
-        deeper = entry.is_dir()
-    except OSError as error:
-        if error.errno in _ABSENT:
-            return None
-        raise
-    if deeper:
-        return entry.name + b"/" if selection.may_contain(key + "/") else None
-    if not selection.matches(key):
-        return None
-    _expect_unicode(key)
-    return entry.name
-
-
-def _expect_unicode(key: str) -> None:
-    if not key.isascii() and any("\udc80" <= char <= "\udcff" for char in key):
-        folder, _, name = key.rpartition("/")
-        raise ExternalError(
-            f'file name "{_shown(name)}" in folder "{_shown(folder)}" is not UTF-8',
-            hint="Rename the file, or write the pattern so that it does not match it.",
-        )
 
 
 def _look_at(key: str) -> ObjectMeta | None:
     try:
-        status = os.stat(_bytes(key))  # noqa: PTH116 (pathlib has no paths of bytes)
+        status = os.stat(name_bytes(key))  # noqa: PTH116 (pathlib has no paths of bytes)
     except OSError as error:
-        if error.errno in _ABSENT:
+        if error.errno in ABSENT:
             return None
-        raise _read_error("file", key, error) from error
+        raise read_error("file", key, error) from error
     if not stat.S_ISREG(status.st_mode):
         return None
     microseconds = min(status.st_mtime_ns // 1000, _MICROSECONDS_MAX)
@@ -274,14 +208,14 @@ def _etag(status: os.stat_result) -> str:
 def _open_descriptor(key: str) -> int:
     try:
         # Without O_NONBLOCK a pipe in the file's place would be waited for.
-        descriptor = os.open(_bytes(key), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(name_bytes(key), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        if error.errno in _ABSENT:
-            raise ObjectMissingError(f'file "{_shown(key)}" does not exist') from error
-        raise _read_error("file", key, error) from error
+        if error.errno in ABSENT:
+            raise ObjectMissingError(f'file "{shown_key(key)}" does not exist') from error
+        raise read_error("file", key, error) from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise ObjectMissingError(f'"{_shown(key)}" is not a file')
+        raise ObjectMissingError(f'"{shown_key(key)}" is not a file')
     return descriptor
 
 
@@ -289,10 +223,10 @@ def _expect_same(key: str, descriptor: int, etag: str) -> None:
     try:
         found = _etag(os.fstat(descriptor))
     except OSError as error:
-        raise _read_error("file", key, error) from error
+        raise read_error("file", key, error) from error
     if found != etag:
         raise ObjectChangedError(
-            f'file "{_shown(key)}" was changed after it was listed',
+            f'file "{shown_key(key)}" was changed after it was listed',
             detail=f"Its ETag was {etag} and is {found}.",
             hint="Write files elsewhere and move them in when they are complete.",
         )
@@ -309,13 +243,13 @@ class _NamedFile(io.FileIO):
         try:
             return super().readinto(buffer)
         except OSError as error:
-            raise _read_error("file", self._key, error) from error
+            raise read_error("file", self._key, error) from error
 
     def readall(self) -> bytes:
         try:
             return super().readall()
         except OSError as error:
-            raise _read_error("file", self._key, error) from error
+            raise read_error("file", self._key, error) from error
 
 
 @contextmanager
@@ -350,39 +284,3 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _read_error(kind: str, key: str, error: OSError) -> ExternalError:
-    return _storage_error(f'{kind} "{_shown(key)}" could not be read', error)
-
-
-def _write_error(key: str, error: OSError) -> ExternalError:
-    fact = f'file "{_shown(key)}" could not be written'
-    return _storage_error(fact, error, code=Code.STORAGE_ERR)
-
-
-def _storage_error(
-    fact: str, error: OSError, *, code: Code = Code.GET_REMOTE_DATA_ERROR
-) -> ExternalError:
-    number = error.errno or errno.EIO
-    reason = os.strerror(number).lower()
-    return ExternalError(f"{fact}: {reason}", code=code, hint=_HINT_BY_ERRNO.get(number, ""))
-
-
-# Names on disk are bytes and keys are their UTF-8, whatever the locale says.
-
-
-def _bytes(key: str) -> bytes:
-    return key.encode("utf-8", "surrogateescape")
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "surrogateescape")
-
-
-def _path(key: str) -> Path:
-    return Path(os.fsdecode(_bytes(key)))
-
-
-def _shown(key: str) -> str:
-    return _bytes(key).decode("utf-8", "backslashreplace")

@@ -24,7 +24,7 @@ class NewObject(Protocol):
         ...
 
     def abort(self) -> None:
-        """Leave nothing behind; an object that was finished goes, too."""
+        """Let nobody see it, not even after it was finished."""
         ...
 
 
@@ -62,6 +62,10 @@ class Store(Protocol):
         """
         ...
 
+    def prepare(self, key: str, *, etag: str) -> None:
+        """Begin to fetch an object that will be opened soon, where that takes its time."""
+        ...
+
     def read_bytes(self, key: str) -> bytes:
         """Read a whole, small object; raise ObjectMissingError when there is none."""
         ...
@@ -73,7 +77,7 @@ class Store(Protocol):
     def write_new(self, key: str, content: bytes) -> bool:
         """Put the object in place unless the key is taken; answer whether this call did it.
 
-        Of several writers at once exactly one is answered True.
+        Of several writers at once one is answered True, and none but that one.
         """
         ...
 
@@ -94,6 +98,10 @@ class Store(Protocol):
 
     def head(self, key: str) -> ObjectMeta | None:
         """Answer what a listing would say of the object; None if there is none."""
+        ...
+
+    def is_folder(self, folder: str) -> bool:
+        """Tell whether there is such a folder; in a bucket, one that holds something."""
         ...
 
     def holds(self, folder: str) -> bool:

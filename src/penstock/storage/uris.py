@@ -69,7 +69,7 @@ def parse_uri(uri: str) -> Uri:
             detail="A bucket has 3 to 63 lower-case letters, digits, dots and hyphens.",
             hint=_EXAMPLE,
         )
-    _require_plain_path(key, odd={".", ".."})
+    _require_plain_path(key, parts=key, odd={".", ".."})
     if "//" in f"/{key}":
         raise UserError(
             f'path "{key}" must not hold an empty part',
@@ -87,12 +87,12 @@ def _local_path(uri: str, path: str) -> str:
             hint=_EXAMPLE,
         )
     if path != "/":
-        _require_plain_path(path[1:], odd={"", ".", ".."})
+        _require_plain_path(path, parts=path[1:], odd={"", ".", ".."})
     return path
 
 
-def _require_plain_path(path: str, *, odd: set[str]) -> None:
-    if odd & set(path.removesuffix("/").split("/")):
+def _require_plain_path(path: str, *, parts: str, odd: set[str]) -> None:
+    if odd & set(parts.removesuffix("/").split("/")):
         raise UserError(
             f'path "{path}" must not hold an empty part, "." or ".."',
             detail="A file is known by its path, so that one file must not have two of them.",

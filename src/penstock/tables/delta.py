@@ -136,7 +136,7 @@ class DeltaTables:
     def delete(self, location: str) -> None:
         """Remove a table's folder; a folder that holds no table is left alone."""
         folder = self.folder(location)
-        if not folder.store.holds(folder.key(LOG_FOLDER)):
+        if not folder.store.is_folder(folder.key(LOG_FOLDER)):
             return
         # The log goes last: what an interruption leaves is still known for a table.
         folder.store.delete_below(f"{folder.root}/", last=f"{folder.key(LOG_FOLDER)}/")
@@ -171,7 +171,7 @@ class DeltaTables:
 
 
 def _expect_free(folder: TableFolder) -> None:
-    if folder.store.holds(folder.key(LOG_FOLDER)):
+    if folder.store.is_folder(folder.key(LOG_FOLDER)):
         raise location_taken(folder)
     if folder.store.holds(folder.root):
         raise UserError(
@@ -254,7 +254,7 @@ class DeltaHandle:
 
     def write_copy(self, attachment: Attachment) -> None:
         """Keep the attachment beside the table, for the day the log has been cleaned."""
-        if not self._folder.store.holds(self._folder.key(LOG_FOLDER)):
+        if not self._folder.store.is_folder(self._folder.key(LOG_FOLDER)):
             raise table_gone(self._folder)
         log.write_copy(self._folder, attachment)
 

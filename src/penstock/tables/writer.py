@@ -157,8 +157,9 @@ class TableWriter:
 
 def _folders_of(files: Iterable[DataFile], folder: TableFolder) -> set[str]:
     """Answer all folders between the files and the table's, which is one of them."""
-    found = {folder.root}
+    found: set[str] = set()
     for file in files:
+        found.add(folder.root)
         parts = file.path.split("/")[:-1]
         found |= {folder.key("/".join(parts[:depth])) for depth in range(1, len(parts) + 1)}
     return found

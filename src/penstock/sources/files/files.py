@@ -18,7 +18,7 @@ from penstock.errors import Code, UserError
 from penstock.model.epoch import EpochPlan, SourceFile
 from penstock.model.files import FilesOptions, LateFiles, ModifiedFiles
 from penstock.model.job import JobProperties
-from penstock.model.position import After, Position, SplitProgress, further, lies_above
+from penstock.model.position import After, Position, SplitProgress, further
 from penstock.model.sealed import Sealed
 from penstock.model.store_options import Choice, StoreOptions
 from penstock.sources.files.budget import RequestBudget
@@ -34,6 +34,9 @@ from penstock.storage.uris import Scheme, Uri, parse_uri
 
 WINDOW_FILES = 50_000
 LOOKUP_FILES = 1_000
+
+# Buckets of S3 Express One Zone list in an order of their own.
+_DIRECTORY_BUCKET = "--x-s3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +66,11 @@ class FilesSource:
         self._planned: tuple[SourceFile, ...] = ()
         self._look: Look | None = None
         self._look_requests = 1
-        self._audit_at: datetime | None = None
-        self._modified = self._modified_seen = 0
+        # When the next audit is due, by a clock that nobody sets.
+        self._audit_at: float | None = None
+        self._modified = 0
+        # Changed files that the earlier looks of a pass found, and that the last one did.
+        self._changed_before = self._changed = 0
         self._requests = 0
 
     @property
@@ -85,19 +91,26 @@ class FilesSource:
             },
             written_before=self._written_before(),
         )
-        if look.audit and not look.begin:
-            self._modified_seen = 0
-        new = self._new_files(store, sweep, listed=listed)
-        files, complete = self._kept(new)
+        try:
+            self._take(store, sweep, listed=listed)
+        finally:
+            self._look_requests = store.requests
+            self._spend(store.requests)
+        if look.audit and self.waiting().complete:
+            self._end_audit(sweep)
+        return self.waiting()
+
+    def _take(self, store: Store, sweep: "_Sweep", *, listed: Listed) -> None:
+        look = sweep.look
+        if not look.begin:
+            self._changed_before = 0
+        elif self._ordered and self._look is not None and self._look.end == look.begin:
+            self._changed_before += self._changed
+        files, complete = self._kept(self._new_files(store, sweep, listed=listed))
         self._window = deque(files)
         self._window_bytes = sum(file.size_bytes for file in files)
         self._planned = ()
         self._look = replace(look, end=files[-1].key if files else "", complete=complete)
-        self._look_requests = store.requests
-        self._spend(store.requests)
-        if complete and look.audit:
-            self._end_audit(sweep)
-        return self.waiting()
 
     def waiting(self) -> Backlog:
         """Answer what the last look found and no plan has taken."""
@@ -159,17 +172,22 @@ class FilesSource:
         keys = [file.key for file in self._planned]
         return not self._window and len(self._parts.index.known(keys)) == len(keys)
 
+    @property
+    def _ordered(self) -> bool:
+        """Whether listings come in byte order."""
+        return self._uri.scheme is Scheme.FILE or lists_behind(self._options, self._uri)
+
     def _audit_due(self) -> bool:
         if not lists_behind(self._options, self._uri):
             return True
-        return self._audit_at is None or self._parts.clock.now() >= self._audit_at
+        return self._audit_at is None or self._parts.clock.monotonic() >= self._audit_at
 
     def _end_audit(self, sweep: "_Sweep") -> None:
-        self._modified = self._modified_seen
-        self._audit_at = self._parts.clock.now() + self._options.audit_interval
+        self._modified = self._changed_before + self._changed
+        interval = self._options.audit_interval.total_seconds()
+        self._audit_at = self._parts.clock.monotonic() + interval
         if self._options.late_window is not None and sweep.written_before is not None:
-            newest = [key for key in sweep.high_water.values() if key]
-            self._parts.index.prune(sweep.written_before, keep=newest)
+            self._parts.index.prune(sweep.written_before, prefixes=self._glob.prefixes)
 
     def _written_before(self) -> datetime | None:
         """Answer the time before which late files count as loaded; it never goes back."""
@@ -181,9 +199,12 @@ class FilesSource:
 
     def _kept(self, new: Iterator[SourceFile]) -> tuple[list[SourceFile], bool]:
         """Keep the first files in byte order, and tell whether these are all."""
-        if self._uri.scheme is Scheme.FILE or lists_behind(self._options, self._uri):
+        if self._ordered:
             files = list(islice(new, WINDOW_FILES))
+            # The next look sees again what lies behind the last file that is kept.
+            changed = self._changed
             complete = next(new, None) is None
+            self._changed = self._changed if complete else changed
             return sorted(files, key=_key), complete
         # The store may answer in any order, so that all of it must be seen.
         files = heapq.nsmallest(WINDOW_FILES + 1, new, key=_key)
@@ -192,8 +213,10 @@ class FilesSource:
     def _new_files(
         self, store: Store, sweep: "_Sweep", *, listed: Listed
     ) -> Iterator[SourceFile]:
-        seen = 0
-        for chunk in _chunks(list_all(store, self._glob, after=sweep.begin), LOOKUP_FILES):
+        seen = self._changed = 0
+        # A store without order may hide keys that lie behind the one a listing begins with.
+        found = list_all(store, self._glob, after=sweep.begin if self._ordered else None)
+        for chunk in _chunks(found, LOOKUP_FILES):
             seen += len(chunk)
             listed(seen)
             known = self._parts.index.known([meta.key for meta in chunk])
@@ -209,7 +232,7 @@ class FilesSource:
     def _notice_change(self, meta: ObjectMeta, etag: str) -> None:
         if meta.etag == etag:
             return
-        self._modified_seen += 1
+        self._changed += 1
         if self._options.modified_files is ModifiedFiles.FAIL:
             raise UserError(
                 f'file "{meta.key}" has changed since it was loaded',
@@ -240,7 +263,7 @@ class _Sweep:
 
     def new(self, meta: ObjectMeta, prefix: str) -> bool:
         """Tell whether a file that the index does not know is to be loaded."""
-        if not lies_above(meta.key, self.split.floor):
+        if meta.key <= self.begin(prefix):
             return False
         if meta.key > self.high_water[prefix]:
             return True
@@ -258,7 +281,7 @@ def lists_behind(options: FilesOptions, uri: Uri) -> bool:
     from penstock.storage.bucket_clients import custom_endpoint
 
     own_aws = uri.scheme is Scheme.S3 and not custom_endpoint(options.store)
-    return own_aws or uri.scheme is Scheme.GS
+    return (own_aws and not uri.bucket.endswith(_DIRECTORY_BUCKET)) or uri.scheme is Scheme.GS
 
 
 def _text(position: Position) -> str:

@@ -21,6 +21,6 @@ class FileIndex(Protocol):
         """The time before which files were written that the index has forgotten."""
         ...
 
-    def prune(self, before: datetime, *, keep: Sequence[str]) -> None:
-        """Forget the files that were written before a time, except some keys."""
+    def prune(self, before: datetime, *, prefixes: Sequence[str]) -> None:
+        """Forget the files that were written before a time, except the newest of prefixes."""
         ...
