@@ -24,8 +24,10 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup  ## Load files, kill the process in the middle, start again, count the rows.
 	@$(BIN)/python examples/demo.py
 
+# Every worker has servers and a Spark of its own, so more of them need more memory; tests that
+# share what is slow to make are one group and stay together.
 test: setup lint  ## Run the checks and all tests.
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadgroup
 
 lint: setup  ## Check format, rules, types and layers.
 	@$(BIN)/ruff format --check --quiet .

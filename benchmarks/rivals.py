@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from time import perf_counter
-from typing import TypeVar
+from typing import IO, TypeVar, cast
 from uuid import uuid4
 
 import pyarrow as pa
@@ -124,7 +124,7 @@ def write_tables(tables: Iterable[pa.Table], target: Path | pa.NativeFile) -> in
 def read_orders(path: Path | pa.NativeFile) -> pa.Table:
     """Read JSON lines as fast as pyarrow can in one thread."""
     return pj.read_json(
-        path,
+        cast("IO[bytes]", path),
         read_options=pj.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),
         parse_options=pj.ParseOptions(
             explicit_schema=ARROW_SCHEMA,

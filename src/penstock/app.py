@@ -22,6 +22,8 @@ from penstock.settings import KEY_FILE, Settings
 from penstock.vault import Vault
 
 if TYPE_CHECKING:
+    from penstock.engine.epoch_loop import LoadParts
+    from penstock.engine.run import Executor
     from penstock.spark.executor import SparkExecutor
     from penstock.supervisor.supervisor import Supervisor
     from penstock.tables.delta import DeltaTables
@@ -74,38 +76,15 @@ class App:
         self, *, only: frozenset[str], until_caught_up: bool
     ) -> tuple["Supervisor", Callable[[], None]]:
         """Answer the supervisor of this node, and what ends everything it started."""
-        from penstock.engine.epoch_loop import LoadParts
-        from penstock.engine.task import run_task_text
-        from penstock.job_source import open_job_source
-        from penstock.spark.executor import SparkExecutor
-        from penstock.spark.session import SparkOptions, clear_leftovers
+        from penstock.spark.session import clear_leftovers
         from penstock.supervisor.home_lock import HomeLock
         from penstock.supervisor.supervisor import Supervisor
 
         self.log()
         home = self.settings.home
-        executor = SparkExecutor(
-            SparkOptions(
-                master=self.settings.spark.master,
-                scratch=home / "tmp",
-                log_file=self.logs.spark,
-                computing=any(job.definition.query for job in self.catalog.jobs()),
-                conf=self.settings.spark.conf,
-            )
-        )
-        parts = LoadParts(
-            catalog=self.catalog,
-            tables=self._tables(),
-            executor=executor,
-            clock=self.clock,
-            open_source=partial(
-                open_job_source, catalog=self.catalog, vault=self.vault, clock=self.clock
-            ),
-            work=run_task_text,
-            node_id=f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}",
-        )
+        executor = self.executor()
         supervisor = Supervisor(
-            parts=parts,
+            parts=self._load_parts(executor),
             clock=self.clock,
             start_thread=_start_thread,
             only=only,
@@ -125,6 +104,38 @@ class App:
         end.callback(executor.stop)
         end.callback(supervisor.stop)
         return supervisor, end.close
+
+    def executor(self) -> "SparkExecutor":
+        """Answer what runs the tasks of jobs; it starts when the first one needs it."""
+        from penstock.spark.executor import SparkExecutor
+        from penstock.spark.session import SparkOptions
+
+        return SparkExecutor(
+            SparkOptions(
+                master=self.settings.spark.master,
+                scratch=self.settings.home / "tmp",
+                log_file=self.logs.spark,
+                computing=any(job.definition.query for job in self.catalog.jobs()),
+                conf=self.settings.spark.conf,
+            )
+        )
+
+    def _load_parts(self, executor: "Executor") -> "LoadParts":
+        from penstock.engine.epoch_loop import LoadParts
+        from penstock.engine.task import run_task_text
+        from penstock.job_source import open_job_source
+
+        return LoadParts(
+            catalog=self.catalog,
+            tables=self._tables(),
+            executor=executor,
+            clock=self.clock,
+            open_source=partial(
+                open_job_source, catalog=self.catalog, vault=self.vault, clock=self.clock
+            ),
+            work=run_task_text,
+            node_id=f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}",
+        )
 
     def close(self) -> None:
         """Close the catalog, and end the Spark of statements if there is one."""

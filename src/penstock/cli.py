@@ -133,7 +133,7 @@ def sql(
 ) -> None:
     """Run SQL statements from -e, -f or standard input; on a terminal, open a prompt.
 
-    The prompt completes with Tab, keeps a history and lists what can be typed with \\?.
+    The prompt completes with Tab, keeps a history, and lists what can be typed with "help".
 
     CREATE | DROP TABLE, SHOW TABLES, DESCRIBE [DETAIL], CREATE | ALTER | PAUSE | RESUME | DROP
     JOB, SHOW JOBS, SHOW CREATE TABLE | JOB, SHOW EPOCHS FOR, SHOW EVENTS FOR, SELECT. A SELECT

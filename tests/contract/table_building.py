@@ -7,11 +7,18 @@ from penstock.model.epoch import Attachment, CommitKind, DataFile, Generation, T
 from penstock.model.position import After, Horizon, SplitProgress
 from penstock.model.schema import Column, Primitive
 from penstock.model.statistics import Statistics
+from penstock.model.store_options import StoreOptions
+from penstock.tables.folder import TableFolder, open_folder
 
 NOW = datetime(2026, 11, 15, 12, 30, tzinfo=UTC)
 COLUMNS = (Column(name="id", type=Primitive.BIGINT),)
 JOB = "6d9a1b9e-0000-4000-8000-000000000001"
 OTHER_JOB = "6d9a1b9e-0000-4000-8000-000000000002"
+
+
+def folder_at(path: Path) -> TableFolder:
+    """Answer a folder of this machine as the place of a table."""
+    return open_folder(str(path), StoreOptions())
 
 
 def data_file(path: str) -> DataFile:

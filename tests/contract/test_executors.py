@@ -1,7 +1,7 @@
 """What every executor promises: answers in order, tries again, and stops by group."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
@@ -12,32 +12,20 @@ from penstock.clock import SystemClock
 from penstock.engine.run import Executor, Work
 from penstock.errors import Code, ExternalError, StoppedError
 from penstock.spark.executor import SparkExecutor
-from penstock.spark.session import SparkOptions
 from penstock.testing.executor import InProcessExecutor
 
 PATIENCE_SECONDS = 60
+# As the tests' Spark is told.
 TRIES_MAX = 4
 
 
 @pytest.fixture(scope="module", params=["in process", "spark"])
-def executor(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Executor]:
+def executor(request: pytest.FixtureRequest) -> Executor:
     """Every executor, one after the other."""
     if request.param == "in process":
-        yield InProcessExecutor(parallelism=2)
-        return
-    folder = tmp_path_factory.mktemp("spark")
-    spark = SparkExecutor(
-        SparkOptions(
-            master=f"local[2,{TRIES_MAX}]",
-            scratch=folder / "tmp",
-            log_file=folder / "spark.log",
-            conf={"spark.driver.memory": "512m"},
-        )
-    )
-    yield spark
-    spark.stop()
+        return InProcessExecutor(parallelism=2)
+    spark: SparkExecutor = request.getfixturevalue("spark")
+    return spark
 
 
 def test_as_many_tasks_run_at_once_as_the_executor_says(executor: Executor) -> None:

@@ -11,14 +11,15 @@ from typing import Protocol
 
 import pytest
 
-from penstock.app import open_source
 from penstock.catalog.catalog import Catalog
+from penstock.job_source import open_job_source
 from penstock.model.codec import from_text, to_text
 from penstock.model.epoch import EpochPlan
 from penstock.model.files import FileFormat, FilesOptions
 from penstock.model.job import JobDefinition, JobProperties, JobState
 from penstock.model.position import After, SplitProgress
-from penstock.sources.source import Source
+from penstock.sources.source import Backlog, Source
+from penstock.vault import Vault
 from tests.contract.catalog.building import (
     DEFINITION,
     FIRST,
@@ -73,7 +74,9 @@ class FilesWorld:
     def __init__(self, tmp_path: Path) -> None:
         self._folder = tmp_path / "in"
         self._folder.mkdir()
-        self._store = SqliteStore(tmp_path, MovableClock())
+        self._clock = MovableClock()
+        self._key_file = tmp_path / "secret.key"
+        self._store = SqliteStore(tmp_path, self._clock)
         uri = f"file://{self._folder}/"
         source = FilesOptions(uri=uri, format=FileFormat.JSON)
         self._create(replace(DEFINITION, source=source))
@@ -87,7 +90,10 @@ class FilesWorld:
 
     def open(self) -> Source:
         catalog = self._store.open()
-        return open_source(self._of(catalog), catalog=catalog)
+        vault = Vault(catalog, key_file=self._key_file)
+        return open_job_source(
+            self._of(catalog), catalog=catalog, vault=vault, clock=self._clock
+        )
 
     def state(self) -> JobState:
         return self._of(self._store.open())
@@ -126,9 +132,14 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     return kind(tmp_path)
 
 
+def look(source: Source, progress: tuple[SplitProgress, ...]) -> Backlog:
+    """Look at the source anew, whatever it says meanwhile."""
+    return source.discover(progress, listed=lambda _seen: None)
+
+
 def plan(source: Source, world: World, limits: JobProperties = EVERYTHING) -> EpochPlan:
     """Look, and take the next epoch's worth."""
-    source.discover(world.state().progress)
+    look(source, world.state().progress)
     planned = source.plan(world.state().progress, limits=limits)
     assert planned is not None
     return planned
@@ -137,7 +148,7 @@ def plan(source: Source, world: World, limits: JobProperties = EVERYTHING) -> Ep
 def test_a_source_with_nothing_new_gives_no_plan(world: World) -> None:
     source = world.open()
 
-    backlog = source.discover(world.state().progress)
+    backlog = look(source, world.state().progress)
 
     assert (backlog.files, backlog.size_bytes, backlog.complete) == (0, 0, True)
     assert source.plan(world.state().progress, limits=EVERYTHING) is None
@@ -147,7 +158,7 @@ def test_everything_is_planned_once_and_in_order(world: World) -> None:
     world.put("b", "c", "a")
     source = world.open()
     progress = world.state().progress
-    source.discover(progress)
+    look(source, progress)
 
     planned = [source.plan(progress, limits=ONE) for _ in range(4)]
 
@@ -157,7 +168,7 @@ def test_everything_is_planned_once_and_in_order(world: World) -> None:
 def test_what_is_planned_no_longer_waits(world: World) -> None:
     world.put("a", "b")
     source = world.open()
-    before = source.discover(world.state().progress)
+    before = look(source, world.state().progress)
 
     source.plan(world.state().progress, limits=ONE)
 
@@ -191,7 +202,7 @@ def test_a_look_forgets_what_an_earlier_look_left_unplanned(world: World) -> Non
 def test_what_came_after_the_look_waits_for_the_next_one(world: World) -> None:
     world.put("a")
     source = world.open()
-    source.discover(world.state().progress)
+    look(source, world.state().progress)
     world.put("b")
 
     planned = source.plan(world.state().progress, limits=EVERYTHING)
@@ -213,7 +224,7 @@ def test_t11_a_source_opened_again_plans_nothing_when_all_was_committed(world: W
     world.commit(plan(world.open(), world))
     source = world.open()
 
-    backlog = source.discover(world.state().progress)
+    backlog = look(source, world.state().progress)
 
     assert backlog.files == 0
     assert source.plan(world.state().progress, limits=EVERYTHING) is None
@@ -237,7 +248,7 @@ def test_t11_positions_that_were_written_and_read_give_the_same_plan(world: Worl
     progress = world.state().progress
     written = tuple(from_text(SplitProgress, to_text(split)) for split in progress)
     source = world.open()
-    source.discover(written)
+    look(source, written)
 
     planned = source.plan(written, limits=EVERYTHING)
 
@@ -256,7 +267,7 @@ def test_t11_a_commit_that_is_replayed_changes_nothing(world: World) -> None:
     world.commit(first, number=number)
 
     assert world.state() == before
-    assert world.open().discover(before.progress).files == 0
+    assert look(world.open(), before.progress).files == 0
 
 
 def test_t11_a_position_moved_back_plans_the_later_ones_again(world: World) -> None:
@@ -305,7 +316,7 @@ def test_what_was_loaded_and_changed_is_counted_and_not_planned(world: World) ->
     world.change("a")
     source = world.open()
 
-    backlog = source.discover(world.state().progress)
+    backlog = look(source, world.state().progress)
 
     assert backlog.files == 0
     assert source.modified_files == 1
@@ -317,7 +328,7 @@ def test_each_look_counts_the_changed_ones_anew(world: World) -> None:
     world.change("a")
     source = world.open()
 
-    source.discover(world.state().progress)
-    source.discover(world.state().progress)
+    look(source, world.state().progress)
+    look(source, world.state().progress)
 
     assert source.modified_files == 1

@@ -1,43 +1,26 @@
 """What every store keeps; another kind of store is another parameter of ``place``."""
 
+import io
 import pickle
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from penstock.storage.local import LocalStore
-from penstock.storage.objects import ObjectChangedError, ObjectMeta, ObjectMissingError
-from penstock.storage.stores import Store
+from penstock.errors import ExternalError, InvariantError
+from penstock.storage.objects import (
+    FolderMissingError,
+    ObjectChangedError,
+    ObjectMissingError,
+)
+from tests.contract.store_places import Place, bucket_place, local_place, store_of
+from tests.servers.proxy import Proxied, Request, refusal
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """An empty part of a store: keys begin with the prefix, which ends with a slash."""
-
-    store: Store
-    prefix: str
-
-    def put(self, *names: str) -> None:
-        for name in names:
-            self.store.write(self.prefix + name, name.encode())
-
-    def listed(self, below: str = "") -> list[ObjectMeta]:
-        return list(self.store.list(self.prefix + below, selection=All()))
-
-    def names(self, below: str = "") -> list[str]:
-        return [meta.key.removeprefix(self.prefix) for meta in self.listed(below)]
-
-
-class All:
-    """Wants every key."""
-
-    def matches(self, _key: str) -> bool:
-        return True
-
-    def may_contain(self, _folder: str) -> bool:
-        return True
+# More than a bucket answers, or removes, at once.
+MANY = 1_050
+# More than a bucket is asked for, or sent, at once.
+LARGE = bytes(range(251)) * 80_000
 
 
 class EndingWith:
@@ -53,18 +36,33 @@ class EndingWith:
         return True
 
 
-@pytest.fixture(params=["local"])
+@pytest.fixture(
+    params=[
+        "local",
+        pytest.param("seaweedfs", marks=pytest.mark.integration),
+        pytest.param("moto", marks=pytest.mark.integration),
+    ]
+)
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    place_by_kind = {"local": lambda: Place(store=LocalStore(), prefix=f"{tmp_path}/")}
-    return place_by_kind[request.param]()
+    match request.param:
+        case "seaweedfs":
+            return bucket_place(request.getfixturevalue("bucket"), in_byte_order=False)
+        case "moto":
+            return bucket_place(request.getfixturevalue("moto_bucket"), in_byte_order=True)
+        case _:
+            return local_place(tmp_path)
 
 
-def test_a_listing_is_in_byte_order_of_the_whole_keys(place: Place) -> None:
+def test_a_listing_is_in_byte_order_of_the_whole_keys_where_the_store_keeps_it(
+    place: Place,
+) -> None:
     place.put("a/b", "a0", "a-b", "a b", "é", "z", "\uff5e", "\U0001f600", "a/.c")
 
     found = place.names()
 
-    assert found == ["a b", "a-b", "a/.c", "a/b", "a0", "z", "é", "\uff5e", "\U0001f600"]
+    in_order = ["a b", "a-b", "a/.c", "a/b", "a0", "z", "é", "\uff5e", "\U0001f600"]
+    assert sorted(found) == in_order
+    assert (found == in_order) is place.in_byte_order
 
 
 def test_a_listing_stays_below_its_prefix(place: Place) -> None:
@@ -86,6 +84,60 @@ def test_a_listing_yields_only_what_is_selected(place: Place) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("after", "behind"),
+    [
+        ("", "abcd"),
+        ("a", "bcd"),
+        ("b", "cd"),
+        ("bb", "cd"),
+        ("d", ""),
+        ("é", ""),
+        ("B", "abcd"),
+    ],
+)
+def test_a_listing_begins_behind_a_key_that_may_be_none(
+    place: Place, after: str, behind: str
+) -> None:
+    place.put("in/a", "in/b", "in/c", "in/d")
+
+    found = place.names("in/", after=f"in/{after}" if after else "")
+
+    assert found == [f"in/{name}" for name in behind]
+
+
+def test_a_listing_behind_a_key_takes_the_folders_before_it_for_seen_where_there_is_an_order(
+    place: Place,
+) -> None:
+    place.put("a-b", "a/a", "a/b", "a/c", "a0", "b/a")
+
+    found = place.names(after="a/b")
+
+    assert (found == ["a/c", "a0", "b/a"]) is place.in_byte_order
+    assert {"a/c", "a0", "b/a"} <= set(found)
+
+
+def test_a_listing_of_many_objects_yields_each_of_them_once(place: Place) -> None:
+    names = [f"in/{number:04d}" for number in range(MANY)]
+    place.put_many(names)
+
+    assert place.names("in/") == names
+    assert place.names("in/", after=names[20]) == names[21:]
+
+
+def test_a_folder_that_does_not_exist_is_told_from_an_empty_one_where_there_are_folders(
+    place: Place,
+) -> None:
+    place.folder("empty")
+    try:
+        missing = bool(place.names("missing/"))
+    except FolderMissingError:
+        missing = True
+
+    assert missing is place.folders
+    assert place.names("empty/") == []
+
+
 def test_a_listing_knows_size_and_an_aware_time(place: Place) -> None:
     place.store.write(place.prefix + "a", b"12345")
 
@@ -95,6 +147,30 @@ def test_a_listing_knows_size_and_an_aware_time(place: Place) -> None:
     assert meta.modified_at.tzinfo is not None
 
 
+def test_an_object_by_itself_is_known_as_in_a_listing(place: Place) -> None:
+    place.put("folder/a", "folder/b")
+
+    first, second = place.listed()
+
+    assert place.store.head(first.key) == first
+    assert place.store.head(second.key) == second
+
+
+def test_nothing_is_known_of_what_is_no_object(place: Place) -> None:
+    place.put("folder/a")
+
+    for name in ("folder", "fold", "folder/b", "folder/a/b", "missing/a"):
+        assert place.store.head(place.prefix + name) is None
+
+
+def test_an_object_without_a_byte_is_a_file_or_nothing(place: Place) -> None:
+    place.store.write(place.prefix + "a", b"")
+
+    assert place.names() == (["a"] if place.empty_files else [])
+    assert place.store.head(place.prefix + "a") == next(iter(place.listed()), None)
+    assert place.store.read_bytes(place.prefix + "a") == b""
+
+
 def test_what_was_written_is_read_again(place: Place) -> None:
     key = place.prefix + "new/folder/a"
     content = bytes(range(256)) * 1000
@@ -102,7 +178,19 @@ def test_what_was_written_is_read_again(place: Place) -> None:
     place.store.write(key, content)
 
     assert place.store.read_bytes(key) == content
-    assert place.store.exists(key)
+    assert place.store.head(key) is not None
+
+
+@pytest.mark.parametrize("name", ["a b", "100%25#1?", "a+b&c=d", "é\u0301 ☃", "~'\"()[]{}!*"])
+def test_a_key_is_taken_literally(place: Place, name: str) -> None:
+    place.put(f"in {name}/{name}")
+
+    assert place.names(f"in {name}/") == [f"in {name}/{name}"]
+    assert (
+        place.store.read_bytes(f"{place.prefix}in {name}/{name}")
+        == f"in {name}/{name}".encode()
+    )
+    assert place.store.holds(f"{place.prefix}in {name}")
 
 
 def test_the_listed_object_can_be_read_and_sought(place: Place) -> None:
@@ -114,6 +202,40 @@ def test_the_listed_object_can_be_read_and_sought(place: Place) -> None:
         part = stream.read(3)
 
     assert part == b"456"
+
+
+def test_a_large_object_is_read_from_anywhere(place: Place) -> None:
+    place.store.write(place.prefix + "a", LARGE)
+    [meta] = place.listed()
+
+    with place.store.open(meta.key, etag=meta.etag) as stream:
+        end = stream.seek(-5, io.SEEK_END)
+        last = stream.read()
+        stream.seek(8 * 2**20 - 10)
+        across = stream.read(20)
+        at = stream.tell()
+        beyond = stream.seek(len(LARGE) + 10), stream.read(1)
+        stream.seek(0)
+        whole = stream.read()
+
+    assert (end, last) == (len(LARGE) - 5, LARGE[-5:])
+    assert (across, at) == (LARGE[8 * 2**20 - 10 : at], 8 * 2**20 + 10)
+    assert beyond == (len(LARGE) + 10, b"")
+    assert whole == LARGE
+
+
+def test_any_object_of_a_key_can_be_opened(place: Place) -> None:
+    key = place.prefix + "a"
+    place.store.write(key, b"old")
+    place.store.write(key, b"newer")
+
+    with place.store.open(key, etag=None) as stream:
+        assert stream.read() == b"newer"
+    with (
+        pytest.raises(ObjectMissingError),
+        place.store.open(place.prefix + "gone", etag=None),
+    ):
+        pass
 
 
 def test_an_object_written_anew_is_not_the_one_that_was_listed(place: Place) -> None:
@@ -140,15 +262,19 @@ def test_an_object_written_anew_gets_another_etag(place: Place) -> None:
     assert after.etag != before.etag
 
 
-def test_a_read_never_mixes_an_old_object_with_a_new_one(place: Place) -> None:
-    old = b"o" * 1_000_000
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("size_bytes", [1_000_000, 20_000_000])
+def test_a_read_never_mixes_an_old_object_with_a_new_one(
+    place: Place, size_bytes: int, *, known: bool
+) -> None:
+    old = b"o" * size_bytes
     place.store.write(place.prefix + "a", old)
     [meta] = place.listed()
 
     try:
-        with place.store.open(meta.key, etag=meta.etag) as stream:
+        with place.store.open(meta.key, etag=meta.etag if known else None) as stream:
             content = stream.read(10)
-            place.store.write(meta.key, b"n" * 1_000_000)
+            place.store.write(meta.key, b"n" * size_bytes)
             content += stream.read()
     except ObjectChangedError:
         content = old
@@ -165,7 +291,7 @@ def test_a_missing_object_is_told_from_a_changed_one(place: Place) -> None:
         place.store.read_bytes(key)
 
     assert failure.value.retryable
-    assert not place.store.exists(key)
+    assert place.store.head(key) is None
 
 
 def test_a_key_that_is_taken_is_not_written_again(place: Place) -> None:
@@ -190,9 +316,176 @@ def test_of_many_writers_of_a_new_key_exactly_one_wins(place: Place) -> None:
     assert place.store.read_bytes(key) == contents[answers.index(True)]
 
 
+@pytest.mark.parametrize("content", [b"row" * 100, LARGE], ids=["small", "large"])
+def test_an_object_that_is_written_piece_by_piece_is_there_when_it_is_finished(
+    place: Place, content: bytes
+) -> None:
+    new = place.store.create(place.folder("t"), "day=1/part-0")
+    for begin in range(0, len(content), 1_000_000):
+        new.file.write(content[begin : begin + 1_000_000])
+    written, before = new.file.tell(), place.names("t/")
+
+    size_bytes = new.finish()
+    place.store.sync([f"{place.prefix}t/day=1", f"{place.prefix}t", place.prefix])
+
+    assert written == size_bytes == len(content)
+    assert before == (["t/day=1/part-0"] if place.key_from_the_beginning else [])
+    assert place.names("t/") == ["t/day=1/part-0"]
+    assert place.store.read_bytes(place.prefix + "t/day=1/part-0") == content
+
+
+@pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.parametrize("content", [b"", b"row" * 100, LARGE], ids=["empty", "small", "large"])
+def test_an_aborted_object_leaves_nothing_behind(
+    place: Place, content: bytes, *, finished: bool
+) -> None:
+    place.put("t/other")
+    new = place.store.create(place.folder("t"), "day=1/part-0")
+    new.file.write(content)
+    if finished:
+        new.finish()
+
+    new.abort()
+
+    assert place.names() == ["t/other"]
+    assert place.store.head(place.prefix + "t/day=1/part-0") is None
+    assert not place.store.holds(place.prefix + "t/day=1")
+    assert place.unfinished() == []
+
+
+def test_an_object_that_is_aborted_twice_is_no_error(place: Place) -> None:
+    new = place.store.create(place.folder("t"), "part-0")
+    new.file.write(b"rows")
+
+    new.abort()
+    new.abort()
+
+    assert place.names("t/") == []
+
+
+def test_an_object_is_not_lost_to_another_one_that_is_not_finished(place: Place) -> None:
+    place.put("t/part-0")
+    try:
+        place.store.create(place.folder("t"), "part-0").abort()
+    except InvariantError:
+        refused = True
+    else:
+        refused = False
+
+    assert refused is place.key_from_the_beginning
+    assert place.store.read_bytes(place.prefix + "t/part-0") == b"t/part-0"
+
+
+def test_what_is_synced_already_can_be_synced_again(place: Place) -> None:
+    place.put("t/a", "t/deep/b")
+    names = ("t/a", "t/deep/b", "t/deep", "t")
+
+    place.store.sync(place.prefix + name for name in names * 2)
+
+    assert place.names("t/") == ["t/a", "t/deep/b"]
+
+
+def test_a_folder_is_made_once_and_holds_nothing(place: Place) -> None:
+    for _ in range(2):
+        place.store.make_folder(place.prefix + "a/b/c")
+
+    assert place.names() == []
+    assert not place.store.holds(place.prefix + "a/b/c")
+
+
+def test_a_folder_holds_what_lies_below_it_and_not_what_is_called_alike(place: Place) -> None:
+    place.put("in/deep/a", "in/deep-old/b", "inner/c", "out")
+
+    held = [
+        name
+        for name in ("in", "in/deep", "inner", "i", "in/dee", "in/deep/a", "out", "missing")
+        if place.store.holds(place.prefix + name)
+    ]
+
+    assert held == ["in", "in/deep", "inner"]
+
+
+@pytest.mark.parametrize("last", ["", "t/log/", "t/missing/"])
+def test_everything_below_a_prefix_is_removed_and_nothing_beside_it(
+    place: Place, last: str
+) -> None:
+    beside = ["s/a", "t-old/a", "t0", "tt/log/a"]
+    place.put(*beside, "t/a", "t/deep/er/b", "t/log/0", "t/log/deep/1", "t/logs", "t/log-2/c")
+    place.store.write(place.prefix + "t/empty", b"")
+
+    place.store.delete_below(f"{place.prefix}t/", last=last and place.prefix + last)
+
+    assert sorted(place.names()) == beside
+    assert not place.store.holds(f"{place.prefix}t")
+
+
+def test_many_objects_are_removed(place: Place) -> None:
+    place.put_many(f"t/{kind}/{number}" for number in range(MANY // 2) for kind in ("a", "log"))
+    place.put("u")
+
+    place.store.delete_below(f"{place.prefix}t/", last=f"{place.prefix}t/log/")
+
+    assert place.names() == ["u"]
+
+
+def test_where_nothing_is_nothing_is_removed(place: Place) -> None:
+    place.put("t-old/a")
+
+    place.store.delete_below(f"{place.prefix}t/")
+    place.store.delete_below(f"{place.prefix}t/", last=f"{place.prefix}t/log/")
+
+    assert place.names() == ["t-old/a"]
+
+
+def test_requests_are_counted_where_they_cost(place: Place) -> None:
+    key = place.prefix + "a"
+
+    def read() -> None:
+        with place.store.open(key, etag=None) as stream:
+            stream.read()
+
+    counts = [place.store.requests]
+    for ask in (
+        lambda: place.store.write(key, b"1"),
+        lambda: place.store.write_new(key, b"2"),
+        lambda: place.store.create(place.folder("t"), "part-0").finish(),
+        lambda: place.store.read_bytes(key),
+        read,
+        place.listed,
+        lambda: place.store.head(key),
+        lambda: place.store.holds(place.prefix),
+        lambda: place.store.delete_below(f"{place.prefix}t/"),
+    ):
+        ask()
+        counts.append(place.store.requests)
+
+    grown = [after > before for before, after in pairwise(counts)]
+    assert set(grown) == {place.costly}
+
+
 def test_a_store_survives_pickling(place: Place) -> None:
     place.put("a")
 
     revived = pickle.loads(pickle.dumps(place.store))  # noqa: S301 (our own bytes)
 
     assert revived.read_bytes(place.prefix + "a") == b"a"
+
+
+@pytest.mark.integration
+def test_what_goes_last_from_a_bucket_is_there_when_removing_breaks_off(
+    proxied: Proxied,
+) -> None:
+    place = bucket_place(proxied.direct, in_byte_order=False)
+    place.put("t/a", "t/deep/b", "t/log/0", "t/log/deep/1", "t/logs")
+    removals: list[Request] = []
+
+    def second_removal(request: Request) -> bool:
+        if request.method in {"POST", "DELETE"}:
+            removals.append(request)
+        return len(removals) > 1
+
+    proxied.proxy.inject(refusal(403, "AccessDenied", "No."), when=second_removal, times=100)
+    with pytest.raises(ExternalError):
+        store_of(proxied.bucket).delete_below(f"{place.prefix}t/", last=f"{place.prefix}t/log/")
+
+    assert sorted(place.names()) == ["t/log/0", "t/log/deep/1"]

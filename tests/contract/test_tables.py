@@ -49,7 +49,7 @@ def memory_world() -> World:
 
 
 def delta_world(folder: Path) -> World:
-    tables = DeltaTables(folder / "warehouse")
+    tables = DeltaTables(str(folder / "warehouse"))
 
     def recreate(location: str) -> None:
         shutil.rmtree(location)
@@ -80,7 +80,7 @@ def foreign_append(location: str) -> None:
 def clean_delta_log(location: str, keep_from_version: int) -> None:
     DeltaTable(location).create_checkpoint()
     for version in range(keep_from_version):
-        log_entry(Path(location), version).unlink()
+        (Path(location) / log_entry(version)).unlink()
 
 
 @pytest.fixture(params=["memory", "delta"])

@@ -6,11 +6,14 @@ from pathlib import Path
 import pytest
 
 from tests.crash.harness import Home
+from tests.crash.variants import WITHOUT_SPARK, open_home
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Iterator[Home]:
+@pytest.fixture(params=WITHOUT_SPARK)
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
     """An empty home; whatever still runs on it at the end is killed."""
-    opened = Home(tmp_path)
+    opened = open_home(
+        request.param, tmp_path, server=lambda: request.getfixturevalue("seaweed")
+    )
     yield opened
     opened.close()

@@ -1,7 +1,8 @@
 """Penstock as real processes on one home: killed, frozen, thawed and read back.
 
-The processes are the installed command with real Spark. What they leave is looked at from the
-test's own process, by the same statements, and by deltalake where it comes to rows.
+The processes are the installed command with real Spark, or the same command without it. What
+they leave is looked at from the test's own process, by the same statements, and by deltalake
+where it comes to rows.
 """
 
 import json
@@ -14,25 +15,36 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
 
-from penstock.clock import SystemClock
+from penstock.clock import Clock, SystemClock
 from penstock.control.result import Cell
 from penstock.crashpoints import CrashPoint
-from penstock.tables.delta import DeltaTables
-from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
+from penstock.engine.run import Work
+from tests.crash.places import Place
+from tests.node import CREATE_TABLE, Node, numbered
 
 KILLED = -signal.SIGKILL
 PATIENCE_SECONDS = 240
 ROWS_PER_FILE = 3
 
-_COMMAND = Path(sys.executable).parent / "penstock"
+SPARK = (str(Path(sys.executable).parent / "penstock"),)
+IN_PROCESS = (sys.executable, "-m", "tests.crash.in_process_node")
+
+_REPOSITORY = Path(__file__).parents[2]
 _BLINK = timedelta(milliseconds=20)
 
 _SETTINGS = """
+warehouse = {warehouse}
+warehouse_secret = {secret}
+
 [spark]
 master = "local[2,4]"
 
@@ -60,14 +72,15 @@ class Shown:
 class Process:
     """One running penstock."""
 
-    def __init__(self, arguments: list[str], *, said: Path, crash_at: str) -> None:
+    def __init__(self, command: list[str], *, said: Path, crash_at: str) -> None:
         self._said = said
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PENSTOCK_")}
+        environment["PYTHONPATH"] = str(_REPOSITORY)
         if crash_at:
             environment["PENSTOCK_CRASH_AT"] = crash_at
         with said.open("wb") as output:
             self._process = subprocess.Popen(
-                [_COMMAND, *arguments],
+                command,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -94,7 +107,7 @@ class Process:
         (jvm,) = (child for child in children if child.name() == "java")
         jvm.kill()
 
-    def end(self) -> None:
+    def kill(self) -> None:
         """Kill the process if it is still there; its JVM follows it."""
         if self._process.poll() is None:
             self._process.kill()
@@ -103,30 +116,51 @@ class Process:
 
 @dataclass
 class Home:
-    """One home, a folder of source files and one job that loads file by file."""
+    """One home, a place with source files and tables, and one job that loads file by file."""
 
     root: Path
+    place: Place
+    command: tuple[str, ...] = IN_PROCESS
     processes: list[Process] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.path = self.root / "home"
-        self.folder = self.root / "in"
         self.path.mkdir(parents=True)
-        self.folder.mkdir()
-        (self.path / "penstock.toml").write_text(_SETTINGS)
-        self.node = Node(self.path)
+        warehouse = self.place.warehouse or str(self.path / "warehouse")
+        settings = _SETTINGS.format(
+            warehouse=json.dumps(warehouse), secret=json.dumps(self.place.secret)
+        )
+        (self.path / "penstock.toml").write_text(settings)
+        self.node = self._open_node()
+        if self.place.preparation:
+            self.node.sql(self.place.preparation)
+
+    def _open_node(self, **parts: Any) -> Node:
+        return Node(
+            self.path,
+            warehouse=self.place.warehouse,
+            warehouse_secret=self.place.secret,
+            **parts,
+        )
+
+    def reopen(self, *, clock: Clock, work: Work) -> Node:
+        """Answer the node in the test's own process, opened again with these parts."""
+        self.node.catalog.close()
+        self.node = self._open_node(clock=clock, work=work)
+        return self.node
 
     def close(self) -> None:
         """End what still runs."""
         for process in self.processes:
-            process.end()
+            process.kill()
         self.node.catalog.close()
+        self.place.close()
 
     def start(self, *arguments: str, crash_at: str = "") -> Process:
         """Start penstock with these arguments."""
         said = self.root / f"said-{len(self.processes)}.txt"
-        given = ["--home", str(self.path), *arguments]
-        self.processes.append(Process(given, said=said, crash_at=crash_at))
+        command = [*self.command, "--home", str(self.path), *arguments]
+        self.processes.append(Process(command, said=said, crash_at=crash_at))
         return self.processes[-1]
 
     def sql(self, text: str, *, crash_at: str = "") -> Ended:
@@ -144,21 +178,29 @@ class Home:
     def write(self, *files: int) -> None:
         """Write source files."""
         for file in files:
-            write_rows(self.source(file), rows_of(file))
+            self.write_text(file, lines_of(file))
 
-    def source(self, file: int) -> Path:
-        """Answer the path of a source file."""
-        return self.folder / f"{file}.json"
+    def write_text(self, file: int, text: str) -> None:
+        """Write a source file with a content of its own."""
+        self.place.write_source(f"{file}.json", text)
+
+    def source(self, file: int) -> str:
+        """Answer what Penstock calls a source file."""
+        return self.place.source(f"{file}.json")
 
     def create(self, **properties: str) -> None:
         """Create the table and a job that loads one file per epoch."""
         self.node.sql(CREATE_TABLE)
         self.node.sql(self.create_job(**properties))
 
-    def create_job(self, **properties: str) -> str:
+    def create_job(self, *, select: str = "id, note", **properties: str) -> str:
         """Answer the statement that creates the job."""
         given = {"s3.max_batch_files": "1", "max_interval": "1s", **properties}
-        return create_job(self.folder, properties=tuple(given.items()))
+        clause = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
+        return (
+            f"CREATE JOB j PROPERTIES({clause}) ON STREAMING DO "  # noqa: S608 - Our own SQL.
+            f"INSERT INTO t SELECT {select} FROM FILES({self.place.arguments})"
+        )
 
     def load(self, *files: int) -> None:
         """Create the job on these files and load them, without any process."""
@@ -169,7 +211,19 @@ class Home:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """The rows of the table."""
-        return self.node.rows("t")
+        return self.rows_at(self.location)
+
+    def rows_at(self, location: str) -> list[dict[str, Any]]:
+        """Answer the rows of a table, sorted by their text."""
+        contents = (self.place.read(location, name) for name in self.files_at(location))
+        tables = [pq.read_table(BytesIO(content)) for content in contents]
+        rows = [row for table in tables for row in table.to_pylist()]
+        return sorted(rows, key=lambda row: json.dumps(row, default=str))
+
+    def files_at(self, location: str) -> set[str]:
+        """Answer the data files that a table has, as deltalake tells."""
+        table = DeltaTable(location, storage_options=self.place.storage_options)
+        return {str(path) for path in pa.table(table.get_add_actions())["path"].to_pylist()}
 
     @property
     def state(self) -> Cell:
@@ -178,22 +232,32 @@ class Home:
 
     def shown(self) -> Shown:
         """Answer what SHOW says of the job."""
-        return Shown(job=self.node.show("j"), epochs=self.node.sql("SHOW EPOCHS FOR j"))
+        job = self.node.show("j")
+        # What a bucket is asked grows with every look at it.
+        del job["requests_per_hour"]
+        return Shown(job=job, epochs=self.node.sql("SHOW EPOCHS FOR j"))
 
-    def table_folder(self) -> Path:
-        """Answer where the table is."""
+    @property
+    def location(self) -> str:
+        """Where the table is."""
         record = self.node.catalog.table("t")
         assert record is not None
-        return Path(record.location)
+        return record.location
 
-    def tries_on_disk(self) -> int:
-        """Count the data files that tasks have written, whether or not the table has them."""
-        return sum(1 for _ in self.table_folder().glob("*.parquet"))
+    def written_files(self) -> set[str]:
+        """Answer the data files that tasks have written, whether or not the table has them."""
+        names = self.place.names(self.location)
+        return {name for name in names if name.endswith(".parquet") and "/" not in name}
 
 
 def crash(point: CrashPoint, *, count: int = 1, action: str = "kill") -> str:
     """Answer the setting that ends or freezes a process at a crash point."""
     return f"{point}:{action}:{count}"
+
+
+def lines_of(file: int) -> str:
+    """Answer the content of a source file."""
+    return "".join(f"{json.dumps(row)}\n" for row in rows_of(file))
 
 
 def rows_of(*files: int) -> list[dict[str, Any]]:
@@ -212,7 +276,7 @@ def assert_exact(home: Home, *files: int) -> Shown:
     assert shown.job["files_loaded"] == len(files)
     assert shown.job["rows_loaded"] == len(files) * ROWS_PER_FILE
     assert shown.job["rows_rejected"] == 0
-    assert shown.job["position"] == str(home.source(max(files)))
+    assert shown.job["position"] == home.source(max(files))
     assert_ledger(shown, files=len(files))
     assert_chain(home, numbers=len(committed(shown)))
     return shown
@@ -234,12 +298,13 @@ def assert_ledger(shown: Shown, *, files: int) -> None:
 def assert_chain(home: Home, *, numbers: int) -> None:
     """Require that catalog, table and copies agree on the job's commits."""
     job = home.node.job("j")
-    handle = DeltaTables(home.path / "warehouse").open(str(home.table_folder()))
-    copies = home.table_folder() / "_penstock" / job.id
+    assert home.node.tables is not None
+    handle = home.node.tables.open(home.location)
+    copies = f"_penstock/{job.id}/"
     assert job.number == numbers
     assert handle.newest_number(job.id) == numbers
-    assert {path.name for path in copies.iterdir()} == {
-        f"{number}.json" for number in range(1, numbers + 1)
+    assert {name for name in home.place.names(home.location) if name.startswith(copies)} == {
+        f"{copies}{number}.json" for number in range(1, numbers + 1)
     }
 
 

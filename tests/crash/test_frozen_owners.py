@@ -1,7 +1,8 @@
 """An owner that is frozen at any step of a commit can do no harm when it thaws.
 
 Processes start slowly and leases last for seconds, so the homes are brought to their frozen
-owners, and from there to their successors, side by side.
+owners, and from there to their successors, side by side. Tests that share such homes are one
+group, so that several processes of pytest do not bring them there twice.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,7 +10,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
-from deltalake import DeltaTable
 
 from penstock.clock import SystemClock
 from penstock.crashpoints import CrashPoint
@@ -23,6 +23,7 @@ from tests.crash.harness import (
     crash,
     rows_of,
 )
+from tests.crash.variants import WITHOUT_SPARK, Variant, open_home
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(600)]
 
@@ -54,20 +55,32 @@ class Frozen:
     owner: Process
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(variant, marks=pytest.mark.xdist_group(f"takeovers {variant}"))
+        for variant in (*WITHOUT_SPARK, Variant.SPARK_FILE)
+    ],
+)
 def takeovers(
-    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mapping[CrashPoint, Future[Takeover]]]:
-    homes = {point: Home(tmp_path_factory.mktemp(point)) for point in STEPS}
+    homes = {point: _open_home(request, tmp_path_factory) for point in STEPS}
     with ThreadPoolExecutor(len(homes)) as threads:
         yield {point: threads.submit(_take_over, home, point) for point, home in homes.items()}
     for home in homes.values():
         home.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(variant, marks=pytest.mark.xdist_group(f"frozen homes {variant}"))
+        for variant in WITHOUT_SPARK
+    ],
+)
 def frozen_homes(
-    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mapping[str, Frozen]]:
     points = {
         "pause before the commit": CrashPoint.COMMIT_CHECKED,
@@ -75,16 +88,25 @@ def frozen_homes(
         "alter": CrashPoint.COMMIT_CHECKED,
         "drop": CrashPoint.COMMIT_CHECKED,
     }
-    homes = {name: Home(tmp_path_factory.mktemp("frozen")) for name in points}
+    homes = {name: _open_home(request, tmp_path_factory) for name in points}
     with ThreadPoolExecutor(len(homes)) as threads:
-        yield {
-            name: Frozen(home=homes[name], owner=owner)
-            for name, owner in zip(
-                homes, threads.map(_freeze, homes.values(), points.values()), strict=True
-            )
-        }
+        owners = list(threads.map(_freeze, homes.values(), points.values()))
+    yield {
+        name: Frozen(home=home, owner=owner)
+        for (name, home), owner in zip(homes.items(), owners, strict=True)
+    }
     for home in homes.values():
         home.close()
+
+
+def _open_home(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Home:
+    return open_home(
+        request.param,
+        tmp_path_factory.mktemp("frozen"),
+        server=lambda: request.getfixturevalue("seaweed"),
+    )
 
 
 @pytest.mark.parametrize("point", STEPS)
@@ -121,12 +143,8 @@ def test_the_commit_of_a_thawed_owner_is_refused_and_its_files_are_not_in_the_ta
     )
     assert refused.reason is not None
     assert refused.number is None
-    assert list(home.table_folder().glob(f"*{refused.attempt_id}*.parquet"))
-    assert not [
-        file
-        for file in DeltaTable(str(home.table_folder())).file_uris()
-        if refused.attempt_id in file
-    ]
+    assert [file for file in home.written_files() if refused.attempt_id in file]
+    assert not [file for file in home.files_at(home.location) if refused.attempt_id in file]
 
 
 @pytest.mark.parametrize("point", STEPS)
@@ -174,7 +192,7 @@ def test_an_alter_against_a_frozen_owner_returns_soon_and_holds(
     assert seconds < STATEMENT_SECONDS_MAX
     assert home.rows == rows_of(1)
     assert home.shown().job == altered.job
-    assert altered.job["position"] == str(home.source(3))
+    assert altered.job["position"] == home.source(3)
     assert "this process lost job j" in thawed.output
     home.node.sql("RESUME JOB j")
     home.node.run()

@@ -1,16 +1,13 @@
 """Rejects and rows of a SELECT in Spark survive a kill between any two durable effects."""
 
-from pathlib import Path
-from typing import Any
+from pathlib import PurePath
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 
 from penstock.crashpoints import CrashPoint
-from tests.crash.harness import KILLED, Home, crash, rows_of
+from tests.crash.harness import KILLED, Home, crash, lines_of, rows_of
 from tests.crash.points import REJECT_POINTS
+from tests.crash.variants import WITHOUT_SPARK, Variant
 from tests.node import CREATE_TABLE
 
 pytestmark = pytest.mark.crash
@@ -21,22 +18,15 @@ LENIENT = {"session.enable_insert_strict": "false"}
 def rejected(home: Home) -> list[tuple[str, int]]:
     """Answer file and line of every rejected row."""
     assert home.node.tables is not None
-    location = Path(home.node.tables.rejects_location(home.node.job("j").id))
-    actions: list[dict[str, Any]] = pa.table(DeltaTable(location).get_add_actions()).to_pylist()
-    rows = [
-        row
-        for action in actions
-        for row in pq.ParquetFile(location / action["path"]).read().to_pylist()
-    ]
-    return sorted((Path(row["file"]).name, row["line"]) for row in rows)
+    location = home.node.tables.rejects_location(home.node.job("j").id)
+    return sorted((PurePath(row["file"]).name, row["line"]) for row in home.rows_at(location))
 
 
+@pytest.mark.parametrize("home", [*WITHOUT_SPARK, Variant.SPARK_FILE], indirect=True)
 @pytest.mark.parametrize("point", REJECT_POINTS)
 def test_no_reject_is_lost_or_repeated_by_a_kill(home: Home, point: CrashPoint) -> None:
-    home.write(1, 2, 3)
     for file in (1, 2, 3):
-        with home.source(file).open("a") as content:
-            content.write("no record\n")
+        home.write_text(file, f"{lines_of(file)}no record\n")
     home.create(**LENIENT)
 
     # The last commit is the one behind which no other epoch would settle the rejects.
@@ -48,6 +38,7 @@ def test_no_reject_is_lost_or_repeated_by_a_kill(home: Home, point: CrashPoint) 
     assert home.node.job("j").cumulative.rows_rejected == 3
 
 
+@pytest.mark.parametrize("home", [Variant.SPARK_FILE], indirect=True)
 @pytest.mark.parametrize(
     ("point", "count"), [(CrashPoint.TASK_WRITTEN, 2), (CrashPoint.TABLE_COMMITTED, 2)]
 )
@@ -55,7 +46,7 @@ def test_no_row_of_a_select_in_spark_is_lost_or_repeated_by_a_kill(
     home: Home, point: CrashPoint, count: int
 ) -> None:
     home.write(1, 2, 3)
-    statement = home.create_job().replace("SELECT id, note", "SELECT id, concat(note, '')")
+    statement = home.create_job(select="id, concat(note, '')")
     home.node.sql(CREATE_TABLE)
     created = home.sql(f"{statement} WHERE id >= 0")
     assert created.code == 0, created.output

@@ -1,4 +1,8 @@
-"""A run that is killed between any two durable effects loses nothing and repeats nothing."""
+"""A run that is killed between any two durable effects loses nothing and repeats nothing.
+
+Every point is passed without Spark, on this machine and on a bucket; with Spark on this
+machine, and a sample of them on a bucket.
+"""
 
 import pytest
 
@@ -18,16 +22,33 @@ from tests.crash.points import (
     RECOVERY_POINTS,
     TASK_POINTS,
 )
+from tests.crash.variants import WITHOUT_SPARK, Variant
 from tests.integration.driving import crash_at
 
 pytestmark = pytest.mark.crash
+
+EPOCH_SAMPLE = (CrashPoint.RUN_FINISHED, CrashPoint.TABLE_COMMITTED)
+RECOVERY_SAMPLE = ((CrashPoint.RECOVERY_APPLIED, 1),)
+
+EPOCH_KILLS = (
+    # Without Spark a task dies with its process.
+    *((variant, point) for variant in WITHOUT_SPARK for point in TASK_POINTS),
+    *((variant, point) for variant in WITHOUT_SPARK for point in EPOCH_POINTS),
+    *((Variant.SPARK_FILE, point) for point in EPOCH_POINTS),
+    *((Variant.SPARK_S3, point) for point in EPOCH_SAMPLE),
+)
+RECOVERY_KILLS = (
+    *((variant, *kill) for variant in WITHOUT_SPARK for kill in RECOVERY_POINTS),
+    *((Variant.SPARK_FILE, *kill) for kill in RECOVERY_POINTS),
+    *((Variant.SPARK_S3, *kill) for kill in RECOVERY_SAMPLE),
+)
 
 
 def test_every_crash_point_is_passed_by_a_test_of_this_folder() -> None:
     assert set(CrashPoint) == ALL_POINTS
 
 
-@pytest.mark.parametrize("point", EPOCH_POINTS)
+@pytest.mark.parametrize(("home", "point"), EPOCH_KILLS, indirect=["home"])
 def test_no_row_is_lost_or_repeated_by_a_kill_inside_an_epoch(
     home: Home, point: CrashPoint
 ) -> None:
@@ -40,7 +61,7 @@ def test_no_row_is_lost_or_repeated_by_a_kill_inside_an_epoch(
     assert_lasting(home, assert_exact(home, 1, 2, 3, 4, 5))
 
 
-@pytest.mark.parametrize(("point", "count"), RECOVERY_POINTS)
+@pytest.mark.parametrize(("home", "point", "count"), RECOVERY_KILLS, indirect=["home"])
 def test_no_row_is_lost_or_repeated_by_a_kill_inside_recovery(
     home: Home, point: CrashPoint, count: int
 ) -> None:
@@ -60,7 +81,7 @@ def test_a_kill_while_a_job_pauses_by_itself_loses_neither_the_reason_nor_a_row(
 ) -> None:
     home.write(1, 2, 3)
     home.create()
-    home.source(2).write_text("no record\n")
+    home.write_text(2, "no record\n")
 
     assert home.run(crash_at=crash(point)).code == KILLED
     refused = home.run()
@@ -77,6 +98,7 @@ def test_a_kill_while_a_job_pauses_by_itself_loses_neither_the_reason_nor_a_row(
     assert_lasting(home, assert_exact(home, 1, 2, 3))
 
 
+@pytest.mark.parametrize("home", [Variant.SPARK_FILE], indirect=True)
 @pytest.mark.parametrize("point", TASK_POINTS)
 def test_rows_of_a_task_whose_process_was_killed_after_writing_are_loaded_once(
     home: Home, point: CrashPoint
@@ -88,5 +110,5 @@ def test_rows_of_a_task_whose_process_was_killed_after_writing_are_loaded_once(
     assert home.run(crash_at=crash(point, count=2)).code == 0
 
     shown = assert_exact(home, 1, 2, 3, 4, 5)
-    assert home.tries_on_disk() > 5
+    assert len(home.written_files()) > 5
     assert {row["attempt"] for row in shown.epochs if row["kind"] == "epoch"} == {1}

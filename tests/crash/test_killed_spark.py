@@ -4,10 +4,12 @@ import pytest
 
 from penstock.crashpoints import CrashPoint
 from tests.crash.harness import Home, assert_exact, crash
+from tests.crash.variants import Variant
 
 pytestmark = pytest.mark.crash
 
 
+@pytest.mark.parametrize("home", [Variant.SPARK_FILE], indirect=True)
 def test_a_job_goes_on_with_another_spark_when_the_jvm_was_killed(home: Home) -> None:
     home.write(1, 2, 3, 4)
     home.create()

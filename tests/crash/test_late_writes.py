@@ -1,10 +1,8 @@
 """A write that is delayed on its way never makes a row appear after PAUSE returned."""
 
-import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
@@ -12,49 +10,51 @@ from penstock.errors import UserError
 from penstock.model.epoch import Attachment, CommitKind, DataFile
 from penstock.model.job import TableRef
 from penstock.model.schema import Column
+from penstock.model.sealed import Sealed
 from penstock.supervisor.supervisor import Supervisor
 from penstock.tables.delta import DeltaHandle, DeltaTables
-from penstock.tables.log import LOG_FOLDER, log_entry
+from penstock.tables.folder import LOG_FOLDER, TableFolder
+from penstock.tables.log import log_entry
 from penstock.tables.outcomes import outcome_unknown
 from penstock.tables.table import RejectsLog, TableHandle
-from tests.crash.harness import until
-from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
+from tests.contract.table_building import folder_at
+from tests.crash.harness import Home, assert_exact, rows_of, until
 
 pytestmark = pytest.mark.crash
 
 
-@dataclass
+@dataclass(frozen=True)
 class LateWrite:
     """A log entry of a Delta table that has been sent and has not arrived."""
 
+    home: Home
+    entry: str
     content: bytes
-    target: Path
 
     def arrive(self) -> bool:
         """Let the entry arrive, as storage does: only where that version is still free."""
-        try:
-            with self.target.open("xb") as entry:
-                entry.write(self.content)
-        except FileExistsError:
-            return False
-        return True
+        return self.home.place.write_new(self.home.location, self.entry, self.content)
 
 
 @dataclass
 class SlowNetwork:
     """Holds back the first commit of rows, and its answer, as long as the test wants."""
 
-    scratch: Path
+    home: Home
     held: list[LateWrite] = field(default_factory=list)
     given_up: threading.Event = field(default_factory=threading.Event)
 
-    def send(self, attachment: Attachment, files: Sequence[DataFile], *, root: Path) -> None:
+    def send(self, attachment: Attachment, files: Sequence[DataFile]) -> None:
         """Write the commit into a copy of the log, so that its entry is the real one."""
-        copy = self.scratch / "copy"
-        shutil.copytree(root / LOG_FOLDER, copy / LOG_FOLDER)
-        version = DeltaHandle(copy).commit(attachment, files)
-        content = log_entry(copy, version).read_bytes()
-        self.held.append(LateWrite(content=content, target=log_entry(root, version)))
+        place, location = self.home.place, self.home.location
+        copy = self.home.root / "copy"
+        (copy / LOG_FOLDER).mkdir(parents=True)
+        for name in place.names(location):
+            if name.startswith(f"{LOG_FOLDER}/"):
+                (copy / name).write_bytes(place.read(location, name))
+        entry = log_entry(DeltaHandle(folder_at(copy)).commit(attachment, files))
+        content = (copy / entry).read_bytes()
+        self.held.append(LateWrite(home=self.home, entry=entry, content=content))
         assert self.given_up.wait(60)
         raise outcome_unknown(attachment, "No answer came")
 
@@ -62,13 +62,13 @@ class SlowNetwork:
 class SlowHandle(DeltaHandle):
     """A Delta table whose storage answers through the slow network."""
 
-    def __init__(self, root: Path, network: SlowNetwork) -> None:
-        super().__init__(root)
+    def __init__(self, folder: TableFolder, network: SlowNetwork) -> None:
+        super().__init__(folder)
         self._network = network
 
     def commit(self, attachment: Attachment, files: Sequence[DataFile]) -> int:
         if attachment.kind is CommitKind.EPOCH and not self._network.held:
-            self._network.send(attachment, files, root=self._root)
+            self._network.send(attachment, files)
         return super().commit(attachment, files)
 
 
@@ -93,7 +93,7 @@ class SlowTables:
         )
 
     def open(self, location: str) -> TableHandle:
-        return SlowHandle(Path(location), self.network)
+        return SlowHandle(self.real.folder(location), self.network)
 
     def normal_location(self, location: str) -> str:
         return self.real.normal_location(location)
@@ -113,12 +113,15 @@ class SlowTables:
     def missing_files(self, location: str, paths: Sequence[str]) -> tuple[str, ...]:
         return self.real.missing_files(location, paths)
 
+    def task_access(self, location: str) -> Sealed:
+        return self.real.task_access(location)
+
 
 @dataclass(frozen=True)
 class Sending:
-    """A node whose runner has sent a commit that did not arrive yet."""
+    """A home whose runner has sent a commit that did not arrive yet."""
 
-    node: Node
+    home: Home
     network: SlowNetwork
     supervisor: Supervisor
 
@@ -133,82 +136,80 @@ class Sending:
 
 
 @pytest.fixture
-def sending(tmp_path: Path, folder: Path) -> Iterator[Sending]:
-    network = SlowNetwork(scratch=tmp_path)
-    tables = SlowTables(DeltaTables(tmp_path / "home" / "warehouse"), network)
-    node = Node(tmp_path / "home", tables=tables)
-    write_rows(folder / "a.json", numbered(1, 2))
-    node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
-    supervisor = node.supervisor()
+def sending(home: Home) -> Iterator[Sending]:
+    network = SlowNetwork(home)
+    assert isinstance(home.node.tables, DeltaTables)
+    home.node.tables = SlowTables(home.node.tables, network)
+    home.write(1)
+    home.create()
+    supervisor = home.node.supervisor()
     supervisor.start(sole_process=True)
     supervisor.round()
     until(lambda: bool(network.held))
-    opened = Sending(node=node, network=network, supervisor=supervisor)
+    opened = Sending(home=home, network=network, supervisor=supervisor)
     yield opened
     opened.give_up()
-    node.catalog.close()
 
 
 def test_a_write_that_nobody_outran_makes_its_rows_appear_once(sending: Sending) -> None:
     arrived = sending.write.arrive()
 
     sending.give_up()
-    sending.node.run()
+    sending.home.node.run()
 
     assert arrived
-    assert sending.node.rows("t") == numbered(1, 2)
-    assert sending.node.show("j")["rows_loaded"] == 2
+    assert_exact(sending.home, 1)
 
 
 def test_a_write_that_arrives_after_pause_returned_makes_no_row_appear(
     sending: Sending,
 ) -> None:
-    sending.node.sql("PAUSE JOB j")
+    sending.home.node.sql("PAUSE JOB j")
 
     arrived = sending.write.arrive()
 
     assert not arrived
-    assert sending.node.rows("t") == []
-    assert sending.node.show("j")["rows_loaded"] == 0
+    assert sending.home.rows == []
+    assert sending.home.shown().job["rows_loaded"] == 0
 
 
 def test_a_write_that_arrives_after_its_runner_gave_up_makes_no_row_appear_twice(
     sending: Sending,
 ) -> None:
-    sending.node.sql("PAUSE JOB j")
+    sending.home.node.sql("PAUSE JOB j")
     sending.give_up()
 
-    sending.node.sql("RESUME JOB j")
-    sending.node.run()
+    sending.home.node.sql("RESUME JOB j")
+    sending.home.node.run()
     arrived = sending.write.arrive()
 
     assert not arrived
-    assert sending.node.rows("t") == numbered(1, 2)
-    assert sending.node.show("j")["rows_loaded"] == 2
+    assert_exact(sending.home, 1)
 
 
 def test_a_write_that_arrives_after_alter_returned_makes_no_row_appear(
-    sending: Sending, folder: Path
+    sending: Sending,
 ) -> None:
-    write_rows(folder / "b.json", numbered(3))
-    behind_a = f"""{{"fileName": "{folder / "a.json"}"}}"""
-    sending.node.sql(f"PAUSE JOB j; ALTER JOB j PROPERTIES('offset' = '{behind_a}')")
+    home = sending.home
+    home.write(2)
+    behind_one = f"""{{"fileName": "{home.source(1)}"}}"""
+    home.node.sql(f"PAUSE JOB j; ALTER JOB j PROPERTIES('offset' = '{behind_one}')")
 
     arrived = sending.write.arrive()
     sending.give_up()
-    sending.node.sql("RESUME JOB j")
-    sending.node.run()
+    home.node.sql("RESUME JOB j")
+    home.node.run()
 
     assert not arrived
-    assert sending.node.rows("t") == numbered(3)
+    assert home.rows == rows_of(2)
 
 
 def test_a_write_that_arrives_after_drop_returned_makes_no_row_appear(sending: Sending) -> None:
-    sending.node.sql("DROP JOB j")
+    sending.home.node.sql("DROP JOB j")
 
     arrived = sending.write.arrive()
 
     assert not arrived
-    assert sending.node.rows("t") == []
+    assert sending.home.rows == []
     with pytest.raises(UserError, match="does not exist"):
-        sending.node.sql("SHOW EPOCHS FOR j")
+        sending.home.node.sql("SHOW EPOCHS FOR j")

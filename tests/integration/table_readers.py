@@ -16,7 +16,7 @@ from penstock.model.schema import Column
 from penstock.storage.arrow_types import arrow_schema
 from penstock.tables.delta import DeltaTables
 from penstock.tables.writer import TableWriter
-from tests.contract.table_building import attachment
+from tests.contract.table_building import attachment, folder_at
 
 Row = dict[str, Any]
 Reader = Callable[[str, str], list[Row]]
@@ -54,11 +54,11 @@ def written(
     partition_by: tuple[str, ...] = (),
 ) -> str:
     """Write and commit a table of one file for each group of rows and partition."""
-    tables = DeltaTables(folder)
+    tables = DeltaTables(str(folder))
     table = tables.create("t", columns, location=None, comment="", partition_by=partition_by)
     for number, rows in enumerate(files, start=1):
         writer = TableWriter(
-            Path(table.location), columns, f"{number}", partition_by=partition_by
+            folder_at(Path(table.location)), columns, f"{number}", partition_by=partition_by
         )
         writer.write(pa.RecordBatch.from_pylist(list(rows), schema=arrow_schema(columns)))
         tables.open(table.location).commit(attachment(number), writer.close())

@@ -31,9 +31,11 @@ def test_an_error_ends_with_one_and_tells_code_message_detail_and_hint(shell: Sh
 
     assert said.code == 1
     assert said.out == ""
-    first, detail, hint = said.error.splitlines()
+    first, detail, written, caret, hint = said.error.splitlines()
     assert first == 'error SYNTAX_ERR: expected ON STREAMING after the job name, found "DO"'
     assert detail == "  detail: Line 1, column 27."
+    assert written == "    SHOW TABLES; CREATE JOB j DO INSERT"
+    assert caret == f"    {' ' * 26}^"
     assert hint.startswith("  hint: The order is CREATE JOB name PROPERTIES(…) ON STREAMING")
 
 

@@ -1,5 +1,6 @@
 """Runs in the foreground on real Spark, with statements beside them."""
 
+import json
 import os
 import pty
 import re
@@ -14,6 +15,10 @@ from tests.integration.command import COMMAND, SETTINGS, Running, Said, Shell, w
 from tests.node import CREATE_TABLE, create_job, numbered, read_table, write_rows
 
 pytestmark = pytest.mark.integration
+
+
+# The wait before the last attempt is longer than the pause between two lines.
+ATTEMPT = "; attempt [234] of 4: Spark on "
 
 
 def new_shell(folder: Path) -> Shell:
@@ -34,6 +39,15 @@ def ids(shell: Shell) -> list[int]:
 def job_row(shell: Shell, name: str = "j") -> dict[str, object]:
     (jobs,) = shell.sql("SHOW JOBS", "--format", "json").json
     return next(job for job in jobs if job["name"] == name)
+
+
+def logs_of(shell: Shell) -> Path:
+    return shell.folder / "penstock-home" / "logs"
+
+
+def events_of(log: Path) -> list[dict[str, object]]:
+    """Answer the events of a log; every line is one."""
+    return [json.loads(line) for line in log.read_text().splitlines()]
 
 
 @pytest.fixture
@@ -87,8 +101,36 @@ def test_a_run_loads_the_other_jobs_and_ends_with_a_summary(three: Three) -> Non
     assert summary["bad"].startswith("bad: paused; loaded 0 files, 0 rows in this run")
 
 
+def test_a_run_that_failed_says_where_its_log_is(three: Three) -> None:
+    (line,) = [line for line in three.said.error.splitlines() if line.startswith("log: ")]
+    log = Path(line.removeprefix("log: "))
+
+    events = {str(event["event"]): event for event in events_of(log)}
+
+    assert log.parent == logs_of(three.shell)
+    assert events["run started"]["jobs"] == ["bad", "good", "held"]
+    assert events["job paused"]["job"] == "bad"
+    assert events["job paused"]["code"] == "TOO_MANY_FAILURE_ROWS_ERR"
+    assert events["run ended"]["code"] == 1
+    assert "epoch committed" not in events
+
+
+def test_spark_has_a_log_of_its_own_beside_that_of_the_run(three: Three) -> None:
+    (spark,) = logs_of(three.shell).glob("run-*-spark.log")
+
+    assert "WARN" in spark.read_text()
+    assert spark.with_name(spark.name.replace("-spark", "")).exists()
+    assert [line for line in three.said.error.splitlines() if foreign(line)] == []
+    assert [line for line in three.said.out.splitlines() if foreign(line)] == []
+
+
+def foreign(line: str) -> bool:
+    """Tell whether a line looks like one of Spark, its JVM or py4j."""
+    return re.search(r"WARN|ERROR|Traceback|\tat |py4j|log4j|Setting default", line) is not None
+
+
 def test_plain_lines_come_at_most_once_a_second(three: Three) -> None:
-    stamps = re.findall(r"^(\d\d:\d\d:\d\d) ", three.said.out, re.MULTILINE)
+    stamps = re.findall(r"^(\d\d:\d\d:\d\d)Z ", three.said.out, re.MULTILINE)
 
     assert stamps
     assert Counter(stamps).most_common(1)[0][1] == 1
@@ -102,13 +144,12 @@ def test_a_run_of_one_job_does_not_wait_for_the_others(three: Three) -> None:
 
 
 def test_a_run_that_finds_nothing_new_starts_no_spark(three: Three) -> None:
-    log = three.shell.folder / "penstock-home" / "logs" / "spark.log"
-    before = log.stat().st_mtime_ns
-
     said = three.shell.run("run", "--until-caught-up", "--job", "good")
 
+    latest = logs_of(three.shell) / "latest.log"
     assert said.code == 0
-    assert log.stat().st_mtime_ns == before
+    assert latest.exists()
+    assert not latest.resolve().with_name(f"{latest.resolve().stem}-spark.log").exists()
 
 
 def test_a_run_out_of_time_ends_with_one_and_says_what_is_open(
@@ -121,13 +162,66 @@ def test_a_run_out_of_time_ends_with_one_and_says_what_is_open(
 
     said = shell.run("run", "--until-caught-up", "--timeout", "6s")
 
-    message = r"error TIMEOUT_ERR: job j is not caught up after 0:00:06; (\d+) files wait\n"
+    message = (
+        r"error TIMEOUT_ERR: job j is not caught up after 0:00:06; (\d+) files wait\n"
+        rf"log: {logs_of(shell)}/run-\S+\.log\n"
+    )
     found = re.fullmatch(message, said.error)
     assert said.code == 1
     assert found is not None
     assert 0 < int(found[1]) <= 1_000
     assert ids(shell) == list(range(len(ids(shell))))
     assert job_row(shell)["state"] == "PENDING"
+
+
+def test_verbose_shows_every_epoch_as_a_line(shell: Shell, tmp_path: Path) -> None:
+    write_rows(tmp_path / "in" / "a.json", numbered(1, 2))
+    shell.sql(create_job(tmp_path / "in"))
+
+    said = shell.run("run", "--until-caught-up", "--verbose")
+
+    assert said.code == 0
+    assert re.search(r"^\d\d:\d\d:\d\dZ info    job taken  .*job=j$", said.error, re.MULTILINE)
+    (epoch,) = [line for line in said.error.splitlines() if "epoch committed" in line]
+    assert " debug   epoch committed  epoch=1 rows=2 files=1 " in epoch
+    logged = [event["event"] for event in events_of(logs_of(shell) / "latest.log")]
+    assert logged == ["run started", "job taken", "epoch committed", "run ended"]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"PENSTOCK_SPARK__MASTER": "local[many]"},
+        {"PENSTOCK_SPARK__CONF": '{"spark.driver.memory": "1m"}'},
+    ],
+)
+def test_a_spark_that_does_not_start_says_so_in_our_words(
+    shell: Shell, tmp_path: Path, broken: dict[str, str]
+) -> None:
+    write_rows(tmp_path / "in" / "a.json", numbered(1))
+    shell.sql(create_job(tmp_path / "in"))
+    shell.environment |= broken
+    running = shell.start("run")
+
+    wait_until(lambda: bool(re.search(ATTEMPT, running.out.read_text())))
+    running.interrupt()
+
+    said = running.wait()
+    (spark,) = logs_of(shell).glob("run-*-spark.log")
+    assert said.code == 130
+    assert [line for line in (said.out + said.error).splitlines() if foreign(line)] == []
+    assert spark.stat().st_size > 0
+
+
+def test_a_task_that_fails_shows_nothing_of_spark(shell: Shell, tmp_path: Path) -> None:
+    write_rows(tmp_path / "in" / "a.json", numbered(1))
+    shell.sql(create_job(tmp_path / "in"))
+    (tmp_path / "in" / "b.json").write_text("null\n")
+
+    said = shell.run("run", "--until-caught-up", "--timeout", "1m")
+
+    assert said.code == 1
+    assert [line for line in (said.out + said.error).splitlines() if foreign(line)] == []
 
 
 @pytest.fixture

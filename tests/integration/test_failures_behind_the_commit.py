@@ -51,7 +51,7 @@ class FailingHandle:
 
 
 def failing_node(tmp_path: Path, *, fail_at: str, kind: CommitKind) -> Node:
-    real = DeltaTables(tmp_path / "home" / "warehouse")
+    real = DeltaTables(str(tmp_path / "home" / "warehouse"))
     tables: Any = FailingTables(real, fail_at=fail_at, kind=kind)
     return Node(tmp_path / "home", tables=tables)
 

@@ -15,7 +15,7 @@ from penstock.tables import writer as writer_module
 from penstock.tables.delta import DeltaTables
 from penstock.tables.fitting import fit
 from penstock.tables.writer import OPEN_FILES_MAX, TableWriter
-from tests.contract.table_building import attachment, open_files
+from tests.contract.table_building import attachment, folder_at, open_files
 from tests.integration.table_readers import (
     READERS,
     Reader,
@@ -151,7 +151,7 @@ def test_the_log_says_which_columns_divide_the_table_and_with_which_values(
     actions = pa.table(table.get_add_actions(flatten=False)).to_pylist()
 
     assert table.metadata().partition_columns == ["some city", "Day"]
-    assert DeltaTables(tmp_path).open(location).partition_columns() == ("some city", "Day")
+    assert DeltaTables(str(tmp_path)).open(location).partition_columns() == ("some city", "Day")
     assert {action["partition"]["some city"] for action in actions} == {None, "Zürich", "a/b"}
 
 
@@ -161,7 +161,7 @@ def test_deltalake_can_append_compact_and_delete_in_a_partitioned_table(tmp_path
     DeltaTable(location).optimize.compact()
     DeltaTable(location).delete("\"Day\" = DATE '2026-01-02'")
     DeltaTable(location).vacuum(0, dry_run=False, enforce_retention_duration=False)
-    DeltaTables(tmp_path).open(location).commit(attachment(3), [])
+    DeltaTables(str(tmp_path)).open(location).commit(attachment(3), [])
 
     expected = [row for row in VISITS if row["Day"].day == 1]
     assert in_order(read_with_deltalake(location, "true")) == in_order(expected * 2)
@@ -185,7 +185,7 @@ def test_thousands_of_partitions_are_written_with_few_open_files(
     monkeypatch.setattr(writer_module, "_GROUP_ROWS_MAX", 5_000)
     columns = (Column(name="p", type=Primitive.STRING), Column(name="id", type=Primitive.INT))
     rows = [{"p": f"p{number}", "id": number} for number in range(5_000)]
-    writer = TableWriter(tmp_path, columns, "t", partition_by=("p",))
+    writer = TableWriter(folder_at(tmp_path), columns, "t", partition_by=("p",))
 
     writer.write(pa.RecordBatch.from_pylist(rows, schema=arrow_schema(columns)))
     opened = len(open_files(tmp_path))

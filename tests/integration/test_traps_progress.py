@@ -109,7 +109,7 @@ def test_t4_commits_replayed_after_alter_do_not_bring_the_old_position_back(
 
     assert loaded.job("j") == altered
     assert loaded.show("j")["position"] == str(folder / "a.json")
-    assert loaded.catalog.file_count(altered.id) == 1
+    assert loaded.catalog.files_of(altered.id).count() == 1
 
 
 def test_t4_the_journal_folds_to_the_same_state_in_any_order(
@@ -244,7 +244,7 @@ def test_t10_the_position_is_restored_from_the_table_and_not_only_the_counts(
     assert state.cumulative.rows_loaded == 4
     assert state.cumulative.files_read == 4
     assert node.show("j")["position"] == str(folder / "d.json")
-    assert node.catalog.file_count(state.id) == 4
+    assert node.catalog.files_of(state.id).count() == 4
 
 
 def test_t10_what_the_catalog_restored_is_what_the_table_says(

@@ -17,6 +17,7 @@ from penstock.model.schema import Column, Decimal, Primitive
 from penstock.storage.arrow_types import arrow_schema
 from penstock.tables import writer as writer_module
 from penstock.tables.writer import TableWriter
+from tests.contract.table_building import folder_at
 
 KEYS = (
     Column(name="text", type=Primitive.STRING),
@@ -75,7 +76,7 @@ def write(
 ) -> tuple[DataFile, ...]:
     usual, writer_module._GROUP_ROWS_MAX = writer_module._GROUP_ROWS_MAX, group_rows
     try:
-        writer = TableWriter(folder, COLUMNS, "t", partition_by=partition_by)
+        writer = TableWriter(folder_at(folder), COLUMNS, "t", partition_by=partition_by)
         for rows in written:
             writer.write(pa.RecordBatch.from_pylist(rows, schema=arrow_schema(COLUMNS)))
         return writer.close()

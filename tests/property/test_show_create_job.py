@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 from unicodedata import category
 
@@ -17,7 +18,7 @@ from penstock.control.definition import DefinitionParts, define_job
 from penstock.control.wording import statement_of
 from penstock.errors import Code, UserError
 from penstock.model.job import JobDefinition
-from penstock.model.position import Position
+from penstock.model.position import Horizon, Position
 from penstock.model.schema import Column, Primitive, columns_sql, quoted_text
 from penstock.sql.formatter import format_statement
 from penstock.sql.parser import parse_script
@@ -139,22 +140,19 @@ def defined(text: str, columns: tuple[Column, ...]) -> tuple[JobDefinition, Posi
     """Read a statement and answer what it defines."""
     (parsed,) = parse_script(text)
     assert isinstance(parsed.statement, CreateJob)
-    parts = cast("DefinitionParts", None)
-    return define_job(parsed.statement, table=TABLE, columns=columns, parts=parts)
+    # No option is a reference, no SELECT needs Spark or another table: nothing is asked.
+    parts = cast("DefinitionParts", SimpleNamespace(vault=None))
+    made = define_job(parsed.statement, table=TABLE, columns=columns, parts=parts)
+    assert made.secret is None
+    return made.definition, made.floor or Horizon()
 
 
-def assert_same_but_for_the_call(again: JobDefinition, first: JobDefinition) -> None:
-    """Require equal definitions, but for how the call of the source is written."""
-    begin = slice(None, first.select_source_start)
-    assert again.select[begin] == first.select[begin]
-    assert again.select[again.select_source_end :] == first.select[first.select_source_end :]
-    assert again.source == replace(first.source, schema=columns_sql(first.source_columns))
-    assert again == replace(
-        first,
-        select=again.select,
-        select_source_end=again.select_source_end,
-        source=again.source,
-    )
+def assert_same_but_for_the_schema(again: JobDefinition, first: JobDefinition) -> None:
+    """Require equal definitions, but for the schema that was inferred and is given now."""
+    call = slice(first.select_source_start, first.select_source_end)
+    assert first.select[call] == "FILES()"
+    given = replace(first.source, schema=columns_sql(first.source_columns))
+    assert again == replace(first, source=given)
 
 
 @settings(deadline=None, max_examples=400)
@@ -168,7 +166,7 @@ def test_what_is_shown_defines_the_same_job(said: Said) -> None:
         again, floor_again = defined(text, said.columns)
 
     assert floor_again == floor
-    assert_same_but_for_the_call(again, first)
+    assert_same_but_for_the_schema(again, first)
     assert shown(again, floor_again) == text
 
 
@@ -185,7 +183,7 @@ def test_a_star_is_shown_as_a_star(fields: list[str], data: st.DataObject) -> No
         again, _ = defined(shown(first, floor), columns)
 
     assert [target.path for target in first.targets] == [(field,) for field in fields]
-    assert_same_but_for_the_call(again, first)
+    assert_same_but_for_the_schema(again, first)
 
 
 @settings(deadline=None, max_examples=300)
@@ -239,7 +237,7 @@ def test_what_is_shown_after_progress_and_alter_defines_the_job_as_it_is_now(
         node.catalog.close()
     assert text_again == text
     assert after.progress[0].floor == before.progress[0].floor
-    assert_same_but_for_the_call(after.definition, replace(before.definition, revision=1))
+    assert_same_but_for_the_schema(after.definition, replace(before.definition, revision=1))
 
 
 def with_properties(job: str, pairs: dict[str, str]) -> str:

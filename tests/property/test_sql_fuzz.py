@@ -16,6 +16,8 @@ VALID = (
     "(a, b) SELECT f.a, f.b.c AS d FROM FILES('path' = '/in/*', \"format\" = json) AS f",
     "ALTER JOB `j j` PROPERTIES('k' = -1)",
     "PAUSE JOB WHERE jobname = 'j'; RESUME JOB j; DROP JOB IF EXISTS WHERE name = \"j\"",
+    "CREATE SECRET IF NOT EXISTS s (s3.access_key = 'x', \"k\" = 1); DROP SECRET IF EXISTS `s`",
+    "ALTER SECRET 's' (k = v); SHOW SECRETS; ALTER JOB j PROPERTIES('k' = SECRET 's')",
     "SHOW JOBS; SHOW CREATE JOB FOR j; SHOW EPOCHS FOR j; DESCRIBE DETAIL t; SHOW TABLES",
 )
 PIECES = sorted(

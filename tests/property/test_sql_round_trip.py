@@ -35,6 +35,7 @@ KEYWORDS = [
     "comment",
     "where",
     "as",
+    "secret",
 ]
 
 texts = st.text(st.sampled_from(TRICKY)) | st.text(
@@ -54,8 +55,11 @@ names = (
     | texts.map(lambda text: "".join(one for one in text if category(one) != "Cc")[:20])
 ).filter(nameable)
 table_names = names.map(str.lower)
+references = st.builds(
+    str.__add__, st.sampled_from(["secret:", "env:", "file:"]), texts | names
+)
 properties = st.lists(
-    st.tuples(texts.filter(str.strip), texts),
+    st.tuples(texts.filter(str.strip), texts | references),
     max_size=4,
     unique_by=lambda pair: pair[0].lower(),
 ).map(tuple)

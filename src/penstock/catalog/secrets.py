@@ -69,8 +69,9 @@ def create(connection: Connection, secret: SealedSecret, *, at: datetime) -> Non
 
 
 def put(connection: Connection, secret: SealedSecret, *, at: datetime) -> None:
-    """Store a secret, or add its values to the one of its name."""
-    if by_name(connection, secret.name) is None:
+    """Store a job's own secret, or add its values to the one it has."""
+    known = by_name(connection, secret.name)
+    if known is None or known.job_id != secret.job_id:
         create(connection, secret, at=at)
     else:
         change(connection, secret.name, secret.value_by_key, key_id=secret.key_id, at=at)

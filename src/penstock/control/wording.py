@@ -9,7 +9,7 @@ from penstock.model.options import print_options
 from penstock.model.position import After, Horizon, Position
 from penstock.model.schema import columns_sql
 from penstock.sql.statements import CreateJob, Insert, SourceCall
-from penstock.storage.uris import Scheme, parse_uri
+from penstock.storage.uris import Scheme, Uri, parse_uri
 
 OFFSET = "offset"
 
@@ -64,11 +64,22 @@ def read_offset(text: str, *, uri: str) -> Position:
     name = data.get("fileName") if isinstance(data, dict) else None
     if not isinstance(name, str) or not name.strip("/") or len(data) != 1 or _odd(name):
         raise _bad_offset(text)
-    place = parse_uri(uri)
-    if place.scheme is Scheme.FILE:
-        return After(value="/" + name.removeprefix("file://").lstrip("/"))
-    bucket = str(replace(place, key=""))
-    return After(value=name.removeprefix(bucket).lstrip("/"))
+    return After(value=_key(name, place=parse_uri(uri)))
+
+
+def _key(name: str, *, place: Uri) -> str:
+    """Answer the key that a name means; a whole URI must lead to the job's own place."""
+    if "://" in name:
+        given = parse_uri(name)
+        if (given.scheme, given.bucket) != (place.scheme, place.bucket):
+            raise UserError(
+                f'option "{OFFSET}" must name a file of {replace(place, key="")}, not "{name}"',
+                code=Code.OPTION_ERR,
+                hint="Write the whole uri of the file, or only its key.",
+            )
+        return given.key
+    key = name.lstrip("/")
+    return f"/{key}" if place.scheme is Scheme.FILE else key
 
 
 def _odd(name: str) -> bool:

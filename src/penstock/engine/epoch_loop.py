@@ -25,7 +25,7 @@ from penstock.engine.commit import (
     require_unchanged,
 )
 from penstock.engine.progress import Step, Telling
-from penstock.engine.run import EpochTables, Executor, Work, run_epoch
+from penstock.engine.run import EpochTables, Executor, RunParts, Work, run_epoch
 from penstock.engine.takeover import take_over
 from penstock.errors import (
     CommitOutcomeUnknownError,
@@ -264,17 +264,21 @@ class EpochLoop:
             table_access=self._parts.tables.task_access(self._state.definition.table.location),
             source_access=self._source.task_access(),
         )
-        acks = run_epoch(
+        try:
+            return self._acks(plan, draft, tables)
+        finally:
+            self._count_requests()
+
+    def _acks(self, plan: EpochPlan, draft: Attachment, tables: EpochTables) -> tuple[Ack, ...]:
+        return run_epoch(
             plan,
             state=self._state,
             draft=draft,
             tables=tables,
             executor=self._parts.executor,
             work=self._parts.work,
+            charge=self._source.charge,
         )
-        self._source.charge(sum(note.requests for ack in acks for note in ack.notes))
-        self._count_requests()
-        return acks
 
     def _lookups_of(self, epoch: int) -> tuple[Lookup, ...]:
         """Pin the tables that the SELECT joins with; all attempts of an epoch see the same."""

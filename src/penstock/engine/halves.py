@@ -49,7 +49,8 @@ def read_half(text: str, try_id: str, leave: Callable[[str], None]) -> Iterator[
         if kept is not None:
             kept.abort()
         # The rows that are on their way are thrown away with the refusal.
-        leave(to_text(ReadReport(refusal=refused(error))))
+        refusal = refused(error, requests=reader.requests)
+        leave(to_text(ReadReport(refusal=refusal)))
         return
     except BaseException:
         if kept is not None:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Protocol
 
 from penstock.engine.halves import read_half, write_half
-from penstock.engine.task import Refusal, TaskResult, error_of, result_of
+from penstock.engine.task import Refusal, TaskResult, error_of, requests_of, result_of
 from penstock.engine.task_plan import TaskPlan
 from penstock.errors import Code, UserError
 from penstock.model.codec import to_text
@@ -70,27 +70,38 @@ class EpochTables:
     source_access: Sealed
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunParts:
+    """Who runs tasks, what they do, and who hears how often they asked the source."""
+
+    executor: Executor
+    work: Work
+    charge: Callable[[int], None]
+
+
 def run_epoch(
     plan: EpochPlan,
     *,
     state: JobState,
     draft: Attachment,
     tables: EpochTables,
-    executor: Executor,
-    work: Work,
+    parts: RunParts,
 ) -> tuple[Ack, ...]:
     """Share the plan out, run it and answer the acks; the first refusal is raised."""
+    executor = parts.executor
     definition = state.definition
     _require_targets(definition, tables.columns)
     count = executor.parallelism
     plans = task_plans(plan, state=state, draft=draft, tables=tables, count=count)
     tasks = [to_text(task) for task in plans]
     if definition.query is None:
-        answers = executor.run(tasks, work=work, group=state.id)
+        answers = executor.run(tasks, work=parts.work, group=state.id)
     else:
         run = query_run(definition, definition.query, tables.lookups)
         answers = executor.run_query(tasks, run=run, halves=HALVES, group=state.id)
-    return tuple(_ack(result_of(answer)) for answer in answers)
+    results = [result_of(answer) for answer in answers]
+    parts.charge(sum(requests_of(result) for result in results))
+    return tuple(_ack(result) for result in results)
 
 
 HALVES = Halves(read=read_half, write=write_half, read_lookup=read_lookup)

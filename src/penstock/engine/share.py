@@ -61,6 +61,7 @@ class ShareReader:
         self._plan = plan
         self._rejects = rejects
         self._store, _ = open_sealed(plan.source.uri, plan.source_access)
+        self._sent = 0
         self.notes: list[Note] = []
 
     def blocks(self) -> Iterator[Arrived]:
@@ -71,9 +72,18 @@ class ShareReader:
                 self._store.prepare(following.file.key, etag=following.file.etag)
             yield from self._part(read)
 
+    @property
+    def requests(self) -> int:
+        """How often the source was asked so far."""
+        return self._store.requests
+
+    def _newly_sent(self) -> int:
+        """Count the requests since the last note, those for later parts too."""
+        before, self._sent = self._sent, self._store.requests
+        return self._sent - before
+
     def _part(self, read: SplitRead) -> Iterator[Arrived]:
         plan = self._plan
-        asked = self._store.requests
         rows = parsed = skipped = rejected = 0
         with self._store.open(read.file.key, etag=read.file.etag) as stream:
             place = Place(read, stream, source=plan.source)
@@ -108,6 +118,6 @@ class ShareReader:
                 rows_parsed=parsed,
                 rows_skipped=skipped,
                 rows_rejected=rejected,
-                requests=self._store.requests - asked,
+                requests=self._newly_sent(),
             )
         )

@@ -26,12 +26,14 @@ class Refusal:
     message: str
     detail: str
     hint: str
+    # How often a bucket was asked in vain.
+    requests: int = 0
 
 
 TaskResult = Ack | Refusal
 
 
-def refused(error: PenstockError) -> Refusal:
+def refused(error: PenstockError, *, requests: int = 0) -> Refusal:
     """Write an error down as a task's answer."""
     return Refusal(
         kind="user" if isinstance(error, UserError) else "external",
@@ -39,7 +41,15 @@ def refused(error: PenstockError) -> Refusal:
         message=error.message,
         detail=error.detail,
         hint=error.hint,
+        requests=requests,
     )
+
+
+def requests_of(result: TaskResult) -> int:
+    """Count the requests that a task has sent to the source."""
+    if isinstance(result, Refusal):
+        return result.requests
+    return sum(note.requests for note in result.notes)
 
 
 def error_of(refusal: Refusal) -> PenstockError:
@@ -70,7 +80,7 @@ def run_task(plan: TaskPlan, *, try_id: str) -> TaskResult:
         ack = output.close(tuple(reader.notes))
     except (UserError, ExternalError) as error:
         output.abort()
-        return refused(error)
+        return refused(error, requests=reader.requests)
     except BaseException:
         output.abort()
         raise

@@ -20,15 +20,16 @@ REGION_DEFAULT = "us-east-1"
 _CLIENTS_MAX = 64
 
 # A server that is away for some seconds is waited for; what lasts longer is an error that the
-# job's own retries deal with.
+# job's own retries deal with. The waits are drawn between the first and the last one times the
+# base, so they hardly grow; it is the timeout that ends them, and never their number.
 _RETRIES: dict[str, Any] = {
-    "max_retries": 8,
+    "max_retries": 1_000,
     "backoff": {
         "init_backoff": timedelta(milliseconds=100),
-        "max_backoff": timedelta(seconds=4),
-        "base": 2,
+        "max_backoff": timedelta(seconds=2),
+        "base": 3,
     },
-    "retry_timeout": timedelta(seconds=25),
+    "retry_timeout": timedelta(seconds=15),
 }
 _TIMES: dict[str, Any] = {
     "timeout": timedelta(seconds=60),

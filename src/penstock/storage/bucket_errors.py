@@ -66,7 +66,10 @@ def _wrapped(fact: str, text: str, options: StoreOptions) -> ExternalError:
         return ExternalError(
             f"{fact}: a key in it cannot be named",
             detail=said,
-            hint="Rename objects with two slashes in a row, or with . or .. as a part.",
+            hint=(
+                "Rename objects with two slashes in a row, with . or .. as a part, or with "
+                "control characters."
+            ),
         )
     hint = _HINT_REACH if _UNREACHABLE.search(text) else ""
     return ExternalError(fact, code=Code.GET_REMOTE_DATA_ERROR, detail=said, hint=hint)

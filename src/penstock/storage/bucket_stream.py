@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PIECE_BYTES = 8 * 2**20
 _PIECES_KEPT = 3
 _PIECES_AHEAD = 4
-_TRIES_MAX = 4
+_TRIES_MAX = 1
 
 
 class BucketStream(io.BufferedIOBase):

@@ -38,7 +38,7 @@ def test_a_commit_advances_progress_statistics_ledger_and_files(catalog: Catalog
 
     assert (state.number, state.epoch_committed, state.cumulative) == (2, 1, COUNTED)
     assert state.progress == progress(After(value="b"))
-    assert catalog.known_files(JOB, ["a", "b", "z"]) == {"a": "v1", "b": "v1"}
+    assert catalog.files_of(JOB).known(["a", "b", "z"]) == {"a": "v1", "b": "v1"}
     entry = catalog.ledger(JOB)[-1]
     assert (entry.outcome, entry.number, entry.table_version) == (Outcome.COMMITTED, 2, 2)
     assert (entry.started_at, entry.commit_seconds) == (BEGINNING, 0.125)
@@ -60,7 +60,7 @@ def test_a_commit_beyond_the_next_is_refused(catalog: Catalog) -> None:
         apply(catalog, commit(3, "c"))
 
     assert catalog.job_by_id(JOB) == before
-    assert catalog.file_count(JOB) == 0
+    assert catalog.files_of(JOB).count() == 0
 
 
 def test_a_fence_changes_neither_files_nor_progress(catalog: Catalog) -> None:
@@ -70,7 +70,7 @@ def test_a_fence_changes_neither_files_nor_progress(catalog: Catalog) -> None:
     state = apply(catalog, commit(3, kind=CommitKind.FENCE, progress=loaded.progress))
 
     assert (state.number, state.progress) == (3, progress(After(value="a")))
-    assert catalog.known_files(JOB, ["a", "b", "z"]) == {"a": "v1"}
+    assert catalog.files_of(JOB).known(["a", "b", "z"]) == {"a": "v1"}
 
 
 def test_a_file_that_is_loaded_again_is_known_by_its_new_etag(catalog: Catalog) -> None:
@@ -79,17 +79,17 @@ def test_a_file_that_is_loaded_again_is_known_by_its_new_etag(catalog: Catalog) 
 
     apply(catalog, commit(3, files=files("b", etag="v2")))
 
-    assert catalog.known_files(JOB, ["a", "b"]) == {"a": "v1", "b": "v2"}
+    assert catalog.files_of(JOB).known(["a", "b"]) == {"a": "v1", "b": "v2"}
 
 
 def test_files_are_compared_by_their_bytes(catalog: Catalog) -> None:
     create_job(catalog)
     apply(catalog, commit(2, "B", "a", "z", "é", "\uffee", "😀"))
 
-    assert set(catalog.known_files(JOB, ["a", "z", "é", "x"])) == {"a", "z", "é"}
-    assert set(catalog.known_files(JOB, ["\uffee", "😀", "\ufffd"])) == {"\uffee", "😀"}
-    assert set(catalog.known_files(JOB, ["A", "B", "b"])) == {"B"}
-    assert catalog.file_count(JOB) == 6
+    assert set(catalog.files_of(JOB).known(["a", "z", "é", "x"])) == {"a", "z", "é"}
+    assert set(catalog.files_of(JOB).known(["\uffee", "😀", "\ufffd"])) == {"\uffee", "😀"}
+    assert set(catalog.files_of(JOB).known(["A", "B", "b"])) == {"B"}
+    assert catalog.files_of(JOB).count() == 6
 
 
 def test_a_move_forgets_the_files_above_its_floor(catalog: Catalog) -> None:
@@ -98,7 +98,7 @@ def test_a_move_forgets_the_files_above_its_floor(catalog: Catalog) -> None:
 
     state = apply(catalog, move(3, After(value="é")))
 
-    assert set(catalog.known_files(JOB, ["a", "b", "c", "é", "z", "😀"])) == {"a", "b", "é"}
+    assert set(catalog.files_of(JOB).known(["a", "b", "c", "é", "z", "😀"])) == {"a", "b", "é"}
     assert state.progress == progress(After(value="é"), floor=After(value="é"))
 
 
@@ -110,7 +110,7 @@ def test_a_move_to_the_beginning_forgets_all_files_of_its_job_only(catalog: Cata
 
     apply(catalog, move(3, Horizon()))
 
-    assert (catalog.file_count(JOB), catalog.file_count("job-2")) == (0, 1)
+    assert (catalog.files_of(JOB).count(), catalog.files_of("job-2").count()) == (0, 1)
 
 
 def test_attempts_that_never_ended_are_cancelled(catalog: Catalog) -> None:

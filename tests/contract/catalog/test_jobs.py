@@ -130,7 +130,7 @@ def test_nothing_is_stored_of_a_dropped_job(catalog: Catalog) -> None:
     assert catalog.events(JOB) == ()
     assert catalog.ledger(JOB) == ()
     assert catalog.ledger_counts(JOB) == {}
-    assert (catalog.file_count(JOB), catalog.statuses(), catalog.leases()) == (0, {}, {})
+    assert (catalog.files_of(JOB).count(), catalog.statuses(), catalog.leases()) == (0, {}, {})
 
 
 def test_the_journal_stays_bounded_by_itself(catalog: Catalog) -> None:

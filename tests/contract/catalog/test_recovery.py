@@ -83,7 +83,7 @@ def test_t3_an_altered_position_survives(store: SqliteStore) -> None:
     apply(store.open(), move(3, After(value="a")))
 
     assert reopened(store).progress == progress(After(value="a"), floor=After(value="a"))
-    assert store.open().known_files(JOB, ["a", "b", "z"]) == {"a": "v1"}
+    assert store.open().files_of(JOB).known(["a", "b", "z"]) == {"a": "v1"}
 
 
 def test_t4_an_older_commit_after_an_alter_changes_nothing(store: SqliteStore) -> None:
@@ -96,7 +96,7 @@ def test_t4_an_older_commit_after_an_alter_changes_nothing(store: SqliteStore) -
 
     assert reopened(store) == altered
     assert reopened(store).progress == progress(After(value="a"), floor=After(value="a"))
-    assert catalog.file_count(JOB) == 0
+    assert catalog.files_of(JOB).count() == 0
 
 
 def test_t5_an_older_commit_in_the_journal_does_not_win(store: SqliteStore) -> None:

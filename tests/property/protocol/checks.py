@@ -97,7 +97,9 @@ def check_at_rest(world: World) -> None:
         ),
     )
     assert state.cumulative == replay.cumulative, "statistics are off"
-    assert world.catalog.file_count(state.id) == len(replay.loaded), "the file index is off"
+    assert world.catalog.files_of(state.id).count() == len(replay.loaded), (
+        "the file index is off"
+    )
     ledger = world.catalog.ledger(state.id, newest=10_000)
     committed = [e.number for e in ledger if e.outcome is Outcome.COMMITTED]
     assert sorted(n for n in committed if n) == list(range(1, replay.number + 1))

@@ -6,9 +6,10 @@ catalog. The world only chooses who moves next and what the network does.
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from penstock.catalog.catalog import Catalog, open_catalog
@@ -23,17 +24,22 @@ from penstock.model.files import FileFormat, FilesOptions
 from penstock.model.job import JobDefinition, JobProperties, JobState, TableRef
 from penstock.model.position import Horizon
 from penstock.model.schema import Column, Primitive
-from penstock.sources.files.files import FilesSource
-from penstock.sources.files.globs import compile_glob
+from penstock.model.store_options import StoreOptions
+from penstock.sources.files.files import FilesSource, SourceParts
 from penstock.sql.statements import AlterJob, DropJob, PauseJob, ResumeJob
-from penstock.storage.objects import ObjectMeta
+from penstock.storage.objects import ObjectMeta, Selection
+from penstock.storage.stores import Store
+from penstock.storage.uris import Uri
 from penstock.supervisor.supervisor import Supervisor
 from penstock.testing.executor import InProcessExecutor
 from penstock.testing.memory_tables import Fault, MemoryTables
+from penstock.vault import Vault
 from tests.property.protocol.actors import Actor, Stepping, halt_here
 
 NAME = "j"
 START = datetime(2026, 1, 1, tzinfo=UTC)
+# Nothing here is secret.
+_NO_KEY = Path("/nowhere/secret.key")
 
 
 class SteppedClock:
@@ -66,9 +72,15 @@ class MemoryFiles:
     def add(self) -> None:
         self.keys.append(f"/in/{len(self.keys):04d}.json")
 
-    def list(self, prefix: str, *, selection: Any) -> Iterator[ObjectMeta]:
-        del prefix, selection
-        for key in list(self.keys):
+    requests = 0
+
+    def list(
+        self, prefix: str, *, selection: Selection, after: str = ""
+    ) -> Iterator[ObjectMeta]:
+        assert prefix == "/in/"
+        for key in filter(selection.matches, list(self.keys)):
+            if key <= after:
+                continue
             yield ObjectMeta(key=key, etag=key, size_bytes=1, modified_at=START)
 
 
@@ -112,6 +124,7 @@ class World:
         self.next_fault = Fault.NONE
         self.tables = MemoryTables(self._fault)
         self.catalog = open_catalog("sqlite://", clock=self.clock)
+        self.vault = Vault(self.catalog, key_file=_NO_KEY)
         self.table = self.tables.create("t", COLUMNS, location="memory://t", comment="")
         record = TableRecord(
             name="t",
@@ -158,6 +171,7 @@ class World:
             tables=cast("Any", Stepping(self.tables, name="tables")),
             clock=self.clock,
             open_analyst=_no_spark,
+            vault=self.vault,
         )
 
     def create(self) -> JobState:
@@ -203,15 +217,18 @@ class World:
         self.restored = True
 
     def open_source(self, state: JobState) -> FilesSource:
-        def known_files(keys: Sequence[str]) -> dict[str, str]:
-            return self.catalog.known_files(state.id, keys)
+        def open_store(uri: Uri, options: StoreOptions) -> tuple[Store, str]:
+            assert options == StoreOptions()
+            return cast("Store", self.files), uri.key
 
-        return FilesSource(
-            options=state.definition.source,
-            store=cast("Any", self.files),
-            glob=compile_glob("/in/*.json"),
-            known_files=known_files,
+        parts = SourceParts(
+            index=self.catalog.files_of(state.id),
+            clock=self.clock,
+            reveal=lambda key, text: self.vault.reveal(text, option=key),
+            seal=self.vault.sealed_for_tasks,
+            open_store=open_store,
         )
+        return FilesSource(state.definition.source, parts=parts)
 
     def work(self, text: str, try_id: str) -> str:
         """Do what a task does, with rows in memory."""

@@ -144,7 +144,7 @@ def test_the_longest_names_are_taken() -> None:
         ("'secret'", "expected a statement, found a text", "Line 1, column 1."),
         (
             "SHOW JOB",
-            'expected TABLES, JOBS, CREATE, EPOCHS or EVENTS after SHOW, found "JOB"',
+            'expected TABLES, JOBS, CREATE, EPOCHS, EVENTS or SECRETS after SHOW, found "JOB"',
             "Line 1, column 6.",
         ),
         (

@@ -242,7 +242,8 @@ def test_a_pipe_or_folder_in_place_of_the_file_is_a_missing_file(tmp_path: Path)
         STORE.read_bytes(f"{tmp_path}/pipe")
     with pytest.raises(ObjectMissingError, match='folder" is not a file'):
         STORE.read_bytes(f"{tmp_path}/folder")
-    assert not STORE.exists(f"{tmp_path}/folder")
+    assert STORE.head(f"{tmp_path}/folder") is None
+    assert STORE.head(f"{tmp_path}/pipe") is None
 
 
 def test_a_disk_that_fails_while_reading_names_the_file() -> None:
@@ -297,6 +298,90 @@ def test_writing_leaves_nothing_beside_the_file(tmp_path: Path) -> None:
     STORE.write(key, b"3")
 
     assert os.listdir(tmp_path / "new") == ["a"]  # noqa: PTH208 (hidden files count too)
+
+
+def test_syncing_what_is_not_there_names_it(tmp_path: Path) -> None:
+    with pytest.raises(ExternalError) as failure:
+        STORE.sync([str(tmp_path), f"{tmp_path}/gone"])
+
+    fact = f'file "{tmp_path}/gone" could not be written: no such file or directory'
+    assert failure.value.message == fact
+    assert failure.value.code is Code.STORAGE_ERR
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    put(tmp_path, "file")
+
+    with pytest.raises(ExternalError) as failure:
+        STORE.make_folder(f"{tmp_path}/file/below")
+
+    fact = f'folder "{tmp_path}/file/below" cannot be made: not a directory'
+    assert failure.value.message == fact
+    assert failure.value.code is Code.STORAGE_ERR
+
+
+def test_a_folder_without_the_right_to_read_it_is_not_taken_for_empty(tmp_path: Path) -> None:
+    put(tmp_path, "shut/x")
+    (tmp_path / "shut").chmod(0)
+
+    with without_privileges(), pytest.raises(ExternalError, match="permission denied"):
+        STORE.holds(f"{tmp_path}/shut")
+
+
+def test_what_goes_last_is_there_when_removing_breaks_off() -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        for one in ("t/a", "t/deep/b", "t/log/0"):
+            put(folder, one)
+        (folder / "t" / "deep").chmod(0o555)
+
+        with without_privileges(), pytest.raises(ExternalError) as failure:
+            STORE.delete_below(f"{folder}/t/", last=f"{folder}/t/log/")
+
+        assert names(folder / "t" / "log") == ["0"]
+    assert failure.value.message == (
+        f'folder "{folder}/t/" could not be removed: permission denied'
+    )
+    assert failure.value.code is Code.STORAGE_ERR
+
+
+def test_a_folder_that_cannot_be_looked_into_is_not_removed_in_silence(tmp_path: Path) -> None:
+    put(tmp_path, "shut/t/x")
+    (tmp_path / "shut").chmod(0)
+
+    with without_privileges(), pytest.raises(ExternalError, match="permission denied"):
+        STORE.delete_below(f"{tmp_path}/shut/t/")
+
+
+def test_a_link_to_a_folder_is_removed_and_the_folder_stays(tmp_path: Path) -> None:
+    put(tmp_path, "real/x")
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t" / "link").symlink_to(tmp_path / "real")
+
+    STORE.delete_below(f"{tmp_path}/t/")
+
+    assert names(tmp_path) == ["real/x"]
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_new_file_in_a_folder_that_does_not_exist_is_an_external_error(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ExternalError, match="could not be written") as failure:
+        STORE.create(f"{tmp_path}/missing", "part-0")
+
+    assert failure.value.code is Code.STORAGE_ERR
+
+
+def test_a_new_file_that_outgrew_the_disk_can_be_aborted(tmp_path: Path) -> None:
+    new = STORE.create(str(tmp_path), "day=1/part-0")
+    with file_size_limit(1_000), pytest.raises(OSError, match="File too large"):
+        new.file.write(b"x" * 10_000)
+
+    new.abort()
+
+    assert os.listdir(tmp_path) == []  # noqa: PTH208 (folders count too)
 
 
 @dataclass(kw_only=True)

@@ -3,8 +3,11 @@
 import pytest
 
 from penstock.errors import Code, UserError
+from penstock.model.store_options import StoreOptions
+from penstock.storage.bucket import BucketStore
 from penstock.storage.local import LocalStore
 from penstock.storage.stores import open_store
+from penstock.storage.uris import Scheme, parse_uri
 
 
 @pytest.mark.parametrize(
@@ -25,22 +28,70 @@ def test_a_file_uri_names_a_path_literally(uri: str, pattern: str) -> None:
     assert found == pattern
 
 
-@pytest.mark.parametrize("scheme", ["s3", "S3", "s3a", "gs", "az"])
-def test_a_bucket_is_refused_as_not_supported_yet(scheme: str) -> None:
-    with pytest.raises(UserError, match="is not supported yet, only file:// is") as refusal:
-        open_store(f"{scheme}://bucket/in/*.json")
+@pytest.mark.parametrize(
+    ("uri", "scheme", "bucket", "pattern"),
+    [
+        ("s3://bucket/in/*.json", Scheme.S3, "bucket", "in/*.json"),
+        ("S3://bucket/in/", Scheme.S3, "bucket", "in/"),
+        ("s3a://my.own-bucket_1/a", Scheme.S3, "my.own-bucket_1", "a"),
+        ("s3n://bucket/a", Scheme.S3, "bucket", "a"),
+        ("gs://bucket/in/*.json", Scheme.GS, "bucket", "in/*.json"),
+        ("az://bucket/in/*.json", Scheme.AZ, "bucket", "in/*.json"),
+        ("s3://bucket/in/{1..3}/[ab]?.json", Scheme.S3, "bucket", "in/{1..3}/[ab]?.json"),
+        ("s3://bucket/in/100%25#1?.json", Scheme.S3, "bucket", "in/100%25#1?.json"),
+        ("s3://bucket/in/.hidden/..a", Scheme.S3, "bucket", "in/.hidden/..a"),
+        ("s3://bucket", Scheme.S3, "bucket", ""),
+        ("s3://bucket/", Scheme.S3, "bucket", ""),
+        ("s3://abc/x", Scheme.S3, "abc", "x"),
+        (f"s3://{'b' * 63}/x", Scheme.S3, "b" * 63, "x"),
+    ],
+)
+def test_a_uri_of_a_bucket_names_its_keys_literally(
+    uri: str, scheme: Scheme, bucket: str, pattern: str
+) -> None:
+    options = StoreOptions(region="eu-central-1")
 
-    assert refusal.value.code is Code.NOT_SUPPORTED_ERR
+    store, found = open_store(uri, options)
+
+    assert store == BucketStore(scheme=scheme, bucket=bucket, options=options)
+    assert store.requests == 0
+    assert found == pattern
+
+
+@pytest.mark.parametrize(
+    "uri", ["file:///data/in/*.json", "s3://bucket/in/*.json", "gs://bucket", "az://bucket/a"]
+)
+def test_a_uri_is_written_as_it_was_read(uri: str) -> None:
+    assert str(parse_uri(uri)).removesuffix("/") == uri
+
+
+@pytest.mark.parametrize(
+    "bucket", ["", "b", "ab", "b" * 64, "Bucket", "-bucket", "bucket-", "my bucket", "b%20b"]
+)
+def test_a_uri_without_the_name_of_a_bucket_is_refused(bucket: str) -> None:
+    with pytest.raises(UserError) as refusal:
+        open_store(f"s3://{bucket}/in/*.json")
+
+    uri = f"s3://{bucket}/in/*.json"
+    assert (
+        refusal.value.message == f'uri "{uri}" must name a bucket after s3://, not "{bucket}"'
+    )
+    assert "3 to 63 lower-case letters" in refusal.value.detail
+    assert refusal.value.code is Code.OPTION_ERR
 
 
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
-        ("/data/in/*.json", 'uri "/data/in/*.json" must begin with file://'),
-        ("data/*.json", 'uri "data/*.json" must begin with file://'),
-        ("file:/data", 'uri "file:/data" must begin with file://'),
-        ("", 'uri "" must begin with file://'),
-        ("ftp://host/a", 'uri "ftp://host/a" must begin with file://, not ftp://'),
+        ("/data/in/*.json", 'uri "/data/in/*.json" must begin with file:// or s3://'),
+        ("data/*.json", 'uri "data/*.json" must begin with file:// or s3://'),
+        ("file:/data", 'uri "file:/data" must begin with file:// or s3://'),
+        ("", 'uri "" must begin with file:// or s3://'),
+        ("s3:bucket/a", 'uri "s3:bucket/a" must begin with file:// or s3://'),
+        (
+            "ftp://host/a",
+            'uri "ftp://host/a" must begin with one of file://, s3://, gs://, az://, not ftp://',
+        ),
         (
             "file://host/a",
             'uri "file://host/a" must go on with an absolute path after file://',
@@ -52,9 +103,16 @@ def test_a_bucket_is_refused_as_not_supported_yet(scheme: str) -> None:
         ("file:///a//", 'path "/a//" must not hold an empty part, "." or ".."'),
         ("file:///a\0b", 'path "/a\\0b" must be Unicode text without NUL'),
         ("file:///a\ud800b", 'path "/a\\ud800b" must be Unicode text without NUL'),
+        ("s3://bucket/a/../b", 'path "a/../b" must not hold an empty part, "." or ".."'),
+        ("s3://bucket/./b", 'path "./b" must not hold an empty part, "." or ".."'),
+        ("s3://bucket/a//b", 'path "a//b" must not hold an empty part'),
+        ("s3://bucket//b", 'path "/b" must not hold an empty part'),
+        ("s3://bucket/a//", 'path "a//" must not hold an empty part'),
+        ("s3://bucket/a\0b", 'path "a\\0b" must be Unicode text without NUL'),
+        ("s3://bucket/a\ud800b", 'path "a\\ud800b" must be Unicode text without NUL'),
     ],
 )
-def test_a_uri_that_names_no_absolute_path_is_refused(uri: str, message: str) -> None:
+def test_a_uri_that_names_no_path_is_refused(uri: str, message: str) -> None:
     with pytest.raises(UserError) as refusal:
         open_store(uri)
 

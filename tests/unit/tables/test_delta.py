@@ -18,7 +18,7 @@ from tests.contract.table_building import COLUMNS, JOB, OTHER_JOB, attachment
 
 @pytest.fixture
 def tables(tmp_path: Path) -> DeltaTables:
-    return DeltaTables(tmp_path / "warehouse")
+    return DeltaTables(str(tmp_path / "warehouse"))
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_the_log_names_the_table_and_says_what_it_is_for(table: TableRef) -> Non
 def test_a_table_of_any_name_lies_in_the_warehouse(tables: DeltaTables, name: str) -> None:
     created = tables.create(name, COLUMNS, location=None, comment="")
 
-    assert Path(created.location).parent == tables.warehouse
+    assert str(Path(created.location).parent) == tables.warehouse
     assert tables.open(created.location).table_id == created.id
 
 
@@ -53,7 +53,7 @@ def test_a_location_is_taken_literally(
     created = tables.create("orders", COLUMNS, location=location, comment="")
 
     assert created.location == str(tmp_path / folder)
-    assert log_entry(tmp_path / folder, 0).exists()
+    assert (tmp_path / folder / log_entry(0)).exists()
     assert tables.open(location).table_id == created.id
 
 
@@ -72,11 +72,46 @@ def test_a_location_that_would_be_read_as_another_one_is_refused(
         tables.create("orders", COLUMNS, location=str(tmp_path / "a%20b"), comment="")
 
 
-def test_a_location_in_a_bucket_is_refused(tables: DeltaTables) -> None:
-    with pytest.raises(UserError, match="only local folders are") as caught:
-        tables.create("orders", COLUMNS, location="s3://bucket/orders", comment="")
+@pytest.mark.parametrize(
+    ("location", "message"),
+    [
+        ("s3://b/orders", 'uri "s3://b/orders" must name a bucket after s3://, not "b"'),
+        ("s3:///orders", 'uri "s3:///orders" must name a bucket after s3://, not ""'),
+        ("s3://Bucket/a", 'uri "s3://Bucket/a" must name a bucket after s3://, not "Bucket"'),
+        ("s3://bucket", 'location "s3://bucket" must name a folder in the bucket'),
+        ("s3://bucket/", 'location "s3://bucket/" must name a folder in the bucket'),
+        ("s3://bucket/a//b", 'path "a//b" must not hold an empty part'),
+        ("s3://bucket/a/../b", 'path "a/../b" must not hold an empty part, "." or ".."'),
+        (
+            "hdfs://host/orders",
+            'uri "hdfs://host/orders" must begin with one of file://, s3://, gs://, az://, '
+            "not hdfs://",
+        ),
+    ],
+)
+def test_a_location_that_names_no_folder_of_a_bucket_is_refused(
+    tables: DeltaTables, location: str, message: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        tables.create("orders", COLUMNS, location=location, comment="")
 
-    assert caught.value.code is Code.NOT_SUPPORTED_ERR
+    assert caught.value.message == message
+    assert caught.value.code is Code.OPTION_ERR
+
+
+@pytest.mark.parametrize(
+    ("location", "normal"),
+    [
+        ("s3://bucket/orders", "s3://bucket/orders"),
+        ("s3a://bucket/all/orders/", "s3://bucket/all/orders"),
+        ("GS://bucket/orders", "gs://bucket/orders"),
+        ("az://bucket/orders", "az://bucket/orders"),
+    ],
+)
+def test_a_location_in_a_bucket_has_one_way_to_be_written(
+    tables: DeltaTables, location: str, normal: str
+) -> None:
+    assert tables.normal_location(location) == normal
 
 
 def test_a_folder_with_files_in_it_does_not_become_a_table(
@@ -101,7 +136,7 @@ def test_a_place_that_cannot_be_written_is_an_external_error(tmp_path: Path) -> 
     (tmp_path / "file").write_text("no folder")
 
     with pytest.raises(ExternalError, match="could not be created") as caught:
-        DeltaTables(tmp_path / "file").create("orders", COLUMNS, location=None, comment="")
+        DeltaTables(str(tmp_path / "file")).create("orders", COLUMNS, location=None, comment="")
 
     assert caught.value.code is Code.STORAGE_ERR
     assert "free space" in caught.value.hint
@@ -198,7 +233,7 @@ def test_numbers_survive_checkpoints_and_no_commit_cleans_the_log(
     assert list((Path(table.location) / "_delta_log").glob("*.checkpoint.parquet"))
     assert reopened.newest_number(JOB) == 102
     assert len(reopened.chain_after(JOB, 0)) == 102
-    assert log_entry(Path(table.location), 0).exists()
+    assert (Path(table.location) / log_entry(0)).exists()
 
 
 def test_an_entry_that_is_not_the_log_of_a_job_is_passed_over(
@@ -220,7 +255,7 @@ def test_only_as_much_of_the_log_is_read_as_is_needed(
     for number in (1, 2, 3):
         commit_through_new_handle(tables, table, number)
     handle = tables.open(table.location)
-    log_entry(Path(table.location), 1).write_text("not read")
+    (Path(table.location) / log_entry(1)).write_text("not read")
 
     chain = handle.chain_after(JOB, 2)
 
@@ -234,7 +269,7 @@ def test_a_broken_copy_is_refused_with_its_number(tables: DeltaTables, table: Ta
     handle.write_copy(attachment(1))
     copy = Path(table.location) / "_penstock" / JOB / "1.json"
     copy.write_text(copy.read_text()[:50])
-    log_entry(Path(table.location), 1).unlink()
+    (Path(table.location) / log_entry(1)).unlink()
 
     with pytest.raises(UserError, match="copy of commit 1 is not readable") as caught:
         handle.chain_after(JOB, 0)

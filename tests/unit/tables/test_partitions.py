@@ -1,8 +1,10 @@
 """Rows divided into partitions, and the folders named after them."""
 
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal as ExactNumber
-from pathlib import Path
+from pathlib import Path, PosixPath
+from typing import ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,17 +15,18 @@ from penstock.model.epoch import DataFile
 from penstock.model.job import TargetColumn
 from penstock.model.schema import Array, Column, DataType, Decimal, Primitive
 from penstock.storage.arrow_types import arrow_schema, arrow_type
+from penstock.storage.local import LocalStore
+from penstock.storage.local_file import LocalFile
 from penstock.tables import writer as writer_module
 from penstock.tables.fitting import RowError, fit
 from penstock.tables.partitions import (
-    PartitionValues,
     check_partition_columns,
     folder_names,
     split,
     value_texts,
 )
 from penstock.tables.writer import TableWriter
-from tests.contract.table_building import open_files
+from tests.contract.table_building import folder_at, open_files
 
 DAY = Column(name="day", type=Primitive.DATE)
 CITY = Column(name="city", type=Primitive.STRING)
@@ -190,7 +193,7 @@ def test_a_table_of_partition_columns_alone_is_refused() -> None:
 
 
 def test_every_partition_gets_a_file_without_the_column(tmp_path: Path) -> None:
-    writer = TableWriter(tmp_path, COLUMNS, "7-abc", partition_by=("city",))
+    writer = TableWriter(folder_at(tmp_path), COLUMNS, "7-abc", partition_by=("city",))
     writer.write(of_cities("a", "b/c", "a"))
     writer.write(of_cities("a", first=3))
 
@@ -206,7 +209,7 @@ def test_every_partition_gets_a_file_without_the_column(tmp_path: Path) -> None:
 
 
 def test_folders_of_several_columns_lie_inside_each_other(tmp_path: Path) -> None:
-    writer = TableWriter(tmp_path, COLUMNS, "t", partition_by=("day", "city"))
+    writer = TableWriter(folder_at(tmp_path), COLUMNS, "t", partition_by=("day", "city"))
     writer.write(batch((date(2026, 1, 31), None, 1)))
 
     (file,) = writer.close()
@@ -220,7 +223,9 @@ def test_a_full_file_of_a_partition_is_followed_by_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer_module, "_GROUP_ROWS_MAX", 3)
-    writer = TableWriter(tmp_path, COLUMNS, "t", partition_by=("city",), file_bytes_max=1)
+    writer = TableWriter(
+        folder_at(tmp_path), COLUMNS, "t", partition_by=("city",), file_bytes_max=1
+    )
     writer.write(of_cities("a", "a", "b"))
     writer.write(of_cities("a", "a", first=3))
 
@@ -234,7 +239,7 @@ def test_a_full_file_of_a_partition_is_followed_by_another(
 
 
 def test_an_aborted_writer_leaves_neither_files_nor_folders(tmp_path: Path) -> None:
-    writer = TableWriter(tmp_path, COLUMNS, "t", partition_by=("day", "city"))
+    writer = TableWriter(folder_at(tmp_path), COLUMNS, "t", partition_by=("day", "city"))
     writer.write(batch((None, "a", 1), (date(2026, 1, 1), None, 2)))
     writer.close()
     assert below(tmp_path)
@@ -248,7 +253,7 @@ def test_an_aborted_writer_closes_its_open_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer_module, "_GROUP_ROWS_MAX", 2)
-    writer = TableWriter(tmp_path, COLUMNS, "t", partition_by=("city",))
+    writer = TableWriter(folder_at(tmp_path), COLUMNS, "t", partition_by=("city",))
     writer.write(of_cities("a", "b"))
     assert open_files(tmp_path)
 
@@ -259,9 +264,9 @@ def test_an_aborted_writer_closes_its_open_files(
 
 
 def test_an_aborted_writer_leaves_what_others_wrote(tmp_path: Path) -> None:
-    other = TableWriter(tmp_path, COLUMNS, "other", partition_by=("city",))
+    other = TableWriter(folder_at(tmp_path), COLUMNS, "other", partition_by=("city",))
     other.write(of_cities("a"))
-    writer = TableWriter(tmp_path, COLUMNS, "t", partition_by=("city",))
+    writer = TableWriter(folder_at(tmp_path), COLUMNS, "t", partition_by=("city",))
     writer.write(of_cities("a", "b"))
     writer.close()
     (kept,) = other.close()
@@ -271,33 +276,44 @@ def test_an_aborted_writer_leaves_what_others_wrote(tmp_path: Path) -> None:
     assert below(tmp_path) == ["city=a", kept.path]
 
 
-class RobbedWriter(TableWriter):
-    """A writer whose folder another one removes before there is a file in it."""
+class RobbedPath(PosixPath):
+    """A path whose folder another writer removes before there is a file in it, once."""
 
-    robbed = False
+    robbed: ClassVar[list[Path]] = []
 
-    def _folder(self, partition: PartitionValues) -> Path:
-        folder = super()._folder(partition)
+    def touch(self, mode: int = 0o666, exist_ok: bool = True) -> None:  # noqa: FBT001, FBT002
         if not self.robbed:
-            self.robbed = True
-            folder.rmdir()
-        return folder
+            self.robbed.append(self.parent)
+            self.parent.rmdir()
+        super().touch(mode, exist_ok)
 
 
-def test_a_folder_that_another_writer_removed_is_made_again(tmp_path: Path) -> None:
-    writer = RobbedWriter(tmp_path, COLUMNS, "t", partition_by=("city",))
+@dataclass(frozen=True, slots=True)
+class RobbedStore(LocalStore):
+    """Files of this machine, where another writer is about."""
+
+    def create(self, folder: str, name: str) -> LocalFile:
+        return LocalFile(RobbedPath(folder), name)
+
+
+def test_a_folder_that_another_writer_removed_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RobbedPath, "robbed", [])
+    folder = replace(folder_at(tmp_path), store=RobbedStore())
+    writer = TableWriter(folder, COLUMNS, "t", partition_by=("city",))
     writer.write(of_cities("a"))
 
     (file,) = writer.close()
 
-    assert writer.robbed
+    assert RobbedPath.robbed == [tmp_path / "city=a"]
     assert ids(tmp_path, file) == [0]
 
 
 def test_a_file_of_a_partition_is_never_written_over_another(tmp_path: Path) -> None:
     (tmp_path / "city=a").mkdir()
     (tmp_path / "city=a" / "part-t-0.parquet").write_bytes(b"committed")
-    writer = TableWriter(tmp_path, COLUMNS, "t", partition_by=("city",))
+    writer = TableWriter(folder_at(tmp_path), COLUMNS, "t", partition_by=("city",))
     writer.write(of_cities("a"))
 
     with pytest.raises(InvariantError, match="exists already"):
@@ -311,7 +327,7 @@ def test_small_partitions_wait_while_the_largest_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer_module, "_GROUP_ROWS_MAX", 4)
-    writer = TableWriter(tmp_path, COLUMNS, "t", partition_by=("city",))
+    writer = TableWriter(folder_at(tmp_path), COLUMNS, "t", partition_by=("city",))
     writer.write(of_cities("a", "b", "a", "c"))
     assert below(tmp_path) == ["city=a", "city=a/part-t-0.parquet"]
 

@@ -39,13 +39,13 @@ def table_with(folder: Path, *, features: list[str], configuration: dict[str, st
 def test_a_table_whose_files_say_all_is_read(tmp_path: Path, features: list[str]) -> None:
     location = table_with(tmp_path / "t", features=features, configuration={})
 
-    assert DeltaTables(tmp_path).open(location).files() == ()
+    assert DeltaTables(str(tmp_path)).open(location).files() == ()
 
 
 def test_a_table_with_deleted_rows_in_its_log_is_refused(tmp_path: Path) -> None:
     location = table_with(tmp_path / "t", features=["deletionVectors"], configuration={})
 
     with pytest.raises(UserError, match="it uses deletionVectors") as caught:
-        DeltaTables(tmp_path).open(location).files()
+        DeltaTables(str(tmp_path)).open(location).files()
 
     assert caught.value.code is Code.NOT_SUPPORTED_ERR

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primitive, Struct
 from penstock.storage.arrow_types import arrow_schema
 from penstock.tables.writer import TableWriter
+from tests.contract.table_building import folder_at
 
 SOME_VALUES: dict[DataType, st.SearchStrategy[Any]] = {
     Primitive.TINYINT: st.integers(-(2**7), 2**7 - 1),
@@ -37,7 +38,7 @@ SOME_VALUES: dict[DataType, st.SearchStrategy[Any]] = {
 def statistics_of(kind: DataType, values: list[Any]) -> dict[str, Any]:
     columns = (Column(name="v", type=kind),)
     with TemporaryDirectory() as folder:
-        writer = TableWriter(Path(folder), columns, "t")
+        writer = TableWriter(folder_at(Path(folder)), columns, "t")
         writer.write(pa.RecordBatch.from_pydict({"v": values}, schema=arrow_schema(columns)))
         (file,) = writer.close()
     result: dict[str, Any] = json.loads(file.statistics_json, parse_float=ExactNumber)
@@ -165,7 +166,7 @@ def test_a_bound_that_cannot_be_widened_is_left_out_alone() -> None:
 
 def test_a_date_beyond_the_calendar_gets_no_bound(tmp_path: Path) -> None:
     columns = (Column(name="v", type=Primitive.DATE),)
-    writer = TableWriter(tmp_path, columns, "t")
+    writer = TableWriter(folder_at(tmp_path), columns, "t")
     days = pa.array([0, 2**31 - 1], pa.int32()).cast(pa.date32())
     writer.write(pa.RecordBatch.from_arrays([days], schema=arrow_schema(columns)))
 
@@ -181,7 +182,7 @@ def test_only_the_first_32_leaves_are_described_and_nested_ones_count(tmp_path: 
         Column(name="pair", type=pair),
         *(Column(name=f"c{number}", type=Primitive.INT) for number in range(40)),
     )
-    writer = TableWriter(tmp_path, columns, "t")
+    writer = TableWriter(folder_at(tmp_path), columns, "t")
     row = {"pair": {"x": 100, "y": 200}} | {f"c{number}": number for number in range(40)}
     writer.write(pa.RecordBatch.from_pylist([row], schema=arrow_schema(columns)))
 
@@ -194,7 +195,7 @@ def test_only_the_first_32_leaves_are_described_and_nested_ones_count(tmp_path: 
 
 def test_bounds_and_counts_are_taken_over_all_row_groups(tmp_path: Path) -> None:
     columns = (Column(name="v", type=Primitive.BIGINT), Column(name="s", type=Primitive.STRING))
-    writer = TableWriter(tmp_path, columns, "t")
+    writer = TableWriter(folder_at(tmp_path), columns, "t")
     rows_per_group = 2**20
     for first in (rows_per_group, 0):
         numbers = pa.array(range(first, first + rows_per_group), pa.int64())

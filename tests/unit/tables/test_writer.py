@@ -11,6 +11,7 @@ from penstock.errors import Code, ExternalError, InvariantError
 from penstock.model.schema import Column, Primitive
 from penstock.storage.arrow_types import arrow_schema
 from penstock.tables.writer import TableWriter
+from tests.contract.table_building import folder_at
 
 COLUMNS = (
     Column(name="id", type=Primitive.BIGINT, nullable=False),
@@ -28,7 +29,7 @@ def names(folder: Path) -> list[str]:
 
 
 def test_batches_of_one_task_become_one_file(tmp_path: Path) -> None:
-    writer = TableWriter(tmp_path, COLUMNS, "7-abc")
+    writer = TableWriter(folder_at(tmp_path), COLUMNS, "7-abc")
     writer.write(batch(1, 2))
     writer.write(batch(3))
 
@@ -42,7 +43,7 @@ def test_batches_of_one_task_become_one_file(tmp_path: Path) -> None:
 
 
 def test_without_a_row_no_file_is_written(tmp_path: Path) -> None:
-    writer = TableWriter(tmp_path, COLUMNS, "t")
+    writer = TableWriter(folder_at(tmp_path), COLUMNS, "t")
     writer.write(batch())
 
     assert writer.close() == ()
@@ -50,7 +51,7 @@ def test_without_a_row_no_file_is_written(tmp_path: Path) -> None:
 
 
 def test_a_full_file_is_followed_by_another(tmp_path: Path) -> None:
-    writer = TableWriter(tmp_path, COLUMNS, "t", file_bytes_max=1)
+    writer = TableWriter(folder_at(tmp_path), COLUMNS, "t", file_bytes_max=1)
     large = "x" * 2**20
     for first in (0, 40, 80):
         writer.write(batch(*range(first, first + 40), note=large))
@@ -63,7 +64,7 @@ def test_a_full_file_is_followed_by_another(tmp_path: Path) -> None:
 
 
 def test_an_aborted_writer_leaves_nothing(tmp_path: Path) -> None:
-    writer = TableWriter(tmp_path, COLUMNS, "t", file_bytes_max=1)
+    writer = TableWriter(folder_at(tmp_path), COLUMNS, "t", file_bytes_max=1)
     for first in (0, 40, 80):
         writer.write(batch(*range(first, first + 40), note="x" * 2**20))
     assert names(tmp_path) == ["part-t-0.parquet"]
@@ -74,7 +75,7 @@ def test_an_aborted_writer_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_writer_aborted_after_it_was_closed_removes_its_files(tmp_path: Path) -> None:
-    writer = TableWriter(tmp_path, COLUMNS, "t")
+    writer = TableWriter(folder_at(tmp_path), COLUMNS, "t")
     writer.write(batch(1))
     writer.close()
 
@@ -85,7 +86,7 @@ def test_a_writer_aborted_after_it_was_closed_removes_its_files(tmp_path: Path) 
 
 def test_a_file_is_never_written_over_another(tmp_path: Path) -> None:
     (tmp_path / "part-t-0.parquet").write_bytes(b"committed")
-    writer = TableWriter(tmp_path, COLUMNS, "t")
+    writer = TableWriter(folder_at(tmp_path), COLUMNS, "t")
     writer.write(batch(1))
 
     with pytest.raises(InvariantError, match="exists already"):
@@ -96,14 +97,14 @@ def test_a_file_is_never_written_over_another(tmp_path: Path) -> None:
 
 
 def test_a_batch_of_another_schema_is_refused(tmp_path: Path) -> None:
-    writer = TableWriter(tmp_path, COLUMNS, "t")
+    writer = TableWriter(folder_at(tmp_path), COLUMNS, "t")
 
     with pytest.raises(InvariantError, match="batch has the schema"):
         writer.write(pa.RecordBatch.from_pydict({"id": [1], "note": ["n"]}))
 
 
 def test_a_folder_that_cannot_be_written_is_an_external_error(tmp_path: Path) -> None:
-    writer = TableWriter(tmp_path / "missing", COLUMNS, "t")
+    writer = TableWriter(folder_at(tmp_path / "missing"), COLUMNS, "t")
     writer.write(batch(1))
 
     with pytest.raises(ExternalError, match="could not be written") as caught:
@@ -114,7 +115,7 @@ def test_a_folder_that_cannot_be_written_is_an_external_error(tmp_path: Path) ->
 
 
 def test_whole_numbers_are_packed_and_texts_have_dictionaries(tmp_path: Path) -> None:
-    writer = TableWriter(tmp_path, COLUMNS, "t")
+    writer = TableWriter(folder_at(tmp_path), COLUMNS, "t")
     writer.write(batch(1, 2))
     writer.close()
 

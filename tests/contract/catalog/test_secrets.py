@@ -1,0 +1,125 @@
+"""Which secrets are kept, sealed, in every store of the catalog."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from penstock.catalog.catalog import Catalog
+from penstock.catalog.secrets import SealedSecret, SecretRecord
+from penstock.errors import Code, InvariantError, UserError
+from tests.contract.catalog.building import (
+    BEGINNING,
+    JOB,
+    TABLE,
+    MovableClock,
+    SqliteStore,
+    create_job,
+    created,
+)
+
+LAKE = SealedSecret(name="lake", value_by_key={"b": "sealed b", "a": "sealed é"}, key_id="k1")
+OWNED = SealedSecret(name="own", value_by_key={"a": "sealed"}, key_id="k1", job_id=JOB)
+
+
+def test_a_secret_is_remembered_with_every_field(store: SqliteStore) -> None:
+    store.open().create_secret(LAKE)
+    store.open().create_secret(replace(LAKE, name="azure"))
+
+    expected = SecretRecord(
+        name="lake",
+        value_by_key={"b": "sealed b", "a": "sealed é"},
+        key_id="k1",
+        job_id=None,
+        created_at=BEGINNING,
+        changed_at=BEGINNING,
+    )
+    assert store.open().secret("lake") == expected
+    assert store.open().secrets() == (replace(expected, name="azure"), expected)
+    assert expected.keys == ("b", "a")
+
+
+def test_a_secret_that_nobody_created_is_not_found(catalog: Catalog) -> None:
+    assert catalog.secret("lake") is None
+    assert catalog.secrets() == ()
+
+
+def test_a_taken_secret_name_is_refused(catalog: Catalog) -> None:
+    catalog.create_secret(LAKE)
+
+    with pytest.raises(UserError, match='secret "lake" already exists') as refusal:
+        catalog.create_secret(replace(LAKE, value_by_key={"a": "other"}))
+
+    assert refusal.value.code is Code.ALREADY_EXISTS_ERR
+    assert [record.value_by_key for record in catalog.secrets()] == [LAKE.value_by_key]
+
+
+def test_a_change_adds_and_replaces_values(store: SqliteStore, clock: MovableClock) -> None:
+    store.open().create_secret(LAKE)
+    clock.move(minutes=1)
+
+    store.open().change_secret("lake", {"a": "new", "c": "more"}, key_id="k1")
+
+    record = store.open().secret("lake")
+    assert record is not None
+    assert record.value_by_key == {"b": "sealed b", "a": "new", "c": "more"}
+    assert record.created_at == BEGINNING
+    assert record.changed_at == BEGINNING + timedelta(minutes=1)
+
+
+def test_values_of_two_keys_are_never_mixed(catalog: Catalog) -> None:
+    catalog.create_secret(LAKE)
+
+    with pytest.raises(UserError, match="sealed with the key k1, and this node has k2"):
+        catalog.change_secret("lake", {"a": "new"}, key_id="k2")
+    catalog.change_secret("lake", {"a": "new", "b": "new"}, key_id="k2")
+
+    record = catalog.secret("lake")
+    assert record is not None
+    assert (record.value_by_key, record.key_id) == ({"b": "new", "a": "new"}, "k2")
+
+
+def test_a_change_of_a_missing_secret_is_refused(catalog: Catalog) -> None:
+    with pytest.raises(UserError, match='secret "lake" does not exist') as refusal:
+        catalog.change_secret("lake", {"a": "new"}, key_id="k1")
+
+    assert refusal.value.code is Code.META_NOT_FOUND_ERR
+
+
+def test_a_secret_is_forgotten(catalog: Catalog) -> None:
+    catalog.create_secret(LAKE)
+
+    catalog.delete_secret("lake")
+    catalog.delete_secret("lake")
+
+    assert catalog.secrets() == ()
+
+
+def test_a_secret_of_a_job_is_created_and_goes_with_it(catalog: Catalog) -> None:
+    catalog.create_table(TABLE)
+    catalog.create_secret(LAKE)
+    catalog.create_job(JOB, created(), secrets_owned=(OWNED,))
+    assert [record.name for record in catalog.secrets()] == ["lake", "own"]
+
+    catalog.delete_job(JOB)
+
+    assert [record.name for record in catalog.secrets()] == ["lake"]
+
+
+def test_a_job_whose_secret_cannot_be_kept_is_not_created(catalog: Catalog) -> None:
+    catalog.create_table(TABLE)
+
+    with pytest.raises(InvariantError):
+        catalog.create_job(JOB, created(), secrets_owned=(replace(OWNED, job_id="no job"),))
+
+    assert catalog.jobs() == ()
+    assert catalog.secrets() == ()
+
+
+def test_a_secret_outlives_a_job_that_does_not_own_it(catalog: Catalog) -> None:
+    create_job(catalog)
+    catalog.create_secret(LAKE)
+
+    catalog.delete_job(JOB)
+
+    assert catalog.secret("lake") is not None

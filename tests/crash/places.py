@@ -1,0 +1,173 @@
+"""Where the source files and the tables of a home lie: on this machine, or in a bucket."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from botocore.exceptions import ClientError
+
+from tests.servers.buckets import Bucket
+
+_SECRET = "bucket_keys"  # noqa: S105 - A name and no password.
+_TAKEN = "PreconditionFailed"
+
+
+class Place(Protocol):
+    """Source files and tables; a location is what the catalog calls one of a table."""
+
+    @property
+    def warehouse(self) -> str:
+        """Where new tables are made; empty for the folder in the home."""
+        ...
+
+    @property
+    def secret(self) -> str:
+        """Which secret opens the warehouse; empty if none is needed."""
+        ...
+
+    @property
+    def preparation(self) -> str:
+        """The statement that makes the secret; empty if none is needed."""
+        ...
+
+    @property
+    def arguments(self) -> str:
+        """What FILES is told about the source."""
+        ...
+
+    @property
+    def storage_options(self) -> dict[str, str] | None:
+        """What deltalake needs to know to open tables here."""
+        ...
+
+    def source(self, name: str) -> str:
+        """Answer what Penstock calls a source file."""
+        ...
+
+    def write_source(self, name: str, content: str) -> None:
+        """Write a source file."""
+        ...
+
+    def names(self, location: str) -> list[str]:
+        """Answer what lies below a location, by names relative to it."""
+        ...
+
+    def read(self, location: str, name: str) -> bytes:
+        """Read what lies below a location."""
+        ...
+
+    def write_new(self, location: str, name: str, content: bytes) -> bool:
+        """Write unless something of that name is there; answer whether it was written."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
+@dataclass(frozen=True)
+class LocalPlace:
+    """Folders of this machine; the tables lie in the home."""
+
+    folder: Path
+
+    warehouse = ""
+    secret = ""
+    preparation = ""
+    storage_options = None
+
+    @property
+    def arguments(self) -> str:
+        return f"'uri' = 'file://{self.folder}/*.json', 'format' = 'json'"
+
+    def source(self, name: str) -> str:
+        return str(self.folder / name)
+
+    def write_source(self, name: str, content: str) -> None:
+        self.folder.mkdir(exist_ok=True)
+        (self.folder / name).write_text(content)
+
+    def names(self, location: str) -> list[str]:
+        root = Path(location)
+        return [str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()]
+
+    def read(self, location: str, name: str) -> bytes:
+        return (Path(location) / name).read_bytes()
+
+    def write_new(self, location: str, name: str, content: bytes) -> bool:
+        try:
+            with (Path(location) / name).open("xb") as file:
+                file.write(content)
+        except FileExistsError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Leave the folders to pytest."""
+
+
+@dataclass(frozen=True)
+class BucketPlace:
+    """A bucket of its own: source files below one prefix, the warehouse below another."""
+
+    bucket: Bucket
+
+    secret = _SECRET
+
+    @property
+    def warehouse(self) -> str:
+        return self.bucket.uri("warehouse")
+
+    @property
+    def preparation(self) -> str:
+        bucket = self.bucket
+        return (
+            f"CREATE SECRET {_SECRET} ('s3.endpoint' = '{bucket.endpoint}', "
+            f"'s3.region' = '{bucket.region}', 's3.access_key' = '{bucket.access_key}', "
+            f"'s3.secret_key' = '{bucket.secret_key}')"
+        )
+
+    @property
+    def arguments(self) -> str:
+        """Of the two keys one is written out and one is a reference to the secret."""
+        bucket = self.bucket
+        return (
+            f"'uri' = '{bucket.uri('in/*.json')}', 'format' = 'json', "
+            f"'s3.endpoint' = '{bucket.endpoint}', 's3.region' = '{bucket.region}', "
+            f"'s3.access_key' = '{bucket.access_key}', 's3.secret_key' = SECRET '{_SECRET}'"
+        )
+
+    @property
+    def storage_options(self) -> dict[str, str]:
+        return self.bucket.storage_options
+
+    def source(self, name: str) -> str:
+        return f"in/{name}"
+
+    def write_source(self, name: str, content: str) -> None:
+        self.bucket.put(self.source(name), content.encode())
+
+    def names(self, location: str) -> list[str]:
+        prefix = self._key(location, "")
+        return [key.removeprefix(prefix) for key in self.bucket.keys(prefix)]
+
+    def read(self, location: str, name: str) -> bytes:
+        return self.bucket.get(self._key(location, name))
+
+    def write_new(self, location: str, name: str, content: bytes) -> bool:
+        bucket, key = self.bucket, self._key(location, name)
+        try:
+            bucket.client.put_object(Bucket=bucket.name, Key=key, Body=content, IfNoneMatch="*")
+        except ClientError as error:
+            if error.response["Error"]["Code"] != _TAKEN:
+                raise
+            return False
+        return True
+
+    def close(self) -> None:
+        # Every bucket holds volumes of its own until it goes.
+        self.bucket.client.delete_bucket(Bucket=self.bucket.name)
+        self.bucket.close()
+
+    def _key(self, location: str, name: str) -> str:
+        return f"{location.removeprefix(self.bucket.uri())}/{name}"

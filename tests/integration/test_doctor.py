@@ -1,0 +1,192 @@
+"""penstock doctor on homes in every condition."""
+
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.checks.finding import Outcome
+from penstock.checks.home import check_clock
+from penstock.doctor import open_subject
+from tests.integration.command import SETTINGS, Shell
+from tests.integration.driving import MovedClock
+from tests.node import CREATE_TABLE, create_job, numbered, write_rows
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+@pytest.fixture
+def home(shell: Shell, tmp_path: Path) -> Path:
+    """A home with a table and a job that nobody runs."""
+    write_rows(tmp_path / "in" / "a.json", numbered(1))
+    shell.sql(f"{CREATE_TABLE}; {create_job(tmp_path / 'in')}")
+    return tmp_path / "penstock-home"
+
+
+def report(shell: Shell) -> dict[str, dict[str, Any]]:
+    """Answer what a look without Spark finds, by check."""
+    said = shell.run("doctor", "--quick", "--format", "json")
+    return {row["check"]: row for row in json.loads(said.out)}
+
+
+def test_a_home_that_is_well_has_no_problems(shell: Shell, home: Path) -> None:
+    said = shell.run("doctor", "--quick")
+
+    assert (said.code, said.error) == (0, "")
+    assert said.out.splitlines()[-1] == "no problems"
+    assert f"catalog    {home}/catalog.db: 1 job, 1 table, sound" in said.out
+    assert "next: To run 1 job: penstock run" in said.out
+
+
+def test_a_home_that_does_not_exist_is_not_made(shell: Shell, tmp_path: Path) -> None:
+    said = shell.run("--home", "nowhere", "doctor", "--quick")
+
+    assert said.code == 0
+    assert "nowhere does not exist\n" in said.out
+    assert "next: penstock init, or any statement, creates it" in said.out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_home_without_a_catalog_gets_none(shell: Shell, tmp_path: Path) -> None:
+    shell.run("init")
+
+    found = report(shell)
+
+    assert found["catalog"]["found"] == "none yet"
+    assert [p.name for p in (tmp_path / "penstock-home").iterdir()] == ["penstock.toml"]
+
+
+@pytest.mark.integration
+def test_spark_is_really_started(shell: Shell, home: Path) -> None:
+    (home / "penstock.toml").write_text(SETTINGS)
+
+    said = shell.run("doctor")
+
+    assert (said.code, said.error) == (0, "")
+    assert " on local[2,4] started and ran a task in " in said.out
+    assert list((home / "logs").glob("*")) == []
+
+
+@pytest.mark.integration
+def test_a_spark_that_does_not_start_is_a_problem_with_its_log(
+    shell: Shell, home: Path
+) -> None:
+    shell.environment["PENSTOCK_SPARK__MASTER"] = "local[many]"
+
+    said = shell.run("doctor")
+
+    (log,) = (home / "logs").glob("doctor-*-spark.log")
+    assert (said.code, said.error) == (1, "")
+    assert 'problem spark      Spark on "local[many]" did not start: ' in said.out
+    assert f"next: See {log}." in said.out
+
+
+def test_a_setting_that_cannot_be_is_a_problem_and_the_rest_is_looked_at(
+    shell: Shell, home: Path
+) -> None:
+    (home / "penstock.toml").write_text("warehose = 'x'")
+
+    said = shell.run("doctor", "--quick")
+
+    assert said.code == 1
+    assert 'problem settings   setting "warehose": ' in said.out
+    assert "1 job, 1 table, sound" in said.out
+
+
+def test_settings_are_told_with_their_origin_and_without_spark_values(
+    shell: Shell, home: Path
+) -> None:
+    (home / "penstock.toml").write_text("spark.conf.'spark.secret.key' = 'hidden'")
+    shell.environment["PENSTOCK_SPARK__MASTER"] = "local[1,4]"
+
+    told = report(shell)["settings"]["found"]
+
+    assert told == (
+        "spark.master = local[1,4] from PENSTOCK_SPARK__MASTER; "
+        "spark.conf (spark.secret.key) from penstock.toml; all others are defaults"
+    )
+
+
+def change_catalog(home: Path, statement: str) -> None:
+    with closing(sqlite3.connect(home / "catalog.db")) as connection, connection:
+        connection.execute(statement)
+
+
+def test_a_catalog_of_an_older_version_is_told_and_left_alone(shell: Shell, home: Path) -> None:
+    change_catalog(home, "UPDATE alembic_version SET version_num = '0000'")
+
+    first, second = report(shell)["catalog"], report(shell)["catalog"]
+
+    assert first == second
+    assert first["outcome"] == "warning"
+    assert "its revision is 0000" in first["found"]
+
+
+def test_a_catalog_of_a_newer_version_is_a_problem(shell: Shell, home: Path) -> None:
+    change_catalog(home, "UPDATE alembic_version SET version_num = '9999'")
+
+    found = report(shell)["catalog"]
+
+    assert (found["outcome"], found["next"]) == ("problem", "Upgrade Penstock.")
+
+
+def test_a_file_that_is_no_catalog_is_a_problem_and_kept(shell: Shell, home: Path) -> None:
+    (home / "catalog.db").write_text("these are my notes, not a database; " * 100)
+
+    found = report(shell)["catalog"]
+
+    assert found["outcome"] == "problem"
+    assert "not a database" in found["found"]
+    assert (home / "catalog.db").read_text().startswith("these are my notes")
+
+
+def test_a_warehouse_below_a_file_is_a_problem(shell: Shell, home: Path) -> None:
+    shell.environment["PENSTOCK_WAREHOUSE"] = str(home / "catalog.db" / "lake")
+
+    found = report(shell)["warehouse"]
+
+    assert found["outcome"] == "problem"
+    assert found["found"] == f"{home}/catalog.db/lake cannot be written"
+
+
+def test_a_key_that_others_may_read_is_a_problem(shell: Shell, home: Path) -> None:
+    (home / "secret.key").write_text("0123456789abcdef")
+    (home / "secret.key").chmod(0o644)
+
+    found = report(shell)["secrets"]
+
+    assert found["outcome"] == "problem"
+    assert found["next"] == f'Type: chmod 600 "{home}/secret.key"'
+
+
+@pytest.mark.usefixtures("home")
+def test_a_job_that_a_person_paused_is_told_with_what_resumes_it(shell: Shell) -> None:
+    shell.sql("PAUSE JOB j")
+
+    found = report(shell)["job"]
+
+    assert found["outcome"] == "warning"
+    assert found["found"] == "j is paused by a person"
+    assert found["next"] == "To let it run: penstock sql -e 'RESUME JOB j'"
+
+
+def test_a_clock_before_the_newest_event_is_a_problem(home: Path) -> None:
+    subject = open_subject(home, quick=True)
+    assert subject.app is not None
+    early = MovedClock()
+    early.move(hours=-2)
+
+    (fine,) = check_clock(subject)
+    (late,) = check_clock(replace(subject, clock=early))
+
+    subject.app.close()
+    assert fine.outcome is Outcome.OK
+    assert late.outcome is Outcome.PROBLEM
+    assert late.found.endswith(" before the newest event in the catalog")

@@ -1,0 +1,224 @@
+"""The interactive prompt, typed into a real terminal."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.integration.command import SETTINGS
+from tests.integration.terminal import (
+    CTRL_C,
+    CTRL_D,
+    CTRL_R,
+    ENTER,
+    PROMPT,
+    TAB,
+    UP,
+    Terminal,
+)
+from tests.node import CREATE_TABLE
+
+Start = Callable[..., Terminal]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """What opens prompts on one home."""
+    opened: list[Terminal] = []
+
+    def open_one(*, columns: int = 100, **environment: str) -> Terminal:
+        terminal = Terminal(tmp_path, columns=columns, environment=environment)
+        opened.append(terminal)
+        terminal.see(PROMPT)
+        return terminal
+
+    yield open_one
+    for terminal in opened:
+        terminal.end()
+
+
+def history(folder: Path) -> str:
+    return (folder / "penstock-home" / "history").read_text()
+
+
+def test_the_prompt_introduces_itself_in_two_lines(start: Start, tmp_path: Path) -> None:
+    first, second, _ = start(columns=200).text.splitlines()
+
+    assert first.startswith("Penstock ")
+    assert first.endswith(f", home {tmp_path}/penstock-home")
+    assert "\\?" in second
+
+
+def test_a_statement_may_span_lines(start: Start) -> None:
+    terminal = start()
+
+    terminal.type("CREATE TABLE t", ENTER)
+    terminal.see("->")
+
+    terminal.run("(id BIGINT, note STRING);", until="table t created (0.")
+
+
+def test_tab_completes_statements_and_names(start: Start) -> None:
+    terminal = start()
+    terminal.run("CREATE TABLE a_long_name (id BIGINT);", until="created")
+
+    terminal.type("DESCRIBE a_", TAB)
+    terminal.see("long_name")
+
+    assert "BIGINT" in terminal.run(";", until="1 row, 0.")
+
+
+def test_tab_explains_the_options_of_files(start: Start) -> None:
+    terminal = start()
+
+    terminal.type("CREATE JOB j ON STREAMING DO INSERT INTO t SELECT * FROM FILES(", TAB)
+
+    terminal.see("Required. Format of the files.")
+
+
+def test_a_backslash_and_g_print_vertically(start: Start) -> None:
+    terminal = start()
+    terminal.run(f"{CREATE_TABLE};", until="created")
+
+    seen = terminal.run("DESCRIBE t\\G", until="2 rows, 0.")
+
+    assert "************ 1. row ************\n   column: id\n" in seen
+
+
+def test_a_watched_statement_is_run_again_until_ctrl_c(start: Start) -> None:
+    terminal = start()
+    terminal.run(f"{CREATE_TABLE};", until="created")
+
+    terminal.type("DESCRIBE t \\watch 200ms", ENTER)
+    terminal.see(" UTC, every 0.2s; Ctrl-C ends")
+    seen = terminal.see(" UTC, every 0.2s; Ctrl-C ends")
+    terminal.type(CTRL_C)
+    terminal.see(PROMPT)
+
+    assert "BIGINT" in seen
+    assert terminal.leave() == 0
+
+
+def test_what_was_typed_is_there_in_the_next_prompt(start: Start, tmp_path: Path) -> None:
+    first = start()
+    first.type("SHOW", ENTER)
+    first.run("TABLES;", until="0 rows, 0.")
+    first.leave()
+
+    second = start()
+    second.type(UP)
+    second.see("\\q")
+    second.type(UP)
+    second.see("TABLES;")
+    second.run("", until="0 rows, 0.")
+
+    assert '"SHOW\\nTABLES;"' in history(tmp_path)
+
+
+def test_ctrl_r_finds_what_was_typed(start: Start) -> None:
+    terminal = start()
+    terminal.run("SHOW JOBS; SHOW TABLES;", until="0 rows, 0.")
+
+    terminal.type(CTRL_R, "tab")
+    terminal.see("SHOW JOBS; SHOW TABLES;")
+    terminal.type(ENTER)
+
+    terminal.run("", until="0 rows, 0.")
+
+
+def test_an_error_points_at_its_place_and_ends_nothing(start: Start) -> None:
+    terminal = start()
+
+    terminal.type("SHOW CREATE", ENTER)
+    seen = terminal.run("  JOBZ t;", until="Did you mean JOB?")
+
+    assert "\n  detail: Line 2, column 3.\n      JOBZ t;\n      ^\n" in seen
+    terminal.run("SHOW TABLES;", until="0 rows, 0.")
+
+
+def test_what_is_too_wide_goes_through_the_pager(start: Start) -> None:
+    terminal = start(columns=60, PAGER="sed s/^/paged:/")
+    terminal.run(f"{CREATE_TABLE};", until="created")
+
+    seen = terminal.run("SHOW TABLES;", until="paged:1 row, 0.")
+
+    assert "paged:name  location" in seen
+    assert "paged:t " in seen
+
+
+def test_no_secret_is_in_the_history(start: Start, tmp_path: Path) -> None:
+    terminal = start()
+
+    seen = terminal.run(
+        "CREATE JOB j ON STREAMING DO INSERT INTO t SELECT * FROM FILES("
+        "'s3.secret_key' = 'hunter2') FROM nowhere WHERE;",
+        until="error ",
+    )
+
+    assert "hunter2" in seen
+    assert "s3.secret_key" in history(tmp_path)
+    assert "hunter2" not in history(tmp_path)
+
+
+def test_ctrl_c_takes_the_text_back_and_ctrl_d_leaves(start: Start) -> None:
+    terminal = start()
+
+    terminal.type("DROP TABLE t", CTRL_C)
+    terminal.see(PROMPT)
+    terminal.run("SHOW TABLES;", until="0 rows, 0.")
+    terminal.type(CTRL_D)
+
+    assert terminal.ended() == 0
+    assert "does not exist" not in terminal.text
+
+
+def test_help_shows_examples(start: Start) -> None:
+    terminal = start()
+
+    seen = terminal.run("help", until="Ctrl-D")
+
+    assert "SHOW EPOCHS FOR load_orders;" in seen
+
+
+@pytest.mark.integration
+def test_spark_is_started_once_and_ctrl_c_ends_only_the_wait(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "penstock-home").mkdir()
+    (tmp_path / "penstock-home" / "penstock.toml").write_text(SETTINGS)
+    terminal = start()
+
+    terminal.run("SELECT 1 AS one;", until="1 row, ")
+    terminal.type("SELECT count(*) FROM range(1000000000000000);", ENTER)
+    terminal.see("\n")
+    terminal.type(CTRL_C)
+    terminal.see("no longer waiting; the statement goes on")
+    terminal.see(PROMPT)
+    terminal.run("SHOW TABLES;", until="0 rows, ")
+
+    assert terminal.leave() == 0
+    assert terminal.text.count("starting Spark") == 1
+
+
+def test_a_single_statement_does_not_load_what_the_prompt_needs(tmp_path: Path) -> None:
+    program = """
+import sys
+sys.argv = ["penstock", "sql", "-e", "SHOW JOBS"]
+from penstock.cli import main
+try:
+    main()
+except SystemExit:
+    print([name for name in ("prompt_toolkit", "penstock.prompt") if name in sys.modules])
+"""
+
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,240 @@
+"""The servers that other tests rely on do what is said of them."""
+
+import http.client
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import (
+    ClientError,
+    ConnectionClosedError,
+    EndpointConnectionError,
+    ResponseStreamingError,
+)
+
+from penstock.clock import SystemClock
+from tests.servers.buckets import Bucket, create_bucket, open_client
+from tests.servers.child import Child, Command, NotStartedError, bare_environment, free_ports
+from tests.servers.moto import MotoServer
+from tests.servers.proxy import CutBody, Delay, LoseAnswer, Proxied, listing, method, slow_down
+from tests.servers.seaweedfs import SeaweedServer
+
+pytestmark = pytest.mark.integration
+
+LARGE = bytes(range(256)) * 4096
+
+
+@pytest.fixture
+def own_seaweed(tmp_path: Path) -> Iterator[SeaweedServer]:
+    server = SeaweedServer(tmp_path / "own")
+    server.start()
+    yield server
+    server.kill()
+
+
+def test_a_bucket_keeps_lists_and_removes_objects(bucket: Bucket) -> None:
+    bucket.put("a/1", b"one")
+    bucket.put("a/2", b"two")
+    bucket.put("b", b"")
+
+    bucket.delete("a/2")
+
+    assert bucket.keys() == ["a/1", "b"]
+    assert bucket.keys("a/") == ["a/1"]
+    assert bucket.get("a/1") == b"one"
+    assert bucket.uri("a/*.json") == f"s3://{bucket.name}/a/*.json"
+
+
+def test_seaweedfs_refuses_wrong_keys(bucket: Bucket) -> None:
+    stranger = replace(bucket, secret_key=bucket.access_key)
+
+    with pytest.raises(ClientError, match="SignatureDoesNotMatch"):
+        stranger.put("a", b"")
+
+    stranger.close()
+
+
+def test_seaweedfs_keeps_its_data_when_it_is_killed(own_seaweed: SeaweedServer) -> None:
+    bucket = create_bucket(own_seaweed)
+    bucket.put("kept", LARGE)
+
+    own_seaweed.kill()
+    with pytest.raises(EndpointConnectionError):
+        bucket.get("kept")
+    own_seaweed.start()
+
+    assert bucket.get("kept") == LARGE
+    bucket.close()
+
+
+def test_moto_lists_in_the_order_of_bytes(moto_bucket: Bucket) -> None:
+    keys = ["o/a-b", "o/a/b", "o/a0"]
+
+    moto_bucket.put(keys[1], b"")
+    moto_bucket.put(keys[2], b"")
+    moto_bucket.put(keys[0], b"")
+
+    assert moto_bucket.keys() == keys
+
+
+def test_moto_lends_keys_of_a_role(moto: MotoServer) -> None:
+    client = open_client("sts", moto)
+
+    lent = client.assume_role(
+        RoleArn="arn:aws:iam::123456789012:role/loader", RoleSessionName="test"
+    )
+
+    assert lent["Credentials"]["SessionToken"]
+    client.close()
+
+
+def test_moto_forgets_everything_at_a_new_start(tmp_path: Path) -> None:
+    server = MotoServer(tmp_path)
+    server.start()
+    bucket = create_bucket(server)
+
+    server.kill()
+    server.start()
+
+    with pytest.raises(ClientError, match="NoSuchBucket"):
+        bucket.keys()
+    bucket.close()
+    server.stop()
+
+
+def test_a_server_that_ends_at_once_says_why(tmp_path: Path) -> None:
+    command = Command(
+        words=["sh", "-c", "echo no such luck; exit 7"],
+        environment=bare_environment(),
+        port=free_ports(1)[0],
+        lacks=lambda: "",
+    )
+
+    with pytest.raises(NotStartedError, match=r"ended with 7\nno such luck"):
+        Child(tmp_path / "log").start(command)
+
+
+def test_a_proxy_passes_on_and_counts(proxied: Proxied) -> None:
+    proxied.bucket.put("in/large", LARGE)
+    proxied.bucket.keys()
+    proxied.bucket.client.head_object(Bucket=proxied.bucket.name, Key="in/large")
+
+    content = proxied.bucket.get("in/large")
+
+    assert proxied.direct.get("in/large") == content == LARGE
+    proxy = proxied.proxy
+    assert (proxy.puts(), proxy.listings(), proxy.heads(), proxy.gets("/large")) == (1, 1, 1, 1)
+    assert proxy.requests[0].path == f"/{proxied.bucket.name}/in/large"
+
+
+def test_a_proxy_forgets_requests_when_asked(proxied: Proxied) -> None:
+    proxied.bucket.put("a", b"")
+
+    proxied.proxy.clear()
+
+    assert proxied.proxy.requests == []
+
+
+def test_a_proxy_passes_on_bodies_in_chunks(proxied: Proxied) -> None:
+    connection = http.client.HTTPConnection(proxied.proxy.endpoint.removeprefix("http://"))
+    address = proxied.bucket.client.generate_presigned_url(
+        "put_object", Params={"Bucket": proxied.bucket.name, "Key": "a"}
+    )
+
+    connection.request("PUT", address, body=iter([LARGE, b"end"]), encode_chunked=True)
+
+    assert connection.getresponse().status == 200
+    assert proxied.direct.get("a") == LARGE + b"end"
+    assert proxied.proxy.requests[0].headers["transfer-encoding"] == "chunked"
+    connection.close()
+
+
+def test_a_client_may_keep_its_connection_to_a_proxy(proxied: Proxied) -> None:
+    connection = http.client.HTTPConnection(proxied.proxy.endpoint.removeprefix("http://"))
+    connection.connect()
+    socket = connection.sock
+
+    statuses = [status_of(connection) for _ in range(3)]
+
+    assert statuses == [403, 403, 403]
+    assert connection.sock is socket
+    connection.close()
+
+
+def status_of(connection: http.client.HTTPConnection) -> int:
+    connection.request("GET", "/")
+    with connection.getresponse() as response:
+        response.read()
+        return response.status
+
+
+def test_a_fault_is_met_by_the_requests_that_match_and_so_often(proxied: Proxied) -> None:
+    proxied.bucket.put("a", b"")
+    proxied.proxy.inject(slow_down(), when=listing, times=2)
+
+    with pytest.raises(ClientError, match="SlowDown"):
+        proxied.bucket.keys()
+    with pytest.raises(ClientError, match="SlowDown"):
+        proxied.bucket.keys()
+
+    assert proxied.bucket.get("a") == b""
+    assert proxied.bucket.keys() == ["a"]
+
+
+def test_faults_are_forgotten_when_asked(proxied: Proxied) -> None:
+    proxied.proxy.inject(slow_down(), times=100)
+
+    proxied.proxy.heal()
+
+    assert proxied.bucket.keys() == []
+
+
+def test_a_refused_write_never_reaches_the_server(proxied: Proxied) -> None:
+    proxied.proxy.inject(slow_down(), when=method("PUT"))
+
+    with pytest.raises(ClientError, match="SlowDown"):
+        proxied.bucket.put("a", LARGE)
+
+    assert proxied.direct.keys() == []
+
+
+def test_a_delayed_request_takes_so_long(proxied: Proxied) -> None:
+    clock = SystemClock()
+    proxied.proxy.inject(Delay(seconds=0.3), when=method("PUT"))
+
+    before = clock.monotonic()
+    proxied.bucket.put("a", b"")
+
+    assert clock.monotonic() - before >= 0.3
+    assert proxied.direct.keys() == ["a"]
+
+
+def test_a_body_is_cut(proxied: Proxied) -> None:
+    proxied.direct.put("a", LARGE)
+    proxied.proxy.inject(CutBody(after_bytes=1000), when=method("GET"))
+
+    with pytest.raises(ResponseStreamingError, match="1000 bytes read"):
+        proxied.bucket.get("a")
+
+    assert proxied.bucket.get("a") == LARGE
+
+
+def test_a_lost_answer_hides_work_that_was_done(proxied: Proxied) -> None:
+    proxied.proxy.inject(LoseAnswer(), when=method("PUT", path="/a"))
+
+    with pytest.raises(ConnectionClosedError):
+        proxied.bucket.put("a", LARGE)
+
+    assert proxied.direct.get("a") == LARGE
+
+
+def test_a_proxy_that_is_down_refuses_connections_until_it_is_up(proxied: Proxied) -> None:
+    proxied.bucket.put("a", b"")
+
+    proxied.proxy.down()
+    with pytest.raises(EndpointConnectionError):
+        proxied.bucket.get("a")
+    proxied.proxy.up()
+
+    assert proxied.bucket.get("a") == b""

@@ -1,0 +1,110 @@
+"""What the options promise of every file, told without a word of how files are found.
+
+A file that matches and lies above the floor is loaded once. One that sorts before the newest
+loaded file of its prefix is late: ``late_files`` says whether it is loaded at all, and
+``late_window`` for how long after it was written it still is; older ones count as loaded, and
+it may be forgotten that they were. A loaded file that changes is not loaded again. Setting the
+offset forgets what was loaded behind it.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from penstock.model.epoch import SourceFile
+from penstock.model.files import LateFiles, ModifiedFiles
+from penstock.storage.objects import ObjectMeta
+from tests.property.audit.steps import Place, Rules
+
+
+class Promise:
+    """What was loaded since it was last forgotten, and what that allows and demands."""
+
+    def __init__(self, place: Place, rules: Rules) -> None:
+        self.rules = rules
+        self.loaded: dict[str, SourceFile] = {}
+        self._place = place
+        self._floor = b""
+        # Late files that were written before this time may count as loaded for ever.
+        self._expired_before: datetime | None = None
+        self._newest_at_look: dict[str, str] = {}
+        self._begin_at_look: datetime | None = None
+
+    def newest(self, prefix: str) -> str:
+        """Answer the largest loaded key below a prefix."""
+        below = [key for key in self.loaded if self._place.prefix_of(key) == prefix]
+        return max(below, key=str.encode, default="")
+
+    def move(self, floor: str | None) -> None:
+        """Set the offset."""
+        self._floor = (floor or "").encode()
+        self.loaded = {key: file for key, file in self.loaded.items() if not self.above(key)}
+
+    def look(self, now: datetime) -> None:
+        """Remember what a look at this time has to go by."""
+        window: timedelta | None = self.rules.late_window
+        self._newest_at_look = {prefix: self.newest(prefix) for prefix in self._place.prefixes}
+        self._begin_at_look = None if window is None else now - window
+        times = [at for at in (self._expired_before, self._begin_at_look) if at is not None]
+        self._expired_before = max(times, default=None)
+
+    def take(self, files: Sequence[SourceFile]) -> None:
+        """Check that an epoch loads what it may, and remember that it did."""
+        keys = [file.key.encode() for file in files]
+        assert keys == sorted(set(keys)), "an epoch is not in byte order"
+        for file in files:
+            self._check(file)
+        self.loaded |= {file.key: file for file in files}
+
+    def _check(self, file: SourceFile) -> None:
+        assert file.key in self._place.keys, f"{file.key} does not match"
+        assert file.size_bytes, f"{file.key} is a marker"
+        assert self.above(file.key), f"{file.key} lies below the floor"
+        before = self.loaded.get(file.key)
+        if before is not None:
+            assert file.etag != before.etag, f"{file.key} was loaded twice"
+            assert self._forgotten(before), f"{file.key} was loaded again when it changed"
+        if file.key <= self._newest_at_look[self._place.prefix_of(file.key)]:
+            assert self.rules.late_files is LateFiles.LOAD, f"{file.key} is late"
+            begin = self._begin_at_look
+            assert begin is None or file.modified_at >= begin, f"{file.key} is too late"
+
+    def check_pause(self, objects: dict[str, ObjectMeta], key: str) -> None:
+        """Check that the job had a reason to pause because of a file."""
+        assert self.rules.modified_files is ModifiedFiles.FAIL
+        assert key in self._changed(objects), f"{key} has not changed"
+
+    def check_at_rest(self, objects: dict[str, ObjectMeta], *, modified_files: int) -> None:
+        """Check that after an audit nothing is missing, and that changes were noticed."""
+        due = [meta for key, meta in objects.items() if key in self._place.keys]
+        due = [meta for meta in due if self.above(meta.key) and meta.key not in self.loaded]
+        assert [meta.key for meta in due if not self._excused(meta)] == [], "files were lost"
+        changed = self._changed(objects)
+        kept = [key for key in changed if not self._forgotten(self.loaded[key])]
+        if self.rules.modified_files is ModifiedFiles.FAIL:
+            assert kept == [], "a changed file did not pause the job"
+        else:
+            assert len(kept) <= modified_files <= len(changed), "changed files are miscounted"
+
+    def above(self, key: str) -> bool:
+        return key.encode() > self._floor
+
+    def _excused(self, meta: ObjectMeta) -> bool:
+        if meta.key > self.newest(self._place.prefix_of(meta.key)):
+            return False
+        ignored = self.rules.late_files is LateFiles.IGNORE
+        return ignored or self._expired(meta.modified_at)
+
+    def _forgotten(self, file: SourceFile) -> bool:
+        """Tell whether it may be forgotten that a file was loaded."""
+        newest = file.key == self.newest(self._place.prefix_of(file.key))
+        return self._expired(file.modified_at) and not newest
+
+    def _expired(self, written_at: datetime) -> bool:
+        return self._expired_before is not None and written_at < self._expired_before
+
+    def _changed(self, objects: dict[str, ObjectMeta]) -> list[str]:
+        return [
+            key
+            for key, file in self.loaded.items()
+            if self.above(key) and key in objects and objects[key].etag != file.etag
+        ]

@@ -1,0 +1,159 @@
+"""Statements about secrets: what they store, what they answer, what they refuse."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from penstock.catalog.catalog import Catalog, open_catalog
+from penstock.control.result import Result
+from penstock.control.secrets import (
+    alter_secret,
+    create_secret,
+    drop_secret,
+    references_of,
+    show_secrets,
+)
+from penstock.errors import Code, UserError
+from penstock.model.files import FileFormat, FilesOptions
+from penstock.model.store_options import StoreOptions
+from penstock.sealing import VARIABLE
+from penstock.sql.statements import AlterSecret, CreateSecret, DropSecret
+from penstock.vault import Vault
+from tests.contract.catalog.building import DEFINITION, JOB, TABLE, MovableClock, created
+
+OPTION = "s3.secret_key"
+REFERENCE = "secret:Lake"
+OF_WAREHOUSE = "Lake"
+OTHER = "other"
+LAKE = CreateSecret(name="lake", values=(("s3.access_key", "AKIA"), (OPTION, "wJalr")))
+USING = replace(
+    DEFINITION,
+    source=FilesOptions(
+        uri="s3://lake/in/",
+        format=FileFormat.JSON,
+        store=StoreOptions(access_key=REFERENCE, secret_key=REFERENCE),
+    ),
+)
+
+
+@dataclass
+class Desk:
+    """Where statements about secrets are handed in."""
+
+    catalog: Catalog
+    vault: Vault
+    clock: MovableClock
+
+    def create(self, statement: CreateSecret) -> Result:
+        return create_secret(statement, catalog=self.catalog, vault=self.vault)
+
+    def create_job(self, name: str, job_id: str) -> None:
+        body = created(name, job_id)
+        definition = replace(USING, name=name)
+        self.catalog.create_job(job_id, replace(body, definition=definition))
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    clock = MovableClock()
+    catalog = open_catalog("sqlite://", clock=clock)
+    catalog.create_table(TABLE)
+    yield Desk(catalog, Vault(catalog, key_file=tmp_path / "secret.key"), clock)
+    catalog.close()
+
+
+def test_a_secret_is_listed_without_its_values(desk: Desk) -> None:
+    desk.create(LAKE)
+    desk.clock.move(minutes=1)
+    alter = AlterSecret(name="lake", values=(("other", "x"),))
+    alter_secret(alter, catalog=desk.catalog, vault=desk.vault)
+
+    result = show_secrets(catalog=desk.catalog)
+
+    assert result.columns == ("name", "keys", "used_by", "created_at", "changed_at")
+    keys = "s3.access_key, s3.secret_key, other"
+    assert result.rows == (("lake", keys, "", "2026-03-01 12:30:15", "2026-03-01 12:31:15"),)
+
+
+def test_an_altered_secret_reveals_its_new_value(desk: Desk) -> None:
+    desk.create(LAKE)
+
+    alter = AlterSecret(name="lake", values=((OPTION, "new"),))
+    answer = alter_secret(alter, catalog=desk.catalog, vault=desk.vault)
+
+    assert answer == Result(message="secret lake altered")
+    assert desk.vault.reveal("secret:lake", option=OPTION) == "new"
+    assert desk.vault.reveal("secret:lake", option="s3.access_key") == "AKIA"
+
+
+def test_a_secret_is_created_once(desk: Desk) -> None:
+    assert desk.create(LAKE) == Result(message="secret lake created")
+
+    with pytest.raises(UserError, match='secret "lake" exists already') as refusal:
+        desk.create(LAKE)
+    again = desk.create(replace(LAKE, values=((OPTION, "other"),), if_not_exists=True))
+
+    assert refusal.value.code is Code.ALREADY_EXISTS_ERR
+    assert again == Result(message="secret lake exists already")
+    assert desk.vault.reveal("secret:lake", option=OPTION) == "wJalr"
+
+
+def test_a_secret_that_nobody_uses_is_dropped(desk: Desk) -> None:
+    desk.create(LAKE)
+
+    drop = DropSecret(name="lake", if_exists=True)
+    first = drop_secret(drop, catalog=desk.catalog, warehouse_secret=OTHER)
+    second = drop_secret(drop, catalog=desk.catalog)
+
+    assert first == Result(message="secret lake dropped")
+    assert second == Result(message="secret lake does not exist")
+
+
+def test_a_secret_that_does_not_exist_is_told_with_those_that_do(desk: Desk) -> None:
+    desk.create(LAKE)
+
+    with pytest.raises(UserError, match='secret "sea" does not exist') as refusal:
+        drop_secret(DropSecret(name="sea"), catalog=desk.catalog)
+
+    assert refusal.value.code is Code.META_NOT_FOUND_ERR
+    assert refusal.value.hint == "Known secrets: lake."
+
+
+def test_a_secret_that_jobs_use_is_kept(desk: Desk) -> None:
+    desk.create(LAKE)
+    desk.create_job("b", "job-1")
+    desk.create_job("a", "job-2")
+
+    with pytest.raises(UserError, match='is used by the jobs "a", "b"') as refusal:
+        drop_secret(DropSecret(name="lake"), catalog=desk.catalog)
+
+    assert refusal.value.code is Code.STATE_ERR
+    assert show_secrets(catalog=desk.catalog).rows[0][2] == "a, b"
+
+
+def test_a_secret_of_the_warehouse_is_kept(desk: Desk) -> None:
+    desk.create(LAKE)
+
+    with pytest.raises(UserError, match='"lake" is used by the warehouse') as refusal:
+        drop_secret(
+            DropSecret(name="lake"), catalog=desk.catalog, warehouse_secret=OF_WAREHOUSE
+        )
+
+    assert refusal.value.code is Code.STATE_ERR
+    shown = show_secrets(catalog=desk.catalog, warehouse_secret=OF_WAREHOUSE)
+    assert shown.rows[0][2] == "warehouse"
+
+
+def test_a_secret_that_a_job_owns_is_used_by_it(desk: Desk) -> None:
+    own = desk.vault.sealed_secret("own", {OPTION: "x"}, job_id=JOB)
+    desk.catalog.create_job(JOB, created(), secrets_owned=(own,))
+
+    assert show_secrets(catalog=desk.catalog).rows[0][2] == "load_orders"
+
+
+def test_references_are_found_among_the_options_of_a_source() -> None:
+    assert references_of(USING) == frozenset({"lake"})
+    assert references_of(DEFINITION) == frozenset()

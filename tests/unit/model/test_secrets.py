@@ -1,0 +1,71 @@
+"""References to secret values, and the keys whose values are secret."""
+
+import pytest
+
+from penstock.model.files import FilesOptions
+from penstock.model.options import option_fields, option_key, rule_of
+from penstock.model.secrets import (
+    EnvironmentReference,
+    FileReference,
+    Reference,
+    SecretReference,
+    is_secret_key,
+    reference_of,
+    reference_text,
+)
+
+REFERENCES: list[tuple[str, Reference]] = [
+    ("secret:lake", SecretReference(name="lake")),
+    ("env:LAKE_KEY", EnvironmentReference(variable="LAKE_KEY")),
+    ("file:/run/secrets/lake", FileReference(path="/run/secrets/lake")),
+]
+
+
+@pytest.mark.parametrize(("text", "reference"), REFERENCES)
+def test_a_reference_is_read_and_written(text: str, reference: Reference) -> None:
+    assert reference_of(text) == reference
+    assert reference_text(reference) == text
+
+
+@pytest.mark.parametrize("text", ["", "AKIA", "a secret:lake", "Secret:lake", "SECRET 'lake'"])
+def test_any_other_text_is_a_literal(text: str) -> None:
+    assert reference_of(text) is None
+
+
+def test_names_of_secrets_do_not_tell_cases_apart() -> None:
+    assert reference_of("secret:Lake") == SecretReference(name="lake")
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "access_key",
+        "s3.secret_key",
+        "AWS.Secret_Access_Key",
+        "aws.session-token",
+        "kinesis.session_key",
+        "gs.service_account",
+        "azure.sas_token",
+        "azure.account_key",
+        "client_secret",
+        "a.secret",
+        "property.sasl.jaas.config",
+        "property.ssl.truststore.password",
+        "property.ssl.key.pem",
+        "rsa.private.key.first",
+    ],
+)
+def test_a_secret_key_is_known_by_its_name(key: str) -> None:
+    assert is_secret_key(key)
+
+
+@pytest.mark.parametrize("key", ["uri", "s3.endpoint", "path_partition_keys", "key", "secrets"])
+def test_other_keys_are_not_secret(key: str) -> None:
+    assert not is_secret_key(key)
+
+
+def test_every_option_that_is_declared_a_secret_has_a_secret_key() -> None:
+    declared = [option_key(f) for f in option_fields(FilesOptions) if rule_of(f).secret]
+
+    assert declared
+    assert [key for key in declared if not is_secret_key(key)] == []

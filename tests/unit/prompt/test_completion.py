@@ -1,0 +1,191 @@
+"""What Tab offers."""
+
+import pytest
+
+from penstock.model.files import FilesOptions
+from penstock.model.job import JobProperties
+from penstock.model.options import option_fields, option_key
+from penstock.prompt.completion import Candidate, candidates
+from penstock.prompt.guide import LESSON_BY_HEAD, guide
+from penstock.prompt.option_lists import Names
+from penstock.sql.parser import parse_script, statement_heads
+
+NAMES = Names(
+    jobs=lambda: ["load_orders", "my job"],
+    tables=lambda: ["orders", "cities"],
+    secrets=lambda: ["lake"],
+)
+INSERT = "CREATE JOB j ON STREAMING DO INSERT INTO orders SELECT * FROM "
+
+
+def offered(text: str) -> list[str]:
+    """Answer the texts as they stand after each choice is taken."""
+    return [taken(text, candidate) for candidate in candidates(text, names=NAMES)]
+
+
+def taken(text: str, candidate: Candidate) -> str:
+    return text[: len(text) - candidate.replaced] + candidate.text
+
+
+def labels(text: str) -> list[str]:
+    return [candidate.label for candidate in candidates(text, names=NAMES)]
+
+
+def test_an_empty_line_offers_every_statement() -> None:
+    heads = [" ".join(head) for head in statement_heads()]
+
+    found = " | ".join(labels(""))
+
+    assert [head for head in heads if head not in found] == []
+    assert found.endswith("help | exit")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("SHOW J", ["SHOW JOBS"]),
+        ("show j", ["show jobs"]),
+        ("SHOW C", ["SHOW CREATE TABLE", "SHOW CREATE JOB"]),
+        ("SHOW CREATE ", ["SHOW CREATE TABLE", "SHOW CREATE JOB"]),
+        ("SHOW EP", ["SHOW EPOCHS FOR"]),
+        ("SHOW EPOCHS ", ["SHOW EPOCHS FOR"]),
+        ("DROP ", ["DROP TABLE", "DROP JOB", "DROP SECRET"]),
+        ("SHOW JOBS; SHOW T", ["SHOW JOBS; SHOW TABLES"]),
+        ("SHOW JOBS", []),
+        ("CREATE JOB j O", ["CREATE JOB j ON STREAMING"]),
+        ("CREATE JOB j ON S", ["CREATE JOB j ON STREAMING"]),
+        ("CREATE JOB j p", ["CREATE JOB j properties("]),
+        ("ALTER JOB j ", ["ALTER JOB j PROPERTIES(", "ALTER JOB j INSERT INTO"]),
+        ("CREATE TABLE t (id BI", ["CREATE TABLE t (id BIGINT", "CREATE TABLE t (id BINARY"]),
+        ("CREATE TABLE t (id INT) P", ["CREATE TABLE t (id INT) PARTITIONED BY ("]),
+        ("SELECT a FROM t wher", ["SELECT a FROM t where"]),
+    ],
+)
+def test_words_come_where_the_parser_takes_them(text: str, expected: list[str]) -> None:
+    assert offered(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("PAUSE JOB ", ["load_orders", "my job"]),
+        ("RESUME JOB lo", ["load_orders"]),
+        ("SHOW EVENTS FOR ", ["load_orders", "my job"]),
+        ("SHOW CREATE JOB ", ["load_orders", "my job"]),
+        ("EXPLAIN JOB ", ["load_orders", "my job"]),
+        ("DROP TABLE ", ["orders", "cities", "IF EXISTS"]),
+        ("DROP TABLE IF EXISTS o", ["orders"]),
+        ("SHOW CREATE TABLE ", ["orders", "cities"]),
+        ("DESCRIBE ", ["DETAIL", "orders", "cities"]),
+        ("DESCRIBE DETAIL c", ["cities"]),
+        ("CREATE JOB j ON STREAMING DO INSERT INTO ", ["orders", "cities"]),
+        ("SELECT * FROM ", ["orders", "cities", "jobs(", "tasks(", "rejects("]),
+        (INSERT, ["orders", "cities", "FILES(", "S3("]),
+        ("DROP SECRET ", ["lake", "IF EXISTS"]),
+        ("ALTER SECRET l", ["lake"]),
+        ("CREATE JOB ", []),
+        ("CREATE TABLE ", ["IF NOT EXISTS"]),
+        ("CREATE TABLE IF NOT EXISTS ", []),
+    ],
+)
+def test_names_come_where_one_is_meant(text: str, expected: list[str]) -> None:
+    assert labels(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("PAUSE JOB m", "PAUSE JOB `my job`"),
+        ("PAUSE JOB `m", "PAUSE JOB `my job`"),
+        ("PAUSE JOB WHERE jobname = 'm", "PAUSE JOB WHERE jobname = 'my job'"),
+        ("SELECT * FROM rejects('job' = 'm", "SELECT * FROM rejects('job' = 'my job'"),
+    ],
+)
+def test_a_name_is_quoted_as_its_place_wants(text: str, expected: str) -> None:
+    assert offered(text) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (f"{INSERT}FILES(", FilesOptions),
+        (f"{INSERT}S3('", FilesOptions),
+        ("CREATE JOB j PROPERTIES(", JobProperties),
+        ('ALTER JOB j PROPERTIES("', JobProperties),
+    ],
+)
+def test_all_options_come_with_what_they_are_for(text: str, kind: type) -> None:
+    keys = {option_key(declared) for declared in option_fields(kind)}
+
+    found = candidates(text, names=NAMES)
+
+    assert keys <= {candidate.label for candidate in found}
+    assert all(candidate.meaning for candidate in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("FILES(ur", ['FILES("uri" = "']),
+        ("FILES('ur", ["FILES('uri' = '"]),
+        ('FILES("format" = "js', ['FILES("format" = "json"']),
+        ("FILES('format' = js", ["FILES('format' = \"json\""]),
+        ('FILES("uri" = "a", "ur', []),
+        (
+            "FILES('strip_outer_array' = '",
+            [f"FILES('strip_outer_array' = '{truth}'" for truth in ("true", "false")],
+        ),
+        ("FILES('s3.secret_key' = '", ["FILES('s3.secret_key' = 'secret:lake'"]),
+        ("FILES('nothing' = '", []),
+    ],
+)
+def test_keys_and_values_come_in_the_quotes_that_were_opened(
+    text: str, expected: list[str]
+) -> None:
+    assert offered(INSERT + text) == [INSERT + one for one in expected]
+
+
+def test_a_secret_offers_the_keys_that_are_secret() -> None:
+    assert "s3.secret_key" in labels("CREATE SECRET lake (")
+    assert "s3.endpoint" not in labels("CREATE SECRET lake (")
+
+
+def test_options_that_must_be_given_come_first() -> None:
+    assert labels(f"{INSERT}FILES(")[:2] == ["uri", "format"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\\", ["\\?", "\\watch 2s", "\\timing", "\\e", "\\q"]),
+        ("\\t", ["\\timing"]),
+        ("SHOW JOBS \\", ["\\G", "\\watch 2s"]),
+    ],
+)
+def test_commands_come_behind_a_backslash(text: str, expected: list[str]) -> None:
+    assert labels(text) == expected
+
+
+@pytest.mark.parametrize("text", ["-- SH", "SHOW /* J", "COMMENT 'SH", "SELECT '", "nonsense "])
+def test_nothing_comes_in_comments_texts_and_nonsense(text: str) -> None:
+    assert offered(text) == []
+
+
+def test_every_statement_has_a_meaning_and_an_example_that_can_be_parsed() -> None:
+    heads = [" ".join(head) for head in statement_heads()]
+
+    examples = "\n".join(LESSON_BY_HEAD[head].example for head in heads)
+
+    assert len(parse_script(examples)) == len(heads)
+    assert all(LESSON_BY_HEAD[head].example.startswith(head) for head in heads)
+
+
+def test_the_guide_fits_a_narrow_screen_and_names_every_statement() -> None:
+    text = guide()
+
+    assert max(len(line) for line in text.splitlines()) < 80
+    assert [
+        h
+        for h in statement_heads()
+        if LESSON_BY_HEAD[" ".join(h)].example.split("\n")[0] not in text
+    ] == []

@@ -1,0 +1,109 @@
+"""Which results fit on a screen, and what happens to the others."""
+
+import pytest
+
+from penstock.control.result import Result
+from penstock.prompt.display import Screen, fits, plain_text, show_result, watched_text
+from penstock.prompt.pager import pager_command
+
+NARROW = Result(columns=("id", "city"), rows=((1, "Bern"), (2, "Wien")))
+WIDE = Result(columns=("id", "text"), rows=((1, "x" * 100),))
+LONG = Result(columns=("id",), rows=tuple((number,) for number in range(100)))
+SCREEN = Screen(columns=80, lines=24)
+
+
+def fitting(result: Result, *, output: str = "table", on: Screen = SCREEN) -> bool:
+    text = plain_text(result, output=output, seconds=0.1)
+    return fits(text, result, output=output, on=on)
+
+
+def test_a_small_table_fits() -> None:
+    assert fitting(NARROW)
+
+
+@pytest.mark.parametrize("result", [WIDE, LONG])
+def test_a_table_that_is_wider_or_longer_than_the_screen_does_not_fit(result: Result) -> None:
+    assert not fitting(result)
+
+
+def test_long_lines_of_a_vertical_result_are_wrapped_and_fit() -> None:
+    assert fitting(WIDE, output="vertical")
+    assert not fitting(LONG, output="vertical")
+
+
+def test_a_table_needs_the_room_that_a_terminal_gives_it() -> None:
+    # Six characters, three between the columns and two around them; two empty lines, head,
+    # rule, row, count and the prompt.
+    result = Result(columns=("id", "city"), rows=((1, "Bern"),))
+
+    assert fitting(result, on=Screen(columns=11, lines=7))
+    assert not fitting(result, on=Screen(columns=10, lines=7))
+    assert not fitting(result, on=Screen(columns=11, lines=6))
+
+
+@pytest.mark.parametrize("result", [WIDE, LONG])
+def test_what_does_not_fit_goes_through_the_pager(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, result: Result
+) -> None:
+    monkeypatch.setenv("PAGER", "sed s/^/paged:/")
+    monkeypatch.setenv("COLUMNS", "80")
+
+    show_result(result, output="table", seconds=None)
+
+    assert capfd.readouterr().out.startswith("paged:id")
+
+
+@pytest.mark.parametrize("pager", ["", "no-such-pager", "'"])
+def test_without_a_pager_everything_is_printed(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, pager: str
+) -> None:
+    monkeypatch.setenv("PAGER", pager)
+
+    show_result(LONG, output="table", seconds=None)
+
+    assert capfd.readouterr().out.endswith("99\n100 rows\n")
+
+
+def test_a_pager_that_is_left_early_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PAGER", "true")
+    endless = Result(columns=("id",), rows=tuple((number,) for number in range(200_000)))
+
+    show_result(endless, output="table", seconds=None)
+
+
+def test_an_empty_result_with_many_columns_is_only_counted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    columns = tuple(f"a_long_name_{number}" for number in range(20))
+
+    show_result(Result(columns=columns), output="table", seconds=0.0)
+
+    assert capsys.readouterr().out == "0 rows, 0.00 s\n"
+
+
+def test_a_watched_table_that_is_too_wide_turns_vertical_where_it_fits() -> None:
+    text = watched_text([NARROW, WIDE], output="table", on=SCREEN)
+
+    assert text.startswith("id  city\n")
+    assert "************ 1. row ************\n  id: 1\n" in text
+
+
+def test_a_watched_table_that_is_too_wide_and_long_stays_one() -> None:
+    many = Result(columns=WIDE.columns, rows=WIDE.rows * 20)
+
+    assert watched_text([many], output="table", on=SCREEN).startswith("id  text\n")
+
+
+@pytest.mark.parametrize(
+    ("environment", "command"),
+    [
+        ({"PAGER": "more -d"}, ["more", "-d"]),
+        ({"PAGER": ""}, []),
+        ({}, ["less", "-RFXS"]),
+    ],
+)
+def test_the_pager_is_the_one_that_the_user_wants(
+    environment: dict[str, str], command: list[str]
+) -> None:
+    assert pager_command(environment, chopped=True)[:2] == command

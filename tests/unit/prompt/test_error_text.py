@@ -1,0 +1,114 @@
+"""Errors point at the place in what was written."""
+
+import pickle
+
+import pytest
+
+from penstock.errors import InvariantError, UserError
+from penstock.prompt.error_text import caret_lines, error_text
+from penstock.sql.parser import parse_script
+from penstock.sql.types import parse_columns
+
+
+def told(script: str) -> list[str]:
+    with pytest.raises(UserError) as caught:
+        parse_script(script)
+    return error_text(caught.value, script=script).splitlines()
+
+
+def test_the_line_and_a_caret_stand_between_detail_and_hint() -> None:
+    assert told("SHOW TABLES;\n  SHOW CREATE JOBZ") == [
+        'error SYNTAX_ERR: expected TABLE or JOB after SHOW CREATE, found "JOBZ"',
+        "  detail: Line 2, column 15.",
+        "      SHOW CREATE JOBZ",
+        "                  ^",
+        "  hint: Did you mean JOB?",
+    ]
+
+
+def test_an_error_at_the_end_points_behind_the_last_word() -> None:
+    assert told("SHOW EPOCHS")[-2:] == ["    SHOW EPOCHS", "               ^"]
+
+
+@pytest.mark.parametrize(
+    ("line", "caret"),
+    [
+        ("\tSHOW\tJOBZ", "     ^"),
+        ("/* 東京 */ SHOW JOBZ", "           ^"),
+        ("/* \x1b[31m */ SHOW JOBZ", "              ^"),
+    ],
+)
+def test_the_caret_stands_below_its_column_whatever_is_before_it(line: str, caret: str) -> None:
+    written, below = told(f"-- first\r\n{line}")[2:4]
+
+    wide = sum(character in "東京" for character in written)
+    assert "\x1b" not in written
+    assert "\t" not in written
+    assert written[below.index("^") - wide :] == "JOBZ"
+    assert below.endswith(caret)
+
+
+def test_of_a_long_line_the_part_around_the_place_is_shown() -> None:
+    script = f"{'SHOW TABLES; ' * 50}SHOW JOBZ; {'SHOW JOBS; ' * 50}"
+
+    written, below = told(script)[2:4]
+
+    assert len(written) < 80
+    assert written[below.index("^") :].startswith("JOBZ; SHOW")
+    assert written.startswith("    …")
+    assert written.endswith("…")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "CREATE JOB j FROM FILES('s3.secret_key' = 'hunter2') nonsense",
+        "CREATE SECRET s (s3.secret_key = 'hunter2' nonsense)",
+        "CREATE SECRET s (s3.secret_key = 'hunter2",
+        "CREATE SECRET s (\n  s3.secret_key\n= 'hunter2' nonsense\n)",
+    ],
+)
+def test_a_line_with_a_secret_is_left_out(script: str) -> None:
+    lines = told(script)
+
+    assert "hunter2" not in "".join(lines)
+    assert lines[1].startswith("  detail: Line ")
+    assert not [line for line in lines if line.strip() == "^"]
+
+
+def test_a_line_beside_one_with_a_secret_is_shown() -> None:
+    script = "ALTER JOB j\nPROPERTIES('offset' 'x',\n's3.secret_key' = 'hunter2')"
+
+    assert told(script)[2:4] == ["    PROPERTIES('offset' 'x',", f"{' ' * 24}^"]
+
+
+def test_a_place_outside_of_the_script_is_left_out() -> None:
+    assert caret_lines("SHOW JOBS", line=2, column=1) == []
+
+
+def test_a_place_inside_an_option_is_none_of_the_statement() -> None:
+    with pytest.raises(UserError) as caught:
+        parse_columns("id BIGNIT")
+
+    assert caught.value.detail == "Line 1, column 4."
+    assert (caught.value.line, caught.value.column) == (None, None)
+
+
+def test_an_error_without_a_place_has_no_caret() -> None:
+    assert error_text(UserError("no", hint="Try."), script="SHOW JOBS") == (
+        "error OPTION_ERR: no\n  hint: Try.\n"
+    )
+
+
+def test_a_defect_asks_for_a_report() -> None:
+    assert "please report it" in error_text(InvariantError("never"))
+
+
+def test_the_place_survives_pickling() -> None:
+    error = UserError("no", detail="Here.").at(line=3, column=7)
+    error.wanted = "FOR"
+
+    revived = pickle.loads(pickle.dumps(error))  # noqa: S301 - Our own bytes.
+
+    assert (revived.line, revived.column, revived.wanted) == (3, 7, "FOR")
+    assert revived.detail == "Here. Line 3, column 7."

@@ -1,0 +1,131 @@
+"""How findings are ordered, written and survived."""
+
+import io
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock import doctor
+from penstock.checks.finding import Finding, Outcome, Subject
+from penstock.checks.home import file_system_of
+from penstock.clock import SystemClock
+from penstock.doctor import Report, examine, finding_lines, json_text
+from penstock.errors import ExternalError
+from penstock.settings import Settings
+
+FINE = Finding(check="home", found="/srv/penstock, 3.0 GB free")
+BAD = Finding(
+    check="job",
+    outcome=Outcome.PROBLEM,
+    found="orders is paused: a row that nobody could have read",
+    advice="Mend the file.",
+)
+MOUNTS = """\
+22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw
+23 22 0:5 / /srv rw - nfs4 server:/srv rw
+24 23 0:6 / /srv/fast\\040disk rw shared:1 - xfs /dev/sdb rw
+"""
+
+
+@pytest.fixture
+def subject(tmp_path: Path) -> Subject:
+    return Subject(
+        settings=Settings(home=tmp_path / "home"),
+        settings_error=None,
+        app=None,
+        app_error="",
+        quick=True,
+        clock=SystemClock(),
+        environment=os.environ,
+    )
+
+
+def test_a_finding_is_one_line_where_nobody_folds_it() -> None:
+    assert finding_lines(BAD, pretty=False, width=None) == [
+        "problem job        orders is paused: a row that nobody could have read",
+        "                   next: Mend the file.",
+    ]
+
+
+def test_a_finding_is_folded_below_itself_on_a_terminal() -> None:
+    assert finding_lines(BAD, pretty=True, width=46) == [
+        "✗ job        orders is paused: a row that",
+        "             nobody could have read",
+        "             → Mend the file.",
+    ]
+
+
+def written(*findings: Finding) -> tuple[list[str], int]:
+    stream = io.StringIO()
+    code = Report(stream=stream, pretty=False, width=None).write(findings)
+    return stream.getvalue().splitlines(), code
+
+
+def test_a_report_without_problems_ends_with_zero() -> None:
+    lines, code = written(FINE)
+
+    assert (lines[-1], code) == ("no problems", 0)
+
+
+def test_a_report_with_a_problem_counts_and_ends_with_one() -> None:
+    lines, code = written(FINE, BAD, Finding(check="a", outcome=Outcome.WARNING, found="b"))
+
+    assert (lines[-1], code) == ("1 problem, 1 warning", 1)
+
+
+def test_programs_read_the_same() -> None:
+    text, code = json_text([FINE, BAD])
+
+    assert code == 1
+    assert json.loads(text)[1] == {
+        "check": "job",
+        "outcome": "problem",
+        "found": BAD.found,
+        "next": "Mend the file.",
+    }
+
+
+def broken(subject: Subject) -> Iterator[Finding]:
+    yield FINE
+    raise ZeroDivisionError(f"in {subject.home.name}")
+
+
+def refused(subject: Subject) -> Iterator[Finding]:
+    del subject
+    raise ExternalError("the disk did not answer", detail="It is off.", hint="Turn it on.")
+    yield FINE
+
+
+def test_a_check_that_fails_is_a_problem_and_the_others_go_on(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "CHECKS", {"first": broken, "second": refused})
+
+    findings = list(examine(subject))
+
+    assert findings == [
+        FINE,
+        Finding(check="first", outcome=Outcome.PROBLEM, found="ZeroDivisionError: in home"),
+        Finding(
+            check="second",
+            outcome=Outcome.PROBLEM,
+            found="the disk did not answer. It is off",
+            advice="Turn it on.",
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind"),
+    [
+        ("/var/lib/penstock", "ext4"),
+        ("/srv/penstock", "nfs4"),
+        ("/srv/fast disk/penstock", "xfs"),
+        ("/srvother", "ext4"),
+    ],
+)
+def test_a_folder_is_on_the_nearest_mount_above_it(folder: str, kind: str) -> None:
+    assert file_system_of(Path(folder), MOUNTS) == kind

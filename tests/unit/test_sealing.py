@@ -1,0 +1,188 @@
+"""The key of a node: where it comes from, who may see it, and what it opens."""
+
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import Code, ExternalError, UserError
+from penstock.sealing import VARIABLE, Sealer, load_sealer, unsealed_with
+
+KEY = "correct horse battery staple"
+
+
+@pytest.fixture(autouse=True)
+def _no_key_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+
+@pytest.fixture
+def key_file(tmp_path: Path) -> Path:
+    return tmp_path / "secret.key"
+
+
+@pytest.mark.parametrize("text", ["", "AKIA", "a\nb'\"\\é😀", "x" * 100_000])
+def test_what_was_sealed_is_opened(text: str) -> None:
+    sealed = Sealer(KEY).seal(text)
+
+    assert Sealer(KEY).open(sealed) == text
+
+
+def test_a_sealed_text_hides_the_text_and_the_key() -> None:
+    sealed = Sealer(KEY).seal("AKIA0123456789")
+
+    assert "AKIA" not in sealed
+    assert KEY not in sealed
+    assert sealed != Sealer(KEY).seal("AKIA0123456789")
+
+
+def test_another_key_is_told_apart_by_its_id() -> None:
+    sealed = Sealer(KEY).seal("AKIA0123456789")
+    other = Sealer("another key of some length")
+
+    with pytest.raises(UserError) as refusal:
+        other.open(sealed)
+
+    assert Sealer(KEY).key_id in refusal.value.message
+    assert other.key_id in refusal.value.message
+    assert refusal.value.code is Code.SETTINGS_ERR
+    assert "ALTER SECRET" in refusal.value.hint
+
+
+@pytest.mark.parametrize("damage", ["", "x", "é", "gAAAAA"])
+def test_a_damaged_text_is_refused(damage: str) -> None:
+    sealer = Sealer(KEY)
+
+    with pytest.raises(UserError, match="has been changed or cut off since"):
+        sealer.open(f"{sealer.key_id}:{damage}")
+
+
+def test_a_key_file_is_made_once_and_only_its_owner_reads_it(key_file: Path) -> None:
+    first = load_sealer(key_file, create=True)
+    second = load_sealer(key_file, create=True)
+
+    assert first.key_id == second.key_id
+    assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
+    assert [path.name for path in key_file.parent.iterdir()] == ["secret.key"]
+
+
+def test_two_homes_have_different_keys(tmp_path: Path) -> None:
+    first = load_sealer(tmp_path / "a", create=True)
+    second = load_sealer(tmp_path / "b", create=True)
+
+    assert first.key_id != second.key_id
+
+
+def test_a_missing_key_file_is_not_made_by_whoever_opens(key_file: Path) -> None:
+    with pytest.raises(UserError, match=r'secret\.key" does not exist') as refusal:
+        load_sealer(key_file, create=False)
+
+    assert VARIABLE in refusal.value.hint
+    assert not key_file.exists()
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o602, 0o666])
+def test_a_key_file_that_others_may_touch_is_refused(key_file: Path, mode: int) -> None:
+    load_sealer(key_file, create=True)
+    key_file.chmod(mode)
+
+    with pytest.raises(UserError, match="by others than its owner") as refusal:
+        load_sealer(key_file, create=True)
+
+    assert f'chmod 600 "{key_file}"' in refusal.value.hint
+    assert key_file.read_text().strip() not in str(refusal.value)
+
+
+def test_the_environment_wins_over_the_key_file(
+    key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_sealer(key_file, create=True)
+    monkeypatch.setenv(VARIABLE, KEY)
+
+    assert load_sealer(key_file, create=False).key_id == Sealer(KEY).key_id
+
+
+def test_a_key_in_the_environment_needs_no_file(
+    key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, KEY)
+
+    load_sealer(key_file, create=True)
+
+    assert not key_file.exists()
+
+
+def test_the_text_of_the_key_file_may_move_into_the_environment(
+    key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sealed = load_sealer(key_file, create=True).seal("AKIA")
+    monkeypatch.setenv(VARIABLE, key_file.read_text())
+    key_file.unlink()
+
+    assert load_sealer(key_file, create=False).open(sealed) == "AKIA"
+
+
+def test_a_short_key_is_refused_and_not_printed(
+    key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "hunter2")
+
+    with pytest.raises(UserError, match="must have at least 16 characters, not 7") as refusal:
+        load_sealer(key_file, create=True)
+
+    assert "hunter2" not in refusal.value.message + refusal.value.detail + refusal.value.hint
+    assert refusal.value.code is Code.SETTINGS_ERR
+
+
+def test_an_empty_key_file_is_refused(key_file: Path) -> None:
+    key_file.touch(mode=0o600)
+
+    with pytest.raises(UserError, match="must have at least 16 characters, not 0"):
+        load_sealer(key_file, create=True)
+
+
+def test_a_key_file_that_cannot_be_read_or_made_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ExternalError, match="could not be read: Is a directory"):
+        load_sealer(tmp_path, create=True)
+    with pytest.raises(ExternalError, match="could not be made: No such file"):
+        load_sealer(tmp_path / "missing" / "secret.key", create=True)
+
+
+def test_processes_that_make_the_key_at_once_agree(key_file: Path) -> None:
+    program = (
+        "from pathlib import Path\n"
+        "from penstock.sealing import load_sealer\n"
+        f"print(load_sealer(Path({str(key_file)!r}), create=True).key_id)\n"
+    )
+
+    processes = [
+        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+
+    assert len({process.communicate()[0] for process in processes}) == 1
+    assert [path.name for path in key_file.parent.iterdir()] == ["secret.key"]
+
+
+def test_a_task_opens_options_with_the_place_of_the_key_alone(key_file: Path) -> None:
+    sealed = load_sealer(key_file, create=True).seal('{"s3.secret_key": "é"}')
+
+    assert unsealed_with(str(key_file), sealed) == {"s3.secret_key": "é"}
+
+
+def test_loading_a_key_does_not_load_the_library_that_seals(key_file: Path) -> None:
+    program = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from penstock.sealing import load_sealer\n"
+        f"load_sealer(Path({str(key_file)!r}), create=True)\n"
+        "print('cryptography' in sys.modules)\n"
+    )
+
+    answer = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+
+    assert answer.stdout == "False\n"

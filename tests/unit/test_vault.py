@@ -1,0 +1,162 @@
+"""What the vault keeps, what it reveals and to whom."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.catalog.catalog import Catalog, open_catalog
+from penstock.clock import SystemClock
+from penstock.errors import Code, UserError
+from penstock.sealing import VARIABLE, unsealed_with
+from penstock.vault import Vault
+
+OPTION = "s3.secret_key"
+
+
+@pytest.fixture(autouse=True)
+def _no_key_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+
+
+@pytest.fixture
+def catalog() -> Iterator[Catalog]:
+    opened = open_catalog("sqlite://", clock=SystemClock())
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def vault(catalog: Catalog, tmp_path: Path) -> Vault:
+    return Vault(catalog, key_file=tmp_path / "secret.key")
+
+
+def test_a_stored_secret_is_revealed_by_the_option_that_needs_it(vault: Vault) -> None:
+    vault.store("lake", {"s3.access_key": "AKIA", "S3.Secret_Key": "wJalr"})
+
+    assert vault.reveal("secret:lake", option="s3.access_key") == "AKIA"
+    assert vault.reveal("secret:Lake", option=OPTION) == "wJalr"
+
+
+def test_the_catalog_holds_no_value(vault: Vault, catalog: Catalog) -> None:
+    vault.store("lake", {OPTION: "wJalr"})
+
+    assert "wJalr" not in str(catalog.secrets())
+
+
+def test_a_changed_secret_keeps_its_other_values(vault: Vault) -> None:
+    vault.store("lake", {"s3.access_key": "AKIA", OPTION: "old"})
+
+    vault.change("lake", {OPTION: "new", "s3.session_token": "t"})
+
+    assert vault.reveal("secret:lake", option="s3.access_key") == "AKIA"
+    assert vault.reveal("secret:lake", option=OPTION) == "new"
+    assert vault.reveal("secret:lake", option="s3.session_token") == "t"
+
+
+def test_a_literal_is_its_own_value(vault: Vault) -> None:
+    assert vault.reveal("wJalr", option=OPTION) == "wJalr"
+    assert not vault.key_file.exists()
+
+
+def test_a_variable_of_the_environment_is_looked_up(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKE_KEY", "wJalr")
+
+    assert vault.reveal("env:LAKE_KEY", option=OPTION) == "wJalr"
+
+
+def test_a_file_gives_its_text_without_the_last_line_end(vault: Vault, tmp_path: Path) -> None:
+    file = tmp_path / "lake"
+    file.write_text("wJalr\n\n")
+
+    assert vault.reveal(f"file:{file}", option=OPTION) == "wJalr\n"
+
+
+def test_a_secret_may_refer_to_the_environment(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault.store("lake", {OPTION: "env:LAKE_KEY"})
+    monkeypatch.setenv("LAKE_KEY", "wJalr")
+
+    assert vault.reveal("secret:lake", option=OPTION) == "wJalr"
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "code"),
+    [
+        ("secret:lake", 'secret "lake" does not exist', Code.META_NOT_FOUND_ERR),
+        ("env:NOT_SET_AT_ALL", '"NOT_SET_AT_ALL" is not set', Code.META_NOT_FOUND_ERR),
+        ("file:/no/such/file", "could not be read: No such file", Code.META_NOT_FOUND_ERR),
+        ("file:lake", "must be given by its whole path", Code.OPTION_ERR),
+    ],
+)
+def test_what_leads_nowhere_is_told(vault: Vault, text: str, message: str, code: Code) -> None:
+    with pytest.raises(UserError, match=message) as refusal:
+        vault.reveal(text, option=OPTION)
+
+    assert refusal.value.code is code
+    assert OPTION in refusal.value.message + refusal.value.detail
+
+
+def test_a_value_that_a_secret_lacks_is_told_with_those_it_has(vault: Vault) -> None:
+    vault.store("lake", {"s3.access_key": "AKIA", "s3.session_token": "t"})
+
+    with pytest.raises(UserError, match='secret "lake" has no value for') as refusal:
+        vault.reveal("secret:lake", option=OPTION)
+
+    assert OPTION in refusal.value.message
+    assert refusal.value.detail == "Its keys are s3.access_key, s3.session_token."
+
+
+def test_a_file_that_is_no_text_is_refused_without_its_bytes(
+    vault: Vault, tmp_path: Path
+) -> None:
+    file = tmp_path / "lake"
+    file.write_bytes(b"secret\xff")
+
+    with pytest.raises(UserError, match="could not be read: it is not UTF-8"):
+        vault.reveal(f"file:{file}", option=OPTION)
+
+
+def test_options_reach_tasks_as_ciphertext(vault: Vault) -> None:
+    sealed = vault.sealed({OPTION: "wJalr", "s3.region": "é"})
+
+    assert "wJalr" not in sealed
+    assert vault.unsealed(sealed) == {OPTION: "wJalr", "s3.region": "é"}
+    assert unsealed_with(str(vault.key_file), sealed) == vault.unsealed(sealed)
+
+
+def test_a_lost_key_is_not_replaced_in_silence(vault: Vault) -> None:
+    vault.store("lake", {OPTION: "wJalr"})
+    vault.key_file.unlink()
+
+    with pytest.raises(UserError, match=r'secret\.key" does not exist'):
+        vault.store("other", {OPTION: "x"})
+
+    assert not vault.key_file.exists()
+
+
+def test_a_secret_of_a_lost_key_is_mended_by_giving_all_its_values(
+    vault: Vault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vault.store("lake", {"s3.access_key": "AKIA", OPTION: "old"})
+    monkeypatch.setenv(VARIABLE, "another key of some length")
+
+    with pytest.raises(UserError, match="was sealed with the key") as refusal:
+        vault.change("lake", {OPTION: "new"})
+    vault.change("lake", {OPTION: "new", "s3.access_key": "AKIB"})
+
+    assert "s3.access_key, s3.secret_key" in refusal.value.hint
+    assert vault.reveal("secret:lake", option=OPTION) == "new"
+
+
+def test_another_key_reveals_nothing(vault: Vault, monkeypatch: pytest.MonkeyPatch) -> None:
+    vault.store("lake", {OPTION: "wJalr"})
+    monkeypatch.setenv(VARIABLE, "another key of some length")
+
+    with pytest.raises(UserError, match="a secret was sealed with the key") as refusal:
+        vault.reveal("secret:lake", option=OPTION)
+
+    assert "wJalr" not in refusal.value.message + refusal.value.detail + refusal.value.hint
