@@ -31,6 +31,7 @@ from penstock.model.options import parse_options
 from penstock.model.position import Position
 from penstock.model.query import Lookup, query_text, with_view
 from penstock.model.schema import Column
+from penstock.model.secrets import resembles_secret_key
 from penstock.sources.files.columns import find_columns
 from penstock.sql.statements import CreateJob, Insert, Properties
 from penstock.tables.extension import open_table
@@ -108,11 +109,23 @@ def read_properties(
 ) -> tuple[JobProperties, Properties, Position | None]:
     """Sort PROPERTIES into options, metadata that is only kept, and the offset to begin at."""
     metadata = tuple(pair for pair in pairs if pair[0].startswith(METADATA_PREFIX))
+    for key, _ in metadata:
+        _refuse_secret(key)
     offset = next((value for key, value in pairs if key == OFFSET), None)
     options = [p for p in pairs if p not in metadata and p[0] != OFFSET]
     properties = parse_options(JobProperties, options, what="a streaming job", also=(OFFSET,))
     _require_time_zone(properties.time_zone)
     return properties, metadata, None if offset is None else read_offset(offset, uri=uri)
+
+
+def _refuse_secret(key: str) -> None:
+    """Refuse metadata that looks like a secret: it would be kept and shown as it is."""
+    if resembles_secret_key(key):
+        raise UserError(
+            f'property "{key}" would be stored as it is written',
+            code=Code.OPTION_ERR,
+            hint="Keep secrets with CREATE SECRET, and call other metadata by another name.",
+        )
 
 
 def _require_time_zone(name: str) -> None:

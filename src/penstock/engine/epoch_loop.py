@@ -264,21 +264,15 @@ class EpochLoop:
             table_access=self._parts.tables.task_access(self._state.definition.table.location),
             source_access=self._source.task_access(),
         )
-        try:
-            return self._acks(plan, draft, tables)
-        finally:
-            self._count_requests()
-
-    def _acks(self, plan: EpochPlan, draft: Attachment, tables: EpochTables) -> tuple[Ack, ...]:
-        return run_epoch(
-            plan,
-            state=self._state,
-            draft=draft,
-            tables=tables,
+        parts = RunParts(
             executor=self._parts.executor,
             work=self._parts.work,
             charge=self._source.charge,
         )
+        try:
+            return run_epoch(plan, state=self._state, draft=draft, tables=tables, parts=parts)
+        finally:
+            self._count_requests()
 
     def _lookups_of(self, epoch: int) -> tuple[Lookup, ...]:
         """Pin the tables that the SELECT joins with; all attempts of an epoch see the same."""

@@ -37,6 +37,9 @@ _ENDINGS = (
     "session.token",
 )
 _ANYWHERE = "private.key"
+# What stands in no harmless key of options; it may be misspelt, or that of another system.
+_RESEMBLING = ("key", "secret", "token", "passw", "passphrase", "credential", "account")
+_HARMLESS = frozenset({"path_partition_keys"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +101,13 @@ def is_secret_key(key: str) -> bool:
     )
 
 
+def resembles_secret_key(key: str) -> bool:
+    """Tell whether a key of options may be meant for a secret; its value is better hidden."""
+    folded = key.strip().casefold()
+    return folded not in _HARMLESS and any(part in folded for part in _RESEMBLING)
+
+
 def mentions_secret_key(text: str) -> bool:
     """Tell whether a text that cannot be taken apart may hold a secret key."""
     folded = text.casefold().replace("-", "_")
-    return any(part in folded for part in (*_NAMES, *_ENDINGS, _ANYWHERE))
+    return any(part in folded for part in (*_NAMES, *_ENDINGS, *_RESEMBLING))

@@ -33,7 +33,6 @@ class TerminalEditor:
             complete_while_typing=False,
             history=_History(history),
             search_ignore_case=True,
-            enable_open_in_editor=True,
             tempfile_suffix=".sql",
         )
 

@@ -13,7 +13,12 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from penstock.errors import UserError
-from penstock.model.secrets import is_secret_key, mentions_secret_key, reference_of
+from penstock.model.secrets import (
+    is_secret_key,
+    mentions_secret_key,
+    reference_of,
+    resembles_secret_key,
+)
 from penstock.sql.lexer import Token, TokenKind, tokenize
 from penstock.sql.script import Script, read_script
 
@@ -160,15 +165,22 @@ def _value_behind(tokens: Sequence[Token], index: int) -> _Value | None:
         secret = mentions_secret_key(token.text)
         return _Value(begin=index, stop=index + 1) if secret else None
     stop = _path_stop(tokens, index)
-    if not is_secret_key(".".join(_meaning(part) for part in tokens[index:stop:2])):
+    key = ".".join(_meaning(part) for part in tokens[index:stop:2])
+    # Only keys of options stand in quotes; a column may be called token without harm.
+    optional = token.kind is TokenKind.TEXT and resembles_secret_key(key)
+    if not (optional or is_secret_key(key)):
         return None
     begin = stop
     while begin < len(tokens) and _is(tokens, begin, *_COMPARISONS):
         begin += 1
+    listed = index > 0 and _is(tokens, index - 1, "(", ",")
+    if listed and begin > stop:
+        # Also behind a stray comma: what is no key there may be the value.
+        end = _listed_stop(tokens, begin)
+        return _Value(begin=begin, stop=end) if end > begin else None
     if begin == len(tokens) or _is(tokens, begin, *_ENDS):
         return None
-    listed = index > 0 and _is(tokens, index - 1, "(", ",")
-    if listed and (begin > stop or token.kind is TokenKind.TEXT):
+    if listed and token.kind is TokenKind.TEXT:
         return _Value(begin=begin, stop=_listed_stop(tokens, begin))
     quoted = tokens[begin].kind in _VALUE_KINDS and tokens[stop - 1].keyword != "SECRET"
     if begin > stop or quoted:

@@ -43,6 +43,12 @@ def check_access(options: StoreOptions) -> None:
         raise UserError(
             'option "s3.external_id" needs "s3.role_arn" beside it', code=Code.OPTION_ERR
         )
+    if "@" in options.endpoint:
+        raise UserError(
+            'option "s3.endpoint" must not hold a name or a password',
+            code=Code.OPTION_ERR,
+            hint='Give them as "s3.access_key" and "s3.secret_key".',
+        )
     if "://" in options.endpoint and not options.endpoint.lower().startswith(_HTTP):
         raise UserError(
             f'option "s3.endpoint" must begin with https:// or http://: "{options.endpoint}"',

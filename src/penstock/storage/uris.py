@@ -63,6 +63,11 @@ def parse_uri(uri: str) -> Uri:
     if kind is Scheme.FILE:
         return Uri(scheme=kind, bucket="", key=_local_path(uri, rest))
     bucket, _, key = rest.partition("/")
+    if "@" in bucket:
+        raise UserError(
+            f"uri must name a bucket after {kind}://, without keys before it",
+            hint='Give keys as "s3.access_key" and "s3.secret_key", best from a secret.',
+        )
     if not _BUCKET.fullmatch(bucket):
         raise UserError(
             f'uri "{uri}" must name a bucket after {kind}://, not "{bucket}"',

@@ -12,6 +12,7 @@ from penstock.model.secrets import (
     is_secret_key,
     reference_of,
     reference_text,
+    resembles_secret_key,
 )
 
 REFERENCES: list[tuple[str, Reference]] = [
@@ -62,6 +63,18 @@ def test_a_secret_key_is_known_by_its_name(key: str) -> None:
 @pytest.mark.parametrize("key", ["uri", "s3.endpoint", "path_partition_keys", "key", "secrets"])
 def test_other_keys_are_not_secret(key: str) -> None:
     assert not is_secret_key(key)
+
+
+@pytest.mark.parametrize(
+    "key", ["s3.secretkey", "s3.acces_key", "secretAccessKey", "fs.s3a.access.key", "tokens"]
+)
+def test_a_misspelt_or_foreign_key_resembles_a_secret_one(key: str) -> None:
+    assert resembles_secret_key(key)
+
+
+@pytest.mark.parametrize("key", ["uri", "s3.endpoint", "path_partition_keys", "format"])
+def test_other_options_do_not_resemble_a_secret_one(key: str) -> None:
+    assert not resembles_secret_key(key)
 
 
 def test_every_option_that_is_declared_a_secret_has_a_secret_key() -> None:

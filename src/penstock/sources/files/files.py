@@ -18,7 +18,7 @@ from penstock.errors import Code, UserError
 from penstock.model.epoch import EpochPlan, SourceFile
 from penstock.model.files import FilesOptions, LateFiles, ModifiedFiles
 from penstock.model.job import JobProperties
-from penstock.model.position import After, Position, SplitProgress, further
+from penstock.model.position import After, Position, SplitProgress, further, lies_above
 from penstock.model.sealed import Sealed
 from penstock.model.store_options import Choice, StoreOptions
 from penstock.sources.files.budget import RequestBudget
@@ -221,6 +221,8 @@ class FilesSource:
             listed(seen)
             known = self._parts.index.known([meta.key for meta in chunk])
             for meta in chunk:
+                if not lies_above(meta.key, sweep.split.floor):
+                    continue
                 if meta.key in known:
                     self._notice_change(meta, known[meta.key])
                 elif sweep.new(meta, self._prefix_of(meta.key)):
