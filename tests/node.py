@@ -37,7 +37,7 @@ from penstock.warehouse import open_warehouse
 
 Row = Mapping[str, Any]
 ROUND_PERIOD = timedelta(milliseconds=5)
-ROUNDS_MAX = 2_000
+PATIENCE_SECONDS = 120
 
 
 @dataclass
@@ -125,10 +125,11 @@ class Node:
         """Run every job until it is caught up or paused for good."""
         supervisor = self.supervisor()
         supervisor.start(sole_process=True)
-        never = threading.Event()
+        never, real = threading.Event(), SystemClock()
+        deadline = real.monotonic() + PATIENCE_SECONDS
         looks: tuple[JobLook, ...] = ()
         try:
-            for _ in range(ROUNDS_MAX):
+            while real.monotonic() < deadline:
                 looks = supervisor.round()
                 if all(k.caught_up or k.left_out or k.paused_for_good for k in looks):
                     return looks

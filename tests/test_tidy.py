@@ -125,11 +125,12 @@ def test_t14_no_test_is_excluded_by_default() -> None:
     assert "pytest" in (ROOT / "Makefile").read_text()
 
 
-@pytest.mark.parametrize("folder", TEST_FOLDERS)
-def test_t14_every_folder_of_tests_is_collected(folder: str) -> None:
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", f"tests/{folder}"]
+def test_t14_every_folder_of_tests_is_collected() -> None:
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q"]
 
     collected = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
     assert collected.returncode == 0, collected.stdout[-2000:]
-    assert "::" in collected.stdout
+    tests = [line for line in collected.stdout.splitlines() if "::" in line]
+    folders = {line.split("/")[1] for line in tests}
+    assert folders >= set(TEST_FOLDERS)

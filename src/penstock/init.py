@@ -45,7 +45,7 @@ def steps(penstock: str) -> str:
     """Say what to type next."""
     lines = (
         ("doctor", "does this machine have what is needed?"),
-        ("sql", "create a table and a job, see penstock --help"),
+        ("sql", "create a table and a job"),
         ("run", "load, until Ctrl-C"),
     )
     width = max(len(f"{penstock} {word}") for word, _ in lines)

@@ -34,6 +34,7 @@ SILENCE_FIRST = timedelta(seconds=10)
 SILENCE_PERIOD = timedelta(seconds=60)
 RATE_WINDOW = timedelta(seconds=10)
 WIDE = 100
+NAME_WIDTH_MIN = 8
 STEP_WIDTH = len("starting Spark 10 s")
 
 
@@ -149,7 +150,8 @@ class LiveDisplay:
         # Where there is little room, the step stands in the place of the state.
         texts = ("job", "state", "step") if width >= WIDE else ("job", "step")
         numbers = ("files", "rows", "files left", "rows left", "rows/s")
-        table = _table(texts, numbers, [self._cells(look, now, width) for look in looks])
+        rows = [self._cells(look, now, width) for look in looks]
+        table = _table(texts, numbers, rows, width=width)
         # A table whose columns jump with every step is hard to read.
         table.columns[len(texts) - 1].min_width = STEP_WIDTH
         # Below the table a reason has the whole width to be read in.
@@ -172,14 +174,19 @@ class LiveDisplay:
 
     def _summary(self, looks: Sequence[JobLook]) -> object:
         rows = [summary_cells(look, self._tally) for look in looks]
-        table = _table(("job", "state"), tuple(rows[0])[2:], rows)
+        width = self._live.console.width
+        table = _table(("job", "state"), tuple(rows[0])[2:], rows, width=width)
         table.caption = f"this run took {lasted(self._tally.lasts, tenths=True)}"
         table.caption_justify = "left"
         return table
 
 
 def _table(
-    texts: Sequence[str], numbers: Sequence[str], rows: Sequence[Mapping[str, str]]
+    texts: Sequence[str],
+    numbers: Sequence[str],
+    rows: Sequence[Mapping[str, str]],
+    *,
+    width: int,
 ) -> Any:  # noqa: ANN401 - Rich is imported late.
     from rich import box
     from rich.table import Table
@@ -187,11 +194,11 @@ def _table(
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for index, name in enumerate(texts):
-        table.add_column(name, overflow="fold", no_wrap=index > 0)
+        table.add_column(name, overflow="fold", no_wrap=index > 0, min_width=NAME_WIDTH_MIN)
     for name in numbers:
-        # The head may take two lines, a number may not.
-        width = max(len(row[name]) for row in rows)
-        table.add_column(name, justify="right", min_width=width)
+        # Where there is little room the head takes two lines; a number never does.
+        head = name if width >= WIDE else name.replace(" ", "\n")
+        table.add_column(head, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(*(Text(row[name]) for name in (*texts, *numbers)))
     return table
@@ -210,8 +217,16 @@ def _note(look: JobLook, now: datetime) -> str:
     progress = look.progress
     if progress is None or look.state.wish.reason is not None:
         return reason_words(look, now)
-    brief = progress.step is Step.LISTING and now - progress.since <= STEP_SHORT
-    return activity_words(progress, now) if progress.message and not brief else ""
+    told = progress.message and not _brief_listing(look, now)
+    return activity_words(progress, now) if told else ""
+
+
+def _brief_listing(look: JobLook, now: datetime) -> bool:
+    """Tell whether a look at the source has just begun, as an idle job does again and again."""
+    progress = look.progress
+    if progress is None or progress.step is not Step.LISTING:
+        return False
+    return now - progress.since <= STEP_SHORT
 
 
 class PlainDisplay:
@@ -230,7 +245,8 @@ class PlainDisplay:
         now = self._clock.now()
         if self._printed_at is not None and now < self._printed_at + LINE_PERIOD:
             return
-        for look in sorted(looks, key=lambda look: look.state.id in self._printed):
+        told = [look for look in looks if not _brief_listing(look, now)]
+        for look in sorted(told, key=lambda look: look.state.id in self._printed):
             line = self._line(look)
             if line != self._printed.get(look.state.id):
                 self._printed.pop(look.state.id, None)

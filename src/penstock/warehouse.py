@@ -7,7 +7,7 @@ from penstock.model.options import option_fields, option_key, parse_options
 from penstock.model.sealed import Sealed
 from penstock.model.secrets import SecretReference, reference_text
 from penstock.model.store_options import StoreOptions
-from penstock.storage.access import revealed, seal
+from penstock.storage.access import check_access, seal
 from penstock.tables.delta import DeltaTables
 from penstock.tables.locations import below
 from penstock.vault import Vault
@@ -27,10 +27,12 @@ class WarehouseKeys:
         if not self.secret:
             return StoreOptions()
         reference = reference_text(SecretReference(name=self.secret))
-        keys = {option_key(f) for f in option_fields(StoreOptions)}
-        given = [(key, reference) for key in self.vault.keys_of(self.secret) if key in keys]
-        references = parse_options(StoreOptions, given, what=f'secret "{self.secret}"')
-        return revealed(references, lambda key, text: self.vault.reveal(text, option=key))
+        known = {option_key(f) for f in option_fields(StoreOptions)}
+        keys = [key for key in self.vault.keys_of(self.secret) if key in known]
+        values = [(key, self.vault.reveal(reference, option=key)) for key in keys]
+        options = parse_options(StoreOptions, values, what=f'secret "{self.secret}"')
+        check_access(options)
+        return options
 
     def seal(self, options: StoreOptions) -> Sealed:
         """Encrypt the options for tasks."""

@@ -52,7 +52,7 @@ class SlowNetwork:
         for name in place.names(location):
             if name.startswith(f"{LOG_FOLDER}/"):
                 (copy / name).write_bytes(place.read(location, name))
-        entry = log_entry(DeltaHandle(folder_at(copy)).commit(attachment, files))
+        entry = log_entry(DeltaHandle(lambda: folder_at(copy)).commit(attachment, files))
         content = (copy / entry).read_bytes()
         self.held.append(LateWrite(home=self.home, entry=entry, content=content))
         assert self.given_up.wait(60)

@@ -114,25 +114,32 @@ def ids(node: Node, table: str = "t") -> list[int]:
     return sorted(row["id"] for row in node.rows(table))
 
 
-def bucket_rows(node: Node, bucket: Bucket, table: str = "t") -> list[dict[str, Any]]:
-    """Answer the rows of a table in a bucket, read by deltalake, in the order of their ids."""
+def location_of(node: Node, table: str = "t") -> str:
+    """Answer where a table lies."""
     record = node.catalog.table(table)
     assert record is not None
-    found = DeltaTable(record.location, storage_options=bucket.storage_options)
-    answer = QueryBuilder().register("t", found).execute("SELECT * FROM t ORDER BY id")
+    return record.location
+
+
+def read_in_bucket(location: str, bucket: Bucket) -> list[dict[str, Any]]:
+    """Answer the rows of a table in a bucket, read by deltalake."""
+    found = DeltaTable(location, storage_options=bucket.storage_options)
+    answer = QueryBuilder().register("found", found).execute("SELECT * FROM found")
     return pa.table(answer.read_all()).to_pylist()
 
 
 def bucket_ids(node: Node, bucket: Bucket, table: str = "t") -> list[int]:
     """Answer the ids in a table of a bucket, in order."""
-    return [row["id"] for row in bucket_rows(node, bucket, table)]
+    rows = read_in_bucket(location_of(node, table), bucket)
+    return sorted(row["id"] for row in rows)
 
 
 @contextmanager
 def bucket_node(home: Path, bucket: Bucket, **parts: Any) -> Iterator[Node]:
     """Give a node whose warehouse lies in a bucket, opened with a secret."""
-    node = Node(home, warehouse=bucket.uri("wh"), warehouse_secret="wh", **parts)
-    node.sql(secret("wh", access(bucket)))
+    name = "wh"
+    node = Node(home, warehouse=bucket.uri("wh"), warehouse_secret=name, **parts)
+    node.sql(secret(name, access(bucket)))
     try:
         yield node
     finally:

@@ -33,7 +33,7 @@ A_PIECE = "a piece of a canary"
 _ALPHABET = string.ascii_letters + string.digits
 _PARQUET, _SQLITE = b"PAR1", b"SQLite format 3\0"
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-_PASTE_ON, _PASTE_OFF = b"\x1b[?2004h", b"\x1b[?2004l"
+PASTE_ON, PASTE_OFF = b"\x1b[?2004h", b"\x1b[?2004l"
 _LOOK_SECONDS = 0.02
 _COUNTERS = Path("/tmp")  # noqa: S108 - The JVM writes its counters here, whatever it is told.
 
@@ -180,8 +180,8 @@ def typed_out_of(shown: bytes) -> bytes:
 
     While it lets somebody type, it takes pasted text, and tells the terminal so.
     """
-    head, *rest = shown.split(_PASTE_ON)
-    return b"\n".join([head, *(part.partition(_PASTE_OFF)[2] for part in rest)])
+    head, *rest = shown.split(PASTE_ON)
+    return b"\n".join([head, *(part.partition(PASTE_OFF)[2] for part in rest)])
 
 
 class Keeper:

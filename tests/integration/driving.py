@@ -18,7 +18,7 @@ from penstock.engine.task import run_task_text
 from penstock.supervisor.supervisor import JobLook, Supervisor
 from tests.node import Node
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 120
 BLINK = timedelta(milliseconds=5)
 NOBODY = 65534
 

@@ -1,13 +1,55 @@
-"""Every file is loaded once, whatever order it comes in and however the bucket is listed."""
+"""Every file is loaded once, whatever order it comes in and however its bucket is listed."""
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 
+from penstock.sources.files.globs import files_glob
+from penstock.storage.uris import parse_uri
 from tests.property.audit.histories import histories
-from tests.property.audit.steps import History
-from tests.property.audit.world import play
+from tests.property.audit.mutations import HISTORY_BY_MUTATION, Mutation
+from tests.property.audit.steps import PLACES, TWO_FOLDERS, History, Place, Put, Round, Setup
+from tests.property.audit.told import HISTORY_BY_NAME
+from tests.property.audit.world import play, world_of
 
 
-@settings(max_examples=int(__import__("os").environ.get("N","400")), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=700, deadline=None, suppress_health_check=list(HealthCheck))
 @given(history=histories())
 def test_every_file_is_loaded_once(history: History) -> None:
     play(history)
+
+
+@pytest.mark.parametrize("name", HISTORY_BY_NAME)
+def test_every_file_of_this_history_is_loaded_once(name: str) -> None:
+    play(HISTORY_BY_NAME[name])
+
+
+@pytest.mark.parametrize("mutation", HISTORY_BY_MUTATION, ids=lambda given: given.__name__)
+def test_a_wrong_source_does_not_survive_its_history(
+    mutation: Mutation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mutation(monkeypatch)
+
+    with pytest.raises(AssertionError):
+        play(HISTORY_BY_MUTATION[mutation])
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place.uri)
+def test_the_places_of_the_histories_are_what_their_patterns_say(place: Place) -> None:
+    glob = files_glob(parse_uri(place.uri))
+
+    assert glob.prefixes == place.prefixes
+    assert all(map(glob.matches, place.keys))
+    assert not any(map(glob.matches, place.strangers))
+
+
+def test_an_idle_look_between_audits_asks_once_per_prefix_and_is_answered_nothing() -> None:
+    setup = Setup(place=TWO_FOLDERS, ordered_listing=True)
+    with world_of(setup) as world:
+        for step in (*map(Put, TWO_FOLDERS.keys), Round(), Round()):
+            world.take(step)
+
+        world.look()
+
+    asked = [(one.prefix, one.after, one.answered) for one in world.bucket.last_store.asked]
+    assert asked == [("a/", "a/3.json", []), ("b/c/", "b/c/3.json", [])]
+    assert world.bucket.last_store.requests == 2

@@ -96,7 +96,6 @@ def broken(subject: Subject) -> Iterator[Finding]:
 def refused(subject: Subject) -> Iterator[Finding]:
     del subject
     raise ExternalError("the disk did not answer", detail="It is off.", hint="Turn it on.")
-    yield FINE
 
 
 def test_a_check_that_fails_is_a_problem_and_the_others_go_on(

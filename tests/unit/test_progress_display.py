@@ -130,7 +130,7 @@ def test_a_narrow_terminal_shows_whole_numbers(state: JobState, clock: StandingC
     lines = drawn([look], clock, width=80)
 
     assert max(map(len, lines)) <= 80
-    assert "starting Spark" in lines[-1]
+    assert lines[-1].split() == ["j", "starting", "Spark", "0", "0", "1,234", "?", "0"]
 
 
 def test_what_many_jobs_wait_for_is_said_once(state: JobState, clock: StandingClock) -> None:
@@ -223,6 +223,23 @@ def test_plain_lines_are_printed_only_when_something_changed(
     assert then == [
         "12:00:09Z j RUNNING committing: 0 files, 0 rows done, left 0 files, 0 rows"
     ]
+
+
+def test_a_short_look_of_an_idle_job_is_no_news(state: JobState, printed: Printed) -> None:
+    idle = look_of(state, Step.IDLE, all_seen=True, caught_up=True)
+    printed.show(idle, seconds=2)
+
+    looking = look_of(state, Step.LISTING, message="/in: 3 keys so far", all_seen=True)
+    brief = printed.show(replace_since(looking, seconds=2), seconds=1)
+
+    assert brief == []
+
+
+def replace_since(look: JobLook, *, seconds: float) -> JobLook:
+    """Answer a look at a step that began later."""
+    assert look.progress is not None
+    since = NOON + timedelta(seconds=seconds)
+    return replace(look, progress=replace(look.progress, since=since))
 
 
 def test_a_plain_line_says_what_takes_long(state: JobState, printed: Printed) -> None:

@@ -22,15 +22,12 @@ WORDS = {setting.key: setting for setting in SETTING_WORDS}
 
 def declared_keys() -> set[str]:
     """Answer every setting that is checked when it is given."""
-    return {
-        key
+    inner = {
+        name: getattr(field.annotation, "model_fields", {})
         for name, field in _Given.model_fields.items()
-        for key in (
-            [f"{name}.{inner}" for inner in field.annotation.model_fields]
-            if hasattr(field.annotation, "model_fields")
-            else [name]
-        )
     }
+    nested = {f"{name}.{key}" for name, keys in inner.items() for key in keys}
+    return nested | {name for name, keys in inner.items() if not keys}
 
 
 def test_every_setting_is_explained_and_nothing_else() -> None:

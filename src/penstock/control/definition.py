@@ -74,7 +74,7 @@ def define_job(
     access = read_source(
         statement.insert.source, job=statement.name, job_id=None, vault=parts.vault
     )
-    insert = without_options(statement.insert)
+    insert = statement.insert
     properties, metadata, floor = read_properties(statement.properties, uri=access.source.uri)
     source_columns = find_columns(access.source, access.values)
     query, targets = define_insert(
@@ -84,16 +84,17 @@ def define_job(
         properties=properties,
         parts=parts,
     )
+    kept = without_options(insert)
     definition = JobDefinition(
         name=statement.name,
         comment=statement.comment,
         revision=1,
         table=TableRef(name=table.name, id=table.id, location=table.location),
-        columns=insert.columns,
-        select=insert.select,
-        select_source_start=insert.source.start,
-        select_source_end=insert.source.end,
-        function=insert.source.function,
+        columns=kept.columns,
+        select=kept.select,
+        select_source_start=kept.source.start,
+        select_source_end=kept.source.end,
+        function=kept.source.function,
         source=access.source,
         source_columns=source_columns,
         targets=targets,
@@ -179,7 +180,7 @@ def alter_insert(
 ) -> tuple[JobDefinition, JobSecret | None]:
     """Answer the definition with another INSERT; table, function and uri stay what they are."""
     access = _altered_source(definition, insert, job_id=job_id, parts=parts)
-    insert = insert_of(definition) if insert is None else without_options(insert)
+    insert = insert or insert_of(definition)
     columns = open_table(parts.tables, definition.table).columns()
     source_columns = _altered_columns(definition, access)
     query, targets = define_insert(
@@ -189,12 +190,13 @@ def alter_insert(
         properties=definition.properties,
         parts=parts,
     )
+    kept = without_options(insert)
     altered = replace(
         definition,
-        columns=insert.columns,
-        select=insert.select,
-        select_source_start=insert.source.start,
-        select_source_end=insert.source.end,
+        columns=kept.columns,
+        select=kept.select,
+        select_source_start=kept.source.start,
+        select_source_end=kept.source.end,
         source=access.source,
         source_columns=source_columns,
         targets=targets,

@@ -46,7 +46,8 @@ def open_prompt(application: App, *, output: str) -> None:
         names=_names(application), history=HistoryFile(home / "history", tell=_say)
     )
     run = partial(_execute, application)
-    Session(editor, run=run, clock=application.clock, output=output).go_on()
+    cancel = application.cancel_statement
+    Session(editor, run=run, cancel=cancel, clock=application.clock, output=output).go_on()
 
 
 def _names(application: App) -> Names:
@@ -63,6 +64,10 @@ def _execute(application: App, statement: Statement) -> Result:
     return execute(statement, parts=application.control())
 
 
+def _nothing() -> None:
+    """Leave what runs to itself."""
+
+
 class Session:
     """One person at one prompt."""
 
@@ -73,9 +78,11 @@ class Session:
         run: Callable[[Statement], Result],
         clock: Clock,
         output: str,
+        cancel: Callable[[], None] = _nothing,
     ) -> None:
         self._editor = editor
         self._execute = run
+        self._cancel = cancel
         self._clock = clock
         self._output = output
         self._timed = True
@@ -99,7 +106,8 @@ class Session:
             except PenstockError as error:
                 _say_error(error)
             except KeyboardInterrupt:
-                _say("\nno longer waiting; the statement goes on unseen, and leaving ends it")
+                self._cancel()
+                _say("\nno longer waiting; a SELECT is cancelled, what changes a job goes on")
 
     def _take_written(self) -> str:
         written, self._written = self._written, ""

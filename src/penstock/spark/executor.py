@@ -141,6 +141,15 @@ class SparkExecutor:
             except Exception as error:  # noqa: BLE001 - A Spark that is ending needs no cancel.
                 log.warning("cancel failed", group=group, reason=cause_of(error))
 
+    def cancel_all(self) -> None:
+        """Stop whatever runs; whoever waits for it is told that Spark failed."""
+        spark = self._spark
+        if spark is not None and spark.alive:
+            try:
+                spark.context.cancelAllJobs()
+            except Exception as error:  # noqa: BLE001 - A Spark that is ending needs no cancel.
+                log.warning("cancel failed", reason=cause_of(error))
+
     def stop(self) -> None:
         """Stop Spark, if it was started."""
         with self._lock:

@@ -5,18 +5,17 @@ next request: they make another client.
 """
 
 import os
-from collections.abc import Callable
-from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from penstock.errors import Code, ExternalError, UserError
+from penstock.errors import Code, UserError
 from penstock.model.store_options import Choice, Provider, StoreOptions
+from penstock.storage.bucket_credentials import lender_of
+from penstock.storage.regions import region_of
 from penstock.storage.uris import Scheme
 
-REGION_DEFAULT = "us-east-1"
 _CLIENTS_MAX = 64
 
 # A server that is away for some seconds is waited for; what lasts longer is an error that the
@@ -74,12 +73,6 @@ def custom_endpoint(options: StoreOptions) -> str:
     return given.rstrip("/") if "://" in given else f"https://{given.rstrip('/')}"
 
 
-def region_of(options: StoreOptions) -> str:
-    """Answer the region to sign for."""
-    environment = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    return options.region or environment or REGION_DEFAULT
-
-
 def path_style(options: StoreOptions) -> bool:
     """Tell whether the bucket stands in the path of a request."""
     if options.path_style is Choice.AUTO:
@@ -97,102 +90,20 @@ def _s3(bucket: str, options: StoreOptions) -> Any:  # noqa: ANN401
         "virtual_hosted_style_request": not in_path,
     }
     if endpoint:
-        config["endpoint"] = endpoint if in_path else _with_bucket(endpoint, bucket)
+        config["endpoint"] = endpoint if in_path else with_bucket(endpoint, bucket)
     return S3Store(
         bucket,
         config=config,  # type: ignore[arg-type]
         client_options={**_TIMES, "allow_http": endpoint.startswith("http://")},  # type: ignore[arg-type]
         retry_config=_RETRIES,  # type: ignore[arg-type]
-        credential_provider=_provider(options),  # type: ignore[arg-type]
+        credential_provider=lender_of(options),  # type: ignore[arg-type]
     )
 
 
-def _with_bucket(endpoint: str, bucket: str) -> str:
+def with_bucket(endpoint: str, bucket: str) -> str:
+    """Answer the address of a bucket that stands in the name of the host."""
     parts = urlsplit(endpoint)
     return urlunsplit(parts._replace(netloc=f"{bucket}.{parts.netloc}"))
-
-
-def _provider(options: StoreOptions) -> Callable[[], Credentials]:
-    """Answer what gives credentials; those that end are asked for again in time."""
-    if options.role_arn:
-        return _assumed(options)
-    if options.access_key:
-        return lambda: {
-            "access_key_id": options.access_key,
-            "secret_access_key": options.secret_key,
-            "token": options.session_token or None,
-            "expires_at": None,
-        }
-    return _chain()
-
-
-def _chain() -> Callable[[], Credentials]:
-    """Answer the default chain: environment, profile, web identity, container, instance."""
-    import boto3
-
-    def credentials() -> Credentials:
-        # A session finds keys once and keeps them, also when their file changes.
-        found = boto3.Session().get_credentials()
-        if found is None:
-            raise ExternalError(
-                "no credentials were found for the bucket",
-                detail="Asked: environment, profile, web identity, container and instance.",
-                hint=(
-                    'Give "s3.access_key" and "s3.secret_key", or set AWS_ACCESS_KEY_ID and '
-                    "AWS_SECRET_ACCESS_KEY."
-                ),
-            )
-        frozen = found.get_frozen_credentials()
-        return {
-            "access_key_id": frozen.access_key,
-            "secret_access_key": frozen.secret_key,
-            "token": frozen.token,
-            "expires_at": datetime.now(UTC) + _CHAIN_LIFE,
-        }
-
-    # Found out here, so that whoever makes a client is told at once.
-    credentials()
-    return credentials
-
-
-def _assumed(options: StoreOptions) -> Callable[[], Credentials]:
-    """Answer the credentials of a role, assumed anew before they end."""
-    import boto3
-
-    keys = {
-        "aws_access_key_id": options.access_key or None,
-        "aws_secret_access_key": options.secret_key or None,
-        "aws_session_token": options.session_token or None,
-    }
-    wanted = {"RoleArn": options.role_arn, "RoleSessionName": "penstock"}
-    if options.external_id:
-        wanted["ExternalId"] = options.external_id
-
-    def credentials() -> Credentials:
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
-            # The session that boto3 shares keeps keys, and must not be used by two threads.
-            session = boto3.Session(region_name=region_of(options), **keys)
-            with closing(session.client("sts")) as client:
-                answer = client.assume_role(**wanted)["Credentials"]
-        except (BotoCoreError, ClientError) as error:
-            code = getattr(error, "response", {}).get("Error", {}).get("Code", "")
-            raise ExternalError(
-                f'role "{options.role_arn}" could not be assumed',
-                detail=f"{code or type(error).__name__}.",
-                hint="Check the role's trust policy, the keys and s3.external_id.",
-            ) from error
-        return {
-            "access_key_id": answer["AccessKeyId"],
-            "secret_access_key": answer["SecretAccessKey"],
-            "token": answer["SessionToken"],
-            # obstore takes Python's own UTC and no other.
-            "expires_at": answer["Expiration"].astimezone(UTC),
-        }
-
-    credentials()
-    return credentials
 
 
 def _google(bucket: str, options: StoreOptions) -> Any:  # noqa: ANN401

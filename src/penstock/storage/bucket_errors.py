@@ -13,11 +13,10 @@ from penstock.storage.objects import (
     FolderMissingError,
     ObjectChangedError,
     ObjectMissingError,
+    told_by_server,
 )
 
-_CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,80})</Code>")
 _MESSAGE = re.compile(r"<Message>([^<]{1,300})</Message>")
-_STATUS = re.compile(r"status code: (\d{3} [A-Za-z ]{0,40})")
 _REFUSED = re.compile(
     r"InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|ExpiredToken|InvalidToken"
     r"|40[13] (?:Forbidden|Unauthorized)"
@@ -77,9 +76,9 @@ def _wrapped(fact: str, text: str, options: StoreOptions) -> ExternalError:
 
 def _said(text: str, options: StoreOptions) -> str:
     """Answer the code and message of the server, or the first line of the library."""
-    code, message, status = _CODE.search(text), _MESSAGE.search(text), _STATUS.search(text)
-    parts = [found[1].strip() for found in (status, code, message) if found]
-    said = ", ".join(dict.fromkeys(parts)) or text.partition("\n")[0][:300]
+    message = _MESSAGE.search(text)
+    parts = (told_by_server(text), message[1].strip() if message else "")
+    said = ", ".join(part for part in parts if part) or text.partition("\n")[0][:300]
     for _, value in secret_options(options):
         said = said.replace(value, "***")
     return f"{said.rstrip('.')}."

@@ -15,7 +15,6 @@ import obstore
 from penstock.errors import ExternalError
 from penstock.model.store_options import StoreOptions
 from penstock.storage.bucket_errors import asking
-from penstock.storage.objects import ObjectChangedError, ObjectMissingError
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 PIECE_BYTES = 8 * 2**20
 _PIECES_KEPT = 3
 _PIECES_AHEAD = 4
-_TRIES_MAX = 1
 
 
 class BucketStream(io.BufferedIOBase):
@@ -134,18 +132,7 @@ class BucketStream(io.BufferedIOBase):
             self._coming[following] = self._pool.submit(self._fetch, following)
 
     def _fetch(self, number: int) -> memoryview:
-        """Get one piece; a body that breaks off is asked for again."""
-        for tries_left in range(_TRIES_MAX - 1, -1, -1):
-            try:
-                return self._ask(number)
-            except (ObjectChangedError, ObjectMissingError):
-                raise
-            except ExternalError:
-                if not tries_left:
-                    raise
-        raise AssertionError("unreachable")
-
-    def _ask(self, number: int) -> memoryview:
+        """Get one piece; the client itself asks for the rest of a body that breaks off."""
         begin = number * PIECE_BYTES
         self._sent()
         with asking(f'object "{self._key}" could not be read', self._options):

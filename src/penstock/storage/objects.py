@@ -1,11 +1,15 @@
 """What a store holds: objects, the choice among them, and what may be wrong with one."""
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from io import BufferedIOBase
 from typing import Protocol, runtime_checkable
 
 from penstock.errors import Code, ExternalError
+
+_STATUS = re.compile(r"\b([45]\d\d [A-Z][A-Za-z ]{1,40}[a-z])")
+_CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,80})</Code>")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +66,18 @@ class FolderMissingError(ExternalError):
     """The folder to list does not exist, or is no folder."""
 
 
+def told_by_server(text: str) -> str:
+    """Answer status and code of a server's answer in a library's words; or nothing.
+
+    Its message is left out: it may name the keys of whoever asked.
+    """
+    found = (pattern.search(text) for pattern in (_STATUS, _CODE))
+    return ", ".join(dict.fromkeys(match[1].strip() for match in found if match))
+
+
 def storage_error(fact: str, error: BaseException) -> ExternalError:
     """Wrap what the storage said into an error that is tried again."""
-    # What follows the first line is the stack of a library.
-    said = str(error).strip().partition("\n")[0].rstrip(".")
+    said = told_by_server(str(error)) or str(error).strip().partition("\n")[0].rstrip(".")
     return ExternalError(
         fact,
         code=Code.STORAGE_ERR,

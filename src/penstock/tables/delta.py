@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -127,7 +128,7 @@ class DeltaTables:
 
     def open(self, location: str) -> "DeltaHandle":
         """Open a table freshly."""
-        return DeltaHandle(self.folder(location))
+        return DeltaHandle(partial(self.folder, location))
 
     def normal_location(self, location: str) -> str:
         """Answer a location as a table that is created there has it."""
@@ -184,8 +185,11 @@ def _expect_free(folder: TableFolder) -> None:
 class DeltaHandle:
     """A snapshot of one Delta table."""
 
-    def __init__(self, folder: TableFolder, *, version: int | None = None) -> None:
-        self._folder = folder
+    def __init__(
+        self, open_folder: Callable[[], TableFolder], *, version: int | None = None
+    ) -> None:
+        self._open_folder = open_folder
+        self._folder = open_folder()
         self._open(version)
 
     @property
@@ -199,7 +203,12 @@ class DeltaHandle:
         return int(self._table.version())
 
     def refresh(self) -> None:
-        """Move the snapshot to the newest version."""
+        """Move the snapshot to the newest version, with the keys of this moment."""
+        folder = self._open_folder()
+        if folder.library_options != self._folder.library_options:
+            self._folder = folder
+            self._open()
+            return
         if self._same_log():
             with _reading(self._folder):
                 self._table.update_incremental()
@@ -302,7 +311,7 @@ class DeltaHandle:
         if version > self.version:
             raise no_version(self._folder, version, newest=self.version)
         try:
-            return DeltaHandle(self._folder, version=version)
+            return DeltaHandle(self._open_folder, version=version)
         except ExternalError as error:
             raise no_version(self._folder, version, newest=self.version) from error
 
@@ -321,7 +330,7 @@ class DeltaHandle:
 
     def _same_table(self) -> bool:
         # The entry may also be missing because the log was cleaned.
-        return self._same_log() or DeltaHandle(self._folder).table_id == self.table_id
+        return self._same_log() or DeltaHandle(self._open_folder).table_id == self.table_id
 
 
 class _Mark(NamedTuple):

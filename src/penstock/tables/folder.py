@@ -55,7 +55,7 @@ def open_sealed_folder(location: str, access: Sealed) -> TableFolder:
 def _library_options(uri: Uri, options: StoreOptions) -> dict[str, str]:
     match uri.scheme:
         case Scheme.S3:
-            return _s3(options)
+            return _s3(uri.bucket, options)
         case Scheme.GS:
             given = {"google_service_account_key": options.service_account}
         case _:
@@ -68,19 +68,23 @@ def _library_options(uri: Uri, options: StoreOptions) -> dict[str, str]:
     return {key: value for key, value in given.items() if value}
 
 
-def _s3(options: StoreOptions) -> dict[str, str]:
-    from penstock.storage.bucket_clients import custom_endpoint, path_style, region_of
+def _s3(bucket: str, options: StoreOptions) -> dict[str, str]:
+    from penstock.storage.bucket_clients import custom_endpoint, path_style, with_bucket
+    from penstock.storage.bucket_credentials import lender_of
+    from penstock.storage.regions import region_of
 
     endpoint = custom_endpoint(options)
+    if endpoint and not path_style(options):
+        endpoint = with_bucket(endpoint, bucket)
+    # The table library has a chain of its own, which finds less and knows no roles.
+    lent = lender_of(options)()
     given = {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ALLOW_HTTP": "true" if endpoint.startswith("http://") else "",
         "AWS_REGION": region_of(options),
-        "AWS_ACCESS_KEY_ID": options.access_key,
-        "AWS_SECRET_ACCESS_KEY": options.secret_key,
-        "AWS_SESSION_TOKEN": options.session_token,
-        "AWS_IAM_ROLE_ARN": options.role_arn,
-        "AWS_IAM_ROLE_SESSION_NAME": "penstock" if options.role_arn else "",
+        "AWS_ACCESS_KEY_ID": lent["access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": lent["secret_access_key"],
+        "AWS_SESSION_TOKEN": lent["token"] or "",
         "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(not path_style(options)).lower(),
     }
     return {key: value for key, value in given.items() if value}

@@ -1,4 +1,4 @@
-"""A bucket in memory that lists its objects as real servers do, those without order included."""
+"""A bucket in memory that lists its objects as real servers do, also those without order."""
 
 import zlib
 from collections.abc import Callable, Iterator

@@ -100,5 +100,6 @@ def histories(draw: st.DrawFn) -> History:
     place = draw(st.sampled_from(PLACES))
     order = Order.BYTES if place is DISK else draw(st.sampled_from(Order))
     setup = draw(setups(place, order))
+    first = draw(st.lists(st.builds(Put, st.sampled_from(place.keys), AGES), max_size=5))
     taken = draw(st.lists(steps(place), max_size=STEPS_MAX))
-    return History(setup=setup, steps=tuple(taken))
+    return History(setup=setup, steps=(*first, *taken))

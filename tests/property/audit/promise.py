@@ -3,11 +3,12 @@
 A file that matches and lies above the floor is loaded once. One that sorts before the newest
 loaded file of its prefix is late: ``late_files`` says whether it is loaded at all, and
 ``late_window`` for how long after it was written it still is; older ones count as loaded, and
-it may be forgotten that they were. A loaded file that changes is not loaded again. Setting the
-offset forgets what was loaded behind it.
+it may be forgotten that they were. A file that was there before a later one was found is not
+late: nothing is passed over, and whoever looks finds it. A loaded file that changes is not
+loaded again. Setting the offset forgets what was loaded behind it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from penstock.model.epoch import SourceFile
@@ -28,6 +29,9 @@ class Promise:
         self._expired_before: datetime | None = None
         self._newest_at_look: dict[str, str] = {}
         self._begin_at_look: datetime | None = None
+        # Files that are not late: those that a look must see, and those that a pass must load.
+        self._due_of_look: set[str] = set()
+        self._due_of_pass: set[str] = set()
 
     def newest(self, prefix: str) -> str:
         """Answer the largest loaded key below a prefix."""
@@ -39,8 +43,22 @@ class Promise:
         self._floor = (floor or "").encode()
         self.loaded = {key: file for key, file in self.loaded.items() if not self.above(key)}
 
-    def look(self, now: datetime) -> None:
+    def begin_pass(self, objects: Mapping[str, ObjectMeta]) -> None:
+        """Remember what must be loaded when the source has been looked at to the end."""
+        self._due_of_pass = self._due(objects)
+
+    def end_pass(self) -> None:
+        """Check that everything was loaded that was there and not late."""
+        assert self._due_of_pass <= self.loaded.keys(), "a look did not find a file"
+
+    def gone(self, key: str) -> None:
+        """Take note that a file is there no more."""
+        self._due_of_look.discard(key)
+        self._due_of_pass.discard(key)
+
+    def look(self, now: datetime, objects: Mapping[str, ObjectMeta]) -> None:
         """Remember what a look at this time has to go by."""
+        self._due_of_look = self._due(objects)
         window: timedelta | None = self.rules.late_window
         self._newest_at_look = {prefix: self.newest(prefix) for prefix in self._place.prefixes}
         self._begin_at_look = None if window is None else now - window
@@ -53,7 +71,12 @@ class Promise:
         assert keys == sorted(set(keys)), "an epoch is not in byte order"
         for file in files:
             self._check(file)
-        self.loaded |= {file.key: file for file in files}
+        taken = {file.key: file for file in files}
+        for key in self._due_of_look - self.loaded.keys() - taken.keys():
+            prefix = self._place.prefix_of(key)
+            later = [one for one in taken if one > key and one.startswith(prefix)]
+            assert not later, f"{key} was passed over"
+        self.loaded |= taken
 
     def _check(self, file: SourceFile) -> None:
         assert file.key in self._place.keys, f"{file.key} does not match"
@@ -68,12 +91,12 @@ class Promise:
             begin = self._begin_at_look
             assert begin is None or file.modified_at >= begin, f"{file.key} is too late"
 
-    def check_pause(self, objects: dict[str, ObjectMeta], key: str) -> None:
+    def check_pause(self, objects: Mapping[str, ObjectMeta], key: str) -> None:
         """Check that the job had a reason to pause because of a file."""
         assert self.rules.modified_files is ModifiedFiles.FAIL
         assert key in self._changed(objects), f"{key} has not changed"
 
-    def check_at_rest(self, objects: dict[str, ObjectMeta], *, modified_files: int) -> None:
+    def check_at_rest(self, objects: Mapping[str, ObjectMeta], *, modified_files: int) -> None:
         """Check that after an audit nothing is missing, and that changes were noticed."""
         due = [meta for key, meta in objects.items() if key in self._place.keys]
         due = [meta for meta in due if self.above(meta.key) and meta.key not in self.loaded]
@@ -87,6 +110,10 @@ class Promise:
 
     def above(self, key: str) -> bool:
         return key.encode() > self._floor
+
+    def _due(self, objects: Mapping[str, ObjectMeta]) -> set[str]:
+        ours = {key for key in self._place.keys if key in objects and self.above(key)}
+        return {key for key in ours if key > self.newest(self._place.prefix_of(key))}
 
     def _excused(self, meta: ObjectMeta) -> bool:
         if meta.key > self.newest(self._place.prefix_of(meta.key)):
@@ -102,7 +129,7 @@ class Promise:
     def _expired(self, written_at: datetime) -> bool:
         return self._expired_before is not None and written_at < self._expired_before
 
-    def _changed(self, objects: dict[str, ObjectMeta]) -> list[str]:
+    def _changed(self, objects: Mapping[str, ObjectMeta]) -> list[str]:
         return [
             key
             for key, file in self.loaded.items()

@@ -109,8 +109,8 @@ class World:
         self.chain: list[Attachment] = []
         self.source: FilesSource | None = None
         self._saved: bytes | None = None
-        self._looked = False
-        self._complete = False
+        # Whether a pass has begun, the last look may be planned from, and it saw everything.
+        self._begun = self._looked = self._complete = False
         self._audited_at: float | None = None
 
     def take(self, step: Step) -> None:
@@ -154,6 +154,8 @@ class World:
                 self.bucket.put(key, modified_at=written_at, size_bytes=size_bytes)
             case Delete(key=key):
                 self.bucket.delete(key)
+        if step.key not in self.bucket.files():
+            self.promise.gone(step.key)
 
     def move(self, behind: str | None) -> None:
         """Set the offset, as a commit of the chain."""
@@ -166,8 +168,11 @@ class World:
         source = self._owner()
         self.bucket.files_before_failure = step.files_before_failure
         self.bucket.meanwhile = lambda: self._meanwhile(step)
-        self.promise.look(self.clock.now())
+        self.promise.look(self.clock.now(), self.bucket.files())
         rested = self._rested(source)
+        if rested or not self._begun:
+            self.promise.begin_pass(self.bucket.files())
+            self._begun = True
         try:
             backlog = source.discover(self.state().progress, listed=lambda _: None)
         except ListingFailedError:
@@ -185,6 +190,7 @@ class World:
         self._looked, self._complete = True, backlog.complete
         assert backlog.files <= self.setup.window_files, "a look keeps too much"
         self._check_cost(self.bucket.last_store.asked, rested=rested)
+        self._check_pass(source)
 
     def load(self, step: Load = Load()) -> bool:  # noqa: B008 - It does not change.
         """Plan an epoch and let it end; answer whether there was one."""
@@ -200,6 +206,7 @@ class World:
             case Outcome.COMMITTED:
                 self._commit(plan)
                 self._catch_up()
+                self._check_pass(self.source)
             case Outcome.FAILED:
                 self._looked = False
             case Outcome.CRASHED_BEFORE:
@@ -254,7 +261,7 @@ class World:
     def _owner(self) -> FilesSource:
         if self.source is None:
             self.source = self.open_source()
-            self._looked = self._complete = False
+            self._begun = self._looked = self._complete = False
             self._audited_at = None
         return self.source
 
@@ -300,6 +307,10 @@ class World:
 
     def _rested(self, source: FilesSource) -> bool:
         return self._looked and self._complete and source.waiting().files == 0
+
+    def _check_pass(self, source: FilesSource) -> None:
+        if self._rested(source):
+            self.promise.end_pass()
 
     def _check_cost(self, asked: Sequence[Asked], *, rested: bool) -> None:
         """Check that a prefix is listed once, and between audits only behind what is loaded."""

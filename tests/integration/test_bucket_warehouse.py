@@ -1,0 +1,468 @@
+"""Tables that lie in a bucket: made, loaded, read, described and dropped there."""
+
+import json
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from penstock.errors import ExternalError, PenstockError, UserError
+from penstock.spark.executor import SparkExecutor
+from penstock.storage import bucket_stream
+from penstock.storage.bucket_stream import BucketStream
+from penstock.tables.delta import DeltaTables
+from penstock.warehouse import try_warehouse
+from tests.integration.bucket_jobs import (
+    Sts,
+    access,
+    bucket_ids,
+    bucket_job,
+    bucket_node,
+    json_lines,
+    location_of,
+    put_rows,
+    read_in_bucket,
+    secret,
+    signed_by,
+    sts_server,
+    through_proxy,
+)
+from tests.node import CREATE_TABLE, Node, numbered
+from tests.servers.buckets import Bucket
+from tests.servers.proxy import Proxied
+
+pytestmark = pytest.mark.integration
+
+ROLE = "arn:aws:iam::123456789012:role/keeper"
+Fetch = Callable[[BucketStream, int], memoryview]
+LENIENT = [("session.enable_insert_strict", "false")]
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No keys, addresses or profiles but those of the test."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+
+
+@pytest.fixture
+def stored(bucket: Bucket, tmp_path: Path) -> Iterator[Node]:
+    """A node whose tables lie in a bucket."""
+    with bucket_node(tmp_path / "home", bucket) as node:
+        yield node
+
+
+@pytest.fixture
+def open_to_all(moto_bucket: Bucket) -> Iterator[Proxied]:
+    """A bucket that any keys open, behind a proxy that remembers requests."""
+    put_rows(moto_bucket, "in/1.json", 1)
+    with through_proxy(moto_bucket) as proxied:
+        yield proxied
+
+
+@pytest.fixture
+def in_bucket(bucket: Bucket, tmp_path: Path, spark: SparkExecutor) -> Iterator[Node]:
+    """A node whose tables lie in a bucket and whose SELECTs run on Spark."""
+    with bucket_node(tmp_path / "home", bucket, spark=spark) as node:
+        yield node
+
+
+def load_from(node: Node, bucket: Bucket) -> None:
+    node.sql(f"{CREATE_TABLE}; {bucket_job(bucket)}")
+    node.run()
+
+
+def test_rows_are_loaded_from_a_bucket_into_a_bucket(stored: Node, bucket: Bucket) -> None:
+    put_rows(bucket, "in/1.json", 1, 2)
+    load_from(stored, bucket)
+    put_rows(bucket, "in/0.json", 3)
+
+    stored.run()
+
+    location = location_of(stored)
+    rows = sorted(read_in_bucket(location, bucket), key=lambda row: row["id"])
+    assert rows == numbered(1, 2, 3)
+    assert location.startswith(bucket.uri("wh/t-"))
+
+
+def test_the_warehouse_is_opened_with_the_environment(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in bucket.storage_options.items():
+        monkeypatch.setenv(name, value)
+    put_rows(bucket, "in/1.json", 1)
+    node = Node(tmp_path / "home", warehouse=bucket.uri("wh"))
+
+    load_from(node, bucket)
+
+    assert bucket_ids(node, bucket) == [1]
+    node.catalog.close()
+
+
+def test_the_warehouse_is_opened_with_a_profile(
+    open_to_all: Proxied, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", open_to_all.proxy.endpoint)
+    monkeypatch.setenv("AWS_PROFILE", "keeping")
+    lines = ["[keeping]", "aws_access_key_id = PROFILE", "aws_secret_access_key = hidden"]
+    (tmp_path / "credentials").write_text("\n".join(lines))
+    node = Node(tmp_path / "home", warehouse=open_to_all.bucket.uri("wh"))
+
+    load_from(node, open_to_all.direct)
+
+    written = [r for r in open_to_all.proxy.requests if r.method == "PUT"]
+    assert {signed_by(request) for request in written} == {"PROFILE"}
+    assert len(written) > 5
+    node.catalog.close()
+
+
+def test_a_warehouse_without_keys_is_an_error_that_says_so(
+    open_to_all: Proxied, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", open_to_all.proxy.endpoint)
+    node = Node(tmp_path / "home", warehouse=open_to_all.bucket.uri("wh"))
+
+    with pytest.raises(PenstockError, match="no credentials were found"):
+        node.sql(CREATE_TABLE)
+
+    node.catalog.close()
+
+
+def test_wrong_keys_of_the_warehouse_are_told_and_not_shown(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    name = "wh"
+    node = Node(tmp_path / "home", warehouse=bucket.uri("wh"), warehouse_secret=name)
+    node.sql(secret(name, {**access(bucket), "s3.secret_key": "this-is-not-it"}))
+
+    with pytest.raises(ExternalError, match="access was refused") as refused:
+        node.sql(CREATE_TABLE)
+
+    said = f"{refused.value} {refused.value.detail} {refused.value.hint}"
+    assert "this-is-not-it" not in said
+    assert bucket.access_key not in said
+    node.catalog.close()
+
+
+def test_a_secret_of_the_warehouse_that_does_not_exist_is_told(
+    bucket: Bucket, tmp_path: Path
+) -> None:
+    name = "nobody"
+    node = Node(tmp_path / "home", warehouse=bucket.uri("wh"), warehouse_secret=name)
+
+    with pytest.raises(UserError, match='secret "nobody" does not exist'):
+        node.sql(CREATE_TABLE)
+
+    node.catalog.close()
+
+
+def test_a_session_token_goes_with_every_request_to_the_warehouse(
+    open_to_all: Proxied, tmp_path: Path
+) -> None:
+    name = "wh"
+    node = Node(
+        tmp_path / "home", warehouse=open_to_all.bucket.uri("wh"), warehouse_secret=name
+    )
+    node.sql(secret(name, {**access(open_to_all.bucket), "s3.session_token": "an-hour"}))
+
+    load_from(node, open_to_all.direct)
+
+    tokens = {r.headers.get("x-amz-security-token") for r in open_to_all.proxy.requests}
+    assert tokens == {"an-hour"}
+    node.catalog.close()
+
+
+@pytest.mark.parametrize("external_id", ["", "shared word"])
+def test_the_role_of_the_warehouse_signs_every_request(
+    open_to_all: Proxied, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, external_id: str
+) -> None:
+    sts = Sts(life=timedelta(hours=1))
+    name = "wh"
+    node = Node(
+        tmp_path / "home", warehouse=open_to_all.bucket.uri("wh"), warehouse_secret=name
+    )
+    given = {"s3.role_arn": ROLE, "s3.external_id": external_id}
+    values = {**access(open_to_all.bucket), **{k: v for k, v in given.items() if v}}
+    node.sql(secret(name, values))
+
+    with sts_server(sts) as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint)
+        load_from(node, open_to_all.direct)
+
+    signers = {signed_by(request)[:4] for request in open_to_all.proxy.requests}
+    assert signers == {"LENT"}
+    assert {asked.get("ExternalId", "") for asked in sts.asked} == {external_id}
+    node.catalog.close()
+
+
+def test_the_bucket_of_the_warehouse_may_stand_in_the_host(
+    open_to_all: Proxied, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The name is known to nobody; the client leaves finding the server to this proxy.
+    monkeypatch.setenv("HTTP_PROXY", open_to_all.proxy.endpoint)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    name = "wh"
+    node = Node(
+        tmp_path / "home", warehouse=open_to_all.bucket.uri("wh"), warehouse_secret=name
+    )
+    hosted = {"s3.endpoint": "http://s3.example.test", "use_path_style": "false"}
+    node.sql(secret(name, {**access(open_to_all.bucket), **hosted}))
+
+    load_from(node, open_to_all.direct)
+
+    wanted = f"{open_to_all.bucket.name}.s3.example.test"
+    assert {request.headers["host"] for request in open_to_all.proxy.requests} == {wanted}
+    assert open_to_all.proxy.puts("wh/t-")
+    node.catalog.close()
+
+
+def test_a_warehouse_is_tried_before_it_is_trusted(stored: Node, bucket: Bucket) -> None:
+    assert isinstance(stored.tables, DeltaTables)
+
+    said = try_warehouse(stored.tables)
+
+    assert said == f"{bucket.uri('wh')} can be written and read; of two writers one wins"
+    assert bucket.keys() == []
+
+
+def test_partitions_are_folders_in_the_bucket(stored: Node, bucket: Bucket) -> None:
+    rows = [{"id": 1, "city": "Köln"}, {"id": 2, "city": "a/b c%"}, {"id": 3, "city": None}]
+    content = "".join(json.dumps(row) + "\n" for row in rows)
+    bucket.put("in/1.json", content.encode())
+    stored.sql("CREATE TABLE t (id BIGINT NOT NULL, city STRING) PARTITIONED BY (city)")
+    job = bucket_job(bucket).replace("SELECT id, note", "SELECT id, city")
+    stored.sql(job)
+
+    stored.run()
+
+    found = sorted(read_in_bucket(location_of(stored), bucket), key=lambda row: row["id"])
+    assert found == rows
+    data = [key for key in bucket.keys("wh/t-") if key.endswith(".parquet")]
+    assert len(data) == 3
+    assert all("/city=" in key for key in data)
+
+
+def test_rejects_lie_in_the_bucket_too(stored: Node, bucket: Bucket) -> None:
+    bucket.put("in/1.json", b'{"id": 1}\n{"id": "one"}\n')
+    options = {**access(bucket), "schema": "id BIGINT, note STRING"}
+    stored.sql(f"{CREATE_TABLE}; {bucket_job(bucket, options=options, properties=LENIENT)}")
+
+    stored.run()
+
+    rejected = read_in_bucket(bucket.uri(f"wh/_rejects/{stored.job('j').id}"), bucket)
+    assert bucket_ids(stored, bucket) == [1]
+    assert [(row["file"], row["line"]) for row in rejected] == [("in/1.json", 2)]
+    stored.sql("DROP JOB j")
+    assert bucket.keys("wh/_rejects/") == []
+
+
+def test_dropping_a_table_removes_its_keys_and_no_others(stored: Node, bucket: Bucket) -> None:
+    put_rows(bucket, "in/1.json", 1)
+    load_from(stored, bucket)
+    bucket.put(f"{location_of(stored).removeprefix(bucket.uri())}x/kept", b"another's")
+    stored.sql("DROP JOB j")
+
+    stored.sql("DROP TABLE t")
+
+    kept = bucket.keys("wh/")
+    assert [key.rpartition("/")[2] for key in kept] == ["kept"]
+    assert bucket.keys("in/") == ["in/1.json"]
+
+
+def test_a_table_may_lie_anywhere_in_a_bucket(stored: Node, bucket: Bucket) -> None:
+    put_rows(bucket, "in/1.json", 1)
+    stored.sql(f"{CREATE_TABLE} LOCATION '{bucket.uri('elsewhere/orders')}'")
+    stored.sql(bucket_job(bucket))
+
+    stored.run()
+
+    assert location_of(stored) == bucket.uri("elsewhere/orders")
+    assert bucket_ids(stored, bucket) == [1]
+    shown = str(stored.sql("SHOW CREATE TABLE t")[0]["create_statement"])
+    assert f"LOCATION '{bucket.uri('elsewhere/orders')}'" in shown
+
+
+@pytest.mark.parametrize(
+    ("location", "said"),
+    [("elsewhere", "holds a table already"), ("in", "must be a new or an empty folder")],
+)
+def test_a_location_that_is_taken_is_refused(
+    stored: Node, bucket: Bucket, location: str, said: str
+) -> None:
+    put_rows(bucket, "in/1.json", 1)
+    stored.sql(f"CREATE TABLE first (id BIGINT) LOCATION '{bucket.uri('elsewhere')}'")
+
+    with pytest.raises(UserError, match=said):
+        stored.sql(f"{CREATE_TABLE} LOCATION '{bucket.uri(location)}'")
+
+    assert bucket.keys("in/") == ["in/1.json"]
+
+
+def test_a_location_beside_a_table_of_a_similar_name_is_free(
+    stored: Node, bucket: Bucket
+) -> None:
+    stored.sql(f"CREATE TABLE first (id BIGINT) LOCATION '{bucket.uri('orders-old')}'")
+
+    stored.sql(f"{CREATE_TABLE} LOCATION '{bucket.uri('orders')}'")
+
+    assert location_of(stored) == bucket.uri("orders")
+
+
+def test_a_table_in_a_bucket_is_described(stored: Node, bucket: Bucket) -> None:
+    put_rows(bucket, "in/1.json", 1, 2)
+    load_from(stored, bucket)
+
+    (detail,) = stored.sql("DESCRIBE DETAIL t")
+
+    size_bytes = sum(len(bucket.get(key)) for key in bucket.keys("wh/") if "part-" in key)
+    assert detail["location"] == location_of(stored)
+    assert (detail["version"], detail["files"], detail["rows"]) == (3, 1, 2)
+    assert detail["bytes"] == size_bytes
+
+
+def test_other_readers_see_the_same_rows(stored: Node, bucket: Bucket) -> None:
+    put_rows(bucket, "in/1.json", 1, 2)
+    load_from(stored, bucket)
+
+    frame = pl.scan_delta(location_of(stored), storage_options=bucket.storage_options).collect()
+
+    assert frame.sort("id").to_dicts() == numbered(1, 2)
+
+
+@pytest.mark.parametrize("pieces", [2.5, 8.0])
+def test_parquet_of_several_row_groups_is_read_right(
+    stored: Node, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, pieces: float
+) -> None:
+    rows = numbered(*range(20_000))
+    sink = pa.BufferOutputStream()
+    table = pa.Table.from_pylist(rows)
+    pq.write_table(table, sink, row_group_size=3_000, compression="none")
+    content = sink.getvalue().to_pybytes()
+    monkeypatch.setattr(bucket_stream, "PIECE_BYTES", int(len(content) / pieces))
+    bucket.put("in/1.parquet", content)
+    job = bucket_job(bucket, "in/*.parquet", options={**access(bucket), "format": "parquet"})
+    stored.sql(f"{CREATE_TABLE}; {job}")
+
+    stored.run()
+
+    found = sorted(read_in_bucket(location_of(stored), bucket), key=lambda row: row["id"])
+    assert found == rows
+
+
+CITIES = b'{"id": 1, "city": "Aachen"}\n{"id": 2, "city": "Bonn"}\n'
+ON_SPARK = (
+    "SELECT f.id, concat(f.note, ' in ', c.city) FROM S3(OPTIONS) f "
+    "LEFT JOIN city c ON f.id = c.id WHERE f.id < 3"
+)
+
+
+def rows_of(node: Node, select: str) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in node.sql(select)]
+
+
+def test_tables_in_a_bucket_are_selected_joined_and_loaded_on_spark(
+    in_bucket: Node, bucket: Bucket
+) -> None:
+    bucket.put("cities/1.json", CITIES)
+    put_rows(bucket, "in/1.json", 1, 2, 3)
+    in_bucket.sql("CREATE TABLE city (id BIGINT, city STRING)")
+    cities = bucket_job(bucket, "cities/*.json", name="cities")
+    in_bucket.sql(cities.replace("INTO t SELECT id, note", "INTO city SELECT id, city"))
+    in_bucket.run()
+    job = bucket_job(bucket)
+    options = job[job.index("S3(") + 3 : -1]
+    select = ON_SPARK.replace("OPTIONS", options)
+    in_bucket.sql(f"{CREATE_TABLE}; CREATE JOB j ON STREAMING DO INSERT INTO t {select}")
+
+    in_bucket.run()
+
+    expected = [(1, "row 1 in Aachen"), (2, "row 2 in Bonn")]
+    assert rows_of(in_bucket, "SELECT id, note FROM t ORDER BY id") == expected
+    joined = "SELECT t.id, city FROM t JOIN city ON t.id = city.id WHERE city = 'Bonn'"
+    assert rows_of(in_bucket, joined) == [(2, "Bonn")]
+    assert rows_of(in_bucket, "SELECT count(*) FROM t VERSION AS OF 2") == [(0,)]
+
+
+def test_rejects_in_a_bucket_are_selected_on_spark(in_bucket: Node, bucket: Bucket) -> None:
+    bucket.put("in/1.json", b'{"id": 1}\n{"id": "one"}\n')
+    options = {**access(bucket), "schema": "id BIGINT, note STRING"}
+    in_bucket.sql(f"{CREATE_TABLE}; {bucket_job(bucket, options=options, properties=LENIENT)}")
+
+    in_bucket.run()
+
+    assert rows_of(in_bucket, "SELECT file, line FROM rejects('job' = 'j')") == [
+        ("in/1.json", 2)
+    ]
+    assert rows_of(in_bucket, "SELECT id FROM t") == [(1,)]
+
+
+def test_a_large_object_is_read_by_two_tasks_of_spark(in_bucket: Node, bucket: Bucket) -> None:
+    bucket.put("in/1.json", json_lines(*range(400_000)))
+    load_from(in_bucket, bucket)
+
+    (row,) = rows_of(in_bucket, "SELECT count(*), count(DISTINCT id), min(id), max(id) FROM t")
+
+    assert row == (400_000, 400_000, 0, 399_999)
+    assert in_bucket.sql("DESCRIBE DETAIL t")[0]["files"] == 2
+
+
+def test_a_large_object_is_read_by_two_tasks_in_little_memory(
+    stored: Node, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = _wide_lines(rows=40_000)
+    bucket.put("in/1.json", content)
+    monkeypatch.setattr(bucket_stream, "PIECE_BYTES", 2**20)
+    kept = KeptBytes()
+    monkeypatch.setattr(BucketStream, "_fetch", kept.watching(BucketStream._fetch))
+
+    load_from(stored, bucket)
+
+    found = read_in_bucket(location_of(stored), bucket)
+    assert sorted(row["id"] for row in found) == list(range(40_000))
+    assert {len(row["note"]) for row in found} == {1_000}
+    assert len(content) > 40_000_000
+    assert kept.fetched_bytes >= len(content)
+    assert kept.most_bytes <= 10 * 2**20
+
+
+class KeptBytes:
+    """Counts the bytes of pieces that are held in memory."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._now_bytes = 0
+        self.most_bytes = 0
+        self.fetched_bytes = 0
+
+    def watching(self, fetch: Fetch) -> Fetch:
+        """Answer a function that fetches pieces and counts them until they are let go."""
+
+        def fetch_counted(stream: BucketStream, number: int) -> memoryview:
+            piece = fetch(stream, number)
+            self._count(len(piece))
+            weakref.finalize(piece, self._count, -len(piece))
+            return piece
+
+        return fetch_counted
+
+    def _count(self, size_bytes: int) -> None:
+        with self._lock:
+            self._now_bytes += size_bytes
+            self.most_bytes = max(self.most_bytes, self._now_bytes)
+            self.fetched_bytes += max(0, size_bytes)
+
+
+def _wide_lines(*, rows: int) -> bytes:
+    note = "x" * 1_000
+    return "".join(f'{{"id": {number}, "note": "{note}"}}\n' for number in range(rows)).encode()
