@@ -140,7 +140,7 @@ class App:
     def cancel_statement(self) -> None:
         """End what a statement has let Spark do; changes of jobs and tables go on."""
         if self._spark is not None:
-            self._spark.cancel_all()
+            self._spark.cancel_select()
 
     def close(self) -> None:
         """Close the catalog, and end the Spark of statements if there is one."""

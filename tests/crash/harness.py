@@ -154,7 +154,6 @@ class Home:
         for process in self.processes:
             process.kill()
         self.node.catalog.close()
-        self.place.close()
 
     def start(self, *arguments: str, crash_at: str = "") -> Process:
         """Start penstock with these arguments."""

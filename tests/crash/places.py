@@ -60,10 +60,6 @@ class Place(Protocol):
         """Write unless something of that name is there; answer whether it was written."""
         ...
 
-    def close(self) -> None:
-        """Let go of it."""
-        ...
-
 
 @dataclass(frozen=True)
 class LocalPlace:
@@ -101,9 +97,6 @@ class LocalPlace:
         except FileExistsError:
             return False
         return True
-
-    def close(self) -> None:
-        """Leave the folders to pytest."""
 
 
 @dataclass(frozen=True)
@@ -163,11 +156,6 @@ class BucketPlace:
                 raise
             return False
         return True
-
-    def close(self) -> None:
-        # Every bucket holds volumes of its own until it goes.
-        self.bucket.client.delete_bucket(Bucket=self.bucket.name)
-        self.bucket.close()
 
     def _key(self, location: str, name: str) -> str:
         return f"{location.removeprefix(self.bucket.uri())}/{name}"

@@ -7,8 +7,11 @@ group, so that several processes of pytest do not bring them there twice.
 
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from itertools import islice
 
 import pytest
 
@@ -24,7 +27,7 @@ from tests.crash.harness import (
     crash,
     rows_of,
 )
-from tests.crash.variants import WITHOUT_SPARK, Variant, open_home
+from tests.crash.variants import WITHOUT_SPARK, Variant, opened_home
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(600)]
 
@@ -67,11 +70,10 @@ class Frozen:
 def takeovers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mapping[CrashPoint, Future[Takeover]]]:
-    homes = {point: _open_home(request, tmp_path_factory) for point in STEPS}
-    with ThreadPoolExecutor(len(homes)) as threads:
-        yield {point: threads.submit(_take_over, home, point) for point, home in homes.items()}
-    for home in homes.values():
-        home.close()
+    with ExitStack() as stack:
+        homes = _homes(stack, request, tmp_path_factory)
+        threads = stack.enter_context(ThreadPoolExecutor(len(STEPS)))
+        yield {point: threads.submit(_take_over, next(homes), point) for point in STEPS}
 
 
 @pytest.fixture(
@@ -90,25 +92,24 @@ def frozen_homes(
         "alter": CrashPoint.COMMIT_CHECKED,
         "drop": CrashPoint.COMMIT_CHECKED,
     }
-    homes = {name: _open_home(request, tmp_path_factory) for name in points}
-    with ThreadPoolExecutor(len(homes)) as threads:
-        owners = list(threads.map(_freeze, homes.values(), points.values()))
-    yield {
-        name: Frozen(home=home, owner=owner)
-        for (name, home), owner in zip(homes.items(), owners, strict=True)
-    }
-    for home in homes.values():
-        home.close()
+    with ExitStack() as stack:
+        homes = list(islice(_homes(stack, request, tmp_path_factory), len(points)))
+        with ThreadPoolExecutor(len(points)) as threads:
+            owners = threads.map(_freeze, homes, points.values())
+        yield {
+            name: Frozen(home=home, owner=owner)
+            for name, home, owner in zip(points, homes, owners, strict=True)
+        }
 
 
-def _open_home(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Home:
-    return open_home(
-        request.param,
-        tmp_path_factory.mktemp("frozen"),
-        server=lambda: request.getfixturevalue("seaweed"),
-    )
+def _homes(
+    stack: ExitStack, request: pytest.FixtureRequest, factory: pytest.TempPathFactory
+) -> Iterator[Home]:
+    """Yield as many homes as are asked for."""
+    while True:
+        root = factory.mktemp("home")
+        server = partial(request.getfixturevalue, "seaweed")
+        yield stack.enter_context(opened_home(request.param, root, server=server))
 
 
 @pytest.mark.parametrize("point", STEPS)

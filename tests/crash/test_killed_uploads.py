@@ -12,6 +12,7 @@ from penstock.crashpoints import CrashPoint
 from penstock.tables.log import log_entry
 from tests.crash.harness import KILLED, Home, assert_exact, assert_lasting, crash, until
 from tests.crash.places import BucketPlace
+from tests.crash.variants import opened
 from tests.node import numbered
 from tests.servers.proxy import Delay, LoseAnswer, Proxied, Request, method
 
@@ -26,9 +27,8 @@ SECOND_EPOCH = method("PUT", path=log_entry(4))
 @pytest.fixture
 def home(tmp_path: Path, proxied: Proxied) -> Iterator[Home]:
     """An empty home whose bucket is reached through the proxy."""
-    opened = Home(tmp_path, BucketPlace(proxied.bucket))
-    yield opened
-    opened.close()
+    with opened(tmp_path, BucketPlace(proxied.bucket)) as home:
+        yield home
 
 
 def test_an_object_whose_parts_were_being_sent_at_a_kill_does_not_exist(
@@ -117,7 +117,7 @@ def uploads(proxied: Proxied) -> list[str]:
 
 def write_large(home: Home) -> None:
     """Write one source file with rows that cannot be made much smaller."""
-    source = random.Random(1)
+    source = random.Random(1)  # noqa: S311 - Nobody is to be kept from guessing.
     rows = (
         {**row, "note": base64.b64encode(source.randbytes(NOTE_BYTES)).decode()}
         for row in numbered(*range(LARGE_ROWS))

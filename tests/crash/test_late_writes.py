@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 
@@ -13,11 +14,10 @@ from penstock.model.schema import Column
 from penstock.model.sealed import Sealed
 from penstock.supervisor.supervisor import Supervisor
 from penstock.tables.delta import DeltaHandle, DeltaTables
-from penstock.tables.folder import LOG_FOLDER, TableFolder
+from penstock.tables.folder import LOG_FOLDER
 from penstock.tables.log import log_entry
 from penstock.tables.outcomes import outcome_unknown
 from penstock.tables.table import RejectsLog, TableHandle
-from tests.contract.table_building import folder_at
 from tests.crash.harness import Home, assert_exact, rows_of, until
 
 pytestmark = pytest.mark.crash
@@ -52,7 +52,8 @@ class SlowNetwork:
         for name in place.names(location):
             if name.startswith(f"{LOG_FOLDER}/"):
                 (copy / name).write_bytes(place.read(location, name))
-        entry = log_entry(DeltaHandle(lambda: folder_at(copy)).commit(attachment, files))
+        handle = DeltaTables(str(self.home.root)).open(str(copy))
+        entry = log_entry(handle.commit(attachment, files))
         content = (copy / entry).read_bytes()
         self.held.append(LateWrite(home=self.home, entry=entry, content=content))
         assert self.given_up.wait(60)
@@ -62,8 +63,8 @@ class SlowNetwork:
 class SlowHandle(DeltaHandle):
     """A Delta table whose storage answers through the slow network."""
 
-    def __init__(self, folder: TableFolder, network: SlowNetwork) -> None:
-        super().__init__(folder)
+    def __init__(self, tables: DeltaTables, location: str, network: SlowNetwork) -> None:
+        super().__init__(partial(tables.folder, location))
         self._network = network
 
     def commit(self, attachment: Attachment, files: Sequence[DataFile]) -> int:
@@ -93,7 +94,7 @@ class SlowTables:
         )
 
     def open(self, location: str) -> TableHandle:
-        return SlowHandle(self.real.folder(location), self.network)
+        return SlowHandle(self.real, location, self.network)
 
     def normal_location(self, location: str) -> str:
         return self.real.normal_location(location)

@@ -1,12 +1,13 @@
 """On what the tests of this folder run: with or without Spark, on this machine or a bucket."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 
 from tests.crash.harness import IN_PROCESS, SPARK, Home
 from tests.crash.places import BucketPlace, LocalPlace, Place
-from tests.servers.buckets import S3Server, create_bucket
+from tests.servers.buckets import Bucket, S3Server, create_bucket
 
 
 class Variant(StrEnum):
@@ -24,9 +25,39 @@ ON_SPARK = (Variant.SPARK_FILE, Variant.SPARK_S3)
 ON_BUCKETS = (Variant.S3, Variant.SPARK_S3)
 
 
-def open_home(variant: Variant, root: Path, *, server: Callable[[], S3Server]) -> Home:
-    """Open an empty home; the server is asked for only where a bucket is needed."""
-    place: Place = LocalPlace(root / "in")
-    if variant in ON_BUCKETS:
-        place = BucketPlace(create_bucket(server()))
-    return Home(root, place, command=SPARK if variant in ON_SPARK else IN_PROCESS)
+@contextmanager
+def opened_home(
+    variant: Variant, root: Path, *, server: Callable[[], S3Server]
+) -> Iterator[Home]:
+    """Give an empty home; the server is asked for only where a bucket is needed."""
+    command = SPARK if variant in ON_SPARK else IN_PROCESS
+    if variant not in ON_BUCKETS:
+        with opened(root, LocalPlace(root / "in"), command=command) as home:
+            yield home
+        return
+    with (
+        _new_bucket(server()) as bucket,
+        opened(root, BucketPlace(bucket), command=command) as home,
+    ):
+        yield home
+
+
+@contextmanager
+def opened(
+    root: Path, place: Place, *, command: tuple[str, ...] = IN_PROCESS
+) -> Iterator[Home]:
+    """Give an empty home at a place; whatever still runs on it at the end is killed."""
+    home = Home(root, place, command=command)
+    try:
+        yield home
+    finally:
+        home.close()
+
+
+@contextmanager
+def _new_bucket(server: S3Server) -> Iterator[Bucket]:
+    bucket = create_bucket(server)
+    yield bucket
+    # Every bucket holds volumes of its own until it goes.
+    bucket.client.delete_bucket(Bucket=bucket.name)
+    bucket.close()

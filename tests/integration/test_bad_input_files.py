@@ -71,10 +71,16 @@ def test_a_pattern_that_matches_nothing_is_refused_at_create(node: Node, folder:
 @pytest.mark.parametrize(
     ("uri", "code", "message"),
     [
-        ("s3://bucket/in/", Code.NOT_SUPPORTED_ERR, '"s3://bucket/in/" is not supported yet'),
-        ("ftp://host/in/", Code.OPTION_ERR, "must begin with file://, not ftp://"),
+        ("s3://Bucket/in/", Code.OPTION_ERR, 'must name a bucket after s3://, not "Bucket"'),
+        ("s3:///in/", Code.OPTION_ERR, 'must name a bucket after s3://, not ""'),
+        ("s3://bucket/in//x/", Code.OPTION_ERR, 'path "in//x/" must not hold an empty part'),
+        (
+            "ftp://host/in/",
+            Code.OPTION_ERR,
+            "must begin with one of file://, s3://, gs://, az://, not ftp://",
+        ),
         ("file://in/", Code.OPTION_ERR, "must go on with an absolute path after file://"),
-        ("/in/*.json", Code.OPTION_ERR, '"/in/\\*.json" must begin with file://'),
+        ("/in/*.json", Code.OPTION_ERR, '"/in/\\*.json" must begin with file:// or s3://'),
         ("file:///in/../x/", Code.OPTION_ERR, "must not hold an empty part"),
     ],
 )

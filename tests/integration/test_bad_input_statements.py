@@ -123,11 +123,13 @@ def test_an_offset_that_names_no_file_is_refused_at_alter(
             {"late_file": "load"},
             'FILES does not know the option "late_file"',
             'Did you mean "late_files"? '
-            "Allowed: column_separator, compress_type, "
-            "empty_field_as_null, enclose, escape, format, json_root, jsonpaths, late_files, "
-            "line_delimiter, missing_columns, modified_files, num_as_string, "
-            "path_partition_keys, schema, skip_lines, strip_outer_array, "
-            "trim_double_quotes, uri.",
+            "Allowed: audit_interval, column_separator, compress_type, "
+            "empty_field_as_null, enclose, escape, format, gs.service_account, json_root, "
+            "jsonpaths, late_files, late_window, line_delimiter, missing_columns, "
+            "modified_files, num_as_string, ordered_listing, path_partition_keys, "
+            "provider, request_budget, s3.access_key, s3.endpoint, s3.external_id, "
+            "s3.region, s3.role_arn, s3.secret_key, s3.session_token, schema, "
+            "skip_lines, strip_outer_array, trim_double_quotes, uri, use_path_style.",
         ),
         (
             {"late_files": "skip"},

@@ -45,8 +45,7 @@ def test_the_places_of_the_histories_are_what_their_patterns_say(place: Place) -
 def test_an_idle_look_between_audits_asks_once_per_prefix_and_is_answered_nothing() -> None:
     setup = Setup(place=TWO_FOLDERS, ordered_listing=True)
     with world_of(setup) as world:
-        for step in (*map(Put, TWO_FOLDERS.keys), Round(), Round()):
-            world.take(step)
+        world.take_all([*map(Put, TWO_FOLDERS.keys), Round(), Round()])
 
         world.look()
 

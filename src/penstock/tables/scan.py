@@ -81,12 +81,13 @@ def read_file(
                 _BATCH_ROWS, row_groups=groups, columns=wanted, use_threads=False
             ):
                 yield _completed(batch, schema, value_by_name)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, ExternalError) as error:
+        # Without its cause, which a traceback in Spark's own logs would show.
         raise ExternalError(
             f'data file "{files.location}/{file.path}" could not be read',
             code=Code.STORAGE_ERR,
             detail=f"{error}.",
-        ) from error
+        ) from None
 
 
 def _completed(

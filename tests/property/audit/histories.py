@@ -1,6 +1,8 @@
 """Histories at random."""
 
 from datetime import timedelta
+from functools import partial
+from itertools import chain
 
 from hypothesis import strategies as st
 
@@ -30,28 +32,29 @@ from tests.property.audit.steps import (
     Wait,
 )
 
-STEPS_MAX = 24
+SCENES_MAX = 12
 AGES = st.sampled_from([0, 0, 0, 5, 15, 60, 600, -30])
 RULES = st.builds(
     Rules,
-    late_files=st.sampled_from(LateFiles),
+    late_files=st.sampled_from([LateFiles.LOAD, *LateFiles]),
     late_window=st.sampled_from([None, timedelta(minutes=10), timedelta(minutes=60)]),
     modified_files=st.sampled_from([ModifiedFiles.IGNORE, *ModifiedFiles]),
 )
+FILES_MAX = st.sampled_from([1, 2, 100])
+FAILURES = st.sampled_from([Outcome.FAILED, Outcome.FAILED, *Outcome])
 
 
 def setups(place: Place, order: Order) -> st.SearchStrategy[Setup]:
     """Setups in a place whose server lists in an order."""
+    # Only a bucket that keeps the order may be said to keep it.
+    may_be_ordered = order is Order.BYTES and place is not DISK
     return st.builds(
         Setup,
         place=st.just(place),
         order=st.just(order),
-        # Only a bucket that keeps the order may be said to keep it.
-        ordered_listing=st.sampled_from(
-            [False, order is Order.BYTES and place is not DISK],
-        ),
+        ordered_listing=st.sampled_from([may_be_ordered, may_be_ordered, False]),
         audit_interval=st.sampled_from([timedelta(seconds=1), timedelta(minutes=20)]),
-        window_files=st.integers(2, 5),
+        window_files=st.sampled_from([2, 2, 3, 5]),
         lookup_files=st.integers(1, 3),
         rules=RULES,
         puts_back=st.booleans(),
@@ -59,47 +62,43 @@ def setups(place: Place, order: Order) -> st.SearchStrategy[Setup]:
     )
 
 
-def steps(place: Place) -> st.SearchStrategy[Step]:
-    """One thing that may happen in a place."""
+def scenes(place: Place) -> st.SearchStrategy[list[Step]]:
+    """A few steps that belong together."""
     keys = st.sampled_from(place.keys)
-    strangers = st.sampled_from(place.strangers)
     puts = st.builds(Put, keys, AGES)
-    touches = puts | puts | st.builds(Delete, keys)
-    files_max = st.sampled_from([1, 2, 100])
+    touches = puts | st.builds(Delete, keys)
+    rounds = st.builds(Round, FILES_MAX)
     looks = st.builds(
-        Look,
-        st.none() | st.integers(0, 4),
-        st.lists(touches, max_size=3).map(tuple),
-        st.sampled_from([False, False, True]),
+        Look, st.none() | st.integers(0, 4), st.lists(touches, max_size=3).map(tuple)
+    )
+    takeovers = st.builds(partial(Look, taken_over=True))
+    odd = st.builds(Put, keys | st.sampled_from(place.strangers), AGES, st.integers(0, 1))
+    moves = st.builds(Move, st.none() | keys | st.sampled_from(place.strangers))
+    times = st.builds(Wait, st.sampled_from([1, 15, 70])) | st.builds(
+        SetClock, st.sampled_from([-60, -20, 30])
     )
     return st.one_of(
-        puts,
-        puts,
-        puts,
-        st.builds(Put, keys | strangers, AGES, st.integers(0, 1)),
-        st.builds(Delete, keys),
-        st.builds(Look),
-        looks,
-        st.builds(Load, files_max),
-        st.builds(Load, files_max, st.sampled_from(Outcome)),
-        st.builds(Round, files_max),
-        st.builds(Round, files_max),
-        st.builds(Crash),
-        st.builds(Move, st.none() | keys | strangers),
-        st.builds(Wait, st.sampled_from([1, 6, 15, 70])),
-        st.builds(SetClock, st.sampled_from([-60, -10, 30])),
-        st.builds(Change, RULES),
-        st.builds(Backup),
-        st.builds(Restore),
+        st.lists(puts, min_size=1, max_size=4),
+        st.tuples(puts, rounds).map(list),
+        st.tuples(puts, rounds, rounds).map(list),
+        st.tuples(odd | touches).map(list),
+        st.tuples(looks, st.builds(Load, FILES_MAX)).map(list),
+        st.tuples(puts, takeovers).map(list),
+        st.tuples(st.builds(Load, FILES_MAX, st.sampled_from(Outcome))).map(list),
+        st.tuples(st.builds(Load, st.just(1)), st.builds(Load, FILES_MAX, FAILURES)).map(list),
+        st.tuples(times, rounds).map(list),
+        st.tuples(times).map(list),
+        st.tuples(moves | st.builds(Change, RULES) | st.builds(Crash)).map(list),
+        st.tuples(st.builds(Backup) | st.builds(Restore)).map(list),
     )
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
-    """Any history."""
+    """Any history; in most of them more files are there at first than a look keeps."""
     place = draw(st.sampled_from(PLACES))
-    order = Order.BYTES if place is DISK else draw(st.sampled_from(Order))
-    setup = draw(setups(place, order))
-    first = draw(st.lists(st.builds(Put, st.sampled_from(place.keys), AGES), max_size=5))
-    taken = draw(st.lists(steps(place), max_size=STEPS_MAX))
-    return History(setup=setup, steps=(*first, *taken))
+    orders = [Order.BYTES] if place is DISK else [Order.BYTES, *Order]
+    setup = draw(setups(place, draw(st.sampled_from(orders))))
+    first = draw(st.lists(st.builds(Put, st.sampled_from(place.keys), AGES), max_size=8))
+    following = draw(st.lists(scenes(place), max_size=SCENES_MAX))
+    return History(setup=setup, steps=(*first, *chain.from_iterable(following)))

@@ -13,6 +13,7 @@ from penstock.model.epoch import SourceFile
 from penstock.model.position import Horizon
 from penstock.sources.files import files
 from penstock.sources.files.files import FilesSource
+from penstock.sources.files.listing import list_all
 from penstock.sources.files.passes import Look, next_look
 from tests.property.audit import told
 from tests.property.audit.steps import History
@@ -171,7 +172,6 @@ def an_owner_spares_the_newest_file_that_it_knew(patch: pytest.MonkeyPatch) -> N
 
 def every_server_is_asked_behind_a_key(patch: pytest.MonkeyPatch) -> None:
     """A server without order is trusted to know what lies behind a key."""
-    list_all = files.list_all
     sweeps: list[Any] = []
 
     def mutant(store: Any, glob: Any, *, after: Any) -> Any:

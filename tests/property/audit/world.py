@@ -2,7 +2,7 @@
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -52,8 +52,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 def play(history: History) -> None:
     """Play a history with a check at every step, and one after the last audit."""
     with world_of(history.setup) as world:
-        for step in history.steps:
-            world.take(step)
+        world.take_all(history.steps)
         world.come_to_rest()
 
 
@@ -112,6 +111,11 @@ class World:
         # Whether a pass has begun, the last look may be planned from, and it saw everything.
         self._begun = self._looked = self._complete = False
         self._audited_at: float | None = None
+
+    def take_all(self, steps: Iterable[Step]) -> None:
+        """Let things happen one after the other."""
+        for step in steps:
+            self.take(step)
 
     def take(self, step: Step) -> None:
         """Let one thing happen."""

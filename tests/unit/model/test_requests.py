@@ -1,0 +1,86 @@
+"""Requests of the last hour: what is counted counts for an hour, by the minute."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.model.requests import requests_in_hour, with_requests
+
+NOON = datetime(2026, 3, 1, 12, 0, 30, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+
+
+def test_nothing_is_known_before_the_first_request() -> None:
+    assert requests_in_hour(None, now=NOON) is None
+
+
+def test_requests_of_a_minute_are_added_up() -> None:
+    counts = with_requests(None, at=NOON, requests=3)
+
+    counts = with_requests(counts, at=NOON + timedelta(seconds=20), requests=4)
+
+    assert requests_in_hour(counts, now=NOON + MINUTE) == 7
+    assert len(json.loads(counts)) == 1
+
+
+def test_a_request_counts_for_an_hour() -> None:
+    counts = with_requests(None, at=NOON, requests=3)
+
+    assert requests_in_hour(counts, now=NOON + HOUR - MINUTE) == 3
+    assert requests_in_hour(counts, now=NOON + HOUR) == 0
+
+
+def test_an_hour_without_a_request_has_none_which_is_not_unknown() -> None:
+    counts = with_requests(None, at=NOON, requests=3)
+
+    assert requests_in_hour(counts, now=NOON + timedelta(days=400)) == 0
+
+
+def test_minutes_drop_out_one_by_one() -> None:
+    counts = with_requests(None, at=NOON, requests=1)
+    counts = with_requests(counts, at=NOON + MINUTE, requests=2)
+    counts = with_requests(counts, at=NOON + 2 * MINUTE, requests=4)
+
+    found = [requests_in_hour(counts, now=NOON + HOUR + n * MINUTE) for n in (-1, 0, 1, 2)]
+
+    assert found == [7, 6, 4, 0]
+
+
+def test_counts_do_not_grow_with_time() -> None:
+    counts = None
+    for minute in range(200):
+        counts = with_requests(counts, at=NOON + minute * MINUTE, requests=1)
+
+    assert counts is not None
+    assert len(json.loads(counts)) == 60
+
+
+def test_minutes_that_are_still_to_come_do_not_count_when_the_clock_was_set_back() -> None:
+    counts = with_requests(None, at=NOON, requests=1000)
+
+    assert requests_in_hour(counts, now=NOON - timedelta(hours=20)) == 0
+
+
+@given(
+    sent=st.lists(
+        st.tuples(st.timedeltas(timedelta(), timedelta(hours=3)), st.integers(0, 1000)),
+        max_size=30,
+    ),
+    asked=st.timedeltas(timedelta(hours=3), timedelta(hours=5)),
+)
+def test_the_count_is_that_of_an_hour_give_or_take_a_minute(
+    sent: list[tuple[timedelta, int]], asked: timedelta
+) -> None:
+    counts = with_requests(None, at=NOON, requests=0)
+    for at, requests in sorted(sent):
+        counts = with_requests(counts, at=NOON + at, requests=requests)
+
+    found = requests_in_hour(counts, now=NOON + asked)
+
+    assert found is not None
+    surely = sum(requests for at, requests in sent if asked - at < HOUR - MINUTE)
+    perhaps = sum(requests for at, requests in sent if asked - at < HOUR)
+    assert surely <= found <= perhaps
