@@ -27,8 +27,7 @@ from penstock.checks.machine import check_java, check_python, check_size, check_
 from penstock.clock import SystemClock
 from penstock.errors import PenstockError
 from penstock.nouns import counted
-from penstock.setting_words import home_folder
-from penstock.settings import Settings, load_settings
+from penstock.settings import Settings, home_folder, load_settings
 
 Check = Callable[[Subject], Iterator[Finding]]
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from penstock.errors import Code, ExternalError, UserError
-from penstock.setting_words import command_for, home_folder, settings_file
-from penstock.settings import FILE_NAME
+from penstock.setting_words import command_for, settings_file
+from penstock.settings import FILE_NAME, home_folder
 
 
 def make_home(given: Path | None) -> str:

@@ -194,7 +194,8 @@ def _table(
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for index, name in enumerate(texts):
-        table.add_column(name, overflow="fold", no_wrap=index > 0, min_width=NAME_WIDTH_MIN)
+        width_min = 0 if index else NAME_WIDTH_MIN
+        table.add_column(name, overflow="fold", no_wrap=index > 0, min_width=width_min)
     for name in numbers:
         # Where there is little room the head takes two lines; a number never does.
         head = name if width >= WIDE else name.replace(" ", "\n")

@@ -1,13 +1,12 @@
 """The settings of a node in words: one table, from which the file and its page are written."""
 
-import os
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
 
-from penstock.settings import HOME_DEFAULT
+from penstock.settings import HOME_DEFAULT, home_folder
 
 _LINE = 94
 _PREFIX = "PENSTOCK_"
@@ -76,12 +75,6 @@ SETTING_WORDS = (
         meaning="The key that seals secrets, in place of the file; at least 16 characters.",
     ),
 )
-
-
-def home_folder(given: Path | None) -> Path:
-    """Answer the home: the flag's, that of the environment, the default."""
-    folder = given or Path(os.environ.get(f"{_PREFIX}HOME") or HOME_DEFAULT)
-    return folder.expanduser().absolute()
 
 
 def command_for(home: Path) -> str:

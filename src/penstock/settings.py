@@ -55,8 +55,7 @@ class Settings:
 
 def load_settings(*, home: Path | None) -> Settings:
     """Read the settings of a home: the flag, PENSTOCK_…, penstock.toml, defaults."""
-    folder = home or Path(os.environ.get(_HOME) or HOME_DEFAULT)
-    folder = folder.expanduser().absolute()
+    folder = home_folder(home)
     path = folder / FILE_NAME
     from_file = _read_file(path)
     from_environment = any(k.startswith(_PREFIX) and k != _HOME for k in os.environ)
@@ -72,6 +71,12 @@ def load_settings(*, home: Path | None) -> Settings:
         catalog=CatalogSettings(**given["catalog"]),
         spark=SparkSettings(**given["spark"]),
     )
+
+
+def home_folder(given: Path | None) -> Path:
+    """Answer the home: the flag's, that of the environment, the default."""
+    folder = given or Path(os.environ.get(_HOME) or HOME_DEFAULT)
+    return folder.expanduser().absolute()
 
 
 def _read_file(path: Path) -> dict[str, object]:

@@ -1,5 +1,7 @@
 """Every file is loaded once, whatever order it comes in and however its bucket is listed."""
 
+import sqlite3
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -52,3 +54,18 @@ def test_an_idle_look_between_audits_asks_once_per_prefix_and_is_answered_nothin
     asked = [(one.prefix, one.after, one.answered) for one in world.bucket.last_store.asked]
     assert asked == [("a/", "a/3.json", []), ("b/c/", "b/c/3.json", [])]
     assert world.bucket.last_store.requests == 2
+
+
+def test_an_epoch_may_have_more_files_than_a_statement_may_have_variables() -> None:
+    keys = tuple(f"in/{number:04}.json" for number in range(1_200))
+    place = Place(uri="s3://lake/in/*.json", prefixes=("in/",), keys=keys, strangers=())
+    setup = Setup(place=place, window_files=50_000, lookup_files=1_000)
+    with world_of(setup) as world:
+        world.bucket.page_keys = 1_000
+        # A stock SQLite allows 32,766 of them, and a look keeps 50,000 files.
+        world.connection().setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 1_100)
+        world.take_all(map(Put, keys))
+
+        world.take_all([Round(files_max=50_000), Round()])
+
+    assert world.promise.loaded.keys() == set(keys)

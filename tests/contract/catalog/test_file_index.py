@@ -292,13 +292,3 @@ def test_a_commit_that_is_replayed_does_not_bring_pruned_files_back(
     apply(catalog, commit(2, "a", "b"))
 
     assert known(index) == {"b"}
-
-
-def test_more_keys_may_be_asked_for_than_a_statement_has_room_for(
-    index: JobFiles, catalog: Catalog
-) -> None:
-    load(catalog, "a", "b")
-
-    found = index.known([*(f"key-{number}" for number in range(300_000)), "b", "a"])
-
-    assert set(found) == {"a", "b"}

@@ -38,6 +38,7 @@ class MemoryBucket:
     """Objects that come and go, also while they are listed."""
 
     def __init__(self, order: Order) -> None:
+        self.page_keys = PAGE_KEYS
         self.rank = _RANK_BY_ORDER[order]
         self.objects: dict[str, ObjectMeta] = {}
         self._etags = count(1)
@@ -60,9 +61,13 @@ class MemoryBucket:
         """Remove an object."""
         self.objects.pop(key, None)
 
+    def holds(self, key: str) -> bool:
+        """Tell whether there is an object with something in it."""
+        return key in self.objects and self.objects[key].size_bytes > 0
+
     def files(self) -> dict[str, ObjectMeta]:
         """Answer the objects that hold anything."""
-        return {key: meta for key, meta in self.objects.items() if meta.size_bytes}
+        return {key: meta for key, meta in self.objects.items() if self.holds(key)}
 
     def open(self) -> "MemoryStore":
         """Open the bucket for a look."""
@@ -74,7 +79,7 @@ class MemoryBucket:
         below = [key for key in self.objects if key.startswith(prefix)]
         if behind:
             below = [key for key in below if self.rank(key) > self.rank(behind)]
-        return [self.objects[key] for key in sorted(below, key=self.rank)[:PAGE_KEYS]]
+        return [self.objects[key] for key in sorted(below, key=self.rank)[: self.page_keys]]
 
     def after_a_page(self) -> None:
         """Let happen what was to happen in the middle of a listing."""
@@ -123,6 +128,6 @@ class MemoryStore:
                     self._bucket.before_a_file()
                     asked.answered.append(meta.key)
                     yield meta
-            more = len(page) == PAGE_KEYS
+            more = len(page) == self._bucket.page_keys
             behind = page[-1].key if page else behind
             self._bucket.after_a_page()

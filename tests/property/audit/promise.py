@@ -112,8 +112,9 @@ class Promise:
         return key.encode() > self._floor
 
     def _due(self, objects: Mapping[str, ObjectMeta]) -> set[str]:
+        newest = {prefix: self.newest(prefix) for prefix in self._place.prefixes}
         ours = {key for key in self._place.keys if key in objects and self.above(key)}
-        return {key for key in ours if key > self.newest(self._place.prefix_of(key))}
+        return {key for key in ours if key > newest[self._place.prefix_of(key)]}
 
     def _excused(self, meta: ObjectMeta) -> bool:
         if meta.key > self.newest(self._place.prefix_of(meta.key)):

@@ -144,9 +144,9 @@ class World:
             case Change(rules=rules):
                 self.promise.rules = rules
             case Backup():
-                self._saved = bytes(self._connection().serialize())
+                self._saved = bytes(self.connection().serialize())
             case Restore() if self._saved is not None:
-                self._connection().deserialize(self._saved)
+                self.connection().deserialize(self._saved)
             case _:
                 assert isinstance(step, Crash | Restore)
 
@@ -158,7 +158,7 @@ class World:
                 self.bucket.put(key, modified_at=written_at, size_bytes=size_bytes)
             case Delete(key=key):
                 self.bucket.delete(key)
-        if step.key not in self.bucket.files():
+        if not self.bucket.holds(step.key):
             self.promise.gone(step.key)
 
     def move(self, behind: str | None) -> None:
@@ -343,6 +343,7 @@ class World:
         for attachment in self.chain[self.state().number - 1 :]:
             self.catalog.apply_commit(JOB, attachment, table_version=1, commit_seconds=0)
 
-    def _connection(self) -> sqlite3.Connection:
+    def connection(self) -> sqlite3.Connection:
+        """Answer the only connection to the catalog's database."""
         engine = self.catalog._database._reader
         return cast("sqlite3.Connection", engine.raw_connection().driver_connection)

@@ -62,8 +62,7 @@ def test_equal_polls_never_send_more_in_an_hour_than_the_budget_and_one_burst(
     polls = polls_that_wait(per_hour, [sent] * len(breaks), breaks)
 
     # A poll is not taken apart: one that is larger than the burst is made all the same.
-    burst = max(sent, per_hour / 60)
-    assert most_in_an_hour(polls) <= max(per_hour + burst, sent)
+    assert most_in_an_hour(polls) <= per_hour + max(sent, per_hour / 60)
 
 
 @given(
@@ -75,8 +74,7 @@ def test_uneven_polls_never_send_more_than_the_budget_and_their_largest(
 ) -> None:
     polls = polls_that_wait(per_hour, requests, [timedelta()] * len(requests))
 
-    burst = max(*requests, per_hour / 60)
-    assert most_in_an_hour(polls) <= max(per_hour + burst, 2 * max(requests))
+    assert most_in_an_hour(polls) <= per_hour + max(*requests, per_hour / 60)
 
 
 @given(
@@ -99,8 +97,7 @@ def test_nobody_waits_longer_than_an_hour_and_a_burst(
 def test_a_budget_of_one_poll_a_minute_makes_polls_wait_a_minute() -> None:
     polls = polls_that_wait(60, [1, 1, 1, 1], [timedelta(seconds=10)] * 4)
 
-    minutes = [round(at / timedelta(minutes=1), 2) for at, _ in polls]
-    assert minutes == [0.17, 1.0, 2.0, 3.0] or minutes == [0.17, 1.17, 2.17, 3.17]
+    assert [at.total_seconds() for at, _ in polls] == [10, 70, 130, 190]
 
 
 def test_a_quiet_time_saves_no_more_than_a_minute() -> None:
