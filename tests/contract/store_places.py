@@ -32,6 +32,8 @@ class Place:
     key_from_the_beginning: bool = False
     # Asking costs requests.
     costly: bool = True
+    # Parts of an object that is never finished stay until the store's own rules remove them.
+    sent_parts_stay: bool = True
     # What was begun and is neither finished nor gone, though nobody sees it.
     unfinished: Callable[[], list[str]] = list
 
@@ -73,6 +75,7 @@ def local_place(folder: Path) -> Place:
         empty_files=True,
         key_from_the_beginning=True,
         costly=False,
+        sent_parts_stay=False,
     )
 
 

@@ -169,6 +169,7 @@ def test_an_object_without_a_byte_is_a_file_or_nothing(place: Place) -> None:
     assert place.names() == (["a"] if place.empty_files else [])
     assert place.store.head(place.prefix + "a") == next(iter(place.listed()), None)
     assert place.store.read_bytes(place.prefix + "a") == b""
+    assert place.store.holds(place.prefix.removesuffix("/")) is place.empty_files
 
 
 def test_what_was_written_is_read_again(place: Place) -> None:
@@ -238,6 +239,37 @@ def test_any_object_of_a_key_can_be_opened(place: Place) -> None:
         pass
 
 
+def test_an_object_that_was_prepared_is_read_as_any_other(place: Place) -> None:
+    place.store.write(place.prefix + "a", b"0123456789")
+    [meta] = place.listed()
+
+    for _ in range(2):
+        place.store.prepare(meta.key, etag=meta.etag)
+    contents = []
+    for _ in range(2):
+        with place.store.open(meta.key, etag=meta.etag) as stream:
+            contents.append(stream.read())
+
+    assert contents == [b"0123456789"] * 2
+
+
+def test_what_is_wrong_with_an_object_that_was_prepared_is_told_when_it_is_opened(
+    place: Place,
+) -> None:
+    place.put("gone", "changed")
+    changed, gone = place.listed()
+    place.store.delete_below(f"{place.prefix}")
+    place.store.write(changed.key, b"otherwise")
+
+    for meta in (changed, gone):
+        place.store.prepare(meta.key, etag=meta.etag)
+
+    with pytest.raises(ObjectChangedError), place.store.open(changed.key, etag=changed.etag):
+        pass
+    with pytest.raises(ObjectMissingError), place.store.open(gone.key, etag=gone.etag):
+        pass
+
+
 def test_an_object_written_anew_is_not_the_one_that_was_listed(place: Place) -> None:
     place.store.write(place.prefix + "a", b"old")
     [meta] = place.listed()
@@ -294,10 +326,11 @@ def test_a_missing_object_is_told_from_a_changed_one(place: Place) -> None:
     assert place.store.head(key) is None
 
 
-def test_a_key_that_is_taken_is_not_written_again(place: Place) -> None:
+@pytest.mark.parametrize("second", [b"second", b"first"], ids=["other", "same"])
+def test_a_key_that_is_taken_is_not_written_again(place: Place, second: bytes) -> None:
     key = place.prefix + "a"
 
-    answers = [place.store.write_new(key, b"first"), place.store.write_new(key, b"second")]
+    answers = [place.store.write_new(key, b"first"), place.store.write_new(key, second)]
 
     assert answers == [True, False]
     assert place.store.read_bytes(key) == b"first"
@@ -336,7 +369,7 @@ def test_an_object_that_is_written_piece_by_piece_is_there_when_it_is_finished(
 
 @pytest.mark.parametrize("finished", [True, False])
 @pytest.mark.parametrize("content", [b"", b"row" * 100, LARGE], ids=["empty", "small", "large"])
-def test_an_aborted_object_leaves_nothing_behind(
+def test_an_aborted_object_is_seen_by_nobody(
     place: Place, content: bytes, *, finished: bool
 ) -> None:
     place.put("t/other")
@@ -350,7 +383,8 @@ def test_an_aborted_object_leaves_nothing_behind(
     assert place.names() == ["t/other"]
     assert place.store.head(place.prefix + "t/day=1/part-0") is None
     assert not place.store.holds(place.prefix + "t/day=1")
-    assert place.unfinished() == []
+    parts_sent = content == LARGE and not finished
+    assert bool(place.unfinished()) is (parts_sent and place.sent_parts_stay)
 
 
 def test_an_object_that_is_aborted_twice_is_no_error(place: Place) -> None:
@@ -391,6 +425,19 @@ def test_a_folder_is_made_once_and_holds_nothing(place: Place) -> None:
 
     assert place.names() == []
     assert not place.store.holds(place.prefix + "a/b/c")
+
+
+def test_a_folder_is_one_that_was_made_or_that_holds_something(place: Place) -> None:
+    place.put("in/deep/a", "inner/c", "out")
+    place.folder("made")
+
+    found = [
+        name
+        for name in ("in", "in/deep", "inner", "i", "in/deep/a", "out", "missing", "made")
+        if place.store.is_folder(place.prefix + name)
+    ]
+
+    assert found == ["in", "in/deep", "inner", *(["made"] if place.folders else [])]
 
 
 def test_a_folder_holds_what_lies_below_it_and_not_what_is_called_alike(place: Place) -> None:
@@ -454,6 +501,7 @@ def test_requests_are_counted_where_they_cost(place: Place) -> None:
         place.listed,
         lambda: place.store.head(key),
         lambda: place.store.holds(place.prefix),
+        lambda: place.store.is_folder(place.prefix),
         lambda: place.store.delete_below(f"{place.prefix}t/"),
     ):
         ask()

@@ -16,6 +16,7 @@ from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from io import BytesIO
 from pathlib import Path
 from types import TracebackType
@@ -67,27 +68,28 @@ class Canaries:
 
     def found_in(self, content: bytes) -> set[str]:
         """Answer the names of the canaries of which any part is there in any form."""
+        tagged = _holds(content, self.tag)
         found = {
             name
             for name, parts in self.parts_by_name.items()
-            if self._worth_a_look(parts, content) and _holds(content, parts)
+            if (tagged or not parts[0].startswith(self.tag))
+            and any(_holds(content, part) for part in parts)
         }
-        return found or ({A_PIECE} if _holds(content, (self.tag,)) else set())
-
-    def _worth_a_look(self, parts: tuple[str, ...], content: bytes) -> bool:
-        return not parts[0].startswith(self.tag) or _holds(content, (self.tag,))
+        return found or ({A_PIECE} if tagged else set())
 
 
-def _holds(content: bytes, texts: Iterable[str]) -> bool:
-    return any(form in content for text in texts for form in forms(text.encode()))
+def _holds(content: bytes, text: str) -> bool:
+    return any(form in content for form in forms(text))
 
 
-def forms(value: bytes) -> set[bytes]:
-    """Answer how a value may be written: as it is, in hexadecimal, UTF-16 or base64."""
-    wide = (value.decode().encode(name) for name in ("utf-16-le", "utf-16-be"))
+@cache
+def forms(text: str) -> frozenset[bytes]:
+    """Answer how a text may be written: as it is, in hexadecimal, UTF-16 or base64."""
+    value = text.encode()
+    wide = (text.encode(encoding) for encoding in ("utf-16-le", "utf-16-be"))
     hexadecimal = value.hex().encode()
     plain = {value, value.lower(), value.upper(), hexadecimal, hexadecimal.upper(), *wide}
-    return plain | {
+    return frozenset(plain) | {
         _inside(encode, value, shift)
         for encode in (b64encode, urlsafe_b64encode)
         for shift in range(3)

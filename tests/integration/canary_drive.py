@@ -16,7 +16,7 @@ import psutil
 import pyarrow as pa
 from deltalake import write_deltalake
 
-from penstock.catalog.catalog import open_catalog
+from penstock.catalog.catalog import Catalog, open_catalog
 from penstock.clock import SystemClock
 from penstock.crashpoints import CrashPoint
 from penstock.model.job import JobState
@@ -42,7 +42,7 @@ from tests.integration.canary_lake import (
 from tests.integration.command import COMMAND, PATIENCE_SECONDS, wait_until
 from tests.integration.terminal import CTRL_C, PROMPT, UP, Terminal
 from tests.servers.child import bare_environment, free_ports
-from tests.servers.proxy import listing, method, slow_down
+from tests.servers.proxy import Request, method, slow_down
 
 # What is compressed could not be searched. Spark is told to say more than it usually does.
 _SETTINGS = """
@@ -153,6 +153,7 @@ class Ground:
         for command in self.started:
             if command.process.poll() is None:
                 command.kill()
+        self.lake.opened.set()
 
     def run(self, *words: str, stdin: str = "", **environment: str) -> "Ended":
         """Run a command to its end."""
@@ -163,11 +164,9 @@ class Ground:
         self.driven.scripts += statements
         return self.run("sql", *words, stdin=";\n".join(statements), **environment)
 
-    def jobs(self) -> dict[str, JobState]:
-        """Answer the jobs of the home, by their names."""
-        clock = SystemClock()
-        with closing(open_catalog(f"sqlite:///{self.home}/catalog.db", clock=clock)) as catalog:
-            return {state.name: state for state in catalog.jobs()}
+    def catalog(self) -> Catalog:
+        """Open the catalog of the home; the caller closes it."""
+        return open_catalog(f"sqlite:///{self.home}/catalog.db", clock=SystemClock())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,8 +221,8 @@ def drive(ground: Ground) -> Driven:
     lake = ground.lake
     lake.slow.inject(slow_down(), times=10**6)
     with ThreadPoolExecutor(2) as waiting:
-        slow = [waiting.submit(fail, ground, failing) for failing in slow_statements(lake)]
         prepare(ground)
+        slow = [waiting.submit(fail, ground, failing) for failing in slow_statements(lake)]
         freeze_and_kill(ground)
         with open_prompt(ground) as prompt:
             type_failures(ground, prompt)
@@ -419,29 +418,37 @@ def run_everything(ground: Ground) -> None:
     lake = ground.lake
     ground.sql(f"ALTER SECRET fading ({pairs(lake.other_keys('faded'))})", "RESUME JOB literal")
     lake.faulty.inject(lake.echo(), when=method("GET"), times=10**6)
-    lake.warehouse.inject(lake.echo(), when=method("PUT", path="/refused-"), times=10**6)
+    lake.warehouse.inject(lake.echo(), when=_is_commit_to_refused, times=10**6)
     lake.gate.inject(lake.echo(), when=lake.hold, times=10**6)
-    failed: set[str] = set()
-
-    def settled() -> bool:
-        jobs = ground.jobs()
-        failed.update(name for name, state in jobs.items() if state.wish.reason is not None)
-        loaded = {name for name, state in jobs.items() if state.cumulative.rows_loaded}
-        return loaded | failed >= jobs.keys() - {"gated"}
-
-    running = ground.start("run", "--until-caught-up", "--verbose")
-    wait_until(settled)
-    running.look()
-    for port in range(ground.port, ground.port + _PORTS_TRIED):
-        with suppress(ConnectionRefusedError):
-            ground.driven.told_by_spark += ui_pieces(port)
-    lake.opened.set()
-    wait_until(lambda: ground.jobs()["gated"].cumulative.rows_loaded > 0)
-    running.process.send_signal(signal.SIGINT)
-    running.wait()
+    with closing(ground.catalog()) as catalog:
+        running = ground.start("run", "--until-caught-up", "--verbose")
+        wait_until(lambda: _unsettled(catalog) <= {"gated"})
+        running.look()
+        for port in range(ground.port, ground.port + _PORTS_TRIED):
+            with suppress(ConnectionRefusedError):
+                ground.driven.told_by_spark += ui_pieces(port)
+        lake.opened.set()
+        wait_until(lambda: not _unsettled(catalog))
+        running.process.send_signal(signal.SIGINT)
+        running.wait()
+        ground.driven.job_by_name = {state.name: state for state in catalog.jobs()}
     lake.faulty.heal()
     lake.warehouse.heal()
-    ground.driven.job_by_name = ground.jobs()
+
+
+def _is_commit_to_refused(request: Request) -> bool:
+    return request.method == "PUT" and "/refused-" in request.path and "_log/" in request.path
+
+
+def _unsettled(catalog: Catalog) -> set[str]:
+    """Answer the jobs that have neither loaded anything nor failed yet."""
+    return {
+        state.name
+        for state in catalog.jobs()
+        if not state.cumulative.rows_loaded
+        and state.wish.reason is None
+        and not any(entry.reason for entry in catalog.ledger(state.id, newest=100))
+    }
 
 
 def type_changes(ground: Ground, prompt: Prompt) -> None:

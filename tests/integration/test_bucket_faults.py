@@ -86,7 +86,7 @@ def test_a_server_that_is_away_for_ten_seconds_delays_a_job_and_nothing_else(
         rounds_until(supervisor, lambda _: stored.show("j")["rows_loaded"] == 2)
         back.join()
 
-    assert bucket_ids(stored, proxied.bucket) == [1, 2]
+    assert bucket_ids(stored, proxied.direct) == [1, 2]
     assert stored.job("j").generation == generation
     assert attempts(stored) == [(1, 1, "COMMITTED"), (2, 1, "COMMITTED")]
 
@@ -131,7 +131,7 @@ def test_a_server_that_asks_for_patience_gets_it(
 
     stored.run()
 
-    assert bucket_ids(stored, proxied.bucket) == [1]
+    assert bucket_ids(stored, proxied.direct) == [1]
     assert attempts(stored) == [(1, 1, "COMMITTED")]
 
 
@@ -143,7 +143,7 @@ def test_slow_answers_are_waited_for(stored: Node, proxied: Proxied) -> None:
 
     stored.run()
 
-    assert bucket_ids(stored, proxied.bucket) == [1]
+    assert bucket_ids(stored, proxied.direct) == [1]
     assert attempts(stored) == [(1, 1, "COMMITTED")]
 
 
@@ -220,7 +220,7 @@ def test_keys_of_the_warehouse_that_were_changed_reach_a_running_job(
             rounds_until(supervisor, lambda _: node.show("j")["rows_loaded"] == 2)
 
         assert "taken away" not in reason
-        assert bucket_ids(node, proxied.bucket) == [1, 2]
+        assert bucket_ids(node, proxied.direct) == [1, 2]
 
 
 def test_wrong_keys_of_a_task_are_not_tried_again_and_again(
@@ -263,7 +263,7 @@ def test_the_lost_answer_to_a_write_of_a_load_changes_nothing(
 
     stored.run()
 
-    assert bucket_ids(stored, proxied.bucket) == [1, 2]
+    assert bucket_ids(stored, proxied.direct) == [1, 2]
     assert chain(stored) == [(1, "opening"), (2, "fence"), (3, "epoch")]
     assert stored.sql("DESCRIBE DETAIL t")[0]["version"] == 3
     assert attempts(stored) == [(1, 1, "COMMITTED")]
@@ -281,7 +281,7 @@ def test_the_lost_answer_to_the_opening_commit_is_recognised(
     assert stored.sql("DESCRIBE DETAIL t")[0]["version"] == 1
     stored.run()
     assert chain(stored) == [(1, "opening"), (2, "fence"), (3, "epoch")]
-    assert bucket_ids(stored, proxied.bucket) == [1]
+    assert bucket_ids(stored, proxied.direct) == [1]
 
 
 def test_a_table_can_be_used_although_the_answer_to_its_making_was_lost(
@@ -293,7 +293,7 @@ def test_a_table_can_be_used_although_the_answer_to_its_making_was_lost(
     stored.sql(f"{CREATE_TABLE}; {bucket_job(proxied.bucket)}")
     stored.run()
 
-    assert bucket_ids(stored, proxied.bucket) == [1]
+    assert bucket_ids(stored, proxied.direct) == [1]
     assert chain(stored) == [(1, "opening"), (2, "fence"), (3, "epoch")]
 
 
@@ -324,7 +324,7 @@ def test_the_lost_answer_to_the_closing_commit_is_recognised(
 
     assert stored.sql("SHOW JOBS") == []
     assert stored.sql("DESCRIBE DETAIL t")[0]["version"] == 4
-    assert bucket_ids(stored, proxied.bucket) == [1]
+    assert bucket_ids(stored, proxied.direct) == [1]
 
 
 @pytest.mark.parametrize("path", [f"{LOG}0.json", f"{LOG}1.json", "part-"])
@@ -344,7 +344,7 @@ def test_the_lost_answer_to_a_write_of_rejects_changes_nothing(
     stored.run()
 
     assert proxied.proxy.count(of_rejects)
-    assert bucket_ids(stored, proxied.bucket) == [1]
+    assert bucket_ids(stored, proxied.direct) == [1]
     assert stored.show("j")["rows_rejected"] == 1
     assert len(rejects(stored, proxied)) == 1
 
@@ -352,7 +352,7 @@ def test_the_lost_answer_to_a_write_of_rejects_changes_nothing(
 def rejects(node: Node, proxied: Proxied) -> list[dict[str, Any]]:
     """Answer the rejects of the job, read by deltalake."""
     location = proxied.bucket.uri(f"wh/_rejects/{node.job('j').id}")
-    return read_in_bucket(location, proxied.bucket)
+    return read_in_bucket(location, proxied.direct)
 
 
 def test_a_write_that_is_late_behind_a_pause_never_appears(
@@ -365,14 +365,14 @@ def test_a_write_that_is_late_behind_a_pause_never_appears(
     with supervised(stored) as supervisor:
         rounds_until(supervisor, lambda _: sent.is_set())
         stored.sql("PAUSE JOB j")
-        rows_at_pause = bucket_ids(stored, proxied.bucket)
+        rows_at_pause = bucket_ids(stored, proxied.direct)
         rounds_until(supervisor, paused)
-    rows_later = bucket_ids(stored, proxied.bucket)
+    rows_later = bucket_ids(stored, proxied.direct)
     stored.sql("RESUME JOB j")
     stored.run()
 
     assert (rows_at_pause, rows_later) == ([], [])
-    assert bucket_ids(stored, proxied.bucket) == [1]
+    assert bucket_ids(stored, proxied.direct) == [1]
     assert [kind for _, kind in chain(stored)] == [
         "opening",
         "fence",
@@ -395,7 +395,7 @@ def test_a_write_that_is_late_behind_a_takeover_never_appears(
         other.run()
         rounds_until(supervisor, lambda _: bool(supervisor.take_losses()))
 
-    assert bucket_ids(stored, proxied.bucket) == [1]
+    assert bucket_ids(stored, proxied.direct) == [1]
     numbers = [number for number, _ in chain(stored)]
     assert numbers == list(range(1, len(numbers) + 1))
     assert [kind for _, kind in chain(stored)].count("epoch") == 1
@@ -443,7 +443,7 @@ def test_a_large_data_file_is_sent_in_parts_whatever_happens_to_one(
     stored.run()
 
     assert proxied.proxy.count(part_sent) >= 4
-    assert bucket_ids(stored, proxied.bucket) == list(range(RANDOM_ROWS))
+    assert bucket_ids(stored, proxied.direct) == list(range(RANDOM_ROWS))
     assert chain(stored) == [(1, "opening"), (2, "fence"), (3, "epoch")]
 
 

@@ -1,15 +1,27 @@
 """Every file is loaded once, whatever order it comes in and however its bucket is listed."""
 
 import sqlite3
+from datetime import timedelta
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 from penstock.sources.files.globs import files_glob
 from penstock.storage.uris import parse_uri
+from tests.contract.catalog.building import JOB
 from tests.property.audit.histories import histories
 from tests.property.audit.mutations import HISTORY_BY_MUTATION, Mutation
-from tests.property.audit.steps import PLACES, TWO_FOLDERS, History, Place, Put, Round, Setup
+from tests.property.audit.steps import (
+    PLACES,
+    TWO_FOLDERS,
+    History,
+    Place,
+    Put,
+    Round,
+    Rules,
+    Setup,
+    Wait,
+)
 from tests.property.audit.told import HISTORY_BY_NAME
 from tests.property.audit.world import play, world_of
 
@@ -51,9 +63,21 @@ def test_an_idle_look_between_audits_asks_once_per_prefix_and_is_answered_nothin
 
         world.look()
 
-    asked = [(one.prefix, one.after, one.answered) for one in world.bucket.last_store.asked]
+    store = world.bucket.stores[-1]
+    asked = [(one.prefix, one.after, one.answered) for one in store.asked]
     assert asked == [("a/", "a/3.json", []), ("b/c/", "b/c/3.json", [])]
-    assert world.bucket.last_store.requests == 2
+    assert store.requests == 2
+
+
+def test_an_audit_forgets_files_that_are_older_than_the_window() -> None:
+    setup = Setup(place=TWO_FOLDERS, rules=Rules(late_window=timedelta(minutes=10)))
+    with world_of(setup) as world:
+        world.take_all([*map(Put, TWO_FOLDERS.keys), Round(), Round(), Wait(15)])
+
+        world.take(Round())
+
+        known = world.catalog.files_of(JOB).known(TWO_FOLDERS.keys)
+    assert known.keys() == {"a/3.json", "b/c/3.json"}
 
 
 def test_an_epoch_may_have_more_files_than_a_statement_may_have_variables() -> None:

@@ -13,6 +13,7 @@ from penstock.catalog import relations
 from penstock.model.epoch import Attachment, CommitKind
 from penstock.model.position import After, Horizon, Position
 
+_KEYS_AT_ONCE = 10_000
 _files = relations.files
 _INSERT = insert(_files)
 _DELETE_KEY = delete(_files).where(
@@ -24,10 +25,9 @@ _AMONG = select(_files.c.key, _files.c.etag).where(
     _files.c.job_id == bindparam("job_id"),
     _files.c.key.in_(bindparam("keys", expanding=True)),
 )
-_NEWEST = select(func.max(_files.c.key)).where(
-    _files.c.job_id == bindparam("job_id"),
-    _files.c.key >= bindparam("prefix"),
-    _files.c.key < bindparam("behind"),
+_NEWEST_OF_ALL = select(func.max(_files.c.key)).where(_files.c.job_id == bindparam("job_id"))
+_NEWEST = _NEWEST_OF_ALL.where(
+    _files.c.key >= bindparam("prefix"), _files.c.key < bindparam("behind")
 )
 _windows = relations.file_windows
 _PRUNED = select(_windows.c.pruned_before).where(_windows.c.job_id == bindparam("job_id"))
@@ -36,8 +36,6 @@ _DELETE_OLD = delete(_files).where(
     _files.c.modified_at < bindparam("before"),
     _files.c.key.not_in(bindparam("keep", expanding=True)),
 )
-# Above every character that a key can hold.
-_BEHIND_ALL = "\U0010ffff\U0010ffff"
 _COUNT = select(func.count()).where(_files.c.job_id == bindparam("job_id"))
 
 
@@ -80,8 +78,13 @@ def _forget_above(connection: Connection, job_id: str, floor: Position) -> None:
 
 def known(connection: Connection, job_id: str, keys: Sequence[str]) -> dict[str, str]:
     """Answer ETags by key of those files among the given ones that were loaded."""
-    rows = connection.execute(_AMONG, {"job_id": job_id, "keys": list(keys)})
-    return {row.key: row.etag for row in rows}
+    found: dict[str, str] = {}
+    # A statement takes only so many values.
+    for begin in range(0, len(keys), _KEYS_AT_ONCE):
+        some = list(keys[begin : begin + _KEYS_AT_ONCE])
+        rows = connection.execute(_AMONG, {"job_id": job_id, "keys": some})
+        found.update((row.key, row.etag) for row in rows)
+    return found
 
 
 def count(connection: Connection, job_id: str) -> int:
@@ -91,9 +94,10 @@ def count(connection: Connection, job_id: str) -> int:
 
 def newest(connection: Connection, job_id: str, prefix: str) -> str:
     """Answer the largest loaded key below a prefix; empty if there is none."""
-    # The prefix ends with a slash, or is empty; what follows a slash is a zero.
-    behind = f"{prefix[:-1]}0" if prefix else _BEHIND_ALL
-    bounds = {"job_id": job_id, "prefix": prefix, "behind": behind}
+    if not prefix:
+        return connection.scalar(_NEWEST_OF_ALL, {"job_id": job_id}) or ""
+    # A prefix ends with a slash; the character that follows it is the zero.
+    bounds = {"job_id": job_id, "prefix": prefix, "behind": f"{prefix[:-1]}0"}
     return connection.scalar(_NEWEST, bounds) or ""
 
 

@@ -46,7 +46,7 @@ from penstock.model.events import EpochEnded, EpochStarted, ModifiedFilesSeen, O
 from penstock.model.job import JobState, Reason
 from penstock.model.query import Lookup
 from penstock.model.statistics import Statistics
-from penstock.sources.source import Backlog, Source
+from penstock.sources.source import Source
 from penstock.tables.lookups import pin
 from penstock.tables.table import TableHandle, Tables
 
@@ -96,26 +96,27 @@ class EpochLoop:
         """Own the job and load until told to stop, or until caught up if that was asked."""
         self._begin()
         while not self._stop.is_set():
-            backlog = self._look()
-            if backlog.complete:
-                self._note_modified_files()
+            self._look()
             self._tell_backlog()
             while not self._stop.is_set() and self._load_epoch():
                 self._tell_backlog()
             if self._stop.is_set():
                 break
-            if backlog.complete:
+            # That of the last look: one behind a failed attempt may have found more.
+            if self._source.waiting().complete:
                 self._telling.tell(caught_up=True)
                 if until_caught_up:
                     break
                 self._idle()
 
-    def _look(self) -> Backlog:
+    def _look(self) -> None:
         self._telling.tell(step=Step.LISTING)
         try:
-            return self._source.discover(self._state.progress, listed=self._listed)
+            backlog = self._source.discover(self._state.progress, listed=self._listed)
         finally:
             self._count_requests()
+        if backlog.complete:
+            self._note_modified_files()
 
     def _listed(self, keys: int) -> None:
         """Tell how far a look is, and end it when the runner is asked to stop."""

@@ -20,9 +20,11 @@ def requests_in_hour(text: str | None, *, now: datetime) -> int | None:
 
 
 def _counts(text: str | None, *, now: datetime) -> dict[int, int]:
-    oldest = _minute(now) - _MINUTES_KEPT
+    newest = _minute(now)
+    oldest = newest - _MINUTES_KEPT
     found = json.loads(text or "{}").items()
-    return {int(key): count for key, count in found if int(key) > oldest}
+    # Minutes still to come are left from before the clock was set back.
+    return {int(key): count for key, count in found if oldest < int(key) <= newest}
 
 
 def _minute(at: datetime) -> int:

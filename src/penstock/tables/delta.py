@@ -43,7 +43,7 @@ from penstock.tables.chain import chain_above
 from penstock.tables.delta_rejects import DeltaRejects
 from penstock.tables.delta_schema import check_columns, columns_of, schema_text
 from penstock.tables.folder import LOG_FOLDER, TableFolder, open_folder
-from penstock.tables.locations import below, new_folder, table_uri
+from penstock.tables.locations import below, location_of, new_folder, table_uri
 from penstock.tables.outcomes import (
     location_taken,
     no_version,
@@ -132,7 +132,7 @@ class DeltaTables:
 
     def normal_location(self, location: str) -> str:
         """Answer a location as a table that is created there has it."""
-        return self.folder(location).location
+        return location_of(table_uri(location))
 
     def delete(self, location: str) -> None:
         """Remove a table's folder; a folder that holds no table is left alone."""

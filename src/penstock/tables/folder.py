@@ -8,7 +8,7 @@ from penstock.model.store_options import StoreOptions
 from penstock.storage.access import open_sealed
 from penstock.storage.stores import Store, open_store
 from penstock.storage.uris import Scheme, Uri
-from penstock.tables.locations import table_uri
+from penstock.tables.locations import location_of, table_uri
 
 LOG_FOLDER = "_delta_log"
 
@@ -32,15 +32,13 @@ class TableFolder:
 
 
 def open_folder(location: str, options: StoreOptions) -> TableFolder:
-    """Answer the place that a location names; nothing is asked of it yet."""
+    """Answer the place that a location names, with keys that are good now."""
     uri = table_uri(location)
     store, root = open_store(uri, options)
-    if uri.scheme is Scheme.FILE:
-        return TableFolder(store=store, root=root, location=root)
     return TableFolder(
         store=store,
         root=root,
-        location=str(uri),
+        location=location_of(uri),
         library_options=_library_options(uri, options),
     )
 
@@ -54,6 +52,8 @@ def open_sealed_folder(location: str, access: Sealed) -> TableFolder:
 
 def _library_options(uri: Uri, options: StoreOptions) -> dict[str, str]:
     match uri.scheme:
+        case Scheme.FILE:
+            return {}
         case Scheme.S3:
             return _s3(uri.bucket, options)
         case Scheme.GS:

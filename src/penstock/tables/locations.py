@@ -42,6 +42,11 @@ def _local(location: str) -> str:
     return path
 
 
+def location_of(uri: Uri) -> str:
+    """Answer a place as people and the table library name it."""
+    return uri.key if uri.scheme is Scheme.FILE else str(uri)
+
+
 def below(location: str, *names: str) -> str:
     """Answer the location of a folder inside of another."""
     return "/".join((location.rstrip("/"), *names))

@@ -46,7 +46,7 @@ class MemoryBucket:
         self.meanwhile: Callable[[], None] | None = None
         # How many files are answered before a listing breaks off.
         self.files_before_failure: int | None = None
-        self.last_store: MemoryStore
+        self.stores: list[MemoryStore] = []
 
     def put(self, key: str, *, modified_at: datetime, size_bytes: int = 1) -> None:
         """Write an object; whatever it replaces had another ETag."""
@@ -71,8 +71,8 @@ class MemoryBucket:
 
     def open(self) -> "MemoryStore":
         """Open the bucket for a look."""
-        self.last_store = MemoryStore(self)
-        return self.last_store
+        self.stores.append(MemoryStore(self))
+        return self.stores[-1]
 
     def page(self, prefix: str, *, behind: str) -> list[ObjectMeta]:
         """Answer the next objects below a prefix; those that hide behind a key stay hidden."""

@@ -43,9 +43,13 @@ class Promise:
         self._floor = (floor or "").encode()
         self.loaded = {key: file for key, file in self.loaded.items() if not self.above(key)}
 
-    def begin_pass(self, objects: Mapping[str, ObjectMeta]) -> None:
+    def begin_pass(self, objects: Mapping[str, ObjectMeta], *, audit: bool) -> None:
         """Remember what must be loaded when the source has been looked at to the end."""
         self._due_of_pass = self._due(objects)
+        # Late files may grow too old before they are found.
+        forgetful = self.rules.late_window is not None or self._expired_before is not None
+        if audit and self.rules.late_files is LateFiles.LOAD and not forgetful:
+            self._due_of_pass |= {key for key in self._ours(objects) if key not in self.loaded}
 
     def end_pass(self) -> None:
         """Check that everything was loaded that was there and not late."""
@@ -62,6 +66,9 @@ class Promise:
         window: timedelta | None = self.rules.late_window
         self._newest_at_look = {prefix: self.newest(prefix) for prefix in self._place.prefixes}
         self._begin_at_look = None if window is None else now - window
+
+    def looked(self) -> None:
+        """Take note that everything was seen, so that files may be forgotten."""
         times = [at for at in (self._expired_before, self._begin_at_look) if at is not None]
         self._expired_before = max(times, default=None)
 
@@ -98,9 +105,9 @@ class Promise:
 
     def check_at_rest(self, objects: Mapping[str, ObjectMeta], *, modified_files: int) -> None:
         """Check that after an audit nothing is missing, and that changes were noticed."""
-        due = [meta for key, meta in objects.items() if key in self._place.keys]
-        due = [meta for meta in due if self.above(meta.key) and meta.key not in self.loaded]
-        assert [meta.key for meta in due if not self._excused(meta)] == [], "files were lost"
+        missing = self._ours(objects) - self.loaded.keys()
+        lost = [key for key in missing if not self._excused(objects[key])]
+        assert lost == [], "files were lost"
         changed = self._changed(objects)
         kept = [key for key in changed if not self._forgotten(self.loaded[key])]
         if self.rules.modified_files is ModifiedFiles.FAIL:
@@ -108,13 +115,23 @@ class Promise:
         else:
             assert len(kept) <= modified_files <= len(changed), "changed files are miscounted"
 
+    def check_index(self, etag_by_key: Mapping[str, str]) -> None:
+        """Check that the index knows what was loaded, except what it may have forgotten."""
+        loaded = {key: file.etag for key, file in self.loaded.items()}
+        assert etag_by_key.items() <= loaded.items(), "the index knows what was not loaded"
+        kept = {key for key, file in self.loaded.items() if not self._expired(file.modified_at)}
+        assert kept <= etag_by_key.keys(), "the index has forgotten too much"
+
     def above(self, key: str) -> bool:
         return key.encode() > self._floor
 
     def _due(self, objects: Mapping[str, ObjectMeta]) -> set[str]:
         newest = {prefix: self.newest(prefix) for prefix in self._place.prefixes}
-        ours = {key for key in self._place.keys if key in objects and self.above(key)}
+        ours = self._ours(objects)
         return {key for key in ours if key > newest[self._place.prefix_of(key)]}
+
+    def _ours(self, objects: Mapping[str, ObjectMeta]) -> set[str]:
+        return {key for key in self._place.keys if key in objects and self.above(key)}
 
     def _excused(self, meta: ObjectMeta) -> bool:
         if meta.key > self.newest(self._place.prefix_of(meta.key)):

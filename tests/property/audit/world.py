@@ -19,6 +19,7 @@ from penstock.model.position import After, Horizon
 from penstock.model.sealed import Sealed
 from penstock.model.store_options import Choice, StoreOptions
 from penstock.sources.files.files import FilesSource, SourceParts
+from penstock.sources.source import Backlog
 from penstock.storage.objects import ObjectMeta
 from penstock.storage.stores import Store
 from penstock.storage.uris import Uri
@@ -175,26 +176,35 @@ class World:
         self.promise.look(self.clock.now(), self.bucket.files())
         rested = self._rested(source)
         if rested or not self._begun:
-            self.promise.begin_pass(self.bucket.files())
+            # An owner begins with an audit.
+            audit = not self._begun or not self.setup.ordered_listing
+            self.promise.begin_pass(self.bucket.files(), audit=audit)
             self._begun = True
-        try:
-            backlog = source.discover(self.state().progress, listed=lambda _: None)
-        except ListingFailedError:
-            self.source = None
-            return
-        except UserError as error:
-            if source is self.source:
-                self._help(error)
-            return
-        finally:
-            self.bucket.meanwhile = self.bucket.files_before_failure = None
-        if source is not self.source:
-            # Whatever the former owner has found, it cannot commit it.
+        at = len(self.bucket.stores)
+        backlog = self._discover(source)
+        store = self.bucket.stores[at]
+        assert source.take_requests() == store.requests, "requests are miscounted"
+        if backlog is not None and backlog.complete:
+            self.promise.looked()
+        if backlog is None or source is not self.source:
+            # Whatever a former owner has found, it cannot commit it.
             return
         self._looked, self._complete = True, backlog.complete
         assert backlog.files <= self.setup.window_files, "a look keeps too much"
-        self._check_cost(self.bucket.last_store.asked, rested=rested)
+        self._check_cost(store.asked, rested=rested)
         self._check_pass(source)
+
+    def _discover(self, source: FilesSource) -> Backlog | None:
+        try:
+            return source.discover(self.state().progress, listed=lambda _: None)
+        except ListingFailedError:
+            self.source = None
+        except UserError as error:
+            if source is self.source:
+                self._help(error)
+        finally:
+            self.bucket.meanwhile = self.bucket.files_before_failure = None
+        return None
 
     def load(self, step: Load = Load()) -> bool:  # noqa: B008 - It does not change.
         """Plan an epoch and let it end; answer whether there was one."""
@@ -240,6 +250,7 @@ class World:
         self._rest()
         source = self._owner()
         self.promise.check_at_rest(self.bucket.files(), modified_files=source.modified_files)
+        self.promise.check_index(self.catalog.files_of(JOB).known(self.setup.place.keys))
 
     def _rest(self) -> None:
         assert any(self.round() for _ in range(ROUNDS_MAX)), "it never comes to rest"

@@ -1,6 +1,6 @@
 """Spread requests over time, so that an hour has no more of them than it may have."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from penstock.clock import Clock
 
@@ -16,14 +16,14 @@ class RequestBudget:
         self._per_hour = per_hour
         self._clock = clock
         self._left = self._most
-        self._at: datetime = clock.now()
+        self._at = clock.monotonic()
 
     def spend(self, requests: int) -> None:
         """Take requests that were sent."""
         if self._per_hour is None:
             return
-        now = self._clock.now()
-        grown = self._left + self._per_hour * ((now - self._at) / _HOUR)
+        now = self._clock.monotonic()
+        grown = self._left + self._per_hour * (now - self._at) / _HOUR.total_seconds()
         self._left = max(min(grown, self._most) - requests, -float(self._per_hour))
         self._at = now
 
