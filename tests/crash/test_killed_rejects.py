@@ -22,8 +22,14 @@ def rejected(home: Home) -> list[tuple[str, int]]:
     return sorted((PurePath(row["file"]).name, row["line"]) for row in home.rows_at(location))
 
 
-@pytest.mark.parametrize("home", [*WITHOUT_SPARK, Variant.SPARK_FILE], indirect=True)
-@pytest.mark.parametrize("point", REJECT_POINTS)
+@pytest.mark.parametrize(
+    ("home", "point"),
+    [
+        *((variant, point) for variant in WITHOUT_SPARK for point in REJECT_POINTS),
+        (Variant.SPARK_FILE, CrashPoint.TABLE_COMMITTED),
+    ],
+    indirect=["home"],
+)
 def test_no_reject_is_lost_or_repeated_by_a_kill(home: Home, point: CrashPoint) -> None:
     for file in (1, 2, 3):
         home.write_text(file, f"{lines_of(file)}no record\n")
@@ -38,12 +44,17 @@ def test_no_reject_is_lost_or_repeated_by_a_kill(home: Home, point: CrashPoint) 
     assert home.node.job("j").cumulative.rows_rejected == 3
 
 
-@pytest.mark.parametrize("home", [Variant.SPARK_FILE], indirect=True)
 @pytest.mark.parametrize(
-    ("point", "count"), [(CrashPoint.TASK_WRITTEN, 2), (CrashPoint.TABLE_COMMITTED, 2)]
+    ("home", "point"),
+    [
+        (Variant.SPARK_FILE, CrashPoint.TASK_WRITTEN),
+        (Variant.SPARK_FILE, CrashPoint.TABLE_COMMITTED),
+        (Variant.SPARK_S3, CrashPoint.TABLE_COMMITTED),
+    ],
+    indirect=["home"],
 )
 def test_no_row_of_a_select_in_spark_is_lost_or_repeated_by_a_kill(
-    home: Home, point: CrashPoint, count: int
+    home: Home, point: CrashPoint
 ) -> None:
     home.write(1, 2, 3)
     statement = home.create_job(select="id, concat(note, '')")
@@ -51,7 +62,7 @@ def test_no_row_of_a_select_in_spark_is_lost_or_repeated_by_a_kill(
     created = home.sql(f"{statement} WHERE id >= 0")
     assert created.code == 0, created.output
 
-    killed = home.run(crash_at=crash(point, count=count))
+    killed = home.run(crash_at=crash(point, count=2))
     assert home.run().code == 0
 
     # A worker that dies is replaced by Spark, and the run goes on; a driver that dies is not.

@@ -1,6 +1,7 @@
 """Jobs that load from buckets, small servers for them, and tables that lie in one."""
 
 import json
+import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,10 +15,13 @@ from typing import Any, cast
 from urllib.parse import parse_qsl, urlsplit
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 from penstock.control.result import Cell
 from penstock.model.store_options import StoreOptions
+from penstock.storage.bucket_clients import client_of
+from penstock.storage.bucket_credentials import lender_of
 from penstock.storage.stores import open_store
 from tests.integration.driving import MovedClock
 from tests.node import Node, numbered
@@ -169,6 +173,24 @@ def through_proxy(bucket: Bucket) -> Iterator[Proxied]:
     finally:
         through.close()
         proxy.down()
+
+
+def bare_aws(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Leave no keys, addresses or profiles but those that the test gives."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        patch.delenv(name)
+    patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    patch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(folder / "credentials"))
+    patch.setenv("AWS_CONFIG_FILE", str(folder / "config"))
+    # A process has one environment; what was found in that of another test is forgotten.
+    client_of.cache_clear()
+    lender_of.cache_clear()
+
+
+def write_profile(folder: Path, name: str, *, key: str) -> None:
+    """Write a profile with keys where the test looks for it."""
+    lines = [f"[{name}]", f"aws_access_key_id = {key}", "aws_secret_access_key = hidden"]
+    (folder / "credentials").write_text("\n".join(lines))
 
 
 @dataclass

@@ -19,6 +19,8 @@ from deltalake import write_deltalake
 from penstock.catalog.catalog import Catalog, open_catalog
 from penstock.clock import SystemClock
 from penstock.crashpoints import CrashPoint
+from penstock.errors import Code
+from penstock.model.events import Event, WishChanged
 from penstock.model.job import JobState
 from tests.integration.canary import (
     PASTE_ON,
@@ -446,9 +448,14 @@ def _unsettled(catalog: Catalog) -> set[str]:
         state.name
         for state in catalog.jobs()
         if not state.cumulative.rows_loaded
-        and state.wish.reason is None
+        and not any(map(_failure, catalog.events(state.id)))
         and not any(entry.reason for entry in catalog.ledger(state.id, newest=100))
     }
+
+
+def _failure(event: Event) -> bool:
+    paused = isinstance(event.body, WishChanged) and event.body.reason is not None
+    return paused and event.body.reason.code is not Code.MANUAL_PAUSE_ERR
 
 
 def type_changes(ground: Ground, prompt: Prompt) -> None:

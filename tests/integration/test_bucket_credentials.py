@@ -1,6 +1,5 @@
 """Who asks a bucket, where it is, and how fast a change of that is felt."""
 
-import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -10,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ExternalError, PenstockError, UserError
-from penstock.storage import bucket_clients
+from penstock.storage import bucket_clients, bucket_credentials
 from tests.integration.bucket_jobs import (
     Sts,
     access,
+    bare_aws,
     bucket_job,
     ids,
     insert_from,
@@ -24,6 +24,7 @@ from tests.integration.bucket_jobs import (
     signed_for,
     sts_server,
     through_proxy,
+    write_profile,
 )
 from tests.integration.driving import idle, rounds_until, supervised
 from tests.node import CREATE_TABLE, Node
@@ -40,12 +41,7 @@ OFTEN = [("max_interval", "1")]
 
 @pytest.fixture(autouse=True)
 def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No keys, addresses or profiles but those of the test."""
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    bare_aws(monkeypatch, tmp_path)
 
 
 @pytest.fixture
@@ -351,7 +347,7 @@ def test_without_keys_those_of_a_profile_sign(
     node: Node, open_to_all: Proxied, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("AWS_PROFILE", "loading")
-    write_profile(tmp_path, "PROFILE1")
+    write_profile(tmp_path, "loading", key="PROFILE1")
     options = {"s3.endpoint": open_to_all.bucket.endpoint}
 
     node.sql(f"{CREATE_TABLE}; {bucket_job(open_to_all.bucket, options=options)}")
@@ -359,22 +355,17 @@ def test_without_keys_those_of_a_profile_sign(
     assert {signed_by(request) for request in open_to_all.proxy.requests} == {"PROFILE1"}
 
 
-def write_profile(folder: Path, key: str) -> None:
-    lines = ["[loading]", f"aws_access_key_id = {key}", "aws_secret_access_key = hidden"]
-    (folder / "credentials").write_text("\n".join(lines))
-
-
 def test_keys_that_were_changed_in_a_profile_are_seen_in_time(
     node: Node, open_to_all: Proxied, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(bucket_clients, "_CHAIN_LIFE", timedelta(seconds=1))
+    monkeypatch.setattr(bucket_credentials, "_CHAIN_LIFE", timedelta(seconds=1))
     monkeypatch.setenv("AWS_PROFILE", "loading")
-    write_profile(tmp_path, "PROFILE1")
+    write_profile(tmp_path, "loading", key="PROFILE1")
     options = {"s3.endpoint": open_to_all.bucket.endpoint}
     job = bucket_job(open_to_all.bucket, options=options, properties=OFTEN)
     node.sql(f"{CREATE_TABLE}; {job}")
 
-    write_profile(tmp_path, "PROFILE2")
+    write_profile(tmp_path, "loading", key="PROFILE2")
 
     with supervised(node) as supervisor:
         rounds_until(

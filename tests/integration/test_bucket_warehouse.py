@@ -1,7 +1,6 @@
 """Tables that lie in a bucket: made, loaded, read, described and dropped there."""
 
 import json
-import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ from penstock.warehouse import try_warehouse
 from tests.integration.bucket_jobs import (
     Sts,
     access,
+    bare_aws,
     bucket_ids,
     bucket_job,
     bucket_node,
@@ -34,26 +34,24 @@ from tests.integration.bucket_jobs import (
     signed_by,
     sts_server,
     through_proxy,
+    write_profile,
 )
+from tests.integration.driving import idle, rounds_until, supervised
 from tests.node import CREATE_TABLE, Node, numbered
 from tests.servers.buckets import Bucket
-from tests.servers.proxy import Proxied
+from tests.servers.proxy import Proxied, Request
 
 pytestmark = pytest.mark.integration
 
 ROLE = "arn:aws:iam::123456789012:role/keeper"
 Fetch = Callable[[BucketStream, int], memoryview]
+OFTEN = [("max_interval", "1")]
 LENIENT = [("session.enable_insert_strict", "false")]
 
 
 @pytest.fixture(autouse=True)
 def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No keys, addresses or profiles but those of the test."""
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    bare_aws(monkeypatch, tmp_path)
 
 
 @pytest.fixture
@@ -115,8 +113,7 @@ def test_the_warehouse_is_opened_with_a_profile(
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", open_to_all.proxy.endpoint)
     monkeypatch.setenv("AWS_PROFILE", "keeping")
-    lines = ["[keeping]", "aws_access_key_id = PROFILE", "aws_secret_access_key = hidden"]
-    (tmp_path / "credentials").write_text("\n".join(lines))
+    write_profile(tmp_path, "keeping", key="PROFILE")
     node = Node(tmp_path / "home", warehouse=open_to_all.bucket.uri("wh"))
 
     load_from(node, open_to_all.direct)
@@ -170,11 +167,7 @@ def test_a_secret_of_the_warehouse_that_does_not_exist_is_told(
 def test_a_session_token_goes_with_every_request_to_the_warehouse(
     open_to_all: Proxied, tmp_path: Path
 ) -> None:
-    name = "wh"
-    node = Node(
-        tmp_path / "home", warehouse=open_to_all.bucket.uri("wh"), warehouse_secret=name
-    )
-    node.sql(secret(name, {**access(open_to_all.bucket), "s3.session_token": "an-hour"}))
+    node = node_with(tmp_path, open_to_all, {"s3.session_token": "an-hour"})
 
     load_from(node, open_to_all.direct)
 
@@ -188,13 +181,8 @@ def test_the_role_of_the_warehouse_signs_every_request(
     open_to_all: Proxied, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, external_id: str
 ) -> None:
     sts = Sts(life=timedelta(hours=1))
-    name = "wh"
-    node = Node(
-        tmp_path / "home", warehouse=open_to_all.bucket.uri("wh"), warehouse_secret=name
-    )
     given = {"s3.role_arn": ROLE, "s3.external_id": external_id}
-    values = {**access(open_to_all.bucket), **{k: v for k, v in given.items() if v}}
-    node.sql(secret(name, values))
+    node = node_with(tmp_path, open_to_all, {k: v for k, v in given.items() if v})
 
     with sts_server(sts) as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint)
@@ -206,18 +194,75 @@ def test_the_role_of_the_warehouse_signs_every_request(
     node.catalog.close()
 
 
+def test_the_role_of_the_warehouse_is_assumed_again_before_its_keys_end(
+    open_to_all: Proxied, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Keys with less than six minutes left are not lent any more.
+    sts = Sts(life=timedelta(minutes=6, seconds=1))
+    with sts_server(sts) as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint)
+        node = node_with(tmp_path, open_to_all, {"s3.role_arn": ROLE})
+        node.sql(f"{CREATE_TABLE}; {bucket_job(open_to_all.direct, properties=OFTEN)}")
+        with supervised(node) as supervisor:
+            rounds_until(supervisor, idle)
+            before = len(sts.asked)
+            generation = node.job("j").generation
+            open_to_all.proxy.clear()
+            put_rows(open_to_all.direct, "in/2.json", 2)
+            rounds_until(supervisor, lambda _: node.show("j")["rows_loaded"] == 2)
+
+    assert node.job("j").generation == generation
+    assert {number_of(r) > before for r in logged(open_to_all)} == {True}
+    node.catalog.close()
+
+
+def number_of(request: Request) -> int:
+    """Answer which loan of the role signed a request."""
+    return int(signed_by(request).removeprefix("LENT"))
+
+
+def logged(proxied: Proxied) -> list[Request]:
+    """Answer the writes of log entries."""
+    requests = proxied.proxy.requests
+    return [r for r in requests if r.method == "PUT" and "_delta_log" in r.path]
+
+
+def node_with(tmp_path: Path, proxied: Proxied, options: dict[str, str]) -> Node:
+    """Open a node whose warehouse lies in a bucket and is reached with these options."""
+    name = "wh"
+    node = Node(tmp_path / "home", warehouse=proxied.bucket.uri("wh"), warehouse_secret=name)
+    node.sql(secret(name, {**access(proxied.bucket), **options}))
+    return node
+
+
+def test_t41_changed_keys_of_the_warehouse_reach_the_next_commit_of_a_running_job(
+    open_to_all: Proxied, tmp_path: Path
+) -> None:
+    node = node_with(tmp_path, open_to_all, {"s3.access_key": "OLD"})
+    node.sql(f"{CREATE_TABLE}; {bucket_job(open_to_all.direct, properties=OFTEN)}")
+    with supervised(node) as supervisor:
+        rounds_until(supervisor, idle)
+        generation = node.job("j").generation
+        node.sql("ALTER SECRET wh ('s3.access_key' = 'NEW', 's3.secret_key' = 'other')")
+        open_to_all.proxy.clear()
+        put_rows(open_to_all.direct, "in/2.json", 2)
+        rounds_until(supervisor, lambda _: node.show("j")["rows_loaded"] == 2)
+
+    writes = [r for r in open_to_all.proxy.requests if r.method == "PUT"]
+    assert {signed_by(request) for request in writes} == {"NEW"}
+    assert logged(open_to_all)
+    assert node.job("j").generation == generation
+    node.catalog.close()
+
+
 def test_the_bucket_of_the_warehouse_may_stand_in_the_host(
     open_to_all: Proxied, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The name is known to nobody; the client leaves finding the server to this proxy.
     monkeypatch.setenv("HTTP_PROXY", open_to_all.proxy.endpoint)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    name = "wh"
-    node = Node(
-        tmp_path / "home", warehouse=open_to_all.bucket.uri("wh"), warehouse_secret=name
-    )
     hosted = {"s3.endpoint": "http://s3.example.test", "use_path_style": "false"}
-    node.sql(secret(name, {**access(open_to_all.bucket), **hosted}))
+    node = node_with(tmp_path, open_to_all, hosted)
 
     load_from(node, open_to_all.direct)
 

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ExternalError, PenstockError, UserError
+from penstock.model.files import FileFormat, FilesOptions
+from penstock.model.store_options import StoreOptions
+from penstock.sources.files.files import lists_behind
+from penstock.storage.uris import parse_uri
 from tests.integration.bucket_jobs import (
     FastClock,
     Once,
@@ -20,6 +24,7 @@ from tests.integration.bucket_jobs import (
     through_proxy,
 )
 from tests.integration.driving import (
+    attempts,
     idle,
     rounds_until,
     supervised,
@@ -153,6 +158,34 @@ def test_t65_with_ordered_listing_a_start_finds_what_looks_cannot_see(
     again.catalog.close()
 
 
+@pytest.mark.parametrize(
+    ("uri", "endpoint", "behind"),
+    [
+        ("s3://orders/in/", "", True),
+        ("s3://orders/in/", "https://minio.example.com", False),
+        ("gs://orders/in/", "", True),
+        ("az://orders/in/", "", False),
+        ("file:///orders/in/", "", False),
+    ],
+)
+def test_t65_only_stores_known_for_their_order_are_asked_behind_a_key(
+    uri: str, endpoint: str, *, behind: bool
+) -> None:
+    store = StoreOptions(endpoint=endpoint)
+    options = FilesOptions(uri=uri, format=FileFormat.JSON, store=store)
+
+    assert lists_behind(options, parse_uri(uri)) is behind
+
+
+def test_t65_an_endpoint_of_the_environment_is_another_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "https://minio.example.com")
+    options = FilesOptions(uri="s3://orders/in/", format=FileFormat.JSON)
+
+    assert not lists_behind(options, parse_uri(options.uri))
+
+
 def test_markers_of_folders_are_no_files(node: Node, bucket: Bucket) -> None:
     bucket.put("in/", b"")
     bucket.put("in/deep/", b"")
@@ -264,6 +297,8 @@ def test_an_object_replaced_before_it_is_read_is_planned_anew(
 
     assert once.done
     assert ids(node) == [7, 8]
+    assert attempts(node) == [(1, 1, "FAILED"), (1, 2, "COMMITTED")]
+    node.run()
     assert node.show("j")["files_modified"] == 0
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from io import BufferedIOBase
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, PreconditionError
@@ -63,6 +63,9 @@ class BucketStore:
     options: StoreOptions
     count: RequestCount = field(default_factory=RequestCount, compare=False, repr=False)
     begun: Begun = field(default_factory=dict, compare=False, repr=False)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("the store of a bucket holds keys and is sent nowhere")
 
     @property
     def requests(self) -> int:
@@ -230,7 +233,9 @@ class BucketObject:
             self._writer.close()
         self._finished = True
         size_bytes = self._sink.tell()
-        self._store.count.add(1 + size_bytes // _PART_BYTES)
+        parts = -(-size_bytes // _PART_BYTES)
+        # Several parts are begun and ended by a request of their own.
+        self._store.count.add(parts + 2 if parts > 1 else 1)
         return size_bytes
 
     def abort(self) -> None:

@@ -35,12 +35,7 @@ _TIMES: dict[str, Any] = {
     "read_timeout": timedelta(seconds=20),
     "connect_timeout": timedelta(seconds=5),
 }
-# Keys of the environment or of a profile are looked at again after this time.
-_CHAIN_LIFE = timedelta(minutes=10)
-
 _HOST_STYLE = frozenset({Provider.OSS, Provider.COS, Provider.OBS, Provider.BOS})
-
-Credentials = dict[str, Any]
 
 
 @lru_cache(maxsize=_CLIENTS_MAX)

@@ -47,6 +47,8 @@ from tests.property.audit.steps import (
 )
 
 ROUNDS_MAX = 60
+PLAIN_LOOK = Look()
+PLAIN_LOAD = Load()
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -168,7 +170,7 @@ class World:
         self.chain.append(move(self._number(), floor))
         self.promise.move(behind)
 
-    def look(self, step: Look = Look()) -> None:  # noqa: B008 - It does not change.
+    def look(self, step: Look = PLAIN_LOOK) -> None:
         """Look at the source, and check what that cost."""
         source = self._owner()
         self.bucket.files_before_failure = step.files_before_failure
@@ -206,7 +208,7 @@ class World:
             self.bucket.meanwhile = self.bucket.files_before_failure = None
         return None
 
-    def load(self, step: Load = Load()) -> bool:  # noqa: B008 - It does not change.
+    def load(self, step: Load = PLAIN_LOAD) -> bool:
         """Plan an epoch and let it end; answer whether there was one."""
         if self.source is None or not self._looked:
             self.look()
