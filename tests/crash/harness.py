@@ -36,9 +36,8 @@ PATIENCE_SECONDS = 240
 ROWS_PER_FILE = 3
 
 SPARK = (str(Path(sys.executable).parent / "penstock"),)
-IN_PROCESS = (sys.executable, "-m", "tests.crash.in_process_node")
+IN_PROCESS = (sys.executable, "-P", str(Path(__file__).parent / "in_process_node.py"))
 
-_REPOSITORY = Path(__file__).parents[2]
 _BLINK = timedelta(milliseconds=20)
 
 _SETTINGS = """
@@ -75,7 +74,6 @@ class Process:
     def __init__(self, command: list[str], *, said: Path, crash_at: str) -> None:
         self._said = said
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PENSTOCK_")}
-        environment["PYTHONPATH"] = str(_REPOSITORY)
         if crash_at:
             environment["PENSTOCK_CRASH_AT"] = crash_at
         with said.open("wb") as output:

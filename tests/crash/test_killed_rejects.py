@@ -5,6 +5,7 @@ from pathlib import PurePath
 import pytest
 
 from penstock.crashpoints import CrashPoint
+from penstock.spark.executor import SparkExecutor
 from tests.crash.harness import KILLED, Home, crash, lines_of, rows_of
 from tests.crash.points import REJECT_POINTS
 from tests.crash.variants import WITHOUT_SPARK, Variant
@@ -54,13 +55,12 @@ def test_no_reject_is_lost_or_repeated_by_a_kill(home: Home, point: CrashPoint) 
     indirect=["home"],
 )
 def test_no_row_of_a_select_in_spark_is_lost_or_repeated_by_a_kill(
-    home: Home, point: CrashPoint
+    home: Home, spark: SparkExecutor, point: CrashPoint
 ) -> None:
     home.write(1, 2, 3)
-    statement = home.create_job(select="id, concat(note, '')")
+    home.node.spark = spark
     home.node.sql(CREATE_TABLE)
-    created = home.sql(f"{statement} WHERE id >= 0")
-    assert created.code == 0, created.output
+    home.node.sql(home.create_job(select="id, concat(note, '')") + " WHERE id >= 0")
 
     killed = home.run(crash_at=crash(point, count=2))
     assert home.run().code == 0

@@ -1,6 +1,5 @@
 """Every file is loaded once, whatever order it comes in and however its bucket is listed."""
 
-import sqlite3
 from datetime import timedelta
 
 import pytest
@@ -78,18 +77,3 @@ def test_an_audit_forgets_files_that_are_older_than_the_window() -> None:
 
         known = world.catalog.files_of(JOB).known(TWO_FOLDERS.keys)
     assert known.keys() == {"a/3.json", "b/c/3.json"}
-
-
-def test_an_epoch_may_have_more_files_than_a_statement_may_have_variables() -> None:
-    keys = tuple(f"in/{number:04}.json" for number in range(1_200))
-    place = Place(uri="s3://lake/in/*.json", prefixes=("in/",), keys=keys, strangers=())
-    setup = Setup(place=place, window_files=50_000, lookup_files=1_000)
-    with world_of(setup) as world:
-        world.bucket.page_keys = 1_000
-        # A stock SQLite allows 32,766 of them, and a look keeps 50,000 files.
-        world.connection().setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 1_100)
-        world.take_all(map(Put, keys))
-
-        world.take_all([Round(files_max=50_000), Round()])
-
-    assert world.promise.loaded.keys() == set(keys)

@@ -1,6 +1,8 @@
 """A proxy in front of an HTTP server that remembers requests and makes things go wrong.
 
 It passes every byte on as it came, the Host header too, so that signatures stay valid.
+Its threads are those of the test: what keeps Python's lock while it waits for an answer, as
+queries of deltalake do, must go past it.
 """
 
 import threading

@@ -8,6 +8,7 @@ Invariant: a value behind a secret key is no part of what ``masked`` answers, no
 that holds it left out of ``secret_tokens``.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -25,6 +26,7 @@ from penstock.sql.script import Script, read_script
 MASK = "'***'"
 
 _ALIKE = 0.8
+_KEYS_IN_ADDRESS = re.compile(r"://[^/]*@")
 _KEY_KINDS = (TokenKind.TEXT, TokenKind.LITERAL, TokenKind.NAME, TokenKind.WORD)
 _VALUE_KINDS = (TokenKind.TEXT, TokenKind.LITERAL, TokenKind.NUMBER)
 _COMPARISONS = frozenset("=:<>!~")
@@ -164,6 +166,8 @@ def _value_behind(tokens: Sequence[Token], index: int) -> _Value | None:
     if token.kind is TokenKind.HINT:
         secret = mentions_secret_key(token.text)
         return _Value(begin=index, stop=index + 1) if secret else None
+    if token.kind in _VALUE_KINDS and _KEYS_IN_ADDRESS.search(token.text):
+        return _Value(begin=index, stop=index + 1)
     stop = _path_stop(tokens, index)
     key = ".".join(_meaning(part) for part in tokens[index:stop:2])
     # Only keys of options stand in quotes; a column may be called token without harm.

@@ -235,7 +235,7 @@ class BucketObject:
         size_bytes = self._sink.tell()
         parts = -(-size_bytes // _PART_BYTES)
         # Several parts are begun and ended by a request of their own.
-        self._store.count.add(parts + 2 if parts > 1 else 1)
+        self._store.count.add(parts + 2 if size_bytes >= _PART_BYTES else 1)
         return size_bytes
 
     def abort(self) -> None:

@@ -16,7 +16,6 @@ from penstock.storage.objects import (
     told_by_server,
 )
 
-_MESSAGE = re.compile(r"<Message>([^<]{1,300})</Message>")
 _REFUSED = re.compile(
     r"InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|ExpiredToken|InvalidToken"
     r"|40[13] (?:Forbidden|Unauthorized)"
@@ -75,10 +74,8 @@ def _wrapped(fact: str, text: str, options: StoreOptions) -> ExternalError:
 
 
 def _said(text: str, options: StoreOptions) -> str:
-    """Answer the code and message of the server, or the first line of the library."""
-    message = _MESSAGE.search(text)
-    parts = (told_by_server(text), message[1].strip() if message else "")
-    said = ", ".join(part for part in parts if part) or text.partition("\n")[0][:300]
+    """Answer status and code of the server, or the first line of the library."""
+    said = told_by_server(text) or text.partition("\n")[0][:300]
     for _, value in secret_options(options):
         said = said.replace(value, "***")
     return f"{said.rstrip('.')}."

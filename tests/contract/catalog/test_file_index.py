@@ -1,5 +1,6 @@
 """The file index of every store: the newest key of a prefix, and what pruning forgets."""
 
+import sqlite3
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -292,3 +293,18 @@ def test_a_commit_that_is_replayed_does_not_bring_pruned_files_back(
     apply(catalog, commit(2, "a", "b"))
 
     assert known(index) == {"b"}
+
+
+def test_more_files_may_be_asked_for_than_a_statement_takes_values(
+    index: JobFiles, catalog: Catalog
+) -> None:
+    load(catalog, "a", "b")
+    with catalog._database.read() as connection:
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)
+        # So many does SQLite allow unless somebody built it otherwise.
+        driver.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 32_766)
+
+    found = index.known(["a", *(f"key-{number}" for number in range(40_000)), "b"])
+
+    assert found == {"a": "v1", "b": "v1"}

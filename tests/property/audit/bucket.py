@@ -38,7 +38,6 @@ class MemoryBucket:
     """Objects that come and go, also while they are listed."""
 
     def __init__(self, order: Order) -> None:
-        self.page_keys = PAGE_KEYS
         self.rank = _RANK_BY_ORDER[order]
         self.objects: dict[str, ObjectMeta] = {}
         self._etags = count(1)
@@ -79,7 +78,7 @@ class MemoryBucket:
         below = [key for key in self.objects if key.startswith(prefix)]
         if behind:
             below = [key for key in below if self.rank(key) > self.rank(behind)]
-        return [self.objects[key] for key in sorted(below, key=self.rank)[: self.page_keys]]
+        return [self.objects[key] for key in sorted(below, key=self.rank)[:PAGE_KEYS]]
 
     def after_a_page(self) -> None:
         """Let happen what was to happen in the middle of a listing."""
@@ -128,6 +127,6 @@ class MemoryStore:
                     self._bucket.before_a_file()
                     asked.answered.append(meta.key)
                     yield meta
-            more = len(page) == self._bucket.page_keys
+            more = len(page) == PAGE_KEYS
             behind = page[-1].key if page else behind
             self._bucket.after_a_page()

@@ -98,10 +98,13 @@ class Promise:
             begin = self._begin_at_look
             assert begin is None or file.modified_at >= begin, f"{file.key} is too late"
 
-    def check_pause(self, objects: Mapping[str, ObjectMeta], key: str) -> None:
-        """Check that the job had a reason to pause because of a file."""
+    def check_pause(
+        self, key: str, *, before: Mapping[str, ObjectMeta], after: Mapping[str, ObjectMeta]
+    ) -> None:
+        """Check that a file gave reason to pause, before or after a look."""
         assert self.rules.modified_files is ModifiedFiles.FAIL
-        assert key in self._changed(objects), f"{key} has not changed"
+        changed = {*self._changed(before), *self._changed(after)}
+        assert key in changed, f"{key} has not changed"
 
     def check_at_rest(self, objects: Mapping[str, ObjectMeta], *, modified_files: int) -> None:
         """Check that after an audit nothing is missing, and that changes were noticed."""

@@ -151,6 +151,13 @@ AN_OWNER_IS_FROZEN_WHILE_IT_LISTS = told(
     Crash(),
     Round(),
 )
+AN_OWNER_THAT_WAS_FROZEN_FORGETS_WHAT_ITS_SUCCESSOR_LOADED = told(
+    Setup(place=TOP, ordered_listing=True, rules=SHORT_WINDOW, ending=Ending.INTERVAL),
+    Put("a", age_minutes=15),
+    Put("a b"),
+    Look(taken_over=True),
+    Round(),
+)
 EPOCHS_ARE_COMMITTED_ONE_BY_ONE = told(
     Setup(place=TOP),
     Put("a0"),
@@ -234,6 +241,15 @@ A_CHANGED_FILE_PAUSES_THE_JOB = told(
     Round(),
     Put("a"),
     Round(),
+)
+A_CHANGED_FILE_IS_DELETED_BEFORE_ANYBODY_LOOKS_AT_IT = told(
+    Setup(place=TOP, rules=FAIL_CHANGED),
+    Put("a"),
+    Put("a b"),
+    Put("a0"),
+    Round(),
+    Put("a b"),
+    Look(meanwhile=(Delete("a b"),)),
 )
 A_FILE_IS_DELETED_WHILE_IT_IS_LISTED = told(
     Setup(place=TOP, window_files=2),

@@ -2,7 +2,7 @@
 
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -147,9 +147,9 @@ class World:
             case Change(rules=rules):
                 self.promise.rules = rules
             case Backup():
-                self._saved = bytes(self.connection().serialize())
+                self._saved = bytes(self._connection().serialize())
             case Restore() if self._saved is not None:
-                self.connection().deserialize(self._saved)
+                self._connection().deserialize(self._saved)
             case _:
                 assert isinstance(step, Crash | Restore)
 
@@ -189,7 +189,9 @@ class World:
         if backlog is not None and backlog.complete:
             self.promise.looked()
         if backlog is None or source is not self.source:
-            # Whatever a former owner has found, it cannot commit it.
+            # Whatever a former owner has found, it cannot commit it. It may have forgotten old
+            # files that its successor has just loaded, which then looks for them once more.
+            self._audited_at = None
             return
         self._looked, self._complete = True, backlog.complete
         assert backlog.files <= self.setup.window_files, "a look keeps too much"
@@ -197,13 +199,14 @@ class World:
         self._check_pass(source)
 
     def _discover(self, source: FilesSource) -> Backlog | None:
+        before = self.bucket.files()
         try:
             return source.discover(self.state().progress, listed=lambda _: None)
         except ListingFailedError:
             self.source = None
         except UserError as error:
             if source is self.source:
-                self._help(error)
+                self._help(error, before=before)
         finally:
             self.bucket.meanwhile = self.bucket.files_before_failure = None
         return None
@@ -305,12 +308,12 @@ class World:
             self.source = None
             self.round()
 
-    def _help(self, error: UserError) -> None:
+    def _help(self, error: UserError, *, before: Mapping[str, ObjectMeta]) -> None:
         """Do what the hint of a pause says."""
         self.source = None
         assert error.code is Code.CANNOT_RESUME_ERR
         key = error.message.split('"')[1]
-        self.promise.check_pause(self.bucket.files(), key)
+        self.promise.check_pause(key, before=before, after=self.bucket.files())
         if self.setup.puts_back:
             file = self.promise.loaded[key]
             self.bucket.objects[key] = ObjectMeta(
@@ -356,7 +359,6 @@ class World:
         for attachment in self.chain[self.state().number - 1 :]:
             self.catalog.apply_commit(JOB, attachment, table_version=1, commit_seconds=0)
 
-    def connection(self) -> sqlite3.Connection:
-        """Answer the only connection to the catalog's database."""
+    def _connection(self) -> sqlite3.Connection:
         engine = self.catalog._database._reader
         return cast("sqlite3.Connection", engine.raw_connection().driver_connection)
