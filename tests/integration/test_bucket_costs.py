@@ -114,6 +114,7 @@ def test_an_audit_of_thousands_of_keys_finds_the_one_that_is_not_loaded(
 
     assert late == 1
     assert proxied.proxy.listings() == len(proxied.proxy.requests) == 6
+    assert source.take_requests() == 6
     assert source.modified_files == 5_000
     node.run()
     assert ids(node) == [7]
