@@ -213,22 +213,26 @@ class Keeper:
 
     def look(self) -> None:
         """Keep what is there now."""
-        for folder in self._folders:
-            for root, _, names in os.walk(folder):
-                for name in names:
-                    self._link(Path(root) / name)
+        folders = [*self._folders]
+        while folders:
+            # What is gone again was too quick, or has another name and is found by that one.
+            with suppress(FileNotFoundError), os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(Path(entry.path))
+                    elif entry.is_file(follow_symlinks=False):
+                        self._link(entry)
+
+    def _link(self, entry: "os.DirEntry[str]") -> None:
+        # As long as there is a link, no other file gets the number.
+        if entry.inode() not in self._known:
+            with suppress(FileNotFoundError):
+                (self._into / f"{len(self._known)}-{entry.name}").hardlink_to(entry.path)
+                self._known.add(entry.inode())
 
     def _keep(self) -> None:
         while not self._ended.wait(_LOOK_SECONDS):
             self.look()
-
-    def _link(self, path: Path) -> None:
-        # Whatever is gone again was too quick, or has been renamed and is found later.
-        with suppress(FileNotFoundError):
-            number = path.lstat().st_ino
-            if number not in self._known and path.is_file() and not path.is_symlink():
-                (self._into / f"{len(self._known)}-{path.name}").hardlink_to(path)
-                self._known.add(number)
 
 
 def ui_pieces(port: int) -> Iterator[Piece]:

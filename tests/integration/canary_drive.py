@@ -1,12 +1,10 @@
 """Every statement and every failure, driven with canaries through the installed command."""
 
-import json
 import re
 import signal
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
-from typing import Any
 
 import pyarrow as pa
 from deltalake import write_deltalake
@@ -102,7 +100,10 @@ def prepare(ground: Ground) -> None:
 
 def _plain_jobs(ground: Ground) -> list[str]:
     lake = ground.lake
-    token = {"s3.session_token": lake.canaries.secret("session token", joints="/+=")}
+    token = {
+        **lake.other_keys("with a token"),
+        "s3.session_token": lake.canaries.secret("session token", joints="/+="),
+    }
     checking = {"s3.endpoint": lake.bucket.endpoint}
     taking_any = {"s3.endpoint": lake.open_bucket.endpoint}
     elsewhere, bad = lake.open_bucket.uri("in/*.json"), lake.bucket.uri("bad/*.json")
@@ -120,7 +121,7 @@ def _plain_jobs(ground: Ground) -> list[str]:
     role = {**lake.other_keys("of the role's user"), "s3.role_arn": ROLE}
     jobs = [
         *(job(name, insert(lake.source, options)) for name, options in sources.items()),
-        job("token", insert(elsewhere, {**taking_any, **lake.other_keys("of a token"), **token})),
+        job("token", insert(elsewhere, {**taking_any, **token})),
         job("role", insert(elsewhere, {**taking_any, **role})),
         job("strict", insert(bad, lake.access)),
         job("lax", insert(bad, lake.access), {"session.enable_insert_strict": "false"}),
@@ -219,12 +220,9 @@ def run_everything(ground: Ground) -> dict[str, JobState]:
 
 def tamper(ground: Ground) -> None:
     """Let a job believe that its SELECT needs nothing, which no statement can."""
-    with closing(sqlite3.connect(ground.home / "catalog.db")) as database, database:
-        (text,) = database.execute("SELECT snapshot FROM jobs WHERE name = 'tampered'").fetchone()
-        snapshot: dict[str, Any] = json.loads(text)
-        snapshot["definition"]["query"]["needed"] = []
-        written = json.dumps(snapshot)
-        database.execute("UPDATE jobs SET snapshot = ? WHERE name = 'tampered'", [written])
+    needed = "'$.definition.query.needed'"
+    changed = f"json_set(snapshot, {needed}, json_array())"
+    _update(ground, f"jobs SET snapshot = {changed} WHERE name = 'tampered'")
 
 
 def _is_refused_commit(request: Request) -> bool:
@@ -310,11 +308,17 @@ def lose_the_key(ground: Ground) -> None:
 
 def damage_the_catalog(ground: Ground) -> None:
     """Let what was sealed be cut off, and what was written down be unreadable."""
-    with closing(sqlite3.connect(ground.home / "catalog.db")) as database, database:
-        database.execute("UPDATE secrets SET value_by_key = replace(value_by_key, 'A', 'B')")
+    _update(ground, "secrets SET value_by_key = replace(value_by_key, 'A', 'B')")
     cut = ground.sql("EXPLAIN JOB literal", words=("--verbose",))
-    with closing(sqlite3.connect(ground.home / "catalog.db")) as database, database:
-        database.execute("UPDATE jobs SET snapshot = replace(snapshot, 'definition', 'd')")
+    _update(ground, "jobs SET snapshot = replace(snapshot, 'definition', 'something')")
+    unknown = ground.sql("SHOW JOBS", words=("--verbose",))
+    _update(ground, "jobs SET snapshot = substr(snapshot, 10)")
     unreadable = ground.sql("SHOW JOBS", words=("--verbose",))
     assert "has been changed or cut off" in cut.text
-    assert "Traceback" in unreadable.text
+    assert "error INTERNAL_ERR" in unknown.text
+    assert "Traceback" in unreadable.text, unreadable.text
+
+
+def _update(ground: Ground, what: str) -> None:
+    with closing(sqlite3.connect(ground.home / "catalog.db")) as database, database:
+        database.execute(f"UPDATE {what}")

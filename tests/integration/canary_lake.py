@@ -94,11 +94,11 @@ class Lake:
     @contextmanager
     def echoing(self, proxy: FaultProxy, when: When, *, status: int = 403) -> Iterator[None]:
         """Let a proxy refuse requests inside the block by repeating everybody's keys."""
-        known = (self.bucket.access_key, self.bucket.secret_key, self.lent, self.found)
-        who = " ".join(map(str, known))
+        everybody = (*self.keys.values(), *self.lent.options.values(), self.found.access)
+        who = " ".join(everybody)
         body = (
-            f'<?xml version="1.0"?>\n<Error><Code>InvalidAccessKeyId</Code><Message>Who is '
-            f"{who}?</Message><AWSAccessKeyId>{who}</AWSAccessKeyId></Error>"
+            f'<?xml version="1.0"?>\n<Error><Code>InvalidAccessKeyId</Code><Message>{who}'
+            f"</Message><AWSAccessKeyId>{who}</AWSAccessKeyId></Error>"
         )
         proxy.inject(Answer(status=status, body=body.encode()), when=when, times=_ALWAYS)
         try:

@@ -10,11 +10,10 @@ from penstock.sealing import VARIABLE
 from penstock.setting_words import (
     SETTING_WORDS,
     command_for,
-    home_folder,
     origins,
     settings_file,
 )
-from penstock.settings import KEY_FILE, Settings, load_settings
+from penstock.settings import KEY_FILE, Settings, home_folder, load_settings
 
 COMMENTED = re.compile(r"^#(?=[a-z])", re.MULTILINE)
 WORDS = {setting.key: setting for setting in SETTING_WORDS}

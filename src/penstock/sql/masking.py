@@ -9,7 +9,6 @@ that holds it left out of ``secret_tokens``.
 """
 
 import re
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -30,8 +29,6 @@ _ALIKE = 0.8
 _KEYS_IN_ADDRESS = re.compile(r"://[^/]*@")
 _KEY_KINDS = (TokenKind.TEXT, TokenKind.LITERAL, TokenKind.NAME, TokenKind.WORD)
 _VALUE_KINDS = (TokenKind.TEXT, TokenKind.LITERAL, TokenKind.NUMBER)
-# An address may hold a name and a password before its host.
-_WITH_PASSWORD = re.compile(r"://[^/\s]*@")
 _COMPARISONS = frozenset("=:<>!~")
 _ENDS = frozenset(",);")
 # A statement that begins so holds no value, and what it does hold is worth showing.
@@ -166,8 +163,6 @@ def _body_values(tokens: Sequence[Token], index: int) -> tuple[list[_Value], int
 def _value_behind(tokens: Sequence[Token], index: int) -> _Value | None:
     """Answer the value behind the key that begins here, if it is a secret one."""
     token = tokens[index]
-    if token.kind is TokenKind.TEXT and _WITH_PASSWORD.search(token.text):
-        return _Value(begin=index, stop=index + 1)
     if token.kind is TokenKind.HINT:
         secret = mentions_secret_key(token.text)
         return _Value(begin=index, stop=index + 1) if secret else None
