@@ -36,12 +36,13 @@ def test_an_object_whose_parts_were_being_sent_at_a_kill_does_not_exist(
 ) -> None:
     write_large(home)
     home.create()
-    proxied.proxy.inject(Delay(seconds=30), when=part, times=2)
+    proxied.proxy.inject(Delay(seconds=30), when=part, times=100)
     process = home.start_run()
     until(lambda: proxied.proxy.count(part) > 0)
 
     process.kill()
     unfinished = uploads(proxied)
+    proxied.proxy.heal()
     assert home.run().code == 0
 
     assert unfinished

@@ -3,12 +3,14 @@
 import bz2
 import gzip
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.spark.executor import SparkExecutor
 from tests.docs.examples import PAGES, ROOT, Example, Reader, examples
 from tests.node import Node
 from tests.servers.buckets import open_client
@@ -25,12 +27,31 @@ def shown(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+@pytest.fixture(scope="module")
+def _bucket(moto: MotoServer, spark: SparkExecutor) -> Iterator[None]:
+    """Let the pages' own bucket be one of a server here, for whoever asks with any keys."""
+    given = {
+        "AWS_ENDPOINT_URL": moto.endpoint,
+        "AWS_ACCESS_KEY_ID": moto.access_key,
+        "AWS_SECRET_ACCESS_KEY": moto.secret_key,
+        "MY_SECRET_KEY": "any",
+    }
+    client = open_client("s3", moto)
+    client.create_bucket(Bucket="my-bucket")
+    client.put_object(Bucket="my-bucket", Key="in/2026-11-15.json", Body=ORDERS.encode())
+    client.close()
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in given.items():
+            environment.setenv(name, value)
+        # Tasks see the environment in which their Spark was started.
+        spark.stop()
+        yield
+    spark.stop()
+
+
 @pytest.fixture
-def reader(
-    spark_node: Node, tmp_path: Path, moto: MotoServer, monkeypatch: pytest.MonkeyPatch
-) -> Reader:
+def reader(spark_node: Node, tmp_path: Path, _bucket: None) -> Reader:
     """Somebody with the files and the bucket that every page takes for granted."""
-    _fill_bucket(moto, monkeypatch)
     data = tmp_path / "data"
     for name in ("in", "gz", "parquet"):
         (data / name).mkdir(parents=True)
@@ -42,21 +63,7 @@ def reader(
     return Reader(node=spark_node, root=tmp_path, answer=[])
 
 
-def _fill_bucket(moto: MotoServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the pages' own bucket be one of a server here, for whoever asks with any keys."""
-    for name, value in {
-        "AWS_ENDPOINT_URL": moto.endpoint,
-        "AWS_ACCESS_KEY_ID": moto.access_key,
-        "AWS_SECRET_ACCESS_KEY": moto.secret_key,
-        "MY_SECRET_KEY": "any",
-    }.items():
-        monkeypatch.setenv(name, value)
-    client = open_client("s3", moto)
-    client.create_bucket(Bucket="my-bucket")
-    client.put_object(Bucket="my-bucket", Key="in/2026-11-15.json", Body=ORDERS.encode())
-    client.close()
-
-
+@pytest.mark.xdist_group("pages")
 @pytest.mark.integration
 @pytest.mark.parametrize("page", WITH_SQL, ids=shown)
 def test_every_example_of_a_page_does_what_the_page_says(page: Path, reader: Reader) -> None:

@@ -137,19 +137,22 @@ def _references(access: str, secret: str) -> dict[str, str]:
 def freeze_and_kill(ground: Ground) -> None:
     """Kill a run in the middle of an epoch, whose key is in a variable; its files stay."""
     lake = ground.lake
-    keyed = {
-        "PENSTOCK_HOME": str(ground.keyed),
-        "PENSTOCK_SECRET_KEY": lake.canaries.secret("key in a variable"),
-    }
+    home, key = str(ground.keyed), lake.canaries.secret("key in a variable")
     ended = ground.sql(
         f"CREATE SECRET lake ({pairs({'s3.endpoint': lake.warehouse.endpoint, **lake.keys})})",
         "CREATE TABLE t (id BIGINT NOT NULL, note STRING)",
         job("killed", insert(lake.source, lake.access)),
-        **keyed,
+        PENSTOCK_HOME=home,
+        PENSTOCK_SECRET_KEY=key,
     )
     assert ended.code == 0, ended.text
-    at = f"{CrashPoint.TASK_WRITTEN}:stop"
-    running = ground.start("run", "--verbose", **keyed, PENSTOCK_CRASH_AT=at)
+    running = ground.start(
+        "run",
+        "--verbose",
+        PENSTOCK_HOME=home,
+        PENSTOCK_SECRET_KEY=key,
+        PENSTOCK_CRASH_AT=f"{CrashPoint.TASK_WRITTEN}:stop",
+    )
     wait_until(running.has_stopped)
     running.look()
     running.kill()

@@ -2,7 +2,7 @@
 
 import secrets
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -188,7 +188,7 @@ class Ground:
         """Run a command to its end."""
         return self.start(*words, stdin=stdin, **environment).wait()
 
-    def sql(self, *statements: str, words: tuple[str, ...] = (), **environment: str) -> Ended:
+    def sql(self, *statements: str, words: Sequence[str] = (), **environment: str) -> Ended:
         """Run statements."""
         self.heard.scripts += statements
         return self.run("sql", *words, stdin=";\n".join(statements), **environment)

@@ -133,10 +133,9 @@ def open_lake(folder: Path, *, moto: MotoServer, canaries: Canaries) -> Iterator
         for one in (bucket, open_bucket):
             one.put("in/a.json", json_lines(*ROWS))
         bucket.put("bad/a.json", json_lines(*ROWS) + b'{"id": "x", "note": "bad"}\n')
-        proxies = {
-            name: stack.enter_context(_proxy(seaweed.endpoint))
-            for name in ("warehouse", "gate", "refusing", "slow")
-        }
+        warehouse, gate, refusing, slow = (
+            stack.enter_context(_proxy(seaweed.endpoint)) for _ in range(4)
+        )
         lake = Lake(
             canaries=canaries,
             bucket=bucket,
@@ -144,7 +143,10 @@ def open_lake(folder: Path, *, moto: MotoServer, canaries: Canaries) -> Iterator
             lent=lent,
             found=new_keys(canaries, "in the environment"),
             sts=stack.enter_context(_lending(lent)),
-            **proxies,
+            warehouse=warehouse,
+            gate=gate,
+            refusing=refusing,
+            slow=slow,
         )
         stack.callback(lake.opened.set)
         yield lake
