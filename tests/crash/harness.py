@@ -170,7 +170,7 @@ class Home:
 
     def start_run(self, *, crash_at: str = "") -> Process:
         """Start a process that runs the job until it is caught up."""
-        return self.start("run", "--until-caught-up", "--timeout", "4m", crash_at=crash_at)
+        return self.start("run", "--until-caught-up", "--timeout", "3m", crash_at=crash_at)
 
     def write(self, *files: int) -> None:
         """Write source files."""

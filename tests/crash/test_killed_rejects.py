@@ -50,7 +50,7 @@ def test_no_reject_is_lost_or_repeated_by_a_kill(home: Home, point: CrashPoint) 
     [
         (Variant.SPARK_FILE, CrashPoint.TASK_WRITTEN),
         (Variant.SPARK_FILE, CrashPoint.TABLE_COMMITTED),
-        (Variant.SPARK_S3, CrashPoint.TABLE_COMMITTED),
+        (Variant.SPARK_S3, CrashPoint.RUN_FINISHED),
     ],
     indirect=["home"],
 )

@@ -27,7 +27,7 @@ from tests.integration.driving import crash_at
 
 pytestmark = pytest.mark.crash
 
-EPOCH_SAMPLE = (CrashPoint.RUN_FINISHED, CrashPoint.TABLE_COMMITTED)
+EPOCH_SAMPLE = (CrashPoint.TABLE_COMMITTED,)
 RECOVERY_SAMPLE = ((CrashPoint.RECOVERY_APPLIED, 1),)
 
 EPOCH_KILLS = (

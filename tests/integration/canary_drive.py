@@ -3,6 +3,7 @@
 import re
 import signal
 import sqlite3
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 
@@ -41,6 +42,7 @@ FAILING = {
 }
 _ODD = "&<%'\"\\"
 _SPARKS_MAX = 3
+_LOOK_SECONDS = 0.3
 
 
 def drive(ground: Ground) -> dict[str, JobState]:
@@ -234,6 +236,8 @@ def _is_refused_commit(request: Request) -> bool:
 
 def _settle(pending: set[str], catalog: Catalog) -> set[str]:
     """Take out the jobs that have loaded or failed as they should; answer the others."""
+    # Looking takes its time, too, and those who are looked at need it.
+    threading.Event().wait(_LOOK_SECONDS)
     pending -= {name for name in pending if _settled(catalog.job(name), catalog)}
     return pending
 
@@ -279,6 +283,8 @@ def look_back(ground: Ground) -> None:
             words=("--format", output),
         )
         assert ended.code == 0, ended.text
+    with ground.lake.echoing(ground.lake.warehouse, anything):
+        ground.run("doctor", "--quick", "--format", "json")
     with open_prompt(ground) as prompt:
         prompt.terminal.type(UP * 100)
         prompt.terminal.see("CREATE SECRET s ('***');")

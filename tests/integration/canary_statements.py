@@ -141,6 +141,8 @@ def _without_object(lake: Lake) -> list[str]:
 
 def _refused_by_servers(lake: Lake) -> list[str]:
     refusing = {"s3.endpoint": lake.refusing.endpoint}
+    google = f'\n"{lake.canaries.key("as a service account")}"'
+    azure = {"s3.access_key": "account", "s3.secret_key": lake.canaries.key("of an account")}
     known, lent = lake.other_keys("to be lent others for"), {"s3.role_arn": ROLE}
     return [
         _on(lake, {**lake.access, **lake.other_keys("that is refused")}),
@@ -150,6 +152,8 @@ def _refused_by_servers(lake: Lake) -> list[str]:
         _on(lake, {**known, **lent, **refusing}),
         _on(lake, refusing),
         _on(lake, lake.access, uri="s3://there-is-no-such-bucket/in/"),
+        _on(lake, {"gs.service_account": google}, uri="gs://bucket/in/"),
+        _on(lake, {**azure, **refusing}, uri="az://container/in/"),
     ]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.command import COMMAND, SETTINGS, Running, Said, Shell, wait_until
-from tests.node import CREATE_TABLE, create_job, numbered, read_table, write_rows
+from tests.node import CREATE_TABLE, Node, create_job, numbered, read_table, write_rows
 
 pytestmark = pytest.mark.integration
 
@@ -27,8 +27,15 @@ def new_shell(folder: Path) -> Shell:
     home.mkdir()
     (home / "penstock.toml").write_text(SETTINGS)
     shell = Shell(folder)
-    shell.sql(f"{CREATE_TABLE} LOCATION '{folder}/t'")
+    given(shell, f"{CREATE_TABLE} LOCATION '{folder}/t'")
     return shell
+
+
+def given(shell: Shell, statements: str) -> None:
+    """Run statements that are not what the test is about, without a process of their own."""
+    node = Node(shell.folder / "penstock-home")
+    node.sql(statements)
+    node.catalog.close()
 
 
 def ids(shell: Shell) -> list[int]:
@@ -64,8 +71,8 @@ class Three:
         write_rows(folder / "good" / "b.json", numbered(3))
         write_rows(folder / "bad" / "a.json", numbered(8))
         for name in ("good", "bad"):
-            self.shell.sql(create_job(folder / name, name=name))
-        self.shell.sql(f"{create_job(folder / 'good', name='held')}; PAUSE JOB held")
+            given(self.shell, create_job(folder / name, name=name))
+        given(self.shell, f"{create_job(folder / 'good', name='held')}; PAUSE JOB held")
         (folder / "bad" / "b.json").write_text("null\n")
         self.said: Said = self.shell.run("run", "--until-caught-up", "--timeout", "2m")
 
@@ -158,7 +165,7 @@ def test_a_run_out_of_time_ends_with_one_and_says_what_is_open(
     for number in range(1_000):
         write_rows(tmp_path / "in" / f"{number:03}.json", numbered(number))
     one_by_one = [("s3.max_batch_files", "1")]
-    shell.sql(create_job(tmp_path / "in", properties=one_by_one))
+    given(shell, create_job(tmp_path / "in", properties=one_by_one))
 
     said = shell.run("run", "--until-caught-up", "--timeout", "6s")
 
@@ -176,7 +183,7 @@ def test_a_run_out_of_time_ends_with_one_and_says_what_is_open(
 
 def test_verbose_shows_every_epoch_as_a_line(shell: Shell, tmp_path: Path) -> None:
     write_rows(tmp_path / "in" / "a.json", numbered(1, 2))
-    shell.sql(create_job(tmp_path / "in"))
+    given(shell, create_job(tmp_path / "in"))
 
     said = shell.run("run", "--until-caught-up", "--verbose")
 
@@ -199,7 +206,7 @@ def test_a_spark_that_does_not_start_says_so_in_our_words(
     shell: Shell, tmp_path: Path, broken: dict[str, str]
 ) -> None:
     write_rows(tmp_path / "in" / "a.json", numbered(1))
-    shell.sql(create_job(tmp_path / "in"))
+    given(shell, create_job(tmp_path / "in"))
     shell.environment |= broken
     running = shell.start("run")
 
@@ -215,7 +222,7 @@ def test_a_spark_that_does_not_start_says_so_in_our_words(
 
 def test_a_task_that_fails_shows_nothing_of_spark(shell: Shell, tmp_path: Path) -> None:
     write_rows(tmp_path / "in" / "a.json", numbered(1))
-    shell.sql(create_job(tmp_path / "in"))
+    given(shell, create_job(tmp_path / "in"))
     (tmp_path / "in" / "b.json").write_text("null\n")
 
     said = shell.run("run", "--until-caught-up", "--timeout", "1m")
@@ -228,7 +235,7 @@ def test_a_task_that_fails_shows_nothing_of_spark(shell: Shell, tmp_path: Path) 
 def running(shell: Shell, tmp_path: Path) -> Iterator[Running]:
     """A run without an end that has loaded its first file."""
     write_rows(tmp_path / "in" / "a.json", numbered(1))
-    shell.sql(create_job(tmp_path / "in", properties=[("max_interval", "1s")]))
+    given(shell, create_job(tmp_path / "in", properties=[("max_interval", "1s")]))
     started = shell.start("run")
     try:
         wait_until(lambda: ids(shell) == [1])
@@ -283,7 +290,7 @@ def test_a_terminal_shows_a_table_of_progress_and_then_the_summary(
     shell: Shell, tmp_path: Path
 ) -> None:
     write_rows(tmp_path / "in" / "a.json", numbered(1))
-    shell.sql(create_job(tmp_path / "in"))
+    given(shell, create_job(tmp_path / "in"))
     leader, follower = pty.openpty()
     process = subprocess.Popen(
         [COMMAND, "run", "--until-caught-up"],

@@ -23,6 +23,8 @@ _REFUSED = re.compile(
 _UNREACHABLE = re.compile(r"[Cc]onnection refused|error trying to connect|dns error|timed out")
 # What the function said that the client asked for keys.
 _LENDER = re.compile(r"credential provider: \w+: ([^\n]{1,300})")
+# Whoever expects the JSON of a service account repeats the text that stands in its place.
+_FOUND_INSTEAD = re.compile(r'string ".*')
 _ODD_KEY = re.compile(r"Path \"([^\"]*)\" contained|Error parsing Path")
 
 _HINT_KEYS = (
@@ -34,18 +36,21 @@ _HINT_REACH = 'Check "s3.endpoint" and the network; penstock doctor tries the wa
 
 @contextmanager
 def asking(fact: str, options: StoreOptions) -> Iterator[None]:
-    """Turn what the library raises inside the block into an error of ours."""
+    """Turn what the library raises inside the block into an error of ours.
+
+    Its own error is left behind: it holds the server's whole answer, which may repeat keys.
+    """
     try:
         yield
     except FileNotFoundError as error:
         if "NoSuchBucket" in str(error):
             raise _wrapped(fact, str(error), options) from None
-        raise ObjectMissingError(f"{fact}: it does not exist") from error
-    except PreconditionError as error:
+        raise ObjectMissingError(f"{fact}: it does not exist") from None
+    except PreconditionError:
         raise ObjectChangedError(
             f"{fact}: it was changed after it was listed",
             hint="Write objects under new keys instead of replacing them.",
-        ) from error
+        ) from None
     except (BaseError, OSError) as error:
         raise _wrapped(fact, str(error), options) from None
 
@@ -75,7 +80,7 @@ def _wrapped(fact: str, text: str, options: StoreOptions) -> ExternalError:
 
 def _said(text: str, options: StoreOptions) -> str:
     """Answer status and code of the server, or the first line of the library."""
-    said = told_by_server(text) or text.partition("\n")[0][:300]
+    said = told_by_server(text) or _FOUND_INSTEAD.sub("a text", text.partition("\n")[0])
     for _, value in secret_options(options):
         said = said.replace(value, "***")
-    return f"{said.rstrip('.')}."
+    return f"{said[:300].rstrip('.')}."
