@@ -137,11 +137,6 @@ class App:
             node_id=f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}",
         )
 
-    def cancel_statement(self) -> None:
-        """End what a statement has let Spark do; changes of jobs and tables go on."""
-        if self._spark is not None:
-            self._spark.cancel_select()
-
     def close(self) -> None:
         """Close the catalog, and end the Spark of statements if there is one."""
         if self._spark is not None:

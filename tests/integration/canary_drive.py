@@ -11,6 +11,7 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from penstock.catalog.catalog import Catalog
+from penstock.cli import Format
 from penstock.crashpoints import CrashPoint
 from penstock.errors import Code
 from penstock.model.events import WishChanged
@@ -55,6 +56,7 @@ def drive(ground: Ground) -> dict[str, JobState]:
         type_queries(ground, prompt)
         for one in done:
             one.result()
+        type_before_a_refusing_warehouse(ground, prompt)
         jobs = run_everything(ground)
         type_changes(ground, prompt)
     look_back(ground)
@@ -141,7 +143,7 @@ def freeze_and_kill(ground: Ground) -> None:
     lake = ground.lake
     home, key = str(ground.keyed), lake.canaries.secret("key in a variable")
     ended = ground.sql(
-        f"CREATE SECRET lake ({pairs({'s3.endpoint': lake.warehouse.endpoint, **lake.keys})})",
+        f"CREATE SECRET lake ({pairs(lake.access)})",
         "CREATE TABLE t (id BIGINT NOT NULL, note STRING)",
         job("killed", insert(lake.source, lake.access)),
         PENSTOCK_HOME=home,
@@ -173,7 +175,7 @@ def type_failures(ground: Ground, prompt: Prompt) -> None:
 
 
 def type_queries(ground: Ground, prompt: Prompt) -> None:
-    """Type what needs Spark, with a warehouse that refuses in between."""
+    """Type what needs Spark."""
     lake = ground.lake
     joined = "SELECT s.id, n.name AS note FROM SRC s LEFT JOIN names n ON s.id = n.id"
     refusing = "SELECT id, refuse(note) AS note FROM SRC"
@@ -189,6 +191,11 @@ def type_queries(ground: Ground, prompt: Prompt) -> None:
     prompt.ask(create("never", refusing), answer="error TYPE_ERR")
     prompt.ask("EXPLAIN JOB joined", answer="limit max_interval")
     prompt.ask("SELECT name FROM names WHERE id = 1", answer="1 row, ")
+
+
+def type_before_a_refusing_warehouse(ground: Ground, prompt: Prompt) -> None:
+    """Type what looks into the warehouse while that repeats the keys of whoever looks."""
+    lake = ground.lake
     for status in (403, 404):
         with lake.echoing(lake.warehouse, method("GET", path=".parquet"), status=status):
             prompt.ask("SELECT count(*) FROM names", answer="error ")
@@ -272,25 +279,31 @@ def type_changes(ground: Ground, prompt: Prompt) -> None:
 
 def look_back(ground: Ground) -> None:
     """Look at all that is remembered, in every format, and at the history of the prompt."""
-    for output in ("table", "vertical", "json", "csv"):
-        ended = ground.sql(
-            "SHOW JOBS",
-            "SHOW SECRETS",
-            'SELECT * FROM jobs("type" = "insert")',
-            'SELECT * FROM tasks("type" = "insert")',
-            *(f"SHOW EVENTS FOR {name}" for name in FAILING if name != "uncommitted"),
-            *(f"SHOW EPOCHS FOR {name}" for name in FAILING if name != "uncommitted"),
-            words=("--format", output),
-        )
-        assert ended.code == 0, ended.text
-    with ground.lake.echoing(ground.lake.warehouse, anything):
-        ground.run("doctor", "--quick", "--format", "json")
-    with open_prompt(ground) as prompt:
-        prompt.terminal.type(UP * 100)
-        prompt.terminal.see("CREATE SECRET s ('***');")
-        prompt.press(CTRL_C)
+    with ThreadPoolExecutor(2) as beside:
+        printed = [beside.submit(print_all, ground, output) for output in Format]
+        with open_prompt(ground) as prompt:
+            prompt.terminal.type(UP * 100)
+            prompt.terminal.see("CREATE SECRET s ('***');")
+            prompt.press(CTRL_C)
+        with ground.lake.echoing(ground.lake.warehouse, anything):
+            ground.run("doctor", "--quick", "--format", "json")
     # Nothing of what is shown here was typed.
     ground.heard.said.append(Piece(place="the history", content=prompt.shown))
+    assert [one.result() for one in printed] == [0] * len(Format)
+
+
+def print_all(ground: Ground, output: Format) -> int:
+    """Print everything about jobs and secrets; answer the exit code."""
+    names = [name for name in FAILING if name != "uncommitted"]
+    ended = ground.sql(
+        "SHOW JOBS",
+        "SHOW SECRETS",
+        'SELECT * FROM jobs("type" = "insert")',
+        'SELECT * FROM tasks("type" = "insert")',
+        *(f"SHOW EVENTS FOR {name}; SHOW EPOCHS FOR {name}" for name in names),
+        words=("--format", output.value),
+    )
+    return ended.code
 
 
 def lose_the_key(ground: Ground) -> None:

@@ -257,10 +257,15 @@ def test_a_role_that_is_refused_later_stops_the_job_with_the_reason(
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint)
         node.sql(f"{CREATE_TABLE}; {bucket_job(open_to_all.bucket, options=options)}")
         sts.refusing = True
+        # The first pause resumes at once, so that the reason is taken when it is seen.
         with supervised(node) as supervisor:
-            rounds_until(supervisor, lambda looks: looks[0].state.wish.reason is not None)
+            looks = rounds_until(
+                supervisor, lambda looks: looks[0].state.wish.reason is not None
+            )
 
-    assert f'role "{ROLE}" could not be assumed' in str(node.show("j")["reason"])
+    reason = looks[0].state.wish.reason
+    assert reason is not None
+    assert f'role "{ROLE}" could not be assumed' in reason.message
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,12 @@ from tests.integration.canary_ground import Ground
 from tests.integration.canary_lake import ROWS, open_lake
 from tests.servers.moto import MotoServer
 
-pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("canaries")]
+# One minute on a machine of its own; all of it is the first test's.
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.xdist_group("canaries"),
+    pytest.mark.timeout(600),
+]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,8 +46,7 @@ def open_prompt(application: App, *, output: str) -> None:
         names=_names(application), history=HistoryFile(home / "history", tell=_say)
     )
     run = partial(_execute, application)
-    cancel = application.cancel_statement
-    Session(editor, run=run, cancel=cancel, clock=application.clock, output=output).go_on()
+    Session(editor, run=run, clock=application.clock, output=output).go_on()
 
 
 def _names(application: App) -> Names:
@@ -64,10 +63,6 @@ def _execute(application: App, statement: Statement) -> Result:
     return execute(statement, parts=application.control())
 
 
-def _nothing() -> None:
-    """Leave what runs to itself."""
-
-
 class Session:
     """One person at one prompt."""
 
@@ -78,11 +73,9 @@ class Session:
         run: Callable[[Statement], Result],
         clock: Clock,
         output: str,
-        cancel: Callable[[], None] = _nothing,
     ) -> None:
         self._editor = editor
         self._execute = run
-        self._cancel = cancel
         self._clock = clock
         self._output = output
         self._timed = True
@@ -106,8 +99,7 @@ class Session:
             except PenstockError as error:
                 _say_error(error)
             except KeyboardInterrupt:
-                self._cancel()
-                _say("\nno longer waiting; a SELECT is cancelled, what changes a job goes on")
+                _say("\nno longer waiting; the statement goes on unseen, and leaving ends it")
 
     def _take_written(self) -> str:
         written, self._written = self._written, ""

@@ -40,7 +40,6 @@ class SparkExecutor:
         self._spark: Spark | None = None
         self._cancelled: set[str] = set()
         self._sessions: dict[str, JobSession] = {}
-        self._select = ""
 
     @property
     def ready(self) -> bool:
@@ -112,9 +111,7 @@ class SparkExecutor:
             tasks=spark.parallelism,
             log_file=self._options.log_file,
         )
-        self._select = folder.name
         try:
-            spark.context.setJobGroup(folder.name, "SELECT")
             return select_tables(text, scans=scans, find_scan=find_scan, place=place)
         except ExternalError:
             self._forget_if_dead(spark)
@@ -143,15 +140,6 @@ class SparkExecutor:
                 spark.context.cancelJobGroup(group)
             except Exception as error:  # noqa: BLE001 - A Spark that is ending needs no cancel.
                 log.warning("cancel failed", group=group, reason=cause_of(error))
-
-    def cancel_select(self) -> None:
-        """Stop the newest SELECT over tables, also if its job has not begun yet."""
-        spark = self._spark
-        if spark is not None and spark.alive and self._select:
-            try:
-                spark.cancel_for_good(self._select)
-            except Exception as error:  # noqa: BLE001 - A Spark that is ending needs no cancel.
-                log.warning("cancel failed", reason=cause_of(error))
 
     def stop(self) -> None:
         """Stop Spark, if it was started."""

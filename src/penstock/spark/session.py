@@ -60,10 +60,6 @@ class Spark:
 
         return SparkSession(self.context)
 
-    def cancel_for_good(self, group: str) -> None:
-        """Stop the jobs of a group, and those that it would still begin."""
-        self.context._jsc.sc().cancelJobGroupAndFutureJobs(group)  # noqa: SLF001 - No public way.
-
     def stop(self) -> None:
         """Stop Spark and end its JVM, so that this process may start another one."""
         if self.alive:

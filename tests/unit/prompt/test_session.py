@@ -117,7 +117,7 @@ def test_ctrl_c_while_a_statement_runs_ends_the_wait(
     typed("SHOW JOBS;", "\\timing", run=refuse(KeyboardInterrupt()))
 
     assert capsys.readouterr().out == (
-        "\nno longer waiting; a SELECT is cancelled, what changes a job goes on\n"
+        "\nno longer waiting; the statement goes on unseen, and leaving ends it\n"
         "timing is off\n"
     )
 
