@@ -1,26 +1,58 @@
 """Fixtures for all tests."""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.spark.executor import SparkExecutor
 from penstock.spark.session import SparkOptions
+from tests.mirrored_node import OpenNode, open_local, open_mirrored
 from tests.node import Node
 from tests.servers.buckets import Bucket, create_bucket
 from tests.servers.moto import MotoServer
 from tests.servers.proxy import FaultProxy, Proxied
 from tests.servers.seaweedfs import SeaweedServer
 
+FILE, S3 = "file", "s3"
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests of a module that says ON_BUCKETS_TOO on both, but for those of files."""
+    if "place" in metafunc.fixturenames and hasattr(metafunc.module, "ON_BUCKETS_TOO"):
+        local = metafunc.definition.get_closest_marker("of_local_files")
+        metafunc.parametrize("place", [FILE] if local else [FILE, S3], indirect=True)
+
 
 @pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
+def place(request: pytest.FixtureRequest) -> str:
+    """Where the files and tables of the test's nodes are."""
+    return getattr(request, "param", FILE)
+
+
+@pytest.fixture
+def open_node(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[OpenNode]:
+    """Opens the test's home, as often as it is called."""
+    with ExitStack() as stack:
+        open_one = open_local(tmp_path)
+        if place == S3:
+            open_one = open_mirrored(tmp_path, request.getfixturevalue("shared_bucket"))
+
+        def opened(**parts: Any) -> Node:
+            node = open_one(**parts)
+            stack.callback(node.catalog.close)
+            return node
+
+        yield opened
+
+
+@pytest.fixture
+def node(open_node: OpenNode) -> Node:
     """A Penstock on an empty home, in this process."""
-    opened = Node(tmp_path / "home")
-    yield opened
-    opened.catalog.close()
+    return open_node()
 
 
 @pytest.fixture(scope="session")
@@ -36,11 +68,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkExecutor]:
 
 
 @pytest.fixture
-def spark_node(tmp_path: Path, spark: SparkExecutor) -> Iterator[Node]:
+def spark_node(open_node: OpenNode, spark: SparkExecutor) -> Node:
     """A Penstock on an empty home, whose tasks and SELECTs run on Spark."""
-    opened = Node(tmp_path / "home", spark=spark)
-    yield opened
-    opened.catalog.close()
+    return open_node(spark=spark)
 
 
 @pytest.fixture
@@ -67,6 +97,14 @@ def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoServer]:
     server.start()
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session")
+def shared_bucket(seaweed: SeaweedServer) -> Iterator[Bucket]:
+    """One bucket for all tests that use keys of their own: making one takes long."""
+    made = create_bucket(seaweed)
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ Only Spark is replaced, by the in-process executor that passes its contract suit
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -68,15 +68,7 @@ class Node:
     def restart(self) -> "Node":
         """Answer the same home with nothing kept in memory."""
         self.catalog.close()
-        return Node(
-            self.home,
-            clock=self.clock,
-            work=self.work,
-            node_id=self.node_id + "+",
-            spark=self.spark,
-            warehouse=self.warehouse,
-            warehouse_secret=self.warehouse_secret,
-        )
+        return replace(self, node_id=self.node_id + "+", tables=None)
 
     def sql(self, text: str) -> list[dict[str, Cell]]:
         """Run statements and answer the rows of the last one."""
@@ -148,12 +140,24 @@ class Node:
         """Answer the job's row of SHOW JOBS."""
         return next(row for row in self.sql("SHOW JOBS") if row["name"] == name)
 
+    def name_of(self, path: Path) -> str:
+        """Answer what Penstock calls a source file."""
+        return str(path)
+
     def rows(self, table: str) -> list[dict[str, Any]]:
         """Answer the rows of a table, read by deltalake, sorted by their text."""
         record = self.catalog.table(table)
         assert record is not None
-        rows = read_table(record.location)
+        rows = self.read(record.location)
         return sorted(rows, key=lambda row: json.dumps(row, default=str))
+
+    def exists(self, location: str) -> bool:
+        """Tell whether there is anything at a table's location."""
+        return Path(location).exists()
+
+    def read(self, location: str) -> list[dict[str, Any]]:
+        """Answer the rows of the table at a location."""
+        return read_table(location)
 
 
 def read_table(location: str) -> list[dict[str, Any]]:

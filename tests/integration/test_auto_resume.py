@@ -1,11 +1,13 @@
 """Failures that may heal: attempts inside the epoch, then pauses that end by themselves."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from penstock.errors import Code, ExternalError
+from penstock.sources.files import files
 from penstock.supervisor.supervisor import JobLook, Supervisor
 from tests.integration.driving import (
     Failing,
@@ -15,7 +17,10 @@ from tests.integration.driving import (
     rounds_until,
     supervised,
 )
+from tests.mirrored_node import OpenNode
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
+
+ON_BUCKETS_TOO = True
 
 TRIES_PER_EPOCH = 16
 
@@ -29,13 +34,17 @@ def clock() -> MovedClock:
     return MovedClock()
 
 
-def failing(tmp_path: Path, clock: MovedClock, *, times: int) -> Node:
-    """Answer a node with a waiting file, whose first tasks fail so often."""
-    work = Failing(first=outage, times=times)
-    node = Node(tmp_path / "home", clock=clock, work=work)
-    write_rows(tmp_path / "in" / "a.json", numbered(1))
-    node.sql(f"{CREATE_TABLE}; {create_job(tmp_path / 'in')}")
-    return node
+@pytest.fixture
+def failing(open_node: OpenNode, clock: MovedClock, folder: Path) -> Callable[..., Node]:
+    """Answers a node with a waiting file, whose first tasks fail so often."""
+
+    def opened(*, times: int) -> Node:
+        node = open_node(clock=clock, work=Failing(first=outage, times=times))
+        write_rows(folder / "a.json", numbered(1))
+        node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
+        return node
+
+    return opened
 
 
 def pause_after(supervisor: Supervisor, clock: MovedClock, *, resumes: int) -> JobLook:
@@ -63,9 +72,9 @@ def waited(supervisor: Supervisor, clock: MovedClock, *, resumes: int) -> timede
 
 
 def test_a_task_that_fails_is_tried_again_inside_its_attempt(
-    tmp_path: Path, clock: MovedClock
+    failing: Callable[..., Node],
 ) -> None:
-    node = failing(tmp_path, clock, times=3)
+    node = failing(times=3)
 
     node.run()
 
@@ -74,9 +83,9 @@ def test_a_task_that_fails_is_tried_again_inside_its_attempt(
 
 
 def test_an_epoch_is_tried_four_times_and_the_ledger_shows_it(
-    tmp_path: Path, clock: MovedClock
+    failing: Callable[..., Node],
 ) -> None:
-    node = failing(tmp_path, clock, times=TRIES_PER_EPOCH)
+    node = failing(times=TRIES_PER_EPOCH)
 
     with supervised(node) as supervisor:
         rounds_until(supervisor, lambda looks: looks[0].state.wish.reason is not None)
@@ -87,8 +96,10 @@ def test_an_epoch_is_tried_four_times_and_the_ledger_shows_it(
     assert node.show("j")["position"] == "beginning"
 
 
-def test_the_waits_between_the_attempts_grow(tmp_path: Path, clock: MovedClock) -> None:
-    node = failing(tmp_path, clock, times=12)
+def test_the_waits_between_the_attempts_grow(
+    failing: Callable[..., Node], clock: MovedClock
+) -> None:
+    node = failing(times=12)
 
     node.run()
 
@@ -98,8 +109,10 @@ def test_the_waits_between_the_attempts_grow(tmp_path: Path, clock: MovedClock) 
     ]
 
 
-def test_the_first_resume_follows_at_once_and_heals(tmp_path: Path, clock: MovedClock) -> None:
-    node = failing(tmp_path, clock, times=TRIES_PER_EPOCH)
+def test_the_first_resume_follows_at_once_and_heals(
+    failing: Callable[..., Node], clock: MovedClock, folder: Path
+) -> None:
+    node = failing(times=TRIES_PER_EPOCH)
 
     with supervised(node, until_caught_up=True) as supervisor:
         rounds_until(supervisor, lambda looks: looks[0].state.wish.auto_resumes == 1)
@@ -108,13 +121,13 @@ def test_the_first_resume_follows_at_once_and_heals(tmp_path: Path, clock: Moved
 
     assert attempts(node)[-1] == (2, 1, "COMMITTED")
     assert node.rows("t") == numbered(1)
-    assert node.show("j")["position"] == str(tmp_path / "in" / "a.json")
+    assert node.show("j")["position"] == str(folder / "a.json")
 
 
 def test_resumes_wait_longer_each_time_and_end_after_ten(
-    tmp_path: Path, clock: MovedClock
+    failing: Callable[..., Node], clock: MovedClock
 ) -> None:
-    node = failing(tmp_path, clock, times=1_000)
+    node = failing(times=1_000)
 
     with supervised(node) as supervisor:
         waits = [waited(supervisor, clock, resumes=number) for number in range(1, 10)]
@@ -130,8 +143,10 @@ def test_resumes_wait_longer_each_time_and_end_after_ten(
     assert node.show("j")["position"] == "beginning"
 
 
-def test_a_pause_does_not_end_before_its_time(tmp_path: Path, clock: MovedClock) -> None:
-    node = failing(tmp_path, clock, times=1_000)
+def test_a_pause_does_not_end_before_its_time(
+    failing: Callable[..., Node], clock: MovedClock
+) -> None:
+    node = failing(times=1_000)
 
     with supervised(node) as supervisor:
         pause_after(supervisor, clock, resumes=1)
@@ -144,8 +159,10 @@ def test_a_pause_does_not_end_before_its_time(tmp_path: Path, clock: MovedClock)
     assert due.state.wish.auto_resumes == 2
 
 
-def test_the_count_of_resumes_survives_a_restart(tmp_path: Path, clock: MovedClock) -> None:
-    node = failing(tmp_path, clock, times=1_000)
+def test_the_count_of_resumes_survives_a_restart(
+    failing: Callable[..., Node], clock: MovedClock
+) -> None:
+    node = failing(times=1_000)
     with supervised(node) as supervisor:
         waited(supervisor, clock, resumes=1)
         before = pause_after(supervisor, clock, resumes=2)
@@ -159,9 +176,9 @@ def test_the_count_of_resumes_survives_a_restart(tmp_path: Path, clock: MovedClo
 
 
 def test_a_job_whose_resumes_are_used_up_runs_again_after_resume_by_a_person(
-    tmp_path: Path, clock: MovedClock
+    failing: Callable[..., Node], clock: MovedClock, folder: Path
 ) -> None:
-    node = failing(tmp_path, clock, times=11 * TRIES_PER_EPOCH)
+    node = failing(times=11 * TRIES_PER_EPOCH)
     with supervised(node) as supervisor:
         for number in range(1, 10):
             waited(supervisor, clock, resumes=number)
@@ -172,21 +189,43 @@ def test_a_job_whose_resumes_are_used_up_runs_again_after_resume_by_a_person(
 
     assert node.rows("t") == numbered(1)
     assert node.job("j").wish.auto_resumes == 0
-    assert node.show("j")["position"] == str(tmp_path / "in" / "a.json")
+    assert node.show("j")["position"] == str(folder / "a.json")
 
 
-def test_a_success_begins_the_count_of_resumes_anew(tmp_path: Path, clock: MovedClock) -> None:
-    node = failing(tmp_path, clock, times=2 * TRIES_PER_EPOCH)
+def test_a_success_begins_the_count_of_resumes_anew(
+    failing: Callable[..., Node], clock: MovedClock, folder: Path
+) -> None:
+    node = failing(times=2 * TRIES_PER_EPOCH)
     with supervised(node, until_caught_up=True) as supervisor:
         waited(supervisor, clock, resumes=1)
         rounds_until(supervisor, lambda looks: looks[0].state.wish.auto_resumes == 2)
         clock.move(seconds=2)
         rounds_until(supervisor, lambda looks: looks[0].caught_up)
     node.work = Failing(first=outage, times=TRIES_PER_EPOCH)
-    write_rows(tmp_path / "in" / "b.json", numbered(2))
+    write_rows(folder / "b.json", numbered(2))
 
     with supervised(node) as supervisor:
         (look,) = rounds_until(supervisor, lambda looks: looks[0].state.wish.reason is not None)
 
     assert look.state.wish.auto_resumes == 0
     assert look.resumes_at == look.state.wish.changed_at
+
+
+@pytest.mark.of_local_files("files appear while a task runs")
+def test_the_look_behind_a_failed_attempt_tells_whether_the_job_is_caught_up(
+    open_node: OpenNode, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "WINDOW_FILES", 2)
+
+    def outage_with_more_files() -> None:
+        for number in (2, 3, 4):
+            write_rows(folder / f"{number}.json", numbered(number))
+        outage()
+
+    node = open_node(clock=MovedClock(), work=Failing(first=outage_with_more_files, times=4))
+    write_rows(folder / "1.json", numbered(1))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
+
+    node.run()
+
+    assert node.rows("t") == numbered(1, 2, 3, 4)

@@ -18,13 +18,14 @@ from tests.integration.driving import (
     pause_reason,
     without_privileges,
 )
+from tests.mirrored_node import OpenNode
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
 
 
 @pytest.fixture
-def patient(tmp_path: Path) -> Iterator[Node]:
+def patient(open_node: OpenNode) -> Iterator[Node]:
     """A node whose waits are short."""
-    node = Node(tmp_path / "home", clock=MovedClock())
+    node = open_node(clock=MovedClock())
     yield node
     node.catalog.close()
 
@@ -167,10 +168,10 @@ def test_a_folder_that_may_not_be_listed_is_refused_at_create_and_named(foreign:
 
 
 def test_a_file_that_vanishes_after_the_listing_is_left_out_and_the_rest_loads(
-    tmp_path: Path, folder: Path
+    open_node: OpenNode, folder: Path
 ) -> None:
     vanish = Failing(first=(folder / "b.json").unlink)
-    node = Node(tmp_path / "home", clock=MovedClock(), work=vanish)
+    node = open_node(clock=MovedClock(), work=vanish)
     for number, name in enumerate("abc"):
         write_rows(folder / f"{name}.json", numbered(number))
     node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
@@ -184,9 +185,9 @@ def test_a_file_that_vanishes_after_the_listing_is_left_out_and_the_rest_loads(
     assert node.show("j")["files_loaded"] == 2
 
 
-def test_a_vanished_file_that_comes_back_loads_once(tmp_path: Path, folder: Path) -> None:
+def test_a_vanished_file_that_comes_back_loads_once(open_node: OpenNode, folder: Path) -> None:
     vanish = Failing(first=(folder / "b.json").unlink)
-    node = Node(tmp_path / "home", clock=MovedClock(), work=vanish)
+    node = open_node(clock=MovedClock(), work=vanish)
     write_rows(folder / "a.json", numbered(1))
     write_rows(folder / "b.json", numbered(2))
     node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
@@ -199,9 +200,9 @@ def test_a_vanished_file_that_comes_back_loads_once(tmp_path: Path, folder: Path
     assert node.show("j")["position"] == str(folder / "b.json")
 
 
-def test_the_last_waiting_file_may_vanish(tmp_path: Path, folder: Path) -> None:
+def test_the_last_waiting_file_may_vanish(open_node: OpenNode, folder: Path) -> None:
     vanish = Failing(first=(folder / "a.json").unlink)
-    node = Node(tmp_path / "home", clock=MovedClock(), work=vanish)
+    node = open_node(clock=MovedClock(), work=vanish)
     write_rows(folder / "a.json", numbered(1))
     node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
 
@@ -214,10 +215,10 @@ def test_the_last_waiting_file_may_vanish(tmp_path: Path, folder: Path) -> None:
 
 
 def test_a_file_that_is_replaced_after_the_listing_is_planned_anew(
-    tmp_path: Path, folder: Path
+    open_node: OpenNode, folder: Path
 ) -> None:
     replacing = Failing(first=lambda: replace_file(folder / "b.json"))
-    node = Node(tmp_path / "home", clock=MovedClock(), work=replacing)
+    node = open_node(clock=MovedClock(), work=replacing)
     write_rows(folder / "a.json", numbered(1))
     write_rows(folder / "b.json", numbered(2))
     node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
@@ -237,10 +238,10 @@ def replace_file(path: Path) -> None:
 
 
 def test_a_file_that_keeps_changing_pauses_the_job_after_four_attempts(
-    tmp_path: Path, folder: Path
+    open_node: OpenNode, folder: Path
 ) -> None:
     rewriting = Failing(first=lambda: replace_file(folder / "a.json"), times=8)
-    node = Node(tmp_path / "home", clock=MovedClock(), work=rewriting)
+    node = open_node(clock=MovedClock(), work=rewriting)
     write_rows(folder / "a.json", numbered(1))
     node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
 

@@ -8,6 +8,8 @@ from penstock.model.job import Wish
 from tests.integration.driving import attempts
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
 
+ON_BUCKETS_TOO = True
+
 ONE_FILE = [("s3.max_batch_files", "1")]
 
 BAD_LINES = {
@@ -123,6 +125,7 @@ def test_the_first_bad_line_in_the_order_of_the_files_is_named(
     assert f'file "{folder}/b.json", line 3: ' in str(node.show("j")["reason"])
 
 
+@pytest.mark.of_local_files("an object without bytes is no file")
 def test_a_file_without_bytes_is_loaded_as_no_rows(loading: Node, folder: Path) -> None:
     (folder / "b.json").touch()
 

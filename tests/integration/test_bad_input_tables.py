@@ -19,6 +19,7 @@ from tests.integration.driving import (
     rounds_until,
     supervised,
 )
+from tests.mirrored_node import OpenNode
 from tests.node import CREATE_TABLE, Node, create_job, numbered, read_table, write_rows
 
 OTHER_ROWS = pa.table({"id": pa.array([9], pa.int64()), "note": pa.array(["row 9"])})
@@ -120,10 +121,10 @@ def test_a_job_whose_table_is_gone_can_be_dropped_and_both_made_again(
 
 @pytest.mark.parametrize("remove", [shutil.rmtree, recreate])
 def test_a_table_that_goes_while_the_job_is_idle_is_noticed(
-    tmp_path: Path, folder: Path, remove: Callable[[Path], None]
+    open_node: OpenNode, folder: Path, remove: Callable[[Path], None]
 ) -> None:
     clock = MovedClock()
-    node = Node(tmp_path / "home", clock=clock)
+    node = open_node(clock=clock)
     write_rows(folder / "a.json", numbered(1))
     node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
 
@@ -141,10 +142,10 @@ def test_a_table_that_goes_while_the_job_is_idle_is_noticed(
 
 @pytest.mark.parametrize("remove", [shutil.rmtree, recreate])
 def test_a_table_that_goes_during_an_epoch_takes_no_row(
-    tmp_path: Path, folder: Path, remove: Callable[[Path], None]
+    open_node: OpenNode, folder: Path, remove: Callable[[Path], None]
 ) -> None:
     clock = MovedClock()
-    node = Node(tmp_path / "home", clock=clock)
+    node = open_node(clock=clock)
     write_rows(folder / "a.json", numbered(1))
     node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
     node.work = Failing(first=lambda: remove(location(node)))
@@ -273,9 +274,9 @@ def test_columns_that_were_taken_away_pause_the_job_instead_of_losing_values(
 
 
 def test_columns_that_change_during_an_epoch_abort_it_and_it_is_tried_again(
-    tmp_path: Path, folder: Path
+    open_node: OpenNode, folder: Path
 ) -> None:
-    node = Node(tmp_path / "home", clock=MovedClock())
+    node = open_node(clock=MovedClock())
     write_rows(folder / "a.json", numbered(1))
     node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
     wider = OTHER_ROWS.append_column("more", pa.array([1], pa.int64()))
@@ -325,9 +326,9 @@ def test_files_of_a_table_at_a_given_location_stay_when_it_is_dropped(
 
 
 def test_a_log_that_cannot_be_read_names_the_table_and_heals(
-    tmp_path: Path, folder: Path
+    open_node: OpenNode, folder: Path
 ) -> None:
-    node = Node(tmp_path / "home", clock=MovedClock())
+    node = open_node(clock=MovedClock())
     write_rows(folder / "a.json", numbered(1))
     node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
     entry = max((location(node) / "_delta_log").glob("*.json"))

@@ -163,6 +163,8 @@ def test_t65_with_ordered_listing_a_start_finds_what_looks_cannot_see(
     [
         ("s3://orders/in/", "", True),
         ("s3://orders/in/", "https://minio.example.com", False),
+        # Directory buckets of AWS list in no order at all.
+        ("s3://orders--use1-az4--x-s3/in/", "", False),
         ("gs://orders/in/", "", True),
         ("az://orders/in/", "", False),
         ("file:///orders/in/", "", False),

@@ -8,14 +8,15 @@ import pytest
 
 from penstock.errors import Code, CommitOutcomeUnknownError, ExternalError, UserError
 from penstock.model.epoch import Attachment, CommitKind, DataFile
-from penstock.tables.delta import DeltaTables
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
+
+ON_BUCKETS_TOO = True
 
 
 class FailingTables:
     """Real tables whose handles fail once at what a test chooses."""
 
-    def __init__(self, tables: DeltaTables, *, fail_at: str, kind: CommitKind) -> None:
+    def __init__(self, tables: Any, *, fail_at: str, kind: CommitKind) -> None:
         self.tables = tables
         self.fail_at = fail_at
         self.kind = kind
@@ -50,16 +51,15 @@ class FailingHandle:
         return getattr(self._handle, name)
 
 
-def failing_node(tmp_path: Path, *, fail_at: str, kind: CommitKind) -> Node:
-    real = DeltaTables(str(tmp_path / "home" / "warehouse"))
-    tables: Any = FailingTables(real, fail_at=fail_at, kind=kind)
-    return Node(tmp_path / "home", tables=tables)
+def make_fail(node: Node, *, fail_at: str, kind: CommitKind) -> None:
+    tables: Any = FailingTables(node.tables, fail_at=fail_at, kind=kind)
+    node.tables = tables
 
 
 def test_an_epoch_whose_copy_fails_is_neither_repeated_nor_moved_back(
-    tmp_path: Path, folder: Path
+    node: Node, folder: Path
 ) -> None:
-    node = failing_node(tmp_path, fail_at="copy", kind=CommitKind.EPOCH)
+    make_fail(node, fail_at="copy", kind=CommitKind.EPOCH)
     write_rows(folder / "a.json", numbered(1))
     write_rows(folder / "z.json", numbered(2))
     one_file = [("s3.max_batch_files", "1")]
@@ -73,8 +73,8 @@ def test_an_epoch_whose_copy_fails_is_neither_repeated_nor_moved_back(
     assert node.show("j")["position"] == str(folder / "z.json")
 
 
-def test_an_alter_that_the_table_refuses_changes_nothing(tmp_path: Path, folder: Path) -> None:
-    node = failing_node(tmp_path, fail_at="commit", kind=CommitKind.MOVE)
+def test_an_alter_that_the_table_refuses_changes_nothing(node: Node, folder: Path) -> None:
+    make_fail(node, fail_at="commit", kind=CommitKind.MOVE)
     write_rows(folder / "a.json", numbered(1))
     node.sql(f"{CREATE_TABLE}; {create_job(folder)}; PAUSE JOB j")
     before = node.sql("SHOW CREATE JOB j")
@@ -98,7 +98,7 @@ def test_a_bad_row_with_half_a_character_pauses_with_file_and_line(
     reason = look.state.wish.reason
     assert reason is not None
     assert reason.code is Code.TOO_MANY_FAILURE_ROWS_ERR
-    assert f'{folder / "b.json"}", line 1' in reason.message
+    assert f'{node.name_of(folder / "b.json")}", line 1' in reason.message
 
 
 @pytest.mark.parametrize(

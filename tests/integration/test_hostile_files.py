@@ -19,7 +19,10 @@ import pytest
 
 from penstock.errors import Code, UserError
 from tests.integration.driving import Failing, MovedClock, attempts
+from tests.mirrored_node import OpenNode
 from tests.node import Node, read_table
+
+ON_BUCKETS_TOO = True
 
 TABLE = "CREATE TABLE t (id BIGINT NOT NULL, note STRING)"
 SCHEMA = "id BIGINT, note STRING"
@@ -368,14 +371,14 @@ def test_a_folder_that_matches_is_no_file_but_what_lies_in_it_may_be(
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.suffix}")
 def test_a_file_that_is_replaced_after_the_listing_is_read_as_it_is_then(
-    tmp_path: Path, folder: Path, kind: Kind
+    tmp_path: Path, open_node: OpenNode, folder: Path, kind: Kind
 ) -> None:
     put(folder, kind, "a", kind.write(1))
     seen = put(folder, kind, "b", kind.write(2))
     fresh = tmp_path / "fresh"
     fresh.write_bytes(kind.write(3, 4))
     replacing = Failing(first=lambda: os.replace(fresh, seen))  # noqa: PTH105 - Gives nothing.
-    node = Node(tmp_path / "home", clock=MovedClock(), work=replacing)
+    node = open_node(clock=MovedClock(), work=replacing)
     node.sql(create(folder, kind, strict=True))
 
     node.run()
@@ -387,13 +390,13 @@ def test_a_file_that_is_replaced_after_the_listing_is_read_as_it_is_then(
 
 
 def test_a_good_file_that_becomes_a_broken_one_after_the_listing_pauses_the_job(
-    tmp_path: Path, folder: Path
+    tmp_path: Path, open_node: OpenNode, folder: Path
 ) -> None:
     seen = put(folder, PARQUET, "a", PARQUET.write(1))
     broken = tmp_path / "broken"
     broken.write_bytes(ROWS[:100])
     breaking = Failing(first=lambda: os.replace(broken, seen))  # noqa: PTH105 - Gives nothing.
-    node = Node(tmp_path / "home", clock=MovedClock(), work=breaking)
+    node = open_node(clock=MovedClock(), work=breaking)
     node.sql(create(folder, PARQUET, strict=False))
 
     node.run()

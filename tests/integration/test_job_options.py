@@ -9,6 +9,8 @@ from penstock.control.result import Cell
 from penstock.errors import Code
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
 
+ON_BUCKETS_TOO = True
+
 ONE_FILE = [("s3.max_batch_files", "1")]
 
 
@@ -92,7 +94,7 @@ def test_a_changed_file_pauses_the_job_for_good_when_that_was_asked(
     assert look.paused_for_good
     assert look.state.wish.reason is not None
     assert look.state.wish.reason.code is Code.CANNOT_RESUME_ERR
-    assert f'file "{path}" has changed since it was loaded' in look.state.wish.reason.message
+    assert f'file "{node.name_of(path)}" has changed since' in look.state.wish.reason.message
     assert node.rows("t") == numbered(1)
     (folder / "kept").replace(path)
     node.sql("RESUME JOB j")

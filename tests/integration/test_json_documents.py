@@ -8,6 +8,8 @@ import pytest
 from penstock.errors import UserError
 from tests.node import Node
 
+ON_BUCKETS_TOO = True
+
 ARRAY = '[{"id": 1, "price": 1.50, "tags": [1]},\n {"id": 2,\n "price": 2, "tags": []}]'
 ROOTED = '{"data": {"id": 1, "price": 1.50, "tags": [1]}}\n{"data": {"id": 2, "price": 2}}\n'
 

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
 
+ON_BUCKETS_TOO = True
+
 
 def test_a_job_loads_every_row_of_every_file_once(node: Node, folder: Path) -> None:
     write_rows(folder / "b.json", numbered(1, 2))

@@ -10,7 +10,10 @@ from penstock.crashpoints import CrashPoint
 from penstock.errors import Code, UserError
 from penstock.model.codec import to_text
 from tests.integration.driving import MovedClock, crash_inside, idle, rounds_until, supervised
+from tests.mirrored_node import OpenNode
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
+
+ON_BUCKETS_TOO = True
 
 ONE_FILE = [("s3.max_batch_files", "1")]
 
@@ -153,10 +156,10 @@ def test_t35_a_key_that_alter_does_not_name_stays_as_it_is(paused: Node, folder:
 
 
 def test_t40_an_altered_interval_rules_the_next_look_after_a_restart(
-    tmp_path: Path, folder: Path
+    open_node: OpenNode, folder: Path
 ) -> None:
     clock = MovedClock()
-    node = Node(tmp_path / "home", clock=clock)
+    node = open_node(clock=clock)
     write_rows(folder / "a.json", numbered(1))
     node.sql(f"{CREATE_TABLE}; {create_job(folder)}; PAUSE JOB j")
     node.sql(alter("'max_interval' = '3s'") + "; RESUME JOB j")

@@ -7,6 +7,8 @@ import pytest
 from tests.integration.driving import idle, rounds_until, supervised
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
 
+ON_BUCKETS_TOO = True
+
 ONE_FILE = [("s3.max_batch_files", "1")]
 
 

@@ -13,13 +13,18 @@ from tests.integration.driving import (
     stopped,
     supervised,
 )
+from tests.mirrored_node import OpenNode
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
 
+ON_BUCKETS_TOO = True
 
-def test_t39_a_late_commit_of_an_older_owner_is_refused(tmp_path: Path, folder: Path) -> None:
+
+def test_t39_a_late_commit_of_an_older_owner_is_refused(
+    open_node: OpenNode, folder: Path
+) -> None:
     gate = Gate()
-    old = Node(tmp_path / "home", work=gate)
-    new = Node(tmp_path / "home", node_id="node-2")
+    old = open_node(work=gate)
+    new = open_node(node_id="node-2")
     write_rows(folder / "a.json", numbered(1))
     old.sql(f"{CREATE_TABLE}; {create_job(folder)}")
     with supervised(old) as supervisor:
@@ -40,11 +45,11 @@ def test_t39_a_late_commit_of_an_older_owner_is_refused(tmp_path: Path, folder: 
 
 
 def test_t39_the_table_holds_only_commits_of_the_newer_owner(
-    tmp_path: Path, folder: Path
+    open_node: OpenNode, folder: Path
 ) -> None:
     gate = Gate()
-    old = Node(tmp_path / "home", work=gate)
-    new = Node(tmp_path / "home", node_id="node-2")
+    old = open_node(work=gate)
+    new = open_node(node_id="node-2")
     write_rows(folder / "a.json", numbered(1))
     old.sql(f"{CREATE_TABLE}; {create_job(folder)}")
     with supervised(old) as supervisor:
@@ -65,10 +70,10 @@ def test_t39_the_table_holds_only_commits_of_the_newer_owner(
 
 
 def test_t44_rows_of_an_epoch_that_pause_met_are_not_visible(
-    tmp_path: Path, folder: Path
+    open_node: OpenNode, folder: Path
 ) -> None:
     gate = Gate()
-    node = Node(tmp_path / "home", work=gate)
+    node = open_node(work=gate)
     write_rows(folder / "a.json", numbered(1))
     node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
     with supervised(node) as supervisor:
@@ -87,10 +92,10 @@ def test_t44_rows_of_an_epoch_that_pause_met_are_not_visible(
 
 
 def test_t44_after_resume_each_row_of_the_interrupted_epoch_is_there_once(
-    tmp_path: Path, folder: Path
+    open_node: OpenNode, folder: Path
 ) -> None:
     gate = Gate()
-    node = Node(tmp_path / "home", work=gate)
+    node = open_node(work=gate)
     write_rows(folder / "a.json", numbered(1))
     write_rows(folder / "b.json", numbered(2))
     node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
