@@ -21,5 +21,6 @@ def test_a_job_goes_on_with_another_spark_when_the_jvm_was_killed(home: Home) ->
     ended = process.wait()
 
     assert ended.code == 0
+    assert "Traceback" not in ended.output
     shown = assert_exact(home, 1, 2, 3, 4)
     assert "FAILED" in [row["outcome"] for row in shown.epochs]

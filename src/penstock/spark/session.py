@@ -1,6 +1,7 @@
 """Start the one Spark of this node, quietly and bound to this machine."""
 
 import hashlib
+import logging
 import os
 import shutil
 import subprocess
@@ -76,6 +77,7 @@ def start_spark(options: SparkOptions) -> Spark:
     from pyspark.java_gateway import launch_gateway
 
     sockets = _make_folders(options)
+    _keep_chatter(options.log_file)
     os.environ["JAVA_HOME"] = str(java_home(scratch=options.scratch))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # pyspark would use the JVM of an earlier Spark once more, although that has ended.
@@ -107,6 +109,22 @@ def start_spark(options: SparkOptions) -> Spark:
             code=Code.SPARK_ERR,
             hint=f"See {options.log_file}.",
         ) from error
+
+
+def _keep_chatter(log_file: Path) -> None:
+    """Send the stacks of pyspark and py4j to Spark's file: a JVM's end makes many."""
+    from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
+
+    root = logging.getLogger()
+    if not root.handlers:
+        root.addHandler(logging.FileHandler(log_file, encoding="utf-8", delay=True))
+    for server in (AccumulatorTCPServer, AccumulatorUnixServer):
+        server.handle_error = _log_error  # type: ignore[assignment,method-assign]
+
+
+def _log_error(server: object, *request: object) -> None:
+    del request
+    logging.getLogger("pyspark").error("%s failed", type(server).__name__, exc_info=True)
 
 
 def cause_of(error: Exception) -> str:
