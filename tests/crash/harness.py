@@ -112,6 +112,9 @@ class Process:
             self._process.wait()
 
 
+_RUN = ("run", "--until-caught-up", "--timeout", "3m")
+
+
 @dataclass
 class Home:
     """One home, a place with source files and tables, and one job that loads file by file."""
@@ -119,6 +122,8 @@ class Home:
     root: Path
     place: Place
     command: tuple[str, ...] = IN_PROCESS
+    # Who goes on after a kill does the same with and without Spark, which takes its time.
+    successor: tuple[str, ...] = IN_PROCESS
     processes: list[Process] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -153,10 +158,15 @@ class Home:
             process.kill()
         self.node.catalog.close()
 
-    def start(self, *arguments: str, crash_at: str = "") -> Process:
+    def start(self, *arguments: str, crash_at: str = "", successor: bool = False) -> Process:
         """Start penstock with these arguments."""
         said = self.root / f"said-{len(self.processes)}.txt"
-        command = [*self.command, "--home", str(self.path), *arguments]
+        command = [
+            *(self.successor if successor else self.command),
+            "--home",
+            str(self.path),
+            *arguments,
+        ]
         self.processes.append(Process(command, said=said, crash_at=crash_at))
         return self.processes[-1]
 
@@ -168,9 +178,13 @@ class Home:
         """Run the job in a process of its own until it is caught up."""
         return self.start_run(crash_at=crash_at).wait()
 
+    def finish(self) -> Ended:
+        """Let another process go on where one was killed, until the job is caught up."""
+        return self.start(*_RUN, successor=True).wait()
+
     def start_run(self, *, crash_at: str = "") -> Process:
         """Start a process that runs the job until it is caught up."""
-        return self.start("run", "--until-caught-up", "--timeout", "3m", crash_at=crash_at)
+        return self.start(*_RUN, crash_at=crash_at)
 
     def write(self, *files: int) -> None:
         """Write source files."""

@@ -219,7 +219,7 @@ def test_a_drop_against_a_frozen_owner_returns_soon_and_holds(
 def _take_over(home: Home, point: CrashPoint) -> Takeover:
     owner = _freeze(home, point)
     lease = home.node.catalog.leases()[home.node.job("j").id]
-    successor = home.run()
+    successor = home.finish()
     before_thaw = home.shown()
     return Takeover(
         home=home,

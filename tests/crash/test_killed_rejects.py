@@ -38,7 +38,7 @@ def test_no_reject_is_lost_or_repeated_by_a_kill(home: Home, point: CrashPoint) 
 
     # The last commit is the one behind which no other epoch would settle the rejects.
     assert home.run(crash_at=crash(point, count=3)).code == KILLED
-    assert home.run().code == 0
+    assert home.finish().code == 0
 
     assert home.rows == rows_of(1, 2, 3)
     assert rejected(home) == [("1.json", 4), ("2.json", 4), ("3.json", 4)]

@@ -1,7 +1,7 @@
 """A run that is killed between any two durable effects loses nothing and repeats nothing.
 
 Every point is passed without Spark, on this machine and on a bucket; with Spark on this
-machine, and a sample of them on a bucket.
+machine, and a sample of them on a bucket. Who goes on has Spark only in that sample.
 """
 
 import pytest
@@ -56,7 +56,7 @@ def test_no_row_is_lost_or_repeated_by_a_kill_inside_an_epoch(
     home.create()
 
     assert home.run(crash_at=crash(point, count=3)).code == KILLED
-    assert home.run().code == 0
+    assert home.finish().code == 0
 
     assert_lasting(home, assert_exact(home, 1, 2, 3, 4, 5))
 
@@ -70,7 +70,7 @@ def test_no_row_is_lost_or_repeated_by_a_kill_inside_recovery(
     crash_at(home.node, CrashPoint.TABLE_COMMITTED)
 
     assert home.run(crash_at=crash(point, count=count)).code == KILLED
-    assert home.run().code == 0
+    assert home.finish().code == 0
 
     assert_lasting(home, assert_exact(home, 1, 2, 3, 4))
 

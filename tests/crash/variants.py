@@ -39,6 +39,7 @@ def opened_home(
         _new_bucket(server()) as bucket,
         opened(root, BucketPlace(bucket), command=command) as home,
     ):
+        home.successor = command
         yield home
 
 

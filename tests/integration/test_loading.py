@@ -2,12 +2,24 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
 
 ON_BUCKETS_TOO = True
 
 
-def test_a_job_loads_every_row_of_every_file_once(node: Node, folder: Path) -> None:
+@pytest.fixture(params=["in this process", "on Spark"])
+def any_node(request: pytest.FixtureRequest, place: str) -> Node:
+    """A node of either executor, in either place."""
+    del place
+    name = "spark_node" if request.param == "on Spark" else "node"
+    made: Node = request.getfixturevalue(name)
+    return made
+
+
+def test_a_job_loads_every_row_of_every_file_once(any_node: Node, folder: Path) -> None:
+    node = any_node
     write_rows(folder / "b.json", numbered(1, 2))
     node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
     node.run()

@@ -11,8 +11,6 @@ import pytest
 from penstock.errors import Code, UserError
 from tests.node import Node
 
-ON_BUCKETS_TOO = True
-
 ORDERS = [
     {"id": 1, "customer": "ann", "price": "2.50", "tags": ["a", "b"], "at": "2026-01-31"},
     {"id": 2, "customer": "bob", "price": "x", "tags": [], "at": "2026-02-01"},
