@@ -1,0 +1,1 @@
+"""Shards of an Amazon Kinesis stream as a source."""
