@@ -11,7 +11,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 
 from penstock.catalog import relations
 from penstock.model.epoch import Attachment, CommitKind
-from penstock.model.position import After, Horizon, Position
+from penstock.model.position import After, Position
 
 _KEYS_AT_ONCE = 10_000
 _files = relations.files
@@ -69,11 +69,10 @@ def _remember(connection: Connection, job_id: str, attachment: Attachment) -> No
 
 
 def _forget_above(connection: Connection, job_id: str, floor: Position) -> None:
-    match floor:
-        case Horizon():
-            connection.execute(_DELETE_ALL, {"job": job_id})
-        case After(value=value):
-            connection.execute(_DELETE_ABOVE, {"job": job_id, "floor": value})
+    if isinstance(floor, After):
+        connection.execute(_DELETE_ABOVE, {"job": job_id, "floor": floor.value})
+    else:
+        connection.execute(_DELETE_ALL, {"job": job_id})
 
 
 def known(connection: Connection, job_id: str, keys: Sequence[str]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from penstock.model.events import (
 )
 from penstock.model.job import JobDefinition, JobState, Reason, Wish
 from penstock.model.ledger import LedgerEntry
-from penstock.model.position import Horizon, Position, SplitProgress
+from penstock.model.position import After, Position, SplitProgress
 from penstock.model.statistics import Statistics
 from penstock.nouns import counted
 from penstock.sql.formatter import format_statement
@@ -192,7 +192,7 @@ def _positions(progress: tuple[SplitProgress, ...]) -> str:
 
 
 def _position(position: Position) -> str:
-    return "beginning" if isinstance(position, Horizon) else position.value
+    return position.value if isinstance(position, After) else "beginning"
 
 
 def _reason(reason: Reason | None) -> str:

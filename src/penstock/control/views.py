@@ -22,7 +22,7 @@ from penstock.model.events import Outcome
 from penstock.model.job import JobDefinition, JobState, Reason, Wish
 from penstock.model.ledger import LedgerEntry
 from penstock.model.options import print_options
-from penstock.model.position import Horizon, Position, SplitProgress, further
+from penstock.model.position import After, Horizon, Position, SplitProgress, further
 from penstock.model.schema import quoted_name
 from penstock.model.statistics import Statistics
 
@@ -250,7 +250,7 @@ def _range(entry: LedgerEntry, *, end_by_number: Mapping[int, Progress]) -> str:
 
 def _file_name(progress: Progress) -> str:
     position = progress[0].position if progress else Horizon()
-    return "" if isinstance(position, Horizon) else position.value
+    return position.value if isinstance(position, After) else ""
 
 
 def _day_of_tasks(day: LedgerDay, state: JobState) -> _Task:

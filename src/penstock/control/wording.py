@@ -6,7 +6,7 @@ from dataclasses import replace
 from penstock.errors import Code, UserError
 from penstock.model.job import JobDefinition
 from penstock.model.options import print_options
-from penstock.model.position import After, Horizon, Position
+from penstock.model.position import After, Position
 from penstock.model.schema import columns_sql
 from penstock.sql.statements import CreateJob, Insert, SourceCall
 from penstock.storage.uris import Scheme, Uri, parse_uri
@@ -89,7 +89,7 @@ def _odd(name: str) -> bool:
 
 def write_offset(position: Position) -> str:
     """Write a position as the offset that reads back to it; empty for the very beginning."""
-    if isinstance(position, Horizon):
+    if not isinstance(position, After):
         return ""
     return json.dumps({"fileName": position.value}, ensure_ascii=False)
 

@@ -1,6 +1,7 @@
 """How far a split was read, as typed values."""
 
 from dataclasses import dataclass
+from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -9,13 +10,45 @@ class Horizon:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class After:
-    """Behind the named record, file or sequence; what it names was taken."""
+class AtTime:
+    """At the first record that arrived at this moment or later."""
+
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class At:
+    """At the named record, which was not taken yet."""
 
     value: str
 
 
-Position = Horizon | After
+@dataclass(frozen=True, slots=True, kw_only=True)
+class After:
+    """Behind the named record or file, which was taken.
+
+    Of a record that holds others, those up to the number ``sub`` were taken; None: all.
+    """
+
+    value: str
+    sub: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """Behind the last record that the split will ever have."""
+
+
+Position = Horizon | AtTime | At | After | End
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lineage:
+    """What tells a shard from one of the same name, and which shards it follows."""
+
+    # The sequence number with which it began: a stream made again uses the names again.
+    begins: str
+    parents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,19 +58,21 @@ class SplitProgress:
     split: str
     floor: Position
     position: Position
+    # Of shards alone.
+    lineage: Lineage | None = None
 
 
 def further(one: Position, other: Position) -> Position:
-    """Answer the position that lies further on, by the bytes of its value."""
+    """Answer the position among files that lies further on, by the bytes of its key."""
     match one, other:
-        case Horizon(), _:
-            return other
-        case _, Horizon():
-            return one
         case After(), After():
             return max(one, other, key=lambda position: position.value.encode())
+        case After(), _:
+            return one
+        case _:
+            return other
 
 
 def lies_above(key: str, position: Position) -> bool:
-    """Tell whether a key lies strictly behind a position."""
-    return isinstance(position, Horizon) or key.encode() > position.value.encode()
+    """Tell whether a key lies strictly behind a position among files."""
+    return not isinstance(position, After) or key.encode() > position.value.encode()

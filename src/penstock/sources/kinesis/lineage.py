@@ -1,0 +1,159 @@
+"""Which shards a job follows: parents before children, each shard once, whatever is listed.
+
+A listing is not atomic with a reshard: it may show a parent without its children, or children
+without their parent. So what a listing lacks says nothing, unless the stream does not know the
+shard when it is asked for it by name; and a shard that a listing shows is new only if it cannot
+be one that was read before.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from penstock.errors import Code, UserError
+from penstock.model.position import End, Horizon, Lineage, Position, SplitProgress
+
+Progress = tuple[SplitProgress, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedShard:
+    """A shard as the stream tells of it."""
+
+    id: str
+    # The sequence number with which it begins; empty where a parent's end names its children.
+    begins: str = ""
+    parents: tuple[str, ...] = ()
+    closed: bool = False
+
+
+class ShardState(StrEnum):
+    """Where a job is with a shard."""
+
+    WAITING = "waiting"
+    OPEN = "open"
+    DRAINING = "draining"
+    FINISHED = "finished"
+
+
+def begin(listed: Iterable[ListedShard], position: Position) -> Progress:
+    """Answer the shards that a new job follows: all that are listed, closed ones too."""
+    return tuple(
+        replace(_new(shard), floor=position, position=position)
+        for shard in sorted(listed, key=lambda shard: shard.id)
+    )
+
+
+def follow(progress: Progress, listed: Iterable[ListedShard]) -> Progress:
+    """Add the shards that are new; they begin at the horizon, once their parents are finished.
+
+    A shard of a known name that began elsewhere belongs to another stream.
+    """
+    known = {split.split: split for split in progress}
+    newest = max(known, default="")
+    for shard in sorted(listed, key=lambda shard: shard.id):
+        found = known.get(shard.id)
+        if found is not None:
+            known[shard.id] = _same(found, shard)
+        elif shard.id > newest or any(parent in known for parent in shard.parents):
+            known[shard.id] = _new(shard)
+    return tuple(known.values())
+
+
+def _new(shard: ListedShard) -> SplitProgress:
+    lineage = Lineage(begins=shard.begins, parents=shard.parents)
+    return SplitProgress(split=shard.id, floor=Horizon(), position=Horizon(), lineage=lineage)
+
+
+def _same(split: SplitProgress, shard: ListedShard) -> SplitProgress:
+    """Require that a listed shard is the known one; complete what only a listing tells."""
+    lineage = split.lineage or Lineage(begins="")
+    if shard.begins and not lineage.begins:
+        return replace(split, lineage=Lineage(begins=shard.begins, parents=shard.parents))
+    if shard.begins and shard.begins != lineage.begins:
+        raise UserError(
+            f"shard {shard.id} begins at {shard.begins} and not at {lineage.begins} any more",
+            code=Code.STREAM_CHANGED_ERR,
+            detail="The stream was deleted and made again under the same name.",
+            hint=(
+                "What the old stream held and was not loaded is gone. To load the new one from "
+                "its beginning, drop the job and create it again."
+            ),
+        )
+    return split
+
+
+def readable(progress: Progress) -> Progress:
+    """Answer the shards that may be read: unfinished, with every known parent finished."""
+    finished = {split.split for split in progress if isinstance(split.position, End)}
+    known = {split.split for split in progress}
+    return tuple(
+        split
+        for split in progress
+        if split.split not in finished
+        and all(parent in finished or parent not in known for parent in _parents(split))
+    )
+
+
+def states(progress: Progress, listed: Iterable[ListedShard]) -> Mapping[str, ShardState]:
+    """Answer where a job is with each of its shards."""
+    closed = {shard.id for shard in listed if shard.closed}
+    may_be_read = {split.split for split in readable(progress)}
+    return {split.split: _state(split, may_be_read, closed) for split in progress}
+
+
+def _state(split: SplitProgress, may_be_read: set[str], closed: set[str]) -> ShardState:
+    if isinstance(split.position, End):
+        return ShardState.FINISHED
+    if split.split not in may_be_read:
+        return ShardState.WAITING
+    return ShardState.DRAINING if split.split in closed else ShardState.OPEN
+
+
+def unknown_parents(progress: Progress) -> tuple[str, ...]:
+    """Answer the parents that no listing has shown; the stream must be asked for each.
+
+    Those that it does not know any more were trimmed before the job began.
+    """
+    known = {split.split for split in progress}
+    unfinished = (split for split in progress if not isinstance(split.position, End))
+    named = {parent for split in unfinished for parent in _parents(split)}
+    return tuple(sorted(named - known))
+
+
+def unlisted(progress: Progress, listed: Iterable[ListedShard]) -> Progress:
+    """Answer the unfinished shards that a listing lacks; the stream must be asked for each."""
+    seen = {shard.id for shard in listed}
+    return tuple(
+        split
+        for split in progress
+        if split.split not in seen and not isinstance(split.position, End)
+    )
+
+
+def forget(progress: Progress, listed: Sequence[ListedShard]) -> Progress:
+    """Leave out finished shards that the stream has forgotten and that nobody waits for.
+
+    One stays until its children are known, so that the newest of all is never forgotten: by its
+    name old shards are told from new ones.
+    """
+    seen = {shard.id for shard in listed}
+    named = {parent for split in progress for parent in _parents(split)}
+    waited_for = {
+        parent
+        for split in progress
+        if not isinstance(split.position, End)
+        for parent in _parents(split)
+    }
+    return tuple(
+        split
+        for split in progress
+        if not isinstance(split.position, End)
+        or split.split in seen
+        or split.split in waited_for
+        or split.split not in named
+    )
+
+
+def _parents(split: SplitProgress) -> tuple[str, ...]:
+    return split.lineage.parents if split.lineage else ()
