@@ -22,6 +22,7 @@ NEVER_RESUMED = frozenset(
         Code.OPTION_ERR,
         Code.TYPE_ERR,
         Code.TABLE_CHANGED_ERR,
+        Code.STREAM_CHANGED_ERR,
         Code.CATALOG_BEHIND_ERR,
     }
 )
