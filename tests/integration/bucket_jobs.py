@@ -20,8 +20,8 @@ from deltalake import DeltaTable, QueryBuilder
 
 from penstock.control.result import Cell
 from penstock.model.store_options import StoreOptions
+from penstock.storage.aws_credentials import lender_of
 from penstock.storage.bucket_clients import client_of
-from penstock.storage.bucket_credentials import lender_of
 from penstock.storage.stores import open_store
 from tests.integration.driving import MovedClock
 from tests.node import Node, numbered

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ExternalError, PenstockError, UserError
-from penstock.storage import bucket_clients, bucket_credentials
+from penstock.storage import aws_credentials, bucket_clients
 from tests.integration.bucket_jobs import (
     Sts,
     access,
@@ -363,7 +363,7 @@ def test_without_keys_those_of_a_profile_sign(
 def test_keys_that_were_changed_in_a_profile_are_seen_in_time(
     node: Node, open_to_all: Proxied, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(bucket_credentials, "_CHAIN_LIFE", timedelta(seconds=1))
+    monkeypatch.setattr(aws_credentials, "_CHAIN_LIFE", timedelta(seconds=1))
     monkeypatch.setenv("AWS_PROFILE", "loading")
     write_profile(tmp_path, "loading", key="PROFILE1")
     options = {"s3.endpoint": open_to_all.bucket.endpoint}

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from penstock.errors import Code, UserError
 from penstock.model.store_options import Choice, Provider, StoreOptions
-from penstock.storage.bucket_credentials import lender_of
+from penstock.storage.bucket_credentials import bucket_lender
 from penstock.storage.regions import region_of
 from penstock.storage.uris import Scheme
 
@@ -91,7 +91,7 @@ def _s3(bucket: str, options: StoreOptions) -> Any:  # noqa: ANN401
         config=config,  # type: ignore[arg-type]
         client_options={**_TIMES, "allow_http": endpoint.startswith("http://")},  # type: ignore[arg-type]
         retry_config=_RETRIES,  # type: ignore[arg-type]
-        credential_provider=lender_of(options),  # type: ignore[arg-type]
+        credential_provider=bucket_lender(options),  # type: ignore[arg-type]
     )
 
 

@@ -1,132 +1,23 @@
-"""Credentials for buckets of S3: those given, those of a role, or those of the default chain.
+"""Who asks for a bucket of S3."""
 
-They are lent: what ends is asked for again in time, by whoever needs it next.
-"""
-
-import threading
-from collections.abc import Callable
-from contextlib import closing
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
-from typing import Any
-
-from penstock.errors import ExternalError
 from penstock.model.store_options import StoreOptions
+from penstock.storage.aws_credentials import AwsKeys, Lender, lender_of
 from penstock.storage.regions import region_of
 
-_LENDERS_MAX = 64
-# Keys of the environment or of a profile are looked at again after this time.
-_CHAIN_LIFE = timedelta(minutes=10)
-# What ends within this time is not lent any more.
-_LEFT_MIN = timedelta(minutes=6)
 
-Credentials = dict[str, Any]
-
-
-class Lender:
-    """Lends credentials, and keeps them until they are about to end."""
-
-    def __init__(self, ask: Callable[[], Credentials]) -> None:
-        self._ask = ask
-        self._lock = threading.Lock()
-        self._kept: Credentials | None = None
-
-    def __call__(self) -> Credentials:
-        """Answer credentials that are good for some minutes."""
-        with self._lock:
-            if self._kept is None or _ending(self._kept):
-                self._kept = self._ask()
-            return self._kept
-
-
-def _ending(credentials: Credentials) -> bool:
-    ends_at: datetime | None = credentials["expires_at"]
-    return ends_at is not None and ends_at < datetime.now(UTC) + _LEFT_MIN
-
-
-@lru_cache(maxsize=_LENDERS_MAX)
-def lender_of(options: StoreOptions) -> Lender:
-    """Answer who lends credentials for a bucket; whoever has none to lend says so at once."""
-    if options.role_arn:
-        lender = Lender(_assumed(options))
-    elif options.access_key:
-        lender = Lender(_given(options))
-    else:
-        lender = Lender(_chain())
-    lender()
-    return lender
-
-
-def _given(options: StoreOptions) -> Callable[[], Credentials]:
-    return lambda: {
-        "access_key_id": options.access_key,
-        "secret_access_key": options.secret_key,
-        "token": options.session_token or None,
-        "expires_at": None,
-    }
-
-
-def _chain() -> Callable[[], Credentials]:
-    """Answer the default chain: environment, profile, web identity, container, instance."""
-    import boto3
-
-    def credentials() -> Credentials:
-        # A session finds keys once and keeps them, also when their file changes.
-        found = boto3.Session().get_credentials()
-        if found is None:
-            raise ExternalError(
-                "no credentials were found for the bucket",
-                detail="Asked: environment, profile, web identity, container and instance.",
-                hint=(
-                    'Give "s3.access_key" and "s3.secret_key", or set AWS_ACCESS_KEY_ID and '
-                    "AWS_SECRET_ACCESS_KEY."
-                ),
-            )
-        frozen = found.get_frozen_credentials()
-        return {
-            "access_key_id": frozen.access_key,
-            "secret_access_key": frozen.secret_key,
-            "token": frozen.token,
-            "expires_at": datetime.now(UTC) + _CHAIN_LIFE,
-        }
-
-    return credentials
-
-
-def _assumed(options: StoreOptions) -> Callable[[], Credentials]:
-    """Answer the credentials of a role, assumed anew before they end."""
-    import boto3
-
-    keys = {
-        "aws_access_key_id": options.access_key or None,
-        "aws_secret_access_key": options.secret_key or None,
-        "aws_session_token": options.session_token or None,
-    }
-    wanted = {"RoleArn": options.role_arn, "RoleSessionName": "penstock"}
-    if options.external_id:
-        wanted["ExternalId"] = options.external_id
-
-    def credentials() -> Credentials:
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
-            # The session that boto3 shares keeps keys, and must not be used by two threads.
-            session = boto3.Session(region_name=region_of(options), **keys)
-            with closing(session.client("sts")) as client:
-                answer = client.assume_role(**wanted)["Credentials"]
-        except (BotoCoreError, ClientError) as error:
-            code = getattr(error, "response", {}).get("Error", {}).get("Code", "")
-            raise ExternalError(
-                f'role "{options.role_arn}" could not be assumed',
-                detail=f"{code or type(error).__name__}.",
-                hint="Check the role's trust policy, the keys and s3.external_id.",
-            ) from error
-        return {
-            "access_key_id": answer["AccessKeyId"],
-            "secret_access_key": answer["SecretAccessKey"],
-            "token": answer["SessionToken"],
-            # obstore takes Python's own UTC and no other.
-            "expires_at": answer["Expiration"].astimezone(UTC),
-        }
-
-    return credentials
+def bucket_lender(options: StoreOptions) -> Lender:
+    """Answer who lends credentials for a bucket."""
+    return lender_of(
+        AwsKeys(
+            region=region_of(options),
+            access_key=options.access_key,
+            secret_key=options.secret_key,
+            session_token=options.session_token,
+            role_arn=options.role_arn,
+            external_id=options.external_id,
+            needed_for="the bucket",
+            access_key_option="s3.access_key",
+            secret_key_option="s3.secret_key",  # noqa: S106 - A name and no password.
+            external_id_option="s3.external_id",
+        )
+    )

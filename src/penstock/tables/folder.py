@@ -70,14 +70,14 @@ def _library_options(uri: Uri, options: StoreOptions) -> dict[str, str]:
 
 def _s3(bucket: str, options: StoreOptions) -> dict[str, str]:
     from penstock.storage.bucket_clients import custom_endpoint, path_style, with_bucket
-    from penstock.storage.bucket_credentials import lender_of
+    from penstock.storage.bucket_credentials import bucket_lender
     from penstock.storage.regions import region_of
 
     endpoint = custom_endpoint(options)
     if endpoint and not path_style(options):
         endpoint = with_bucket(endpoint, bucket)
     # The table library has a chain of its own, which finds less and knows no roles.
-    lent = lender_of(options)()
+    lent = bucket_lender(options)()
     given = {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ALLOW_HTTP": "true" if endpoint.startswith("http://") else "",

@@ -1,0 +1,148 @@
+"""Credentials of AWS: those given, those of a role, or those of the default chain.
+
+They are lent: what ends is asked for again in time, by whoever needs it next.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+from penstock.errors import ExternalError
+
+_LENDERS_MAX = 64
+# Keys of the environment or of a profile are looked at again after this time.
+_CHAIN_LIFE = timedelta(minutes=10)
+# What ends within this time is not lent any more.
+_LEFT_MIN = timedelta(minutes=6)
+
+Credentials = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsKeys:
+    """Who asks: keys, or a role, or nobody in particular; and what the options are called."""
+
+    region: str
+    access_key: str = field(default="", repr=False)
+    secret_key: str = field(default="", repr=False)
+    session_token: str = field(default="", repr=False)
+    role_arn: str = ""
+    external_id: str = ""
+    # For whom credentials are needed, and the names of the options, for messages.
+    needed_for: str
+    access_key_option: str
+    secret_key_option: str
+    external_id_option: str
+
+
+class Lender:
+    """Lends credentials, and keeps them until they are about to end."""
+
+    def __init__(self, ask: Callable[[], Credentials]) -> None:
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._kept: Credentials | None = None
+
+    def __call__(self) -> Credentials:
+        """Answer credentials that are good for some minutes."""
+        with self._lock:
+            if self._kept is None or _ending(self._kept):
+                self._kept = self._ask()
+            return self._kept
+
+
+def _ending(credentials: Credentials) -> bool:
+    ends_at: datetime | None = credentials["expires_at"]
+    return ends_at is not None and ends_at < datetime.now(UTC) + _LEFT_MIN
+
+
+@lru_cache(maxsize=_LENDERS_MAX)
+def lender_of(keys: AwsKeys) -> Lender:
+    """Answer who lends credentials; whoever has none to lend says so at once."""
+    if keys.role_arn:
+        lender = Lender(_assumed(keys))
+    elif keys.access_key:
+        lender = Lender(_given(keys))
+    else:
+        lender = Lender(_chain(keys))
+    lender()
+    return lender
+
+
+def _given(keys: AwsKeys) -> Callable[[], Credentials]:
+    return lambda: {
+        "access_key_id": keys.access_key,
+        "secret_access_key": keys.secret_key,
+        "token": keys.session_token or None,
+        "expires_at": None,
+    }
+
+
+def _chain(keys: AwsKeys) -> Callable[[], Credentials]:
+    """Answer the default chain: environment, profile, web identity, container, instance."""
+    import boto3
+
+    def credentials() -> Credentials:
+        # A session finds keys once and keeps them, also when their file changes.
+        found = boto3.Session().get_credentials()
+        if found is None:
+            raise ExternalError(
+                f"no credentials were found for {keys.needed_for}",
+                detail="Asked: environment, profile, web identity, container and instance.",
+                hint=(
+                    f'Give "{keys.access_key_option}" and "{keys.secret_key_option}", or set '
+                    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+                ),
+            )
+        frozen = found.get_frozen_credentials()
+        return {
+            "access_key_id": frozen.access_key,
+            "secret_access_key": frozen.secret_key,
+            "token": frozen.token,
+            "expires_at": datetime.now(UTC) + _CHAIN_LIFE,
+        }
+
+    return credentials
+
+
+def _assumed(keys: AwsKeys) -> Callable[[], Credentials]:
+    """Answer the credentials of a role, assumed anew before they end."""
+    import boto3
+
+    own = {
+        "aws_access_key_id": keys.access_key or None,
+        "aws_secret_access_key": keys.secret_key or None,
+        "aws_session_token": keys.session_token or None,
+    }
+    wanted = {"RoleArn": keys.role_arn, "RoleSessionName": "penstock"}
+    if keys.external_id:
+        wanted["ExternalId"] = keys.external_id
+
+    def credentials() -> Credentials:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            # The session that boto3 shares keeps keys, and must not be used by two threads.
+            session = boto3.Session(region_name=keys.region, **own)
+            with closing(session.client("sts")) as client:
+                answer = client.assume_role(**wanted)["Credentials"]
+        except (BotoCoreError, ClientError) as error:
+            code = getattr(error, "response", {}).get("Error", {}).get("Code", "")
+            raise ExternalError(
+                f'role "{keys.role_arn}" could not be assumed',
+                detail=f"{code or type(error).__name__}.",
+                hint=f"Check the role's trust policy, the keys and {keys.external_id_option}.",
+            ) from error
+        return {
+            "access_key_id": answer["AccessKeyId"],
+            "secret_access_key": answer["SecretAccessKey"],
+            "token": answer["SessionToken"],
+            # obstore takes Python's own UTC and no other.
+            "expires_at": answer["Expiration"].astimezone(UTC),
+        }
+
+    return credentials
