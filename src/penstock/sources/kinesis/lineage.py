@@ -25,6 +25,8 @@ class ListedShard:
     begins: str = ""
     parents: tuple[str, ...] = ()
     closed: bool = False
+    # The first and the last hash key of its records.
+    hash_keys: tuple[str, str] | None = None
 
 
 class ShardState(StrEnum):

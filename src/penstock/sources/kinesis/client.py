@@ -1,0 +1,151 @@
+"""Ask a stream, one request at a time; each is counted, and none is repeated in secret.
+
+Invariant: one boto3 client for each process and configuration. Making one is slow and not safe
+for threads; using one is.
+"""
+
+import os
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from penstock.sources.kinesis.failures import failure_of
+from penstock.storage.aws_credentials import AwsKeys, lender_of
+
+# Less than what a PAUSE waits for a runner.
+REQUEST_TIMEOUT = timedelta(seconds=8)
+_CONNECTIONS_MAX = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamAccess:
+    """Which stream is asked, where it is, and who asks."""
+
+    keys: AwsKeys
+    stream: str = ""
+    stream_arn: str = ""
+    endpoint: str = ""
+    request_timeout: timedelta = REQUEST_TIMEOUT
+    connect_timeout: timedelta = REQUEST_TIMEOUT
+
+    @property
+    def region(self) -> str:
+        """The region that is asked: that of the ARN, if there is one."""
+        return self.stream_arn.split(":")[3] if self.stream_arn else self.keys.region
+
+    @property
+    def naming(self) -> dict[str, str]:
+        """How requests name the stream."""
+        if self.stream_arn:
+            return {"StreamARN": self.stream_arn}
+        return {"StreamName": self.stream}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the service said, and what its clock showed then."""
+
+    data: Mapping[str, Any]
+    at: datetime
+
+
+class StreamClient:
+    """Sends single requests to the service."""
+
+    def __init__(self, access: StreamAccess) -> None:
+        self._access = access
+        self._count = 0
+        self._lock = threading.Lock()
+
+    @property
+    def requests(self) -> int:
+        """How many requests were sent."""
+        return self._count
+
+    def ask(self, operation: str, **arguments: object) -> Answer:
+        """Send one request; an error of the service or the network is one of ours."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        with self._lock:
+            self._count += 1
+        try:
+            data = getattr(_client(self._access), operation)(**arguments)
+        except (BotoCoreError, ClientError) as error:
+            raise failure_of(error, operation=operation, access=_told(self._access)) from None
+        return Answer(data=data, at=_server_time(data))
+
+    def forget_credentials(self) -> None:
+        """Make a new client for the next request: the service took this one's keys for old."""
+        with _MAKING:
+            client = _CLIENTS.pop((os.getpid(), self._access), None)
+        if client is not None:
+            client.close()
+
+
+_CLIENTS: dict[tuple[int, StreamAccess], Any] = {}
+_MAKING = threading.Lock()
+
+
+def _client(access: StreamAccess) -> Any:  # noqa: ANN401 - boto3 has no types.
+    with _MAKING:
+        # A forked process must not use what its parent had opened.
+        key = (os.getpid(), access)
+        if key not in _CLIENTS:
+            _CLIENTS[key] = _made(access)
+        return _CLIENTS[key]
+
+
+def _made(access: StreamAccess) -> Any:  # noqa: ANN401 - boto3 has no types.
+    import boto3
+    from botocore.config import Config
+    from botocore.credentials import DeferredRefreshableCredentials
+    from botocore.session import get_session
+
+    session = get_session()
+    lend = lender_of(access.keys)
+
+    def lent() -> dict[str, str | None]:
+        credentials = lend()
+        ends_at = credentials["expires_at"] or datetime.now(UTC) + timedelta(days=1)
+        return {
+            "access_key": credentials["access_key_id"],
+            "secret_key": credentials["secret_access_key"],
+            "token": credentials["token"],
+            "expiry_time": ends_at.isoformat(),
+        }
+
+    session._credentials = DeferredRefreshableCredentials(lent, "lent")  # noqa: SLF001 - There is no public way.
+    session.register("creating-serializer.kinesis", _with_milliseconds)
+    return boto3.Session(botocore_session=session).client(
+        "kinesis",
+        region_name=access.region,
+        endpoint_url=access.endpoint or None,
+        config=Config(
+            connect_timeout=access.connect_timeout.total_seconds(),
+            read_timeout=access.request_timeout.total_seconds(),
+            max_pool_connections=_CONNECTIONS_MAX,
+            # Whoever asks decides what is repeated, and counts it.
+            retries={"total_max_attempts": 1, "mode": "standard"},
+        ),
+    )
+
+
+def _with_milliseconds(serializer_kwargs: dict[str, Any], **_: object) -> None:
+    """Let timestamps keep their milliseconds, which boto3 cuts off."""
+    serializer_kwargs["timestamp_precision"] = "millisecond"
+
+
+def _server_time(data: Mapping[str, Any]) -> datetime:
+    """Answer the service's clock, which counts whole seconds."""
+    headers = data.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    date = headers.get("date")
+    return parsedate_to_datetime(date) if date else datetime.now(UTC).replace(microsecond=0)
+
+
+def _told(access: StreamAccess) -> str:
+    """Name the stream and where it was asked for."""
+    place = access.endpoint or f"kinesis.{access.region}.amazonaws.com"
+    return f'stream "{access.stream_arn or access.stream}" at {place}'

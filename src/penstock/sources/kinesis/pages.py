@@ -1,0 +1,169 @@
+"""Read one shard, page by page, from a position.
+
+The chain of iterators is followed as long as it holds: a new one would meet the same empty
+pages again. Where it breaks, reading goes on behind the last record that was given out.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from penstock.model.position import After, At, AtTime, End, Horizon, Position
+from penstock.sources.kinesis.client import Answer, StreamAccess, StreamClient
+from penstock.sources.kinesis.failures import Kind, StreamError
+from penstock.sources.kinesis.lineage import ListedShard
+from penstock.sources.kinesis.patience import Patience
+
+_REOPENINGS_MAX = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRecord:
+    """A record as the stream holds it; it may hold others."""
+
+    sequence: str
+    partition_key: str
+    data: bytes
+    arrived_at: datetime
+    encryption: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """What one request gave; ``behind`` is how old the newest unread record is at its end."""
+
+    records: tuple[StreamRecord, ...]
+    behind: timedelta
+    at: datetime
+    # Whether the shard holds nothing more and never will, and who follows it.
+    ended: bool = False
+    children: tuple[ListedShard, ...] = ()
+
+
+class ShardPages:
+    """Pages of one shard, one behind the other; used by one thread."""
+
+    def __init__(  # noqa: PLR0913 - A reading is made of what it is told.
+        self,
+        client: StreamClient,
+        access: StreamAccess,
+        shard: str,
+        position: Position,
+        *,
+        patience: Patience,
+        is_closed: Callable[[], bool],
+        iterator: str | None = None,
+    ) -> None:
+        self._client = client
+        self._access = access
+        self._shard = shard
+        self._position = position
+        self._patience = patience
+        self._is_closed = is_closed
+        self.iterator = iterator
+
+    def next(self, *, limit: int) -> Page:
+        """Answer the next page of at most so many records; it may be empty."""
+        for _ in range(_REOPENINGS_MAX):
+            answer = self._answer(limit=limit)
+            if answer is not None:
+                return self._page(answer)
+            self.iterator = None
+        raise StreamError(
+            f"shard {self._shard} gave {_REOPENINGS_MAX} answers that are none",
+            detail="Each lacked its records, or the iterator of the next page.",
+        )
+
+    def _answer(self, *, limit: int) -> Answer | None:
+        """Ask for a page; None if reading must begin anew behind the last record."""
+        if self.iterator is None:
+            self.iterator = self._open()
+        named = {"StreamARN": self._access.stream_arn} if self._access.stream_arn else {}
+        try:
+            answer = self._patience.ask(
+                self._client,
+                "get_records",
+                ShardIterator=self.iterator,
+                Limit=limit,
+                **named,
+            )
+        except StreamError as error:
+            if error.kind is not Kind.EXPIRED_ITERATOR:
+                raise
+            return None
+        return answer if self._is_whole(answer.data) else None
+
+    def _is_whole(self, data: Mapping[str, Any]) -> bool:
+        """Tell whether an answer has a next page, or is the end and can prove it."""
+        if "Records" not in data:
+            return False
+        if data.get("NextShardIterator") or data.get("ChildShards"):
+            return True
+        return self._is_closed()
+
+    def _page(self, answer: Answer) -> Page:
+        data = answer.data
+        records = tuple(_record(record) for record in data["Records"])
+        self.iterator = data.get("NextShardIterator")
+        if records:
+            self._position = After(value=records[-1].sequence)
+        return Page(
+            records=records,
+            behind=timedelta(milliseconds=data.get("MillisBehindLatest", 0)),
+            at=answer.at,
+            ended=self.iterator is None,
+            children=tuple(_child(child) for child in data.get("ChildShards", ())),
+        )
+
+    def _open(self) -> str:
+        answer = self._patience.ask(
+            self._client,
+            "get_shard_iterator",
+            ShardId=self._shard,
+            **self._access.naming,
+            **iterator_of(self._position),
+        )
+        iterator: str = answer.data["ShardIterator"]
+        return iterator
+
+
+def iterator_of(position: Position) -> dict[str, Any]:
+    """Answer how a position is asked for.
+
+    Behind a part of a record means at that record: what was taken of it is passed over.
+    """
+    match position:
+        case Horizon():
+            return {"ShardIteratorType": "TRIM_HORIZON"}
+        case AtTime(at=at):
+            return {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": at}
+        case After(value=value, sub=None):
+            return _by_number("AFTER_SEQUENCE_NUMBER", value)
+        case At(value=value) | After(value=value):
+            return _by_number("AT_SEQUENCE_NUMBER", value)
+        case End():
+            raise ValueError("nothing is read behind the end")
+
+
+def _by_number(kind: str, sequence: str) -> dict[str, Any]:
+    return {"ShardIteratorType": kind, "StartingSequenceNumber": sequence}
+
+
+def _record(told: Mapping[str, Any]) -> StreamRecord:
+    return StreamRecord(
+        sequence=told["SequenceNumber"],
+        partition_key=told["PartitionKey"],
+        data=told["Data"],
+        arrived_at=told["ApproximateArrivalTimestamp"],
+        encryption=told.get("EncryptionType", ""),
+    )
+
+
+def _child(told: Mapping[str, Any]) -> ListedShard:
+    keys = told["HashKeyRange"]
+    return ListedShard(
+        id=told["ShardId"],
+        parents=tuple(told.get("ParentShards", ())),
+        hash_keys=(keys["StartingHashKey"], keys["EndingHashKey"]),
+    )
