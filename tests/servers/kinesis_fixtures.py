@@ -1,0 +1,24 @@
+"""Fixtures with Kinesis servers."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.testing.kinesis.server import KinesisServer
+from tests.servers.kinesis_local import KinesisLocal
+
+
+@pytest.fixture(scope="session")
+def own_kinesis() -> Iterator[KinesisServer]:
+    """One Kinesis of this project for all tests; who changes its ways heals it."""
+    with KinesisServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def kinesis_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KinesisLocal]:
+    """One kinesis-local for all tests that do not stop it."""
+    server = KinesisLocal(tmp_path_factory.mktemp("kinesis-local"))
+    server.start()
+    yield server
+    server.stop()
