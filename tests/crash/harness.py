@@ -8,8 +8,6 @@ where it comes to rows.
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -29,14 +27,11 @@ from penstock.control.result import Cell
 from penstock.crashpoints import CrashPoint
 from penstock.engine.run import Work
 from tests.crash.places import Place
+from tests.crash.processes import IN_PROCESS, PATIENCE_SECONDS, kill, start
 from tests.node import CREATE_TABLE, Node, numbered
 
 KILLED = -signal.SIGKILL
-PATIENCE_SECONDS = 240
 ROWS_PER_FILE = 3
-
-SPARK = (str(Path(sys.executable).parent / "penstock"),)
-IN_PROCESS = (sys.executable, "-P", str(Path(__file__).parent / "in_process_node.py"))
 
 _BLINK = timedelta(milliseconds=20)
 
@@ -76,40 +71,30 @@ class Process:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PENSTOCK_")}
         if crash_at:
             environment["PENSTOCK_CRASH_AT"] = crash_at
-        with said.open("wb") as output:
-            self._process = subprocess.Popen(
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+        self._child = start(command, said=said, environment=environment)
 
     def wait(self) -> Ended:
         """Wait until the process has ended."""
-        code = self._process.wait(PATIENCE_SECONDS)
-        return Ended(code=code, output=self._said.read_text())
+        return Ended(code=self._child.wait(), output=self._said.read_text())
 
     def wait_until_frozen(self) -> None:
         """Wait until the process has stopped at its crash point."""
-        observed = psutil.Process(self._process.pid)
+        observed = psutil.Process(self._child.pid)
         until(lambda: observed.status() == psutil.STATUS_STOPPED)
 
     def thaw(self) -> None:
         """Let a frozen process go on."""
-        self._process.send_signal(signal.SIGCONT)
+        os.kill(self._child.pid, signal.SIGCONT)
 
     def kill_jvm(self) -> None:
         """Kill the process's JVM."""
-        children = psutil.Process(self._process.pid).children()
+        children = psutil.Process(self._child.pid).children()
         (jvm,) = (child for child in children if child.name() == "java")
         jvm.kill()
 
     def kill(self) -> None:
         """Kill the process if it is still there; its JVM follows it."""
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+        kill(self._child)
 
 
 _RUN = ("run", "--until-caught-up", "--timeout", "3m")

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.run import Work
-from tests.crash.harness import SPARK, Home, assert_exact, rows_of, until
+from tests.crash.harness import Home, assert_exact, rows_of, until
+from tests.crash.processes import SPARK
 from tests.crash.variants import ON_SPARK, WITHOUT_SPARK
 from tests.integration.driving import supervised
 

@@ -5,8 +5,9 @@ from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 
-from tests.crash.harness import IN_PROCESS, SPARK, Home
+from tests.crash.harness import Home
 from tests.crash.places import BucketPlace, LocalPlace, Place
+from tests.crash.processes import IN_PROCESS, SPARK
 from tests.servers.buckets import Bucket, S3Server, create_bucket
 
 
