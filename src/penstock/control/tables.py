@@ -32,7 +32,10 @@ def create_table(
         raise UserError(
             f'table "{statement.name}" exists already',
             code=Code.ALREADY_EXISTS_ERR,
-            hint=f"Use it, write IF NOT EXISTS, or DROP TABLE {quoted_name(statement.name)} first.",
+            hint=(
+                "Use it, write IF NOT EXISTS, or "
+                f"DROP TABLE {quoted_name(statement.name)} first."
+            ),
         )
     table = _left_behind(statement, catalog=catalog, tables=tables) or tables.create(
         statement.name,
