@@ -1,7 +1,7 @@
 """Ask a stream and read its shards: what is counted, repeated, refused, and an end."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -15,53 +15,23 @@ from penstock.sources.kinesis.failures import Kind, StreamError
 from penstock.sources.kinesis.listing import describe, list_shards
 from penstock.sources.kinesis.pages import Page, ShardPages
 from penstock.sources.kinesis.patience import Patience
-from penstock.storage.aws_credentials import AwsKeys
 from penstock.testing.kinesis.server import KinesisServer
 from penstock.testing.kinesis.stream import StaleListing
 from penstock.testing.kinesis.switches import ShardEnd
 from tests.integration.driving import MovedClock
+from tests.integration.kinesis_streams import (
+    SHARD,
+    access,
+    keys,
+    patience,
+    server,
+    server_of_module,
+    stream,
+)
 from tests.servers.kinesis_clients import REGION, StreamUnderTest, kinesis_client, new_stream
 
+__all__ = ["access", "patience", "server", "server_of_module", "stream"]
 pytestmark = pytest.mark.integration
-
-SHARD = "shardId-000000000000"
-
-
-@pytest.fixture
-def server(own_kinesis: KinesisServer) -> Iterator[KinesisServer]:
-    own_kinesis.control.forget_requests()
-    yield own_kinesis
-    own_kinesis.control.heal()
-    for _, opened in list(client_module._CLIENTS.items()):
-        opened.close()
-    client_module._CLIENTS.clear()
-
-
-@pytest.fixture
-def stream(server: KinesisServer) -> Iterator[StreamUnderTest]:
-    with kinesis_client(server.endpoint) as client:
-        yield new_stream(client)
-
-
-def keys(**given: str) -> AwsKeys:
-    return AwsKeys(
-        region=REGION,
-        needed_for="the stream",
-        access_key_option="aws.access_key",
-        secret_key_option="aws.secret_key",  # noqa: S106 - A name and no password.
-        external_id_option="property.aws.external.id",
-        **{"access_key": "mine", "secret_key": "mine", **given},
-    )
-
-
-@pytest.fixture
-def access(server: KinesisServer, stream: StreamUnderTest) -> StreamAccess:
-    return StreamAccess(keys=keys(), stream=stream.name, endpoint=server.endpoint)
-
-
-@pytest.fixture
-def patience() -> Patience:
-    return Patience(clock=MovedClock(), give_up_after=timedelta(seconds=20), chance=lambda: 1.0)
 
 
 def reading(

@@ -1,0 +1,60 @@
+"""Streams of the project's own server, and how the product asks for them."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from penstock.sources.kinesis import client as client_module
+from penstock.sources.kinesis.client import StreamAccess
+from penstock.sources.kinesis.patience import Patience
+from penstock.storage.aws_credentials import AwsKeys
+from penstock.testing.kinesis.server import KinesisServer
+from tests.integration.driving import MovedClock
+from tests.servers.kinesis_clients import REGION, StreamUnderTest, kinesis_client, new_stream
+
+SHARD = "shardId-000000000000"
+
+
+@pytest.fixture(scope="module")
+def server_of_module() -> Iterator[KinesisServer]:
+    """A server whose clock nobody else minds."""
+    with KinesisServer() as started:
+        yield started
+
+
+@pytest.fixture
+def server(server_of_module: KinesisServer) -> Iterator[KinesisServer]:
+    """That server as new, and no client of it left behind."""
+    server_of_module.control.reset()
+    yield server_of_module
+    for opened in client_module._CLIENTS.values():
+        opened.close()
+    client_module._CLIENTS.clear()
+
+
+@pytest.fixture
+def stream(server: KinesisServer) -> Iterator[StreamUnderTest]:
+    with kinesis_client(server.endpoint) as client:
+        yield new_stream(client)
+
+
+def keys(**given: str) -> AwsKeys:
+    return AwsKeys(
+        region=REGION,
+        needed_for="the stream",
+        access_key_option="aws.access_key",
+        secret_key_option="aws.secret_key",  # noqa: S106 - A name and no password.
+        external_id_option="property.aws.external.id",
+        **{"access_key": "mine", "secret_key": "mine", **given},
+    )
+
+
+@pytest.fixture
+def access(server: KinesisServer, stream: StreamUnderTest) -> StreamAccess:
+    return StreamAccess(keys=keys(), stream=stream.name, endpoint=server.endpoint)
+
+
+@pytest.fixture
+def patience() -> Patience:
+    return Patience(clock=MovedClock(), give_up_after=timedelta(seconds=20), chance=lambda: 1.0)

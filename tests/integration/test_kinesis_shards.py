@@ -1,0 +1,215 @@
+"""A shard is read as far as an epoch may, and goes on where the last one ended."""
+
+from datetime import timedelta
+
+import pytest
+
+from penstock.model.position import After, At, AtTime, End, Horizon, Position
+from penstock.sources.kinesis.client import StreamAccess, StreamClient
+from penstock.sources.kinesis.pages import ShardPages
+from penstock.sources.kinesis.patience import Patience
+from penstock.sources.kinesis.reading import ReadLimits, ShardOutcome, ShardReading
+from penstock.testing.kinesis.server import KinesisServer
+from tests.integration.driving import MovedClock
+from tests.integration.kinesis_streams import (
+    SHARD,
+    access,
+    patience,
+    server,
+    server_of_module,
+    stream,
+)
+from tests.servers.kinesis_clients import StreamUnderTest
+from tests.unit.sources.kinesis.aggregates import packed
+from tests.unit.sources.kinesis.test_records import sub
+
+__all__ = ["access", "patience", "server", "server_of_module", "stream"]
+pytestmark = pytest.mark.integration
+
+PLENTY = ReadLimits(records=1_000, size_bytes=2**30, duration=timedelta(minutes=1))
+
+
+def read(
+    access: StreamAccess,
+    patience: Patience,
+    position: Position,
+    *,
+    limits: ReadLimits = PLENTY,
+    iterator: str | None = None,
+) -> tuple[list[bytes], ShardOutcome]:
+    """Read a shard once; answer what came, and the outcome."""
+    pages = ShardPages(
+        StreamClient(access),
+        access,
+        SHARD,
+        position,
+        patience=patience,
+        is_closed=lambda: False,
+        iterator=iterator,
+    )
+    reading = ShardReading(pages, begun=position, limits=limits, clock=patience.clock)
+    return [item.data for item in reading.items()], reading.outcome
+
+
+def few(records: int) -> ReadLimits:
+    return ReadLimits(records=records, size_bytes=2**30, duration=timedelta(minutes=1))
+
+
+def test_a_shard_is_read_to_its_tip(
+    stream: StreamUnderTest, access: StreamAccess, patience: Patience
+) -> None:
+    numbers = stream.put_all(b"0", b"1")
+
+    found, outcome = read(access, patience, Horizon())
+
+    assert found == [b"0", b"1"]
+    assert (outcome.position, outcome.behind) == (After(value=numbers[-1]), timedelta(0))
+
+
+@pytest.mark.parametrize("page", [2, 10])
+def test_t21_what_a_page_holds_beyond_the_limit_comes_next(
+    stream: StreamUnderTest,
+    access: StreamAccess,
+    patience: Patience,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    page: int,
+) -> None:
+    stream.put_all(*(str(number).encode() for number in range(10)))
+    # A page may hold more than what is wanted, whatever is asked for.
+    ask = StreamClient.ask
+    monkeypatch.setattr(
+        StreamClient,
+        "ask",
+        lambda self, operation, **given: ask(
+            self, operation, **{**given, **({"Limit": page} if "Limit" in given else {})}
+        ),
+    )
+
+    first, outcome = read(access, patience, Horizon(), limits=few(3))
+    second, _ = read(access, patience, outcome.position)
+
+    assert first == [b"0", b"1", b"2"]
+    assert first + second == [str(number).encode() for number in range(10)]
+
+
+def test_t74_a_page_that_was_not_taken_whole_says_nothing_of_the_lag(
+    stream: StreamUnderTest, access: StreamAccess, patience: Patience
+) -> None:
+    stream.put(packed(sub(b"0"), sub(b"1"), sub(b"2")))
+
+    first, outcome = read(access, patience, Horizon(), limits=few(2))
+    second, caught_up = read(access, patience, outcome.position)
+
+    assert (first, outcome.behind, outcome.iterator) == ([b"0", b"1"], None, None)
+    assert (second, caught_up.behind) == ([b"2"], timedelta(0))
+
+
+def test_the_record_that_crosses_the_limit_of_bytes_is_taken(
+    stream: StreamUnderTest, access: StreamAccess, patience: Patience
+) -> None:
+    stream.put_all(b"12345", b"6789", b"x")
+    limits = ReadLimits(records=100, size_bytes=6, duration=timedelta(minutes=1))
+
+    found, outcome = read(access, patience, Horizon(), limits=limits)
+
+    assert found == [b"12345", b"6789"]
+    assert read(access, patience, outcome.position)[0] == [b"x"]
+
+
+@pytest.mark.parametrize("kind", ["at", "time"])
+def test_t19_nothing_read_moves_nothing(
+    server: KinesisServer,
+    stream: StreamUnderTest,
+    access: StreamAccess,
+    patience: Patience,
+    *,
+    kind: str,
+) -> None:
+    number = stream.put(b"x")
+    begun = At(value=number) if kind == "at" else AtTime(at=server.control.now())
+    server.control.switch(empty_pages_after_iterator=3)
+    nothing = ReadLimits(records=100, size_bytes=100, duration=timedelta(0))
+
+    found, outcome = read(access, patience, begun, limits=nothing)
+
+    assert (found, outcome.position) == ([], begun)
+
+
+def test_t67_the_iterator_of_the_last_empty_page_leads_on(
+    server: KinesisServer, stream: StreamUnderTest, access: StreamAccess, patience: Patience
+) -> None:
+    stream.put(b"x")
+    server.control.switch(empty_pages_after_iterator=4)
+    pages = ShardPages(
+        StreamClient(access),
+        access,
+        SHARD,
+        Horizon(),
+        patience=patience,
+        is_closed=lambda: False,
+    )
+    for _ in range(3):
+        assert not pages.next(limit=1).records
+
+    found, _ = read(access, patience, Horizon(), iterator=pages.iterator)
+
+    assert found == [b"x"]
+    assert len(server.control.requests("GetShardIterator")) == 1
+
+
+def test_a_shard_that_ended_is_at_its_end_and_names_its_children(
+    stream: StreamUnderTest, access: StreamAccess, patience: Patience
+) -> None:
+    stream.put(b"x")
+    stream.split(0, 2**127)
+
+    found, outcome = read(access, patience, Horizon())
+
+    assert (found, outcome.position) == ([b"x"], End())
+    assert len(outcome.children) == 2
+
+
+def test_t68_a_shard_that_ends_without_rows_is_at_its_end(
+    stream: StreamUnderTest, access: StreamAccess, patience: Patience
+) -> None:
+    stream.split(0, 2**127)
+
+    found, outcome = read(access, patience, Horizon())
+
+    assert (found, outcome.position) == ([], End())
+
+
+def test_an_end_is_not_reached_while_records_of_its_page_are_left(
+    stream: StreamUnderTest, access: StreamAccess, patience: Patience
+) -> None:
+    stream.put(packed(sub(b"0"), sub(b"1")))
+    stream.split(0, 2**127)
+
+    first, outcome = read(access, patience, Horizon(), limits=few(1))
+    second, ended = read(access, patience, outcome.position)
+
+    assert (first, second) == ([b"0"], [b"1"])
+    assert isinstance(outcome.position, After)
+    assert ended.position == End()
+
+
+def test_a_shard_is_asked_at_most_five_times_a_second(
+    stream: StreamUnderTest, access: StreamAccess, patience: Patience
+) -> None:
+    stream.put_all(b"0", b"1", b"2")
+    pages = ShardPages(
+        StreamClient(access),
+        access,
+        SHARD,
+        Horizon(),
+        patience=patience,
+        is_closed=lambda: False,
+    )
+    reading = ShardReading(pages, begun=Horizon(), limits=PLENTY, clock=patience.clock)
+    reading._next_page()
+    reading._next_page()
+
+    assert isinstance(patience.clock, MovedClock)
+    ((wait,),) = patience.clock.waits_by_thread.values()
+    assert timedelta(milliseconds=100) < wait <= timedelta(milliseconds=200)
