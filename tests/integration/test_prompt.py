@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -183,6 +184,23 @@ def test_help_shows_examples(start: Start) -> None:
 
 
 @pytest.mark.integration
+def interrupt(terminal: Terminal, statement: str) -> None:
+    """Run a statement and press Ctrl-C until that ends a wait.
+
+    Pressed before the statement has begun it means that it shall not begin at all.
+    """
+    for _ in range(10):
+        seen = len(terminal.text)
+        terminal.type(statement, ENTER)
+        terminal.see("\n")
+        threading.Event().wait(1)
+        terminal.type(CTRL_C)
+        terminal.see(PROMPT)
+        if "no longer waiting; the statement goes on" in terminal.text[seen:]:
+            return
+    raise AssertionError("no wait was ended")
+
+
 def test_spark_is_started_once_and_ctrl_c_ends_only_the_wait(
     start: Start, tmp_path: Path
 ) -> None:
@@ -191,11 +209,7 @@ def test_spark_is_started_once_and_ctrl_c_ends_only_the_wait(
     terminal = start()
 
     terminal.run("SELECT 1 AS one;", until="1 row, ")
-    terminal.type("SELECT count(*) FROM range(1000000000000000);", ENTER)
-    terminal.see("\n")
-    terminal.type(CTRL_C)
-    terminal.see("no longer waiting; the statement goes on")
-    terminal.see(PROMPT)
+    interrupt(terminal, "SELECT count(*) FROM range(1000000000000000);")
     terminal.run("SHOW TABLES;", until="0 rows, ")
 
     assert terminal.leave() == 0

@@ -100,7 +100,8 @@ def column_list(reader: TokenReader, *, after: str, depth: int = 0) -> tuple[Col
 def _column(reader: TokenReader, *, after: str, depth: int) -> Column:
     first = reader.look()
     name = declared_name(reader, "a column name", after=after)
-    if first.keyword in _CONSTRAINTS and reader.look().keyword not in _KNOWN:
+    field = depth > 0 and reader.at_symbol(":")
+    if first.keyword in _CONSTRAINTS and reader.look().keyword not in _KNOWN and not field:
         construct = f"{first.keyword} KEY" if reader.at("KEY") else first.keyword
         raise reader.unsupported(construct, place="CREATE TABLE", token=first)
     if depth:

@@ -184,3 +184,11 @@ def test_deeper_nesting_is_refused(opening: str, levels: int) -> None:
 def test_a_million_levels_of_nesting_are_refused() -> None:
     with pytest.raises(UserError, match="at most 1000000 characters"):
         parse_columns("a " + "ARRAY<" * 1_000_000)
+
+
+@pytest.mark.parametrize("text", ["s STRUCT<KEY: INT>", "s STRUCT<a: INT, primary: STRING>"])
+def test_a_field_may_be_called_like_a_constraint(text: str) -> None:
+    (column,) = parse_columns(text)
+
+    assert isinstance(column.type, Struct)
+    assert column.type.fields[-1].name in ("KEY", "primary")

@@ -74,6 +74,7 @@ def test_everything_else_that_pauses_a_job_is_resumed() -> None:
         Code.OPTION_ERR,
         Code.TYPE_ERR,
         Code.TABLE_CHANGED_ERR,
+        Code.STREAM_CHANGED_ERR,
         Code.CATALOG_BEHIND_ERR,
     } == NEVER_RESUMED
     assert all(resume_at(paused(code), policy=POLICY) == PAUSED_AT for code in others)
