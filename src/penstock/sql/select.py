@@ -150,8 +150,17 @@ def _plain_list(reader: TokenReader) -> _PlainList | None:
 _Path = tuple[tuple[str, ...], str | None]
 
 
+class _Star(str):
+    """The star as the last part of a path; a column that is called so is none."""
+
+    __slots__ = ()
+
+
+_STAR = _Star("*")
+
+
 def _paths(reader: TokenReader) -> list[_Path] | None:
-    """Read names with their aliases up to FROM; a star is the path that ends with ``*``."""
+    """Read names with their aliases up to FROM."""
     paths: list[_Path] = []
     while not paths or reader.skip_symbol(","):
         path = _path(reader)
@@ -163,11 +172,11 @@ def _paths(reader: TokenReader) -> list[_Path] | None:
 
 def _path(reader: TokenReader) -> tuple[str, ...] | None:
     if reader.skip_symbol("*"):
-        return ("*",)
+        return (_STAR,)
     path: list[str] = []
     while not path or reader.skip_symbol("."):
         if path and reader.skip_symbol("*"):
-            return (*path, "*")
+            return (*path, _STAR)
         if not reader.at_name() or _begins_expression(reader.look()):
             return None
         path.append(plain_name(reader, "a column"))
@@ -187,12 +196,14 @@ def _alias(reader: TokenReader) -> str | None:
 def _unqualified(paths: list[_Path], alias: str | None, function: str) -> _PlainList | None:
     """Take the source's alias away from columns; None where only Spark knows what is meant."""
     own = (alias or function).lower()
-    if len(paths) == 1 and [part.lower() for part in paths[0][0]] in (["*"], [own, "*"]):
+    (*before, last), _ = paths[0]
+    alone = len(paths) == 1 and isinstance(last, _Star)
+    if alone and [part.lower() for part in before] in ([], [own]):
         return _PlainList(items=None)
     items: list[SelectItem] = []
     for path, name in paths:
         qualified = len(path) > 1 and path[0].lower() == own
-        if path[-1] == "*" or (qualified and alias is None):
+        if isinstance(path[-1], _Star) or (qualified and alias is None):
             return None
         items.append(SelectItem(path=path[1:] if qualified else path, alias=name))
     return _PlainList(items=tuple(items))

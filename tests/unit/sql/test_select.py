@@ -21,6 +21,8 @@ def insert_of(text: str) -> Insert:
         ("f, g.f", [("f",), ("g", "f")]),
         ("`case`, `distinct`, not_, x AS a", [("case",), ("distinct",), ("not_",), ("x",)]),
         ("2024_orders, größe", [("2024_orders",), ("größe",)]),
+        ("`*`", [("*",)]),
+        ("f.`*`, a.`*`", [("*",), ("a", "*")]),
     ],
 )
 def test_columns_are_read_as_paths_without_the_alias_of_the_source(
