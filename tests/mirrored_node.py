@@ -155,9 +155,5 @@ def open_local(root: Path) -> OpenNode:
 
 def _store_keys(home: Path, bucket: Bucket) -> None:
     first = Node(home)
-    first.sql(
-        f"CREATE SECRET {_SECRET} ('s3.endpoint' = '{bucket.endpoint}', "
-        f"'s3.region' = '{bucket.region}', 's3.access_key' = '{bucket.access_key}', "
-        f"'s3.secret_key' = '{bucket.secret_key}')"
-    )
+    first.sql(bucket.create_secret(_SECRET))
     first.catalog.close()

@@ -113,12 +113,7 @@ class BucketPlace:
 
     @property
     def preparation(self) -> str:
-        bucket = self.bucket
-        return (
-            f"CREATE SECRET {_SECRET} ('s3.endpoint' = '{bucket.endpoint}', "
-            f"'s3.region' = '{bucket.region}', 's3.access_key' = '{bucket.access_key}', "
-            f"'s3.secret_key' = '{bucket.secret_key}')"
-        )
+        return self.bucket.create_secret(_SECRET)
 
     @property
     def arguments(self) -> str:

@@ -5,8 +5,10 @@ from datetime import timedelta
 
 import pytest
 
+from penstock.model.position import Position
 from penstock.sources.kinesis import client as client_module
-from penstock.sources.kinesis.client import StreamAccess
+from penstock.sources.kinesis.client import StreamAccess, StreamClient
+from penstock.sources.kinesis.pages import ShardPages
 from penstock.sources.kinesis.patience import Patience
 from penstock.storage.aws_credentials import AwsKeys
 from penstock.testing.kinesis.server import KinesisServer
@@ -16,18 +18,11 @@ from tests.servers.kinesis_clients import REGION, StreamUnderTest, kinesis_clien
 SHARD = "shardId-000000000000"
 
 
-@pytest.fixture(scope="module")
-def server_of_module() -> Iterator[KinesisServer]:
-    """A server whose clock nobody else minds."""
-    with KinesisServer() as started:
-        yield started
-
-
 @pytest.fixture
-def server(server_of_module: KinesisServer) -> Iterator[KinesisServer]:
+def server(kinesis_of_module: KinesisServer) -> Iterator[KinesisServer]:
     """That server as new, and no client of it left behind."""
-    server_of_module.control.reset()
-    yield server_of_module
+    kinesis_of_module.control.reset()
+    yield kinesis_of_module
     for opened in client_module._CLIENTS.values():
         opened.close()
     client_module._CLIENTS.clear()
@@ -58,3 +53,24 @@ def access(server: KinesisServer, stream: StreamUnderTest) -> StreamAccess:
 @pytest.fixture
 def patience() -> Patience:
     return Patience(clock=MovedClock(), give_up_after=timedelta(seconds=20), chance=lambda: 1.0)
+
+
+def pages_of(
+    access: StreamAccess,
+    patience: Patience,
+    position: Position,
+    *,
+    client: StreamClient | None = None,
+    closed: bool = False,
+    iterator: str | None = None,
+) -> ShardPages:
+    """Answer the pages of a stream's first shard."""
+    return ShardPages(
+        client or StreamClient(access),
+        access,
+        SHARD,
+        position,
+        patience=patience,
+        is_closed=lambda: closed,
+        iterator=iterator,
+    )

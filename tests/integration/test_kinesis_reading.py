@@ -23,14 +23,14 @@ from tests.integration.kinesis_streams import (
     SHARD,
     access,
     keys,
+    pages_of,
     patience,
     server,
-    server_of_module,
     stream,
 )
 from tests.servers.kinesis_clients import REGION, StreamUnderTest, kinesis_client, new_stream
 
-__all__ = ["access", "patience", "server", "server_of_module", "stream"]
+__all__ = ["access", "patience", "server", "stream"]
 pytestmark = pytest.mark.integration
 
 
@@ -42,14 +42,7 @@ def reading(
     client: StreamClient | None = None,
     closed: bool = False,
 ) -> ShardPages:
-    return ShardPages(
-        client or StreamClient(access),
-        access,
-        SHARD,
-        position or Horizon(),
-        patience=patience,
-        is_closed=lambda: closed,
-    )
+    return pages_of(access, patience, position or Horizon(), client=client, closed=closed)
 
 
 def data(page: Page) -> list[bytes]:

@@ -6,24 +6,22 @@ import pytest
 
 from penstock.model.position import After, At, AtTime, End, Horizon, Position
 from penstock.sources.kinesis.client import StreamAccess, StreamClient
-from penstock.sources.kinesis.pages import ShardPages
 from penstock.sources.kinesis.patience import Patience
 from penstock.sources.kinesis.reading import ReadLimits, ShardOutcome, ShardReading
 from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.driving import MovedClock
 from tests.integration.kinesis_streams import (
-    SHARD,
     access,
+    pages_of,
     patience,
     server,
-    server_of_module,
     stream,
 )
 from tests.servers.kinesis_clients import StreamUnderTest
 from tests.unit.sources.kinesis.aggregates import packed
 from tests.unit.sources.kinesis.test_records import sub
 
-__all__ = ["access", "patience", "server", "server_of_module", "stream"]
+__all__ = ["access", "patience", "server", "stream"]
 pytestmark = pytest.mark.integration
 
 PLENTY = ReadLimits(records=1_000, size_bytes=2**30, duration=timedelta(minutes=1))
@@ -38,15 +36,7 @@ def read(
     iterator: str | None = None,
 ) -> tuple[list[bytes], ShardOutcome]:
     """Read a shard once; answer what came, and the outcome."""
-    pages = ShardPages(
-        StreamClient(access),
-        access,
-        SHARD,
-        position,
-        patience=patience,
-        is_closed=lambda: False,
-        iterator=iterator,
-    )
+    pages = pages_of(access, patience, position, iterator=iterator)
     reading = ShardReading(pages, begun=position, limits=limits, clock=patience.clock)
     return [item.data for item in reading.items()], reading.outcome
 
@@ -141,14 +131,7 @@ def test_t67_the_iterator_of_the_last_empty_page_leads_on(
 ) -> None:
     stream.put(b"x")
     server.control.switch(empty_pages_after_iterator=4)
-    pages = ShardPages(
-        StreamClient(access),
-        access,
-        SHARD,
-        Horizon(),
-        patience=patience,
-        is_closed=lambda: False,
-    )
+    pages = pages_of(access, patience, Horizon())
     for _ in range(3):
         assert not pages.next(limit=1).records
 
@@ -205,14 +188,7 @@ def test_a_shard_is_asked_at_most_five_times_a_second(
     access: StreamAccess, patience: Patience
 ) -> None:
     clock = StillClock()
-    pages = ShardPages(
-        StreamClient(access),
-        access,
-        SHARD,
-        Horizon(),
-        patience=patience,
-        is_closed=lambda: False,
-    )
+    pages = pages_of(access, patience, Horizon())
     reading = ShardReading(pages, begun=Horizon(), limits=PLENTY, clock=clock)
 
     reading._next_page()

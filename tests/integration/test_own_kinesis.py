@@ -32,11 +32,9 @@ MEGABYTE = bytes(2**20)
 THROTTLED = "ProvisionedThroughputExceededException"
 
 
-@pytest.fixture(scope="module")
-def started() -> Iterator[KinesisServer]:
-    """A server whose clock and ways these tests change."""
-    with KinesisServer() as server:
-        yield server
+@pytest.fixture
+def started(kinesis_of_module: KinesisServer) -> KinesisServer:
+    return kinesis_of_module
 
 
 @pytest.fixture

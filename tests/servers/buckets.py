@@ -61,6 +61,14 @@ class Bucket:
         """Remove an object."""
         self.client.delete_object(Bucket=self.name, Key=key)
 
+    def create_secret(self, name: str) -> str:
+        """Answer the statement that keeps all that opens the bucket as a secret."""
+        return (
+            f"CREATE SECRET {name} ('s3.endpoint' = '{self.endpoint}', "
+            f"'s3.region' = '{self.region}', 's3.access_key' = '{self.access_key}', "
+            f"'s3.secret_key' = '{self.secret_key}')"
+        )
+
     def uri(self, path: str = "") -> str:
         """Answer the address of a key or a prefix."""
         return f"s3://{self.name}/{path}"

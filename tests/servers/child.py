@@ -18,6 +18,7 @@ HOST = "127.0.0.1"
 
 _PATIENCE_SECONDS = 60
 _STOP_SECONDS = 20
+_STARTS_MAX = 3
 _BLINK = timedelta(milliseconds=50)
 _LOG_TAIL_BYTES = 4_000
 _PORT_TRIES_MAX = 10_000
@@ -65,6 +66,23 @@ class Child:
         except BaseException:
             self.kill()
             raise
+
+    def start_anew(
+        self, command: Callable[[], Command], *, give_up: Callable[[], None] = lambda: None
+    ) -> None:
+        """Start what is made with new ports each time, until it answers.
+
+        Another server may have been faster to take one of them; ``give_up`` follows each time.
+        """
+        for again in reversed(range(_STARTS_MAX)):
+            try:
+                self.start(command())
+            except NotStartedError:
+                give_up()
+                if not again:
+                    raise
+            else:
+                return
 
     def stop(self) -> None:
         """Ask the process to end, and wait until it has; nothing happens if none runs."""

@@ -15,6 +15,13 @@ def own_kinesis() -> Iterator[KinesisServer]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def kinesis_of_module() -> Iterator[KinesisServer]:
+    """A Kinesis of this project whose clock and ways one module's tests may change."""
+    with KinesisServer() as server:
+        yield server
+
+
 @pytest.fixture(scope="session")
 def kinesis_local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KinesisLocal]:
     """One kinesis-local for all tests that do not stop it."""

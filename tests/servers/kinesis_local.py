@@ -20,7 +20,6 @@ from tests.servers.child import (
     HOST,
     Child,
     Command,
-    NotStartedError,
     bare_environment,
     free_ports,
 )
@@ -28,7 +27,6 @@ from tests.servers.kinesis_clients import kinesis_client
 
 VERSION = "0.6.2"
 
-_STARTS_MAX = 3
 _INSTALL_SECONDS = 240
 _QUIET = ("--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", ".")
 _PACKAGES = ("nodejs", "npm")
@@ -74,16 +72,7 @@ class KinesisLocal:
     def start(self) -> None:
         """Install the server if need be, start it and wait until it answers."""
         package = installed_package()
-        for again in reversed(range(_STARTS_MAX)):
-            self._ports = free_ports(2)
-            try:
-                self._child.start(self._command(package))
-            except NotStartedError:
-                # Another server may have been faster to take one of the ports.
-                if not again:
-                    raise
-            else:
-                return
+        self._child.start_anew(lambda: self._command(package))
 
     def stop(self) -> None:
         """End the server in good order."""
@@ -93,7 +82,7 @@ class KinesisLocal:
         self.folder.mkdir(parents=True, exist_ok=True)
         bind = self.folder / "bind.js"
         bind.write_text(_BIND)
-        plain, tls = self._ports
+        self._ports = plain, tls = free_ports(2)
         return Command(
             words=[_program("node"), "-r", str(bind), str(package / "main.js")],
             environment=bare_environment(

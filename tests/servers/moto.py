@@ -13,12 +13,9 @@ from tests.servers.child import (
     HOST,
     Child,
     Command,
-    NotStartedError,
     bare_environment,
     free_ports,
 )
-
-_STARTS_MAX = 3
 
 
 @dataclass
@@ -44,16 +41,7 @@ class MotoServer:
         if self._port is not None:
             self._child.start(self._command(self._port))
             return
-        for again in reversed(range(_STARTS_MAX)):
-            (self._port,) = free_ports(1)
-            try:
-                self._child.start(self._command(self._port))
-            except NotStartedError:
-                # Another server may have been faster to take the port.
-                if not again:
-                    raise
-            else:
-                return
+        self._child.start_anew(self._command_on_new_port)
 
     def stop(self) -> None:
         """End the server in good order."""
@@ -62,6 +50,10 @@ class MotoServer:
     def kill(self) -> None:
         """End the server with SIGKILL."""
         self._child.kill()
+
+    def _command_on_new_port(self) -> Command:
+        (self._port,) = free_ports(1)
+        return self._command(self._port)
 
     def _command(self, port: int) -> Command:
         return Command(

@@ -16,7 +16,6 @@ from tests.servers.child import (
     HOST,
     Child,
     Command,
-    NotStartedError,
     bare_environment,
     free_ports,
 )
@@ -25,7 +24,6 @@ _WEED = Path(sys.executable).parent / "weed"
 _PARTS = ("master", "volume", "filer", "s3")
 # Its worker looks for the admin server's second port here, whatever else was said.
 _SECOND_PORT = 10_000
-_STARTS_MAX = 3
 
 
 @dataclass
@@ -50,17 +48,7 @@ class SeaweedServer:
         if self._ports:
             self._child.start(self._command())
             return
-        for again in reversed(range(_STARTS_MAX)):
-            self._ports = _new_ports()
-            try:
-                self._child.start(self._command())
-            except NotStartedError:
-                # Another server may have been faster to take one of the ports.
-                self._remove_sockets()
-                if not again:
-                    raise
-            else:
-                return
+        self._child.start_anew(self._command_on_new_ports, give_up=self._remove_sockets)
 
     def stop(self) -> None:
         """End the server in good order."""
@@ -71,6 +59,10 @@ class SeaweedServer:
         """End the server with SIGKILL."""
         self._child.kill()
         self._remove_sockets()
+
+    def _command_on_new_ports(self) -> Command:
+        self._ports = _new_ports()
+        return self._command()
 
     def _command(self) -> Command:
         data = self.folder / "data"

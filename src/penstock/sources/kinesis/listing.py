@@ -1,5 +1,6 @@
 """Everything that a stream says about itself: all its shards, its age, its retention."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -84,10 +85,11 @@ def _listed(shard: dict[str, Any]) -> ListedShard:
         begins=numbers["StartingSequenceNumber"],
         parents=tuple(parent for parent in parents if parent),
         closed=bool(numbers.get("EndingSequenceNumber")),
-        hash_keys=_hash_keys(shard),
+        hash_keys=hash_keys_of(shard),
     )
 
 
-def _hash_keys(shard: dict[str, Any]) -> tuple[str, str]:
+def hash_keys_of(shard: Mapping[str, Any]) -> tuple[str, str]:
+    """Answer the first and the last hash key of a shard as the service tells of it."""
     keys = shard["HashKeyRange"]
     return keys["StartingHashKey"], keys["EndingHashKey"]

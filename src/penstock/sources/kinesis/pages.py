@@ -13,6 +13,7 @@ from penstock.model.position import After, At, AtTime, End, Horizon, Position
 from penstock.sources.kinesis.client import Answer, StreamAccess, StreamClient
 from penstock.sources.kinesis.failures import Kind, StreamError
 from penstock.sources.kinesis.lineage import ListedShard
+from penstock.sources.kinesis.listing import hash_keys_of
 from penstock.sources.kinesis.patience import Patience
 
 _REOPENINGS_MAX = 5
@@ -161,9 +162,8 @@ def _record(told: Mapping[str, Any]) -> StreamRecord:
 
 
 def _child(told: Mapping[str, Any]) -> ListedShard:
-    keys = told["HashKeyRange"]
     return ListedShard(
         id=told["ShardId"],
         parents=tuple(told.get("ParentShards", ())),
-        hash_keys=(keys["StartingHashKey"], keys["EndingHashKey"]),
+        hash_keys=hash_keys_of(told),
     )

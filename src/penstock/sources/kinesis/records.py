@@ -97,7 +97,9 @@ def _parts(
             continue
         last = number == len(subs) - 1
         after = whole if last else After(value=record.sequence, sub=number)
-        yield _sub_item(record, sub, after=after, fate=_fate(sub, hash_keys, foreign))
+        fate = _fate(sub, hash_keys, foreign)
+        why = _why_foreign(sub) if fate is Fate.FOREIGN else ""
+        yield _item(record, fate, after=after, sub=sub, error=why)
 
 
 def _fate(sub: SubRecord, hash_keys: tuple[int, int] | None, foreign: ForeignRecords) -> Fate:
@@ -109,28 +111,26 @@ def _fate(sub: SubRecord, hash_keys: tuple[int, int] | None, foreign: ForeignRec
     return Fate.LOADED
 
 
-def _item(record: StreamRecord, fate: Fate, *, after: After, error: str = "") -> Item:
+def _why_foreign(sub: SubRecord) -> str:
+    return f'the key "{sub.partition_key}" belongs to another shard'
+
+
+def _item(
+    record: StreamRecord,
+    fate: Fate,
+    *,
+    after: After,
+    sub: SubRecord | None = None,
+    error: str = "",
+) -> Item:
+    own = record if sub is None else sub
     return Item(
         fate=fate,
         sequence=record.sequence,
-        partition_key=record.partition_key,
-        data=record.data,
+        partition_key=own.partition_key,
+        data=own.data,
         arrived_at=record.arrived_at,
         encryption=record.encryption,
         after=after,
         error=error,
-    )
-
-
-def _sub_item(record: StreamRecord, sub: SubRecord, *, after: After, fate: Fate) -> Item:
-    told = f'the key "{sub.partition_key}" belongs to another shard'
-    return Item(
-        fate=fate,
-        sequence=record.sequence,
-        partition_key=sub.partition_key,
-        data=sub.data,
-        arrived_at=record.arrived_at,
-        encryption=record.encryption,
-        after=after,
-        error=told if fate is Fate.FOREIGN else "",
     )
