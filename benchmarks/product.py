@@ -19,9 +19,9 @@ from penstock.engine.epoch_loop import LoadParts
 from penstock.engine.run import Executor, Work
 from penstock.engine.task import run_task_text
 from penstock.foreground import ROUND_PERIOD
-from penstock.job_source import open_job_source
-from penstock.model.epoch import Attachment, CommitKind, DataFile, EpochPlan
-from penstock.model.job import JobProperties, JobState, Wish
+from penstock.job_source import open_files
+from penstock.model.epoch import Attachment, CommitKind, DataFile, EpochLimits, EpochPlan
+from penstock.model.job import JobState, Wish
 from penstock.model.position import SplitProgress
 from penstock.model.query import QueryRun
 from penstock.settings import load_settings
@@ -121,7 +121,7 @@ class Product:
 
     def _source(self, state: JobState) -> JobSource:
         app = self._app
-        return open_job_source(state, catalog=app.catalog, vault=app.vault, clock=app.clock)
+        return open_files(state, catalog=app.catalog, vault=app.vault, clock=app.clock)
 
     def load(self, job: str) -> Watch:
         """Run one job as ``run --until-caught-up --job`` does; answer what the watch saw."""
@@ -220,7 +220,7 @@ class _WatchedSource:
         return self._source.discover(progress, listed=listed)
 
     def plan(
-        self, progress: tuple[SplitProgress, ...], *, limits: JobProperties
+        self, progress: tuple[SplitProgress, ...], *, limits: EpochLimits
     ) -> EpochPlan | None:
         begun = perf_counter()
         plan = self._source.plan(progress, limits=limits)

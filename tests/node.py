@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from penstock.control.result import Cell
 from penstock.engine.epoch_loop import LoadParts
 from penstock.engine.run import Work
 from penstock.engine.task import run_task_text
-from penstock.job_source import open_job_source
+from penstock.job_source import source_opener
 from penstock.model.job import JobState
 from penstock.settings import KEY_FILE
 from penstock.spark.executor import SparkExecutor
@@ -100,9 +99,7 @@ class Node:
             tables=self.tables,
             executor=self.spark or InProcessExecutor(),
             clock=self.clock,
-            open_source=partial(
-                open_job_source, catalog=self.catalog, vault=self.vault, clock=self.clock
-            ),
+            open_source=source_opener(catalog=self.catalog, vault=self.vault, clock=self.clock),
             work=self.work,
             node_id=self.node_id,
         )

@@ -9,7 +9,6 @@ import threading
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -123,16 +122,14 @@ class App:
     def _load_parts(self, executor: "Executor") -> "LoadParts":
         from penstock.engine.epoch_loop import LoadParts
         from penstock.engine.task import run_task_text
-        from penstock.job_source import open_job_source
+        from penstock.job_source import source_opener
 
         return LoadParts(
             catalog=self.catalog,
             tables=self._tables(),
             executor=executor,
             clock=self.clock,
-            open_source=partial(
-                open_job_source, catalog=self.catalog, vault=self.vault, clock=self.clock
-            ),
+            open_source=source_opener(catalog=self.catalog, vault=self.vault, clock=self.clock),
             work=run_task_text,
             node_id=f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}",
         )

@@ -12,9 +12,9 @@ from typing import Protocol
 import pytest
 
 from penstock.catalog.catalog import Catalog
-from penstock.job_source import open_job_source
+from penstock.job_source import open_files
 from penstock.model.codec import from_text, to_text
-from penstock.model.epoch import EpochPlan
+from penstock.model.epoch import EpochLimits, EpochPlan
 from penstock.model.files import FileFormat, FilesOptions
 from penstock.model.job import JobDefinition, JobProperties, JobState
 from penstock.model.position import After, SplitProgress
@@ -32,8 +32,8 @@ from tests.contract.catalog.building import (
     move,
 )
 
-EVERYTHING = JobProperties()
-ONE = JobProperties(batch_files_max=1)
+EVERYTHING = JobProperties().limits
+ONE = JobProperties(batch_files_max=1).limits
 
 
 class World(Protocol):
@@ -91,9 +91,7 @@ class FilesWorld:
     def open(self) -> Source:
         catalog = self._store.open()
         vault = Vault(catalog, key_file=self._key_file)
-        return open_job_source(
-            self._of(catalog), catalog=catalog, vault=vault, clock=self._clock
-        )
+        return open_files(self._of(catalog), catalog=catalog, vault=vault, clock=self._clock)
 
     def state(self) -> JobState:
         return self._of(self._store.open())
@@ -137,7 +135,7 @@ def look(source: Source, progress: tuple[SplitProgress, ...]) -> Backlog:
     return source.discover(progress, listed=lambda _seen: None)
 
 
-def plan(source: Source, world: World, limits: JobProperties = EVERYTHING) -> EpochPlan:
+def plan(source: Source, world: World, limits: EpochLimits = EVERYTHING) -> EpochPlan:
     """Look, and take the next epoch's worth."""
     look(source, world.state().progress)
     planned = source.plan(world.state().progress, limits=limits)
@@ -303,7 +301,7 @@ def test_t11_progress_stays_behind_the_moved_position_when_plans_are_committed(
 
 def test_a_plan_reaches_at_least_one_however_small_the_limits(world: World) -> None:
     world.put("a", "b")
-    limits = JobProperties(batch_bytes_max=1)
+    limits = JobProperties(batch_bytes_max=1).limits
 
     planned = plan(world.open(), world, limits)
 

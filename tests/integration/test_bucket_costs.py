@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.clock import Clock, SystemClock
-from penstock.job_source import open_job_source
+from penstock.job_source import open_files
 from penstock.sources.files.files import FilesSource
 from penstock.storage import bucket_stream
 from tests.contract.catalog.building import MovableClock
@@ -48,7 +48,7 @@ def ordered(bucket: Bucket, **options: str) -> dict[str, str]:
 
 def source_of(node: Node, clock: Clock | None = None) -> FilesSource:
     """Open the job's source as its runner does."""
-    return open_job_source(
+    return open_files(
         node.job("j"), catalog=node.catalog, vault=node.vault, clock=clock or SystemClock()
     )
 

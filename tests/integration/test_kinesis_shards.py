@@ -5,9 +5,10 @@ from datetime import timedelta
 import pytest
 
 from penstock.model.position import After, At, AtTime, End, Horizon, Position
+from penstock.model.shards import ReadLimits, ShardOutcome
 from penstock.sources.kinesis.client import StreamAccess, StreamClient
 from penstock.sources.kinesis.patience import Patience
-from penstock.sources.kinesis.reading import ReadLimits, ShardOutcome, ShardReading
+from penstock.sources.kinesis.reading import READ_INTERVAL, ShardReading
 from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.driving import MovedClock
 from tests.integration.kinesis_streams import (
@@ -24,7 +25,9 @@ from tests.unit.sources.kinesis.test_records import sub
 __all__ = ["access", "patience", "server", "stream"]
 pytestmark = pytest.mark.integration
 
-PLENTY = ReadLimits(records=1_000, size_bytes=2**30, duration=timedelta(minutes=1))
+PLENTY = ReadLimits(
+    records=1_000, size_bytes=2**30, duration=timedelta(minutes=1), interval=READ_INTERVAL
+)
 
 
 def read(
@@ -42,7 +45,9 @@ def read(
 
 
 def few(records: int) -> ReadLimits:
-    return ReadLimits(records=records, size_bytes=2**30, duration=timedelta(minutes=1))
+    return ReadLimits(
+        records=records, size_bytes=2**30, duration=timedelta(minutes=1), interval=READ_INTERVAL
+    )
 
 
 def test_a_shard_is_read_to_its_tip(
@@ -99,7 +104,9 @@ def test_the_record_that_crosses_the_limit_of_bytes_is_taken(
     stream: StreamUnderTest, access: StreamAccess, patience: Patience
 ) -> None:
     stream.put_all(b"12345", b"6789", b"x")
-    limits = ReadLimits(records=100, size_bytes=6, duration=timedelta(minutes=1))
+    limits = ReadLimits(
+        records=100, size_bytes=6, duration=timedelta(minutes=1), interval=READ_INTERVAL
+    )
 
     found, outcome = read(access, patience, Horizon(), limits=limits)
 
@@ -119,7 +126,9 @@ def test_t19_nothing_read_moves_nothing(
     number = stream.put(b"x")
     begun = At(value=number) if kind == "at" else AtTime(at=server.control.now())
     server.control.switch(empty_pages_after_iterator=3)
-    nothing = ReadLimits(records=100, size_bytes=100, duration=timedelta(0))
+    nothing = ReadLimits(
+        records=100, size_bytes=100, duration=timedelta(0), interval=READ_INTERVAL
+    )
 
     found, outcome = read(access, patience, begun, limits=nothing)
 
@@ -194,4 +203,5 @@ def test_a_shard_is_asked_at_most_five_times_a_second(
     reading._next_page()
     reading._next_page()
 
-    assert list(clock.waits_by_thread.values()) == [[timedelta(milliseconds=200)]]
+    # The driver may have asked just before.
+    assert list(clock.waits_by_thread.values()) == [[READ_INTERVAL, READ_INTERVAL]]

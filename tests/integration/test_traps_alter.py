@@ -151,7 +151,7 @@ def test_t35_a_key_that_alter_does_not_name_stays_as_it_is(paused: Node, folder:
     altered = paused.job("j").definition.properties
 
     assert altered.max_interval == timedelta(seconds=3)
-    assert altered.batch_files_max == 1
+    assert altered.limits.files == 1
     assert paused.show("j")["position"] == str(folder / "c.json")
 
 

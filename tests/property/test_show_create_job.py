@@ -151,7 +151,7 @@ def assert_same_but_for_the_schema(again: JobDefinition, first: JobDefinition) -
     """Require equal definitions, but for the schema that was inferred and is given now."""
     call = slice(first.select_source_start, first.select_source_end)
     assert first.select[call] == "FILES()"
-    given = replace(first.source, schema=columns_sql(first.source_columns))
+    given = replace(first.files, schema=columns_sql(first.source_columns))
     assert again == replace(first, source=given)
 
 

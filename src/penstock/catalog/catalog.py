@@ -31,6 +31,7 @@ from penstock.model.events import (
 )
 from penstock.model.job import JobState
 from penstock.model.ledger import LedgerEntry
+from penstock.model.shards import StreamReport
 
 LOCK_WAIT = timedelta(seconds=15)
 
@@ -283,6 +284,20 @@ class Catalog:
         """Answer how many requests jobs have sent in the last hour, by job id."""
         with self._database.read() as connection:
             return statuses.requests_by_job(connection, now=self._database.now())
+
+    def set_report(self, job_id: str, report: StreamReport) -> None:
+        """Keep what a job last heard about its stream."""
+        with self._database.write() as connection:
+            statuses.put_report(connection, job_id, report)
+
+    def report(self, job_id: str) -> StreamReport:
+        """Answer what a job last heard about its stream; an empty report if nothing."""
+        return self.reports().get(job_id, StreamReport())
+
+    def reports(self) -> dict[str, StreamReport]:
+        """Answer what jobs last heard about their streams, by job id."""
+        with self._database.read() as connection:
+            return statuses.report_by_job(connection)
 
     def status(self, job_id: str) -> str | None:
         """Answer what a job last said of itself."""

@@ -132,6 +132,7 @@ statuses = Table(
     _of_job(),
     Column("text", Text, nullable=False),
     Column("requests", Text),
+    Column("report", Text),
 )
 
 secrets = Table(

@@ -2,10 +2,12 @@
 
 from datetime import datetime
 
-from sqlalchemy import Connection, bindparam, insert, literal, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, insert, literal, select, update
 
 from penstock.catalog import relations
+from penstock.model.codec import from_text, to_text
 from penstock.model.requests import requests_in_hour, with_requests
+from penstock.model.shards import StreamReport
 
 _statuses = relations.statuses
 _jobs = relations.jobs
@@ -24,12 +26,30 @@ def put(connection: Connection, job_id: str, text: str) -> None:
 
 def add_requests(connection: Connection, job_id: str, requests: int, *, at: datetime) -> None:
     """Count requests of a job, by the minute."""
-    of_job = _statuses.c.job_id == job_id
-    if connection.scalar(select(_statuses.c.text).where(of_job)) is None:
-        put(connection, job_id, "")
+    of_job = _begun(connection, job_id)
     counted = connection.scalar(select(_statuses.c.requests).where(of_job))
     counted = with_requests(counted, at=at, requests=requests)
     connection.execute(update(_statuses).where(of_job), {"requests": counted})
+
+
+def put_report(connection: Connection, job_id: str, report: StreamReport) -> None:
+    """Keep what a job last heard about its stream."""
+    of_job = _begun(connection, job_id)
+    connection.execute(update(_statuses).where(of_job), {"report": to_text(report)})
+
+
+def report_by_job(connection: Connection) -> dict[str, StreamReport]:
+    """Answer what jobs last heard about their streams, by job id."""
+    rows = connection.execute(select(_statuses).where(_statuses.c.report.is_not(None)))
+    return {row.job_id: from_text(StreamReport, row.report) for row in rows}
+
+
+def _begun(connection: Connection, job_id: str) -> ColumnElement[bool]:
+    """Answer how the row of a job is found, after making one if there is none."""
+    of_job = _statuses.c.job_id == job_id
+    if connection.scalar(select(_statuses.c.text).where(of_job)) is None:
+        put(connection, job_id, "")
+    return of_job
 
 
 def requests_by_job(connection: Connection, *, now: datetime) -> dict[str, int]:

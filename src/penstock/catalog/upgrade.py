@@ -26,7 +26,7 @@ from penstock.catalog.database import Database
 from penstock.catalog.failures import Place
 from penstock.errors import Code, UserError
 
-REVISIONS = ("0001", "0002")
+REVISIONS = ("0001", "0002", "0003")
 HEAD = REVISIONS[-1]
 
 _alembic_version = Table(

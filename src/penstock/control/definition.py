@@ -30,6 +30,7 @@ from penstock.model.job import (
 from penstock.model.options import parse_options
 from penstock.model.position import Position
 from penstock.model.query import Lookup, query_text, with_view
+from penstock.model.routine_properties import RoutineProperties
 from penstock.model.schema import Column
 from penstock.model.secrets import resembles_secret_key
 from penstock.sources.files.columns import find_columns
@@ -147,7 +148,7 @@ def define_insert(
     *,
     source_columns: tuple[Column, ...],
     columns: tuple[Column, ...],
-    properties: JobProperties,
+    properties: JobProperties | RoutineProperties,
     parts: DefinitionParts,
 ) -> tuple[SparkQuery | None, tuple[TargetColumn, ...]]:
     """Find out how the SELECT is run, and what fills which column of the table."""
@@ -211,11 +212,11 @@ def _altered_source(
     call = (insert or insert_of(definition)).source
     access = read_source(call, job=definition.name, job_id=job_id, vault=parts.vault)
     if insert is None:
-        return replace(access, source=definition.source)
+        return replace(access, source=definition.files)
     record = find_table(insert.table, catalog=parts.catalog)
     _require_same("table", definition.table.id, record.id, shown=record.name)
     _require_same("source function", definition.function, insert.source.function)
-    _require_same("uri", definition.source.uri, access.source.uri)
+    _require_same("uri", definition.files.uri, access.source.uri)
     return access
 
 
@@ -245,7 +246,7 @@ def _analysed(
     insert: Insert,
     *,
     view_columns: tuple[Column, ...],
-    properties: JobProperties,
+    properties: JobProperties | RoutineProperties,
     parts: DefinitionParts,
 ) -> SparkQuery:
     source = insert.source

@@ -109,10 +109,10 @@ def _read_tables(statement: said.TableQuery, *, parts: ControlParts) -> Result:
 def _explain(name: str, *, parts: ControlParts) -> Result:
     from penstock.control.explain import explain_job
     from penstock.control.lookup import find_job
-    from penstock.job_source import open_job_source
+    from penstock.job_source import open_files
 
     state = find_job(name, catalog=parts.catalog)
-    source = open_job_source(state, catalog=parts.catalog, vault=parts.vault, clock=parts.clock)
+    source = open_files(state, catalog=parts.catalog, vault=parts.vault, clock=parts.clock)
     return explain_job(state, source=source, tasks_max=parts.tasks_max)
 
 

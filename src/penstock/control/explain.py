@@ -62,7 +62,7 @@ def _next_epoch(
 ) -> list[tuple[str, str]]:
     definition = state.definition
     waiting = source.discover(state.progress, listed=lambda _: None)
-    plan = source.plan(state.progress, limits=definition.properties)
+    plan = source.plan(state.progress, limits=definition.properties.limits)
     if plan is None:
         return [("next epoch", "nothing is waiting")]
     told = [
@@ -72,7 +72,7 @@ def _next_epoch(
     if tasks_max is None:
         return [*told, ("tasks", "as many as the cluster runs at once")]
     needed = needed_columns(definition)
-    cut = partial(splittable, source=definition.source, needed=needed)
+    cut = partial(splittable, source=definition.files, needed=needed)
     shares = share_out(plan.files, tasks=tasks_max, splittable=cut)
     for number, share in enumerate(shares[:_TASKS_SHOWN_MAX]):
         size_bytes = sum(read.end - read.start for read in share)

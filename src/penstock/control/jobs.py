@@ -86,12 +86,12 @@ def open_job(
     """Begin a job under a new id: the opening commit first, then the catalog's event."""
     job_id = str(uuid.uuid4())
     generation = first_generation()
-    start = SplitProgress(split=definition.source.uri, floor=floor, position=floor)
+    start = SplitProgress(split=definition.source_name, floor=floor, position=floor)
     opening = opening_attachment(
         job_id=job_id,
         table_id=definition.table.id,
         generation=generation,
-        progress=start,
+        progress=(start,),
         clock=parts.clock,
     )
     version = _open_chain(definition, opening, parts=parts)
@@ -243,7 +243,7 @@ def _store_definition(
 def _altered(state: JobState, statement: AlterJob, *, parts: ChangeParts) -> Defined:
     """Answer the definition as it would be, checked like a new one, and the new floor."""
     definition = state.definition
-    uri = definition.source.uri
+    uri = definition.source_name
     _, metadata, floor = read_properties(statement.properties, uri=uri)
     merged = {**dict(print_options(definition.properties)), **dict(statement.properties)}
     options = tuple((k, v) for k, v in merged.items() if k in _option_keys())

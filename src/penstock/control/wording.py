@@ -29,7 +29,7 @@ def statement_of(definition: JobDefinition, *, floor: Position) -> CreateJob:
 
 def insert_of(definition: JobDefinition) -> Insert:
     """Answer the INSERT of a job; ``items`` is left out, nothing that prints needs it."""
-    frozen = replace(definition.source, schema=columns_sql(definition.source_columns))
+    frozen = replace(definition.files, schema=columns_sql(definition.source_columns))
     source = SourceCall(
         function=definition.function,
         options=print_options(frozen),

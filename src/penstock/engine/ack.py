@@ -2,38 +2,67 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import assert_never
 
 from penstock.errors import Code, InvariantError, UserError
-from penstock.model.epoch import Ack, EpochPlan, Note
+from penstock.model.epoch import Ack, EpochPlan, FilePart, Note, SourceFile
+from penstock.model.shards import ShardPart, ShardRead
 from penstock.model.statistics import Statistics
 
 
 def check_cover(plan: EpochPlan, acks: Sequence[Ack]) -> None:
-    """Require that the acks cover every planned byte of every file exactly once."""
-    notes_by_key: dict[str, list[Note]] = defaultdict(list)
-    for ack in acks:
-        for note in ack.notes:
-            notes_by_key[note.key].append(note)
+    """Require that the acks cover every planned byte and every planned shard exactly once."""
+    files: dict[str, list[FilePart]] = defaultdict(list)
+    shards: dict[str, list[ShardPart]] = defaultdict(list)
+    for note in notes_of(acks):
+        match note.part:
+            case FilePart() as part:
+                files[part.key].append(part)
+            case ShardPart() as part:
+                shards[part.shard].append(part)
+            case _:
+                assert_never(note.part)
     for file in plan.files:
-        notes = sorted(notes_by_key.pop(file.key, []), key=lambda note: (note.start, note.end))
-        ends = [0, *(note.end for note in notes)]
-        contiguous = all(note.start == end for note, end in zip(notes, ends, strict=False))
-        pinned = all(note.etag == file.etag for note in notes)
-        if not (notes and contiguous and pinned and ends[-1] == file.size_bytes):
-            ranges = ", ".join(f"{note.start}..{note.end}" for note in notes) or "nothing"
+        _check_file(file, files.pop(file.key, []))
+    for read in plan.shards:
+        _check_shard(read, shards.pop(read.shard.id, []))
+    for what, unplanned in (("file", files), ("shard", shards)):
+        if unplanned:
             raise InvariantError(
-                f'tasks did not report file "{file.key}" exactly once',
-                detail=f"Planned 0..{file.size_bytes}, reported {ranges}.",
+                f'tasks reported {what} "{min(unplanned)}", which was not planned'
             )
-    if notes_by_key:
+
+
+def notes_of(acks: Sequence[Ack]) -> tuple[Note, ...]:
+    """Answer the notes of all tasks."""
+    return tuple(note for ack in acks for note in ack.notes)
+
+
+def _check_file(file: SourceFile, parts: list[FilePart]) -> None:
+    parts = sorted(parts, key=lambda part: (part.start, part.end))
+    ends = [0, *(part.end for part in parts)]
+    contiguous = all(part.start == end for part, end in zip(parts, ends, strict=False))
+    pinned = all(part.etag == file.etag for part in parts)
+    if not (parts and contiguous and pinned and ends[-1] == file.size_bytes):
+        ranges = ", ".join(f"{part.start}..{part.end}" for part in parts) or "nothing"
         raise InvariantError(
-            f'tasks reported file "{min(notes_by_key)}", which was not planned'
+            f'tasks did not report file "{file.key}" exactly once',
+            detail=f"Planned 0..{file.size_bytes}, reported {ranges}.",
+        )
+
+
+def _check_shard(read: ShardRead, parts: list[ShardPart]) -> None:
+    if [part.begin for part in parts] != [read.begin]:
+        begins = ", ".join(str(part.begin) for part in parts) or "nothing"
+        raise InvariantError(
+            f'tasks did not report shard "{read.shard.id}" exactly once',
+            detail=f"Planned from {read.begin}, reported from {begins}.",
         )
 
 
 def count(plan: EpochPlan, acks: Sequence[Ack], *, row_wise: bool) -> Statistics:
     """Add up what the tasks report; refuse figures that do not balance."""
-    notes = [note for ack in acks for note in ack.notes]
+    notes = notes_of(acks)
     files = [file for ack in acks for file in ack.files]
     misfit = sum(ack.rows_misfit for ack in acks)
     statistics = Statistics(
@@ -44,8 +73,10 @@ def count(plan: EpochPlan, acks: Sequence[Ack], *, row_wise: bool) -> Statistics
         rows_loaded=sum(file.rows for file in files),
         rows_rejected=sum(note.rows_rejected for note in notes) + misfit,
         rows_misfit=misfit,
+        rows_foreign=sum(note.rows_foreign for note in notes),
+        records_read=sum(note.records for note in notes),
         files_read=len(plan.files),
-        bytes_read=plan.size_bytes,
+        bytes_read=plan.size_bytes + sum(note.size_bytes for note in notes),
         files_written=len(files),
         bytes_written=sum(file.size_bytes for file in files),
     )

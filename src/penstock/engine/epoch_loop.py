@@ -16,7 +16,7 @@ from penstock.catalog.catalog import Catalog
 from penstock.catalog.errors import CommitGapError
 from penstock.clock import Clock
 from penstock.crashpoints import CrashPoint, reached
-from penstock.engine.ack import check_cover, count, require_few_rejects
+from penstock.engine.ack import check_cover, count, notes_of, require_few_rejects
 from penstock.engine.commit import (
     CommitParts,
     EpochAbortedError,
@@ -27,6 +27,7 @@ from penstock.engine.commit import (
 from penstock.engine.progress import Step, Telling
 from penstock.engine.run import EpochTables, Executor, RunParts, Work, run_epoch
 from penstock.engine.takeover import take_over
+from penstock.engine.window import next_window, too_many_errors
 from penstock.errors import (
     CommitOutcomeUnknownError,
     ExternalError,
@@ -98,16 +99,20 @@ class EpochLoop:
         while not self._stop.is_set():
             self._look()
             self._tell_backlog()
-            while not self._stop.is_set() and self._load_epoch():
+            while not self._done(until_caught_up) and self._load_epoch():
                 self._tell_backlog()
             if self._stop.is_set():
                 break
             # That of the last look: one behind a failed attempt may have found more.
-            if self._source.waiting().complete:
+            if self._source.caught_up():
                 self._telling.tell(caught_up=True)
                 if until_caught_up:
                     break
                 self._idle()
+
+    def _done(self, until_caught_up: bool) -> bool:  # noqa: FBT001 - Named where it is passed on.
+        """Tell whether no further epoch is wanted, even if more waits."""
+        return self._stop.is_set() or (until_caught_up and self._source.caught_up())
 
     def _look(self) -> None:
         self._telling.tell(step=Step.LISTING)
@@ -120,9 +125,9 @@ class EpochLoop:
 
     def _listed(self, keys: int) -> None:
         """Tell how far a look is, and end it when the runner is asked to stop."""
-        self._telling.tell_listed(self._state.definition.source.uri, keys=keys)
+        self._telling.tell_listed(self._state.definition.source_name, keys=keys)
         if self._stop.is_set():
-            raise StoppedError("the runner was asked to stop while it listed files")
+            raise StoppedError("the runner was asked to stop while it looked at the source")
 
     def _count_requests(self) -> None:
         sent = self._source.take_requests()
@@ -143,6 +148,7 @@ class EpochLoop:
         self.generation = self._state.generation
         # Whatever this runner's thread logs from here on carries the job's name.
         structlog.contextvars.bind_contextvars(job=self._state.name)
+        self._require_few_errors()
         log.info("job taken", generation=self.generation.number, commit=self._state.number)
         self._source = parts.open_source(self._state)
 
@@ -195,7 +201,8 @@ class EpochLoop:
 
     def _attempt(self, epoch: int, attempt: int) -> bool:
         started = self._parts.clock.monotonic()
-        plan = self._source.plan(self._state.progress, limits=self._state.definition.properties)
+        limits = self._state.definition.properties.limits
+        plan = self._source.plan(self._state.progress, limits=limits)
         if plan is None:
             return False
         self._say("")
@@ -244,6 +251,8 @@ class EpochLoop:
         reject_files = tuple(file for ack in acks for file in ack.reject_files)
         attachment = replace(
             draft,
+            progress=self._source.reached(plan, notes_of(acks)),
+            window=next_window(self._state.window, statistics, definition=definition),
             reject_files=reject_files,
             rejects_number=draft.number if reject_files else draft.rejects_number,
             statistics=statistics,
@@ -255,6 +264,13 @@ class EpochLoop:
             raise StoppedError("the runner was asked to stop before the commit")
         self._telling.tell(step=Step.COMMITTING)
         self._commit(attachment, acks)
+        self._source.committed(notes_of(acks))
+        self._require_few_errors()
+
+    def _require_few_errors(self) -> None:
+        """End the tenure of a routine load whose window of errors is too full."""
+        if self._state.has_too_many_errors:
+            raise too_many_errors(self._state)
 
     def _run(self, plan: EpochPlan, draft: Attachment) -> tuple[Ack, ...]:
         tables = EpochTables(
@@ -370,5 +386,8 @@ class EpochLoop:
     def _tell_backlog(self) -> None:
         waiting = self._source.waiting()
         self._telling.tell(
-            files_left=waiting.files, bytes_left=waiting.size_bytes, all_seen=waiting.complete
+            files_left=waiting.files,
+            bytes_left=waiting.size_bytes,
+            all_seen=waiting.complete,
+            behind=waiting.behind,
         )

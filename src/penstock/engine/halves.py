@@ -5,16 +5,15 @@ the same try of the task, waits for it. Without a report nobody knows what was r
 fails.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import pyarrow as pa
 
 from penstock.crashpoints import CrashPoint, reached
 from penstock.engine.output import TaskOutput
-from penstock.engine.rejects import Rejects, StrictRejects, kept_rejects
-from penstock.engine.share import ShareReader
+from penstock.engine.rejects import Rejects, RowPlace, StrictRejects, kept_rejects
+from penstock.engine.share import open_share
 from penstock.engine.task import Refusal, refused
 from penstock.engine.task_plan import TaskPlan
 from penstock.errors import ExternalError, UserError
@@ -22,7 +21,7 @@ from penstock.model.codec import from_text, to_text
 from penstock.model.epoch import DataFile, Note
 from penstock.storage.arrow_types import arrow_schema
 
-_FILES_SHOWN_MAX = 3
+_NAMES_SHOWN_MAX = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +39,11 @@ def read_half(text: str, try_id: str, leave: Callable[[str], None]) -> Iterator[
     plan = from_text(TaskPlan, text)
     kept = kept_rejects(plan, f"{plan.file_name(try_id)}-r")
     rejects: Rejects = kept or StrictRejects()
-    reader = ShareReader(plan, rejects)
+    reader = open_share(plan, rejects)
     schema = arrow_schema(plan.view_columns)
     try:
         for arrived in reader.blocks():
-            yield _padded(arrived.block.batch, schema)
+            yield _padded(arrived.batch, schema)
     except (UserError, ExternalError) as error:
         if kept is not None:
             kept.abort()
@@ -73,7 +72,7 @@ def write_half(
     """Write what the SELECT gives of a task's share, and answer its result."""
     plan = from_text(TaskPlan, text)
     output = TaskOutput(plan, try_id=try_id)
-    place = _files_of(plan), None
+    place = _place_of(plan)
     try:
         for batch in batches:
             output.write(batch, place_of=lambda _: place)
@@ -110,8 +109,13 @@ def _padded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _files_of(plan: TaskPlan) -> str:
-    """Name the files of a share; which of them a row came from is not known any more."""
-    keys = [read.file.key for read in islice(plan.reads, _FILES_SHOWN_MAX)]
-    more = len(plan.reads) - len(keys)
-    return ", ".join(keys) + (f" and {more} more" if more > 0 else "")
+def _place_of(plan: TaskPlan) -> RowPlace:
+    """Name what a share is made of; which part of it a row came from is not known any more."""
+    if plan.shards:
+        return RowPlace(shard=_some([read.shard.id for read in plan.shards]))
+    return RowPlace(file=_some([read.file.key for read in plan.reads]))
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _NAMES_SHOWN_MAX
+    return ", ".join(names[:_NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")

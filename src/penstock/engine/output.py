@@ -4,14 +4,21 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from penstock.engine.rejects import Rejects, Stage, StrictRejects, kept_rejects, row_text
+from penstock.engine.rejects import (
+    Rejects,
+    RowPlace,
+    Stage,
+    StrictRejects,
+    kept_rejects,
+    row_text,
+)
 from penstock.engine.task_plan import TaskPlan
 from penstock.model.epoch import Ack, Note
 from penstock.tables.folder import open_sealed_folder
 from penstock.tables.misfits import sort_out
 from penstock.tables.writer import TableWriter
 
-PlaceOf = Callable[[int], tuple[str, int | None]]
+PlaceOf = Callable[[int], RowPlace]
 
 
 class TaskOutput:
@@ -38,11 +45,9 @@ class TaskOutput:
         )
         for misfit in sorted_out.misfits:
             self._misfit += 1
-            file, line = place_of(misfit.row)
             self.rejects.add(
                 stage=Stage.WRITER,
-                file=file,
-                line=line,
+                place=place_of(misfit.row),
                 error=str(misfit),
                 raw=row_text(batch, misfit.row, names=self._plan.output_names),
             )

@@ -2,7 +2,7 @@
 
 import threading
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from penstock.clock import Clock
@@ -35,6 +35,8 @@ class Progress:
     files_left: int = 0
     bytes_left: int = 0
     all_seen: bool = False
+    # How old the oldest is that waits in a stream; None where nobody knows.
+    behind: timedelta | None = None
     caught_up: bool = False
     message: str = ""
 

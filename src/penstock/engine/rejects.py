@@ -1,6 +1,7 @@
 """Rows that could not be loaded: kept with their place and error, or the end of the epoch."""
 
 import json
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -25,10 +26,29 @@ class Stage(StrEnum):
     WRITER = "writer"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowPlace:
+    """Where a row came from: a line of a file, or a record of a shard, as far as is known."""
+
+    file: str | None = None
+    line: int | None = None
+    shard: str | None = None
+    sequence: str | None = None
+
+    def __str__(self) -> str:
+        if self.file is not None:
+            return f'file "{self.file}"' + _told(", line", self.line)
+        return f"shard {self.shard}" + _told(", record", self.sequence)
+
+
+def _told(what: str, value: object) -> str:
+    return "" if value is None else f"{what} {value}"
+
+
 class Rejects(Protocol):
     """Where a task puts the rows that it cannot load."""
 
-    def add(self, *, stage: Stage, file: str, line: int | None, error: str, raw: bytes) -> None:
+    def add(self, *, stage: Stage, place: RowPlace, error: str, raw: bytes) -> None:
         """Take a row; what is strict raises instead."""
         ...
 
@@ -36,10 +56,10 @@ class Rejects(Protocol):
 class StrictRejects:
     """Lets no bad row pass: the first one ends the epoch."""
 
-    def add(self, *, stage: Stage, file: str, line: int | None, error: str, raw: bytes) -> None:  # noqa: ARG002 - Part of the protocol.
+    def add(self, *, stage: Stage, place: RowPlace, error: str, raw: bytes) -> None:  # noqa: ARG002 - Part of the protocol.
         """Refuse the row's epoch."""
         raise UserError(
-            f"{place(file, line)}: {error}",
+            f"{place}: {error}",
             code=Code.TOO_MANY_FAILURE_ROWS_ERR,
             detail="The epoch was not committed; nothing of it is in the table.",
             hint=(
@@ -61,18 +81,17 @@ class KeptRejects:
         self._waiting_bytes = 0
         self.first = ""
 
-    def add(self, *, stage: Stage, file: str, line: int | None, error: str, raw: bytes) -> None:
+    def add(self, *, stage: Stage, place: RowPlace, error: str, raw: bytes) -> None:
         """Keep the row."""
         # An error may quote half a surrogate pair, which no text can hold.
         error = error.encode("utf-8", "backslashreplace").decode()
-        self.first = self.first or f"{place(file, line)}: {error}"
+        self.first = self.first or f"{place}: {error}"
         self._waiting.append(
             {
                 "commit_number": self._number,
                 "epoch": self._epoch,
                 "stage": str(stage),
-                "file": file,
-                "line": line,
+                **asdict(place),
                 "error": error,
                 "raw": raw,
             }
@@ -106,11 +125,6 @@ def kept_rejects(plan: TaskPlan, name: str) -> KeptRejects | None:
         return None
     folder = open_sealed_folder(plan.rejects_root, plan.table_access)
     return KeptRejects(folder, name, number=plan.number, epoch=plan.epoch)
-
-
-def place(file: str, line: int | None) -> str:
-    """Say where a row stands."""
-    return f'file "{file}"' if line is None else f'file "{file}", line {line}'
 
 
 def row_text(batch: pa.RecordBatch, row: int, *, names: tuple[str, ...] = ()) -> bytes:

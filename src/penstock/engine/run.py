@@ -1,7 +1,7 @@
 """Run one epoch's tasks and collect their acks."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from penstock.model.job import JobDefinition, JobState, SparkQuery
 from penstock.model.query import Lookup, QueryRun, query_text
 from penstock.model.schema import Column
 from penstock.model.sealed import Sealed
+from penstock.model.shards import ShardRead
 from penstock.sources.files.reading import needed_columns, splittable
 from penstock.sources.files.shares import share_out
 from penstock.spark.job_session import Halves
@@ -127,34 +128,40 @@ def task_plans(
     definition = state.definition
     query = definition.query
     needed = needed_columns(definition)
+    whole = TaskPlan(
+        task=0,
+        attempt_id=draft.attempt_id,
+        number=draft.number,
+        epoch=draft.epoch,
+        table_root=definition.table.location,
+        rejects_root=tables.rejects_root,
+        table_access=tables.table_access,
+        source_access=tables.source_access,
+        strict=definition.properties.strict,
+        columns=tables.columns,
+        partition_by=tables.partition_by,
+        targets=definition.targets,
+        source=definition.source,
+        payload=definition.payload,
+        source_columns=definition.source_columns,
+        needed=needed,
+        view_columns=query.view_columns if query else (),
+        output_names=tuple(column.name for column in query.outputs) if query else (),
+    )
+    if plan.shards:
+        shards = deal(plan.shards, hands=min(count, definition.routine_properties.tasks_max))
+        return [replace(whole, task=task, shards=hand) for task, hand in enumerate(shards)]
     shares = share_out(
         plan.files,
         tasks=count,
-        splittable=partial(splittable, source=definition.source, needed=needed),
+        splittable=partial(splittable, source=definition.files, needed=needed),
     )
-    return [
-        TaskPlan(
-            task=task,
-            attempt_id=draft.attempt_id,
-            number=draft.number,
-            epoch=draft.epoch,
-            table_root=definition.table.location,
-            rejects_root=tables.rejects_root,
-            table_access=tables.table_access,
-            source_access=tables.source_access,
-            strict=definition.properties.strict,
-            columns=tables.columns,
-            partition_by=tables.partition_by,
-            targets=definition.targets,
-            source=definition.source,
-            source_columns=definition.source_columns,
-            needed=needed,
-            view_columns=query.view_columns if query else (),
-            output_names=tuple(column.name for column in query.outputs) if query else (),
-            reads=reads,
-        )
-        for task, reads in enumerate(shares)
-    ]
+    return [replace(whole, task=task, reads=reads) for task, reads in enumerate(shares)]
+
+
+def deal(reads: tuple[ShardRead, ...], *, hands: int) -> list[tuple[ShardRead, ...]]:
+    """Deal shards out to tasks, one after the other; no task is left without one."""
+    return [reads[hand::hands] for hand in range(min(hands, len(reads)))]
 
 
 def _require_targets(definition: JobDefinition, columns: tuple[Column, ...]) -> None:

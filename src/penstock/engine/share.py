@@ -1,123 +1,53 @@
-"""Read a task's share of an epoch: its parts one behind the other, with a note for each."""
+"""A task's share of an epoch: rows with where they came from, and a note for each part."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from io import BufferedIOBase
+from typing import Protocol
 
-from penstock.engine.rejects import Rejects, Stage
+import pyarrow as pa
+
+from penstock.engine.rejects import Rejects, RowPlace
 from penstock.engine.task_plan import TaskPlan
-from penstock.model.epoch import Note, SplitRead
+from penstock.model.epoch import Note
 from penstock.model.files import FilesOptions
-from penstock.sources.files.reading import lines_before, read_records
-from penstock.sources.formats.blocks import RecordBlock
-from penstock.storage.access import open_sealed
-
-# So many files are on their way while one is being read.
-_READS_AHEAD = 8
+from penstock.model.kinesis import KinesisOptions
 
 
-class Place:
-    """Where the rows of a part stand in their file."""
-
-    def __init__(
-        self, read: SplitRead, stream: BufferedIOBase, *, source: FilesOptions
-    ) -> None:
-        self._read = read
-        self._source = source
-        self._stream = stream
-        self._earlier: int | None = None
+class Arrived(Protocol):
+    """Some rows, and where they came from."""
 
     @property
-    def file(self) -> str:
-        """The key of the file."""
-        return self._read.file.key
+    def batch(self) -> pa.RecordBatch:
+        """The rows, in the columns that are needed."""
+        ...
 
-    def line(self, own_line: int) -> int:
-        """Answer a line's number in the file, from 1; earlier ones are counted once."""
-        if self._earlier is None:
-            at = self._stream.tell()
-            self._earlier = lines_before(self._stream, self._read, source=self._source)
-            self._stream.seek(at)
-        return self._earlier + own_line + 1
+    def place_of(self, row: int) -> RowPlace:
+        """Answer where a row came from."""
+        ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrived:
-    """A block of rows, and where they came from."""
-
-    block: RecordBlock
-    place: Place
-
-    def place_of(self, row: int) -> tuple[str, int | None]:
-        """Answer file and line of a row."""
-        own_line = self.block.first_line + self.block.line_of(row)
-        return self.place.file, self.place.line(own_line)
-
-
-class ShareReader:
+class ShareReader(Protocol):
     """Reads the parts of one task."""
 
-    def __init__(self, plan: TaskPlan, rejects: Rejects) -> None:
-        self._plan = plan
-        self._rejects = rejects
-        self._store, _ = open_sealed(plan.source.uri, plan.source_access)
-        self._sent = 0
-        self.notes: list[Note] = []
+    notes: list[Note]
 
     def blocks(self) -> Iterator[Arrived]:
-        """Yield the rows of all parts; a part's note is there once its last row was taken."""
-        reads = self._plan.reads
-        for number, read in enumerate(reads):
-            for following in reads[number + 1 : number + 1 + _READS_AHEAD]:
-                self._store.prepare(following.file.key, etag=following.file.etag)
-            yield from self._part(read)
+        """Yield the rows of all parts; the notes are complete once the last one was taken."""
+        ...
 
     @property
     def requests(self) -> int:
         """How often the source was asked so far."""
-        return self._store.requests
+        ...
 
-    def _newly_sent(self) -> int:
-        """Count the requests since the last note, those for later parts too."""
-        before, self._sent = self._sent, self._store.requests
-        return self._sent - before
 
-    def _part(self, read: SplitRead) -> Iterator[Arrived]:
-        plan = self._plan
-        rows = parsed = skipped = rejected = 0
-        with self._store.open(read.file.key, etag=read.file.etag) as stream:
-            place = Place(read, stream, source=plan.source)
-            for block in read_records(
-                stream,
-                read,
-                source=plan.source,
-                columns=plan.source_columns,
-                needed=plan.needed,
-            ):
-                for bad in block.bad:
-                    self._rejects.add(
-                        stage=Stage.READER,
-                        file=place.file,
-                        line=place.line(bad.line),
-                        error=bad.error,
-                        raw=bad.raw,
-                    )
-                rows += block.lines
-                parsed += block.rows
-                skipped += block.blank
-                rejected += len(block.bad)
-                if block.rows:
-                    yield Arrived(block=block, place=place)
-        self.notes.append(
-            Note(
-                key=read.file.key,
-                etag=read.file.etag,
-                start=read.start,
-                end=read.end,
-                rows_read=rows,
-                rows_parsed=parsed,
-                rows_skipped=skipped,
-                rows_rejected=rejected,
-                requests=self._newly_sent(),
-            )
-        )
+def open_share(plan: TaskPlan, rejects: Rejects) -> ShareReader:
+    """Open what a task reads, by the kind of its source."""
+    match plan.source:
+        case FilesOptions():
+            from penstock.engine.file_share import FileShare
+
+            return FileShare(plan, plan.source, rejects)
+        case KinesisOptions():
+            from penstock.engine.shard_share import ShardShare
+
+            return ShardShare(plan, plan.source, rejects)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from penstock.crashpoints import CrashPoint, reached
 from penstock.engine.output import TaskOutput
-from penstock.engine.share import ShareReader
+from penstock.engine.share import open_share
 from penstock.engine.task_plan import TaskPlan
 from penstock.errors import Code, ExternalError, PenstockError, UserError
 from penstock.model.codec import from_data, from_text, to_text
@@ -73,10 +73,10 @@ def run_task_text(text: str, try_id: str) -> str:
 def run_task(plan: TaskPlan, *, try_id: str) -> TaskResult:
     """Load the task's part into Parquet files that nobody can see yet."""
     output = TaskOutput(plan, try_id=try_id)
-    reader = ShareReader(plan, output.rejects)
+    reader = open_share(plan, output.rejects)
     try:
         for arrived in reader.blocks():
-            output.write(arrived.block.batch, place_of=arrived.place_of)
+            output.write(arrived.batch, place_of=arrived.place_of)
         ack = output.close(tuple(reader.notes))
     except (UserError, ExternalError) as error:
         output.abort()

@@ -2,11 +2,14 @@
 
 from dataclasses import dataclass
 
-from penstock.model.epoch import SplitRead
+from penstock.model.epoch import FileRead
 from penstock.model.files import FilesOptions
 from penstock.model.job import TargetColumn
+from penstock.model.kinesis import KinesisOptions
+from penstock.model.payload import Payload
 from penstock.model.schema import Column
 from penstock.model.sealed import Sealed
+from penstock.model.shards import ShardRead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,14 +29,17 @@ class TaskPlan:
     columns: tuple[Column, ...]
     partition_by: tuple[str, ...]
     targets: tuple[TargetColumn, ...]
-    source: FilesOptions
+    source: FilesOptions | KinesisOptions
+    # How the records of a stream become rows.
+    payload: Payload | None
     source_columns: tuple[Column, ...]
     needed: tuple[str, ...]
     # What a SELECT that Spark runs sees of the source; empty if there is none.
     view_columns: tuple[Column, ...]
     # How the outputs of such a SELECT are called, in their order.
     output_names: tuple[str, ...]
-    reads: tuple[SplitRead, ...]
+    reads: tuple[FileRead, ...] = ()
+    shards: tuple[ShardRead, ...] = ()
 
     def file_name(self, try_id: str) -> str:
         """Answer what the files of one try of the task are called by."""

@@ -1,10 +1,11 @@
 """One atomic step of a job: what is planned, what tasks report, what the commit leaves."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from penstock.model.position import SplitProgress
+from penstock.model.shards import ShardPart, ShardRead
 from penstock.model.statistics import Statistics
 
 ATTACHMENT_FORMAT = 1
@@ -33,7 +34,7 @@ class SourceFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SplitRead:
+class FileRead:
     """What one task reads of one file: the lines that begin in [start, end)."""
 
     file: SourceFile
@@ -42,10 +43,26 @@ class SplitRead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpochPlan:
-    """What one epoch will load, and where its splits stand once it has."""
+class EpochLimits:
+    """How much an epoch takes at most; what crosses a limit is included whole."""
 
-    files: tuple[SourceFile, ...]
+    size_bytes: int
+    # Of files alone.
+    files: int = 0
+    # Of streams alone.
+    records: int = 0
+    duration: timedelta = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochPlan:
+    """What one epoch will load, and where its splits stand once it has.
+
+    Where a shard ends is found by reading: its progress is that before the epoch.
+    """
+
+    files: tuple[SourceFile, ...] = ()
+    shards: tuple[ShardRead, ...] = ()
     progress: tuple[SplitProgress, ...]
 
     @property
@@ -55,18 +72,30 @@ class EpochPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
-    """What the reading half of a task leaves for the writing half: which part, which counts."""
+class FilePart:
+    """The part of a file that a task has read."""
 
     key: str
     etag: str
     start: int
     end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """What the reading half of a task leaves for the writing half: which part, which counts."""
+
+    part: FilePart | ShardPart
     rows_read: int
     rows_parsed: int
     rows_skipped: int = 0
     rows_rejected: int = 0
-    # How often a bucket was asked.
+    # Of the rejected ones, those that belong to another shard.
+    rows_foreign: int = 0
+    # What was read of a stream; files are counted by the plan.
+    records: int = 0
+    size_bytes: int = 0
+    # How often a bucket or a stream was asked.
     requests: int = 0
 
 
@@ -115,6 +144,16 @@ class Timings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorWindow:
+    """Rows of a routine load since its window of errors was opened."""
+
+    rows: int = 0
+    errors: int = 0
+    # Why the commit that this stands in pauses the job; empty if it does not.
+    tripped: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
     """What a commit of a job leaves in the table's log; progress is rebuilt from it alone."""
 
@@ -137,3 +176,4 @@ class Attachment:
     reject_files: tuple[DataFile, ...] = ()
     # The newest commit with reject files, so that nobody must search the chain for it.
     rejects_number: int = 0
+    window: ErrorWindow = ErrorWindow()

@@ -209,10 +209,13 @@ def _committed(state: JobState, event: Event, attachment: Attachment) -> JobStat
                 state.committed_at or attachment.committed_at, attachment.committed_at
             ),
         )
+    if attachment.window.tripped and event.number > state.tripped_event:
+        state = replace(state, tripped=attachment.window.tripped, tripped_event=event.number)
     if attachment.number <= state.number:
         return state
     return replace(
         state,
+        window=attachment.window,
         number=attachment.number,
         progress=attachment.progress,
         cumulative=attachment.cumulative,

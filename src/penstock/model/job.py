@@ -4,11 +4,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from penstock.errors import Code
-from penstock.model.epoch import Generation
+from penstock.errors import Code, InvariantError
+from penstock.model.epoch import EpochLimits, ErrorWindow, Generation
 from penstock.model.files import FilesOptions
+from penstock.model.kinesis import KinesisOptions
 from penstock.model.options import option
+from penstock.model.payload import Payload
 from penstock.model.position import SplitProgress
+from penstock.model.routine import LoadProperties
+from penstock.model.routine_properties import RoutineProperties
 from penstock.model.schema import Column
 from penstock.model.statistics import Statistics
 
@@ -62,6 +66,16 @@ class JobProperties:
         at_least=1,
         unit="bytes",
     )
+
+    @property
+    def ansi(self) -> bool:
+        """Whether an expression that fails is an error."""
+        return self.strict
+
+    @property
+    def limits(self) -> EpochLimits:
+        """How much an epoch takes at most."""
+        return EpochLimits(files=self.batch_files_max, size_bytes=self.batch_bytes_max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,13 +134,48 @@ class JobDefinition:
     select_source_start: int
     select_source_end: int
     function: str
-    source: FilesOptions
+    source: FilesOptions | KinesisOptions
     source_columns: tuple[Column, ...]
     targets: tuple[TargetColumn, ...]
-    properties: JobProperties
+    properties: JobProperties | RoutineProperties
     metadata: tuple[tuple[str, str], ...] = ()
     # None when the SELECT is a plain list of columns, which needs no Spark.
     query: SparkQuery | None = None
+    # The clauses of a routine load, from which the SELECT was made.
+    load: LoadProperties | None = None
+
+    @property
+    def files(self) -> FilesOptions:
+        """The source of a streaming job."""
+        if not isinstance(self.source, FilesOptions):
+            raise InvariantError(f'job "{self.name}" loads no files')
+        return self.source
+
+    @property
+    def stream(self) -> KinesisOptions:
+        """The source of a routine load."""
+        if not isinstance(self.source, KinesisOptions):
+            raise InvariantError(f'job "{self.name}" loads no stream')
+        return self.source
+
+    @property
+    def routine_properties(self) -> RoutineProperties:
+        """The properties of a routine load."""
+        if not isinstance(self.properties, RoutineProperties):
+            raise InvariantError(f'job "{self.name}" is no routine load')
+        return self.properties
+
+    @property
+    def payload(self) -> Payload | None:
+        """How the records of a stream become rows."""
+        if self.load is None:
+            return None
+        return self.routine_properties.payload(self.load.separator)
+
+    @property
+    def source_name(self) -> str:
+        """What the source is called for people."""
+        return self.source.uri if isinstance(self.source, FilesOptions) else self.source.stream
 
 
 class Wish(StrEnum):
@@ -179,11 +228,20 @@ class JobState:
     modified_files: int
     modified_files_event: int
     event_number: int
+    window: ErrorWindow = ErrorWindow()  # noqa: RUF009 - It is frozen.
+    # What was said when the window was last too full.
+    tripped: str = ""
+    tripped_event: int = 0
 
     @property
     def name(self) -> str:
         """The name a person gave the job."""
         return self.definition.name
+
+    @property
+    def has_too_many_errors(self) -> bool:
+        """Whether the window was found too full since somebody last wanted the job to run."""
+        return self.tripped_event > self.wish.event
 
     @property
     def auto_resumes_in_a_row(self) -> int:

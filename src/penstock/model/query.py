@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from penstock.model.job import JobProperties, TableRef
+from penstock.model.routine_properties import RoutineProperties
 from penstock.model.schema import Column
 from penstock.model.sealed import Sealed
 
@@ -70,14 +71,18 @@ def with_view(select: str, *, start: int, end: int, view: str) -> str:
 
 
 def query_text(
-    text: str, *, view: str, columns: tuple[Column, ...], properties: JobProperties
+    text: str,
+    *,
+    view: str,
+    columns: tuple[Column, ...],
+    properties: JobProperties | RoutineProperties,
 ) -> QueryText:
     """Answer a SELECT with the session that a job's properties ask for."""
     return QueryText(
         text=text,
         view=view,
         columns=columns,
-        strict=properties.strict,
+        strict=properties.ansi,
         time_zone=properties.time_zone,
         python_udfs=properties.python_udfs,
     )

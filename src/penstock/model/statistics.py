@@ -15,6 +15,9 @@ class Statistics:
     # By the reader, and by the writer because they did not fit the table.
     rows_rejected: int = 0
     rows_misfit: int = 0
+    # Of the rejected ones, those that belong to another shard.
+    rows_foreign: int = 0
+    records_read: int = 0
     files_read: int = 0
     bytes_read: int = 0
     files_written: int = 0

@@ -5,13 +5,12 @@ comes from the job's state and goes back in the attachment of a commit. Reading 
 tasks, from the plan alone.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from penstock.model.epoch import EpochPlan
-from penstock.model.job import JobProperties
+from penstock.model.epoch import EpochLimits, EpochPlan, Note
 from penstock.model.position import SplitProgress
 from penstock.model.sealed import Sealed
 
@@ -23,9 +22,12 @@ Listed = Callable[[int], None]
 class Backlog:
     """What is known to wait; ``complete`` says whether that is all there was at the look."""
 
-    files: int
-    size_bytes: int
+    # Files, or shards of a stream that hold something new.
+    files: int = 0
+    size_bytes: int = 0
     complete: bool
+    # How old the oldest is that waits in a stream; None where nobody knows.
+    behind: timedelta | None = None
 
 
 class Source(Protocol):
@@ -36,13 +38,25 @@ class Source(Protocol):
         ...
 
     def plan(
-        self, progress: tuple[SplitProgress, ...], *, limits: JobProperties
+        self, progress: tuple[SplitProgress, ...], *, limits: EpochLimits
     ) -> EpochPlan | None:
         """Take the next epoch's worth from the last look; None when it is used up."""
         ...
 
+    def reached(self, plan: EpochPlan, notes: Sequence[Note]) -> tuple[SplitProgress, ...]:
+        """Answer where the splits stand once a plan is loaded, by what tasks have noted."""
+        ...
+
+    def committed(self, notes: Sequence[Note]) -> None:
+        """Hear that what tasks have noted is in the table."""
+        ...
+
     def waiting(self) -> Backlog:
         """Answer what the last look found and no plan has taken."""
+        ...
+
+    def caught_up(self) -> bool:
+        """Tell whether everything is loaded that was there when the run looked."""
         ...
 
     @property

@@ -19,6 +19,8 @@ _CHAIN_LIFE = timedelta(minutes=10)
 # What ends within this time is not lent any more.
 _LEFT_MIN = timedelta(minutes=6)
 
+_ASKED = "Asked: environment, profile, web identity, container and instance."
+
 Credentials = dict[str, Any]
 
 
@@ -32,6 +34,8 @@ class AwsKeys:
     session_token: str = field(default="", repr=False)
     role_arn: str = ""
     external_id: str = ""
+    # Where keys that are not given are looked for, as botocore calls it; everywhere if empty.
+    provider: str = ""
     # For whom credentials are needed, and the names of the options, for messages.
     needed_for: str
     access_key_option: str
@@ -53,6 +57,11 @@ class Lender:
             if self._kept is None or _ending(self._kept):
                 self._kept = self._ask()
             return self._kept
+
+    def forget(self) -> None:
+        """Ask anew for the next ones: those that were lent are not good any more."""
+        with self._lock:
+            self._kept = None
 
 
 def _ending(credentials: Credentials) -> bool:
@@ -84,15 +93,18 @@ def _given(keys: AwsKeys) -> Callable[[], Credentials]:
 
 def _chain(keys: AwsKeys) -> Callable[[], Credentials]:
     """Answer the default chain: environment, profile, web identity, container, instance."""
-    import boto3
+    from botocore.credentials import CredentialResolver
+    from botocore.session import get_session
 
     def credentials() -> Credentials:
         # A session finds keys once and keeps them, also when their file changes.
-        found = boto3.Session().get_credentials()
+        chain = get_session().get_component("credential_provider").providers
+        asked = [one for one in chain if keys.provider in ("", one.METHOD)]
+        found = CredentialResolver(asked).load_credentials()
         if found is None:
             raise ExternalError(
                 f"no credentials were found for {keys.needed_for}",
-                detail="Asked: environment, profile, web identity, container and instance.",
+                detail=_ASKED if not keys.provider else f"Asked: {keys.provider}.",
                 hint=(
                     f'Give "{keys.access_key_option}" and "{keys.secret_key_option}", or set '
                     "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."

@@ -77,7 +77,12 @@ def first_generation() -> Generation:
 
 
 def opening_attachment(
-    *, job_id: str, table_id: str, generation: Generation, progress: SplitProgress, clock: Clock
+    *,
+    job_id: str,
+    table_id: str,
+    generation: Generation,
+    progress: tuple[SplitProgress, ...],
+    clock: Clock,
 ) -> Attachment:
     """Answer the first attachment of a job's chain."""
     return Attachment(
@@ -90,7 +95,7 @@ def opening_attachment(
         attempt=0,
         attempt_id=uuid.uuid4().hex,
         revision=1,
-        progress=(progress,),
+        progress=progress,
         statistics=Statistics(),
         cumulative=Statistics(),
         files=(),
@@ -201,6 +206,8 @@ def _behind(
         reject_files=(),
         timings=Timings(),
         committed_at=clock.now(),
+        # What a commit has found is said once.
+        window=replace(newest.window, tripped=""),
     )
 
 

@@ -16,6 +16,8 @@ REJECT_COLUMNS = (
     Column(name="stage", type=Primitive.STRING),
     Column(name="file", type=Primitive.STRING),
     Column(name="line", type=Primitive.BIGINT),
+    Column(name="shard", type=Primitive.STRING),
+    Column(name="sequence", type=Primitive.STRING),
     Column(name="error", type=Primitive.STRING),
     Column(name="raw", type=Primitive.BINARY),
 )

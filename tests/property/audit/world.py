@@ -217,7 +217,7 @@ class World:
             self.look()
         if self.source is None or not self._looked:
             return False
-        limits = JobProperties(batch_files_max=step.files_max)
+        limits = JobProperties(batch_files_max=step.files_max).limits
         plan = self.source.plan(self.state().progress, limits=limits)
         if plan is None:
             return False

@@ -19,7 +19,7 @@ from penstock.control.jobs import alter_job, drop_job, open_job, pause_job, resu
 from penstock.engine.epoch_loop import LoadParts
 from penstock.engine.task_plan import TaskPlan
 from penstock.model.codec import from_text, to_text
-from penstock.model.epoch import Ack, Attachment, DataFile, Note, SourceFile
+from penstock.model.epoch import Ack, Attachment, DataFile, FilePart, Note, SourceFile
 from penstock.model.files import FileFormat, FilesOptions
 from penstock.model.job import JobDefinition, JobProperties, JobState, TableRef
 from penstock.model.position import Horizon
@@ -228,7 +228,7 @@ class World:
             seal=self.vault.sealed_for_tasks,
             open_store=open_store,
         )
-        return FilesSource(state.definition.source, parts=parts)
+        return FilesSource(state.definition.files, parts=parts)
 
     def work(self, text: str, try_id: str) -> str:
         """Do what a task does, with rows in memory."""
@@ -273,10 +273,7 @@ COLUMNS = (Column(name="key", type=Primitive.STRING),)
 def _note(file: SourceFile) -> Note:
     """Say that a file has a row that loads and one that does not."""
     return Note(
-        key=file.key,
-        etag=file.etag,
-        start=0,
-        end=file.size_bytes,
+        part=FilePart(key=file.key, etag=file.etag, start=0, end=file.size_bytes),
         rows_read=2,
         rows_parsed=1,
         rows_rejected=1,

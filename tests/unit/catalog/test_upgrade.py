@@ -98,7 +98,7 @@ def test_a_catalog_of_the_first_version_is_brought_up_to_date(path: Path) -> Non
     assert catalog.status("job-1") == "reading"
     assert catalog.secrets() == ()
     with closing(sqlite3.connect(path)) as file:
-        assert file.execute("SELECT version_num FROM alembic_version").fetchone() == ("0002",)
+        assert file.execute("SELECT version_num FROM alembic_version").fetchone() == ("0003",)
         kept = file.execute('SELECT "key", etag, modified_at FROM files').fetchall()
         assert kept == [("/in/a", "v1", None)]
     catalog.close()

@@ -8,16 +8,15 @@ loaded before.
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 
 from penstock.clock import Clock
 from penstock.errors import Code, UserError
-from penstock.model.epoch import EpochPlan, SourceFile
+from penstock.model.epoch import EpochLimits, EpochPlan, Note, SourceFile
 from penstock.model.files import FilesOptions, LateFiles, ModifiedFiles
-from penstock.model.job import JobProperties
 from penstock.model.position import After, Position, SplitProgress, further, lies_above
 from penstock.model.sealed import Sealed
 from penstock.model.store_options import Choice, StoreOptions
@@ -120,18 +119,22 @@ class FilesSource:
             complete=self._look is None or self._look.complete,
         )
 
+    def caught_up(self) -> bool:
+        """Tell whether the last look saw everything, and all of it was taken."""
+        return not self._window and self.waiting().complete
+
     def plan(
-        self, progress: tuple[SplitProgress, ...], *, limits: JobProperties
+        self, progress: tuple[SplitProgress, ...], *, limits: EpochLimits
     ) -> EpochPlan | None:
         """Take files in byte order until a limit is reached; the crossing file is included."""
         if not self._window:
             return None
         files: list[SourceFile] = []
         size_bytes = 0
-        while self._window and len(files) < limits.batch_files_max:
+        while self._window and len(files) < limits.files:
             files.append(self._window.popleft())
             size_bytes += files[-1].size_bytes
-            if size_bytes >= limits.batch_bytes_max:
+            if size_bytes >= limits.size_bytes:
                 break
         self._window_bytes -= size_bytes
         self._planned = tuple(files)
@@ -139,6 +142,13 @@ class FilesSource:
         reached = further(split.position, After(value=files[-1].key))
         after = SplitProgress(split=split.split, floor=split.floor, position=reached)
         return EpochPlan(files=tuple(files), progress=(after,))
+
+    def reached(self, plan: EpochPlan, notes: Sequence[Note]) -> tuple[SplitProgress, ...]:  # noqa: ARG002 - Part of the protocol.
+        """Answer where the only split stands; for files the plan knows."""
+        return plan.progress
+
+    def committed(self, notes: Sequence[Note]) -> None:
+        """Remember nothing: the file index does."""
 
     def task_access(self) -> Sealed:
         """Answer what tasks need to read the files, with the keys of this moment."""

@@ -6,7 +6,7 @@ from io import BufferedIOBase
 
 import pyarrow as pa
 
-from penstock.model.epoch import SourceFile, SplitRead
+from penstock.model.epoch import FileRead, SourceFile
 from penstock.model.files import (
     METADATA_COLUMNS,
     RESCUED,
@@ -35,7 +35,7 @@ ROW = "_row"
 
 def read_records(
     stream: BufferedIOBase,
-    read: SplitRead,
+    read: FileRead,
     *,
     source: FilesOptions,
     columns: tuple[Column, ...],
@@ -85,7 +85,7 @@ def splittable(file: SourceFile, *, source: FilesOptions, needed: Sequence[str])
     return whole_lines and compression(source, file.key) is CompressType.PLAIN
 
 
-def lines_before(stream: BufferedIOBase, read: SplitRead, *, source: FilesOptions) -> int:
+def lines_before(stream: BufferedIOBase, read: FileRead, *, source: FilesOptions) -> int:
     """Count the lines, or rows, of the file that a part's own first one comes behind."""
     if not read.start:
         return 0
@@ -102,7 +102,7 @@ def lines_before(stream: BufferedIOBase, read: SplitRead, *, source: FilesOption
 class _Part:
     """What is to be read of a file's content."""
 
-    read: SplitRead
+    read: FileRead
     columns: pa.Schema
     wanted: tuple[str, ...]
     missing: MissingColumns
@@ -178,7 +178,7 @@ def compression(source: FilesOptions, key: str) -> CompressType:
 
 
 def _fixed_values(
-    read: SplitRead,
+    read: FileRead,
     *,
     source: FilesOptions,
     columns: tuple[Column, ...],

@@ -56,7 +56,7 @@ class StreamClient:
     """Sends single requests to the service."""
 
     def __init__(self, access: StreamAccess) -> None:
-        self._access = access
+        self.access = access
         self._count = 0
         self._lock = threading.Lock()
 
@@ -72,15 +72,16 @@ class StreamClient:
         with self._lock:
             self._count += 1
         try:
-            data = getattr(_client(self._access), operation)(**arguments)
+            data = getattr(_client(self.access), operation)(**arguments)
         except (BotoCoreError, ClientError) as error:
-            raise failure_of(error, operation=operation, access=_told(self._access)) from None
+            raise failure_of(error, operation=operation, access=_told(self.access)) from None
         return Answer(data=data, at=_server_time(data))
 
     def forget_credentials(self) -> None:
-        """Make a new client for the next request: the service took this one's keys for old."""
+        """Ask for new credentials: the service took these for old."""
+        lender_of(self.access.keys).forget()
         with _MAKING:
-            client = _CLIENTS.pop((os.getpid(), self._access), None)
+            client = _CLIENTS.pop((os.getpid(), self.access), None)
         if client is not None:
             client.close()
 
@@ -119,6 +120,8 @@ def _made(access: StreamAccess) -> Any:  # noqa: ANN401 - boto3 has no types.
 
     session._credentials = DeferredRefreshableCredentials(lent, "lent")  # noqa: SLF001 - There is no public way.
     session.register("creating-serializer.kinesis", _with_milliseconds)
+    # Making dates takes as long as all the rest of reading an answer.
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=float)
     return boto3.Session(botocore_session=session).client(
         "kinesis",
         region_name=access.region,

@@ -7,26 +7,14 @@ be one that was read before.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 
 from penstock.errors import Code, UserError
 from penstock.model.position import End, Horizon, Lineage, Position, SplitProgress
+from penstock.model.shards import ListedShard
 
 Progress = tuple[SplitProgress, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedShard:
-    """A shard as the stream tells of it."""
-
-    id: str
-    # The sequence number with which it begins; empty where a parent's end names its children.
-    begins: str = ""
-    parents: tuple[str, ...] = ()
-    closed: bool = False
-    # The first and the last hash key of its records.
-    hash_keys: tuple[str, str] | None = None
 
 
 class ShardState(StrEnum):

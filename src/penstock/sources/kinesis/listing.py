@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from penstock.errors import Code, ExternalError
+from penstock.model.shards import ListedShard
 from penstock.sources.kinesis.client import Answer, StreamAccess, StreamClient
 from penstock.sources.kinesis.failures import Kind, StreamError
-from penstock.sources.kinesis.lineage import ListedShard
 from penstock.sources.kinesis.patience import Patience
 
 _LISTINGS_MAX = 3
@@ -29,7 +29,7 @@ def describe(client: StreamClient, access: StreamAccess, patience: Patience) -> 
     answer = patience.ask(client, "describe_stream_summary", **access.naming)
     told = answer.data["StreamDescriptionSummary"]
     return StreamSummary(
-        created_at=told["StreamCreationTimestamp"],
+        created_at=datetime.fromtimestamp(told["StreamCreationTimestamp"], UTC),
         retention=timedelta(hours=told["RetentionPeriodHours"]),
         status=told["StreamStatus"],
         at=answer.at,
@@ -89,7 +89,7 @@ def _listed(shard: dict[str, Any]) -> ListedShard:
     )
 
 
-def hash_keys_of(shard: Mapping[str, Any]) -> tuple[str, str]:
+def hash_keys_of(shard: Mapping[str, Any]) -> tuple[int, int]:
     """Answer the first and the last hash key of a shard as the service tells of it."""
     keys = shard["HashKeyRange"]
-    return keys["StartingHashKey"], keys["EndingHashKey"]
+    return int(keys["StartingHashKey"]), int(keys["EndingHashKey"])

@@ -10,9 +10,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from penstock.model.position import After, At, AtTime, End, Horizon, Position
+from penstock.model.shards import ListedShard
 from penstock.sources.kinesis.client import Answer, StreamAccess, StreamClient
 from penstock.sources.kinesis.failures import Kind, StreamError
-from penstock.sources.kinesis.lineage import ListedShard
 from penstock.sources.kinesis.listing import hash_keys_of
 from penstock.sources.kinesis.patience import Patience
 
@@ -26,7 +26,8 @@ class StreamRecord:
     sequence: str
     partition_key: str
     data: bytes
-    arrived_at: datetime
+    # Seconds since 1970.
+    arrived_at: float
     encryption: str = ""
 
 
@@ -64,6 +65,24 @@ class ShardPages:
         self._is_closed = is_closed
         self.iterator = iterator
 
+    def again(self, position: Position, *, iterator: str | None) -> "ShardPages":
+        """Answer the pages of the same shard from another position."""
+        return ShardPages(
+            self._client,
+            self._access,
+            self._shard,
+            position,
+            patience=self._patience,
+            is_closed=self._is_closed,
+            iterator=iterator,
+        )
+
+    def opened(self) -> str:
+        """Answer the iterator of the next page; the first one is asked for."""
+        if self.iterator is None:
+            self.iterator = self._open()
+        return self.iterator
+
     def next(self, *, limit: int) -> Page:
         """Answer the next page of at most so many records; it may be empty."""
         for _ in range(_REOPENINGS_MAX):
@@ -78,14 +97,12 @@ class ShardPages:
 
     def _answer(self, *, limit: int) -> Answer | None:
         """Ask for a page; None if reading must begin anew behind the last record."""
-        if self.iterator is None:
-            self.iterator = self._open()
         named = {"StreamARN": self._access.stream_arn} if self._access.stream_arn else {}
         try:
             answer = self._patience.ask(
                 self._client,
                 "get_records",
-                ShardIterator=self.iterator,
+                ShardIterator=self.opened(),
                 Limit=limit,
                 **named,
             )

@@ -11,6 +11,8 @@ from penstock.errors import StoppedError
 from penstock.sources.kinesis.client import Answer, StreamClient
 from penstock.sources.kinesis.failures import Kind, StreamError
 
+# How long a request is repeated before the epoch is.
+GIVE_UP_AFTER = timedelta(seconds=20)
 _DELAY_FIRST = timedelta(milliseconds=100)
 _DELAY_MAX = timedelta(seconds=5)
 

@@ -6,42 +6,19 @@ page holds beyond that is read again by the next epoch.
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 
 from penstock.clock import Clock
+from penstock.model.kinesis import ForeignRecords
 from penstock.model.position import After, End, Position
-from penstock.sources.kinesis.lineage import ListedShard
+from penstock.model.shards import ReadLimits, ShardOutcome
 from penstock.sources.kinesis.pages import Page, ShardPages
-from penstock.sources.kinesis.records import ForeignRecords, Item, items_of
+from penstock.sources.kinesis.records import Item, items_of
 
 # The service allows five reads of a shard in a second.
 READ_INTERVAL = timedelta(milliseconds=200)
 PAGE_RECORDS_MAX = 10_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadLimits:
-    """How much of a shard an epoch takes; the record that crosses a limit is taken whole."""
-
-    records: int
-    size_bytes: int
-    duration: timedelta
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardOutcome:
-    """Where a reading ended, and what the stream said then.
-
-    ``behind`` and ``iterator`` are those of a page that was taken whole; of one that was not,
-    nobody knows.
-    """
-
-    position: Position
-    behind: timedelta | None = None
-    at: datetime | None = None
-    iterator: str | None = None
-    children: tuple[ListedShard, ...] = ()
 
 
 class ShardReading:
@@ -56,6 +33,7 @@ class ShardReading:
         clock: Clock,
         hash_keys: tuple[int, int] | None = None,
         foreign: ForeignRecords = ForeignRecords.REJECT,
+        page_records_max: int = PAGE_RECORDS_MAX,
         stop: threading.Event | None = None,
     ) -> None:
         self._pages = pages
@@ -63,11 +41,12 @@ class ShardReading:
         self._clock = clock
         self._hash_keys = hash_keys
         self._foreign = foreign
+        self._page_records_max = page_records_max
         self._stop = stop or threading.Event()
         self._records = 0
         self._size_bytes = 0
         self._deadline = clock.monotonic() + limits.duration.total_seconds()
-        self._read_at: float | None = None
+        self._read_at = clock.monotonic()
         self.outcome = ShardOutcome(position=begun)
 
     def items(self) -> Iterator[Item]:
@@ -82,13 +61,12 @@ class ShardReading:
                 return
 
     def _next_page(self) -> Page:
-        now = self._clock.monotonic()
-        if self._read_at is not None:
-            left = READ_INTERVAL.total_seconds() - (now - self._read_at)
-            self._clock.wait(self._stop, timedelta(seconds=max(0.0, left)))
+        passed = timedelta(seconds=self._clock.monotonic() - self._read_at)
+        if passed < self._limits.interval:
+            self._clock.wait(self._stop, self._limits.interval - passed)
         self._read_at = self._clock.monotonic()
         wanted = self._limits.records - self._records
-        return self._pages.next(limit=max(1, min(PAGE_RECORDS_MAX, wanted)))
+        return self._pages.next(limit=max(1, min(self._page_records_max, wanted)))
 
     def _items_of(self, page: Page) -> Iterator[Item]:
         begun = self.outcome.position
@@ -98,7 +76,7 @@ class ShardReading:
         for item in items:
             self._records += 1
             self._size_bytes += len(item.data)
-            self.outcome = ShardOutcome(position=item.after)
+            self.outcome = ShardOutcome(position=item.after, arrived_at=item.arrived_at)
             yield item
             if self._full():
                 return
@@ -118,7 +96,8 @@ class ShardReading:
         return self.outcome.position == After(value=page.records[-1].sequence)
 
     def _end_page(self, page: Page) -> None:
-        self.outcome = ShardOutcome(
+        self.outcome = replace(
+            self.outcome,
             position=End() if page.ended else self.outcome.position,
             behind=page.behind,
             at=page.at,

@@ -6,24 +6,16 @@ and moves the position like everything else: nothing is looked at twice.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 
+from penstock.model.kinesis import ForeignRecords
 from penstock.model.position import After, Position
 from penstock.sources.kinesis.aggregation import BrokenAggregateError, SubRecord, unpack
 from penstock.sources.kinesis.pages import StreamRecord
 
-
-class ForeignRecords(StrEnum):
-    """What happens to a record inside another whose key belongs to another shard.
-
-    After a split an aggregate may hold records of both halves. Some producers send these again,
-    others do not.
-    """
-
-    REJECT = "reject"
-    LOAD = "load"
-    SKIP = "skip"
+# So much is made rows of together.
+_CHUNK_RECORDS = 5_000
+_CHUNK_BYTES = 8 * 2**20
 
 
 class Fate(StrEnum):
@@ -43,7 +35,7 @@ class Item:
     sequence: str
     partition_key: str
     data: bytes
-    arrived_at: datetime
+    arrived_at: float
     encryption: str
     after: After
     error: str = ""
@@ -64,6 +56,20 @@ def items_of(
         # Only the first record can be the one that was taken in part.
         taken = _taken_of(record, begun) if number == 0 else None
         yield from _parts(record, taken=taken, hash_keys=hash_keys, foreign=foreign)
+
+
+def chunks_of(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Take items together, so many records or bytes of them."""
+    chunk: list[Item] = []
+    size_bytes = 0
+    for item in items:
+        chunk.append(item)
+        size_bytes += len(item.data)
+        if len(chunk) >= _CHUNK_RECORDS or size_bytes >= _CHUNK_BYTES:
+            yield chunk
+            chunk, size_bytes = [], 0
+    if chunk:
+        yield chunk
 
 
 def _taken_of(record: StreamRecord, position: Position) -> int | None:

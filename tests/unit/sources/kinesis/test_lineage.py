@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from penstock.errors import Code, UserError
 from penstock.model.position import After, AtTime, End, Horizon, Position, SplitProgress
+from penstock.model.shards import ListedShard
 from penstock.sources.kinesis.lineage import (
-    ListedShard,
     Progress,
     ShardState,
     begin,

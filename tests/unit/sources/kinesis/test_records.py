@@ -1,18 +1,17 @@
 """What becomes of every record, and where a reading that ends behind it goes on."""
 
-from datetime import UTC, datetime
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.model.kinesis import ForeignRecords
 from penstock.model.position import After, Horizon, Position
 from penstock.sources.kinesis.aggregation import SubRecord
 from penstock.sources.kinesis.pages import StreamRecord
-from penstock.sources.kinesis.records import Fate, ForeignRecords, Item, items_of
+from penstock.sources.kinesis.records import Fate, Item, items_of
 from tests.unit.sources.kinesis.aggregates import bytes_field, number_field, packed, sealed
 
-ARRIVED = datetime(2026, 11, 15, tzinfo=UTC)
+ARRIVED = 1_794_700_800.0
 HALF = 2**127
 
 

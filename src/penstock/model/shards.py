@@ -1,0 +1,97 @@
+"""Shards of a stream: what is told of them, what is read of them, where a reading ended."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from penstock.model.position import Position
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedShard:
+    """A shard as the stream tells of it."""
+
+    id: str
+    # The sequence number with which it begins; empty where a parent's end names its children.
+    begins: str = ""
+    parents: tuple[str, ...] = ()
+    closed: bool = False
+    # The first and the last hash key of its records.
+    hash_keys: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadLimits:
+    """How much of a shard an epoch takes; the record that crosses a limit is taken whole.
+
+    Two requests for records lie at least ``interval`` apart, and so does the first from
+    whatever was asked before.
+    """
+
+    records: int
+    size_bytes: int
+    duration: timedelta
+    interval: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardRead:
+    """What one task reads of one shard: from a position to a limit, to the tip or the end."""
+
+    shard: ListedShard
+    begin: Position
+    limits: ReadLimits
+    # The one that has found something there; it may have expired meanwhile.
+    iterator: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardOutcome:
+    """Where a reading ended, and what the stream said then.
+
+    ``behind``, ``at`` and ``iterator`` are those of a page that was taken whole; of one that
+    was not, nobody knows.
+    """
+
+    position: Position
+    behind: timedelta | None = None
+    at: datetime | None = None
+    iterator: str | None = None
+    children: tuple[ListedShard, ...] = ()
+    # When the last record that was taken had arrived, in seconds since 1970.
+    arrived_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardPart:
+    """The part of a shard that a task has read."""
+
+    shard: str
+    begin: Position
+    outcome: ShardOutcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardReport:
+    """The newest report of a shard, by the service's clock."""
+
+    shard: str
+    # How old the oldest unread record was; None where nobody knows.
+    behind: timedelta | None = None
+    at: datetime | None = None
+    # When everything that the shard held was last known to be loaded.
+    caught_up_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamReport:
+    """What a job last heard about its stream; kept outside of epochs, the newest wins.
+
+    An idle shard moves no position, but how long it has been idle decides whether anything can
+    have been lost.
+    """
+
+    shards: tuple[ShardReport, ...] = ()
+    # The shards that take no new records.
+    closed: tuple[str, ...] = ()
+    # For how long the stream keeps records.
+    retention: timedelta | None = None

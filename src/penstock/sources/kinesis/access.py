@@ -1,0 +1,134 @@
+"""From options to who asks which stream, and where; options that contradict are refused."""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+
+from penstock.errors import Code, UserError
+from penstock.model.kinesis import CredentialsProvider, KinesisOptions
+from penstock.model.options import parse_options, print_options
+from penstock.model.sealed import Sealed
+from penstock.sources.kinesis.client import StreamAccess
+from penstock.storage.access import Reveal
+from penstock.storage.aws_credentials import AwsKeys
+
+WHAT = "KINESIS"
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)?-[a-z]+-\d+")
+_STREAM = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_ARN = re.compile(r"arn:[a-z-]+:kinesis:([a-z0-9-]+):\d{12}:stream/([A-Za-z0-9_.-]+)")
+_HTTP = ("http://", "https://")
+# As botocore calls them.
+_PROVIDERS = {
+    CredentialsProvider.DEFAULT: "",
+    CredentialsProvider.SIMPLE: "",
+    CredentialsProvider.ENV: "env",
+    CredentialsProvider.INSTANCE_PROFILE: "iam-role",
+}
+
+
+def revealed_stream(options: KinesisOptions, reveal: Reveal) -> KinesisOptions:
+    """Answer the options with values in the place of references, checked together."""
+    pairs = [(key, reveal(key, text)) for key, text in print_options(options)]
+    values = parse_options(KinesisOptions, pairs, what=WHAT)
+    check_stream(values)
+    return values
+
+
+def check_stream(options: KinesisOptions) -> None:
+    """Refuse options that do not have the right form, or do not belong together."""
+    _require(_REGION.fullmatch(options.region), "aws.region", options.region, "eu-west-1")
+    _require(_STREAM.fullmatch(options.stream), "kinesis_stream", options.stream, "orders")
+    if bool(options.access_key) != bool(options.secret_key):
+        given, lacking = "aws.access_key", "aws.secret_key"
+        if options.secret_key:
+            given, lacking = lacking, given
+        raise _refused(
+            f'option "{given}" needs "{lacking}" beside it',
+            hint="Give both keys, or none of them for the default chain.",
+        )
+    for key, text, lacking, other in (
+        ("aws.session_key", options.session_key, "aws.access_key", options.access_key),
+        ("property.aws.external.id", options.external_id, "aws.role_arn", options.role_arn),
+    ):
+        if text and not other:
+            raise _refused(f'option "{key}" needs "{lacking}" beside it')
+    if options.provider is CredentialsProvider.SIMPLE and not options.access_key:
+        raise _refused(
+            'option "property.aws.credentials.provider" = simple needs "aws.access_key"'
+        )
+    if options.role_arn and not options.role_arn.startswith("arn:"):
+        raise _refused(f'option "aws.role_arn" must be an ARN, not "{options.role_arn}"')
+    _check_endpoint(options.endpoint)
+    if options.stream_arn:
+        _check_arn(options)
+    if len(set(options.pinned)) != len(options.pinned):
+        raise _refused(f'option "kinesis_shards" names a shard twice: {options.shards}')
+
+
+def _check_endpoint(endpoint: str) -> None:
+    if "@" in endpoint:
+        raise _refused(
+            'option "aws.endpoint" must not hold a name or a password',
+            hint='Give them as "aws.access_key" and "aws.secret_key".',
+        )
+    if endpoint and not endpoint.lower().startswith(_HTTP):
+        raise _refused(
+            f'option "aws.endpoint" must begin with https:// or http://: "{endpoint}"'
+        )
+
+
+def _check_arn(options: KinesisOptions) -> None:
+    key = "property.aws.kinesis.stream_arn"
+    found = _ARN.fullmatch(options.stream_arn)
+    example = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
+    _require(found, key, options.stream_arn, example)
+    for what, mine, other in (
+        ("aws.region", options.region, found[1] if found else ""),
+        ("kinesis_stream", options.stream, found[2] if found else ""),
+    ):
+        if mine != other:
+            raise _refused(f'option "{key}" names "{other}", but "{what}" is "{mine}"')
+
+
+def _require(found: object, key: str, value: str, example: str) -> None:
+    if not found:
+        raise _refused(
+            f'option "{key}" must look like {example}, not "{value}"',
+        )
+
+
+def _refused(message: str, *, hint: str = "") -> UserError:
+    return UserError(message, code=Code.OPTION_ERR, hint=hint)
+
+
+def stream_access(values: KinesisOptions) -> StreamAccess:
+    """Answer who asks which stream; the values hold no reference any more."""
+    return StreamAccess(
+        keys=AwsKeys(
+            region=values.region,
+            access_key=values.access_key,
+            secret_key=values.secret_key,
+            session_token=values.session_key,
+            role_arn=values.role_arn,
+            external_id=values.external_id,
+            provider=_PROVIDERS[values.provider],
+            needed_for=f'stream "{values.stream}"',
+            access_key_option="aws.access_key",
+            secret_key_option="aws.secret_key",  # noqa: S106 - A name and no password.
+            external_id_option="property.aws.external.id",
+        ),
+        stream=values.stream,
+        stream_arn=values.stream_arn,
+        endpoint=values.endpoint,
+        request_timeout=values.request_timeout,
+        connect_timeout=values.connection_timeout,
+    )
+
+
+@lru_cache(maxsize=64)
+def unsealed_access(sealed: Sealed) -> StreamAccess:
+    """Answer who asks which stream, inside a task."""
+    from penstock.sealing import unsealed_with
+
+    values: Mapping[str, str] = unsealed_with(sealed.key_file, sealed.text)
+    return stream_access(parse_options(KinesisOptions, values.items(), what=WHAT))

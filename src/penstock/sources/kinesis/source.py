@@ -1,0 +1,370 @@
+"""A stream of Kinesis as a source: which shards there are, which may be read, which have news.
+
+Invariant: progress is what is given, completed by what the stream tells of its shards. Whatever
+is remembered between calls only saves requests, or says how far behind a shard is.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from threading import Event
+
+from penstock.clock import Clock
+from penstock.errors import Code, UserError
+from penstock.model.epoch import EpochLimits, EpochPlan, Note
+from penstock.model.kinesis import KinesisOptions
+from penstock.model.options import print_options
+from penstock.model.position import End, Horizon, Lineage, SplitProgress
+from penstock.model.sealed import Sealed
+from penstock.model.shards import (
+    ListedShard,
+    ReadLimits,
+    ShardPart,
+    ShardRead,
+    ShardReport,
+    StreamReport,
+)
+from penstock.sources.kinesis.access import revealed_stream, stream_access
+from penstock.sources.kinesis.budgets import ReadBudgets
+from penstock.sources.kinesis.client import StreamAccess, StreamClient
+from penstock.sources.kinesis.failures import Kind, StreamError
+from penstock.sources.kinesis.lineage import (
+    Progress,
+    follow,
+    forget,
+    readable,
+    unknown_parents,
+    unlisted,
+)
+from penstock.sources.kinesis.listing import StreamSummary, describe, list_shards
+from penstock.sources.kinesis.pages import ShardPages
+from penstock.sources.kinesis.patience import GIVE_UP_AFTER, Patience
+from penstock.sources.kinesis.reports import Reports
+from penstock.sources.kinesis.watching import Watch, needs_proof, probe_of
+from penstock.sources.source import Backlog, Listed
+from penstock.storage.access import Reveal
+
+LISTING_INTERVAL = timedelta(seconds=60)
+_THREADS_MAX = 16
+# A position that lies further back than this part of the retention is proven anew.
+_NEAR_THE_HORIZON = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamParts:
+    """What a stream is opened with."""
+
+    clock: Clock
+    reports: Reports
+    budgets: ReadBudgets
+    # A reference in an option becomes its value.
+    reveal: Reveal
+    # Values become what tasks are given.
+    seal: Callable[[Mapping[str, str]], Sealed]
+
+
+class KinesisSource:
+    """The stream of one job, seen from the driver."""
+
+    def __init__(self, options: KinesisOptions, *, parts: StreamParts) -> None:
+        self._options = options
+        self._parts = parts
+        self._stop = Event()
+        self._patience = Patience(
+            clock=parts.clock, give_up_after=GIVE_UP_AFTER, stop=self._stop
+        )
+        self._client = StreamClient(stream_access(self._values()))
+        self._summary: StreamSummary | None = None
+        self._listed: tuple[ListedShard, ...] = ()
+        self._listed_at: float | None = None
+        # Children that the end of a parent has told of, and parents that nobody knows any more.
+        self._children: dict[str, ListedShard] = {}
+        self._gone: set[str] = set()
+        self._progress: Progress = ()
+        self._watches: dict[str, Watch] = {}
+        self._charged = self._taken = 0
+        stored = parts.reports.load()
+        self._reports = {report.shard: report for report in stored.shards}
+
+    def discover(self, progress: Progress, *, listed: Listed) -> Backlog:
+        """Look for new shards, and ask those that may be read whether they hold anything."""
+        self._renew_client()
+        if self._listing_due():
+            self._list()
+        self._progress = self._completed(progress)
+        self._watch()
+        self._poll(listed)
+        self._store_reports()
+        return self.waiting()
+
+    def waiting(self) -> Backlog:
+        """Answer which shards have something, and how old the oldest of it is."""
+        behind = [
+            watch.report.behind for watch in self._watches.values() if watch.report.behind
+        ]
+        return Backlog(
+            files=sum(watch.found for watch in self._watches.values()),
+            complete=not any(watch.searching for watch in self._watches.values()),
+            behind=max(behind, default=None),
+        )
+
+    def caught_up(self) -> bool:
+        """Tell whether every shard was read to its tip, or to a record of this run."""
+        unfinished = [s.split for s in self._progress if not isinstance(s.position, End)]
+        return all(
+            split in self._watches and self._watches[split].caught_up for split in unfinished
+        )
+
+    def plan(self, progress: Progress, *, limits: EpochLimits) -> EpochPlan | None:
+        """Let tasks read every shard that has something; the limits are shared out evenly."""
+        self._progress = self._completed(progress)
+        ready = [watch for watch in self._watches.values() if watch.found]
+        if not ready:
+            return None
+        share = ReadLimits(
+            records=-(-limits.records // len(ready)),
+            size_bytes=-(-limits.size_bytes // len(ready)),
+            duration=limits.duration,
+            interval=self._interval(),
+        )
+        reads = []
+        for watch in ready:
+            watch.found = False
+            reads.append(
+                ShardRead(
+                    shard=watch.shard,
+                    begin=watch.position,
+                    limits=share,
+                    iterator=watch.iterator,
+                )
+            )
+        return EpochPlan(shards=tuple(reads), progress=self._progress)
+
+    def reached(self, plan: EpochPlan, notes: Sequence[Note]) -> Progress:
+        """Move the shards to where tasks ended, and add the children of those that ended."""
+        parts = [note.part for note in notes if isinstance(note.part, ShardPart)]
+        outcomes = {part.shard: part.outcome for part in parts}
+        moved = tuple(
+            replace(split, position=outcomes[split.split].position)
+            if split.split in outcomes
+            else split
+            for split in plan.progress
+        )
+        if self._options.pinned:
+            return moved
+        return follow(moved, [child for one in outcomes.values() for child in one.children])
+
+    def committed(self, notes: Sequence[Note]) -> None:
+        """Go on behind what was read, and remember what was said about it."""
+        for note in notes:
+            if isinstance(note.part, ShardPart):
+                self._take(note.part)
+        self._store_reports()
+
+    def _take(self, part: ShardPart) -> None:
+        outcome = part.outcome
+        watch = self._watches[part.shard]
+        watch.take(outcome, begun_at=self._told.at)
+        near = self._told.retention * _NEAR_THE_HORIZON
+        if outcome.behind is not None and outcome.behind > near:
+            self._watches.pop(part.shard)
+        self._reports[part.shard] = watch.report
+        if isinstance(outcome.position, End):
+            self._watches.pop(part.shard, None)
+            report = self._reports.pop(part.shard)
+            for child in outcome.children:
+                self._children[child.id] = child
+                # Nothing was in the child before its parent ended.
+                self._reports.setdefault(child.id, replace(report, shard=child.id, behind=None))
+
+    @property
+    def modified_files(self) -> int:
+        """None: what a stream holds never changes."""
+        return 0
+
+    def task_access(self) -> Sealed:
+        """Answer what tasks need to read, with the credentials of this moment."""
+        return self._parts.seal(dict(print_options(self._values())))
+
+    def charge(self, requests: int) -> None:
+        """Count requests that tasks have sent."""
+        self._charged += requests
+
+    def take_requests(self) -> int:
+        """Answer how many requests were sent since this was last asked."""
+        sent = self._client.requests + self._charged
+        new, self._taken = sent - self._taken, sent
+        return new
+
+    def pause(self) -> timedelta:
+        """Answer how long to wait at least before the next look."""
+        return timedelta(0)
+
+    @property
+    def _told(self) -> StreamSummary:
+        if self._summary is None:
+            self._summary = describe(self._client, self._access, self._patience)
+        return self._summary
+
+    @property
+    def _access(self) -> StreamAccess:
+        return self._client.access
+
+    def _values(self) -> KinesisOptions:
+        return revealed_stream(self._options, self._parts.reveal)
+
+    def _renew_client(self) -> None:
+        """Ask with the keys of this moment; whoever watches a shard begins anew with them."""
+        access = stream_access(self._values())
+        if access != self._access:
+            self._charged += self._client.requests
+            self._client = StreamClient(access)
+            self._watches.clear()
+
+    def _interval(self) -> timedelta:
+        key = (self._access.endpoint or self._access.region, self._options.stream)
+        return self._parts.budgets.interval(key, self)
+
+    def _listing_due(self) -> bool:
+        if self._listed_at is None:
+            return True
+        passed = self._parts.clock.monotonic() - self._listed_at
+        return passed >= LISTING_INTERVAL.total_seconds()
+
+    def _list(self) -> None:
+        self._listed = list_shards(
+            self._client, self._access, self._patience, page=self._options.page_shards_max
+        )
+        self._listed_at = self._parts.clock.monotonic()
+        known = {shard.id for shard in self._listed}
+        self._children = {k: v for k, v in self._children.items() if k not in known}
+
+    def _completed(self, progress: Progress) -> Progress:
+        """Add what the stream tells of shards that progress does not know yet."""
+        if self._options.pinned:
+            return follow(progress, [s for s in self._listed if s.id in self._options.pinned])
+        found = follow(progress, [*self._listed, *self._children.values()])
+        return forget(self._with_parents(found), self._listed)
+
+    def _with_parents(self, progress: Progress) -> Progress:
+        """Add parents that no listing has shown, unless the stream has forgotten them."""
+        for parent in unknown_parents(progress):
+            if parent not in self._gone and self._is_known(parent):
+                missed = SplitProgress(
+                    split=parent,
+                    floor=Horizon(),
+                    position=Horizon(),
+                    lineage=Lineage(begins=""),
+                )
+                progress = (*progress, missed)
+            else:
+                self._gone.add(parent)
+        return progress
+
+    def _is_known(self, shard: str) -> bool:
+        """Ask the stream whether it knows a shard."""
+        try:
+            ShardPages(
+                self._client,
+                self._access,
+                shard,
+                Horizon(),
+                patience=self._patience,
+                is_closed=lambda: False,
+            ).opened()
+        except StreamError as error:
+            if error.kind is not Kind.NOT_FOUND:
+                raise
+            # A stream that is gone does not know any shard; that is another matter.
+            describe(self._client, self._access, self._patience)
+            return False
+        return True
+
+    def _watch(self) -> None:
+        """Watch the shards that may be read, and no others."""
+        by_id = {shard.id: shard for shard in (*self._children.values(), *self._listed)}
+        self._require_known(unlisted(self._progress, by_id.values()))
+        splits = {split.split: split for split in readable(self._progress)}
+        for name in self._watches.keys() - splits.keys():
+            del self._watches[name]
+        for name, split in splits.items():
+            shard = by_id.get(name) or ListedShard(id=name)
+            watch = self._watches.get(name)
+            if watch is None or watch.position != split.position:
+                self._watches[name] = self._new_watch(split, shard)
+            else:
+                watch.shard = shard
+
+    def _require_known(self, missing: Iterable[SplitProgress]) -> None:
+        for split in missing:
+            if not self._is_known(split.split):
+                raise UserError(
+                    f"shard {split.split} is gone, and was not read to its end",
+                    code=Code.CANNOT_RESUME_ERR,
+                    detail=f"The job stands at {split.position}; the rest was trimmed.",
+                    hint=(
+                        "To go on with what the stream still holds, ALTER ROUTINE LOAD with "
+                        "property.kinesis_default_pos, then RESUME it."
+                    ),
+                )
+
+    def _new_watch(self, split: SplitProgress, shard: ListedShard) -> Watch:
+        report = self._reports.setdefault(split.split, ShardReport(shard=split.split))
+        proof = needs_proof(split.position, report)
+        pages = ShardPages(
+            self._client,
+            self._access,
+            split.split,
+            probe_of(split.position) if proof else split.position,
+            patience=self._patience,
+            is_closed=lambda: self._is_closed(split.split),
+        )
+        return Watch(
+            shard=shard, position=split.position, pages=pages, report=report, proven=not proof
+        )
+
+    def _is_closed(self, shard: str) -> bool:
+        """Ask the stream whether a shard takes no new records any more."""
+        self._list()
+        return any(one.id == shard and one.closed for one in self._listed)
+
+    def _poll(self, listed: Listed) -> None:
+        """Ask shards for one record each, until all are decided or one has something."""
+        asked = 0
+        for watch in self._watches.values():
+            watch.searching = not watch.found
+        retention = self._told.retention
+        with ThreadPoolExecutor(_THREADS_MAX) as threads:
+            while not any(watch.found for watch in self._watches.values()) or not asked:
+                searching = [watch for watch in self._watches.values() if watch.searching]
+                listed(asked)
+                if not searching:
+                    return
+                list(threads.map(lambda watch: self._ask(watch, retention), searching))
+                asked += len(searching)
+
+    def _ask(self, watch: Watch, retention: timedelta) -> None:
+        now = self._parts.clock.monotonic()
+        if watch.asked_at is not None:
+            left = self._interval() - timedelta(seconds=now - watch.asked_at)
+            if left > timedelta(0):
+                self._parts.clock.wait(self._stop, left)
+        watch.asked_at = self._parts.clock.monotonic()
+        watch.ask(retention)
+        self._reports[watch.shard.id] = watch.report
+
+    def _store_reports(self) -> None:
+        known = {split.split for split in self._progress}
+        self._parts.reports.store(
+            StreamReport(
+                shards=tuple(r for shard, r in sorted(self._reports.items()) if shard in known),
+                closed=tuple(shard.id for shard in self._listed if shard.closed),
+                retention=self._told.retention,
+            )
+        )
+
+
+def server_time(client: StreamClient, access: StreamAccess, patience: Patience) -> datetime:
+    """Answer what the service's clock shows."""
+    return describe(client, access, patience).at
