@@ -20,6 +20,37 @@ def find_job(name: str, *, catalog: Catalog) -> JobState:
     return state
 
 
+def find_streaming_job(name: str, *, catalog: Catalog) -> JobState:
+    """Answer a streaming job by name; a routine load has statements of its own."""
+    state = find_job(name, catalog=catalog)
+    if state.definition.load is not None:
+        raise UserError(
+            f'"{name}" is a routine load',
+            code=Code.STATE_ERR,
+            hint="Write PAUSE, RESUME, ALTER or STOP ROUTINE LOAD FOR it.",
+        )
+    return state
+
+
+def find_routine_load(name: str, *, catalog: Catalog) -> JobState:
+    """Answer a routine load by name; a streaming job has statements of its own."""
+    state = catalog.job(name)
+    if state is None:
+        known = ", ".join(job.name for job in catalog.jobs() if job.definition.load is not None)
+        raise UserError(
+            f'routine load "{name}" does not exist',
+            code=Code.META_NOT_FOUND_ERR,
+            hint=f"Known: {known}." if known else "Create one with CREATE ROUTINE LOAD.",
+        )
+    if state.definition.load is None:
+        raise UserError(
+            f'"{name}" is a streaming job',
+            code=Code.STATE_ERR,
+            hint="Write PAUSE, RESUME, ALTER or DROP JOB.",
+        )
+    return state
+
+
 def find_table(name: str, *, catalog: Catalog) -> TableRecord:
     """Answer a table by name, or say that there is none."""
     record = catalog.table(name)

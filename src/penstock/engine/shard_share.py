@@ -102,11 +102,7 @@ class ShardShare:
         reading = self._reading(read)
         plan = self._plan
         decoder = Decoder(self._payload, columns=plan.source_columns, needed=plan.needed)
-        note = Note(
-            part=ShardPart(shard=read.shard.id, begin=read.begin, outcome=reading.outcome),
-            rows_read=0,
-            rows_parsed=0,
-        )
+        note = Note(part=_part(read, reading), rows_read=0, rows_parsed=0)
         for items in chunks_of(reading.items()):
             note = _counted(note, items)
             loaded = [item for item in items if item.fate is Fate.LOADED]
@@ -116,8 +112,7 @@ class ShardShare:
                 yield Arrived(shard=read.shard.id, items=loaded, decoded=decoded)
             if unloaded := _unloaded(items):
                 yield Arrived(shard=read.shard.id, items=items, decoded=unloaded)
-        outcome = reading.outcome
-        yield replace(note, part=replace(note.part, outcome=outcome))
+        yield replace(note, part=_part(read, reading))
 
     def _reading(self, read: ShardRead) -> ShardReading:
         pages = ShardPages(
@@ -148,6 +143,10 @@ class ShardShare:
             self._client, self._access, self._patience, page=self._source.page_shards_max
         )
         return any(shard.id == read.shard.id and shard.closed for shard in listed)
+
+
+def _part(read: ShardRead, reading: ShardReading) -> ShardPart:
+    return ShardPart(shard=read.shard.id, begin=read.begin, outcome=reading.outcome)
 
 
 def _counted(note: Note, items: Sequence[Item]) -> Note:

@@ -167,6 +167,11 @@ class FilesOptions:
     store: StoreOptions = group(StoreOptions)
 
     @property
+    def header_lines(self) -> int:
+        """How many lines of a file name its columns."""
+        return self.format.header_lines
+
+    @property
     def path_keys(self) -> tuple[str, ...]:
         """The columns whose values stand in the path."""
         return tuple(key.strip() for key in self.path_partition_keys.split(",") if key.strip())

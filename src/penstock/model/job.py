@@ -13,7 +13,7 @@ from penstock.model.payload import Payload
 from penstock.model.position import SplitProgress
 from penstock.model.routine import LoadProperties
 from penstock.model.routine_properties import RoutineProperties
-from penstock.model.schema import Column
+from penstock.model.schema import Column, quoted_name
 from penstock.model.statistics import Statistics
 
 
@@ -143,6 +143,17 @@ class JobDefinition:
     query: SparkQuery | None = None
     # The clauses of a routine load, from which the SELECT was made.
     load: LoadProperties | None = None
+
+    @property
+    def kind(self) -> str:
+        """What the job is called in messages."""
+        return "job" if self.load is None else "routine load"
+
+    @property
+    def ending(self) -> str:
+        """The statement that ends the job."""
+        name = quoted_name(self.name)
+        return f"DROP JOB {name}" if self.load is None else f"STOP ROUTINE LOAD FOR {name}"
 
     @property
     def files(self) -> FilesOptions:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.catalog import catalog as catalogs
-from penstock.control import changes, jobs
+from penstock.control import changes, lifecycle
 from penstock.engine import commit, epoch_loop, takeover
 from penstock.model.epoch import Attachment, CommitKind, Generation
 from penstock.model.job import JobState
@@ -51,7 +51,7 @@ def alter_is_a_catalog_event_only(patch: pytest.MonkeyPatch) -> None:
         parts.catalog.apply_commit(state.id, moved, table_version=None, commit_seconds=None)
         return Landed(commit=newest)
 
-    patch.setattr(jobs, "change_job", mutant)
+    patch.setattr(lifecycle, "change_job", mutant)
 
 
 def outcome_is_judged_by_the_number(patch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def pause_fences_before_it_stores_the_wish(patch: pytest.MonkeyPatch) -> None:
         believed = replace(landed.commit.attachment, generation=stored.generation)
         return Landed(commit=replace(landed.commit, attachment=believed))
 
-    patch.setattr(jobs, "change_job", mutant)
+    patch.setattr(lifecycle, "change_job", mutant)
 
 
 def attachments_are_applied_over_a_gap(patch: pytest.MonkeyPatch) -> None:
@@ -178,7 +178,7 @@ def a_generation_has_no_random_id(patch: pytest.MonkeyPatch) -> None:
 
     for module in (
         "penstock.control.changes",
-        "penstock.control.jobs",
+        "penstock.control.lifecycle",
         "penstock.engine.takeover",
         "penstock.supervisor.supervisor",
     ):
@@ -207,7 +207,7 @@ def _skip_commit_of(kind: CommitKind, patch: pytest.MonkeyPatch) -> None:
         return Landed(commit=replace(newest, attachment=believed))
 
     skipped = kind
-    patch.setattr(jobs, "change_job", mutant)
+    patch.setattr(lifecycle, "change_job", mutant)
 
 
 def _store(state: JobState, *, kind: CommitKind, parts: Any, rest: dict[str, Any]) -> JobState:

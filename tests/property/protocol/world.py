@@ -15,14 +15,15 @@ from typing import Any, NoReturn, cast
 from penstock.catalog.catalog import Catalog, open_catalog
 from penstock.catalog.tables import TableRecord
 from penstock.control.changes import ChangeParts, OutpacedError
-from penstock.control.jobs import alter_job, drop_job, open_job, pause_job, resume_job
+from penstock.control.jobs import alter_job, drop_job, pause_job, resume_job
+from penstock.control.lifecycle import open_job
 from penstock.engine.epoch_loop import LoadParts
 from penstock.engine.task_plan import TaskPlan
 from penstock.model.codec import from_text, to_text
 from penstock.model.epoch import Ack, Attachment, DataFile, FilePart, Note, SourceFile
 from penstock.model.files import FileFormat, FilesOptions
 from penstock.model.job import JobDefinition, JobProperties, JobState, TableRef
-from penstock.model.position import Horizon
+from penstock.model.position import Horizon, SplitProgress
 from penstock.model.schema import Column, Primitive
 from penstock.model.store_options import StoreOptions
 from penstock.sources.files.files import FilesSource, SourceParts
@@ -175,7 +176,9 @@ class World:
         )
 
     def create(self) -> JobState:
-        state = open_job(definition(self.table), floor=Horizon(), parts=self.change_parts())
+        job = definition(self.table)
+        start = SplitProgress(split=job.files.uri, floor=Horizon(), position=Horizon())
+        state = open_job(job, progress=(start,), parts=self.change_parts())
         self.job_ids.append(state.id)
         return state
 

@@ -1,15 +1,36 @@
-"""How the bytes of a CSV file become records and fields, worked out from a job's options."""
+"""How bytes of CSV become records and fields, worked out from a job's options."""
 
 import re
 from dataclasses import dataclass
+from typing import Protocol
 
 from penstock.errors import Code, UserError
-from penstock.model.files import FilesOptions
 from penstock.storage.casts import shown
 
 _WRITTEN_OUT = re.compile(rb"\\(?:x([0-9a-fA-F]{2})|([tnr]))")
 _CHARACTER_BY_LETTER = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
 _RETURN = b"\r"
+
+
+class CsvOptions(Protocol):
+    """What a source says of its CSV: the options of files, or of a stream's payloads."""
+
+    @property
+    def column_separator(self) -> str: ...
+    @property
+    def line_delimiter(self) -> str: ...
+    @property
+    def enclose(self) -> str: ...
+    @property
+    def escape(self) -> str: ...
+    @property
+    def header_lines(self) -> int: ...
+    @property
+    def skip_lines(self) -> int: ...
+    @property
+    def trim_double_quotes(self) -> bool: ...
+    @property
+    def empty_field_as_null(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +54,7 @@ class CsvLayout:
         return self.ending == b"\n" and _RETURN not in marks
 
 
-def csv_layout(options: FilesOptions) -> CsvLayout:
+def csv_layout(options: CsvOptions) -> CsvLayout:
     """Give the layout that the options of a source describe; refuse one that is ambiguous."""
     separator = _delimiter("column_separator", options.column_separator)
     ending = _delimiter("line_delimiter", options.line_delimiter)
@@ -46,7 +67,7 @@ def csv_layout(options: FilesOptions) -> CsvLayout:
         enclose=enclose,
         # A doubled enclose character is one in any case.
         escape=None if escape == enclose else escape,
-        header_lines=options.format.header_lines,
+        header_lines=options.header_lines,
         skip_lines=options.skip_lines,
         trim_double_quotes=options.trim_double_quotes,
         empty_field_as_null=options.empty_field_as_null,
@@ -74,7 +95,7 @@ def _character(written: re.Match[bytes]) -> bytes:
     return bytes.fromhex(code.decode()) if code else _CHARACTER_BY_LETTER[letter]
 
 
-def _require_distinct(options: FilesOptions, *, separator: bytes, ending: bytes) -> None:
+def _require_distinct(options: CsvOptions, *, separator: bytes, ending: bytes) -> None:
     if _overlaps_itself(ending):
         raise _refusal(
             f'option "line_delimiter" must not begin as it ends, as'

@@ -91,7 +91,7 @@ class RecordCutter:
         """Give the record that is still open at the end of the file, if there is one."""
         if self.idle:
             return CsvRecords(texts=(), offsets=(), lines=())
-        return self._faulty("an enclosed field is not closed before the end of the file")
+        return self._faulty("an enclosed field is never closed")
 
     def _one_per_line(self, texts: list[bytes]) -> CsvRecords:
         ending_bytes = len(self._layout.ending)

@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from io import BufferedIOBase
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from penstock.errors import Code, UserError
-from penstock.model.files import RESCUED, FilesOptions, MissingColumns
+from penstock.model.files import RESCUED, MissingColumns
 from penstock.sources.formats.blocks import BadRecord, RecordBlock, column_message
-from penstock.sources.formats.json_arrays import Element, read_elements
 from penstock.sources.formats.json_arrow import JsonShape, json_shape, read_directly
 from penstock.sources.formats.json_decode import (
     AmbiguousObject,
@@ -29,20 +28,32 @@ from penstock.sources.formats.json_decode import (
 from penstock.sources.formats.json_paths import JsonPath, NoSuchPartError, json_path
 from penstock.sources.formats.json_records import blank, read_records, rendered
 from penstock.sources.formats.json_render import shown_value
-from penstock.sources.formats.json_texts import json_text, numbers_as_texts
-from penstock.sources.formats.lines import (
-    BLOCK_BYTES,
-    BYTE_ORDER_MARK,
-    LineLayout,
-    Lines,
-    read_lines,
+from penstock.sources.formats.json_sources import (
+    NOT_DECODED,
+    JsonSource,
+    element_groups,
+    line_groups,
+    rooted,
 )
+from penstock.sources.formats.json_texts import json_text, numbers_as_texts
+from penstock.sources.formats.lines import LineLayout
 from penstock.storage.casts import shown
 
-_LINE_LAYOUT = LineLayout()
-_BLOCK_RECORDS_MAX = 1 << 16
-_NOT_DECODED = object()
+_LINES = LineLayout()
 _WHOLE = JsonPath(text="$", steps=())
+
+
+class JsonOptions(Protocol):
+    """What a source says of its JSON: the options of files, or of a stream's payloads."""
+
+    @property
+    def strip_outer_array(self) -> bool: ...
+    @property
+    def json_root(self) -> str: ...
+    @property
+    def jsonpaths(self) -> str: ...
+    @property
+    def num_as_string(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +74,7 @@ class JsonLayout:
         )
 
 
-def json_layout(options: FilesOptions) -> JsonLayout:
+def json_layout(options: JsonOptions) -> JsonLayout:
     """Read the options about JSON; ``UserError`` if one of them has no meaning."""
     return JsonLayout(
         strip_outer_array=options.strip_outer_array,
@@ -102,23 +113,23 @@ def read_json_documents(  # noqa: PLR0913 - What a range needs, as in every form
 
     A file of arrays is not cut: all of it belongs to the range that begins at 0.
     """
-    reading = _reading(columns, wanted, layout=layout, missing=missing, rescue=rescue)
+    reading = json_reading(columns, wanted, layout=layout, missing=missing, rescue=rescue)
     first_line = 0
     if layout.strip_outer_array:
-        groups = _element_groups(stream, layout=layout) if start == 0 else iter(())
+        groups = element_groups(stream, root=layout.root) if start == 0 else iter(())
     else:
-        groups = _line_groups(stream, start=start, end=end)
+        groups = line_groups(stream, start=start, end=end, layout=_LINES)
     for group in groups:
-        yield from _blocks(group, reading=reading, first_line=first_line)
+        yield from read_sources(group, reading=reading, first_line=first_line)
         first_line += len(group)
 
 
 def first_records(stream: BufferedIOBase, *, layout: JsonLayout, records_max: int) -> bytes:
     """Give the first records of a file as JSON lines; what is no record teaches nothing."""
     groups = (
-        _element_groups(stream, layout=layout)
+        element_groups(stream, root=layout.root)
         if layout.strip_outer_array
-        else _line_groups(stream, start=0, end=None)
+        else line_groups(stream, start=0, end=None, layout=_LINES)
     )
     lines: list[bytes] = []
     for source in islice((source for group in groups for source in group), records_max):
@@ -128,7 +139,7 @@ def first_records(stream: BufferedIOBase, *, layout: JsonLayout, records_max: in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Reading:
+class JsonReading:
     """How a record becomes a row."""
 
     layout: JsonLayout
@@ -142,14 +153,15 @@ class _Reading:
     neutral: bool
 
 
-def _reading(
+def json_reading(
     columns: pa.Schema,
     wanted: tuple[str, ...],
     *,
     layout: JsonLayout,
     missing: MissingColumns,
     rescue: bool,
-) -> _Reading:
+) -> JsonReading:
+    """Work out how records become rows of the wanted columns."""
     if layout.paths and len(layout.paths) != len(columns.names):
         raise UserError(
             f'option "jsonpaths" must have as many paths as there are columns,'
@@ -160,7 +172,7 @@ def _reading(
         )
     path_by_column = dict(zip(columns.names, layout.paths, strict=False))
     rescued = [pa.field(RESCUED, pa.string())] if rescue else []
-    return _Reading(
+    return JsonReading(
         layout=layout,
         shape=json_shape(pa.schema([*(columns.field(name) for name in wanted), *rescued])),
         path_by_column={name: path_by_column[name] for name in wanted if layout.paths},
@@ -175,94 +187,10 @@ def _reading(
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Source:
-    """Where a record comes from: its text, or its value inside of a document."""
-
-    offset: int
-    text: bytes
-    value: object = _NOT_DECODED
-    # Why there is no record.
-    error: str = ""
-    line: bool = False
-
-
-def _line_groups(
-    stream: BufferedIOBase, *, start: int, end: int | None
-) -> Iterator[list[_Source]]:
-    for lines in read_lines(stream, start=start, end=end, layout=_LINE_LAYOUT):
-        yield [_long_line(lines)] if lines.too_long else _line_sources(lines)
-
-
-def _long_line(lines: Lines) -> _Source:
-    limit, found = _LINE_LAYOUT.line_bytes_max, lines.size_bytes
-    error = f"a line may have {limit} bytes at most, found {found}"
-    return _Source(offset=lines.offset, text=bytes(lines.data), error=error)
-
-
-def _line_sources(lines: Lines) -> list[_Source]:
-    data, offset = bytes(lines.data), lines.offset
-    if offset == 0 and data.startswith(BYTE_ORDER_MARK):
-        data, offset = data[len(BYTE_ORDER_MARK) :], len(BYTE_ORDER_MARK)
-    texts = data.split(b"\n")
-    if not texts[-1]:
-        texts.pop()
-    sources = []
-    for text in texts:
-        sources.append(_Source(offset=offset, text=text, line=True))
-        offset += len(text) + 1
-    return sources
-
-
-def _element_groups(stream: BufferedIOBase, *, layout: JsonLayout) -> Iterator[list[_Source]]:
-    group: list[_Source] = []
-    size_bytes = 0
-    for element in read_elements(stream, objects=bool(layout.root.steps)):
-        for source in _element_sources(element, layout.root):
-            group.append(source)
-            size_bytes += len(source.text)
-            if size_bytes >= BLOCK_BYTES or len(group) >= _BLOCK_RECORDS_MAX:
-                yield group
-                group, size_bytes = [], 0
-    if group:
-        yield group
-
-
-def _element_sources(element: Element, root: JsonPath) -> Iterator[_Source]:
-    """Give the record of an element, or the records of the array that the root leads to."""
-    whole = _Source(offset=element.offset, text=element.text)
-    if not root.steps:
-        yield whole
-        return
-    try:
-        part = _rooted(decode_document(element.text), root)
-    except BadRecordError as error:
-        yield replace(whole, error=str(error))
-        return
-    if not isinstance(part, list):
-        yield replace(whole, value=part)
-        return
-    for value in part:
-        yield _part_source(whole, value)
-
-
-def _part_source(whole: _Source, value: object) -> _Source:
-    try:
-        return replace(whole, text=json_text(value).encode(), value=value)
-    except BadRecordError as error:
-        return replace(whole, text=b"", error=str(error))
-
-
-def _rooted(document: object, root: JsonPath) -> Any:  # noqa: ANN401 - Any JSON value.
-    try:
-        return root.part_of(document)
-    except NoSuchPartError as error:
-        raise BadRecordError(f"json_root {root.text} leads nowhere") from error
-
-
-def _blocks(
-    sources: list[_Source], *, reading: _Reading, first_line: int
+def read_sources(
+    sources: list[JsonSource], *, reading: JsonReading, first_line: int
 ) -> Iterator[RecordBlock]:
+    """Read the records of some lines or elements; the first of them has the given number."""
     batches = _direct_batches(sources, reading)
     if batches is None:
         yield _mixed_block(sources, reading=reading, first_line=first_line)
@@ -272,7 +200,9 @@ def _blocks(
         first_line += batch.num_rows
 
 
-def _direct_batches(sources: list[_Source], reading: _Reading) -> list[pa.RecordBatch] | None:
+def _direct_batches(
+    sources: list[JsonSource], reading: JsonReading
+) -> list[pa.RecordBatch] | None:
     """Read plain records as Arrow reads them, many at once; else give None."""
     if not reading.neutral or any(source.error for source in sources):
         return None
@@ -282,7 +212,9 @@ def _direct_batches(sources: list[_Source], reading: _Reading) -> list[pa.Record
     return read_directly(lines, reading.shape) if one_line_each else None
 
 
-def _mixed_block(sources: list[_Source], *, reading: _Reading, first_line: int) -> RecordBlock:
+def _mixed_block(
+    sources: list[JsonSource], *, reading: JsonReading, first_line: int
+) -> RecordBlock:
     records = read_records(sources, reading.shape, write=partial(_written, reading=reading))
     bad = tuple(
         BadRecord(
@@ -303,7 +235,7 @@ def _mixed_block(sources: list[_Source], *, reading: _Reading, first_line: int) 
     )
 
 
-def _written(source: _Source, *, reading: _Reading) -> bytes | None:
+def _written(source: JsonSource, *, reading: JsonReading) -> bytes | None:
     if source.error:
         raise BadRecordError(source.error)
     if source.line and blank(source.text):
@@ -321,12 +253,12 @@ def _written(source: _Source, *, reading: _Reading) -> bytes | None:
     return reading.shape.render(row).encode()
 
 
-def _record(source: _Source, root: JsonPath) -> dict[str, Any]:
-    if source.value is _NOT_DECODED and not root.steps:
+def _record(source: JsonSource, root: JsonPath) -> dict[str, Any]:
+    if source.value is NOT_DECODED and not root.steps:
         return decode_record(source.text)
     value = source.value
-    if value is _NOT_DECODED:
-        value = _rooted(decode_document(source.text), root)
+    if value is NOT_DECODED:
+        value = rooted(decode_document(source.text), root)
     if isinstance(value, dict):
         return value
     raise BadRecordError(
@@ -334,7 +266,7 @@ def _record(source: _Source, root: JsonPath) -> dict[str, Any]:
     )
 
 
-def _by_names(record: dict[str, Any], reading: _Reading) -> dict[str, Any]:
+def _by_names(record: dict[str, Any], reading: JsonReading) -> dict[str, Any]:
     names = [name for name in reading.shape.schema.names if not _is_rescued(name, reading)]
     if reading.missing is MissingColumns.FAIL:
         for name in names:
@@ -350,11 +282,11 @@ def _by_names(record: dict[str, Any], reading: _Reading) -> dict[str, Any]:
     return ambiguous
 
 
-def _is_rescued(name: str, reading: _Reading) -> bool:
+def _is_rescued(name: str, reading: JsonReading) -> bool:
     return reading.rescue and name == RESCUED
 
 
-def _by_paths(record: dict[str, Any], reading: _Reading) -> dict[str, Any]:
+def _by_paths(record: dict[str, Any], reading: JsonReading) -> dict[str, Any]:
     row = {}
     for name, path in reading.path_by_column.items():
         try:

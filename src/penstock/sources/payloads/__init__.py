@@ -1,0 +1,1 @@
+"""The bytes of stream records to Arrow rows, by the readers of files."""
