@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from penstock.catalog.catalog import Catalog
 from penstock.clock import Clock
 from penstock.control.result import Result
+from penstock.errors import Code, UserError
 from penstock.sql import statements as said
 from penstock.tables.table import Tables
 from penstock.vault import Vault
@@ -37,6 +38,8 @@ class ControlParts:
 
 def execute(statement: said.Statement, *, parts: ControlParts) -> Result:
     """Run one statement and answer its result."""
+    if isinstance(statement, said.RoutineLoadStatement):
+        raise UserError("ROUTINE LOAD is not supported yet", code=Code.NOT_SUPPORTED_ERR)
     match statement:
         case said.ShowJobs() | said.ShowCreateJob() | said.ShowEpochs() | said.ShowEvents():
             return _look_at_jobs(statement, parts=parts)

@@ -1,11 +1,11 @@
-"""What a routine load does to the records of its source before they are rows of its table."""
+"""What a routine load does with the records of a stream on their way into the table."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadColumn:
-    """A column of COLUMNS: one of the source, or one that an expression makes."""
+    """A column of the records or, with an ``expression`` of Spark SQL, one that it computes."""
 
     name: str
     expression: str | None = None
@@ -13,7 +13,10 @@ class LoadColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadProperties:
-    """The clauses of a routine load, expressions as written; None where there is no clause."""
+    """How records become rows; expressions are verbatim Spark SQL, None is what was not said.
+
+    ``preceding_filter`` sees the columns of the records, ``where`` those of the table.
+    """
 
     separator: str | None = None
     columns: tuple[LoadColumn, ...] | None = None

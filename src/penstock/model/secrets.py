@@ -30,6 +30,7 @@ _NAMES = frozenset(
 )
 _NAME_ENDINGS = tuple(f"_{name}" for name in _NAMES)
 _ENDINGS = (
+    "access.key",
     "jaas.config",
     "key.pem",
     "keystore.key",
@@ -39,7 +40,7 @@ _ENDINGS = (
 _ANYWHERE = "private.key"
 # What stands in no harmless key of options; it may be misspelt, or that of another system.
 _RESEMBLING = ("key", "secret", "token", "passw", "passphrase", "credential", "account")
-_HARMLESS = frozenset({"path_partition_keys"})
+_HARMLESS = frozenset({"path_partition_keys", "property.aws.credentials.provider"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,13 @@ _QUOTES = ("'", '"', "`")
 # No statement has this anywhere, so the parser says what it wants instead.
 _NOTHING_KNOWN = " ?"
 _WORDS = {"help": "list what can be typed", "exit": "leave"}
-_CREATING = (("CREATE", "TABLE"), ("CREATE", "JOB"), ("CREATE", "SECRET"))
-_TABLE_WORDS = frozenset({"DESC", "DESCRIBE", "DETAIL", "FROM", "INTO", "JOIN", "TABLE"})
+_CREATING = (
+    ("CREATE", "TABLE"),
+    ("CREATE", "JOB"),
+    ("CREATE", "ROUTINE", "LOAD"),
+    ("CREATE", "SECRET"),
+)
+_TABLE_WORDS = frozenset({"DESC", "DESCRIBE", "DETAIL", "INTO", "JOIN", "TABLE"})
 _TYPES = (*(kind.value for kind in Primitive), "DECIMAL(", "ARRAY<", "MAP<", "STRUCT<")
 _QUERY_WORDS = (
     "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "JOIN", "LEFT JOIN", "ON", "AS",
@@ -35,6 +40,9 @@ _QUERY_WORDS = (
 # Words that go on behind those that the parser asks for.
 _WRITTEN = {
     "PROPERTIES": "PROPERTIES(",
+    "COLUMNS": "COLUMNS(",
+    "FROM KINESIS": "FROM KINESIS(",
+    "KINESIS": "KINESIS(",
     "INSERT": "INSERT INTO",
     "DO INSERT": "DO INSERT INTO",
     "PARTITIONED BY": "PARTITIONED BY (",
@@ -100,7 +108,8 @@ def _found(place: _Place, *, names: Names) -> Iterator[Candidate]:
     heads = [] if place.quote else list(_heads(place))
     yield from heads
     if place.tokens:
-        yield from _expected(place, words=not heads, names=names)
+        whole = place.keywords in statement_heads()
+        yield from _expected(place, words=whole or not heads, names=names)
 
 
 def _place(text: str) -> _Place | None:
@@ -202,7 +211,7 @@ def _heads(place: _Place) -> Iterator[Candidate]:
     for head in statement_heads():
         if len(head) > len(said) and head[: len(said)] == said:
             lesson = LESSON_BY_HEAD.get(" ".join(head))
-            phrase = " ".join([*head[len(said) :], *_keywords(_wanted(" ".join(head)))[:1]])
+            phrase = " ".join([*head[len(said) :], *_required(" ".join(head))])
             yield from _phrases([phrase], place, meaning=lesson.meaning if lesson else "")
     if not said:
         for word, meaning in _WORDS.items():
@@ -233,6 +242,12 @@ def _wanted(said: str) -> str:
     except UserError as error:
         return error.wanted
     return ""
+
+
+def _required(said: str) -> list[str]:
+    """Answer the word that has to come next, if the statement cannot end."""
+    wanted = _wanted(said)
+    return [] if "the end of the statement" in wanted else _keywords(wanted)[:1]
 
 
 def _keywords(wanted: str) -> list[str]:

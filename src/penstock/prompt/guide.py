@@ -28,6 +28,11 @@ LESSON_BY_HEAD = {
         "CREATE JOB load_orders ON STREAMING DO INSERT INTO orders SELECT id, city\n"
         '  FROM FILES("uri" = "file:///data/in/*.json", "format" = "json");',
     ),
+    "CREATE ROUTINE LOAD": _lesson(
+        "load a stream into a table, each record exactly once",
+        "CREATE ROUTINE LOAD load_clicks ON clicks COLUMNS(id, url), WHERE id > 0\n"
+        '  FROM KINESIS("kinesis_stream" = "clicks", "aws.region" = "eu-west-1");',
+    ),
     "CREATE SECRET": _lesson(
         "keep credentials under a name",
         "CREATE SECRET lake (s3.access_key = '…', s3.secret_key = '…');",
@@ -35,9 +40,20 @@ LESSON_BY_HEAD = {
     "ALTER JOB": _lesson(
         "change a paused job", 'ALTER JOB load_orders PROPERTIES("max_interval" = "30s");'
     ),
+    "ALTER ROUTINE LOAD": _lesson(
+        "change a paused routine load",
+        'ALTER ROUTINE LOAD FOR load_clicks PROPERTIES("max_batch_interval" = "30");',
+    ),
     "ALTER SECRET": _lesson("change credentials", "ALTER SECRET lake (s3.secret_key = '…');"),
     "PAUSE JOB": _lesson("stop loading", "PAUSE JOB load_orders;"),
     "RESUME JOB": _lesson("go on loading", "RESUME JOB load_orders;"),
+    "PAUSE ROUTINE LOAD": _lesson("stop loading", "PAUSE ROUTINE LOAD FOR load_clicks;"),
+    "PAUSE ALL ROUTINE LOAD": _lesson("stop loading streams", "PAUSE ALL ROUTINE LOAD;"),
+    "RESUME ROUTINE LOAD": _lesson("go on loading", "RESUME ROUTINE LOAD FOR load_clicks;"),
+    "RESUME ALL ROUTINE LOAD": _lesson("go on with all", "RESUME ALL ROUTINE LOAD;"),
+    "STOP ROUTINE LOAD": _lesson(
+        "end a routine load for ever; its table stays", "STOP ROUTINE LOAD FOR load_clicks;"
+    ),
     "DROP TABLE": _lesson("remove a table", "DROP TABLE orders;"),
     "DROP JOB": _lesson("remove a job; its table stays", "DROP JOB load_orders;"),
     "DROP SECRET": _lesson("forget credentials", "DROP SECRET lake;"),
@@ -49,6 +65,18 @@ LESSON_BY_HEAD = {
     "SHOW CREATE JOB": _lesson("the statement that made it", "SHOW CREATE JOB load_orders;"),
     "SHOW EPOCHS": _lesson("what a job has committed", "SHOW EPOCHS FOR load_orders;"),
     "SHOW EVENTS": _lesson("what happened to a job", "SHOW EVENTS FOR load_orders;"),
+    "SHOW ROUTINE LOAD": _lesson("all routine loads that go on", "SHOW ROUTINE LOAD;"),
+    "SHOW ROUTINE LOAD TASK": _lesson(
+        "what a routine load does now", "SHOW ROUTINE LOAD TASK FOR load_clicks;"
+    ),
+    "SHOW ALL ROUTINE LOAD": _lesson("also those that have ended", "SHOW ALL ROUTINE LOAD;"),
+    "SHOW ALL CREATE ROUTINE LOAD": _lesson(
+        "also of one that has ended", "SHOW ALL CREATE ROUTINE LOAD FOR load_clicks;"
+    ),
+    "SHOW CREATE ROUTINE LOAD": _lesson(
+        "the statement that made it", "SHOW CREATE ROUTINE LOAD FOR load_clicks;"
+    ),
+    "SHOW SHARDS": _lesson("how far each shard was read", "SHOW SHARDS FOR load_clicks;"),
     "DESCRIBE": _lesson("the columns of a table", "DESCRIBE orders;"),
     "DESCRIBE DETAIL": _lesson("where it is and how large", "DESCRIBE DETAIL orders;"),
     "SELECT": _lesson(

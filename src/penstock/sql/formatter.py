@@ -1,21 +1,30 @@
 """Write statements so that the parser reads the same statement back."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import assert_never
 
+from penstock.model.routine import LoadColumn, LoadProperties
 from penstock.model.schema import column_sql, quoted_name, quoted_text
 from penstock.model.secrets import SecretReference, reference_of, reference_text
 from penstock.sql.names import is_secret_name
-from penstock.sql.statements import CreateJob, CreateTable, Insert, Properties
+from penstock.sql.statements import (
+    CreateJob,
+    CreateRoutineLoad,
+    CreateTable,
+    Insert,
+    Properties,
+)
 
 
-def format_statement(statement: CreateTable | CreateJob) -> str:
+def format_statement(statement: CreateTable | CreateJob | CreateRoutineLoad) -> str:
     """Write a statement on several lines, without a semicolon."""
     match statement:
         case CreateTable():
             return _create_table(statement)
         case CreateJob():
             return _create_job(statement)
+        case CreateRoutineLoad():
+            return _create_routine_load(statement)
         case _:
             assert_never(statement)
 
@@ -42,6 +51,34 @@ def _create_job(job: CreateJob) -> str:
     if job.comment:
         lines.append(f"COMMENT {quoted_text(job.comment)}")
     return "\n".join([*lines, "DO", *_insert(job.insert)])
+
+
+def _create_routine_load(job: CreateRoutineLoad) -> str:
+    lines = [f"CREATE ROUTINE LOAD {quoted_name(job.name)} ON {quoted_name(job.table)}"]
+    if clauses := list(_load(job.load)):
+        lines.append(",\n".join(clauses))
+    if job.properties:
+        lines.append(f"PROPERTIES {_properties(job.properties)}")
+    lines.append(f"FROM {job.source} {_properties(job.options)}")
+    if job.comment:
+        lines.append(f"COMMENT {quoted_text(job.comment)}")
+    return "\n".join(lines)
+
+
+def _load(load: LoadProperties) -> Iterator[str]:
+    if load.separator is not None:
+        yield f"COLUMNS TERMINATED BY {quoted_text(load.separator)}"
+    if load.columns is not None:
+        yield f"COLUMNS ({', '.join(map(_load_column, load.columns))})"
+    if load.preceding_filter is not None:
+        yield f"PRECEDING FILTER {load.preceding_filter}"
+    if load.where is not None:
+        yield f"WHERE {load.where}"
+
+
+def _load_column(column: LoadColumn) -> str:
+    name = quoted_name(column.name)
+    return name if column.expression is None else f"{name} = {column.expression}"
 
 
 def _insert(insert: Insert) -> Iterable[str]:

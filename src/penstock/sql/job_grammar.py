@@ -72,22 +72,23 @@ def parse_alter_job(reader: TokenReader) -> AlterJob:
 
 def parse_pause_job(reader: TokenReader) -> PauseJob:
     """Take what follows PAUSE JOB."""
-    return PauseJob(name=_filtered_job_name(reader, after="PAUSE JOB"))
+    return PauseJob(name=filtered_job_name(reader, after="PAUSE JOB"))
 
 
 def parse_resume_job(reader: TokenReader) -> ResumeJob:
     """Take what follows RESUME JOB."""
-    return ResumeJob(name=_filtered_job_name(reader, after="RESUME JOB"))
+    return ResumeJob(name=filtered_job_name(reader, after="RESUME JOB"))
 
 
 def parse_drop_job(reader: TokenReader) -> DropJob:
     """Take what follows DROP JOB."""
     if_exists = reader.skip("IF", "EXISTS")
     after = "IF EXISTS" if if_exists else "DROP JOB"
-    return DropJob(name=_filtered_job_name(reader, after=after), if_exists=if_exists)
+    return DropJob(name=filtered_job_name(reader, after=after), if_exists=if_exists)
 
 
-def _filtered_job_name(reader: TokenReader, *, after: str) -> str:
+def filtered_job_name(reader: TokenReader, *, after: str) -> str:
+    """Take the name of a job, as it is or as ``WHERE jobname = '…'``."""
     if not reader.skip("WHERE"):
         return job_name(reader, after=after)
     token = reader.look()

@@ -43,7 +43,7 @@ def table_name(reader: TokenReader, *, after: str) -> str:
     token = reader.look()
     name = declared_name(reader, "a table name", after=after)
     if reader.skip_symbol("."):
-        _check_database(reader, token)
+        _check_database(reader, token, name="t")
         token = reader.look()
         name = declared_name(reader, "a table name", after="the database")
     name = name.lower()
@@ -55,6 +55,17 @@ def job_name(reader: TokenReader, *, after: str) -> str:
     """Take the name of a job."""
     token = reader.look()
     declared_name(reader, "a job name", after=after)
+    return _checked_job_name(reader, token)
+
+
+def routine_load_name(reader: TokenReader, *, after: str) -> str:
+    """Take the name of a job that is a routine load, with or without its database."""
+    token = reader.look()
+    declared_name(reader, "a job name", after=after)
+    if reader.skip_symbol("."):
+        _check_database(reader, token, name="name")
+        token = reader.look()
+        declared_name(reader, "a job name", after="the database")
     return _checked_job_name(reader, token)
 
 
@@ -112,13 +123,13 @@ def _check_length(
         raise reader.error(message, token=token)
 
 
-def _check_database(reader: TokenReader, token: Token) -> None:
+def _check_database(reader: TokenReader, token: Token, *, name: str) -> None:
     if token.text.lower() != DATABASE:
         error = reader.error(
             f'database "{token.text}" does not exist',
             token=token,
             code=Code.META_NOT_FOUND_ERR,
-            hint=f"Write {DATABASE}.t, or just t.",
+            hint=f"Write {DATABASE}.{name}, or just {name}.",
         )
         error.detail = f'There is one database, "{DATABASE}". {error.detail}'
         raise error

@@ -1,7 +1,8 @@
 """Turn a script into statements; what Spark or Doris know and Penstock does not is named."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from penstock.errors import UserError
 from penstock.sql.job_grammar import (
     parse_alter_job,
     parse_create_job,
@@ -12,7 +13,20 @@ from penstock.sql.job_grammar import (
 from penstock.sql.lexer import Token, TokenKind, tokenize
 from penstock.sql.names import job_name
 from penstock.sql.query import at_query, parse_query
-from penstock.sql.reader import TokenReader, words
+from penstock.sql.reader import TokenReader, either, words
+from penstock.sql.routine_grammar import (
+    parse_alter_routine_load,
+    parse_create_routine_load,
+    parse_pause_routine_load,
+    parse_resume_routine_load,
+    parse_show_all_create_routine_load,
+    parse_show_all_routine_load,
+    parse_show_create_routine_load,
+    parse_show_routine_load,
+    parse_show_routine_load_task,
+    parse_show_shards,
+    parse_stop_routine_load,
+)
 from penstock.sql.script import Script, read_script
 from penstock.sql.secret_grammar import (
     parse_alter_secret,
@@ -22,6 +36,8 @@ from penstock.sql.secret_grammar import (
 from penstock.sql.statements import (
     ExplainJob,
     ParsedStatement,
+    PauseRoutineLoad,
+    ResumeRoutineLoad,
     ShowCreateJob,
     ShowEpochs,
     ShowEvents,
@@ -42,37 +58,42 @@ Parse = Callable[[TokenReader], Statement]
 _STATEMENTS = (
     "CREATE TABLE, DROP TABLE, SHOW TABLES, DESCRIBE, DESCRIBE DETAIL, SHOW CREATE TABLE, "
     "CREATE JOB, ALTER JOB, PAUSE JOB, RESUME JOB, DROP JOB, SHOW JOBS, SHOW CREATE JOB, "
-    "SHOW EPOCHS, SHOW EVENTS, EXPLAIN JOB, CREATE SECRET, ALTER SECRET, DROP SECRET, "
-    "SHOW SECRETS, SELECT"
+    "SHOW EPOCHS, SHOW EVENTS, EXPLAIN JOB, CREATE ROUTINE LOAD, ALTER ROUTINE LOAD, "
+    "PAUSE ROUTINE LOAD, RESUME ROUTINE LOAD, STOP ROUTINE LOAD, SHOW ROUTINE LOAD, "
+    "SHOW ROUTINE LOAD TASK, SHOW CREATE ROUTINE LOAD, SHOW SHARDS, CREATE SECRET, "
+    "ALTER SECRET, DROP SECRET, SHOW SECRETS, SELECT"
 )
 _FOREIGN_STATEMENTS = words(
     "ADD ANALYZE BEGIN CACHE CALL CANCEL CLEAR COMMENT COMMIT CONVERT COPY DECLARE "
     "DELETE EXECUTE EXPORT GRANT INSERT KILL LIST LOAD LOCK MERGE MSCK "
     "OPTIMIZE REFRESH RENAME REPAIR REPLACE RESET RESTORE REVOKE ROLLBACK SET "
-    "START STOP SYNC TABLE TRUNCATE UNCACHE UNSET UPDATE USE VACUUM"
+    "START SYNC TABLE TRUNCATE UNCACHE UNSET UPDATE USE VACUUM"
 )
 _FOREIGN_HINTS = {
+    "STOP ALL": "Write STOP ROUTINE LOAD FOR name, for a stopped one cannot be resumed; "
+    "PAUSE ALL ROUTINE LOAD pauses all.",
     "INSERT": "Put it into a job: CREATE JOB name ON STREAMING DO INSERT INTO ….",
 }
 _FOREIGN_OBJECTS = {
     "CREATE": words(
         "CATALOG DATABASE EXTERNAL FUNCTION GLOBAL INDEX MATERIALIZED OR RESOURCE ROLE "
-        "ROUTINE SCHEMA STREAMING TEMP TEMPORARY USER VIEW"
+        "SCHEMA STREAMING TEMP TEMPORARY USER VIEW"
     ),
     "EXPLAIN": words(
         "ANALYZE CODEGEN COST DELETE EXTENDED FORMATTED INSERT SELECT UPDATE WITH"
     ),
-    "ALTER": words("CATALOG DATABASE ROUTINE SCHEMA TABLE USER VIEW"),
-    "PAUSE": words("ALL ROUTINE SYNC"),
-    "RESUME": words("ALL ROUTINE SYNC"),
+    "ALTER": words("CATALOG DATABASE SCHEMA TABLE USER VIEW"),
+    "PAUSE": words("SYNC"),
+    "RESUME": words("SYNC"),
+    "STOP": words("ALL SYNC"),
     "DROP": words(
         "CATALOG DATABASE FUNCTION INDEX MATERIALIZED ROLE SCHEMA TEMPORARY USER VIEW"
     ),
     "SHOW": words(
         "CATALOGS COLUMNS CURRENT DATABASES FUNCTIONS GRANTS LOAD PARTITIONS PROCESSLIST "
-        "ROUTINE SCHEMAS STATUS TBLPROPERTIES TRANSACTIONS USER VARIABLES VIEWS"
+        "SCHEMAS STATUS TBLPROPERTIES TRANSACTIONS USER VARIABLES VIEWS"
     ),
-    "SHOW CREATE": words("CATALOG DATABASE FUNCTION ROUTINE SCHEMA SECRET VIEW"),
+    "SHOW CREATE": words("CATALOG DATABASE FUNCTION SCHEMA SECRET VIEW"),
 }
 
 
@@ -88,7 +109,7 @@ def statement_heads() -> tuple[tuple[str, ...], ...]:
     for verb, parsers in _PARSERS.items():
         for word, parse in parsers.items():
             more = _SHOW_CREATE if parse is _show_create else ("",)
-            heads += [tuple(filter(None, (verb, word, last))) for last in more]
+            heads += [(verb, *word.split(), *last.split()) for last in more]
     return (*heads, ("DESCRIBE",), ("DESCRIBE", "DETAIL"), ("SELECT",))
 
 
@@ -140,13 +161,25 @@ def _object(reader: TokenReader, verb: str, parsers: Mapping[str, Parse]) -> Sta
     word = reader.look().keyword
     if word in _FOREIGN_OBJECTS[verb]:
         construct = "CREATE OR REPLACE" if word == "OR" else f"{verb} {word}"
-        raise reader.unsupported(construct)
-    if word not in parsers:
-        *others, last = parsers
-        wanted = f"{', '.join(others)} or {last}" if others else last
-        raise reader.unexpected(wanted, after=verb, choices=parsers)
-    reader.take()
-    return parsers[word](reader)
+        raise reader.unsupported(construct, hint=_FOREIGN_HINTS.get(construct, ""))
+    said = [phrase for phrase in parsers if reader.at(*phrase.split())]
+    if not said:
+        raise _unknown(reader, parsers, after=verb)
+    longest = max(said, key=len)
+    reader.skip(*longest.split())
+    return parsers[longest](reader)
+
+
+def _unknown(reader: TokenReader, phrases: Iterable[str], *, after: str) -> UserError:
+    """Build the error about the first word that goes on with none of the phrases."""
+    word = reader.look().keyword
+    begun = [
+        phrase.removeprefix(f"{word} ") for phrase in phrases if word in phrase.split()[:1]
+    ]
+    if begun:
+        reader.take()
+        return _unknown(reader, begun, after=word)
+    return reader.unexpected(either(*phrases), after=after, choices=phrases)
 
 
 def _show_create(reader: TokenReader) -> Statement:
@@ -177,16 +210,31 @@ def _show_events(reader: TokenReader) -> ShowEvents:
 _SHOW_CREATE: Mapping[str, Parse] = {
     "TABLE": parse_show_create_table,
     "JOB": _show_create_job,
+    "ROUTINE LOAD": parse_show_create_routine_load,
 }
 _PARSERS: Mapping[str, Mapping[str, Parse]] = {
     "CREATE": {
         "TABLE": parse_create_table,
         "JOB": parse_create_job,
+        "ROUTINE LOAD": parse_create_routine_load,
         "SECRET": parse_create_secret,
     },
-    "ALTER": {"JOB": parse_alter_job, "SECRET": parse_alter_secret},
-    "PAUSE": {"JOB": parse_pause_job},
-    "RESUME": {"JOB": parse_resume_job},
+    "ALTER": {
+        "JOB": parse_alter_job,
+        "ROUTINE LOAD": parse_alter_routine_load,
+        "SECRET": parse_alter_secret,
+    },
+    "PAUSE": {
+        "JOB": parse_pause_job,
+        "ROUTINE LOAD": parse_pause_routine_load,
+        "ALL ROUTINE LOAD": lambda _: PauseRoutineLoad(name=None),
+    },
+    "RESUME": {
+        "JOB": parse_resume_job,
+        "ROUTINE LOAD": parse_resume_routine_load,
+        "ALL ROUTINE LOAD": lambda _: ResumeRoutineLoad(name=None),
+    },
+    "STOP": {"ROUTINE LOAD": parse_stop_routine_load},
     "DROP": {
         "TABLE": parse_drop_table,
         "JOB": parse_drop_job,
@@ -199,6 +247,11 @@ _PARSERS: Mapping[str, Mapping[str, Parse]] = {
         "CREATE": _show_create,
         "EPOCHS": _show_epochs,
         "EVENTS": _show_events,
+        "ROUTINE LOAD": parse_show_routine_load,
+        "ROUTINE LOAD TASK": parse_show_routine_load_task,
+        "ALL ROUTINE LOAD": parse_show_all_routine_load,
+        "ALL CREATE ROUTINE LOAD": parse_show_all_create_routine_load,
+        "SHARDS": parse_show_shards,
         "SECRETS": lambda _: ShowSecrets(),
     },
 }

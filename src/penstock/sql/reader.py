@@ -134,3 +134,9 @@ class TokenReader:
 def words(text: str) -> frozenset[str]:
     """Write a set of keywords as one text."""
     return frozenset(text.split())
+
+
+def either(*choices: str) -> str:
+    """Write choices as one text: ``a, b or c``."""
+    *others, last = choices
+    return f"{', '.join(others)} or {last}" if others else last

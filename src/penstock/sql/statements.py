@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from penstock.model.routine import LoadProperties
 from penstock.model.schema import Column
 
 Properties = tuple[tuple[str, str], ...]
@@ -243,6 +244,93 @@ class TableQuery:
     select_at: tuple[int, int] = field(default=(1, 1), compare=False)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateRoutineLoad:
+    """CREATE ROUTINE LOAD … ON … FROM; ``source`` is KINESIS or KAFKA."""
+
+    name: str
+    table: str
+    load: LoadProperties = field(default_factory=LoadProperties)
+    properties: Properties = ()
+    source: str
+    options: Properties
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterRoutineLoad:
+    """ALTER ROUTINE LOAD FOR; what is None or empty stays as it is."""
+
+    name: str
+    load: LoadProperties = field(default_factory=LoadProperties)
+    properties: Properties = ()
+    source: str | None = None
+    options: Properties = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseRoutineLoad:
+    """PAUSE ROUTINE LOAD FOR; None for PAUSE ALL."""
+
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeRoutineLoad:
+    """RESUME ROUTINE LOAD FOR; None for RESUME ALL."""
+
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRoutineLoad:
+    """STOP ROUTINE LOAD FOR."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowRoutineLoad:
+    """SHOW ROUTINE LOAD; ``all`` shows those that have ended, too."""
+
+    name: str | None = None
+    like: str | None = None
+    all: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowRoutineLoadTask:
+    """SHOW ROUTINE LOAD TASK."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowCreateRoutineLoad:
+    """SHOW CREATE ROUTINE LOAD FOR; ``all`` finds those that have ended, too."""
+
+    name: str
+    all: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowShards:
+    """SHOW SHARDS FOR: how far each shard of a routine load was read."""
+
+    name: str
+
+
+RoutineLoadStatement = (
+    CreateRoutineLoad
+    | AlterRoutineLoad
+    | PauseRoutineLoad
+    | ResumeRoutineLoad
+    | StopRoutineLoad
+    | ShowRoutineLoad
+    | ShowRoutineLoadTask
+    | ShowCreateRoutineLoad
+    | ShowShards
+)
 Statement = (
     CreateTable
     | DropTable
@@ -266,6 +354,7 @@ Statement = (
     | ShowSecrets
     | ViewQuery
     | TableQuery
+    | RoutineLoadStatement
 )
 
 

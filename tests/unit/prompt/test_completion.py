@@ -45,8 +45,14 @@ def test_an_empty_line_offers_every_statement() -> None:
     [
         ("SHOW J", ["SHOW JOBS"]),
         ("show j", ["show jobs"]),
-        ("SHOW C", ["SHOW CREATE TABLE", "SHOW CREATE JOB"]),
-        ("SHOW CREATE ", ["SHOW CREATE TABLE", "SHOW CREATE JOB"]),
+        (
+            "SHOW C",
+            ["SHOW CREATE TABLE", "SHOW CREATE JOB", "SHOW CREATE ROUTINE LOAD FOR"],
+        ),
+        (
+            "SHOW CREATE ",
+            ["SHOW CREATE TABLE", "SHOW CREATE JOB", "SHOW CREATE ROUTINE LOAD FOR"],
+        ),
         ("SHOW EP", ["SHOW EPOCHS FOR"]),
         ("SHOW EPOCHS ", ["SHOW EPOCHS FOR"]),
         ("DROP ", ["DROP TABLE", "DROP JOB", "DROP SECRET"]),
@@ -68,7 +74,58 @@ def test_words_come_where_the_parser_takes_them(text: str, expected: list[str]) 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("CREATE R", ["ROUTINE LOAD"]),
+        ("CREATE ROUTINE ", ["LOAD"]),
+        ("PAUSE ", ["JOB", "ROUTINE LOAD FOR", "ALL ROUTINE LOAD"]),
+        ("STOP ", ["ROUTINE LOAD FOR"]),
+        ("SHOW R", ["ROUTINE LOAD", "ROUTINE LOAD TASK FOR"]),
+        ("SHOW ROUTINE LOAD ", ["TASK FOR", "FOR", "LIKE"]),
+        ("SHOW ROUTINE LOAD TASK ", ["FOR", "WHERE"]),
+        ("SHOW ALL ", ["ROUTINE LOAD", "CREATE ROUTINE LOAD FOR"]),
+        ("SHOW SH", ["SHARDS FOR"]),
+        (
+            "ALTER ROUTINE LOAD FOR j ",
+            [
+                "COLUMNS TERMINATED BY",
+                "COLUMNS(",
+                "PRECEDING FILTER",
+                "WHERE",
+                "PROPERTIES(",
+                "FROM KINESIS(",
+            ],
+        ),
+    ],
+)
+def test_the_words_of_routine_loads_come(text: str, expected: list[str]) -> None:
+    assert labels(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("behind", "expected"),
+    [
+        ("W", ["WITH APPEND", "WHERE"]),
+        ("WITH ", ["APPEND"]),
+        ("COLUMNS ", ["TERMINATED BY"]),
+        ("COLUMNS(a), ", ["COLUMNS TERMINATED BY", "PRECEDING FILTER", "WHERE"]),
+        ("WHERE a > 1 ", ["PROPERTIES(", "FROM KINESIS("]),
+        ("PROPERTIES() ", ["FROM KINESIS("]),
+        ("FROM ", ["KINESIS("]),
+        ("FROM KINESIS(", []),
+        ("FROM KINESIS() ", ["COMMENT"]),
+    ],
+)
+def test_a_routine_load_is_completed_clause_by_clause(behind: str, expected: list[str]) -> None:
+    assert labels(f"CREATE ROUTINE LOAD j ON t {behind}") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
         ("PAUSE JOB ", ["load_orders", "my job"]),
+        ("PAUSE ROUTINE LOAD FOR ", ["load_orders", "my job"]),
+        ("SHOW SHARDS FOR l", ["load_orders"]),
+        ("CREATE ROUTINE LOAD ", []),
+        ("CREATE ROUTINE LOAD j ON ", ["orders", "cities"]),
         ("RESUME JOB lo", ["load_orders"]),
         ("SHOW EVENTS FOR ", ["load_orders", "my job"]),
         ("SHOW CREATE JOB ", ["load_orders", "my job"]),

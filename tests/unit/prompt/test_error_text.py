@@ -18,7 +18,7 @@ def told(script: str) -> list[str]:
 
 def test_the_line_and_a_caret_stand_between_detail_and_hint() -> None:
     assert told("SHOW TABLES;\n  SHOW CREATE JOBZ") == [
-        'error SYNTAX_ERR: expected TABLE or JOB after SHOW CREATE, found "JOBZ"',
+        'error SYNTAX_ERR: expected TABLE, JOB or ROUTINE LOAD after SHOW CREATE, found "JOBZ"',
         "  detail: Line 2, column 15.",
         "      SHOW CREATE JOBZ",
         "                  ^",

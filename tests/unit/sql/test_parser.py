@@ -144,12 +144,15 @@ def test_the_longest_names_are_taken() -> None:
         ("'secret'", "expected a statement, found a text", "Line 1, column 1."),
         (
             "SHOW JOB",
-            'expected TABLES, JOBS, CREATE, EPOCHS, EVENTS or SECRETS after SHOW, found "JOB"',
+            "expected TABLES, JOBS, CREATE, EPOCHS, EVENTS, ROUTINE LOAD, ROUTINE LOAD TASK, "
+            "ALL ROUTINE LOAD, ALL CREATE ROUTINE LOAD, SHARDS or SECRETS after SHOW, "
+            'found "JOB"',
             "Line 1, column 6.",
         ),
         (
             "PAUSE",
-            "expected JOB after PAUSE, found the end of the statement",
+            "expected JOB, ROUTINE LOAD or ALL ROUTINE LOAD after PAUSE, "
+            "found the end of the statement",
             "Line 1, column 6.",
         ),
         (

@@ -54,7 +54,7 @@ def test_a_select_without_a_source_is_refused(select: str) -> None:
         ("CANCEL TASK WHERE jobname = 'x' AND taskid = 1", "CANCEL TASK" + YET, 1),
         ("CREATE OR REPLACE TABLE t (a INT)", "CREATE OR REPLACE" + YET, 8),
         ("CREATE VIEW v AS SELECT 1", "CREATE VIEW" + YET, 8),
-        ("CREATE ROUTINE LOAD x ON t", "CREATE ROUTINE" + YET, 8),
+        ("STOP SYNC JOB j", "STOP SYNC" + YET, 6),
         ("DROP DATABASE d", "DROP DATABASE" + YET, 6),
         ("ALTER TABLE t ADD COLUMN a INT", "ALTER TABLE" + YET, 7),
         ("SHOW DATABASES", "SHOW DATABASES" + YET, 6),
