@@ -1,0 +1,375 @@
+"""Statements about routine loads: what they say, and how they are written back."""
+
+import pytest
+
+from penstock.errors import Code, UserError
+from penstock.model.routine import LoadColumn, LoadProperties
+from penstock.sql.formatter import format_statement
+from penstock.sql.masking import masked
+from penstock.sql.parser import parse_script
+from penstock.sql.statements import (
+    AlterRoutineLoad,
+    CreateRoutineLoad,
+    PauseRoutineLoad,
+    ResumeRoutineLoad,
+    ShowCreateRoutineLoad,
+    ShowRoutineLoad,
+    ShowRoutineLoadTask,
+    ShowShards,
+    Statement,
+    StopRoutineLoad,
+)
+
+HEAD = "CREATE ROUTINE LOAD j ON t"
+TAIL = "FROM KINESIS()"
+WRITTEN = """CREATE ROUTINE LOAD `load-clicks` ON clicks
+COLUMNS TERMINATED BY '	',
+COLUMNS (Id, `the url`, day = to_date(at), Id = Id + 1),
+PRECEDING FILTER Id > 0,
+WHERE day IS DISTINCT FROM DATE '2020-01-01' -- why
+  AND x
+PROPERTIES (
+  'format' = 'csv'
+)
+FROM KINESIS (
+  'kinesis_stream' = 'it''s',
+  'aws.secret_key' = SECRET 'lake'
+)
+COMMENT 'all clicks'"""
+SHORT = """CREATE ROUTINE LOAD j ON t
+FROM KAFKA ()"""
+
+
+def created(clauses: str) -> CreateRoutineLoad:
+    """Read a CREATE ROUTINE LOAD from what stands behind its table."""
+    (parsed,) = parse_script(f"{HEAD} {clauses}")
+    assert isinstance(parsed.statement, CreateRoutineLoad)
+    return parsed.statement
+
+
+def refusal(text: str) -> UserError:
+    """Answer how a statement is refused."""
+    with pytest.raises(UserError) as caught:
+        parse_script(text)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("text", "statement"),
+    [
+        ("PAUSE ROUTINE LOAD FOR Load", PauseRoutineLoad(name="Load")),
+        ("PAUSE ROUTINE LOAD FOR Default.`my load`", PauseRoutineLoad(name="my load")),
+        ("pause all routine load", PauseRoutineLoad(name=None)),
+        ("RESUME ROUTINE LOAD FOR j", ResumeRoutineLoad(name="j")),
+        ("RESUME ALL ROUTINE LOAD", ResumeRoutineLoad(name=None)),
+        ("STOP ROUTINE LOAD FOR default.j", StopRoutineLoad(name="j")),
+        ("STOP ROUTINE LOAD FOR for", StopRoutineLoad(name="for")),
+        ("SHOW ROUTINE LOAD", ShowRoutineLoad()),
+        ("SHOW ALL ROUTINE LOAD", ShowRoutineLoad(all=True)),
+        ("SHOW ROUTINE LOAD FOR j", ShowRoutineLoad(name="j")),
+        ("SHOW ROUTINE LOAD FOR task", ShowRoutineLoad(name="task")),
+        ("SHOW ALL ROUTINE LOAD FOR default.j", ShowRoutineLoad(name="j", all=True)),
+        ("SHOW ROUTINE LOAD LIKE 'load%'", ShowRoutineLoad(like="load%")),
+        ("SHOW ALL ROUTINE LOAD LIKE '%'", ShowRoutineLoad(like="%", all=True)),
+        ("SHOW ROUTINE LOAD TASK FOR j", ShowRoutineLoadTask(name="j")),
+        ("SHOW ROUTINE LOAD TASK WHERE JobName = 'j j'", ShowRoutineLoadTask(name="j j")),
+        ("SHOW CREATE ROUTINE LOAD FOR j", ShowCreateRoutineLoad(name="j")),
+        ("SHOW ALL CREATE ROUTINE LOAD FOR j", ShowCreateRoutineLoad(name="j", all=True)),
+        ("SHOW SHARDS FOR default.j", ShowShards(name="j")),
+        (
+            "ALTER ROUTINE LOAD FOR default.j WHERE a > comment",
+            AlterRoutineLoad(name="j", load=LoadProperties(where="a > comment")),
+        ),
+        (
+            "ALTER ROUTINE LOAD FOR j PROPERTIES('max_error_number' = 5)",
+            AlterRoutineLoad(name="j", properties=(("max_error_number", "5"),)),
+        ),
+        (
+            "ALTER ROUTINE LOAD FOR j COLUMNS TERMINATED BY ';' FROM kinesis('a' = 'b')",
+            AlterRoutineLoad(
+                name="j",
+                load=LoadProperties(separator=";"),
+                source="KINESIS",
+                options=(("a", "b"),),
+            ),
+        ),
+    ],
+)
+def test_a_statement_about_routine_loads_is_read(text: str, statement: Statement) -> None:
+    (parsed,) = parse_script(text)
+
+    assert parsed.statement == statement
+
+
+def test_a_routine_load_is_read_with_all_its_clauses() -> None:
+    (parsed,) = parse_script(
+        r"""create routine load Default.`Load Clicks` on DEFAULT.Clicks with append
+        COLUMNS TERMINATED BY '\t', columns(id, Url, day = to_date(at, 'y,m') , Id = id + 1),
+        preceding filter id > 0, WHERE day > '2020' /* not
+          old */ AND url IN ('a', 'b') -- the end
+        PROPERTIES("format" = csv) FROM Kinesis ("kinesis_stream" = "clicks") COMMENT 'c';"""
+    )
+
+    assert parsed.statement == CreateRoutineLoad(
+        name="Load Clicks",
+        table="clicks",
+        load=LoadProperties(
+            separator="\t",
+            columns=(
+                LoadColumn(name="id"),
+                LoadColumn(name="Url"),
+                LoadColumn(name="day", expression="to_date(at, 'y,m')"),
+                LoadColumn(name="Id", expression="id + 1"),
+            ),
+            preceding_filter="id > 0",
+            where="day > '2020' /* not\n          old */ AND url IN ('a', 'b')",
+        ),
+        properties=(("format", "csv"),),
+        source="KINESIS",
+        options=(("kinesis_stream", "clicks"),),
+        comment="c",
+    )
+
+
+def test_a_routine_load_needs_a_table_and_a_source_only() -> None:
+    assert created("FROM KAFKA('a' = 'b')") == CreateRoutineLoad(
+        name="j", table="t", source="KAFKA", options=(("a", "b"),)
+    )
+
+
+def test_clauses_about_records_come_in_any_order() -> None:
+    load = created(f"WHERE b, PRECEDING FILTER a, COLUMNS(a), COLUMNS TERMINATED BY ',' {TAIL}")
+
+    assert load.load == LoadProperties(
+        separator=",", columns=(LoadColumn(name="a"),), preceding_filter="a", where="b"
+    )
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "a",
+        "a IN (1, 2) AND b[0, 1] = 'x, y'",
+        "CASE WHEN a THEN b ELSE concat(c, ',') END = 'x'",
+        "extract(year FROM x) = 2020",
+        "trim(BOTH ',' FROM x) IS NOT DISTINCT FROM y",
+        "count(*) FILTER (WHERE a) > 0",
+        "x.from = x.where AND x.properties(1)",
+        "comment = 'x' AND properties IS NOT NULL",
+        "`FROM` = 'FROM KINESIS ('",
+        "a -- FROM KINESIS()\n > 1",
+        "kinesis(a) = partition",
+        "transform(a, x -> x + 1)[0] <=> NULL",
+    ],
+)
+@pytest.mark.parametrize("behind", ["", ", COLUMNS(a)", " PROPERTIES('a' = 'b')"])
+def test_an_expression_is_kept_as_it_was_written(expression: str, behind: str) -> None:
+    load = created(f"WHERE {expression}{behind} {TAIL}").load
+
+    assert load.where == expression
+
+
+def test_an_expression_of_a_column_ends_with_the_list() -> None:
+    columns = created(f"COLUMNS(a = (b), c = CASE WHEN d THEN f(1, 2) END) {TAIL}").load.columns
+
+    assert columns == (
+        LoadColumn(name="a", expression="(b)"),
+        LoadColumn(name="c", expression="CASE WHEN d THEN f(1, 2) END"),
+    )
+
+
+@pytest.mark.parametrize("text", [WRITTEN, SHORT])
+def test_a_formatted_routine_load_is_read_and_written_alike(text: str) -> None:
+    (parsed,) = parse_script(text)
+    assert isinstance(parsed.statement, CreateRoutineLoad)
+
+    assert format_statement(parsed.statement) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "construct", "column"),
+    [
+        (f"{HEAD} WITH MERGE {TAIL}", "WITH MERGE{} in CREATE ROUTINE LOAD", 33),
+        (f"{HEAD} WITH DELETE {TAIL}", "WITH DELETE{} in CREATE ROUTINE LOAD", 33),
+        (f"{HEAD} DELETE ON a > 1 {TAIL}", "DELETE ON{} in ROUTINE LOAD", 28),
+        (f"{HEAD} WHERE a DELETE ON b {TAIL}", "DELETE ON{} in ROUTINE LOAD", 36),
+        (f"{HEAD} COLUMNS(a), ORDER BY a {TAIL}", "ORDER BY{} in ROUTINE LOAD", 40),
+        (f"{HEAD} PARTITION(p) {TAIL}", "PARTITION{} in ROUTINE LOAD", 28),
+        (f"{HEAD} WHERE a, PARTITIONS (p) {TAIL}", "PARTITIONS{} in ROUTINE LOAD", 37),
+        (f"{HEAD} TEMPORARY PARTITIONS(p)", "TEMPORARY PARTITION{} in ROUTINE LOAD", 28),
+        (f"CREATE ROUTINE LOAD j {TAIL}", "CREATE ROUTINE LOAD without ON table{}", 23),
+        ("CREATE ROUTINE LOAD j WHERE a", "CREATE ROUTINE LOAD without ON table{}", 23),
+        ("CREATE ROUTINE LOAD j", "CREATE ROUTINE LOAD without ON table{}", 22),
+        (
+            f"CREATE ROUTINE LOAD IF NOT EXISTS j ON t {TAIL}",
+            "IF NOT EXISTS{} in CREATE ROUTINE LOAD",
+            21,
+        ),
+        (f"{HEAD} FROM PULSAR('a' = 'b')", "FROM PULSAR{}", 33),
+        (f"{HEAD} WHERE a > 1 FROM pulsar()", "FROM pulsar{}", 45),
+        ("STOP ALL ROUTINE LOAD", "STOP ALL{}", 6),
+        (
+            "ALTER ROUTINE LOAD FOR j WHERE a COMMENT 'x'",
+            "COMMENT{} in ALTER ROUTINE LOAD",
+            34,
+        ),
+        ("ALTER ROUTINE LOAD FOR j ORDER BY a", "ORDER BY{} in ROUTINE LOAD", 26),
+    ],
+)
+def test_what_routine_loads_cannot_do_yet_is_refused_by_name_with_a_hint(
+    text: str, construct: str, column: int
+) -> None:
+    error = refusal(text)
+
+    assert error.code is Code.NOT_SUPPORTED_ERR
+    assert error.message == construct.format(" is not supported yet")
+    assert error.detail == f"Line 1, column {column}."
+    assert error.hint
+
+
+@pytest.mark.parametrize(
+    ("clauses", "message"),
+    [
+        (f"{TAIL} PROPERTIES()", "PROPERTIES must come before FROM"),
+        (f"{TAIL} WHERE a", "WHERE must come before FROM"),
+        (f"{TAIL} FROM KINESIS()", "FROM must not come twice"),
+        (f"{TAIL} COMMENT 'x' PROPERTIES()", "PROPERTIES must come before COMMENT"),
+        (f"{TAIL} COMMENT 'x' COMMENT 'y'", "COMMENT must not come twice"),
+        (f"COMMENT 'x' {TAIL}", "COMMENT must come after FROM"),
+        (f"WHERE a COMMENT 'x' {TAIL}", "COMMENT must come after FROM"),
+        (f"PROPERTIES() COMMENT 'x' {TAIL}", "COMMENT must come after FROM"),
+        (f"PROPERTIES() COLUMNS(a) {TAIL}", "COLUMNS must come before PROPERTIES"),
+        (
+            f"PROPERTIES() PRECEDING FILTER a {TAIL}",
+            "PRECEDING FILTER must come before PROPERTIES",
+        ),
+        (f"PROPERTIES() PROPERTIES() {TAIL}", "PROPERTIES must not come twice"),
+    ],
+)
+def test_a_clause_at_the_wrong_place_is_told_the_order(clauses: str, message: str) -> None:
+    error = refusal(f"{HEAD} {clauses}")
+
+    assert (error.code, error.message) == (Code.SYNTAX_ERR, message)
+    assert error.hint.startswith("The order is CREATE ROUTINE LOAD name ON table")
+
+
+@pytest.mark.parametrize(
+    ("clauses", "message", "column"),
+    [
+        (f"WHERE {TAIL}", 'expected an expression after WHERE, found "FROM"', 34),
+        (
+            "PRECEDING FILTER , WHERE a",
+            'expected an expression after PRECEDING FILTER, found ","',
+            45,
+        ),
+        (
+            f"COLUMNS(a, b = ) {TAIL}",
+            'expected an expression after "b" =, found ")"',
+            43,
+        ),
+        (f"COLUMNS(a, A) {TAIL}", 'column "A" is given twice', 39),
+        (f"COLUMNS(a = 1, A = 2) {TAIL}", 'column "A" is computed twice', 43),
+        (f"COLUMNS() {TAIL}", "COLUMNS must have at least one column", 35),
+        (f"COLUMNS(a b) {TAIL}", 'expected "=", "," or ")" after the column, found "b"', 38),
+        (f"COLUMNS a {TAIL}", 'expected TERMINATED BY or "(" after COLUMNS, found "a"', 36),
+        (f"COLUMNS(a) WHERE a {TAIL}", '"," must come before WHERE', 39),
+        (f"PRECEDING FILTER a WHERE b {TAIL}", '"," must come before WHERE', 47),
+        (f"WHERE a COLUMNS(a) {TAIL}", '"," must come before COLUMNS', 36),
+        (f"WHERE a, WHERE b {TAIL}", "WHERE must not come twice", 37),
+        (
+            f"COLUMNS TERMINATED BY '' {TAIL}",
+            "COLUMNS TERMINATED BY must not be empty",
+            50,
+        ),
+        (f"WHERE (a {TAIL}", '"(" is not closed', 34),
+        (f"WHERE a[b) {TAIL}", 'expected "]", found ")"', 37),
+        (f"WHERE a) {TAIL}", 'expected ",", PROPERTIES or FROM KINESIS, found ")"', 35),
+        ("FROM 'x'", "expected KINESIS after FROM, found a text", 33),
+        ("FROM KINESIS", 'expected "(" after KINESIS, found the end of the statement', 40),
+        (f"WITH {TAIL}", 'expected APPEND after WITH, found "FROM"', 33),
+        (
+            f"{TAIL} AGAIN",
+            'expected COMMENT or the end of the statement after FROM KINESIS(…), found "AGAIN"',
+            43,
+        ),
+    ],
+)
+def test_a_mistake_in_a_routine_load_is_named_with_its_position(
+    clauses: str, message: str, column: int
+) -> None:
+    error = refusal(f"{HEAD} {clauses}")
+
+    assert (error.code, error.message) == (Code.SYNTAX_ERR, message)
+    assert error.detail == f"Line 1, column {column}."
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("CREATE ROUTINE LOAD ON t", 'expected a job name after CREATE ROUTINE LOAD, found "O'),
+        ("CREATE ROUTINE LOAD j INTO t", 'expected ON after the job name, found "INTO"'),
+        ("CREATE ROUTINE j", 'expected LOAD after ROUTINE, found "j"'),
+        ("PAUSE ROUTINE LOAD j", 'expected FOR after PAUSE ROUTINE LOAD, found "j"'),
+        ("PAUSE ALL JOBS", 'expected ROUTINE LOAD after ALL, found "JOBS"'),
+        ("STOP JOB j", 'expected ROUTINE LOAD after STOP, found "JOB"'),
+        ("SHOW ALL JOBS", "expected ROUTINE LOAD or CREATE ROUTINE LOAD after ALL"),
+        ("SHOW ROUTINE LOAD j", "expected FOR, LIKE or the end of the statement after"),
+        ("SHOW ROUTINE LOAD TASK j", "expected FOR or WHERE after SHOW ROUTINE LOAD TASK"),
+        ("SHOW ROUTINE LOAD TASK WHERE a = 'b'", 'a job is found by "jobname", not by "a"'),
+        ("SHOW ROUTINE LOAD LIKE x", "expected a pattern in quotes after LIKE"),
+        ("SHOW SHARDS j", 'expected FOR after SHOW SHARDS, found "j"'),
+        ("ALTER ROUTINE LOAD FOR j", "expected COLUMNS TERMINATED BY, COLUMNS, PRECEDING"),
+        ("ALTER ROUTINE LOAD FOR j PROPERTIES()", "PROPERTIES must have at least one key"),
+        ("ALTER ROUTINE LOAD FOR j FROM KINESIS()", "KINESIS must have at least one key"),
+        ("ALTER ROUTINE LOAD FOR j FROM KINESIS('a' = 'b') WHERE a", "WHERE must come before"),
+        ("ALTER ROUTINE LOAD FOR j PROPERTIES('a' = 'b') x", "expected FROM KINESIS or the e"),
+        (
+            "STOP ROUTINE LOAD FOR inner_j",
+            'job name "inner_j" must not begin with "inner_"',
+        ),
+    ],
+)
+def test_a_mistake_in_a_statement_about_routine_loads_is_named(text: str, message: str) -> None:
+    error = refusal(text)
+
+    assert error.code is Code.SYNTAX_ERR
+    assert error.message.startswith(message)
+
+
+def test_a_routine_load_of_another_database_does_not_exist() -> None:
+    error = refusal("PAUSE ROUTINE LOAD FOR sales.j")
+
+    assert (error.code, error.hint) == (
+        Code.META_NOT_FOUND_ERR,
+        "Write default.name, or just name.",
+    )
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "aws.access_key",
+        "aws.secret_key",
+        "aws.session_key",
+        "aws.session_token",
+        "property.aws.secret.key",
+        "property.aws.access.key",
+        "property.sasl.jaas.config",
+        "property.ssl.key.pem",
+    ],
+)
+@pytest.mark.parametrize("quote", ["'", ""])
+def test_credentials_of_a_stream_are_taken_out(key: str, quote: str) -> None:
+    before = f"{HEAD} FROM KINESIS({quote}{key}{quote} = "
+
+    assert masked(f"{before}'CANARY', 'a' = 'b')") == f"{before}'***', 'a' = 'b')"
+
+
+def test_what_is_no_credential_of_a_stream_stays() -> None:
+    text = (
+        f"{HEAD} COLUMNS(id, token), WHERE a = 'b' FROM KINESIS('kinesis_stream' = 'x', "
+        "'aws.region' = 'eu-west-1', 'aws.role_arn' = 'y', 'aws.secret_key' = SECRET 's', "
+        "'property.aws.credentials.provider' = 'env', 'property.kinesis_default_pos' = 'z')"
+    )
+
+    assert masked(text) == text
