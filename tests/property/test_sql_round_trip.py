@@ -6,6 +6,7 @@ from unicodedata import category
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.model.routine import LoadColumn, LoadProperties
 from penstock.model.schema import (
     Array,
     Column,
@@ -17,10 +18,18 @@ from penstock.model.schema import (
     columns_sql,
     partition_refusal,
     quoted_name,
+    quoted_text,
 )
 from penstock.sql.formatter import format_statement
 from penstock.sql.parser import parse_script
-from penstock.sql.statements import CreateJob, CreateTable, Insert, SelectItem, SourceCall
+from penstock.sql.statements import (
+    CreateJob,
+    CreateRoutineLoad,
+    CreateTable,
+    Insert,
+    SelectItem,
+    SourceCall,
+)
 from penstock.sql.types import parse_columns
 
 TRICKY = "ab'\"`\\;-/*+#{}()=, \n\r\té😀\u2028\ufeff\u017f%_n0"
@@ -159,6 +168,64 @@ def item_sql(item: SelectItem) -> str:
 def backquoted(name: str) -> str:
     """Write a name in backquotes, even one that needs none."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def composed(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Build expressions of others, as a person might write them."""
+    spaces = st.sampled_from([" ", "\n", " /* , FROM KINESIS( */ ", " -- PROPERTIES(\n"])
+    operators = ["+", "<=>", "AND", "IS DISTINCT FROM", "||", "LIKE"]
+    return st.one_of(
+        st.tuples(inner, spaces, st.sampled_from(operators), spaces, inner).map("".join),
+        st.lists(inner, max_size=3).map(lambda found: f"f({', '.join(found)})"),
+        st.tuples(inner, inner).map(lambda two: f"({two[0]})[{two[1]}]"),
+        st.tuples(inner, inner).map(lambda two: f"CASE WHEN {two[0]} THEN {two[1]} END"),
+        inner.map(lambda one: f"extract(year FROM {one})"),
+        inner.map(lambda one: f"any(x) FILTER (WHERE {one})"),
+    )
+
+
+expressions = st.recursive(
+    names.map(backquoted)
+    | texts.map(quoted_text)
+    | st.sampled_from(["1", "x.from", "x.where", "comment", "properties", "kinesis", "a.b.c"]),
+    composed,
+    max_leaves=6,
+)
+
+
+@st.composite
+def load_columns(draw: st.DrawFn) -> tuple[LoadColumn, ...]:
+    """Draw columns of records and computed ones, which may have the same names, mixed."""
+    some = st.lists(names, max_size=3, unique_by=str.lower)
+    plain = [LoadColumn(name=name) for name in draw(some)]
+    computed = [LoadColumn(name=name, expression=draw(expressions)) for name in draw(some)]
+    return tuple(draw(st.permutations(plain + computed)))
+
+
+routine_loads = st.builds(
+    CreateRoutineLoad,
+    name=names,
+    table=table_names,
+    load=st.builds(
+        LoadProperties,
+        separator=st.none() | texts.filter(bool),
+        columns=st.none() | load_columns().filter(bool),
+        preceding_filter=st.none() | expressions,
+        where=st.none() | expressions,
+    ),
+    properties=properties,
+    source=st.sampled_from(["KINESIS", "KAFKA"]),
+    options=properties,
+    comment=texts,
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(job=routine_loads)
+def test_a_routine_load_is_read_back_as_it_was_written(job: CreateRoutineLoad) -> None:
+    (parsed,) = parse_script(f"-- first\n{format_statement(job)};")
+
+    assert parsed.statement == job
 
 
 @settings(deadline=None, max_examples=300)
