@@ -116,7 +116,7 @@ def read_properties(
     offset = next((value for key, value in pairs if key == OFFSET), None)
     options = [p for p in pairs if p not in metadata and p[0] != OFFSET]
     properties = parse_options(JobProperties, options, what="a streaming job", also=(OFFSET,))
-    _require_time_zone(properties.time_zone)
+    require_time_zone(properties.time_zone, key="session.time_zone")
     return properties, metadata, None if offset is None else read_offset(offset, uri=uri)
 
 
@@ -130,14 +130,15 @@ def _refuse_secret(key: str) -> None:
         )
 
 
-def _require_time_zone(name: str) -> None:
+def require_time_zone(name: str, *, key: str) -> None:
+    """Require the name of a time zone, or an offset."""
     try:
         known = bool(_UTC_OFFSET.fullmatch(name) or ZoneInfo(name))
     except (ValueError, OSError, ZoneInfoNotFoundError):
         known = False
     if not known:
         raise UserError(
-            f'option "session.time_zone" must name a time zone, not "{name}"',
+            f'option "{key}" must name a time zone, not "{name}"',
             code=Code.OPTION_ERR,
             hint="Write for example UTC, Europe/Berlin or +02:00.",
         )
@@ -150,9 +151,13 @@ def define_insert(
     columns: tuple[Column, ...],
     properties: JobProperties | RoutineProperties,
     parts: DefinitionParts,
+    beside: tuple[Column, ...] = METADATA_COLUMNS,
 ) -> tuple[SparkQuery | None, tuple[TargetColumn, ...]]:
-    """Find out how the SELECT is run, and what fills which column of the table."""
-    metadata = _metadata(source_columns, insert.names)
+    """Find out how the SELECT is run, and what fills which column of the table.
+
+    ``beside`` are the columns of what is known of a row beside its content.
+    """
+    metadata = _metadata(source_columns, insert.names, beside)
     if insert.plain:
         targets = plain_targets(
             insert, source_columns=source_columns, metadata=metadata, columns=columns
@@ -236,10 +241,12 @@ def _require_same(what: str, old: str, new: str, *, shown: str = "") -> None:
         )
 
 
-def _metadata(source_columns: tuple[Column, ...], named: frozenset[str]) -> tuple[Column, ...]:
+def _metadata(
+    source_columns: tuple[Column, ...], named: frozenset[str], beside: tuple[Column, ...]
+) -> tuple[Column, ...]:
     """Answer what the SELECT names of that which is known of a row beside its content."""
     own = {column.name.lower() for column in source_columns}
-    return tuple(c for c in METADATA_COLUMNS if c.name in named and c.name not in own)
+    return tuple(c for c in beside if c.name in named and c.name not in own)
 
 
 def _analysed(
@@ -264,6 +271,11 @@ def _analysed(
     except SelectError as error:
         names = ", ".join(column.name for column in view_columns[:_NAMES_SHOWN_MAX])
         hint = f"Columns of the source: {names}."
+        if insert.select_at is None:
+            # It was made of clauses, so that a place in it says nothing.
+            raise UserError(
+                error.message, code=error.code, detail=error.detail, hint=error.hint or hint
+            ) from error
         raise placed(error, insert.select, begins_at=insert.select_at, hint=hint) from error
     # Rows without columns could not be counted, so one is read in any case.
     needed = query.needed or (query.view_columns[0].name,)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from penstock.catalog.catalog import Catalog
 from penstock.clock import Clock
 from penstock.control.result import Result
-from penstock.errors import Code, UserError
 from penstock.sql import statements as said
 from penstock.tables.table import Tables
 from penstock.vault import Vault
@@ -39,7 +38,7 @@ class ControlParts:
 def execute(statement: said.Statement, *, parts: ControlParts) -> Result:
     """Run one statement and answer its result."""
     if isinstance(statement, said.RoutineLoadStatement):
-        raise UserError("ROUTINE LOAD is not supported yet", code=Code.NOT_SUPPORTED_ERR)
+        return _about_routine_loads(statement, parts=parts)
     match statement:
         case said.ShowJobs() | said.ShowCreateJob() | said.ShowEpochs() | said.ShowEvents():
             return _look_at_jobs(statement, parts=parts)
@@ -67,7 +66,7 @@ def execute(statement: said.Statement, *, parts: ControlParts) -> Result:
             | said.ResumeJob()
             | said.DropJob()
         ):
-            return _change_jobs(statement, parts=parts)
+            return _start_over(lambda change: _change_job(statement, parts=change), parts)
 
 
 def _look_at_jobs(
@@ -171,11 +170,51 @@ def _about_secrets(
             return secrets.show_secrets(catalog=catalog, warehouse_secret=of_warehouse)
 
 
-def _change_jobs(
-    statement: said.CreateJob | said.AlterJob | said.PauseJob | said.ResumeJob | said.DropJob,
-    *,
-    parts: ControlParts,
+def _about_routine_loads(
+    statement: said.RoutineLoadStatement, *, parts: ControlParts
 ) -> Result:
+    from penstock.control import routine_show
+
+    catalog, clock = parts.catalog, parts.clock
+    match statement:
+        case said.ShowRoutineLoad():
+            return routine_show.show_routine_load(statement, catalog=catalog, clock=clock)
+        case said.ShowRoutineLoadTask(name=name):
+            return routine_show.show_tasks(name, catalog=catalog)
+        case said.ShowCreateRoutineLoad():
+            return routine_show.show_create(statement, catalog=catalog)
+        case said.ShowShards(name=name):
+            return routine_show.show_shards(name, catalog=catalog, clock=clock)
+        case _:
+            return _start_over(lambda change: _change_load(statement, parts=change), parts)
+
+
+def _change_load(
+    statement: said.CreateRoutineLoad
+    | said.AlterRoutineLoad
+    | said.PauseRoutineLoad
+    | said.ResumeRoutineLoad
+    | said.StopRoutineLoad,
+    *,
+    parts: "ChangeParts",
+) -> Result:
+    from penstock.control import routine_loads
+
+    match statement:
+        case said.CreateRoutineLoad():
+            return routine_loads.create_routine_load(statement, parts=parts)
+        case said.AlterRoutineLoad():
+            return routine_loads.alter_routine_load(statement, parts=parts)
+        case said.PauseRoutineLoad():
+            return routine_loads.pause_routine_load(statement, parts=parts)
+        case said.ResumeRoutineLoad():
+            return routine_loads.resume_routine_load(statement, parts=parts)
+        case said.StopRoutineLoad():
+            return routine_loads.stop_routine_load(statement, parts=parts)
+
+
+def _start_over(run: Callable[["ChangeParts"], Result], parts: ControlParts) -> Result:
+    """Run a change again when a runner was quicker than its first effect."""
     from penstock.control.changes import ChangeParts, OutpacedError
 
     change = ChangeParts(
@@ -187,11 +226,11 @@ def _change_jobs(
     )
     for _ in range(START_OVER_MAX - 1):
         try:
-            return _change_job(statement, parts=change)
+            return run(change)
         except OutpacedError:
             # A runner took the job meanwhile; what the statement checked is read anew.
             continue
-    return _change_job(statement, parts=change)
+    return run(change)
 
 
 def _change_job(

@@ -6,13 +6,13 @@ from penstock.control.changes import ChangeParts
 from penstock.control.credentials import JobSecret
 from penstock.control.definition import (
     Defined,
-    DefinitionParts,
     alter_insert,
     define_job,
     read_properties,
 )
 from penstock.control.lifecycle import (
     alter,
+    definition_parts,
     drop,
     open_job,
     pause,
@@ -37,21 +37,12 @@ def create_job(statement: CreateJob, *, parts: ChangeParts) -> Result:
     # A table whose partitions cannot be written is refused here.
     handle.partition_columns()
     defined = define_job(
-        statement, table=record, columns=handle.columns(), parts=_definition_parts(parts)
+        statement, table=record, columns=handle.columns(), parts=definition_parts(parts)
     )
     floor = defined.floor or Horizon()
     start = SplitProgress(split=defined.definition.files.uri, floor=floor, position=floor)
     open_job(defined.definition, progress=(start,), secret=defined.secret, parts=parts)
     return Result(message=f"job {statement.name} created")
-
-
-def _definition_parts(parts: ChangeParts) -> DefinitionParts:
-    return DefinitionParts(
-        catalog=parts.catalog,
-        tables=parts.tables,
-        open_analyst=parts.open_analyst,
-        vault=parts.vault,
-    )
 
 
 def pause_job(statement: PauseJob, *, parts: ChangeParts) -> Result:
@@ -97,7 +88,7 @@ def _altered(state: JobState, statement: AlterJob, *, parts: ChangeParts) -> Def
     secret: JobSecret | None = None
     if statement.insert is not None or _matters_to_spark(definition, properties):
         altered, secret = alter_insert(
-            altered, statement.insert, job_id=state.id, parts=_definition_parts(parts)
+            altered, statement.insert, job_id=state.id, parts=definition_parts(parts)
         )
     return Defined(definition=altered, floor=floor, secret=secret)
 

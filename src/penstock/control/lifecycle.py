@@ -15,7 +15,7 @@ from penstock.control.changes import (
     store_first,
 )
 from penstock.control.credentials import JobSecret
-from penstock.control.definition import Defined
+from penstock.control.definition import Defined, DefinitionParts
 from penstock.crashpoints import CrashPoint, reached
 from penstock.errors import Code, CommitOutcomeUnknownError, LeaseLostError, UserError
 from penstock.model.epoch import Attachment, CommitKind
@@ -34,6 +34,16 @@ from penstock.tables.extension import (
 )
 
 Progress = tuple[SplitProgress, ...]
+
+
+def definition_parts(parts: ChangeParts) -> DefinitionParts:
+    """Answer what a definition is checked against."""
+    return DefinitionParts(
+        catalog=parts.catalog,
+        tables=parts.tables,
+        open_analyst=parts.open_analyst,
+        vault=parts.vault,
+    )
 
 
 def open_job(

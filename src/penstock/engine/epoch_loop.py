@@ -252,7 +252,12 @@ class EpochLoop:
         attachment = replace(
             draft,
             progress=self._source.reached(plan, notes_of(acks)),
-            window=next_window(self._state.window, statistics, definition=definition),
+            window=next_window(
+                self._state.window,
+                statistics,
+                first=next((ack.first_reject for ack in acks if ack.first_reject), ""),
+                definition=definition,
+            ),
             reject_files=reject_files,
             rejects_number=draft.number if reject_files else draft.rejects_number,
             statistics=statistics,

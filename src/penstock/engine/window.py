@@ -15,7 +15,7 @@ _BATCHES = 10
 
 
 def next_window(
-    before: ErrorWindow, epoch: Statistics, *, definition: JobDefinition
+    before: ErrorWindow, epoch: Statistics, *, first: str, definition: JobDefinition
 ) -> ErrorWindow:
     """Answer the window behind an epoch; one that was looked at is opened anew."""
     properties = definition.properties
@@ -23,11 +23,11 @@ def next_window(
         return ErrorWindow()
     errors = epoch.rows_rejected - epoch.rows_foreign
     rows = before.rows + epoch.rows_read - epoch.rows_skipped
-    window = ErrorWindow(rows=rows, errors=before.errors + errors)
+    window = ErrorWindow(rows=rows, errors=before.errors + errors, first=before.first or first)
     tripped = _tripped(window, properties)
-    if tripped or rows > properties.max_batch_rows * _BATCHES:
-        return ErrorWindow(tripped=tripped)
-    return window
+    if tripped:
+        return ErrorWindow(first=window.first, tripped=tripped)
+    return window if rows <= properties.max_batch_rows * _BATCHES else ErrorWindow()
 
 
 def _tripped(window: ErrorWindow, properties: RoutineProperties) -> str:

@@ -149,6 +149,8 @@ class ErrorWindow:
 
     rows: int = 0
     errors: int = 0
+    # The first of these errors.
+    first: str = ""
     # Why the commit that this stands in pauses the job; empty if it does not.
     tripped: str = ""
 

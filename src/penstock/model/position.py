@@ -60,6 +60,7 @@ class SplitProgress:
     position: Position
     # Of shards alone.
     lineage: Lineage | None = None
+    records: int = 0
 
 
 def further(one: Position, other: Position) -> Position:

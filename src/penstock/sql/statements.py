@@ -80,7 +80,8 @@ class Insert:
     A ``plain`` SELECT is a list of columns, ``items``, or ``*`` for None; ``starred`` tells
     that ``*`` is all that the outermost SELECT gives, ``source_starred`` that it is the star of
     the source itself. ``names`` are the names in it, ``stars`` tells whether a star stands for
-    columns. ``select_at`` is the line and column at which it begins in the script.
+    columns. ``select_at`` is the line and column at which it begins in the script, None if it
+    does not stand there.
     """
 
     table: str
@@ -93,7 +94,7 @@ class Insert:
     source_starred: bool = False
     names: frozenset[str] = field(default=frozenset(), compare=False)
     stars: bool = field(default=False, compare=False)
-    select_at: tuple[int, int] = field(default=(1, 1), compare=False)
+    select_at: tuple[int, int] | None = field(default=(1, 1), compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -209,8 +209,8 @@ class Supervisor:
             return
         self._looked_at[state.id] = now
         source = self._parts.open_source(state)
-        backlog = source.discover(state.progress, listed=lambda _: None)
-        if backlog.complete and backlog.files == 0:
+        source.discover(state.progress, listed=lambda _: None)
+        if source.caught_up():
             self._caught_up.add(state.id)
 
     def _may_start(self, job_id: str) -> bool:

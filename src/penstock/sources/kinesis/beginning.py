@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
 from penstock.clock import Clock
@@ -100,6 +100,8 @@ def _wanted(key: str, text: str, *, zone: str) -> Wanted:
             return Latest()
         case word if _SEQUENCE.fullmatch(word):
             return At(value=word.lstrip("0") or "0")
+        case _:
+            pass
     try:
         at = datetime.fromisoformat(text.strip())
     except ValueError as error:
@@ -112,14 +114,7 @@ def _zone(name: str) -> tzinfo:
     if offset is None:
         return ZoneInfo(name)
     sign = -1 if offset[1] == "-" else 1
-    shift = sign * timedelta(hours=int(offset[2]), minutes=int(offset[3]))
-    return (datetime.now(UTC) + timedelta(0)).astimezone(_fixed(shift)).tzinfo or UTC
-
-
-def _fixed(shift: timedelta) -> tzinfo:
-    from datetime import timezone
-
-    return timezone(shift)
+    return timezone(sign * timedelta(hours=int(offset[2]), minutes=int(offset[3])))
 
 
 def write_positions(progress: Progress) -> str:
@@ -175,6 +170,8 @@ def _read_position(shard: str, told: object) -> Position:
                 sequence, _, sub = value.partition("/")
                 if _SEQUENCE.fullmatch(sequence):
                     return After(value=sequence, sub=int(sub) if sub else None)
+            case _:
+                pass
     except ValueError:
         pass
     raise _refused(

@@ -6,7 +6,7 @@ shard when it is asked for it by name; and a shard that a listing shows is new o
 be one that was read before.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
@@ -85,14 +85,15 @@ def readable(progress: Progress) -> Progress:
     )
 
 
-def states(progress: Progress, listed: Iterable[ListedShard]) -> Mapping[str, ShardState]:
-    """Answer where a job is with each of its shards."""
-    closed = {shard.id for shard in listed if shard.closed}
+def states(progress: Progress, *, closed: Collection[str]) -> Mapping[str, ShardState]:
+    """Answer where a job is with each of its shards, of which some take no new records."""
     may_be_read = {split.split for split in readable(progress)}
     return {split.split: _state(split, may_be_read, closed) for split in progress}
 
 
-def _state(split: SplitProgress, may_be_read: set[str], closed: set[str]) -> ShardState:
+def _state(
+    split: SplitProgress, may_be_read: Collection[str], closed: Collection[str]
+) -> ShardState:
     if isinstance(split.position, End):
         return ShardState.FINISHED
     if split.split not in may_be_read:

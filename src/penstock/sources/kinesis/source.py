@@ -143,17 +143,17 @@ class KinesisSource:
 
     def reached(self, plan: EpochPlan, notes: Sequence[Note]) -> Progress:
         """Move the shards to where tasks ended, and add the children of those that ended."""
-        parts = [note.part for note in notes if isinstance(note.part, ShardPart)]
-        outcomes = {part.shard: part.outcome for part in parts}
-        moved = tuple(
-            replace(split, position=outcomes[split.split].position)
-            if split.split in outcomes
-            else split
-            for split in plan.progress
-        )
-        if self._options.pinned:
-            return moved
-        return follow(moved, [child for one in outcomes.values() for child in one.children])
+        splits = {split.split: split for split in plan.progress}
+        children: list[ListedShard] = []
+        for note in notes:
+            if isinstance(note.part, ShardPart):
+                split, outcome = splits[note.part.shard], note.part.outcome
+                splits[split.split] = replace(
+                    split, position=outcome.position, records=split.records + note.records
+                )
+                children += outcome.children
+        moved = tuple(splits.values())
+        return moved if self._options.pinned else follow(moved, children)
 
     def committed(self, notes: Sequence[Note]) -> None:
         """Go on behind what was read, and remember what was said about it."""
