@@ -4,13 +4,6 @@ It installs itself, once per machine and version. It binds every interface unles
 is loaded before it says otherwise; it never throttles and never trims.
 """
 
-import fcntl
-import os
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,12 +17,11 @@ from tests.servers.child import (
     free_ports,
 )
 from tests.servers.kinesis_clients import kinesis_client
+from tests.servers.npm import node_program, npm_package
 
 VERSION = "0.6.2"
 
-_INSTALL_SECONDS = 240
-_QUIET = ("--no-save", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", ".")
-_PACKAGES = ("nodejs", "npm")
+_PROGRAM = "main.js"
 _DURATIONS = (
     "CREATE_STREAM_DURATION",
     "DELETE_STREAM_DURATION",
@@ -50,10 +42,6 @@ net.Server.prototype.listen = function (first, ...rest) {
 """
 
 
-class NotInstalledError(Exception):
-    """What the server needs is not there; the message says what to install."""
-
-
 @dataclass
 class KinesisLocal:
     """A kinesis-local with its log below a folder; all that it keeps is in memory."""
@@ -71,7 +59,7 @@ class KinesisLocal:
 
     def start(self) -> None:
         """Install the server if need be, start it and wait until it answers."""
-        package = installed_package()
+        package = npm_package("kinesis-local", VERSION, program=_PROGRAM)
         self._child.start_anew(lambda: self._command(package))
 
     def stop(self) -> None:
@@ -84,7 +72,7 @@ class KinesisLocal:
         bind.write_text(_BIND)
         self._ports = plain, tls = free_ports(2)
         return Command(
-            words=[_program("node"), "-r", str(bind), str(package / "main.js")],
+            words=[node_program(), "-r", str(bind), str(package / _PROGRAM)],
             environment=bare_environment(
                 KINESIS_MOCK_PLAIN_PORT=str(plain),
                 KINESIS_MOCK_TLS_PORT=str(tls),
@@ -104,67 +92,3 @@ class KinesisLocal:
             except (BotoCoreError, ClientError) as error:
                 return str(error)
         return ""
-
-
-def installed_package() -> Path:
-    """Answer the folder of the package, after installing it if it is not there."""
-    # Every user has a folder, because others must not put anything into it.
-    cache = Path(tempfile.gettempdir()) / f"penstock-npm-{os.getuid()}"
-    cache.mkdir(mode=0o700, exist_ok=True)
-    if cache.stat().st_uid != os.getuid():
-        raise NotInstalledError(f"{cache} belongs to somebody else; remove it")
-    home = cache / f"kinesis-local-{VERSION}"
-    package = home / "node_modules" / "kinesis-local"
-    done = home / "installed"
-    with _locked(cache / "lock"):
-        _require_node()
-        # A cleaner of temporary folders may have taken a part.
-        if not (done.exists() and (package / "main.js").exists()):
-            home.mkdir(exist_ok=True)
-            _run([_program("npm"), "install", *_QUIET, f"kinesis-local@{VERSION}"], home)
-            done.touch()
-    return package
-
-
-def _require_node() -> None:
-    """Install Node where this is allowed; say what to install where it is not."""
-    if shutil.which("node") and shutil.which("npm"):
-        return
-    if os.geteuid() != 0 or not shutil.which("apt-get"):
-        raise NotInstalledError(
-            "the Kinesis tests need node and npm; as root: "
-            f"apt-get install -y --no-install-recommends {' '.join(_PACKAGES)}"
-        )
-    _run(["apt-get", "update"], Path("/"))
-    _run(["apt-get", "install", "-y", "--no-install-recommends", *_PACKAGES], Path("/"))
-
-
-def _program(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        raise NotInstalledError(f"the Kinesis tests need {name}, which is not on the path")
-    return found
-
-
-def _run(words: list[str], folder: Path) -> None:
-    done = subprocess.run(
-        words,
-        cwd=folder,
-        env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=_INSTALL_SECONDS,
-        check=False,
-    )
-    if done.returncode:
-        said = (done.stdout + done.stderr)[-2000:]
-        raise NotInstalledError(f"{' '.join(words)} ended with {done.returncode}\n{said}")
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Let one process at a time in; the lock goes with the process."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
