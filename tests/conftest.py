@@ -12,6 +12,7 @@ from penstock.spark.executor import SparkExecutor
 from penstock.spark.session import SparkOptions
 from tests.mirrored_node import OpenNode, open_local, open_mirrored
 from tests.node import Node
+from tests.servers.azure_fixtures import azurite, container
 from tests.servers.buckets import Bucket, create_bucket
 from tests.servers.kinesis_fixtures import kinesis_local, kinesis_of_module, own_kinesis
 from tests.servers.moto import MotoServer
@@ -19,7 +20,7 @@ from tests.servers.proxy import FaultProxy, Proxied
 from tests.servers.seaweedfs import SeaweedServer
 
 # Fixtures that are made elsewhere.
-__all__ = ["kinesis_local", "kinesis_of_module", "own_kinesis"]
+__all__ = ["azurite", "container", "kinesis_local", "kinesis_of_module", "own_kinesis"]
 
 FILE, S3 = "file", "s3"
 

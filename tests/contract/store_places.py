@@ -12,6 +12,7 @@ from penstock.storage.objects import ObjectMeta
 from penstock.storage.stores import Store
 from penstock.storage.uris import Scheme
 from tests.servers.buckets import REGION, Bucket
+from tests.servers.containers import Container
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,8 @@ class Place:
     store: Store
     prefix: str
     in_byte_order: bool = True
+    # In what encoding of the keys this order is the one of the bytes.
+    encoding: str = "utf-8"
     # Folders are made, may be missing, and are there without anything in them.
     folders: bool = False
     # An object without a byte is a file like any other.
@@ -89,6 +92,21 @@ def bucket_place(bucket: Bucket, *, in_byte_order: bool) -> Place:
         prefix="some/place/",
         in_byte_order=in_byte_order,
         unfinished=unfinished,
+    )
+
+
+def container_place(container: Container) -> Place:
+    options = StoreOptions(
+        endpoint=container.endpoint,
+        access_key=container.access_key,
+        secret_key=container.secret_key,
+    )
+    return Place(
+        store=BucketStore(scheme=Scheme.AZ, bucket=container.name, options=options),
+        prefix="some/place/",
+        encoding="utf-16-be",
+        # Nothing is begun that could be listed; what was sent is forgotten after a week.
+        sent_parts_stay=False,
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.crash.harness import Home
 from tests.crash.places import BucketPlace, LocalPlace, Place
 from tests.crash.processes import IN_PROCESS, SPARK
-from tests.servers.buckets import Bucket, S3Server, create_bucket
+from tests.servers.buckets import Bucket, StorageServer, create_bucket
 
 
 class Variant(StrEnum):
@@ -28,7 +28,7 @@ ON_BUCKETS = (Variant.S3, Variant.SPARK_S3)
 
 @contextmanager
 def opened_home(
-    variant: Variant, root: Path, *, server: Callable[[], S3Server]
+    variant: Variant, root: Path, *, server: Callable[[], StorageServer]
 ) -> Iterator[Home]:
     """Give an empty home; the server is asked for only where a bucket is needed."""
     command = SPARK if variant in ON_SPARK else IN_PROCESS
@@ -57,7 +57,7 @@ def opened(
 
 
 @contextmanager
-def _new_bucket(server: S3Server) -> Iterator[Bucket]:
+def _new_bucket(server: StorageServer) -> Iterator[Bucket]:
     bucket = create_bucket(server)
     yield bucket
     # Every bucket holds volumes of its own until it goes.

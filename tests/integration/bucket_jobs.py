@@ -25,7 +25,7 @@ from penstock.storage.bucket_clients import client_of
 from penstock.storage.stores import open_store
 from tests.integration.driving import MovedClock
 from tests.node import Node, numbered
-from tests.servers.buckets import Bucket
+from tests.servers.buckets import AnyBucket, Bucket
 from tests.servers.child import HOST
 from tests.servers.proxy import Delay, FaultProxy, Proxied, Request
 
@@ -39,7 +39,7 @@ class FastClock(MovedClock):
         return super().monotonic() + self._moved.total_seconds()
 
 
-def access(bucket: Bucket) -> dict[str, str]:
+def access(bucket: AnyBucket) -> dict[str, str]:
     """Answer the options that open a bucket."""
     return {
         "s3.endpoint": bucket.endpoint,
@@ -54,7 +54,7 @@ def secret(name: str, values: Options) -> str:
 
 
 def bucket_job(
-    bucket: Bucket,
+    bucket: AnyBucket,
     pattern: str = "in/*.json",
     *,
     name: str = "j",
@@ -97,7 +97,7 @@ def json_lines(*numbers: int) -> bytes:
     return "".join(f"{json.dumps(row)}\n" for row in numbered(*numbers)).encode()
 
 
-def put_rows(bucket: Bucket, key: str, *numbers: int) -> None:
+def put_rows(bucket: AnyBucket, key: str, *numbers: int) -> None:
     """Write an object with numbered rows."""
     bucket.put(key, json_lines(*numbers))
 
@@ -125,21 +125,21 @@ def location_of(node: Node, table: str = "t") -> str:
     return record.location
 
 
-def read_in_bucket(location: str, bucket: Bucket) -> list[dict[str, Any]]:
+def read_in_bucket(location: str, bucket: AnyBucket) -> list[dict[str, Any]]:
     """Answer the rows of a table in a bucket, read by deltalake."""
     found = DeltaTable(location, storage_options=bucket.storage_options)
     answer = QueryBuilder().register("found", found).execute("SELECT * FROM found")
     return pa.table(answer.read_all()).to_pylist()
 
 
-def bucket_ids(node: Node, bucket: Bucket, table: str = "t") -> list[int]:
+def bucket_ids(node: Node, bucket: AnyBucket, table: str = "t") -> list[int]:
     """Answer the ids in a table of a bucket, in order."""
     rows = read_in_bucket(location_of(node, table), bucket)
     return sorted(row["id"] for row in rows)
 
 
 @contextmanager
-def bucket_node(home: Path, bucket: Bucket, **parts: Any) -> Iterator[Node]:
+def bucket_node(home: Path, bucket: AnyBucket, **parts: Any) -> Iterator[Node]:
     """Give a node whose warehouse lies in a bucket, opened with a secret."""
     name = "wh"
     node = Node(home, warehouse=bucket.uri("wh"), warehouse_secret=name, **parts)

@@ -16,6 +16,7 @@ from botocore.exceptions import (
 from penstock.clock import SystemClock
 from tests.servers.buckets import Bucket, create_bucket, open_client
 from tests.servers.child import Child, Command, NotStartedError, bare_environment, free_ports
+from tests.servers.containers import Container, ContainerError
 from tests.servers.moto import MotoServer
 from tests.servers.proxy import CutBody, Delay, LoseAnswer, Proxied, listing, method, slow_down
 from tests.servers.seaweedfs import SeaweedServer
@@ -101,6 +102,27 @@ def test_moto_forgets_everything_at_a_new_start(tmp_path: Path) -> None:
         bucket.keys()
     bucket.close()
     server.stop()
+
+
+@pytest.mark.xdist_group("azurite")
+def test_a_container_keeps_lists_and_removes_objects(container: Container) -> None:
+    container.put("a/1 é", b"one")
+    container.put("a/2", b"two")
+    container.put("b", b"")
+
+    container.delete("a/2")
+
+    assert container.keys() == ["a/1 é", "b"]
+    assert container.keys("a/") == ["a/1 é"]
+    assert container.get("a/1 é") == b"one"
+
+
+@pytest.mark.xdist_group("azurite")
+def test_azurite_refuses_wrong_keys(container: Container) -> None:
+    stranger = replace(container, secret_key=container.secret_key.swapcase())
+
+    with pytest.raises(ContainerError, match="AuthorizationFailure"):
+        stranger.put("a", b"")
 
 
 def test_a_server_that_ends_at_once_says_why(tmp_path: Path) -> None:

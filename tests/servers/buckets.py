@@ -19,7 +19,7 @@ _CONFIG = Config(
 )
 
 
-class S3Server(Protocol):
+class StorageServer(Protocol):
     """Where buckets are, and who may use them."""
 
     @property
@@ -28,6 +28,15 @@ class S3Server(Protocol):
     def access_key(self) -> str: ...
     @property
     def secret_key(self) -> str: ...
+
+
+class AnyBucket(StorageServer, Protocol):
+    """A bucket or a container, as the jobs of a test need it."""
+
+    @property
+    def storage_options(self) -> dict[str, str]: ...
+    def put(self, key: str, content: bytes) -> None: ...
+    def uri(self, path: str = "") -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,7 +104,7 @@ class Bucket:
             self.client.close()
 
 
-def open_client(service: str, server: S3Server) -> Any:
+def open_client(service: str, server: StorageServer) -> Any:
     """Answer a new boto3 client of a service; the caller closes it."""
     return _session().client(
         service,
@@ -113,7 +122,7 @@ def _session() -> Any:
     return boto3.session.Session()
 
 
-def create_bucket(server: S3Server) -> Bucket:
+def create_bucket(server: StorageServer) -> Bucket:
     """Create a bucket with a new name."""
     bucket = Bucket(
         endpoint=server.endpoint,

@@ -23,7 +23,12 @@ from penstock.model.store_options import StoreOptions
 from penstock.storage.bucket_clients import client_of
 from penstock.storage.bucket_errors import asking
 from penstock.storage.bucket_stream import BucketStream
-from penstock.storage.objects import ObjectMeta, Selection
+from penstock.storage.objects import (
+    ObjectChangedError,
+    ObjectMeta,
+    ObjectMissingError,
+    Selection,
+)
 from penstock.storage.uris import Scheme, Uri
 
 _PAGE_KEYS = 1_000
@@ -116,7 +121,15 @@ class BucketStore:
         stream = BucketStream(
             self.client(), key, etag=etag, options=self.options, sent=self.count.add
         )
-        stream.begin()
+        try:
+            stream.begin()
+        except ObjectChangedError:
+            # Azure does not tell what is gone from what has changed.
+            if self.scheme is Scheme.AZ and self.head(key) is None:
+                raise ObjectMissingError(
+                    f'object "{key}" could not be read: it does not exist'
+                ) from None
+            raise
         return stream
 
     def read_bytes(self, key: str) -> bytes:
@@ -290,7 +303,15 @@ class _Sink:
 def _meta(found: Any) -> ObjectMeta:  # noqa: ANN401 - A dictionary of obstore.
     return ObjectMeta(
         key=found["path"],
-        etag=found["e_tag"] or f"{found['last_modified'].timestamp()}-{found['size']}",
+        etag=_etag(found),
         size_bytes=found["size"],
         modified_at=found["last_modified"],
     )
+
+
+def _etag(found: Any) -> str:  # noqa: ANN401 - A dictionary of obstore.
+    """Answer the tag in quotes, which Azure leaves away where it lists and nowhere else."""
+    tag: str = found["e_tag"] or ""
+    if not tag:
+        return f"{found['last_modified'].timestamp()}-{found['size']}"
+    return tag if '"' in tag else f'"{tag}"'

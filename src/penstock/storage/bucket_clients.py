@@ -60,12 +60,20 @@ def client_of(scheme: Scheme, bucket: str, options: StoreOptions) -> Any:  # noq
 
 def custom_endpoint(options: StoreOptions) -> str:
     """Answer the address of a server that is not AWS itself; empty for AWS."""
-    given = options.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3", "")
-    given = given or os.environ.get("AWS_ENDPOINT_URL", "")
-    if not given:
-        return ""
+    return _endpoint(options, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+
+
+def azure_endpoint(options: StoreOptions) -> str:
+    """Answer the address of the account; empty where Azure's own follows from its name."""
+    return _endpoint(options, "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
+
+
+def _endpoint(options: StoreOptions, *variables: str) -> str:
+    """Answer the address that is given, or the first one of the environment."""
+    given = (options.endpoint, *(os.environ.get(name, "") for name in variables))
+    endpoint = next(filter(None, given), "").rstrip("/")
     # Doris' users write it without a scheme.
-    return given.rstrip("/") if "://" in given else f"https://{given.rstrip('/')}"
+    return endpoint if "://" in endpoint or not endpoint else f"https://{endpoint}"
 
 
 def path_style(options: StoreOptions) -> bool:
@@ -117,9 +125,9 @@ def _azure(bucket: str, options: StoreOptions) -> Any:  # noqa: ANN401
     if options.access_key:
         config["account_name"] = options.access_key
         config["account_key"] = options.secret_key
-    if options.endpoint:
-        config["endpoint"] = options.endpoint
-    allow_http = options.endpoint.startswith("http://")
+    if endpoint := azure_endpoint(options):
+        config["endpoint"] = endpoint
+    allow_http = endpoint.startswith("http://")
     return AzureStore(
         bucket,
         config=config,  # type: ignore[arg-type]

@@ -20,11 +20,14 @@ _REFUSED = re.compile(
     r"InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|ExpiredToken|InvalidToken"
     r"|40[13] (?:Forbidden|Unauthorized)"
 )
+_NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound")
 _UNREACHABLE = re.compile(r"[Cc]onnection refused|error trying to connect|dns error|timed out")
 # What the function said that the client asked for keys.
 _LENDER = re.compile(r"credential provider: \w+: ([^\n]{1,300})")
 # Whoever expects the JSON of a service account repeats the text that stands in its place.
 _FOUND_INSTEAD = re.compile(r'string ".*')
+# What the client of Azure says, followed by a part of the key.
+_NO_BASE64 = "Invalid Access Key"
 _ODD_KEY = re.compile(r"Path \"([^\"]*)\" contained|Error parsing Path")
 
 _HINT_KEYS = (
@@ -43,7 +46,7 @@ def asking(fact: str, options: StoreOptions) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        if "NoSuchBucket" in str(error):
+        if _NO_BUCKET.search(str(error)):
             raise _wrapped(fact, str(error), options) from None
         raise ObjectMissingError(f"{fact}: it does not exist") from None
     except PreconditionError:
@@ -57,7 +60,7 @@ def asking(fact: str, options: StoreOptions) -> Iterator[None]:
 
 def _wrapped(fact: str, text: str, options: StoreOptions) -> ExternalError:
     said = _said(text, options)
-    if "NoSuchBucket" in text:
+    if _NO_BUCKET.search(text):
         return FolderMissingError(
             f"{fact}: the bucket does not exist", hint="Create it, or correct the uri."
         )
@@ -65,6 +68,8 @@ def _wrapped(fact: str, text: str, options: StoreOptions) -> ExternalError:
         return ExternalError(f"{fact}: {lender[1].rstrip('.')}", hint=_HINT_KEYS)
     if _REFUSED.search(text):
         return ExternalError(f"{fact}: access was refused", detail=said, hint=_HINT_KEYS)
+    if _NO_BASE64 in text:
+        return ExternalError(f"{fact}: the account's key must be Base64", hint=_HINT_KEYS)
     if _ODD_KEY.search(text):
         return ExternalError(
             f"{fact}: a key in it cannot be named",

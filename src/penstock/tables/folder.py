@@ -59,13 +59,20 @@ def _library_options(uri: Uri, options: StoreOptions) -> dict[str, str]:
         case Scheme.GS:
             given = {"google_service_account_key": options.service_account}
         case _:
-            given = {
-                "azure_storage_account_name": options.access_key,
-                "azure_storage_account_key": options.secret_key,
-                "azure_storage_endpoint": options.endpoint,
-                "azure_allow_http": str(options.endpoint.startswith("http://")).lower(),
-            }
+            given = _azure(options)
     return {key: value for key, value in given.items() if value}
+
+
+def _azure(options: StoreOptions) -> dict[str, str]:
+    from penstock.storage.bucket_clients import azure_endpoint
+
+    endpoint = azure_endpoint(options)
+    return {
+        "azure_storage_account_name": options.access_key,
+        "azure_storage_account_key": options.secret_key,
+        "azure_storage_endpoint": endpoint,
+        "azure_allow_http": str(endpoint.startswith("http://")).lower(),
+    }
 
 
 def _s3(bucket: str, options: StoreOptions) -> dict[str, str]:
