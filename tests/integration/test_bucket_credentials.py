@@ -226,6 +226,7 @@ def test_a_role_is_assumed_again_before_its_keys_end(
         before = len(sts.asked)
         with supervised(node) as supervisor:
             rounds_until(supervisor, lambda _: len(sts.asked) >= before + 2)
+            rounds_until(supervisor, lambda _: node.show("j")["rows_loaded"] == 1)
 
     signers = {signed_by(request) for request in open_to_all.proxy.requests}
     assert f"LENT{before + 1}" in signers
