@@ -62,14 +62,18 @@ def decompressed(stream: BufferedIOBase, kind: CompressType) -> BufferedIOBase:
     return io.BufferedReader(content, buffer_size=_INPUT_BYTES)
 
 
+class TooMuchContentError(BrokenStreamError):
+    """A compressed stream that holds more than its reader wants."""
+
+
 def gunzipped(data: bytes, *, content_bytes_max: int) -> bytes:
-    """Give the content of gzip bytes; ``BrokenStreamError`` if they are broken or too much."""
+    """Give the content of gzip bytes; ``BrokenStreamError`` if it is broken or too much."""
     parts = []
     size_bytes = 0
     for part in _gzip_parts(io.BytesIO(data)):
         size_bytes += len(part)
         if size_bytes > content_bytes_max:
-            raise BrokenStreamError(f"The content has more than {content_bytes_max} bytes.")
+            raise TooMuchContentError
         parts.append(part)
     return b"".join(parts)
 

@@ -108,7 +108,6 @@ def read_json_documents(  # noqa: PLR0913 - What a range needs, as in every form
     end: int | None,
     missing: MissingColumns,
     rescue: bool,
-    lines: LineLayout = _LINES,
 ) -> Iterator[RecordBlock]:
     """Read the records that begin in ``[start, end)`` of the file; None is the file's end.
 
@@ -119,7 +118,7 @@ def read_json_documents(  # noqa: PLR0913 - What a range needs, as in every form
     if layout.strip_outer_array:
         groups = element_groups(stream, root=layout.root) if start == 0 else iter(())
     else:
-        groups = line_groups(stream, start=start, end=end, layout=lines)
+        groups = line_groups(stream, start=start, end=end, layout=_LINES)
     for group in groups:
         yield from read_sources(group, reading=reading, first_line=first_line)
         first_line += len(group)
