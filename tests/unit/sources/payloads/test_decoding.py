@@ -74,6 +74,15 @@ def test_a_line_end_or_a_byte_order_mark_is_no_part_of_a_record(text: bytes) -> 
     assert found.lines == 3
 
 
+def test_only_one_byte_order_mark_is_taken_away_wherever_the_record_stands() -> None:
+    marked = MARK + MARK + b'{"id": 1}'
+
+    found = decode(JSON, marked, b'{"id": 2}', marked)
+
+    assert found.rows == [(2, None)]
+    assert [record for record, _ in found.bad] == [0, 2]
+
+
 def test_t78_a_record_of_five_csv_lines_gives_five_rows_of_one_record() -> None:
     found = decode(CSV, b"0,z", b"1,a\n2,b\n3,c\n4,d\n5,e", b"6,f")
 
