@@ -16,10 +16,10 @@ from penstock.vault import Vault
 
 
 def source_opener(
-    *, catalog: Catalog, vault: Vault, clock: Clock
+    *, catalog: Catalog, vault: Vault, clock: Clock, budgets: ReadBudgets | None = None
 ) -> Callable[[JobState], Source]:
     """Answer what opens the sources of all jobs of a node, which share its budgets."""
-    budgets = ReadBudgets(clock)
+    shared = budgets or ReadBudgets(clock)
 
     def open_source(state: JobState) -> Source:
         options = state.definition.source
@@ -32,7 +32,7 @@ def source_opener(
                 parts = StreamParts(
                     clock=clock,
                     reports=JobReports(catalog, state.id),
-                    budgets=budgets,
+                    budgets=shared,
                     reveal=lambda key, text: vault.reveal(text, option=key),
                     seal=vault.sealed_for_tasks,
                 )

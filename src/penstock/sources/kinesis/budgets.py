@@ -19,8 +19,9 @@ StreamKey = tuple[str, str]
 class ReadBudgets:
     """Who reads which stream from this node; used by all runners."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, interval: timedelta = READ_INTERVAL) -> None:
         self._clock = clock
+        self._interval = interval
         self._lock = threading.Lock()
         self._seen: dict[StreamKey, dict[int, float]] = {}
 
@@ -33,4 +34,4 @@ class ReadBudgets:
             for other, seen in list(readers.items()):
                 if now - seen > _ABSENT_AFTER.total_seconds():
                     del readers[other]
-            return READ_INTERVAL * len(readers)
+            return self._interval * len(readers)
