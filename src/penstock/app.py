@@ -17,6 +17,7 @@ from penstock.clock import SystemClock
 from penstock.control.executor import ControlParts
 from penstock.errors import Code, ExternalError
 from penstock.logs import log_files, write_logs
+from penstock.model.job import KINESIS_CAPABILITY
 from penstock.settings import KEY_FILE, Settings
 from penstock.vault import Vault
 
@@ -131,6 +132,7 @@ class App:
             clock=self.clock,
             open_source=source_opener(catalog=self.catalog, vault=self.vault, clock=self.clock),
             work=run_task_text,
+            capabilities=_capabilities(),
             node_id=f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}",
         )
 
@@ -174,6 +176,13 @@ class App:
             secret=self.settings.warehouse_secret,
             vault=self.vault,
         )
+
+
+def _capabilities() -> frozenset[str]:
+    """Answer what this node can do beside loading files."""
+    from importlib.util import find_spec
+
+    return frozenset({KINESIS_CAPABILITY}) if find_spec("boto3") else frozenset()
 
 
 def local_tasks(master: str) -> int | None:

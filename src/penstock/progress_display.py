@@ -20,8 +20,10 @@ from penstock.progress_words import (
     NO_JOBS,
     STEP_SHORT,
     activity_words,
+    behind_words,
     brief_count,
     left_words,
+    read_words,
     reason_words,
     silence_words,
     state_word,
@@ -99,6 +101,7 @@ class Tally:
             rows_loaded=total.rows_loaded - first.rows_loaded,
             rows_rejected=total.rows_rejected - first.rows_rejected,
             files_read=total.files_read - first.files_read,
+            records_read=total.records_read - first.records_read,
             bytes_read=total.bytes_read - first.bytes_read,
         )
 
@@ -149,7 +152,10 @@ class LiveDisplay:
         now = self._clock.now()
         # Where there is little room, the step stands in the place of the state.
         texts = ("job", "state", "step") if width >= WIDE else ("job", "step")
-        numbers = ("files", "rows", "files left", "rows left", "rows/s")
+        streams = [look.state.definition.load is not None for look in looks]
+        left = () if all(streams) else ("files left", "rows left")
+        behind = ("behind",) if any(streams) else ()
+        numbers = (_read_head(looks), "rows", *left, *behind, "rows/s")
         rows = [self._cells(look, now, width) for look in looks]
         table = _table(texts, numbers, rows, width=width)
         # A table whose columns jump with every step is hard to read.
@@ -159,26 +165,38 @@ class LiveDisplay:
 
     def _cells(self, look: JobLook, now: datetime, width: int) -> dict[str, str]:
         done = self._tally.done(look.state)
-        files_left, rows_left = left_words(look.progress, done, brief=True)
+        files_left, rows_left = left_words(look, done, brief=True)
         state = state_word(look)
         return {
             "job": look.state.name,
             "state": state,
             "step": step_words(look.progress, now) or (state if width < WIDE else ""),
-            "files": f"{done.files_read:,}",
+            **_read_cells(done),
             "rows": f"{done.rows_loaded:,}",
             "files left": files_left,
             "rows left": rows_left,
+            "behind": behind_words(look),
             "rows/s": brief_count(self._tally.rate(look.state)),
         }
 
     def _summary(self, looks: Sequence[JobLook]) -> object:
-        rows = [summary_cells(look, self._tally) for look in looks]
+        rows = [summary_cells(look, looks, self._tally) for look in looks]
         width = self._live.console.width
         table = _table(("job", "state"), tuple(rows[0])[2:], rows, width=width)
         table.caption = f"this run took {lasted(self._tally.lasts, tenths=True)}"
         table.caption_justify = "left"
         return table
+
+
+def _read_head(looks: Sequence[JobLook]) -> str:
+    """Name the column of what was read."""
+    kinds = {look.state.definition.load is not None for look in looks}
+    return {False: "files", True: "records"}[kinds.pop()] if len(kinds) == 1 else "read"
+
+
+def _read_cells(done: Statistics) -> dict[str, str]:
+    read = f"{done.files_read + done.records_read:,}"
+    return dict.fromkeys(("files", "records", "read"), read)
 
 
 def _table(
@@ -271,16 +289,19 @@ class PlainDisplay:
 
     def _line(self, look: JobLook) -> str:
         done, progress = self._tally.done(look.state), look.progress
-        files_left, rows_left = left_words(progress, done)
+        files_left, rows_left = left_words(look, done)
         noun = "file" if files_left == "1" else "files"
         left = f", left {files_left} {noun}, {rows_left} rows" if progress else ""
+        if look.state.definition.load is not None:
+            left = f", {behind_words(look)} behind" if progress else ""
         doing, reason = "", reason_words(look)
         if progress and progress.message:
             reason = activity_words(progress)
         elif progress and progress.step is not Step.IDLE:
             doing = f" {progress.step}"
         why = f"; {reason}" if reason else ""
-        return f"{look.state.name} {state_word(look)}{doing}: {_amount(done)} done{left}{why}"
+        amount = _amount(look.state, done)
+        return f"{look.state.name} {state_word(look)}{doing}: {amount} done{left}{why}"
 
 
 def summary_lines(looks: Sequence[JobLook], tally: Tally) -> list[str]:
@@ -288,21 +309,21 @@ def summary_lines(looks: Sequence[JobLook], tally: Tally) -> list[str]:
     lasts = lasted(tally.lasts, tenths=True)
     return [
         f"{look.state.name}: {state_word(look).lower()}; loaded "
-        f"{_amount(tally.done(look.state))} in this run "
+        f"{_amount(look.state, tally.done(look.state))} in this run "
         f"({sized(tally.done(look.state).bytes_read)} in {lasts}, "
         f"{tally.average_rate(look.state):,.0f} rows/s); in all "
-        f"{_amount(look.state.cumulative)}"
+        f"{_amount(look.state, look.state.cumulative)}"
         for look in looks
     ]
 
 
-def summary_cells(look: JobLook, tally: Tally) -> dict[str, str]:
+def summary_cells(look: JobLook, looks: Sequence[JobLook], tally: Tally) -> dict[str, str]:
     """Say the same in the cells of a table."""
     done = tally.done(look.state)
     return {
         "job": look.state.name,
         "state": state_word(look),
-        "files": f"{done.files_read:,}",
+        _read_head(looks): f"{done.files_read + done.records_read:,}",
         "bytes": sized(done.bytes_read),
         "rows": f"{done.rows_loaded:,}",
         "rejected": f"{done.rows_rejected:,}",
@@ -311,9 +332,9 @@ def summary_cells(look: JobLook, tally: Tally) -> dict[str, str]:
     }
 
 
-def _amount(done: Statistics) -> str:
+def _amount(state: JobState, done: Statistics) -> str:
     """Say how much was loaded, and what was not."""
-    loaded = f"{counted(done.files_read, 'file')}, {counted(done.rows_loaded, 'row')}"
+    loaded = f"{read_words(state, done)}, {counted(done.rows_loaded, 'row')}"
     return loaded + (f" ({done.rows_rejected:,} rejected)" if done.rows_rejected else "")
 
 

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 
 from penstock.engine.epoch_loop import ATTEMPTS_MAX
 from penstock.engine.progress import Progress, Step
-from penstock.model.job import Wish
+from penstock.model.job import JobState, Wish
 from penstock.model.statistics import Statistics
-from penstock.nouns import lasted
+from penstock.nouns import counted, lasted
 from penstock.supervisor.supervisor import JobLook
 
 NO_JOBS = "no jobs yet; create one with penstock sql"
@@ -56,7 +56,7 @@ def activity_words(progress: Progress, now: datetime | None = None) -> str:
         case Step.RETRYING:
             return f"{_next_attempt(progress, now)}: {progress.message}"
         case Step.LISTING if progress.message:
-            return f"listing {progress.message}"
+            return f"looking at {progress.message}"
         case _:
             more = f" ({progress.message})" if progress.message else ""
             return f"{progress.step}{more}"
@@ -72,11 +72,12 @@ def reason_words(look: JobLook, now: datetime | None = None) -> str:
     return ""
 
 
-def left_words(
-    progress: Progress | None, done: Statistics, *, brief: bool = False
-) -> tuple[str, str]:
-    """Say how many files are left, and about how many rows."""
+def left_words(look: JobLook, done: Statistics, *, brief: bool = False) -> tuple[str, str]:
+    """Say how many files are left, and about how many rows; of a stream nobody knows."""
+    progress = look.progress
     if progress is None:
+        return "", ""
+    if look.state.definition.load is not None:
         return "", ""
     if progress.files_left == 0:
         return ("0", "0") if progress.all_seen else ("?", "?")
@@ -85,6 +86,23 @@ def left_words(
         return files, "?"
     rows = progress.bytes_left * done.rows_loaded / done.bytes_read
     return files, f"~{brief_count(rows) if brief else f'{rows:,.0f}'}"
+
+
+def behind_words(look: JobLook) -> str:
+    """Say how far a job is behind its stream."""
+    progress = look.progress
+    if progress is None or look.state.definition.load is None:
+        return ""
+    if progress.behind is None:
+        return "0 s" if progress.all_seen and progress.files_left == 0 else "?"
+    return lasted(progress.behind)
+
+
+def read_words(state: JobState, done: Statistics) -> str:
+    """Say how much of its source a job has read."""
+    if state.definition.load is not None:
+        return counted(done.records_read, "record")
+    return counted(done.files_read, "file")
 
 
 def brief_count(number: float) -> str:

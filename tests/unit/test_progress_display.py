@@ -155,8 +155,8 @@ def test_a_listing_tells_how_far_it_is_only_when_it_takes_long(
     long = drawn([look], clock, width=120)
 
     assert "keys" not in " ".join(short)
-    assert "listing files 3 s" in long[-2]
-    assert long[-1] == "j: listing s3://lake/in: 12,000 keys so far"
+    assert "looking 3 s" in long[-2]
+    assert long[-1] == "j: looking at s3://lake/in: 12,000 keys so far"
 
 
 def test_a_retry_counts_down_and_tells_why(state: JobState, clock: StandingClock) -> None:

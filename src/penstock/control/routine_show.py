@@ -16,10 +16,9 @@ from penstock.model.epoch import CommitKind
 from penstock.model.events import Committed, JobCreated, Outcome, WishChanged
 from penstock.model.job import JobState, Wish
 from penstock.model.options import all_options, print_options, secret_options
-from penstock.model.position import End
+from penstock.model.position import End, position_text
 from penstock.model.shards import ShardReport, StreamReport
 from penstock.nouns import lasted
-from penstock.sources.kinesis.beginning import position_text
 from penstock.sources.kinesis.lineage import ShardState, readable, states
 from penstock.sql.formatter import format_statement
 from penstock.sql.statements import ShowCreateRoutineLoad, ShowRoutineLoad
@@ -168,7 +167,7 @@ def _row(
         _json(lag_by_shard(state, report)),
         "" if reason is None else f"{reason.code}: {reason.message}",
         _rejects_hint(state),
-        _other(state, report, said=said if named == "RUNNING" else ""),
+        _other(state, report, said=said if state.wish.wish is Wish.RUN else ""),
         "",
         definition.comment,
         "",

@@ -19,7 +19,7 @@ from penstock.model.events import (
 )
 from penstock.model.job import JobDefinition, JobState, Reason, Wish
 from penstock.model.ledger import LedgerEntry
-from penstock.model.position import After, Position, SplitProgress
+from penstock.model.position import After, End, Position, SplitProgress, position_text
 from penstock.model.statistics import Statistics
 from penstock.nouns import counted
 from penstock.sql.formatter import format_statement
@@ -67,6 +67,7 @@ def show_jobs(*, catalog: Catalog) -> Result:
     rows = tuple(
         _job_row(state, leases.get(state.id), requests.get(state.id))
         for state in catalog.jobs()
+        if not state.stopped
     )
     return Result(columns=JOB_COLUMNS, rows=rows)
 
@@ -81,14 +82,14 @@ def job_state(state: JobState, lease: Lease | None) -> str:
         case Wish.DROP:
             return "DROPPING"
         case Wish.CLOSED:
-            return "CLOSED"
+            return "STOPPED" if state.stopped else "CLOSED"
 
 
 def _job_row(state: JobState, lease: Lease | None, requests: int | None) -> tuple[Cell, ...]:
     total = state.cumulative
     return (
         state.name,
-        "STREAMING",
+        "STREAMING" if state.definition.load is None else "ROUTINE LOAD",
         job_state(state, lease),
         state.definition.table.name,
         _positions(state.progress),
@@ -170,7 +171,8 @@ def _told(event: Event) -> str:
         case GenerationRaised() as body:
             return f"generation {body.generation.number}, {body.cause}"
         case EpochStarted() as body:
-            return f"epoch {body.epoch}, attempt {body.attempt}, {counted(body.files, 'file')}"
+            files = f", {counted(body.files, 'file')}" if body.files else ""
+            return f"epoch {body.epoch}, attempt {body.attempt}{files}"
         case EpochEnded() as body:
             return f"epoch {body.epoch}, attempt {body.attempt}, {body.outcome}"
         case Committed() as body:
@@ -188,11 +190,24 @@ def _told_commit(body: Committed) -> str:
 
 
 def _positions(progress: tuple[SplitProgress, ...]) -> str:
-    return ", ".join(_position(split.position) for split in progress)
+    """Write the position among files, or those of shards that are still read."""
+    if any(split.lineage is not None for split in progress):
+        return _shards(progress)
+    return ", ".join(_file(split.position) for split in progress)
 
 
-def _position(position: Position) -> str:
+def _file(position: Position) -> str:
     return position.value if isinstance(position, After) else "beginning"
+
+
+def _shards(progress: tuple[SplitProgress, ...]) -> str:
+    """Write where a single shard stands; of several, only how many there are."""
+    reading = [split for split in progress if not isinstance(split.position, End)]
+    if len(reading) == 1:
+        return f"{reading[0].split} {position_text(reading[0].position)}"
+    finished = len(progress) - len(reading)
+    told = f"{counted(len(reading), 'shard')}, see SHOW SHARDS"
+    return told + (f" ({finished} finished)" if finished else "")
 
 
 def _reason(reason: Reason | None) -> str:

@@ -88,11 +88,12 @@ class View:
 
 
 def jobs_view(catalog: Catalog) -> View:
-    """Answer all jobs, by name."""
+    """Answer all streaming jobs, by name; routine loads have SHOW ROUTINE LOAD."""
     leases, said = catalog.leases(), catalog.statuses()
     rows = tuple(
         _job_row(state, leases.get(state.id), said=said.get(state.id, ""), catalog=catalog)
         for state in catalog.jobs()
+        if state.definition.load is None
     )
     return View(name="jobs", columns=JOB_COLUMNS, rows=rows, counts=COUNT_COLUMNS)
 
@@ -188,7 +189,8 @@ def _error(reason: Reason | None) -> str:
 
 def tasks_view(catalog: Catalog) -> View:
     """Answer the attempts of all jobs, the newest first."""
-    tasks = [task for state in catalog.jobs() for task in _tasks(state, catalog=catalog)]
+    streaming = (state for state in catalog.jobs() if state.definition.load is None)
+    tasks = [task for state in streaming for task in _tasks(state, catalog=catalog)]
     tasks.sort(key=lambda task: task.at, reverse=True)
     return View(name="tasks", columns=TASK_COLUMNS, rows=tuple(task.row for task in tasks))
 

@@ -44,9 +44,10 @@ from penstock.model.epoch import (
     Timings,
 )
 from penstock.model.events import EpochEnded, EpochStarted, ModifiedFilesSeen, Outcome
-from penstock.model.job import JobState, Reason
+from penstock.model.job import KINESIS_CAPABILITY, JobState, Reason
 from penstock.model.query import Lookup
 from penstock.model.statistics import Statistics
+from penstock.nouns import counted
 from penstock.sources.source import Source
 from penstock.tables.lookups import pin
 from penstock.tables.table import TableHandle, Tables
@@ -69,6 +70,8 @@ class LoadParts:
     open_source: Callable[[JobState], Source]
     work: Work
     node_id: str
+    # What this node can do beside loading files.
+    capabilities: frozenset[str] = frozenset({KINESIS_CAPABILITY})
 
 
 class EpochLoop:
@@ -125,7 +128,9 @@ class EpochLoop:
 
     def _listed(self, keys: int) -> None:
         """Tell how far a look is, and end it when the runner is asked to stop."""
-        self._telling.tell_listed(self._state.definition.source_name, keys=keys)
+        definition = self._state.definition
+        noun = "key" if definition.load is None else "shard"
+        self._telling.tell_listed(definition.source_name, seen=counted(keys, noun))
         if self._stop.is_set():
             raise StoppedError("the runner was asked to stop while it looked at the source")
 

@@ -13,12 +13,12 @@ class Step(StrEnum):
 
     STARTING = "starting"
     TAKING_OVER = "taking over"
-    LISTING = "listing files"
+    LISTING = "looking"
     STARTING_SPARK = "starting Spark"
     LOADING = "loading"
     COMMITTING = "committing"
     RETRYING = "waiting to retry"
-    IDLE = "waiting for files"
+    IDLE = "waiting"
     STOPPED = "stopped"
 
 
@@ -56,9 +56,9 @@ class Telling:
                 changes = {"since": self._clock.now(), "until": None, "message": "", **changes}
             self._progress = replace(self._progress, **changes)  # type: ignore[arg-type]
 
-    def tell_listed(self, place: str, *, keys: int) -> None:
-        """Tell how far a listing is; cheap enough for every page of keys."""
-        self.tell(message=f"{place}: {keys:,} keys so far")
+    def tell_listed(self, place: str, *, seen: str) -> None:
+        """Tell how far a look is; cheap enough for every page of keys."""
+        self.tell(message=f"{place}: {seen} so far")
 
     @property
     def now(self) -> Progress:

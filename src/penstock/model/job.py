@@ -16,6 +16,9 @@ from penstock.model.routine_properties import RoutineProperties
 from penstock.model.schema import Column, quoted_name
 from penstock.model.statistics import Statistics
 
+# What a node can do that has the library of AWS.
+KINESIS_CAPABILITY = "kinesis"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProperties:
@@ -156,6 +159,12 @@ class JobDefinition:
         return f"DROP JOB {name}" if self.load is None else f"STOP ROUTINE LOAD FOR {name}"
 
     @property
+    def needs(self) -> frozenset[str]:
+        """The capabilities that a node must have to run the job."""
+        streams = isinstance(self.source, KinesisOptions)
+        return frozenset({KINESIS_CAPABILITY}) if streams else frozenset()
+
+    @property
     def files(self) -> FilesOptions:
         """The source of a streaming job."""
         if not isinstance(self.source, FilesOptions):
@@ -248,6 +257,11 @@ class JobState:
     def name(self) -> str:
         """The name a person gave the job."""
         return self.definition.name
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the job is a routine load that a person has ended."""
+        return self.wish.wish is Wish.CLOSED and self.definition.load is not None
 
     @property
     def has_too_many_errors(self) -> bool:

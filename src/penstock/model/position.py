@@ -1,7 +1,7 @@
 """How far a split was read, as typed values."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,3 +77,20 @@ def further(one: Position, other: Position) -> Position:
 def lies_above(key: str, position: Position) -> bool:
     """Tell whether a key lies strictly behind a position among files."""
     return not isinstance(position, After) or key.encode() > position.value.encode()
+
+
+def position_text(position: Position) -> str:
+    """Write one position: a word, or a word and what it is about."""
+    match position:
+        case Horizon():
+            return "TRIM_HORIZON"
+        case AtTime(at=at):
+            return f"TIME {at.astimezone(UTC).isoformat(timespec='microseconds')}"
+        case At(value=value):
+            return f"AT {value}"
+        case After(value=value, sub=None):
+            return f"AFTER {value}"
+        case After(value=value, sub=sub):
+            return f"AFTER {value}/{sub}"
+        case End():
+            return "END"

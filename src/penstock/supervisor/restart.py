@@ -2,7 +2,8 @@
 
 The first resume is immediate; then the wait doubles from ten seconds up to five minutes,
 measured from the last resume. A pause that a person made, bad rows and everything that a person
-must look at first are never resumed.
+must look at first are never resumed. A streaming job is resumed so many times in a row, a
+routine load for ever; its count begins anew behind a while without a resume.
 """
 
 from dataclasses import dataclass
@@ -35,7 +36,14 @@ class RestartPolicy:
     delay_first: timedelta = timedelta(seconds=10)
     doublings_max: int = 5
     delay_max: timedelta = timedelta(seconds=300)
+    # Of streaming jobs.
     resumes_max: int = 10
+    # Of routine loads.
+    forgotten_after: timedelta = timedelta(minutes=10)
+
+    def gives_up(self, resumes: int, state: JobState) -> bool:
+        """Tell whether a job that was resumed so often is not resumed any more."""
+        return state.definition.load is None and resumes >= self.resumes_max
 
 
 def resume_at(state: JobState, *, policy: RestartPolicy) -> datetime | None:
@@ -43,11 +51,19 @@ def resume_at(state: JobState, *, policy: RestartPolicy) -> datetime | None:
     wish = state.wish
     if wish.wish is not Wish.PAUSE or wish.reason is None:
         return None
-    if wish.reason.code in NEVER_RESUMED or wish.auto_resumes >= policy.resumes_max:
+    if wish.reason.code in NEVER_RESUMED or policy.gives_up(wish.auto_resumes, state):
         return None
     if wish.auto_resumes == 0 or wish.resumed_at is None:
         return wish.changed_at
     return wish.resumed_at + _delay(wish.auto_resumes - 1, policy)
+
+
+def next_resumes(state: JobState, *, now: datetime, policy: RestartPolicy) -> int:
+    """Answer how many resumes in a row there were, with the one that comes now."""
+    last = state.wish.resumed_at
+    quiet = last is not None and now - last > policy.forgotten_after
+    routine = state.definition.load is not None
+    return 1 if routine and quiet else state.wish.auto_resumes + 1
 
 
 def _delay(waits: int, policy: RestartPolicy) -> timedelta:
@@ -61,7 +77,7 @@ def pause_for(error: PenstockError, *, state: JobState, policy: RestartPolicy) -
     """Answer the event that pauses a job after a failure."""
     resumes = state.auto_resumes_in_a_row
     reason = Reason(code=error.code, message=_sentence(error), hint=error.hint)
-    if error.code not in NEVER_RESUMED and resumes >= policy.resumes_max:
+    if error.code not in NEVER_RESUMED and policy.gives_up(resumes, state):
         reason = Reason(
             code=Code.CANNOT_RESUME_ERR,
             message=f"resumed {resumes} times in vain; the last failure was: {reason.message}",

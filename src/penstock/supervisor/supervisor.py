@@ -18,7 +18,7 @@ from penstock.model.epoch import Generation
 from penstock.model.events import WishChanged
 from penstock.model.job import JobState, Wish
 from penstock.supervisor.lease_keeper import LeaseKeeper
-from penstock.supervisor.restart import RestartPolicy, resume_at
+from penstock.supervisor.restart import RestartPolicy, next_resumes, resume_at
 from penstock.supervisor.runner import Ending, LastWords, Runner, StartThread
 from penstock.tables.extension import next_generation
 
@@ -137,7 +137,8 @@ class Supervisor:
 
     def _wanted_jobs(self) -> tuple[JobState, ...]:
         jobs = self._parts.catalog.jobs()
-        return tuple(job for job in jobs if not self._only or job.name in self._only)
+        living = (job for job in jobs if not job.stopped)
+        return tuple(job for job in living if not self._only or job.name in self._only)
 
     def _reap(self) -> None:
         for job_id, runner in list(self._runners.items()):
@@ -190,7 +191,11 @@ class Supervisor:
         due = resume_at(state, policy=self._policy)
         if due is not None and due <= self._clock.now():
             self._resume(state)
-        elif state.wish.wish is Wish.RUN and not held_elsewhere and self._may_start(state.id):
+        elif state.wish.wish is not Wish.RUN or held_elsewhere:
+            return
+        elif lacking := state.definition.needs - self._parts.capabilities:
+            self._say_lacking(state, min(lacking))
+        elif self._may_start(state.id):
             self._name_by_id[state.id] = state.name
             self._runners[state.id] = Runner(
                 state.id,
@@ -199,6 +204,13 @@ class Supervisor:
                 until_caught_up=self._until_caught_up,
                 start_thread=self._start_thread,
             )
+
+    def _say_lacking(self, state: JobState, capability: str) -> None:
+        """Let observers know why this node does not run a job."""
+        node = self._parts.node_id
+        told = f"node {node} lacks the capability {capability}; another node must run it"
+        if self._parts.catalog.status(state.id) != told:
+            self._parts.catalog.set_status(state.id, told)
 
     def _watch_other_owner(self, state: JobState) -> None:
         """Notice that what another process runs has caught up, by a look of our own."""
@@ -220,12 +232,13 @@ class Supervisor:
         return ended_at is None or self._clock.now() >= ended_at + RESTART_PAUSE
 
     def _resume(self, state: JobState) -> None:
+        now = self._clock.now()
         body = WishChanged(
             wish=Wish.RUN,
             reason=None,
             generation=next_generation(state.generation),
-            auto_resumes=state.wish.auto_resumes + 1,
-            resumed_at=self._clock.now(),
+            auto_resumes=next_resumes(state, now=now, policy=self._policy),
+            resumed_at=now,
         )
         try:
             self._parts.catalog.append(state.id, body, expected=state.generation)

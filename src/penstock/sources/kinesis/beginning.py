@@ -22,6 +22,7 @@ from penstock.model.position import (
     Lineage,
     Position,
     SplitProgress,
+    position_text,
 )
 from penstock.model.shards import ListedShard
 from penstock.sources.kinesis.access import stream_access
@@ -121,23 +122,6 @@ def write_positions(progress: Progress) -> str:
     """Write positions so that a job that begins with them repeats no record."""
     told = {split.split: position_text(split.position) for split in progress}
     return json.dumps(told, ensure_ascii=False)
-
-
-def position_text(position: Position) -> str:
-    """Write one position: a word, or a word and what it is about."""
-    match position:
-        case Horizon():
-            return "TRIM_HORIZON"
-        case AtTime(at=at):
-            return f"TIME {at.astimezone(UTC).isoformat(timespec='microseconds')}"
-        case At(value=value):
-            return f"AT {value}"
-        case After(value=value, sub=None):
-            return f"AFTER {value}"
-        case After(value=value, sub=sub):
-            return f"AFTER {value}/{sub}"
-        case End():
-            return "END"
 
 
 def read_positions(text: str) -> dict[str, Position]:
