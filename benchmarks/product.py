@@ -13,13 +13,14 @@ from time import perf_counter
 from typing import Any, cast
 
 from penstock.app import App
+from penstock.clock import Clock
 from penstock.control.analyst import Analyst
 from penstock.control.executor import execute
 from penstock.engine.epoch_loop import LoadParts
 from penstock.engine.run import Executor, Work
 from penstock.engine.task import run_task_text
 from penstock.foreground import ROUND_PERIOD
-from penstock.job_source import open_files
+from penstock.job_source import source_opener
 from penstock.model.epoch import Attachment, CommitKind, DataFile, EpochLimits, EpochPlan
 from penstock.model.job import JobState, Wish
 from penstock.model.position import SplitProgress
@@ -115,13 +116,14 @@ class Product:
             raise LookupError(job)
         return found
 
-    def source(self, job: str) -> JobSource:
+    def source(self, job: str, *, clock: Clock | None = None) -> JobSource:
         """Open the source of a job as its runner does."""
-        return self._source(self.state(job))
+        return self._source(self.state(job), clock=clock)
 
-    def _source(self, state: JobState) -> JobSource:
+    def _source(self, state: JobState, *, clock: Clock | None = None) -> JobSource:
         app = self._app
-        return open_files(state, catalog=app.catalog, vault=app.vault, clock=app.clock)
+        opener = source_opener(catalog=app.catalog, vault=app.vault, clock=clock or app.clock)
+        return opener(state)
 
     def load(self, job: str) -> Watch:
         """Run one job as ``run --until-caught-up --job`` does; answer what the watch saw."""

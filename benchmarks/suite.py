@@ -4,7 +4,8 @@ import argparse
 import os
 import platform
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -17,11 +18,12 @@ from benchmarks.formats import measure_formats
 from benchmarks.memory import measure_memory
 from benchmarks.small_epochs import measure_small_epochs
 from benchmarks.sql_path import measure_small_sql_epochs, measure_sql_path
+from benchmarks.streams import measure_streams
 from benchmarks.throughput import RowsDifferError, measure_throughput
-from benchmarks.workshop import open_workshop
+from benchmarks.workshop import Workshop, open_workshop
 
 WIDTH_MIN = 124
-SCHEDULED_PARTS = ("throughput", "formats", "buckets", "small-epochs")
+SCHEDULED_PARTS = ("throughput", "formats", "buckets", "small-epochs", "kinesis")
 PARTS = (*SCHEDULED_PARTS, "select", "command-line", "memory")
 
 
@@ -56,15 +58,8 @@ def measure(root: Path, request: argparse.Namespace, console: Console) -> list[F
     figures: list[Figure] = []
     if set(SCHEDULED_PARTS) & set(wanted):
         with open_workshop(root / "scheduled", console, computing=False) as workshop:
-            if "throughput" in wanted:
-                figures += measure_throughput(workshop, rows=rows, rounds=rounds)
-            if "formats" in wanted:
-                figures += measure_formats(workshop, rows=rows, rounds=rounds)
-            if "buckets" in wanted:
-                keys = 500 if quick else 5_000
-                figures += measure_buckets(workshop, rows=rows, rounds=rounds, keys=keys)
-            if "small-epochs" in wanted:
-                figures += measure_small_epochs(workshop, epochs=30 if quick else 60)
+            for part, work in _scheduled(quick=quick, rows=rows, rounds=rounds).items():
+                figures += work(workshop) if part in wanted else []
     if "select" in wanted:
         with open_workshop(root / "computed", console, computing=True) as workshop:
             figures += measure_sql_path(workshop, rows=rows, rounds=rounds)
@@ -74,6 +69,20 @@ def measure(root: Path, request: argparse.Namespace, console: Console) -> list[F
     if "memory" in wanted:
         figures += measure_memory(root, console, files=(1_000, 5_000 if quick else 100_000))
     return figures
+
+
+def _scheduled(
+    *, quick: bool, rows: int, rounds: int
+) -> dict[str, Callable[[Workshop], list[Figure]]]:
+    """Answer the parts whose work Spark only schedules."""
+    keys, epochs, records = (500, 30, 20_000) if quick else (5_000, 60, 200_000)
+    return {
+        "throughput": partial(measure_throughput, rows=rows, rounds=rounds),
+        "formats": partial(measure_formats, rows=rows, rounds=rounds),
+        "buckets": partial(measure_buckets, rows=rows, rounds=rounds, keys=keys),
+        "small-epochs": partial(measure_small_epochs, epochs=epochs),
+        "kinesis": partial(measure_streams, records=records, rounds=min(rounds, 3)),
+    }
 
 
 def machine() -> dict[str, object]:

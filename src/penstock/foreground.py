@@ -183,7 +183,8 @@ def _tell_open(
         known = "what waits is not known yet"
         if progress is not None and (progress.all_seen or progress.files_left):
             more = "" if progress.all_seen else "at least "
-            known = f"{more}{progress.files_left} files wait"
+            what = "files wait" if look.state.definition.load is None else "shards hold records"
+            known = f"{more}{progress.files_left} {what}"
         _tell(
             f"error {Code.TIMEOUT_ERR}: job {look.state.name} is not caught up after "
             f"{request.timeout}; {known}"

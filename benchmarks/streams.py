@@ -1,0 +1,189 @@
+"""Kinesis: records of four shards into a table, against threads that only fetch and count them.
+
+The server is the project's own, in a process of its own, and holds everything before anybody is
+timed. With the limits of AWS switched on, a drain is held against what these limits allow; and
+what an idle minute costs is counted in requests, over few and over many shards.
+"""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from time import perf_counter
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+from benchmarks.figures import Comparison, Figure, Goal, of_samples
+from benchmarks.workshop import Workshop
+from penstock.clock import SystemClock
+from penstock.testing.kinesis.server import KinesisServer
+
+SHARDS = 4
+RECORD_BYTES = 1_000
+# What a shard gives in a second.
+SHARD_BYTES_PER_SECOND = 2 * 2**20
+POLL_INTERVAL = timedelta(seconds=10)
+PAGE_RECORDS = 10_000
+COLUMNS = "id BIGINT, text STRING"
+
+
+def measure_streams(workshop: Workshop, *, records: int, rounds: int) -> list[Figure]:
+    """Measure loads from Kinesis; answer the figures."""
+    workshop.console.print(f"loading {records:,} records of 1 kB from Kinesis …", style="dim")
+    with KinesisServer() as server:
+        client = _client(server)
+        return [
+            *_throughput(workshop, server, client, records=records, rounds=rounds),
+            *_drain(workshop, server, client),
+            *_idle_minutes(workshop, server, client),
+        ]
+
+
+def _client(server: KinesisServer) -> Any:
+    return boto3.client(
+        "kinesis",
+        endpoint_url=server.endpoint,
+        region_name="us-east-1",
+        aws_access_key_id="a",
+        aws_secret_access_key="b",
+        config=Config(max_pool_connections=SHARDS, retries={"total_max_attempts": 1}),
+    )
+
+
+def _throughput(
+    workshop: Workshop, server: KinesisServer, client: Any, *, records: int, rounds: int
+) -> list[Figure]:
+    _make(client, "volume", shards=SHARDS)
+    server.control.preload("volume", count=records, size_bytes=RECORD_BYTES)
+    raw, loaded, ratios = [], [], []
+    for number in range(rounds + 1):
+        raw_rate = records / _counted(client, "volume", records)
+        name = f"k{number}"
+        workshop.product.sql(_create(name, "volume", server))
+        watch = workshop.product.load(name)
+        rate = records / watch.to_visible
+        _require_all(workshop, name, records)
+        # The first round starts workers and imports libraries.
+        if number:
+            raw.append(raw_rate)
+            loaded.append(rate)
+            ratios.append(rate / raw_rate)
+    whole = of_samples("Penstock, Kinesis into a table", loaded, "records/s")
+    return [
+        of_samples("boto3, 4 threads, only counting", raw, "records/s"),
+        whole.against(
+            Comparison(
+                ratio=sorted(ratios)[len(ratios) // 2],
+                against="boto3 threads",
+                goal=Goal(at_least=0.7),
+            )
+        ),
+    ]
+
+
+def _counted(client: Any, stream: str, records: int) -> float:
+    """Fetch everything in threads and throw it away; answer the seconds."""
+    begun = perf_counter()
+    shards = client.list_shards(StreamName=stream)["Shards"]
+    with ThreadPoolExecutor(len(shards)) as threads:
+        found = sum(threads.map(lambda shard: _count(client, stream, shard["ShardId"]), shards))
+    if found != records:
+        raise RuntimeError(f"{found} records were counted, not {records}")
+    return perf_counter() - begun
+
+
+def _count(client: Any, stream: str, shard: str) -> int:
+    iterator = client.get_shard_iterator(
+        StreamName=stream, ShardId=shard, ShardIteratorType="TRIM_HORIZON"
+    )["ShardIterator"]
+    found = 0
+    while True:
+        answer = client.get_records(ShardIterator=iterator, Limit=PAGE_RECORDS)
+        found += len(answer["Records"])
+        if not answer["MillisBehindLatest"]:
+            return found
+        iterator = answer["NextShardIterator"]
+
+
+def _drain(workshop: Workshop, server: KinesisServer, client: Any) -> list[Figure]:
+    """Drain four shards with the limits of AWS switched on."""
+    records = SHARDS * 20_000
+    _make(client, "limited", shards=SHARDS)
+    server.control.preload("limited", count=records, size_bytes=RECORD_BYTES)
+    server.control.limit_as_aws()
+    try:
+        workshop.product.sql(_create("limited", "limited", server))
+        watch = workshop.product.load("limited")
+    finally:
+        server.control.heal()
+    _require_all(workshop, "limited", records)
+    least = records * RECORD_BYTES / (SHARDS * SHARD_BYTES_PER_SECOND)
+    taken = Figure(name="drain of 4 limited shards", value=watch.to_visible, unit="s")
+    return [
+        Figure(name="least time at 2 MB/s a shard", value=least, unit="s"),
+        taken.against(Comparison(ratio=watch.to_visible / least, against="least time")),
+    ]
+
+
+def _idle_minutes(workshop: Workshop, server: KinesisServer, client: Any) -> list[Figure]:
+    """Count the requests of a minute in which nothing arrives."""
+    figures = []
+    for shards in (SHARDS, 400):
+        name = f"idle{shards}"
+        _make(client, name, shards=shards)
+        workshop.product.sql(_create(name, name, server))
+        clock = _MovedClock()
+        source = workshop.product.source(name, clock=clock)
+        progress = workshop.product.state(name).progress
+        source.discover(progress, listed=lambda _: None)
+        source.take_requests()
+        for _ in range(int(timedelta(minutes=1) / POLL_INTERVAL)):
+            clock.passed += POLL_INTERVAL
+            source.discover(progress, listed=lambda _: None)
+        figures.append(
+            Figure(
+                name=f"an idle minute over {shards} shards",
+                value=source.take_requests(),
+                unit="requests",
+            )
+        )
+    return figures
+
+
+class _MovedClock(SystemClock):
+    """A clock that is ahead."""
+
+    def __init__(self) -> None:
+        self.passed = timedelta(0)
+
+    def now(self) -> datetime:
+        return super().now() + self.passed
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.passed.total_seconds()
+
+    def wait(self, event: threading.Event, timeout: timedelta) -> bool:
+        self.passed += timeout
+        return event.is_set()
+
+
+def _make(client: Any, stream: str, *, shards: int) -> None:
+    client.create_stream(StreamName=stream, ShardCount=shards)
+    client.get_waiter("stream_exists").wait(StreamName=stream, WaiterConfig={"Delay": 1})
+
+
+def _create(name: str, stream: str, server: KinesisServer) -> str:
+    return (
+        f"CREATE TABLE {name} ({COLUMNS});"
+        f"CREATE ROUTINE LOAD {name} ON {name} PROPERTIES('format' = 'json') FROM KINESIS("
+        f"'aws.region' = 'us-east-1', 'kinesis_stream' = '{stream}', "
+        f"'aws.endpoint' = '{server.endpoint}', 'aws.access_key' = 'a', "
+        "'aws.secret_key' = 'b', 'property.kinesis_default_pos' = 'TRIM_HORIZON')"
+    )
+
+
+def _require_all(workshop: Workshop, name: str, records: int) -> None:
+    loaded = workshop.product.state(name).cumulative.rows_loaded
+    if loaded != records:
+        raise RuntimeError(f"{loaded} rows were loaded, not {records}")
