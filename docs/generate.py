@@ -14,7 +14,9 @@ from typing import Any, get_type_hints
 
 from penstock.model.files import FilesOptions
 from penstock.model.job import JobProperties
+from penstock.model.kinesis import KinesisOptions, PositionOptions
 from penstock.model.options import Rule, option_key, rule_of
+from penstock.model.routine_properties import RoutineProperties
 from penstock.model.store_options import StoreOptions
 from penstock.setting_words import settings_table
 
@@ -127,6 +129,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "bucket": lambda: table(StoreOptions),
     "files csv": lambda: table(FilesOptions, only=_about("CSV")),
     "files json": lambda: table(FilesOptions, only=_about("JSON")),
+    "kinesis": lambda: table(KinesisOptions),
+    "positions": lambda: table(PositionOptions),
+    "routine load": lambda: table(RoutineProperties, only=_about_all),
+    "routine load csv": lambda: table(RoutineProperties, only=_about("CSV")),
+    "routine load json": lambda: table(RoutineProperties, only=_about("JSON")),
 }
 
 

@@ -132,3 +132,30 @@ class KinesisOptions:
     def connection_timeout(self) -> timedelta:
         """How long to wait for a connection."""
         return timedelta(milliseconds=self.connection_timeout_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionOptions:
+    """Options of FROM KINESIS that say where to begin: commands, of which one may be given."""
+
+    default: str = option(
+        "Where all shards begin: TRIM_HORIZON, LATEST (what is taken when none is given), a "
+        "time, or a sequence number.",
+        key="property.kinesis_default_pos",
+        default="",
+    )
+    by_shard: str = option(
+        "Where each of kinesis_shards begins, in their order, separated by commas.",
+        key="kinesis_shards_pos",
+        default="",
+    )
+    at: str = option(
+        "The time at which all shards begin.",
+        key="property.aws.kinesis.timestamp",
+        default="",
+    )
+    stored: str = option(
+        "JSON of typed positions by shard, as SHOW CREATE ROUTINE LOAD writes them.",
+        key="property.kinesis_positions",
+        default="",
+    )

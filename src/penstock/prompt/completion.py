@@ -224,7 +224,7 @@ def _expected(place: _Place, *, words: bool, names: Names) -> Iterator[Candidate
     if place.quote in ("", "`"):
         yield from _named(_names(place, wanted, names=names), place)
     elif wanted == "a job name in quotes":
-        yield from (_value(name, place) for name in names.jobs())
+        yield from (_value(name, place) for name in _jobs(place, names=names))
     if words and not place.quote:
         phrases = _keywords(wanted)
         before = [_BEFORE[phrase] for phrase in phrases if phrase in _BEFORE]
@@ -262,10 +262,20 @@ def _names(place: _Place, wanted: str, *, names: Names) -> Iterable[str]:
     if place.last == "SECRET" or wanted == "a secret name":
         return names.secrets()
     if wanted == "a job name":
-        return names.jobs()
+        return _jobs(place, names=names)
     if wanted == "a table name" or place.last in _TABLE_WORDS:
         return names.tables()
     return ()
+
+
+def _jobs(place: _Place, *, names: Names) -> Iterable[str]:
+    """Answer the jobs that a statement takes: those of one kind, or all."""
+    if "ROUTINE" in place.keywords or "SHARDS" in place.keywords:
+        return names.routine_loads()
+    if "JOB" in place.keywords:
+        loads = set(names.routine_loads())
+        return [name for name in names.jobs() if name not in loads]
+    return names.jobs()
 
 
 def _named(names: Iterable[str], place: _Place) -> Iterator[Candidate]:

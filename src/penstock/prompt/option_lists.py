@@ -7,7 +7,9 @@ from typing import Any
 
 from penstock.model.files import FilesOptions
 from penstock.model.job import JobProperties
+from penstock.model.kinesis import KinesisOptions, PositionOptions
 from penstock.model.options import option_fields, option_key, rule_of
+from penstock.model.routine_properties import RoutineProperties
 
 NamesOf = Callable[[], Iterable[str]]
 
@@ -16,7 +18,9 @@ NamesOf = Callable[[], Iterable[str]]
 class Names:
     """What is known by name; every function is asked when a name is completed."""
 
+    # Jobs of every kind; routine loads are those with statements of their own.
     jobs: NamesOf
+    routine_loads: NamesOf
     tables: NamesOf
     secrets: NamesOf
 
@@ -30,10 +34,17 @@ class OptionChoice:
 
 
 def option_list(call: str, *, about: str, names: Names) -> Mapping[str, OptionChoice] | None:
-    """Answer the options by key that a call takes, as do the PROPERTIES of a JOB; else None."""
+    """Answer the options by key that a call or PROPERTIES takes; None where none are taken.
+
+    ``about`` is what the statement is about: a JOB, a ROUTINE load, a SECRET.
+    """
     match call, about:
         case (("FILES" | "S3"), _):
             return _declared(FilesOptions, names=names)
+        case "KINESIS", _:
+            return _declared(KinesisOptions, PositionOptions, names=names)
+        case "PROPERTIES", "ROUTINE":
+            return _declared(RoutineProperties, names=names)
         case "PROPERTIES", "JOB":
             offset = OptionChoice(explanation='Where loading goes on: {"fileName": "…"}.')
             return {**_declared(JobProperties, names=names), "offset": offset}
@@ -48,9 +59,10 @@ def option_list(call: str, *, about: str, names: Names) -> Mapping[str, OptionCh
             return None
 
 
-def _declared(kind: type, *, names: Names) -> dict[str, OptionChoice]:
-    """Answer the options of a class; those that must be given come first."""
-    ordered = sorted(option_fields(kind), key=lambda f: f.default is not MISSING)
+def _declared(*kinds: type, names: Names) -> dict[str, OptionChoice]:
+    """Answer the options of classes; those that must be given come first."""
+    declared = (f for kind in kinds for f in option_fields(kind))
+    ordered = sorted(declared, key=lambda f: f.default is not MISSING)
     return {option_key(f): _choice(f, names=names) for f in ordered}
 
 
@@ -77,6 +89,7 @@ def _secrets() -> dict[str, OptionChoice]:
     """Answer the options whose values may be kept as secrets."""
     return {
         option_key(f): OptionChoice(explanation=rule_of(f).explanation)
-        for f in option_fields(FilesOptions)
+        for kind in (FilesOptions, KinesisOptions)
+        for f in option_fields(kind)
         if rule_of(f).secret
     }

@@ -53,6 +53,9 @@ def _names(application: App) -> Names:
     catalog = application.catalog
     return Names(
         jobs=lambda: [job.name for job in catalog.jobs()],
+        routine_loads=lambda: [
+            job.name for job in catalog.jobs() if job.definition.load is not None
+        ],
         tables=lambda: [table.name for table in catalog.tables()],
         # Those that a job owns are not for others to name.
         secrets=lambda: [one.name for one in catalog.secrets() if one.job_id is None],

@@ -4,17 +4,22 @@ import pytest
 
 from penstock.model.files import FilesOptions
 from penstock.model.job import JobProperties
+from penstock.model.kinesis import KinesisOptions, PositionOptions
 from penstock.model.options import option_fields, option_key
+from penstock.model.routine_properties import RoutineProperties
 from penstock.prompt.completion import Candidate, candidates
 from penstock.prompt.guide import LESSON_BY_HEAD, guide
 from penstock.prompt.option_lists import Names
+from penstock.sources.kinesis.beginning import POSITION_KEYS
 from penstock.sql.parser import parse_script, statement_heads
 
 NAMES = Names(
-    jobs=lambda: ["load_orders", "my job"],
+    jobs=lambda: ["load_orders", "my job", "load_clicks"],
+    routine_loads=lambda: ["load_clicks"],
     tables=lambda: ["orders", "cities"],
     secrets=lambda: ["lake"],
 )
+ROUTINE_LOAD = "CREATE ROUTINE LOAD j ON orders "
 INSERT = "CREATE JOB j ON STREAMING DO INSERT INTO orders SELECT * FROM "
 
 
@@ -110,7 +115,6 @@ def test_the_words_of_routine_loads_come(text: str, expected: list[str]) -> None
         ("WHERE a > 1 ", ["PROPERTIES(", "FROM KINESIS("]),
         ("PROPERTIES() ", ["FROM KINESIS("]),
         ("FROM ", ["KINESIS("]),
-        ("FROM KINESIS(", []),
         ("FROM KINESIS() ", ["COMMENT"]),
     ],
 )
@@ -122,12 +126,14 @@ def test_a_routine_load_is_completed_clause_by_clause(behind: str, expected: lis
     ("text", "expected"),
     [
         ("PAUSE JOB ", ["load_orders", "my job"]),
-        ("PAUSE ROUTINE LOAD FOR ", ["load_orders", "my job"]),
-        ("SHOW SHARDS FOR l", ["load_orders"]),
+        ("PAUSE ROUTINE LOAD FOR ", ["load_clicks"]),
+        ("SHOW ALL CREATE ROUTINE LOAD FOR ", ["load_clicks"]),
+        ("SHOW ROUTINE LOAD TASK FOR ", ["load_clicks"]),
+        ("SHOW SHARDS FOR l", ["load_clicks"]),
         ("CREATE ROUTINE LOAD ", []),
         ("CREATE ROUTINE LOAD j ON ", ["orders", "cities"]),
         ("RESUME JOB lo", ["load_orders"]),
-        ("SHOW EVENTS FOR ", ["load_orders", "my job"]),
+        ("SHOW EVENTS FOR ", ["load_orders", "my job", "load_clicks"]),
         ("SHOW CREATE JOB ", ["load_orders", "my job"]),
         ("EXPLAIN JOB ", ["load_orders", "my job"]),
         ("DROP TABLE ", ["orders", "cities", "IF EXISTS"]),
@@ -155,6 +161,10 @@ def test_names_come_where_one_is_meant(text: str, expected: list[str]) -> None:
         ("PAUSE JOB m", "PAUSE JOB `my job`"),
         ("PAUSE JOB `m", "PAUSE JOB `my job`"),
         ("PAUSE JOB WHERE jobname = 'm", "PAUSE JOB WHERE jobname = 'my job'"),
+        (
+            "SHOW ROUTINE LOAD TASK WHERE jobname = '",
+            "SHOW ROUTINE LOAD TASK WHERE jobname = 'load_clicks'",
+        ),
         ("SELECT * FROM rejects('job' = 'm", "SELECT * FROM rejects('job' = 'my job'"),
     ],
 )
@@ -169,6 +179,10 @@ def test_a_name_is_quoted_as_its_place_wants(text: str, expected: str) -> None:
         (f"{INSERT}S3('", FilesOptions),
         ("CREATE JOB j PROPERTIES(", JobProperties),
         ('ALTER JOB j PROPERTIES("', JobProperties),
+        (f"{ROUTINE_LOAD}PROPERTIES(", RoutineProperties),
+        ("ALTER ROUTINE LOAD FOR j PROPERTIES('", RoutineProperties),
+        (f"{ROUTINE_LOAD}FROM KINESIS(", KinesisOptions),
+        ("ALTER ROUTINE LOAD FOR j FROM KINESIS('", PositionOptions),
     ],
 )
 def test_all_options_come_with_what_they_are_for(text: str, kind: type) -> None:
@@ -202,13 +216,40 @@ def test_keys_and_values_come_in_the_quotes_that_were_opened(
     assert offered(INSERT + text) == [INSERT + one for one in expected]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("PROPERTIES(form", ['PROPERTIES("format" = "']),
+        (
+            "PROPERTIES('format' = '",
+            [f"PROPERTIES('format' = '{one}'" for one in ("csv", "json", "text")],
+        ),
+        ("FROM KINESIS('kinesis_st", ["FROM KINESIS('kinesis_stream' = '"]),
+        (
+            "FROM KINESIS('aws.secret_key' = '",
+            ["FROM KINESIS('aws.secret_key' = 'secret:lake'"],
+        ),
+    ],
+)
+def test_keys_and_values_of_routine_loads_come(text: str, expected: list[str]) -> None:
+    assert offered(ROUTINE_LOAD + text) == [ROUTINE_LOAD + one for one in expected]
+
+
+def test_positions_of_a_stream_are_offered_under_the_keys_that_statements_take() -> None:
+    keys = [option_key(declared) for declared in option_fields(PositionOptions)]
+
+    assert sorted(keys) == sorted(POSITION_KEYS)
+
+
 def test_a_secret_offers_the_keys_that_are_secret() -> None:
+    assert "aws.secret_key" in labels("CREATE SECRET lake (")
     assert "s3.secret_key" in labels("CREATE SECRET lake (")
     assert "s3.endpoint" not in labels("CREATE SECRET lake (")
 
 
 def test_options_that_must_be_given_come_first() -> None:
     assert labels(f"{INSERT}FILES(")[:2] == ["uri", "format"]
+    assert labels(f"{ROUTINE_LOAD}FROM KINESIS(")[:2] == ["aws.region", "kinesis_stream"]
 
 
 @pytest.mark.parametrize(
