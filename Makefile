@@ -21,8 +21,8 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: setup  ## Load files, kill the process in the middle, start again, count the rows.
-	@$(BIN)/python examples/demo.py
+demo: setup  ## Load files and a stream, kill the process in the middle, start again, count the rows.
+	@$(BIN)/python -m examples.demo
 
 # Every worker has servers and a Spark of its own, so more of them need more memory; tests that
 # share what is slow to make are one group and stay together.

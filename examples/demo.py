@@ -1,17 +1,17 @@
-"""Load order files, kill the process in the middle, start it again, count every row.
+"""Load files and a stream, kill the process in the middle, start it again, count every row.
 
-Drives the real ``penstock`` command. What it says at the end comes from the Delta table itself,
-read by deltalake, which knows nothing of Penstock. Exits with 1 if a row is lost or doubled.
+Drives the real ``penstock`` command, and a Kinesis server with a producer that never waits.
+What it says at the end comes from the Delta tables themselves, read by deltalake, which knows
+nothing of Penstock. Exits with 1 if a row is lost or doubled.
 """
 
 import argparse
-import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -25,23 +25,25 @@ from rich.panel import Panel
 from rich.syntax import Syntax
 from rich.table import Table
 
+from examples.orders import Tally, names, write_files
+from examples.web_shop import KEYS, ORDERS_FIRST, REGION, STREAM, WebShop, opened_shop
+
 FILES_FIRST = 60
 FILES_MORE = 8
-ORDERS_PER_FILE = 4_000
 FILES_PER_EPOCH = 3
 LATE_NAME = "0000-forgotten-till.json"
-ITEMS = ("bread", "butter", "coffee", "honey", "milk", "oats", "pears", "salt", "tea")
 
 RUN_SECONDS_MAX = 300
 LOOK_SECONDS = 0.02
 TEMPORARY_PREFIX = "demo-"
 
-STATEMENTS = """\
-CREATE TABLE orders (
+TABLE = """\
+CREATE TABLE {name} (
   order_id BIGINT NOT NULL, till STRING, customer STRING, item STRING,
   quantity INT, amount DECIMAL(10, 2), ordered_at TIMESTAMP
-) LOCATION '{table}';
-
+) LOCATION '{location}';
+"""
+JOB = """
 CREATE JOB load_orders
 PROPERTIES ("s3.max_batch_files" = "{files_per_epoch}")
 ON STREAMING DO
@@ -50,30 +52,20 @@ INSERT INTO orders SELECT * FROM FILES (
   "format" = "json"
 );
 """
+ROUTINE_LOAD = """
+CREATE ROUTINE LOAD load_web_orders ON web_orders
+PROPERTIES ("format" = "json", "max_batch_interval" = "5s")
+FROM KINESIS (
+  "kinesis_stream" = "{stream}", "aws.region" = "{region}", "aws.endpoint" = "{endpoint}",
+  "property.kinesis_default_pos" = "TRIM_HORIZON"
+);
+"""
 
 console = Console(highlight=False)
 
 
 class DemoError(Exception):
     """The demo cannot go on; its text says why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
-    """What is in some files, or in the table."""
-
-    files: int = 0
-    rows: int = 0
-    orders: int = 0
-    amount: Decimal = Decimal(0)
-
-    def __add__(self, other: "Tally") -> "Tally":
-        return Tally(
-            files=self.files + other.files,
-            rows=self.rows + other.rows,
-            orders=self.orders + other.orders,
-            amount=self.amount + other.amount,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +80,14 @@ class Place:
         return self.root / "inbox"
 
     @property
-    def table(self) -> Path:
-        """Where the Delta table is."""
+    def orders(self) -> Path:
+        """Where the Delta table of the files is."""
         return self.root / "orders"
+
+    @property
+    def web_orders(self) -> Path:
+        """Where the Delta table of the stream is."""
+        return self.root / "web_orders"
 
     @property
     def home(self) -> Path:
@@ -106,7 +103,8 @@ def main() -> int:
     started = monotonic()
     place = Place(root=Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX)).resolve())
     try:
-        sound = play(place)
+        with opened_shop() as shop:
+            sound = play(place, shop)
     except DemoError as error:
         console.print(f"[bold red]The demo stopped:[/] {error}")
         sound = False
@@ -124,71 +122,43 @@ def main() -> int:
     return 0 if sound else 1
 
 
-def play(place: Place) -> bool:
-    """Do every step and answer whether the table holds every order exactly once."""
-    step(1, f"{FILES_FIRST} order files arrive in a folder")
-    expected = write_files(place, names(FILES_FIRST), first_order=1)
-    console.print(f"{expected.rows:,} orders, one JSON object per line, for example:")
+def play(place: Place, shop: WebShop) -> bool:
+    """Do every step and answer whether the tables hold every order exactly once."""
+    step(1, f"{FILES_FIRST} order files arrive in a folder, web orders in a Kinesis stream")
+    expected = write_files(place.inbox, names(FILES_FIRST), first_order=1)
+    shop.open()
+    console.print(
+        f"{expected.rows:,} orders in files, and {ORDERS_FIRST:,} in the stream, to which more "
+        "come all the time. All are JSON, for example:"
+    )
     show_example(place)
 
-    step(2, "Two statements: a table, and a job that keeps loading the folder")
-    create(place)
+    step(2, "Two tables, a job for the folder, a routine load for the stream")
+    create(place, shop)
 
-    step(3, "penstock run, and kill -9 in the middle")
-    run_and_kill(place, expected)
+    step(3, "penstock run; in the middle a shard is split, and kill -9")
+    run_and_kill(place, expected, shop)
 
-    step(4, "Start it again: it goes on from the last commit in the table")
+    step(4, "Start it again: it goes on from the last commits in the tables")
     run_until_caught_up(place)
 
     step(5, f"{FILES_MORE} more files arrive, one named to sort before all others")
     more = [LATE_NAME, *names(FILES_MORE - 1, first=FILES_FIRST)]
-    expected += write_files(place, more, first_order=expected.orders + 1)
-    console.print(f"New: {', '.join(more[:2])}, … {more[-1]}")
+    expected += write_files(place.inbox, more, first_order=expected.orders + 1)
+    console.print(f"New: {', '.join(more[:2])}, … {more[-1]}. The web shop closes.")
+    sold = shop.close()
     run_until_caught_up(place)
+    end(place, "sql", "-e", "SHOW SHARDS FOR load_web_orders")
 
     step(6, "Count the rows with deltalake, which knows nothing of Penstock")
-    return report(place, expected)
+    files_sound = report(place.orders, expected, sent_in="files")
+    return report(place.web_orders, sold, sent_in="stream") and files_sound
 
 
 def step(number: int, text: str) -> None:
     """Say what comes next."""
     console.print()
     console.rule(f"[bold cyan]{number}[/]  [bold]{text}[/]", align="left", style="cyan")
-
-
-def names(count: int, *, first: int = 0) -> list[str]:
-    """Answer the names of files as tills write them."""
-    return [f"till-{number:04d}.json" for number in range(first, first + count)]
-
-
-def write_files(place: Place, file_names: list[str], *, first_order: int) -> Tally:
-    """Write order files; move each in when it is complete. Answer what they hold."""
-    place.inbox.mkdir(exist_ok=True)
-    tally = Tally()
-    for name in file_names:
-        orders = [order(first_order + tally.orders + n, name) for n in range(ORDERS_PER_FILE)]
-        beside = place.root / name
-        beside.write_text("".join(json.dumps(o) + "\n" for o in orders), encoding="utf-8")
-        beside.replace(place.inbox / name)
-        amount = sum((Decimal(str(o["amount"])) for o in orders), start=Decimal(0))
-        tally += Tally(files=1, rows=len(orders), orders=len(orders), amount=amount)
-    return tally
-
-
-def order(number: int, file_name: str) -> dict[str, object]:
-    """Answer one order; the same number always gives the same one."""
-    chance = number * 2_654_435_761 % 2**32
-    seconds = number % 86_400
-    return {
-        "order_id": number,
-        "till": file_name.removesuffix(".json"),
-        "customer": f"customer-{chance % 10_000:04d}",
-        "item": ITEMS[chance % len(ITEMS)],
-        "quantity": 1 + chance % 9,
-        "amount": (50 + chance % 20_000) / 100,
-        "ordered_at": f"2026-01-01T{seconds // 3600:02d}:{seconds // 60 % 60:02d}"
-        f":{seconds % 60:02d}Z",
-    }
 
 
 def show_example(place: Place) -> None:
@@ -200,48 +170,57 @@ def show_example(place: Place) -> None:
     console.print(Padding(syntax, (0, 2)))
 
 
-def create(place: Place) -> None:
-    """Create the table and the job."""
-    text = STATEMENTS.format(
-        table=place.table, inbox=place.inbox, files_per_epoch=FILES_PER_EPOCH
-    )
+def create(place: Place, shop: WebShop) -> None:
+    """Create the tables, the job and the routine load."""
+    text = TABLE.format(name="orders", location=place.orders)
+    text += JOB.format(inbox=place.inbox, files_per_epoch=FILES_PER_EPOCH)
+    text += ROUTINE_LOAD.format(stream=STREAM, region=REGION, endpoint=shop.endpoint)
     syntax = Syntax(text.rstrip(), "sql", background_color="default", word_wrap=True)
     console.print(Padding(syntax, (0, 2)))
-    end(place, "sql", "-e", text)
+    console.print("Table web_orders is made like orders.")
+    end(place, "sql", "-e", TABLE.format(name="web_orders", location=place.web_orders) + text)
 
 
-def run_and_kill(place: Place, expected: Tally) -> None:
-    """Run the job and kill the process inside an epoch, after a third of the rows."""
+def run_and_kill(place: Place, expected: Tally, shop: WebShop) -> None:
+    """Run the jobs, split a shard, and kill the process inside an epoch."""
     console.print(
         f"At most {FILES_PER_EPOCH} files make an epoch, so that there are about "
         f"{FILES_FIRST // FILES_PER_EPOCH} commits to interrupt. Spark is starting …"
     )
     with started(place, "run") as process:
-        deadline = monotonic() + RUN_SECONDS_MAX
-        while not in_the_middle(place, expected):
-            if monotonic() > deadline:
-                raise DemoError(f"nothing to kill after {RUN_SECONDS_MAX} seconds")
-            if ended_within(process, LOOK_SECONDS):
-                raise DemoError(f"penstock run ended with {process.returncode} by itself")
+        wait_until(process, lambda: visible_rows(place.web_orders) > 0)
+        shard = shop.split()
+        wait_until(process, lambda: in_the_middle(place, expected))
         process.kill()
         process.wait()
     # The live table of a killed process leaves the cursor hidden, inside its last line.
     console.show_cursor()
     console.print()
-    rows = visible_rows(place)
+    rows, web_rows = visible_rows(place.orders), visible_rows(place.web_orders)
     console.print(
-        f"[bold red]Killed process {process.pid} with -9.[/] The table shows {rows:,} of "
-        f"{expected.rows:,} rows: whole epochs only. What the epoch in work had written "
-        "lies in Parquet files that no reader sees."
+        f"Shard {shard} was split while orders came. [bold red]Then process {process.pid} "
+        f"was killed with -9.[/] The tables show {rows:,} of {expected.rows:,} rows of the "
+        f"files and {web_rows:,} of {shop.sold:,} of the stream: whole epochs only. What the "
+        "epochs in work had written lies in Parquet files that no reader sees."
     )
     if rows >= expected.rows:
         raise DemoError("everything was loaded before the kill; there was no middle")
 
 
+def wait_until(process: subprocess.Popen[bytes], happened: Callable[[], bool]) -> None:
+    """Look again and again while a process runs."""
+    deadline = monotonic() + RUN_SECONDS_MAX
+    while not happened():
+        if monotonic() > deadline:
+            raise DemoError(f"nothing to kill after {RUN_SECONDS_MAX} seconds")
+        if ended_within(process, LOOK_SECONDS):
+            raise DemoError(f"penstock run ended with {process.returncode} by itself")
+
+
 def in_the_middle(place: Place, expected: Tally) -> bool:
     """Tell whether part of the rows can be seen and an epoch is writing more."""
-    done = visible_rows(place) / expected.rows
-    return done >= 1 / 3 and (unseen_files(place) > 0 or done >= 2 / 3)
+    done = visible_rows(place.orders) / expected.rows
+    return done >= 1 / 3 and (unseen_files(place.orders) > 0 or done >= 2 / 3)
 
 
 def run_until_caught_up(place: Place) -> None:
@@ -268,6 +247,7 @@ def started(place: Place, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     # Settings of another Penstock stay out; what a killed process leaves goes with the demo.
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")}
     environment = {**kept, "PENSTOCK_HOME": str(place.home), "TMPDIR": str(place.root)}
+    environment |= KEYS
     process = subprocess.Popen([command, *arguments], env=environment)
     try:
         yield process
@@ -288,48 +268,48 @@ def ended_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
     return True
 
 
-def visible_rows(place: Place) -> int:
-    """Count the rows that a reader of the table sees right now."""
-    return int(DeltaTable(place.table).count())
+def visible_rows(table: Path) -> int:
+    """Count the rows that a reader of a table sees right now."""
+    return int(DeltaTable(table).count())
 
 
-def read_back(place: Place) -> Tally:
-    """Count files, rows and orders in the table with deltalake's own query engine."""
+def read_back(table: Path) -> Tally:
+    """Count tills, rows and orders in a table with deltalake's own query engine."""
     query = """
-        SELECT count(DISTINCT till) AS files, count(*) AS rows,
+        SELECT count(DISTINCT till) AS tills, count(*) AS rows,
                count(DISTINCT order_id) AS orders, sum(amount) AS amount
         FROM orders
     """
-    tables = QueryBuilder().register("orders", DeltaTable(place.table))
+    tables = QueryBuilder().register("orders", DeltaTable(table))
     answer = tables.execute(query).read_all()
-    files, rows, orders, amount = (answer[name][0].as_py() for name in answer.column_names)
-    return Tally(files=files, rows=rows, orders=orders, amount=amount or Decimal(0))
+    tills, rows, orders, amount = (answer[name][0].as_py() for name in answer.column_names)
+    return Tally(tills=tills, rows=rows, orders=orders, amount=amount or Decimal(0))
 
 
-def report(place: Place, expected: Tally) -> bool:
-    """Print the summary; answer whether nothing is lost and nothing doubled."""
-    found = read_back(place)
+def report(table: Path, expected: Tally, *, sent_in: str) -> bool:
+    """Print the summary of a table; answer whether nothing is lost and nothing doubled."""
+    found = read_back(table)
     lost, doubled = expected.orders - found.orders, found.rows - found.orders
     sound = found == expected
-    table = Table(box=None, padding=(0, 3, 0, 0))
-    table.add_column()
-    table.add_column("in the files", justify="right")
-    table.add_column("in the table", justify="right")
-    table.add_row("files", f"{expected.files:,}", f"{found.files:,}")
-    table.add_row("rows", f"{expected.rows:,}", f"{found.rows:,}")
-    table.add_row("different orders", f"{expected.orders:,}", f"{found.orders:,}")
-    table.add_row("sum of amounts", f"{expected.amount:,}", f"{found.amount:,}")
-    table.add_row()
-    table.add_row("[bold]rows lost[/]", "", verdict(lost))
-    table.add_row("[bold]rows doubled[/]", "", verdict(doubled))
-    console.print(Panel.fit(table, border_style="green" if sound else "red"))
+    summary = Table(box=None, padding=(0, 3, 0, 0))
+    summary.add_column()
+    summary.add_column(f"in the {sent_in}", justify="right")
+    summary.add_column("in the table", justify="right")
+    summary.add_row("tills", f"{expected.tills:,}", f"{found.tills:,}")
+    summary.add_row("rows", f"{expected.rows:,}", f"{found.rows:,}")
+    summary.add_row("different orders", f"{expected.orders:,}", f"{found.orders:,}")
+    summary.add_row("sum of amounts", f"{expected.amount:,}", f"{found.amount:,}")
+    summary.add_row()
+    summary.add_row("[bold]rows lost[/]", "", verdict(lost))
+    summary.add_row("[bold]rows doubled[/]", "", verdict(doubled))
+    console.print(Panel.fit(summary, border_style="green" if sound else "red"))
     if sound:
-        console.print("[bold green]Every order of every file is in the table exactly once.[/]")
+        console.print(
+            f"[bold green]Every order of the {sent_in} is in the table exactly once.[/]"
+        )
     else:
-        console.print("[bold red]The table is not what the files hold.[/]")
-    console.print(
-        f"[dim]Parquet files of the killed epoch that no reader sees: {unseen_files(place)}.[/]"
-    )
+        console.print(f"[bold red]The table is not what the {sent_in} held.[/]")
+    console.print(f"[dim]Parquet files that no reader sees: {unseen_files(table)}.[/]")
     return sound
 
 
@@ -338,10 +318,10 @@ def verdict(count: int) -> str:
     return f"[bold {'red' if count else 'green'}]{count:,}[/]"
 
 
-def unseen_files(place: Place) -> int:
-    """Count the data files that no version of the table names: what the kill left behind."""
-    named = {Path(uri).name for uri in DeltaTable(place.table).file_uris()}
-    return len({path.name for path in place.table.glob("*.parquet")} - named)
+def unseen_files(table: Path) -> int:
+    """Count the data files that no version of a table names: what the kill left behind."""
+    named = {Path(uri).name for uri in DeltaTable(table).file_uris()}
+    return len({path.name for path in table.glob("*.parquet")} - named)
 
 
 if __name__ == "__main__":

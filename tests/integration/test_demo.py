@@ -8,17 +8,8 @@ import pyarrow.json as pj
 import pytest
 from deltalake import write_deltalake
 
-from examples.demo import (
-    FILES_FIRST,
-    LATE_NAME,
-    ORDERS_PER_FILE,
-    Place,
-    names,
-    read_back,
-    report,
-    unseen_files,
-    write_files,
-)
+from examples.demo import FILES_FIRST, LATE_NAME, Place, read_back, report, unseen_files
+from examples.orders import ORDERS_PER_FILE, names, write_files
 
 pytestmark = pytest.mark.integration
 
@@ -36,17 +27,17 @@ def fill_table(
     rows = pa.concat_tables(pj.read_json(path) for path in sorted(place.inbox.iterdir()))
     amounts = rows["amount"].cast(pa.decimal128(10, 2))
     rows = rows.drop_columns("amount").append_column("amount", amounts)
-    write_deltalake(place.table, change(rows))
+    write_deltalake(place.orders, change(rows))
 
 
 def test_the_demo_is_content_when_every_order_is_there_once(place: Place) -> None:
-    expected = write_files(place, names(2), first_order=1)
+    expected = write_files(place.inbox, names(2), first_order=1)
     fill_table(place)
 
-    content = report(place, expected)
+    content = report(place.orders, expected, sent_in="files")
 
     assert content
-    assert read_back(place).rows == expected.rows == 2 * ORDERS_PER_FILE
+    assert read_back(place.orders).rows == expected.rows == 2 * ORDERS_PER_FILE
 
 
 @pytest.mark.parametrize(
@@ -64,23 +55,23 @@ def test_the_demo_is_content_when_every_order_is_there_once(place: Place) -> Non
 def test_the_demo_fails_when_a_row_is_lost_or_doubled(
     place: Place, change: Callable[[pa.Table], pa.Table]
 ) -> None:
-    expected = write_files(place, names(2), first_order=1)
+    expected = write_files(place.inbox, names(2), first_order=1)
     fill_table(place, change)
 
-    content = report(place, expected)
+    content = report(place.orders, expected, sent_in="files")
 
     assert not content
 
 
 def test_files_that_no_version_of_the_table_names_are_counted(place: Place) -> None:
-    write_files(place, names(1), first_order=1)
+    write_files(place.inbox, names(1), first_order=1)
     fill_table(place)
-    seen_before = unseen_files(place)
+    seen_before = unseen_files(place.orders)
 
-    (place.table / "part-left-behind.parquet").write_bytes(b"")
+    (place.orders / "part-left-behind.parquet").write_bytes(b"")
 
     assert seen_before == 0
-    assert unseen_files(place) == 1
+    assert unseen_files(place.orders) == 1
 
 
 def test_the_late_file_of_the_demo_sorts_before_all_others() -> None:

@@ -1,0 +1,109 @@
+"""The web shop of the demo: a stream of a Kinesis server, and a producer that goes on."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import boto3
+from botocore.config import Config
+
+from examples.orders import Tally, order, tally_of
+from penstock.testing.kinesis.server import KinesisServer
+
+STREAM, REGION, SHARDS = "orders", "us-east-1", 2
+KEYS = {"AWS_ACCESS_KEY_ID": "demo", "AWS_SECRET_ACCESS_KEY": "demo"}
+TILLS = 16
+ORDERS_FIRST = 20_000
+ORDERS_PER_PUT = 100
+PUT_SECONDS = 0.1
+
+
+class WebShop:
+    """Puts orders into the stream, some at once and others all the time."""
+
+    def __init__(self, client: Any, endpoint: str) -> None:  # noqa: ANN401 - boto3 has no types.
+        self._client = client
+        self.endpoint = endpoint
+        self._tally = Tally(tills=TILLS)
+        self._closed = threading.Event()
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._sell, daemon=True)
+
+    def open(self) -> None:
+        """Make the stream, fill it a little, and go on from then on."""
+        self._client.create_stream(StreamName=STREAM, ShardCount=SHARDS)
+        self._client.get_waiter("stream_exists").wait(StreamName=STREAM)
+        while self._tally.rows < ORDERS_FIRST:
+            self._put()
+        self._thread.start()
+
+    def close(self) -> Tally:
+        """Sell nothing more; answer what was sold."""
+        self._closed.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        if self._failure is not None:
+            raise self._failure
+        return self._tally
+
+    @property
+    def sold(self) -> int:
+        """How many orders are in the stream."""
+        return self._tally.rows
+
+    def split(self) -> str:
+        """Split the first shard in the middle; answer its name."""
+        shard = self._client.list_shards(StreamName=STREAM)["Shards"][0]
+        begin, end = (
+            int(shard["HashKeyRange"][f"{side}HashKey"]) for side in ("Starting", "Ending")
+        )
+        name = str(shard["ShardId"])
+        self._client.split_shard(
+            StreamName=STREAM,
+            ShardToSplit=name,
+            NewStartingHashKey=str((begin + end) // 2),
+        )
+        return name
+
+    def _sell(self) -> None:
+        try:
+            while not self._closed.wait(PUT_SECONDS):
+                self._put()
+        except Exception as error:  # noqa: BLE001 - Told by whoever closes the shop.
+            self._failure = error
+
+    def _put(self) -> None:
+        first = self._tally.rows + 1
+        orders = [
+            order(n, f"web-{n % TILLS:02d}") for n in range(first, first + ORDERS_PER_PUT)
+        ]
+        records = [
+            {"Data": json.dumps(one).encode(), "PartitionKey": one["till"]} for one in orders
+        ]
+        answer = self._client.put_records(StreamName=STREAM, Records=records)
+        if answer["FailedRecordCount"]:
+            raise RuntimeError("the stream did not take all orders")
+        self._tally += tally_of(orders, tills=0)
+
+
+@contextmanager
+def opened_shop() -> Iterator[WebShop]:
+    """Give a shop on a Kinesis server of its own process; both end with the block."""
+    with KinesisServer() as server:
+        client = boto3.client(
+            "kinesis",
+            endpoint_url=server.endpoint,
+            region_name=REGION,
+            aws_access_key_id=KEYS["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
+            # A request that is repeated puts its records twice.
+            config=Config(retries={"total_max_attempts": 1}),
+        )
+        shop = WebShop(client, server.endpoint)
+        try:
+            yield shop
+        finally:
+            shop.close()
+            client.close()
