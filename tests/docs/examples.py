@@ -6,14 +6,16 @@ A comment before a block says what it is:
 * ``<!-- refused -->``: SQL that is refused with the words of the next ``text`` block.
 * ``<!-- rows of t -->``: the rows of a table, as a Markdown table.
 * ``<!-- answers -->``: rows that the last statement answered, as a Markdown table.
+* ``<!-- run -->``: Python to run, with the names of the blocks before.
 * ``<!-- not run: reason -->``: SQL that is only shown.
 
-SQL without a comment is run, and the jobs of the node load what is there.
+SQL without a comment is run, and the jobs of the node load what is there; so they do where a
+shell runs them until they are caught up.
 """
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -25,8 +27,10 @@ from tests.node import Node
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-COMMENT = re.compile(r"<!-- (file|refused|rows of|answers|not run)(?:: | )?(.*?) ?-->")
+COMMENT = re.compile(r"<!-- (file|refused|rows of|answers|not run|run)(?:: | )?(.*?) ?-->")
 DATA = "/data/"
+KINESIS = "http://127.0.0.1:4567"
+CATCH_UP = "penstock run --until-caught-up"
 MODULE = '"text_functions"'
 
 
@@ -79,7 +83,10 @@ class Reader:
     node: Node
     root: Path
     answer: list[dict[str, Any]]
+    # Where the pages' Kinesis really is.
+    kinesis: str = KINESIS
     refusal: str = ""
+    names: dict[str, Any] = field(default_factory=dict)
 
     def try_out(self, example: Example) -> None:
         """Do what the page says, and compare what the page shows."""
@@ -90,6 +97,18 @@ class Reader:
                 path.write_text(example.text, "utf-8")
             case "refused", "sql":
                 self.refusal = self._refused(example.text)
+            case "run", "python":
+                exec(self._placed(example.text), self.names)  # noqa: S102 - Our own page.
+            case "", "sql":
+                self.answer = self.node.sql(self._placed(example.text))
+                self.node.run()
+            case "", "sh" if CATCH_UP in example.text:
+                self.node.run()
+            case _:
+                self._compare(example)
+
+    def _compare(self, example: Example) -> None:
+        match example.kind, example.language:
             case "", "text" if self.refusal:
                 assert self.refusal == self._placed(example.text)
                 self.refusal = ""
@@ -99,9 +118,6 @@ class Reader:
                 shown = _cells(self._placed(example.text))
                 answered = [_told(row, _names(example.text)) for row in self.answer]
                 assert [row for row in shown if row not in answered] == []
-            case "", "sql":
-                self.answer = self.node.sql(self._placed(example.text))
-                self.node.run()
             case ("", _) | ("not run", "sql"):
                 assert not self.refusal, "the words of a refusal come right behind it"
             case kind, language:
@@ -109,7 +125,7 @@ class Reader:
 
     def _placed(self, text: str) -> str:
         """Move the page's files into the test's folder."""
-        here = text.replace(DATA, f"{self.root}{DATA}")
+        here = text.replace(DATA, f"{self.root}{DATA}").replace(KINESIS, self.kinesis)
         return here.replace(MODULE, '"tests.docs.text_functions"')
 
     def _refused(self, text: str) -> str:

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.sources.kinesis import client as client_module
 from penstock.spark.executor import SparkExecutor
+from penstock.testing.kinesis.server import KinesisServer
 from tests.docs.examples import PAGES, ROOT, Example, Reader, examples
 from tests.node import Node
 from tests.servers.buckets import open_client
@@ -50,7 +52,9 @@ def _bucket(moto: MotoServer, spark: SparkExecutor) -> Iterator[None]:
 
 
 @pytest.fixture
-def reader(spark_node: Node, tmp_path: Path, _bucket: None) -> Reader:
+def reader(
+    spark_node: Node, tmp_path: Path, _bucket: None, own_kinesis: KinesisServer
+) -> Iterator[Reader]:
     """Somebody with the files and the bucket that every page takes for granted."""
     data = tmp_path / "data"
     for name in ("in", "gz", "parquet"):
@@ -60,7 +64,12 @@ def reader(spark_node: Node, tmp_path: Path, _bucket: None) -> Reader:
     (data / "gz" / "2.json.bz2").write_bytes(bz2.compress(b'{"id": 3, "amount": 1.0}\n'))
     amounts = pa.table({"ID": [1, 2], "amount": pa.array([12.5, 8.0], pa.float32())})
     pq.write_table(amounts, data / "parquet" / "1.parquet")
-    return Reader(node=spark_node, root=tmp_path, answer=[])
+    someone = Reader(node=spark_node, root=tmp_path, answer=[], kinesis=own_kinesis.endpoint)
+    yield someone
+    for client in (someone.names.get("kinesis"), *client_module._CLIENTS.values()):
+        if client is not None:
+            client.close()
+    client_module._CLIENTS.clear()
 
 
 @pytest.mark.xdist_group("pages")
