@@ -25,6 +25,8 @@ from penstock.engine.task import run_task_text
 from penstock.job_source import source_opener
 from penstock.model.job import JobState
 from penstock.settings import KEY_FILE
+from penstock.sources.kinesis.budgets import ReadBudgets
+from penstock.sources.kinesis.reading import READ_INTERVAL
 from penstock.spark.executor import SparkExecutor
 from penstock.sql.parser import parse_script
 from penstock.supervisor.runner import StartThread
@@ -51,6 +53,8 @@ class Node:
     spark: SparkExecutor | None = None
     warehouse: str = ""
     warehouse_secret: str = ""
+    # How far apart two requests for records of a shard lie.
+    read_interval: timedelta = READ_INTERVAL
 
     def __post_init__(self) -> None:
         self.home.mkdir(parents=True, exist_ok=True)
@@ -99,7 +103,12 @@ class Node:
             tables=self.tables,
             executor=self.spark or InProcessExecutor(),
             clock=self.clock,
-            open_source=source_opener(catalog=self.catalog, vault=self.vault, clock=self.clock),
+            open_source=source_opener(
+                catalog=self.catalog,
+                vault=self.vault,
+                clock=self.clock,
+                budgets=ReadBudgets(self.clock, interval=self.read_interval),
+            ),
             work=self.work,
             node_id=self.node_id,
         )

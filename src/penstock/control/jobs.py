@@ -31,7 +31,7 @@ from penstock.sql.statements import AlterJob, CreateJob, DropJob, PauseJob, Resu
 
 def create_job(statement: CreateJob, *, parts: ChangeParts) -> Result:
     """Check everything against the real thing, open the job's chain, remember the job."""
-    require_free_name(statement.name, parts=parts)
+    ended = require_free_name(statement.name, parts=parts)
     record = find_table(statement.insert.table, catalog=parts.catalog)
     handle = parts.tables.open(record.location)
     # A table whose partitions cannot be written is refused here.
@@ -41,6 +41,8 @@ def create_job(statement: CreateJob, *, parts: ChangeParts) -> Result:
     )
     floor = defined.floor or Horizon()
     start = SplitProgress(split=defined.definition.files.uri, floor=floor, position=floor)
+    if ended is not None:
+        drop(ended, parts=parts)
     open_job(defined.definition, progress=(start,), secret=defined.secret, parts=parts)
     return Result(message=f"job {statement.name} created")
 

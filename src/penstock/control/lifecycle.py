@@ -219,14 +219,14 @@ def close(state: JobState, *, wish: Wish, parts: ChangeParts) -> None:
     reached(CrashPoint.CLOSING_COMMITTED)
 
 
-def require_free_name(name: str, *, parts: ChangeParts) -> None:
-    """Require that no living job has this name; one that has ended makes room."""
+def require_free_name(name: str, *, parts: ChangeParts) -> JobState | None:
+    """Require that no living job has this name; answer one that has ended.
+
+    Whoever takes the name drops that one, but not before everything else is checked.
+    """
     state = parts.catalog.job(name)
-    if state is None:
-        return
-    if state.wish.wish in (Wish.DROP, Wish.CLOSED):
-        drop(state, parts=parts)
-        return
+    if state is None or state.wish.wish in (Wish.DROP, Wish.CLOSED):
+        return state
     ending = state.definition.ending
     raise UserError(
         f'{state.definition.kind} "{name}" exists already',

@@ -1,6 +1,7 @@
 """Statements that change routine loads."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 
 from penstock.control.changes import ChangeParts
@@ -22,6 +23,7 @@ from penstock.control.routine_definition import alter_load, define_load
 from penstock.errors import UserError
 from penstock.model.job import JobState, Wish
 from penstock.model.schema import quoted_name
+from penstock.model.secrets import SecretReference, reference_of
 from penstock.nouns import counted
 from penstock.sql.statements import (
     AlterRoutineLoad,
@@ -39,7 +41,8 @@ KEPT_AFTER_STOP = timedelta(days=3)
 def create_routine_load(statement: CreateRoutineLoad, *, parts: ChangeParts) -> Result:
     """Check everything against the real thing, resolve positions, open the load's chain."""
     _forget_old(parts=parts)
-    require_free_name(statement.name, parts=parts)
+    ended = require_free_name(statement.name, parts=parts)
+    statement = _with_values(statement, of=ended, parts=parts)
     record = find_table(statement.table, catalog=parts.catalog)
     handle = parts.tables.open(record.location)
     # A table whose partitions cannot be written is refused here.
@@ -53,9 +56,24 @@ def create_routine_load(statement: CreateRoutineLoad, *, parts: ChangeParts) -> 
     )
     defined = found.defined
     progress = found.progress or ()
+    if ended is not None:
+        drop(ended, parts=parts)
     open_job(defined.definition, progress=progress, secret=defined.secret, parts=parts)
     shards = counted(len(progress), "shard")
     return Result(message=f"routine load {statement.name} created, {shards}")
+
+
+def _with_values(
+    statement: CreateRoutineLoad, *, of: JobState | None, parts: ChangeParts
+) -> CreateRoutineLoad:
+    """Take over what a load that makes room keeps secret: SHOW CREATE names it."""
+    owned = {secret.name for secret in parts.catalog.secrets() if of and secret.job_id == of.id}
+    options = []
+    for key, text in statement.options:
+        reference = reference_of(text)
+        taken = isinstance(reference, SecretReference) and reference.name in owned
+        options.append((key, parts.vault.reveal(text, option=key) if taken else text))
+    return replace(statement, options=tuple(options))
 
 
 def alter_routine_load(statement: AlterRoutineLoad, *, parts: ChangeParts) -> Result:

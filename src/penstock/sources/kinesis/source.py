@@ -47,6 +47,8 @@ from penstock.storage.access import Reveal
 
 LISTING_INTERVAL = timedelta(seconds=60)
 _THREADS_MAX = 16
+# The service tells its time in whole seconds: what arrived within the same one may be older.
+_CLOCK_TICK = timedelta(seconds=1)
 # A position that lies further back than this part of the retention is proven anew.
 _NEAR_THE_HORIZON = 0.9
 
@@ -165,7 +167,7 @@ class KinesisSource:
     def _take(self, part: ShardPart) -> None:
         outcome = part.outcome
         watch = self._watches[part.shard]
-        watch.take(outcome, begun_at=self._told.at)
+        watch.take(outcome, begun_at=self._told.at + _CLOCK_TICK)
         near = self._told.retention * _NEAR_THE_HORIZON
         if outcome.behind is not None and outcome.behind > near:
             self._watches.pop(part.shard)
