@@ -136,7 +136,7 @@ def shown(node: Node, name: str = "r", *, all_: bool = False) -> dict[str, Any]:
     """Answer a load's row of SHOW ROUTINE LOAD, with its JSON read."""
     (found,) = node.sql(f"SHOW {'ALL ' if all_ else ''}ROUTINE LOAD FOR {name}")
     return {
-        column: json.loads(cell) if str(cell).startswith("{") else cell
+        column: json.loads(str(cell)) if str(cell).startswith("{") else cell
         for column, cell in found.items()
     }
 

@@ -51,7 +51,9 @@ class Watch:
             self.pages = self.pages.again(self.position, iterator=iterator)
         elif not page.behind:
             self._at_tip(page.at)
-        self.report = replace(self.report, behind=page.behind, at=page.at)
+        # The distance is that of the page's end, and what it holds is not loaded yet.
+        behind = page.behind or None if page.records else page.behind
+        self.report = replace(self.report, behind=behind, at=page.at)
 
     def take(self, outcome: ShardOutcome, *, begun_at: datetime) -> None:
         """Go on behind what was committed."""
