@@ -162,6 +162,19 @@ def test_a_paused_load_goes_on_where_it_was(loads: Node, stream: StreamUnderTest
     assert (before, ids(loads)) == ([1], [1, 2])
 
 
+def test_t83_a_listed_end_is_not_where_a_shard_ends(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    put(stream, 1, 2, 3)
+    stream.split(0, MIDDLE)
+    loads.sql(create(stream, properties={"max_batch_rows": "1"}))
+
+    loads.run()
+
+    assert ids(loads) == [1, 2, 3]
+    assert shards(loads)["0"] == ("finished", "END")
+
+
 @dataclass
 class FailingBehindTheRead:
     """A task's work that is done and then lost, the first times it is asked."""

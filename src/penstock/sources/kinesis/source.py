@@ -26,6 +26,7 @@ from penstock.model.shards import (
     StreamReport,
 )
 from penstock.sources.kinesis.access import revealed_stream, stream_access
+from penstock.sources.kinesis.beginning import position_text
 from penstock.sources.kinesis.budgets import ReadBudgets
 from penstock.sources.kinesis.client import StreamAccess, StreamClient
 from penstock.sources.kinesis.failures import Kind, StreamError
@@ -301,10 +302,11 @@ class KinesisSource:
     def _require_known(self, missing: Iterable[SplitProgress]) -> None:
         for split in missing:
             if not self._is_known(split.split):
+                stands_at = position_text(split.position)
                 raise UserError(
                     f"shard {split.split} is gone, and was not read to its end",
                     code=Code.CANNOT_RESUME_ERR,
-                    detail=f"The job stands at {split.position}; the rest was trimmed.",
+                    detail=f"The job stands at {stands_at}; the rest was trimmed.",
                     hint=(
                         "To go on with what the stream still holds, ALTER ROUTINE LOAD with "
                         "property.kinesis_default_pos, then RESUME it."

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from penstock.errors import Code, UserError
 from penstock.model.position import After, At, AtTime, Position
 from penstock.model.shards import ListedShard, ShardOutcome, ShardReport
+from penstock.sources.kinesis.beginning import position_text
 from penstock.sources.kinesis.pages import Page, ShardPages
 
 
@@ -116,7 +117,7 @@ def require_no_gap(
         f"last read to its tip at {told}, and the stream keeps nothing from before "
         f"{oldest:%Y-%m-%d %H:%M:%S} UTC",
         code=Code.CANNOT_RESUME_ERR,
-        detail=f"The job stands at {position}.",
+        detail=f"The job stands at {position_text(position)}.",
         hint=(
             "To go on with what the stream still holds, ALTER ROUTINE LOAD with "
             "property.kinesis_default_pos = TRIM_HORIZON, then RESUME it."
