@@ -15,7 +15,7 @@ from penstock.errors import Code, UserError
 from penstock.model.epoch import EpochLimits, EpochPlan, Note
 from penstock.model.kinesis import KinesisOptions
 from penstock.model.options import print_options
-from penstock.model.position import End, Horizon, Lineage, SplitProgress
+from penstock.model.position import End, Horizon, Lineage, SplitProgress, position_text
 from penstock.model.sealed import Sealed
 from penstock.model.shards import (
     ListedShard,
@@ -26,7 +26,6 @@ from penstock.model.shards import (
     StreamReport,
 )
 from penstock.sources.kinesis.access import revealed_stream, stream_access
-from penstock.sources.kinesis.beginning import position_text
 from penstock.sources.kinesis.budgets import ReadBudgets
 from penstock.sources.kinesis.client import StreamAccess, StreamClient
 from penstock.sources.kinesis.failures import Kind, StreamError

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from penstock.errors import Code, UserError
-from penstock.model.position import After, At, AtTime, Position
+from penstock.model.position import After, At, AtTime, Position, position_text
 from penstock.model.shards import ListedShard, ShardOutcome, ShardReport
-from penstock.sources.kinesis.beginning import position_text
 from penstock.sources.kinesis.pages import Page, ShardPages
 
 
