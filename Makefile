@@ -3,6 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+ARCHIVE := $(VENV)/spark.jsa
+
+# Hundreds of processes of the tests would each compile the package anew.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: setup demo test lint format docs bench lock clean
 .DEFAULT_GOAL := help
@@ -26,8 +30,13 @@ demo: setup  ## Load files and a stream, kill the process in the middle, start a
 
 # Every worker has servers and a Spark of its own, so more of them need more memory; tests that
 # share what is slow to make are one group and stay together.
-test: setup lint  ## Run the checks and all tests.
+test: setup  ## Run the checks and all tests.
+	@$(MAKE) --no-print-directory --jobs 2 lint $(ARCHIVE)
 	@$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadgroup
+
+$(ARCHIVE): $(STAMP)
+	@echo "Archiving what Spark loads, for the tests (about a minute) …"
+	@rm -f $@ && $(BIN)/python -m tests.spark_archive > $(VENV)/spark-archive.log 2>&1 || cat $(VENV)/spark-archive.log
 
 lint: setup  ## Check format, rules, types and layers.
 	@$(BIN)/ruff format --check --quiet .

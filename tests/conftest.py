@@ -18,11 +18,17 @@ from tests.servers.kinesis_fixtures import kinesis_local, kinesis_of_module, own
 from tests.servers.moto import MotoServer
 from tests.servers.proxy import FaultProxy, Proxied
 from tests.servers.seaweedfs import SeaweedServer
+from tests.spark_archive import use_archive
 
 # Fixtures that are made elsewhere.
 __all__ = ["azurite", "container", "kinesis_local", "kinesis_of_module", "own_kinesis"]
 
 FILE, S3 = "file", "s3"
+
+
+def pytest_configure() -> None:
+    """Let Spark start quickly, also in the processes of the tests."""
+    use_archive()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
