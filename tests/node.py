@@ -37,7 +37,8 @@ from penstock.vault import Vault
 from penstock.warehouse import open_warehouse
 
 Row = Mapping[str, Any]
-ROUND_PERIOD = timedelta(milliseconds=5)
+# Rounds take time from the runners that they look at.
+ROUND_PERIOD = timedelta(milliseconds=15)
 PATIENCE_SECONDS = 120
 
 

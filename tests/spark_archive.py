@@ -40,7 +40,7 @@ def make_archive() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         java = java_home(scratch=root) / "bin" / "java"
-        dump = [java, "-Xshare:dump", f"-XX:SharedArchiveFile={_BASE}"]
+        dump = [str(java), "-Xshare:dump", f"-XX:SharedArchiveFile={_BASE}"]
         subprocess.run(dump, check=True, capture_output=True)
         os.environ[_VARIABLE] = f"-XX:SharedArchiveFile={_BASE} -XX:ArchiveClassesAtExit={_TOP}"
         options = SparkOptions(

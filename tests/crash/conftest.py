@@ -13,6 +13,6 @@ from tests.crash.variants import WITHOUT_SPARK, opened_home
 @pytest.fixture(params=WITHOUT_SPARK)
 def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
     """An empty home, without Spark unless the test says otherwise."""
-    server = partial(request.getfixturevalue, "seaweed")
-    with opened_home(request.param, tmp_path, server=server) as opened:
+    bucket = partial(request.getfixturevalue, "shared_bucket")
+    with opened_home(request.param, tmp_path, bucket=bucket) as opened:
         yield opened

@@ -75,7 +75,7 @@ class Process:
 
     def wait(self) -> Ended:
         """Wait until the process has ended."""
-        return Ended(code=self._child.wait(), output=self._said.read_text())
+        return Ended(code=self._child.wait(PATIENCE_SECONDS), output=self._said.read_text())
 
     def wait_until_frozen(self) -> None:
         """Wait until the process has stopped at its crash point."""

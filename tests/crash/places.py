@@ -101,15 +101,17 @@ class LocalPlace:
 
 @dataclass(frozen=True)
 class BucketPlace:
-    """A bucket of its own: source files below one prefix, the warehouse below another."""
+    """A part of a bucket: source files below one prefix, the warehouse below another."""
 
     bucket: Bucket
+    # Ends with a slash; empty for a bucket of its own.
+    prefix: str = ""
 
     secret = _SECRET
 
     @property
     def warehouse(self) -> str:
-        return self.bucket.uri("warehouse")
+        return self.bucket.uri(f"{self.prefix}warehouse")
 
     @property
     def preparation(self) -> str:
@@ -120,7 +122,7 @@ class BucketPlace:
         """Of the two keys one is written out and one is a reference to the secret."""
         bucket = self.bucket
         return (
-            f"'uri' = '{bucket.uri('in/*.json')}', 'format' = 'json', "
+            f"'uri' = '{bucket.uri(self.source('*.json'))}', 'format' = 'json', "
             f"'s3.endpoint' = '{bucket.endpoint}', 's3.region' = '{bucket.region}', "
             f"'s3.access_key' = '{bucket.access_key}', 's3.secret_key' = SECRET '{_SECRET}'"
         )
@@ -130,7 +132,7 @@ class BucketPlace:
         return self.bucket.storage_options
 
     def source(self, name: str) -> str:
-        return f"in/{name}"
+        return f"{self.prefix}in/{name}"
 
     def write_source(self, name: str, content: str) -> None:
         self.bucket.put(self.source(name), content.encode())

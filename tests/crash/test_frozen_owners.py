@@ -60,20 +60,33 @@ class Frozen:
     owner: Process
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(variant, marks=pytest.mark.xdist_group(f"takeovers {variant}"))
+def of_steps(*steps: CrashPoint) -> pytest.MarkDecorator:
+    """Give a test the takeovers from owners that were frozen at these steps."""
+    cases = [
+        pytest.param(variant, step, marks=pytest.mark.xdist_group(f"takeovers {variant}"))
         for variant in (*WITHOUT_SPARK, Variant.SPARK_FILE)
-    ],
-)
+        for step in _steps_of(variant)
+        if step in steps
+    ]
+    return pytest.mark.parametrize(
+        ("takeovers", "point"), cases, indirect=["takeovers"], scope="module"
+    )
+
+
+def _steps_of(variant: Variant) -> tuple[CrashPoint, ...]:
+    """Answer where owners are frozen: what they do there is the same with and without Spark."""
+    return STEPS if variant in WITHOUT_SPARK else (CrashPoint.COMMIT_CHECKED,)
+
+
+@pytest.fixture(scope="module")
 def takeovers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Mapping[CrashPoint, Future[Takeover]]]:
     with ExitStack() as stack:
         homes = _homes(stack, request, tmp_path_factory)
-        threads = stack.enter_context(ThreadPoolExecutor(len(STEPS)))
-        yield {point: threads.submit(_take_over, next(homes), point) for point in STEPS}
+        steps = _steps_of(request.param)
+        threads = stack.enter_context(ThreadPoolExecutor(len(steps)))
+        yield {point: threads.submit(_take_over, next(homes), point) for point in steps}
 
 
 @pytest.fixture(
@@ -108,11 +121,11 @@ def _homes(
     """Yield as many homes as are asked for."""
     while True:
         root = factory.mktemp("home")
-        server = partial(request.getfixturevalue, "seaweed")
-        yield stack.enter_context(opened_home(request.param, root, server=server))
+        bucket = partial(request.getfixturevalue, "shared_bucket")
+        yield stack.enter_context(opened_home(request.param, root, bucket=bucket))
 
 
-@pytest.mark.parametrize("point", STEPS)
+@of_steps(*STEPS)
 def test_a_successor_waits_for_the_lease_and_loads_the_rest(
     takeovers: Mapping[CrashPoint, Future[Takeover]], point: CrashPoint
 ) -> None:
@@ -123,7 +136,7 @@ def test_a_successor_waits_for_the_lease_and_loads_the_rest(
     assert takeover.before_thaw.job["files_loaded"] == 4
 
 
-@pytest.mark.parametrize("point", STEPS)
+@of_steps(*STEPS)
 def test_a_thawed_owner_repeats_no_row(
     takeovers: Mapping[CrashPoint, Future[Takeover]], point: CrashPoint
 ) -> None:
@@ -133,7 +146,7 @@ def test_a_thawed_owner_repeats_no_row(
     assert shown.job == takeover.before_thaw.job
 
 
-@pytest.mark.parametrize("point", BEFORE_THE_COMMIT)
+@of_steps(*BEFORE_THE_COMMIT)
 def test_the_commit_of_a_thawed_owner_is_refused_and_its_files_are_not_in_the_table(
     takeovers: Mapping[CrashPoint, Future[Takeover]], point: CrashPoint
 ) -> None:
@@ -150,7 +163,7 @@ def test_the_commit_of_a_thawed_owner_is_refused_and_its_files_are_not_in_the_ta
     assert not [file for file in home.files_at(home.location) if refused.attempt_id in file]
 
 
-@pytest.mark.parametrize("point", STEPS)
+@of_steps(*STEPS)
 def test_a_thawed_owner_says_that_it_lost_the_job_and_why(
     takeovers: Mapping[CrashPoint, Future[Takeover]], point: CrashPoint
 ) -> None:

@@ -1,7 +1,7 @@
 """A run that is killed between any two durable effects loses nothing and repeats nothing.
 
-Every point is passed without Spark, on this machine and on a bucket; with Spark on this
-machine, and a sample of them on a bucket. Who goes on has Spark only in that sample.
+Every point is passed without Spark on this machine, and on a bucket where that differs; with
+Spark, a sample of them. Who goes on has Spark only on a bucket.
 """
 
 import pytest
@@ -22,25 +22,27 @@ from tests.crash.points import (
     RECOVERY_POINTS,
     TASK_POINTS,
 )
-from tests.crash.variants import WITHOUT_SPARK, Variant
+from tests.crash.variants import Variant, without_spark
 from tests.integration.driving import crash_at
 
 pytestmark = pytest.mark.crash
 
-EPOCH_SAMPLE = (CrashPoint.TABLE_COMMITTED,)
-RECOVERY_SAMPLE = ((CrashPoint.RECOVERY_APPLIED, 1),)
-
+# What a driver does with Spark's answers is the same without it, so Spark gets a sample: with
+# rows written and not committed, with rows committed, and inside recovery.
 EPOCH_KILLS = (
     # Without Spark a task dies with its process.
-    *((variant, point) for variant in WITHOUT_SPARK for point in TASK_POINTS),
-    *((variant, point) for variant in WITHOUT_SPARK for point in EPOCH_POINTS),
-    *((Variant.SPARK_FILE, point) for point in EPOCH_POINTS),
-    *((Variant.SPARK_S3, point) for point in EPOCH_SAMPLE),
+    *without_spark(TASK_POINTS),
+    *without_spark(EPOCH_POINTS),
+    (Variant.SPARK_FILE, CrashPoint.RUN_FINISHED),
+    (Variant.SPARK_S3, CrashPoint.TABLE_COMMITTED),
 )
 RECOVERY_KILLS = (
-    *((variant, *kill) for variant in WITHOUT_SPARK for kill in RECOVERY_POINTS),
-    *((Variant.SPARK_FILE, *kill) for kill in RECOVERY_POINTS),
-    *((Variant.SPARK_S3, *kill) for kill in RECOVERY_SAMPLE),
+    *(
+        (variant, point, count)
+        for point, count in RECOVERY_POINTS
+        for variant, _ in without_spark([point])
+    ),
+    (Variant.SPARK_FILE, CrashPoint.RECOVERY_APPLIED, 1),
 )
 
 
@@ -75,7 +77,7 @@ def test_no_row_is_lost_or_repeated_by_a_kill_inside_recovery(
     assert_lasting(home, assert_exact(home, 1, 2, 3, 4))
 
 
-@pytest.mark.parametrize("point", FAILURE_POINTS)
+@pytest.mark.parametrize(("home", "point"), without_spark(FAILURE_POINTS), indirect=["home"])
 def test_a_kill_while_a_job_pauses_by_itself_loses_neither_the_reason_nor_a_row(
     home: Home, point: CrashPoint
 ) -> None:

@@ -24,6 +24,7 @@ from tests.crash.points import (
     FENCE_POINTS,
     RESUME_POINTS,
 )
+from tests.crash.variants import without_spark
 from tests.node import CREATE_TABLE
 
 UNFINISHED_POINTS = FENCE_POINTS[:-1]
@@ -31,7 +32,7 @@ UNFINISHED_POINTS = FENCE_POINTS[:-1]
 pytestmark = pytest.mark.crash
 
 
-@pytest.mark.parametrize("point", FENCE_POINTS)
+@pytest.mark.parametrize(("home", "point"), without_spark(FENCE_POINTS), indirect=["home"])
 def test_a_killed_pause_holds_and_a_resumed_job_goes_on_where_it_stood(
     home: Home, point: CrashPoint
 ) -> None:
@@ -49,7 +50,7 @@ def test_a_killed_pause_holds_and_a_resumed_job_goes_on_where_it_stood(
     assert_lasting(home, assert_exact(home, 1, 2, 3, 4))
 
 
-@pytest.mark.parametrize("point", UNFINISHED_POINTS)
+@pytest.mark.parametrize(("home", "point"), without_spark(UNFINISHED_POINTS), indirect=["home"])
 def test_a_killed_pause_is_finished_by_repeating_it(home: Home, point: CrashPoint) -> None:
     home.load(1)
     home.sql("PAUSE JOB j", crash_at=crash(point))
@@ -84,7 +85,7 @@ def test_a_repeated_pause_shows_what_its_killed_owner_had_committed(home: Home) 
     assert home.state == "PAUSED"
 
 
-@pytest.mark.parametrize("point", RESUME_POINTS)
+@pytest.mark.parametrize(("home", "point"), without_spark(RESUME_POINTS), indirect=["home"])
 def test_a_killed_resume_lets_the_job_go_on(home: Home, point: CrashPoint) -> None:
     home.load(1, 2)
     home.node.sql("PAUSE JOB j")
@@ -96,7 +97,7 @@ def test_a_killed_resume_lets_the_job_go_on(home: Home, point: CrashPoint) -> No
     assert_lasting(home, assert_exact(home, 1, 2, 3))
 
 
-@pytest.mark.parametrize("point", FENCE_POINTS)
+@pytest.mark.parametrize(("home", "point"), without_spark(FENCE_POINTS), indirect=["home"])
 def test_a_killed_alter_is_done_once_by_repeating_it(home: Home, point: CrashPoint) -> None:
     home.load(1, 2, 3)
     home.node.sql("PAUSE JOB j")
@@ -113,7 +114,7 @@ def test_a_killed_alter_is_done_once_by_repeating_it(home: Home, point: CrashPoi
     assert_lasting(home, shown)
 
 
-@pytest.mark.parametrize("point", FENCE_POINTS)
+@pytest.mark.parametrize(("home", "point"), without_spark(FENCE_POINTS), indirect=["home"])
 def test_a_killed_alter_that_nobody_repeats_has_moved_the_job_wholly_or_not_at_all(
     home: Home, point: CrashPoint
 ) -> None:
@@ -128,7 +129,7 @@ def test_a_killed_alter_that_nobody_repeats_has_moved_the_job_wholly_or_not_at_a
     assert_exact(home, 1, 2, *([] if point is CrashPoint.WISH_STORED else [2]))
 
 
-@pytest.mark.parametrize("point", DROP_POINTS)
+@pytest.mark.parametrize(("home", "point"), without_spark(DROP_POINTS), indirect=["home"])
 def test_a_killed_drop_holds_and_is_finished_by_repeating_it(
     home: Home, point: CrashPoint
 ) -> None:
@@ -146,7 +147,7 @@ def test_a_killed_drop_holds_and_is_finished_by_repeating_it(
     assert home.rows == rows_of(1, 2)
 
 
-@pytest.mark.parametrize("point", DROP_POINTS)
+@pytest.mark.parametrize(("home", "point"), without_spark(DROP_POINTS), indirect=["home"])
 def test_a_job_of_the_same_name_begins_anew_after_a_killed_drop(
     home: Home, point: CrashPoint
 ) -> None:
@@ -163,7 +164,7 @@ def test_a_job_of_the_same_name_begins_anew_after_a_killed_drop(
     assert home.shown().job["rows_loaded"] == 2 * ROWS_PER_FILE
 
 
-@pytest.mark.parametrize("point", CREATE_POINTS)
+@pytest.mark.parametrize(("home", "point"), without_spark(CREATE_POINTS), indirect=["home"])
 def test_a_killed_create_leaves_no_job_and_can_be_repeated(
     home: Home, point: CrashPoint
 ) -> None:
@@ -179,7 +180,9 @@ def test_a_killed_create_leaves_no_job_and_can_be_repeated(
     assert_lasting(home, assert_exact(home, 1, 2))
 
 
-@pytest.mark.parametrize("point", CREATE_TABLE_POINTS)
+@pytest.mark.parametrize(
+    ("home", "point"), without_spark(CREATE_TABLE_POINTS), indirect=["home"]
+)
 def test_a_killed_create_table_leaves_no_table_and_can_be_repeated(
     home: Home, point: CrashPoint
 ) -> None:
@@ -192,7 +195,7 @@ def test_a_killed_create_table_leaves_no_table_and_can_be_repeated(
     assert_exact(home, 1)
 
 
-@pytest.mark.parametrize("point", DROP_TABLE_POINTS)
+@pytest.mark.parametrize(("home", "point"), without_spark(DROP_TABLE_POINTS), indirect=["home"])
 def test_a_killed_drop_table_has_forgotten_the_table_and_its_rows(
     home: Home, point: CrashPoint
 ) -> None:

@@ -1,14 +1,16 @@
 """On what the tests of this folder run: with or without Spark, on this machine or a bucket."""
 
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 
+from penstock.crashpoints import CrashPoint
 from tests.crash.harness import Home
 from tests.crash.places import BucketPlace, LocalPlace, Place
 from tests.crash.processes import IN_PROCESS, SPARK
-from tests.servers.buckets import Bucket, StorageServer, create_bucket
+from tests.servers.buckets import Bucket
 
 
 class Variant(StrEnum):
@@ -20,26 +22,52 @@ class Variant(StrEnum):
     SPARK_S3 = "spark-s3"
 
 
+# Behind what is written to the place of the table. Behind an effect in the catalog that place
+# is as it was at the point before.
+_AT_THE_PLACE = frozenset(
+    {
+        CrashPoint.TASK_WRITTEN,
+        CrashPoint.RUN_FINISHED,
+        CrashPoint.TABLE_COMMITTED,
+        CrashPoint.COPY_WRITTEN,
+        CrashPoint.REJECTS_COMMITTED,
+        CrashPoint.RECOVERY_FENCED,
+        CrashPoint.CHAIN_EXTENDED,
+        CrashPoint.STATEMENT_COMMITTED,
+        CrashPoint.OPENING_COMMITTED,
+        CrashPoint.CLOSING_COMMITTED,
+        CrashPoint.TABLE_CREATED,
+        CrashPoint.TABLE_FORGOTTEN,
+    }
+)
+
 # Spark takes ten seconds where a process without it takes one, so it gets a sample.
 WITHOUT_SPARK = (Variant.FILE, Variant.S3)
 ON_SPARK = (Variant.SPARK_FILE, Variant.SPARK_S3)
 ON_BUCKETS = (Variant.S3, Variant.SPARK_S3)
 
 
+def without_spark(points: Iterable[CrashPoint]) -> list[tuple[Variant, CrashPoint]]:
+    """Answer where each point is passed: here, and on a bucket where that differs."""
+    return [
+        (variant, point)
+        for point in points
+        for variant in (WITHOUT_SPARK if point in _AT_THE_PLACE else (Variant.FILE,))
+    ]
+
+
 @contextmanager
 def opened_home(
-    variant: Variant, root: Path, *, server: Callable[[], StorageServer]
+    variant: Variant, root: Path, *, bucket: Callable[[], Bucket]
 ) -> Iterator[Home]:
-    """Give an empty home; the server is asked for only where a bucket is needed."""
+    """Give an empty home; the bucket, which others use too, is asked for only if needed."""
     command = SPARK if variant in ON_SPARK else IN_PROCESS
     if variant not in ON_BUCKETS:
         with opened(root, LocalPlace(root / "in"), command=command) as home:
             yield home
         return
-    with (
-        _new_bucket(server()) as bucket,
-        opened(root, BucketPlace(bucket), command=command) as home,
-    ):
+    place = BucketPlace(bucket(), prefix=f"{uuid.uuid4().hex}/")
+    with opened(root, place, command=command) as home:
         home.successor = command
         yield home
 
@@ -54,12 +82,3 @@ def opened(
         yield home
     finally:
         home.close()
-
-
-@contextmanager
-def _new_bucket(server: StorageServer) -> Iterator[Bucket]:
-    bucket = create_bucket(server)
-    yield bucket
-    # Every bucket holds volumes of its own until it goes.
-    bucket.client.delete_bucket(Bucket=bucket.name)
-    bucket.close()

@@ -11,6 +11,7 @@ import psutil
 
 from penstock.catalog.catalog import Catalog, open_catalog
 from penstock.clock import SystemClock
+from tests.forking import Forked, Surroundings
 from tests.integration.canary import PASTE_ON, Piece, process_pieces, typed_out_of
 from tests.integration.canary_lake import Lake
 from tests.integration.command import COMMAND, PATIENCE_SECONDS, wait_until
@@ -71,7 +72,7 @@ class Command:
     """A command that was started."""
 
     words: tuple[str, ...]
-    process: "subprocess.Popen[bytes]"
+    process: "subprocess.Popen[bytes] | Forked"
     said: Path
     heard: Heard
 
@@ -168,10 +169,8 @@ class Ground:
         }
 
     def start(self, *words: str, stdin: str = "", **environment: str) -> Command:
-        """Start a command."""
-        typed = self.root / "typed" / secrets.token_hex(4)
-        typed.write_text(stdin)
-        said = typed.with_suffix(".said")
+        """Start the installed command."""
+        typed, said = self._streams(stdin)
         with typed.open("rb") as given, said.open("wb") as output:
             process = subprocess.Popen(
                 [COMMAND, *words],
@@ -181,12 +180,30 @@ class Ground:
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
-        self.started.append(Command(words=words, process=process, said=said, heard=self.heard))
-        return self.started[-1]
+        return self._started(words, process, said)
 
     def run(self, *words: str, stdin: str = "", **environment: str) -> Ended:
         """Run a command to its end."""
-        return self.start(*words, stdin=stdin, **environment).wait()
+        typed, said = self._streams(stdin)
+        around = Surroundings(
+            environment={**self.environment, **environment},
+            folder=str(self.root / "work"),
+            stdin=str(typed),
+            stdout=str(said),
+        )
+        return self._started(words, Forked(words, around), said).wait()
+
+    def _streams(self, stdin: str) -> tuple[Path, Path]:
+        """Answer a file with what is typed, and one for what is said."""
+        typed = self.root / "typed" / secrets.token_hex(4)
+        typed.write_text(stdin)
+        return typed, typed.with_suffix(".said")
+
+    def _started(
+        self, words: tuple[str, ...], process: "subprocess.Popen[bytes] | Forked", said: Path
+    ) -> Command:
+        self.started.append(Command(words=words, process=process, said=said, heard=self.heard))
+        return self.started[-1]
 
     def sql(self, *statements: str, words: Sequence[str] = (), **environment: str) -> Ended:
         """Run statements."""
@@ -239,7 +256,9 @@ class Prompt:
 def open_prompt(ground: Ground) -> Iterator[Prompt]:
     """Give a prompt; all that it has answered is heard in the end."""
     environment = {**ground.environment, "EDITOR": "cat"}
-    terminal = Terminal(ground.root / "work", columns=1000, environment=environment)
+    terminal = Terminal(
+        ground.root / "work", columns=1000, environment=environment, installed=True
+    )
     prompt = Prompt(terminal=terminal, heard=ground.heard)
     try:
         terminal.see(PROMPT)

@@ -1,10 +1,15 @@
-"""The installed ``penstock`` command, started as people start it."""
+"""The ``penstock`` command, typed as people type it.
+
+What runs to its end is forked from a process that has imported everything; what goes on in the
+background, or writes elsewhere, is the installed command.
+"""
 
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.clock import SystemClock
+from tests.forking import Forked, Surroundings
 
 COMMAND = Path(sys.executable).parent / "penstock"
 PATIENCE_SECONDS = 120
@@ -58,10 +64,13 @@ class Shell:
         environment: Mapping[str, str] | None = None,
     ) -> Said:
         """Run a command to its end."""
+        around = self._environment(environment or {})
+        if stdout == subprocess.PIPE:
+            return self._forked(arguments, stdin=stdin, environment=around)
         done = subprocess.run(
             [COMMAND, *arguments],
             cwd=self.folder,
-            env=self._environment(environment or {}),
+            env=around,
             input=stdin,
             stdout=stdout,
             stderr=subprocess.PIPE,
@@ -70,6 +79,27 @@ class Shell:
             check=False,
         )
         return Said(code=done.returncode, out=done.stdout or "", error=done.stderr)
+
+    def _forked(
+        self, arguments: tuple[str, ...], *, stdin: str, environment: dict[str, str]
+    ) -> Said:
+        with tempfile.TemporaryDirectory() as folder:
+            streams = [Path(folder) / name for name in ("typed", "said", "complained")]
+            given, out, error = streams
+            given.write_text(stdin)
+            around = Surroundings(
+                environment=environment,
+                folder=str(self.folder),
+                stdin=str(given),
+                stdout=str(out),
+                stderr=str(error),
+            )
+            command = Forked(arguments, around)
+            try:
+                code = command.wait(PATIENCE_SECONDS)
+            finally:
+                command.kill()
+            return Said(code=code, out=out.read_text(), error=error.read_text())
 
     def sql(self, text: str, *more: str) -> Said:
         """Run statements."""

@@ -12,6 +12,7 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.forking import Forked, Surroundings
 from tests.integration.command import COMMAND, PATIENCE_SECONDS, wait_until
 
 # The child makes the terminal its own, so that Ctrl-C reaches it.
@@ -31,27 +32,38 @@ class Terminal:
     columns: int = 100
     lines: int = 30
     environment: dict[str, str] = field(default_factory=dict)
+    # Whether it is the installed command, which takes its time to start.
+    installed: bool = False
 
     def __post_init__(self) -> None:
         self._shown = b""
         self._looked_at = 0
-        self._own, child = pty.openpty()
+        self._own, self._other = pty.openpty()
         size = struct.pack("HHHH", self.lines, self.columns, 0, 0)
-        fcntl.ioctl(child, termios.TIOCSWINSZ, size)
+        fcntl.ioctl(self._other, termios.TIOCSWINSZ, size)
         left_out = ("PENSTOCK_", "COLUMNS", "LINES", "PAGER", "LESS", "NO_COLOR")
         kept = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
         settings = {"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", "PAGER": "cat"}
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", LOGIN, str(COMMAND), "sql"],
-            cwd=self.folder,
-            env={**kept, **settings, **self.environment},
-            stdin=child,
-            stdout=child,
-            stderr=child,
-        )
-        os.close(child)
+        self._process = self._start({**kept, **settings, **self.environment})
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
+
+    def _start(self, environment: dict[str, str]) -> "subprocess.Popen[bytes] | Forked":
+        if not self.installed:
+            around = Surroundings(
+                environment=environment,
+                folder=str(self.folder),
+                terminal=os.ttyname(self._other),
+            )
+            return Forked(["sql"], around)
+        return subprocess.Popen(
+            [sys.executable, "-c", LOGIN, str(COMMAND), "sql"],
+            cwd=self.folder,
+            env=environment,
+            stdin=self._other,
+            stdout=self._other,
+            stderr=self._other,
+        )
 
     def _read(self) -> None:
         while True:
@@ -62,7 +74,14 @@ class Terminal:
                 return
             if not found:
                 return
+            # A terminal that nobody has opened yet would look like one that was left.
+            self._let_go()
             self._shown += found
+
+    def _let_go(self) -> None:
+        other, self._other = self._other, -1
+        if other >= 0:
+            os.close(other)
 
     @property
     def text(self) -> str:
@@ -105,5 +124,6 @@ class Terminal:
         if self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+        self._let_go()
         self._reader.join(PATIENCE_SECONDS)
         os.close(self._own)

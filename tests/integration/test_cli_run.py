@@ -220,12 +220,8 @@ def test_a_spark_that_does_not_start_says_so_in_our_words(
     assert spark.stat().st_size > 0
 
 
-def test_a_task_that_fails_shows_nothing_of_spark(shell: Shell, tmp_path: Path) -> None:
-    write_rows(tmp_path / "in" / "a.json", numbered(1))
-    given(shell, create_job(tmp_path / "in"))
-    (tmp_path / "in" / "b.json").write_text("null\n")
-
-    said = shell.run("run", "--until-caught-up", "--timeout", "1m")
+def test_a_task_that_fails_shows_nothing_of_spark(three: Three) -> None:
+    said = three.said
 
     assert said.code == 1
     assert [line for line in (said.out + said.error).splitlines() if foreign(line)] == []
