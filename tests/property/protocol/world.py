@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -141,6 +142,7 @@ class World:
         self.nodes = [self.new_node(), self.new_node()]
         self.statements: list[Actor] = []
         self.restored = False
+        self._seen: tuple[int, JobState | None] | None = None
 
     def close(self) -> None:
         """End every actor and close the catalog."""
@@ -160,7 +162,11 @@ class World:
         return [statement for statement in self.statements if not statement.ended]
 
     def state(self) -> JobState | None:
-        return self.catalog.job(NAME)
+        """Answer the job; it is read again only when something was written meanwhile."""
+        changes = self._connection.total_changes
+        if self._seen is None or self._seen[0] != changes:
+            self._seen = (changes, self.catalog.job(NAME))
+        return self._seen[1]
 
     def chain(self, job_id: str) -> list[Attachment]:
         handle = self.tables.open(self.table.location)
@@ -210,13 +216,14 @@ class World:
         return actor
 
     def backup(self) -> bytes:
-        return bytes(self._connection().serialize())
+        return bytes(self._connection.serialize())
 
     def restore(self, backup: bytes) -> None:
         """Put the catalog back; statements in progress lose their connection."""
         for actor in self.statements:
             actor.crash()
-        self._connection().deserialize(backup)
+        self._connection.deserialize(backup)
+        self._seen = None
         self.restored = True
 
     def open_source(self, state: JobState) -> FilesSource:
@@ -261,7 +268,9 @@ class World:
         fault, self.next_fault = self.next_fault, Fault.NONE
         return fault
 
+    @cached_property
     def _connection(self) -> sqlite3.Connection:
+        """The only connection to a database in memory."""
         engine = self.catalog._database._reader
         return cast("sqlite3.Connection", engine.raw_connection().driver_connection)
 
