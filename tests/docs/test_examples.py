@@ -42,13 +42,13 @@ def _bucket(moto: MotoServer, spark: SparkExecutor) -> Iterator[None]:
     client.create_bucket(Bucket="my-bucket")
     client.put_object(Bucket="my-bucket", Key="in/2026-11-15.json", Body=ORDERS.encode())
     client.close()
+    # Tasks see the environment in which their Spark was started, and this.
+    of_tasks = spark._running().context.environment
     with pytest.MonkeyPatch.context() as environment:
         for name, value in given.items():
             environment.setenv(name, value)
-        # Tasks see the environment in which their Spark was started.
-        spark.stop()
+            environment.setitem(of_tasks, name, value)
         yield
-    spark.stop()
 
 
 @pytest.fixture
