@@ -12,6 +12,7 @@ import secrets
 import sqlite3
 import string
 import threading
+import time
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -36,6 +37,7 @@ _PARQUET, _SQLITE = b"PAR1", b"SQLite format 3\0"
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 PASTE_ON, PASTE_OFF = b"\x1b[?2004h", b"\x1b[?2004l"
 _LOOK_SECONDS = 0.03
+_TICK_NANOSECONDS = 100_000_000
 _COUNTERS = Path("/tmp")  # noqa: S108 - The JVM writes its counters here, whatever it is told.
 
 
@@ -196,6 +198,7 @@ class Keeper:
         self._folders = folders
         self._into = into
         self._known: set[int] = set()
+        self._seen: dict[str, tuple[int | None, list[str]]] = {}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="keeper")
 
@@ -216,15 +219,29 @@ class Keeper:
 
     def look(self) -> None:
         """Keep what is there now."""
-        folders = [*self._folders]
+        folders = [str(folder) for folder in self._folders]
         while folders:
             # What is gone again was too quick, or has another name and is found by that one.
-            with suppress(FileNotFoundError), os.scandir(folders.pop()) as entries:
-                for entry in entries:
-                    if entry.is_dir(follow_symlinks=False):
-                        folders.append(Path(entry.path))
-                    elif entry.is_file(follow_symlinks=False):
-                        self._link(entry)
+            with suppress(FileNotFoundError):
+                folders += self._look_into(folders.pop())
+
+    def _look_into(self, folder: str) -> list[str]:
+        """Keep the files of a folder unless it is as it was; answer the folders in it."""
+        changed_at = os.stat(folder).st_mtime_ns  # noqa: PTH116 - Done very often.
+        seen_at, inner = self._seen.get(folder, (None, []))
+        if seen_at == changed_at:
+            return inner
+        inner = []
+        # Within a tick of its clock, a folder may change again and look the same.
+        settled = time.time_ns() - changed_at > _TICK_NANOSECONDS
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    inner.append(entry.path)
+                elif entry.is_file(follow_symlinks=False):
+                    self._link(entry)
+        self._seen[folder] = (changed_at if settled else None, inner)
+        return inner
 
     def _link(self, entry: "os.DirEntry[str]") -> None:
         # As long as there is a link, no other file gets the number.

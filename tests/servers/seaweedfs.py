@@ -86,6 +86,8 @@ class SeaweedServer:
                 HOME=str(self.folder),
                 AWS_ACCESS_KEY_ID=self.access_key,
                 AWS_SECRET_ACCESS_KEY=self.secret_key,
+                # It would make seven volumes for the first object of a bucket.
+                WEED_MASTER_VOLUME_GROWTH_COPY_1="1",
             ),
             port=self._ports["s3.port"],
             lacks=self._lacks,
