@@ -26,13 +26,24 @@ from tests.integration.canary_statements import (
     insert,
     job,
     pairs,
+    routine_load,
     slow_statements,
 )
 from tests.integration.command import wait_until
 from tests.integration.terminal import CTRL_C, UP
 from tests.servers.proxy import Request, anything, method
 
-LOADING = ("gated", "joined", "lax", "literal", "outside", "referring", "role", "token")
+LOADING = (
+    "gated",
+    "joined",
+    "lax",
+    "literal",
+    "outside",
+    "referring",
+    "role",
+    "streamed",
+    "token",
+)
 FAILING = {
     "echoing": Code.GET_REMOTE_DATA_ERROR,
     "fading": Code.GET_REMOTE_DATA_ERROR,
@@ -131,7 +142,14 @@ def _plain_jobs(ground: Ground) -> list[str]:
         job("lax", insert(bad, lake.access), {"session.enable_insert_strict": "false"}),
         job("uncommitted", insert(lake.source, lake.access, table="refused")),
     ]
-    return [*jobs, *(f"SHOW CREATE JOB {name}" for name in (*sources, "token", "role"))]
+    return [
+        *jobs,
+        *(f"SHOW CREATE JOB {name}" for name in (*sources, "token", "role")),
+        routine_load("streamed", lake.stream_access("of the stream")),
+        "SHOW CREATE ROUTINE LOAD FOR streamed",
+        "SHOW ROUTINE LOAD",
+        "SHOW SHARDS FOR streamed",
+    ]
 
 
 def _references(access: str, secret: str) -> dict[str, str]:
@@ -273,8 +291,21 @@ def type_changes(ground: Ground, prompt: Prompt) -> None:
     prompt.ask("EXPLAIN JOB literal", answer="access was refused")
     prompt.ask(f"ALTER JOB literal {again}", answer="job literal altered")
     prompt.ask("RESUME JOB literal", answer="job literal resumed")
+    type_stream_changes(ground, prompt)
     prompt.ask("DROP JOB uncommitted", answer="job uncommitted dropped")
     prompt.ask("DROP TABLE refused", answer="table refused dropped")
+
+
+def type_stream_changes(ground: Ground, prompt: Prompt) -> None:
+    """Type what changes and ends a routine load that has loaded."""
+    source = pairs(ground.lake.stream_access("of an altered stream"))
+    load = "ROUTINE LOAD FOR streamed"
+    prompt.ask("SHOW ROUTINE LOAD TASK FOR streamed", answer="0 rows, ")
+    prompt.ask(f"PAUSE {load}", answer="routine load streamed paused")
+    prompt.ask(f"ALTER {load} FROM KINESIS({source})", answer="routine load streamed altered")
+    prompt.ask(f"RESUME {load}", answer="routine load streamed resumed")
+    prompt.ask(f"STOP {load}", answer="routine load streamed stopped")
+    prompt.ask("SHOW ALL ROUTINE LOAD", answer="1 row, ")
 
 
 def look_back(ground: Ground) -> None:

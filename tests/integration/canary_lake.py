@@ -8,10 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import parse_qsl
 
+from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.bucket_jobs import QuietHandler, json_lines, serving
 from tests.integration.canary import Canaries
 from tests.integration.command import PATIENCE_SECONDS
 from tests.servers.buckets import Bucket, create_bucket
+from tests.servers.kinesis_clients import REGION, kinesis_client, new_stream
 from tests.servers.moto import MotoServer
 from tests.servers.proxy import Answer, FaultProxy, Request, When, slow_down
 from tests.servers.seaweedfs import SeaweedServer
@@ -61,6 +63,9 @@ class Lake:
     gate: FaultProxy
     refusing: FaultProxy
     slow: FaultProxy
+    # A stream that takes any keys, and where it is.
+    stream: str
+    kinesis: str
     opened: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -86,6 +91,18 @@ class Lake:
     def access(self) -> dict[str, str]:
         """All that opens it."""
         return {"s3.endpoint": self.bucket.endpoint, **self.keys}
+
+    def stream_access(self, name: str) -> dict[str, str]:
+        """Answer all that opens the stream, with new keys."""
+        keys = new_keys(self.canaries, name)
+        return {
+            "aws.region": REGION,
+            "kinesis_stream": self.stream,
+            "aws.endpoint": self.kinesis,
+            "aws.access_key": keys.access,
+            "aws.secret_key": keys.secret,
+            "property.kinesis_default_pos": "TRIM_HORIZON",
+        }
 
     def other_keys(self, name: str) -> dict[str, str]:
         """Answer new keys, which only the bucket that takes any takes."""
@@ -136,6 +153,10 @@ def open_lake(folder: Path, *, moto: MotoServer, canaries: Canaries) -> Iterator
         warehouse, gate, refusing, slow = (
             stack.enter_context(_proxy(seaweed.endpoint)) for _ in range(4)
         )
+        kinesis = stack.enter_context(KinesisServer())
+        stream = new_stream(stack.enter_context(kinesis_client(kinesis.endpoint)))
+        stream.put(json_lines(*ROWS))
+        stream.put(b"no record")
         lake = Lake(
             canaries=canaries,
             bucket=bucket,
@@ -147,6 +168,8 @@ def open_lake(folder: Path, *, moto: MotoServer, canaries: Canaries) -> Iterator
             gate=gate,
             refusing=refusing,
             slow=slow,
+            stream=stream.name,
+            kinesis=kinesis.endpoint,
         )
         stack.callback(lake.opened.set)
         yield lake

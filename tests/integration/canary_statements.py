@@ -32,6 +32,13 @@ def job(name: str, inserted: str, properties: Options | None = None) -> str:
     return f"CREATE JOB {name}{clause} ON STREAMING DO {inserted}"
 
 
+def routine_load(name: str, options: Options, *, table: str = "t") -> str:
+    """Write a CREATE ROUTINE LOAD that bears bad rows."""
+    properties = pairs({"format": "json", "max_error_number": "9"})
+    source = f"FROM KINESIS({pairs(options)})"
+    return f"CREATE ROUTINE LOAD {name} ON {table} PROPERTIES({properties}) {source}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Failing:
     """A statement that is refused, and how."""
@@ -96,6 +103,10 @@ def _unreadable(lake: Lake) -> list[str]:
         changed("in one list of two", "DO INSERT", "PROPERTIES() DO INSERT"),
         _on(lake, lake.other_keys("before another")) + "; SHOW NONSENSE",
         f"EXPLAIN {_on(lake, lake.other_keys('to be explained'))}",
+        routine_load("never", lake.stream_access("behind STREAM")).replace(
+            "ON t", "ON STREAM t"
+        ),
+        routine_load("never", lake.stream_access("behind colons")).replace("' = '", "' : '"),
     ]
 
 
@@ -125,6 +136,19 @@ def _not_allowed(lake: Lake) -> list[str]:
         _on(lake, lake.keys, uri=f"s3://user:{password}@bucket/in/"),
         job("never", insert(lake.source, lake.access), property_),
         job("never", insert(lake.source, lake.access), kept),
+        *_streams_not_allowed(lake),
+    ]
+
+
+def _streams_not_allowed(lake: Lake) -> list[str]:
+    access = lake.stream_access("of no stream")
+    password = lake.canaries.key("password in a stream's address")
+    lacking = {key: value for key, value in access.items() if key != "aws.secret_key"}
+    return [
+        routine_load("never", lacking),
+        routine_load("never", {**access, "aws.endpoint": f"http://user:{password}@{HOST}"}),
+        routine_load("never", {**access, "aws.secretkey": lake.canaries.key("misspelt")}),
+        routine_load("never", {**access, "property.kinesis_default_pos": "somewhere"}),
     ]
 
 
@@ -136,6 +160,8 @@ def _without_object(lake: Lake) -> list[str]:
         job("never", insert(lake.source, lake.other_keys("of no table"), table="nowhere")),
         f"ALTER SECRET nobody (a = {_value(lake, 'of nobody')})",
         f"ALTER JOB nobody {insert(lake.source, lake.other_keys('of no job'))}",
+        routine_load("never", {**lake.stream_access("of nothing"), "kinesis_stream": "none"}),
+        routine_load("never", lake.stream_access("of a stream of no table"), table="nowhere"),
     ]
 
 
