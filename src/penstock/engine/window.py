@@ -21,6 +21,9 @@ def next_window(
     properties = definition.properties
     if not isinstance(properties, RoutineProperties):
         return ErrorWindow()
+    if before.tripped:
+        # Whoever resumed the job has seen its message.
+        before = ErrorWindow()
     errors = epoch.rows_rejected - epoch.rows_foreign
     rows = before.rows + epoch.rows_read - epoch.rows_skipped
     window = ErrorWindow(rows=rows, errors=before.errors + errors, first=before.first or first)

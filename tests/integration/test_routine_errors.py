@@ -1,0 +1,202 @@
+"""Rows that cannot be loaded: good ones are committed, then the window of errors decides."""
+
+import pytest
+
+from penstock.crashpoints import CrashPoint
+from penstock.errors import Code
+from tests.integration.driving import crash_at, paused, rounds_until, supervised
+from tests.integration.routine_loads import (
+    FIRST,
+    create,
+    ids,
+    loads,
+    put,
+    row,
+    server,
+    shown,
+    statistic,
+    stream,
+)
+from tests.integration.test_routine_faults import pass_time
+from tests.node import Node
+from tests.servers.kinesis_clients import MIDDLE, StreamUnderTest
+from tests.unit.sources.kinesis.aggregates import packed
+from tests.unit.sources.kinesis.test_records import sub
+
+__all__ = ["loads", "server", "stream"]
+pytestmark = pytest.mark.integration
+
+BAD = b"nonsense"
+
+
+def rejects(node: Node, name: str = "r") -> list[dict[str, object]]:
+    """Answer the rows that were kept because they could not be loaded."""
+    assert node.tables is not None
+    return node.read(node.tables.rejects_location(node.job(name).id))
+
+
+def test_good_rows_are_committed_before_the_load_pauses(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    put(stream, 1)
+    number = stream.put(BAD)
+    put(stream, 2)
+    loads.sql(create(stream))
+
+    loads.run()
+
+    assert ids(loads) == [1, 2]
+    told = shown(loads)
+    assert (told["State"], told["ReasonOfStateChanged"]) == (
+        "PAUSED",
+        "TOO_MANY_FAILURE_ROWS_ERR: 1 of 3 rows could not be loaded; max_error_number is 0. "
+        "Good rows are in the table, the others in rejects()",
+    )
+    assert told["FirstErrorMsg"] == (
+        f'shard {FIRST}, record {number}: a record must begin with "{{", found "nonsense"'
+    )
+    assert told["ErrorLogUrls"] == "SELECT * FROM rejects('job' = 'r')"
+
+
+def test_rows_that_could_not_be_loaded_are_kept_with_shard_and_number(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    number = stream.put(BAD)
+    loads.sql(create(stream))
+
+    loads.run()
+
+    (kept,) = rejects(loads)
+    assert (kept["shard"], kept["sequence"], kept["raw"]) == (FIRST, number, BAD)
+    assert kept["error"] == 'a record must begin with "{", found "nonsense"'
+
+
+def test_a_row_that_does_not_fit_the_table_counts_as_an_error(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    stream.put(b'{"note": "without a number"}')
+    loads.sql(create(stream, properties={"max_error_number": "1"}))
+
+    loads.run()
+
+    assert ids(loads) == []
+    assert statistic(loads)["errorRows"] == 1
+    assert shown(loads)["State"] == "NEED_SCHEDULE"
+    assert len(rejects(loads)) == 1
+
+
+def test_a_resumed_load_goes_on_behind_the_bad_rows_with_a_new_window(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    stream.put(BAD)
+    loads.sql(create(stream))
+    loads.run()
+    before = statistic(loads)["errorRowsAfterResumed"]
+    put(stream, 1)
+
+    loads.sql("RESUME ROUTINE LOAD FOR r")
+    loads.run()
+
+    assert ids(loads) == [1]
+    told = shown(loads)
+    assert (told["State"], told["FirstErrorMsg"]) == ("NEED_SCHEDULE", "")
+    assert (before, statistic(loads)["errorRowsAfterResumed"]) == (1, 0)
+    assert statistic(loads)["errorRows"] == 1
+
+
+def test_errors_add_up_over_epochs_until_the_window_is_full(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    loads.sql(create(stream, properties={"max_error_number": "1"}))
+    stream.put(BAD)
+    put(stream, 1)
+    loads.run()
+    before = shown(loads)["State"]
+    stream.put(BAD)
+
+    loads.run()
+
+    assert (before, shown(loads)["State"]) == ("NEED_SCHEDULE", "PAUSED")
+    assert "2 of 3 rows could not be loaded" in shown(loads)["ReasonOfStateChanged"]
+
+
+def test_a_window_ends_behind_ten_times_the_rows_of_an_epoch(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    loads.sql(create(stream, properties={"max_error_number": "1", "max_batch_rows": "1"}))
+    stream.put(BAD)
+    put(stream, *range(10))
+    loads.run()
+    stream.put(BAD)
+
+    loads.run()
+
+    assert shown(loads)["State"] == "NEED_SCHEDULE"
+    assert statistic(loads)["errorRows"] == 2
+
+
+def test_a_share_of_bad_rows_pauses_the_load(loads: Node, stream: StreamUnderTest) -> None:
+    limits = {"max_error_number": "9", "max_filter_ratio": "0.3"}
+    loads.sql(create(stream, properties=limits))
+    stream.put(BAD)
+    put(stream, 1, 2)
+
+    loads.run()
+
+    assert shown(loads)["ReasonOfStateChanged"].startswith(
+        "TOO_MANY_FAILURE_ROWS_ERR: 1 of 3 rows could not be loaded; max_filter_ratio is 0.3"
+    )
+
+
+def test_t76_foreign_records_do_not_count_towards_the_window(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    stream.split(0, MIDDLE)
+    foreign = sub(row(2), hash_key=2**128 - 1)
+    stream.put(packed(sub(row(1), hash_key=0), foreign), hash_key=0)
+    loads.sql(create(stream))
+
+    loads.run()
+
+    assert shown(loads)["State"] == "NEED_SCHEDULE"
+    assert statistic(loads)["foreignRows"] == 1
+    (kept,) = rejects(loads)
+    assert kept["error"] == 'the key "k" belongs to another shard'
+
+
+def test_t36_a_load_that_paused_for_its_rows_stays_paused_and_says_why_after_a_restart(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    stream.put(BAD)
+    loads.sql(create(stream))
+    loads.run()
+    before = shown(loads)
+
+    again = loads.restart()
+    pass_time(again)
+    again.run()
+
+    after = shown(again)
+    assert after["ReasonOfStateChanged"] == before["ReasonOfStateChanged"]
+    assert (after["State"], after["FirstErrorMsg"]) == ("PAUSED", before["FirstErrorMsg"])
+
+
+@pytest.mark.parametrize("point", [CrashPoint.TABLE_COMMITTED, CrashPoint.CATALOG_APPLIED])
+def test_t36_the_window_trips_also_if_the_node_dies_behind_the_commit(
+    loads: Node, stream: StreamUnderTest, *, point: CrashPoint
+) -> None:
+    put(stream, 1)
+    stream.put(BAD)
+    loads.sql(create(stream))
+
+    crash_at(loads, point)
+    again = loads.restart()
+    put(stream, 2)
+    with supervised(again) as supervisor:
+        rounds_until(supervisor, paused)
+
+    assert ids(again) == [1]
+    reason = again.job("r").wish.reason
+    assert reason is not None
+    assert reason.code is Code.TOO_MANY_FAILURE_ROWS_ERR
+    assert len(rejects(again)) == 1
