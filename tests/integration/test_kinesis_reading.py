@@ -272,6 +272,17 @@ def test_t69_answers_that_are_none_are_an_error_in_the_end(
         reading(access, patience).next(limit=1)
 
 
+def test_t69_a_closed_shard_does_not_end_with_an_answer_that_tells_no_lag(
+    server: KinesisServer, stream: StreamUnderTest, access: StreamAccess, patience: Patience
+) -> None:
+    stream.put_all(b"1", b"2")
+    server.control.inject_body("GetRecords", '{"Records": []}')
+
+    page = reading(access, patience, closed=True).next(limit=10)
+
+    assert data(page) == [b"1", b"2"]
+
+
 def test_t69_an_end_without_children_counts_for_a_shard_that_is_listed_as_closed(
     server: KinesisServer, access: StreamAccess, patience: Patience
 ) -> None:

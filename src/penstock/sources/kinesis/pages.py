@@ -118,7 +118,8 @@ class ShardPages:
             return False
         if data.get("NextShardIterator") or data.get("ChildShards"):
             return True
-        return self._is_closed()
+        # What lacks even the lag, which every page tells, may lack its records as well.
+        return "MillisBehindLatest" in data and self._is_closed()
 
     def _page(self, answer: Answer) -> Page:
         data = answer.data
