@@ -358,10 +358,12 @@ class KinesisSource:
         self._reports[watch.shard.id] = watch.report
 
     def _store_reports(self) -> None:
-        known = {split.split for split in self._progress}
+        # Of a shard that has ended there is nothing to tell, whoever has read its end.
+        followed = {s.split for s in self._progress if not isinstance(s.position, End)}
+        told = (r for shard, r in sorted(self._reports.items()) if shard in followed)
         self._parts.reports.store(
             StreamReport(
-                shards=tuple(r for shard, r in sorted(self._reports.items()) if shard in known),
+                shards=tuple(told),
                 closed=tuple(shard.id for shard in self._listed if shard.closed),
                 retention=self._told.retention,
             )

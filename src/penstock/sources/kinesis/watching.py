@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from penstock.errors import Code, UserError
-from penstock.model.position import After, At, AtTime, Position, position_text
+from penstock.model.position import After, At, AtTime, End, Position, position_text
 from penstock.model.shards import ListedShard, ShardOutcome, ShardReport
 from penstock.sources.kinesis.pages import Page, ShardPages
 
@@ -75,7 +75,10 @@ class Watch:
 
     def _at_tip(self, at: datetime) -> None:
         self.caught_up, self.searching, self.found = True, False, False
-        self.report = replace(self.report, caught_up_at=at)
+        # A closed shard may have been closed for long; its children hold what came since, and
+        # what they are told by its report must not make that look loaded.
+        if not self.shard.closed and not isinstance(self.position, End):
+            self.report = replace(self.report, caught_up_at=at)
 
     def _prove(self, page: Page, retention: timedelta) -> None:
         """Require that nothing between the position and the page was lost."""
