@@ -75,14 +75,14 @@ def _look_at_jobs(
     parts: ControlParts,
 ) -> Result:
     from penstock.control import show
-    from penstock.control.lookup import find_job
+    from penstock.control.lookup import find_job, find_streaming_job
 
     catalog = parts.catalog
     match statement:
         case said.ShowJobs():
             return show.show_jobs(catalog=catalog)
         case said.ShowCreateJob(name=name):
-            return show.show_create_job(find_job(name, catalog=catalog))
+            return show.show_create_job(find_streaming_job(name, catalog=catalog))
         case said.ShowEpochs(name=name):
             return show.show_epochs(find_job(name, catalog=catalog), catalog=catalog)
         case said.ShowEvents(name=name):
@@ -110,10 +110,10 @@ def _read_tables(statement: said.TableQuery, *, parts: ControlParts) -> Result:
 
 def _explain(name: str, *, parts: ControlParts) -> Result:
     from penstock.control.explain import explain_job
-    from penstock.control.lookup import find_job
+    from penstock.control.lookup import find_streaming_job
     from penstock.job_source import open_files
 
-    state = find_job(name, catalog=parts.catalog)
+    state = find_streaming_job(name, catalog=parts.catalog)
     source = open_files(state, catalog=parts.catalog, vault=parts.vault, clock=parts.clock)
     return explain_job(state, source=source, tasks_max=parts.tasks_max)
 

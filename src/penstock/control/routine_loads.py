@@ -22,6 +22,7 @@ from penstock.control.result import Result
 from penstock.control.routine_definition import alter_load, define_load
 from penstock.errors import UserError
 from penstock.model.job import JobState, Wish
+from penstock.model.position import Horizon, SplitProgress
 from penstock.model.schema import quoted_name
 from penstock.model.secrets import SecretReference, reference_of
 from penstock.nouns import counted
@@ -89,7 +90,28 @@ def alter_routine_load(statement: AlterRoutineLoad, *, parts: ChangeParts) -> Re
         clock=parts.clock,
     )
     alter(state, found.defined, progress=found.progress, parts=parts)
+    if found.progress is not None:
+        _forget_moved(state, found.progress, parts=parts)
     return Result(message=f"routine load {state.name} altered")
+
+
+def _forget_moved(
+    state: JobState, progress: tuple[SplitProgress, ...], *, parts: ChangeParts
+) -> None:
+    """Forget what was heard of shards that do not stand where they stood.
+
+    Whoever names the horizon takes what the stream still holds, whatever was lost before.
+    """
+    stood = {split.split: (split.position, split.lineage) for split in state.progress}
+    unmoved = {
+        split.split
+        for split in progress
+        if stood.get(split.split) == (split.position, split.lineage)
+        and not isinstance(split.position, Horizon)
+    }
+    report = parts.catalog.report(state.id)
+    kept = tuple(one for one in report.shards if one.shard in unmoved)
+    parts.catalog.set_report(state.id, replace(report, shards=kept))
 
 
 def pause_routine_load(statement: PauseRoutineLoad, *, parts: ChangeParts) -> Result:
