@@ -234,7 +234,7 @@ class KinesisWorld:
         for task in task_plans(plan, state=self.state(), draft=draft, tables=tables, count=2):
             reader = open_share(task, StrictRejects())
             for arrived in reader.blocks():
-                names += arrived.batch.column("id").to_pylist()
+                names += map(str, arrived.batch.column("id").to_pylist())
             notes += reader.notes
         return notes, names
 

@@ -164,7 +164,7 @@ def table_location(node: Node) -> str:
 def test_an_option_that_cannot_be_is_refused_by_key_value_and_rule(
     loads: Node, stream: StreamUnderTest, *, options: dict[str, str], told: str
 ) -> None:
-    assert refused(loads, create(stream, **options)) == (
+    assert refused(loads, create(stream, **options)) == (  # type: ignore[arg-type] # Options alone.
         f"OPTION_ERR: {told.replace('{stream}', stream.name)}"
     )
 
