@@ -184,7 +184,9 @@ def _about_routine_loads(
         case said.ShowCreateRoutineLoad():
             return routine_show.show_create(statement, catalog=catalog)
         case said.ShowShards(name=name):
-            return routine_show.show_shards(name, catalog=catalog, clock=clock)
+            from penstock.control.shard_show import show_shards
+
+            return show_shards(name, catalog=catalog, clock=clock)
         case _:
             return _start_over(lambda change: _change_load(statement, parts=change), parts)
 

@@ -16,7 +16,7 @@ from penstock.control.routine_insert import FUNCTION, insert_of_load, source_col
 from penstock.errors import Code, UserError
 from penstock.model.job import JobDefinition, JobState, TableRef
 from penstock.model.kinesis import STREAM_COLUMNS, KinesisOptions
-from penstock.model.options import option_fields, option_key, parse_options, print_options
+from penstock.model.options import parse_options, print_options
 from penstock.model.payload import PayloadFormat
 from penstock.model.position import SplitProgress
 from penstock.model.routine import LoadProperties
@@ -318,8 +318,3 @@ def _require_kinesis(source: str) -> None:
             code=Code.NOT_SUPPORTED_ERR,
             hint="Write FROM KINESIS(…).",
         )
-
-
-def stream_option_keys() -> tuple[str, ...]:
-    """Answer the keys of FROM KINESIS."""
-    return (*(option_key(f) for f in option_fields(KinesisOptions)), *POSITION_KEYS)

@@ -8,6 +8,7 @@ only known after looking at the table again.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from penstock.catalog.catalog import Catalog
 from penstock.clock import Clock
@@ -19,9 +20,10 @@ from penstock.errors import (
     InvariantError,
     LeaseLostError,
 )
-from penstock.model.epoch import Ack, Attachment
+from penstock.model.epoch import Ack, Attachment, CommitKind, EpochPlan, Timings
 from penstock.model.job import JobState, Wish
 from penstock.model.schema import Column
+from penstock.model.statistics import Statistics
 from penstock.tables.extension import newest_commit, open_table
 from penstock.tables.rejects import settle_rejects
 from penstock.tables.table import TableHandle, Tables
@@ -38,6 +40,36 @@ class CommitParts:
     catalog: Catalog
     tables: Tables
     clock: Clock
+
+
+def draft_of(
+    plan: EpochPlan,
+    *,
+    owner: JobState,
+    epoch: int,
+    attempt: int,
+    attempt_id: str,
+    at: datetime,
+) -> Attachment:
+    """Answer the attachment of an attempt before anything has run."""
+    return Attachment(
+        kind=CommitKind.EPOCH,
+        job_id=owner.id,
+        table_id=owner.definition.table.id,
+        number=owner.number + 1,
+        generation=owner.generation,
+        epoch=epoch,
+        attempt=attempt,
+        attempt_id=attempt_id,
+        revision=owner.definition.revision,
+        progress=plan.progress,
+        statistics=Statistics(),
+        cumulative=owner.cumulative,
+        files=plan.files,
+        timings=Timings(),
+        committed_at=at,
+        rejects_number=owner.rejects_number,
+    )
 
 
 def commit_epoch(

@@ -21,6 +21,7 @@ from penstock.engine.commit import (
     CommitParts,
     EpochAbortedError,
     commit_epoch,
+    draft_of,
     require_predecessor,
     require_unchanged,
 )
@@ -38,7 +39,6 @@ from penstock.errors import (
 from penstock.model.epoch import (
     Ack,
     Attachment,
-    CommitKind,
     EpochPlan,
     Generation,
     Timings,
@@ -46,7 +46,6 @@ from penstock.model.epoch import (
 from penstock.model.events import EpochEnded, EpochStarted, ModifiedFilesSeen, Outcome
 from penstock.model.job import KINESIS_CAPABILITY, JobState, Reason
 from penstock.model.query import Lookup
-from penstock.model.statistics import Statistics
 from penstock.nouns import counted
 from penstock.sources.source import Source
 from penstock.tables.lookups import pin
@@ -227,7 +226,14 @@ class EpochLoop:
             expected=self._state.generation,
         )
         reached(CrashPoint.EPOCH_STARTED)
-        draft = self._draft(plan, epoch=epoch, attempt=attempt, attempt_id=attempt_id)
+        draft = draft_of(
+            plan,
+            owner=self._state,
+            epoch=epoch,
+            attempt=attempt,
+            attempt_id=attempt_id,
+            at=self._parts.clock.now(),
+        )
         draft = replace(draft, timings=Timings(plan_seconds=plan_seconds))
         try:
             self._run_and_commit(plan, draft)
@@ -340,29 +346,6 @@ class EpochLoop:
             plan_ms=round(attachment.timings.plan_seconds * 1000),
             run_ms=round(attachment.timings.run_seconds * 1000),
             commit_ms=round((self._parts.clock.monotonic() - started) * 1000),
-        )
-
-    def _draft(
-        self, plan: EpochPlan, *, epoch: int, attempt: int, attempt_id: str
-    ) -> Attachment:
-        state = self._state
-        return Attachment(
-            kind=CommitKind.EPOCH,
-            job_id=state.id,
-            table_id=state.definition.table.id,
-            number=state.number + 1,
-            generation=state.generation,
-            epoch=epoch,
-            attempt=attempt,
-            attempt_id=attempt_id,
-            revision=state.definition.revision,
-            progress=plan.progress,
-            statistics=Statistics(),
-            cumulative=state.cumulative,
-            files=plan.files,
-            timings=Timings(),
-            committed_at=self._parts.clock.now(),
-            rejects_number=state.rejects_number,
         )
 
     def _journal_end(

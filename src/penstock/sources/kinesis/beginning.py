@@ -139,26 +139,35 @@ def read_positions(text: str) -> dict[str, Position]:
 
 
 def _read_position(shard: str, told: object) -> Position:
-    words = told.split(" ", 1) if isinstance(told, str) else []
     try:
-        match words:
-            case ["TRIM_HORIZON"]:
-                return Horizon()
-            case ["END"]:
-                return End()
-            case ["TIME", at]:
-                return AtTime(at=datetime.fromisoformat(at).astimezone(UTC))
-            case ["AT", value] if _SEQUENCE.fullmatch(value):
-                return At(value=value)
-            case ["AFTER", value]:
-                sequence, _, sub = value.partition("/")
-                if _SEQUENCE.fullmatch(sequence):
-                    return After(value=sequence, sub=int(sub) if sub else None)
-            case _:
-                pass
-    except ValueError:
-        pass
-    raise _refused(
+        position = _position_of(told.split(" ", 1)) if isinstance(told, str) else None
+    except ValueError as error:
+        raise _bad_position(shard, told) from error
+    if position is None:
+        raise _bad_position(shard, told)
+    return position
+
+
+def _position_of(words: list[str]) -> Position | None:
+    """Answer the position that a word, and what it is about, mean."""
+    match words:
+        case ["TRIM_HORIZON"]:
+            return Horizon()
+        case ["END"]:
+            return End()
+        case ["TIME", at]:
+            return AtTime(at=datetime.fromisoformat(at).astimezone(UTC))
+        case ["AT", value] if _SEQUENCE.fullmatch(value):
+            return At(value=value)
+        case ["AFTER", value] if _SEQUENCE.fullmatch(value.partition("/")[0]):
+            sequence, _, sub = value.partition("/")
+            return After(value=sequence, sub=int(sub) if sub else None)
+        case _:
+            return None
+
+
+def _bad_position(shard: str, told: object) -> UserError:
+    return _refused(
         f'option "{POSITIONS}" has the position "{told}" for shard {shard}',
         hint="Allowed: TRIM_HORIZON, TIME …, AT …, AFTER …, END.",
     )

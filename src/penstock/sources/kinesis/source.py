@@ -7,7 +7,7 @@ is remembered between calls only saves requests, or says how far behind a shard 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from threading import Event
 
 from penstock.clock import Clock
@@ -368,8 +368,3 @@ class KinesisSource:
                 retention=self._told.retention,
             )
         )
-
-
-def server_time(client: StreamClient, access: StreamAccess, patience: Patience) -> datetime:
-    """Answer what the service's clock shows."""
-    return describe(client, access, patience).at
