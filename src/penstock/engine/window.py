@@ -21,12 +21,11 @@ def next_window(
     properties = definition.properties
     if not isinstance(properties, RoutineProperties):
         return ErrorWindow()
-    if before.tripped:
-        # Whoever resumed the job has seen its message.
-        before = ErrorWindow()
     errors = epoch.rows_rejected - epoch.rows_foreign
     rows = before.rows + epoch.rows_read - epoch.rows_skipped
-    window = ErrorWindow(rows=rows, errors=before.errors + errors, first=before.first or first)
+    # The message of a window that was too full is kept until the next one has rows.
+    kept = before.first if before.errors else first
+    window = ErrorWindow(rows=rows, errors=before.errors + errors, first=kept)
     tripped = _tripped(window, properties)
     if tripped:
         return ErrorWindow(first=window.first, tripped=tripped)
