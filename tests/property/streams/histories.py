@@ -1,0 +1,125 @@
+"""Histories at random."""
+
+from itertools import chain
+
+from hypothesis import strategies as st
+
+from penstock.crashpoints import CrashPoint
+from penstock.model.kinesis import ForeignRecords
+from penstock.testing.kinesis.stream import StaleListing
+from penstock.testing.kinesis.switches import ShardEnd
+from penstock.testing.memory_tables import Fault
+from tests.property.streams.steps import (
+    KEYS,
+    At,
+    Crash,
+    CrashAt,
+    Expire,
+    Gaps,
+    Garble,
+    History,
+    Merge,
+    Pause,
+    Put,
+    PutTogether,
+    Refuse,
+    Run,
+    Setup,
+    Split,
+    Stale,
+    Start,
+    Step,
+    Trim,
+    Wait,
+    What,
+)
+
+SCENES_MAX = 4
+REQUESTS = st.integers(1, 25)
+THROTTLED = ("ProvisionedThroughputExceededException", "InternalFailure")
+# What looks like an end, or like nothing at all.
+GARBLED = ("{}", '{"Records": []}', '{"NextShardIterator": "x"}')
+POINTS = (
+    CrashPoint.EPOCH_STARTED,
+    CrashPoint.TASK_WRITTEN,
+    CrashPoint.RUN_FINISHED,
+    CrashPoint.COMMIT_CHECKED,
+    CrashPoint.TABLE_COMMITTED,
+    CrashPoint.CATALOG_APPLIED,
+    CrashPoint.COPY_WRITTEN,
+    CrashPoint.RECOVERY_FENCED,
+)
+
+setups = st.builds(
+    Setup,
+    shards=st.sampled_from([1, 1, 2, 3]),
+    start=st.sampled_from([Start.TRIM_HORIZON, *Start]),
+    rows_max=st.integers(1, 5) | st.just(100),
+    tasks_max=st.sampled_from([1, 2, 8]),
+    page_records_max=st.sampled_from([1, 2, 10_000]),
+    page_shards_max=st.sampled_from([1, 2, 1_000]),
+    foreign=st.sampled_from([ForeignRecords.REJECT, *ForeignRecords]),
+    shard_end=st.sampled_from(ShardEnd),
+)
+keys = st.text(KEYS, min_size=1, max_size=5)
+puts = st.one_of(
+    st.builds(Put, keys),
+    st.builds(PutTogether, keys, st.booleans()),
+    st.builds(Put, keys, st.sampled_from(What)),
+)
+reshards = st.builds(Split, st.integers(0, 5)) | st.builds(Merge, st.integers(0, 5))
+faults = st.one_of(
+    st.just(Expire()),
+    st.builds(
+        Refuse,
+        st.sampled_from(["GetRecords", "GetShardIterator", "ListShards"]),
+        st.sampled_from(THROTTLED),
+        st.integers(1, 3),
+    ),
+    st.builds(Garble, st.sampled_from(GARBLED), st.sampled_from([1, 1, 2])),
+    st.builds(Stale, st.integers(1, 3), st.sampled_from(StaleListing)),
+    st.builds(Gaps, st.integers(0, 2), st.integers(0, 2)),
+)
+times = st.builds(Wait, st.sampled_from([1, 61, 400]))
+happenings = st.one_of(puts, puts, reshards, faults, times, st.just(Trim()))
+meanwhile = st.one_of(
+    happenings,
+    happenings,
+    happenings,
+    st.just(Pause()),
+    st.just(Crash()),
+)
+crashes = st.builds(CrashAt, st.sampled_from(POINTS), st.integers(1, 3))
+# A task is tried four times before the epoch is planned anew.
+failing = st.one_of(
+    st.frozensets(st.integers(1, 6), max_size=2),
+    st.integers(1, 3).map(lambda first: frozenset(range(first, first + 4))),
+)
+runs = st.builds(
+    Run,
+    meanwhile=st.lists(st.builds(At, REQUESTS, meanwhile), max_size=3).map(tuple),
+    idle=st.just(()) | st.lists(happenings, min_size=1, max_size=3).map(tuple),
+    crash=st.none() | st.none() | crashes,
+    failing_tries=st.just(frozenset[int]()) | failing,
+    commits=st.just(()) | st.lists(st.sampled_from(Fault), max_size=3).map(tuple),
+)
+scenes = st.one_of(
+    st.tuples(puts, runs),
+    st.tuples(puts, reshards, puts, runs),
+    st.tuples(reshards, runs),
+    st.tuples(faults, puts, runs),
+    st.tuples(happenings, happenings),
+    st.tuples(puts, reshards, puts, reshards, puts),
+    st.tuples(runs, st.just(Trim()), runs),
+).map(list[Step])
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> History:
+    """Any history; in most of them something is there at first."""
+    setup = draw(setups)
+    before = draw(st.lists(puts | puts | reshards, max_size=4))
+    following = draw(st.lists(scenes, min_size=1, max_size=SCENES_MAX))
+    return History(
+        setup=setup, before=tuple(before), steps=tuple(chain.from_iterable(following))
+    )

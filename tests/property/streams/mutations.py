@@ -1,0 +1,358 @@
+"""Versions of the source that are known to be wrong, each with a history that shows it."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from penstock.crashpoints import CrashPoint
+from penstock.engine.shard_share import ShardShare
+from penstock.model.position import After, AtTime, End, Horizon, Position, SplitProgress
+from penstock.model.shards import ShardRead
+from penstock.sources.kinesis import lineage, listing, pages, records, source
+from penstock.sources.kinesis.pages import Page, ShardPages
+from penstock.sources.kinesis.reading import ShardReading
+from penstock.sources.kinesis.records import Item
+from penstock.sources.kinesis.source import KinesisSource
+from penstock.sources.kinesis.watching import Watch
+from penstock.testing.kinesis.stream import StaleListing
+from penstock.testing.memory_tables import Fault
+from tests.property.streams.steps import (
+    At,
+    CrashAt,
+    Expire,
+    Gaps,
+    Garble,
+    History,
+    Put,
+    PutTogether,
+    Run,
+    Setup,
+    Split,
+    Stale,
+    Wait,
+)
+
+Mutation = Callable[[pytest.MonkeyPatch], None]
+Progress = tuple[SplitProgress, ...]
+
+
+def the_position_moves_when_a_page_is_fetched(patch: pytest.MonkeyPatch) -> None:
+    """What a page holds counts as taken, even if the epoch was full before its last record."""
+    items = ShardReading._items_of
+
+    def mutant(self: ShardReading, page: Page) -> Iterator[Item]:
+        yield from items(self, page)
+        if page.records:
+            behind = After(value=page.records[-1].sequence)
+            self.outcome = replace(self.outcome, position=behind)
+
+    patch.setattr(ShardReading, "_items_of", mutant)
+
+
+def a_page_counts_as_taken_whole(patch: pytest.MonkeyPatch) -> None:
+    """Lag, iterator and end of a page are believed although some of it was not taken."""
+    patch.setattr(ShardReading, "_taken_whole", lambda *_: True)
+
+
+def children_are_not_held_back(patch: pytest.MonkeyPatch) -> None:
+    """Every shard that is not finished is read."""
+
+    def mutant(progress: Progress) -> Progress:
+        return tuple(split for split in progress if not isinstance(split.position, End))
+
+    patch.setattr(source, "readable", mutant)
+
+
+def finished_shards_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A listed shard that is not being read is a new one."""
+
+    def follow(progress: Progress, listed: Sequence[Any]) -> Progress:
+        known = {split.split for split in progress}
+        new = [lineage._new(shard) for shard in listed if shard.id not in known]
+        return (*lineage.follow(progress, ()), *new)
+
+    def forget(progress: Progress, listed: Sequence[Any]) -> Progress:
+        del listed
+        return tuple(split for split in progress if not isinstance(split.position, End))
+
+    patch.setattr(source, "follow", follow)
+    patch.setattr(source, "forget", forget)
+
+
+def a_failed_try_leaves_its_iterator(patch: pytest.MonkeyPatch) -> None:
+    """Whoever reads a shard goes on where the last one stopped, whatever became of it."""
+    left: dict[str, ShardPages] = {}
+    reading = ShardShare._reading
+
+    def mutant(self: ShardShare, read: ShardRead) -> ShardReading:
+        made = reading(self, read)
+        if read.shard.id in left and left[read.shard.id].iterator:
+            made._pages.iterator = left[read.shard.id].iterator
+        left[read.shard.id] = made._pages
+        return made
+
+    patch.setattr(ShardShare, "_reading", mutant)
+
+
+def what_was_read_counts_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
+    """The driver goes on behind what tasks have read, also if the commit fails."""
+    reached = KinesisSource.reached
+
+    def mutant(self: KinesisSource, plan: Any, notes: Any) -> Progress:
+        self.committed(notes)
+        self._read = reached(self, plan, notes)  # type: ignore[attr-defined]
+        return self._read  # type: ignore[attr-defined,no-any-return]
+
+    def completed(self: KinesisSource, progress: Progress) -> Progress:
+        return whole(self, vars(self).get("_read", progress))
+
+    whole = KinesisSource._completed
+    patch.setattr(KinesisSource, "reached", mutant)
+    patch.setattr(KinesisSource, "_completed", completed)
+    patch.setattr(KinesisSource, "committed", _once(KinesisSource.committed))
+
+
+def _once(committed: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    """Let notes be heard once."""
+
+    def mutant(self: KinesisSource, notes: Any) -> None:
+        if vars(self).get("_heard") is not notes:
+            self._heard = notes  # type: ignore[attr-defined]
+            committed(self, [n for n in notes if n.part.shard in self._watches])
+
+    return mutant
+
+
+def a_missing_iterator_is_the_end(patch: pytest.MonkeyPatch) -> None:
+    """No proof is asked for."""
+
+    def mutant(self: ShardPages, data: dict[str, Any]) -> bool:
+        del self
+        data.setdefault("Records", [])
+        return True
+
+    patch.setattr(ShardPages, "_is_whole", mutant)
+
+
+def an_answer_without_lag_may_be_the_end(patch: pytest.MonkeyPatch) -> None:
+    """Any answer with records and without an iterator ends a shard that is closed."""
+
+    def mutant(self: ShardPages, data: Mapping[str, Any]) -> bool:
+        if "Records" not in data:
+            return False
+        return bool(data.get("NextShardIterator") or data.get("ChildShards")) or (
+            self._is_closed()
+        )
+
+    patch.setattr(ShardPages, "_is_whole", mutant)
+
+
+def an_empty_page_is_the_end(patch: pytest.MonkeyPatch) -> None:
+    """A closed shard ends with the first page that holds nothing."""
+    page = ShardPages._page
+
+    def mutant(self: ShardPages, answer: Any) -> Page:
+        found = page(self, answer)
+        return replace(found, ended=found.ended or not found.records)
+
+    patch.setattr(ShardPages, "_page", mutant)
+
+
+def an_empty_page_is_the_tip(patch: pytest.MonkeyPatch) -> None:
+    """Whoever meets an empty page is caught up."""
+    page = ShardPages._page
+
+    def mutant(self: ShardPages, answer: Any) -> Page:
+        found = page(self, answer)
+        return found if found.records else replace(found, behind=timedelta(0))
+
+    patch.setattr(ShardPages, "_page", mutant)
+
+
+def an_end_without_rows_is_nothing_new(patch: pytest.MonkeyPatch) -> None:
+    """Only records make an epoch."""
+    ask, next_page = Watch.ask, ShardPages.next
+
+    def remembering(self: ShardPages, *, limit: int) -> Page:
+        page = next_page(self, limit=limit)
+        self._last = page  # type: ignore[attr-defined]
+        return page
+
+    def mutant(self: Watch, retention: timedelta) -> None:
+        asked = self.pages
+        ask(self, retention)
+        if self.found and not vars(asked)["_last"].records:
+            self.found = False
+
+    patch.setattr(ShardPages, "next", remembering)
+    patch.setattr(Watch, "ask", mutant)
+
+
+def only_the_first_page_of_a_listing_is_read(patch: pytest.MonkeyPatch) -> None:
+    """Shards of later pages do not exist."""
+
+    def mutant(client: Any, access: Any, patience: Any, *, page: int) -> Any:
+        answer = patience.ask(client, "list_shards", MaxResults=page, **access.naming)
+        return tuple(listing._shards(answer))
+
+    patch.setattr(listing, "_all_pages", mutant)
+
+
+def a_shard_that_is_not_listed_is_gone(patch: pytest.MonkeyPatch) -> None:
+    """What a listing lacks is dropped."""
+    completed = KinesisSource._completed
+
+    def mutant(self: KinesisSource, progress: Progress) -> Progress:
+        listed = {shard.id for shard in self._listed}
+        return completed(self, tuple(split for split in progress if split.split in listed))
+
+    patch.setattr(KinesisSource, "_completed", mutant)
+
+
+def parts_of_a_record_are_taken_again(patch: pytest.MonkeyPatch) -> None:
+    """Behind a part of a record means before all of it."""
+    patch.setattr(records, "_taken_of", lambda *_: None)
+
+
+def the_rest_of_a_record_is_left_out(patch: pytest.MonkeyPatch) -> None:
+    """Behind a part of a record means behind all of it."""
+    iterator_of = pages.iterator_of
+
+    def mutant(position: Position) -> dict[str, Any]:
+        if isinstance(position, After):
+            return iterator_of(After(value=position.value))
+        return iterator_of(position)
+
+    patch.setattr(pages, "iterator_of", mutant)
+
+
+def new_shards_begin_at_the_tip(patch: pytest.MonkeyPatch) -> None:
+    """Children begin at the moment at which they are found."""
+    completed = KinesisSource._completed
+
+    def mutant(self: KinesisSource, progress: Progress) -> Progress:
+        known = {split.split for split in progress}
+        return tuple(
+            split
+            if split.split in known or not isinstance(split.position, Horizon)
+            else replace(split, position=AtTime(at=self._told.at))
+            for split in completed(self, progress)
+        )
+
+    patch.setattr(KinesisSource, "_completed", mutant)
+
+
+def an_expired_iterator_begins_anew(patch: pytest.MonkeyPatch) -> None:
+    """Reading goes on where it began, and not behind the last record."""
+    page = ShardPages._page
+
+    def mutant(self: ShardPages, answer: Any) -> Page:
+        begun = self._position
+        found = page(self, answer)
+        self._position = begun
+        return found
+
+    patch.setattr(ShardPages, "_page", mutant)
+
+
+def the_record_that_proves_is_loaded_again(patch: pytest.MonkeyPatch) -> None:
+    """The iterator that was made to see a record once more goes to the task."""
+    ask = Watch.ask
+
+    def mutant(self: Watch, retention: timedelta) -> None:
+        proven, iterator = self.proven, self.pages.opened()
+        ask(self, retention)
+        if not proven and self.proven:
+            self.found, self.searching, self.iterator = True, False, iterator
+
+    patch.setattr(Watch, "ask", mutant)
+
+
+def the_plan_says_where_tasks_end(patch: pytest.MonkeyPatch) -> None:
+    """Notes are not looked at."""
+    patch.setattr(KinesisSource, "reached", lambda _self, plan, _notes: plan.progress)
+
+
+def finished_shards_are_told_of(patch: pytest.MonkeyPatch) -> None:
+    """The lag of a shard stays when the shard has ended."""
+    store = KinesisSource._store_reports
+
+    def mutant(self: KinesisSource) -> None:
+        progress = self._progress
+        self._progress = tuple(replace(split, position=Horizon()) for split in progress)
+        store(self)
+        self._progress = progress
+
+    patch.setattr(KinesisSource, "_store_reports", mutant)
+
+
+def a_record_of_the_first_second_is_the_tip(patch: pytest.MonkeyPatch) -> None:
+    """Whatever arrived in the second in which a run begins arrived after its begin."""
+    patch.setattr(source, "_SERVER_TICK", timedelta(0))
+
+
+ONE = Setup(rows_max=1)
+TWO = Setup(rows_max=2)
+# A run asks for shards, stream, iterator and one record; then its first task asks.
+FIRST_OF_TASK = 5
+
+HISTORY_BY_MUTATION: Mapping[Mutation, History] = {
+    the_position_moves_when_a_page_is_fetched: History(
+        setup=TWO, steps=(PutTogether("aaaaa"),)
+    ),
+    a_page_counts_as_taken_whole: History(setup=TWO, steps=(PutTogether("aaaaa"), Put("a"))),
+    children_are_not_held_back: History(setup=ONE, steps=(Put("aaa"), Split(0), Put("aa"))),
+    finished_shards_are_forgotten: History(
+        setup=ONE, steps=(Put("a"), Split(0), Put("a"), Run())
+    ),
+    a_failed_try_leaves_its_iterator: History(
+        setup=ONE, steps=(Put("aaa"), Run(failing_tries=frozenset({1})))
+    ),
+    what_was_read_counts_before_it_is_committed: History(
+        setup=ONE, steps=(Put("aaa"), Run(commits=(Fault.LATE,)))
+    ),
+    a_missing_iterator_is_the_end: History(
+        setup=TWO, steps=(Put("aaa"), Run(meanwhile=(At(FIRST_OF_TASK, Garble("{}")),)))
+    ),
+    an_answer_without_lag_may_be_the_end: History(
+        setup=TWO,
+        steps=(
+            Put("aaa"),
+            Split(0),
+            Run(meanwhile=(At(FIRST_OF_TASK, Garble('{"Records": []}')),)),
+        ),
+    ),
+    an_empty_page_is_the_end: History(setup=TWO, steps=(Put("aaa"), Gaps(1, 0))),
+    an_empty_page_is_the_tip: History(setup=TWO, steps=(Put("aaa"), Gaps(1, 0))),
+    an_end_without_rows_is_nothing_new: History(setup=TWO, steps=(Split(0), Put("a"))),
+    only_the_first_page_of_a_listing_is_read: History(
+        setup=Setup(shards=2, page_shards_max=1), steps=(Put("ae"),)
+    ),
+    a_shard_that_is_not_listed_is_gone: History(
+        setup=ONE,
+        steps=(
+            Stale(3, StaleListing.CHILDREN_MISSING),
+            Split(0),
+            Put("aaa"),
+            Run(idle=(Put("a"),)),
+        ),
+    ),
+    parts_of_a_record_are_taken_again: History(setup=TWO, steps=(PutTogether("aaaaa"),)),
+    the_rest_of_a_record_is_left_out: History(setup=TWO, steps=(PutTogether("aaaaa"),)),
+    new_shards_begin_at_the_tip: History(setup=TWO, steps=(Split(0), Put("a"), Wait(5))),
+    an_expired_iterator_begins_anew: History(
+        setup=Setup(rows_max=5, page_records_max=1),
+        steps=(Put("aaa"), Run(meanwhile=(At(FIRST_OF_TASK + 2, Expire()),))),
+    ),
+    the_record_that_proves_is_loaded_again: History(
+        setup=TWO, steps=(Put("a"), Run(), Put("a"))
+    ),
+    the_plan_says_where_tasks_end: History(setup=TWO, steps=(Put("a"), Run())),
+    finished_shards_are_told_of: History(
+        setup=TWO, steps=(Split(0), Run(crash=CrashAt(CrashPoint.TABLE_COMMITTED)))
+    ),
+    a_record_of_the_first_second_is_the_tip: History(setup=ONE, steps=(Put("aa"),)),
+}
