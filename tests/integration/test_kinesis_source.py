@@ -23,6 +23,7 @@ from penstock.sources.kinesis.patience import GIVE_UP_AFTER, Patience
 from penstock.sources.kinesis.reading import ShardReading
 from penstock.sources.kinesis.source import KinesisSource, StreamParts
 from penstock.testing.kinesis.server import KinesisServer
+from penstock.testing.kinesis.stream import StaleListing
 from tests.integration.kinesis_streams import server, stream
 from tests.servers.kinesis_clients import MIDDLE, REGION, StreamUnderTest
 
@@ -150,3 +151,21 @@ def test_t66_records_of_a_child_that_were_trimmed_before_they_were_read_are_miss
         load.look(load.open())
 
     assert error.value.code is Code.CANNOT_RESUME_ERR
+
+
+def test_t76_the_keys_of_a_shard_are_known_before_it_is_read_however_late_listings_are(
+    load: Load, server: KinesisServer, stream: StreamUnderTest
+) -> None:
+    server.control.switch(stale_listings=2, stale_listing=StaleListing.CHILDREN_MISSING)
+    stream.split(0, MIDDLE)
+    stream.put(hash_key=0)
+    died = load.open()
+    load.look(died)
+    load.load(died)
+    source = load.open()
+    load.look(source)
+
+    plan = source.plan(load.progress, limits=LIMITS)
+
+    assert plan is not None
+    assert [read.shard.hash_keys for read in plan.shards] == [(0, MIDDLE - 1)]

@@ -294,6 +294,11 @@ def a_record_of_the_first_second_is_the_tip(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(source, "_SERVER_TICK", timedelta(0))
 
 
+def a_listing_is_never_late(patch: pytest.MonkeyPatch) -> None:
+    """A shard that a listing lacks is read without knowing its keys."""
+    patch.setattr(source, "_LATE_LISTINGS_MAX", 0)
+
+
 ONE = Setup(rows_max=1)
 TWO = Setup(rows_max=2)
 # A run asks for shards, stream, iterator and one record; then its first task asks.
@@ -353,6 +358,16 @@ HISTORY_BY_MUTATION: Mapping[Mutation, History] = {
     the_plan_says_where_tasks_end: History(setup=TWO, steps=(Put("a"), Run())),
     finished_shards_are_told_of: History(
         setup=TWO, steps=(Split(0), Run(crash=CrashAt(CrashPoint.TABLE_COMMITTED)))
+    ),
+    a_listing_is_never_late: History(
+        setup=TWO,
+        steps=(
+            Stale(2, StaleListing.CHILDREN_MISSING),
+            Split(0),
+            PutTogether("a", stranger=True),
+            Run(crash=CrashAt(CrashPoint.COPY_WRITTEN)),
+            Run(),
+        ),
     ),
     a_record_of_the_first_second_is_the_tip: History(setup=ONE, steps=(Put("aa"),)),
 }

@@ -46,6 +46,8 @@ from penstock.sources.source import Backlog, Listed
 from penstock.storage.access import Reveal
 
 LISTING_INTERVAL = timedelta(seconds=60)
+_LATE_LISTINGS_MAX = 5
+_LISTING_PAUSE = timedelta(seconds=1)
 _THREADS_MAX = 16
 # The service tells its time in whole seconds: what arrived within the same one may be older.
 _CLOCK_TICK = timedelta(seconds=1)
@@ -285,9 +287,9 @@ class KinesisSource:
 
     def _watch(self) -> None:
         """Watch the shards that may be read, and no others."""
-        by_id = {shard.id: shard for shard in (*self._children.values(), *self._listed)}
-        self._require_known(unlisted(self._progress, by_id.values()))
+        self._require_known(unlisted(self._progress, self._told_of().values()))
         splits = {split.split: split for split in readable(self._progress)}
+        by_id = self._listed_with(tuple(splits.values()))
         for name in self._watches.keys() - splits.keys():
             del self._watches[name]
         for name, split in splits.items():
@@ -297,6 +299,21 @@ class KinesisSource:
                 self._watches[name] = self._new_watch(split, shard)
             else:
                 watch.shard = shard
+
+    def _told_of(self) -> Mapping[str, ListedShard]:
+        return {shard.id: shard for shard in (*self._children.values(), *self._listed)}
+
+    def _listed_with(self, splits: Progress) -> Mapping[str, ListedShard]:
+        """Answer what is told of shards; a listing that is late is asked for a few times more.
+
+        Without its range of keys nobody can tell which parts of an aggregate are foreign.
+        """
+        for _ in range(_LATE_LISTINGS_MAX):
+            if not unlisted(splits, self._told_of().values()):
+                break
+            self._parts.clock.wait(self._stop, _LISTING_PAUSE)
+            self._list()
+        return self._told_of()
 
     def _require_known(self, missing: Iterable[SplitProgress]) -> None:
         for split in missing:
