@@ -258,12 +258,14 @@ def test_t66_a_time_that_lies_before_what_is_kept_pauses_the_load(
 def test_t66_whoever_says_so_goes_on_with_what_the_stream_holds(
     loads: Node, server: KinesisServer, stream: StreamUnderTest
 ) -> None:
-    loads.sql(create(stream, property__kinesis_default_pos="LATEST"))
+    loads.sql(create(stream))
+    loads.run()
     put(stream, 1)
     server.control.move_clock(timedelta(hours=25))
     server.control.trim(stream.name, FIRST)
     put(stream, 2)
     loads.run()
+    before = shown(loads)["State"]
 
     loads.sql(
         "ALTER ROUTINE LOAD FOR r FROM KINESIS('property.kinesis_default_pos'='TRIM_HORIZON')"
@@ -271,7 +273,7 @@ def test_t66_whoever_says_so_goes_on_with_what_the_stream_holds(
     loads.sql("RESUME ROUTINE LOAD FOR r")
     loads.run()
 
-    assert ids(loads) == [2]
+    assert (before, ids(loads)) == ("PAUSED", [2])
 
 
 def test_a_lag_that_nears_what_is_kept_is_told(

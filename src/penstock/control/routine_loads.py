@@ -91,27 +91,31 @@ def alter_routine_load(statement: AlterRoutineLoad, *, parts: ChangeParts) -> Re
     )
     alter(state, found.defined, progress=found.progress, parts=parts)
     if found.progress is not None:
-        _forget_moved(state, found.progress, parts=parts)
+        _forget_reports(state, found.progress, parts=parts)
     return Result(message=f"routine load {state.name} altered")
 
 
-def _forget_moved(
-    state: JobState, progress: tuple[SplitProgress, ...], *, parts: ChangeParts
+def _forget_reports(
+    state: JobState, moved: tuple[SplitProgress, ...], *, parts: ChangeParts
 ) -> None:
-    """Forget what was heard of shards that do not stand where they stood.
+    """Forget what was heard of shards that are read from elsewhere now, or are others.
 
-    Whoever names the horizon takes what the stream still holds, whatever was lost before.
+    Whoever asks for the horizon takes what there is, whatever was before.
     """
-    stood = {split.split: (split.position, split.lineage) for split in state.progress}
-    unmoved = {
+    before = {split.split: (split.position, split.lineage) for split in state.progress}
+    stayed = {
         split.split
-        for split in progress
-        if stood.get(split.split) == (split.position, split.lineage)
+        for split in moved
+        if before.get(split.split) == (split.position, split.lineage)
         and not isinstance(split.position, Horizon)
     }
     report = parts.catalog.report(state.id)
-    kept = tuple(one for one in report.shards if one.shard in unmoved)
-    parts.catalog.set_report(state.id, replace(report, shards=kept))
+    kept = replace(
+        report,
+        shards=tuple(one for one in report.shards if one.shard in stayed),
+        closed=tuple(shard for shard in report.closed if shard in stayed),
+    )
+    parts.catalog.set_report(state.id, kept)
 
 
 def pause_routine_load(statement: PauseRoutineLoad, *, parts: ChangeParts) -> Result:

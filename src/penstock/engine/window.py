@@ -23,9 +23,9 @@ def next_window(
         return ErrorWindow()
     errors = epoch.rows_rejected - epoch.rows_foreign
     rows = before.rows + epoch.rows_read - epoch.rows_skipped
-    # The message of a window that was too full is kept until the next one has rows.
-    kept = before.first if before.errors else first
-    window = ErrorWindow(rows=rows, errors=before.errors + errors, first=kept)
+    # A window that was opened anew shows the message of the last one until an epoch is added.
+    kept = before.first if before.errors else ""
+    window = ErrorWindow(rows=rows, errors=before.errors + errors, first=kept or first)
     tripped = _tripped(window, properties)
     if tripped:
         return ErrorWindow(first=window.first, tripped=tripped)

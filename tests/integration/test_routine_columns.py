@@ -1,0 +1,239 @@
+"""From the bytes of a record to the columns of a table: formats, COLUMNS, filters, metadata."""
+
+import gzip
+import json
+
+import pytest
+
+from penstock.testing.kinesis.server import KinesisServer
+from tests.integration.routine_loads import (
+    BLINK,
+    CREATE_TABLE,
+    FIRST,
+    create,
+    ids,
+    loaded,
+    loads,
+    refusal,
+    row,
+    server,
+    statistic,
+    stream,
+)
+from tests.mirrored_node import OpenNode
+from tests.node import Node
+from tests.servers.kinesis_clients import StreamUnderTest
+
+__all__ = ["loads", "server", "stream"]
+pytestmark = pytest.mark.integration
+
+ONE = [{"id": 1, "note": "a"}]
+CSV = {"format": "csv"}
+
+
+@pytest.mark.parametrize(
+    ("record", "clauses", "properties"),
+    [
+        (b"1\ta", "", CSV),
+        (b"a,1", "COLUMNS TERMINATED BY ',', COLUMNS(note, id)", CSV),
+        (b"x,1,y,a", "COLUMNS TERMINATED BY ',', COLUMNS(x, id, y, note)", CSV),
+        (b'1,"a"', "COLUMNS TERMINATED BY ','", CSV | {"enclose": '"'}),
+        (b'"1","a"', "COLUMNS TERMINATED BY ','", CSV | {"trim_double_quotes": "true"}),
+        (b'{"note": "a", "id": 1}', "", {}),
+        (b'{"data": {"note": "a", "id": 1}}', "", {"json_root": "$.data"}),
+        (b'[{"note": "a", "id": 1}]', "", {"strip_outer_array": "true"}),
+        (
+            b'{"k": 1, "v": {"w": "a"}}',
+            "COLUMNS(id, note)",
+            {"jsonpaths": '["$.k", "$.v.w"]'},
+        ),
+        (b'{"id": 1, "note": "a"}', "", {"num_as_string": "true"}),
+        (gzip.compress(b'{"id": 1, "note": "a"}'), "", {"compress_type": "gzip"}),
+    ],
+    ids=[
+        "csv",
+        "columns of csv",
+        "columns that nobody wants",
+        "enclosed",
+        "trimmed quotes",
+        "json",
+        "root",
+        "array",
+        "paths",
+        "numbers as texts",
+        "gzip",
+    ],
+)
+def test_a_record_becomes_a_row(
+    loads: Node,
+    stream: StreamUnderTest,
+    *,
+    record: bytes,
+    clauses: str,
+    properties: dict[str, str],
+) -> None:
+    stream.put(record)
+    loads.sql(create(stream, clauses=clauses, properties=properties))
+
+    loads.run()
+
+    assert loaded(loads) == ONE
+
+
+@pytest.mark.parametrize(
+    ("record", "properties", "note"),
+    [
+        (rb"1,\N", {}, None),
+        (b"1,", {}, ""),
+        (b"1,", {"empty_field_as_null": "true"}, None),
+    ],
+)
+def test_what_is_null_in_csv(
+    loads: Node,
+    stream: StreamUnderTest,
+    *,
+    record: bytes,
+    properties: dict[str, str],
+    note: str | None,
+) -> None:
+    stream.put(record)
+    clauses = "COLUMNS TERMINATED BY ','"
+    loads.sql(create(stream, clauses=clauses, properties=CSV | properties))
+
+    loads.run()
+
+    assert loaded(loads) == [{"id": 1, "note": note}]
+
+
+def test_texts_are_loaded_as_they_are(open_node: OpenNode, stream: StreamUnderTest) -> None:
+    node = open_node(read_interval=BLINK)
+    node.sql("CREATE TABLE t (value STRING)")
+    stream.put(b'{"no": "json"')
+    node.sql(create(stream, properties={"format": "text"}))
+
+    node.run()
+
+    assert loaded(node) == [{"value": '{"no": "json"'}]
+
+
+def test_columns_of_the_record_itself_can_be_loaded(
+    open_node: OpenNode, server: KinesisServer, stream: StreamUnderTest
+) -> None:
+    node = open_node(read_interval=BLINK)
+    node.sql(
+        "CREATE TABLE t (id BIGINT, _shard STRING, _sequence STRING, _partition_key STRING, "
+        "_arrived_at TIMESTAMP, _encryption_type STRING)"
+    )
+    number = stream.put(b'{"id": 1}', key="a key")
+    node.sql(create(stream))
+
+    node.run()
+
+    (found,) = loaded(node)
+    arrived_at = found.pop("_arrived_at")
+    assert found == {
+        "id": 1,
+        "_shard": FIRST,
+        "_sequence": number,
+        "_partition_key": "a key",
+        "_encryption_type": "NONE",
+    }
+    assert abs((server.control.now() - arrived_at).total_seconds()) < 60
+
+
+def test_t85_events_of_cloudwatch_are_rows(loads: Node, stream: StreamUnderTest) -> None:
+    events = [{"id": number, "note": "x"} for number in range(3)]
+    stream.put(gzip.compress(json.dumps({"owner": 1, "logEvents": events}).encode()))
+    properties = {
+        "compress_type": "gzip",
+        "json_root": "$.logEvents",
+        "strip_outer_array": "true",
+    }
+    loads.sql(create(stream, properties=properties))
+
+    loads.run()
+
+    assert loaded(loads) == events
+
+
+def test_t85_a_record_of_ten_mebibytes_is_loaded(loads: Node, stream: StreamUnderTest) -> None:
+    stream.client.update_max_record_size(StreamARN=stream.arn, MaxRecordSizeInKiB=10240)
+    head = b'{"id": 1, "note": "'
+    stream.put(head + b"x" * (10 * 2**20 - len(head) - len(b'"}') - len("k")) + b'"}')
+    loads.sql(create(stream))
+
+    loads.run()
+
+    assert ids(loads) == [1]
+
+
+def expressions(node: Node, stream: StreamUnderTest, clauses: str, **properties: str) -> None:
+    """Load the stream with clauses that need Spark."""
+    node.sql(f"{CREATE_TABLE}; {create(stream, clauses=clauses, properties=properties)}")
+    node.run()
+
+
+def test_columns_are_computed_and_filtered(spark_node: Node, stream: StreamUnderTest) -> None:
+    for number in range(1, 6):
+        stream.put(row(number, f"n{number}"), key="a")
+
+    expressions(
+        spark_node,
+        stream,
+        "COLUMNS(id, note, id = id * 10, note = concat(_partition_key, upper(note))), "
+        "PRECEDING FILTER id > 1, WHERE id < 50 AND note <> 'aN3'",
+    )
+
+    assert loaded(spark_node) == [{"id": 20, "note": "aN2"}, {"id": 40, "note": "aN4"}]
+    counted = statistic(spark_node)
+    assert (counted["totalRows"], counted["unselectedRows"]) == (5, 3)
+
+
+def test_a_text_is_taken_apart_by_expressions(
+    spark_node: Node, stream: StreamUnderTest
+) -> None:
+    stream.put(b"7 seven")
+
+    expressions(
+        spark_node,
+        stream,
+        "COLUMNS(value, id = cast(split(value, ' ')[0] AS BIGINT), note = split(value, ' ')[1])",
+        format="text",
+    )
+
+    assert loaded(spark_node) == [{"id": 7, "note": "seven"}]
+
+
+def test_t35_an_altered_filter_survives_a_restart(
+    spark_node: Node, stream: StreamUnderTest
+) -> None:
+    stream.put(row(1))
+    expressions(spark_node, stream, "WHERE id > 0")
+    spark_node.sql("PAUSE ROUTINE LOAD FOR r; ALTER ROUTINE LOAD FOR r WHERE id > 2")
+    spark_node.sql("RESUME ROUTINE LOAD FOR r")
+    stream.put_all(row(2), row(3))
+
+    again = spark_node.restart()
+    text = str(again.sql("SHOW CREATE ROUTINE LOAD FOR r")[0]["CreateStmt"])
+    again.run()
+
+    assert "WHERE id > 2" in text
+    assert ids(again) == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("clauses", "told"),
+    [
+        ("WHERE nothing > 1", "nothing"),
+        ("COLUMNS(id, note, note = sum(id))", "sum(id)"),
+    ],
+)
+def test_expressions_that_cannot_be_are_refused(
+    spark_node: Node, stream: StreamUnderTest, *, clauses: str, told: str
+) -> None:
+    spark_node.sql(CREATE_TABLE)
+
+    refused = refusal(spark_node, create(stream, clauses=clauses))
+
+    assert told in refused
+    assert spark_node.sql("SHOW ALL ROUTINE LOAD") == []

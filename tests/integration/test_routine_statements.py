@@ -1,0 +1,359 @@
+"""Statements about routine loads: states, lists, what is shown, names that are used again."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from penstock.control.routine_definition import stream_option_keys
+from penstock.control.routine_show import LOAD_COLUMNS, TASK_COLUMNS
+from penstock.model.options import option_fields, option_key
+from penstock.model.routine_properties import RoutineProperties
+from penstock.testing.kinesis.server import KinesisServer
+from tests.integration.driving import Gate, MovedClock, idle, rounds_until, supervised
+from tests.integration.routine_loads import (
+    BLINK,
+    CREATE_TABLE,
+    FIRST,
+    create,
+    ids,
+    loads,
+    put,
+    refusal,
+    row,
+    server,
+    shown,
+    stream,
+)
+from tests.mirrored_node import OpenNode
+from tests.node import Node, create_job, numbered, write_rows
+from tests.servers.kinesis_clients import REGION, StreamUnderTest
+
+__all__ = ["loads", "server", "stream"]
+pytestmark = pytest.mark.integration
+
+
+def names(node: Node, what: str = "ROUTINE LOAD") -> list[object]:
+    """Answer the names that SHOW lists."""
+    return [one["Name"] for one in node.sql(f"SHOW {what}")]
+
+
+def test_t16_the_endpoint_of_the_statement_is_asked(
+    loads: Node, server: KinesisServer, stream: StreamUnderTest
+) -> None:
+    put(stream, 1)
+    server.control.forget_requests()
+    loads.sql(create(stream, aws__endpoint="", kinesis_endpoint=server.endpoint))
+
+    loads.run()
+
+    asked = [one for one in server.control.requests() if one.access_key_id == "mine"]
+    assert {"DescribeStreamSummary", "ListShards", "GetShardIterator", "GetRecords"} == {
+        one.operation for one in asked
+    }
+    assert shown(loads)["DataSourceProperties"]["endpoint"] == server.endpoint
+
+
+def test_t82_a_stream_may_be_named_by_its_arn(loads: Node, stream: StreamUnderTest) -> None:
+    put(stream, 1)
+    loads.sql(
+        create(
+            stream,
+            property__aws__kinesis__stream_arn=stream.arn,
+            property__aws__kinesis__max_results="1",
+        )
+    )
+    stream.split(0, 2**127)
+
+    loads.run()
+    loads.run()
+
+    assert ids(loads) == [1]
+    assert len(shown(loads)["Progress"]) == 3
+
+
+def test_t26_every_name_that_is_shown_is_one_that_is_accepted(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    loads.sql(create(stream, kinesis_shards=FIRST, kpl_foreign_records="skip"))
+
+    told = shown(loads)
+    text = str(loads.sql("SHOW CREATE ROUTINE LOAD FOR r")[0]["CreateStmt"])
+
+    accepted = set(stream_option_keys())
+    properties = {option_key(field) for field in option_fields(RoutineProperties)}
+    shown_keys = {line.split("'")[1] for line in text.splitlines() if line.startswith("  '")}
+    of_doris = {"partitions", "columnToColumnExpr", "precedingFilter", "whereExpr"}
+    beside = {"column_separator", "merge_type", "current_concurrent_number"}
+    assert set(told["CustomProperties"]) <= accepted
+    assert set(told["JobProperties"]) - of_doris - beside == properties
+    assert shown_keys <= accepted | properties
+
+
+def test_a_load_goes_through_the_states_of_doris(loads: Node, stream: StreamUnderTest) -> None:
+    put(stream, 1)
+    loads.sql(create(stream))
+    states = [shown(loads)["State"]]
+    with supervised(loads) as supervisor:
+        rounds_until(supervisor, idle)
+        states.append(shown(loads)["State"])
+        loads.sql("PAUSE ROUTINE LOAD FOR r")
+        states.append(shown(loads)["State"])
+    loads.sql("RESUME ROUTINE LOAD FOR r")
+    states.append(shown(loads)["State"])
+
+    loads.sql("STOP ROUTINE LOAD FOR r")
+
+    states.append(shown(loads, all_=True)["State"])
+    assert states == ["NEED_SCHEDULE", "RUNNING", "PAUSED", "NEED_SCHEDULE", "STOPPED"]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "PAUSE ROUTINE LOAD FOR r",
+        "RESUME ROUTINE LOAD FOR r",
+        "STOP ROUTINE LOAD FOR r",
+        "ALTER ROUTINE LOAD FOR r PROPERTIES('max_batch_rows' = '1')",
+    ],
+)
+def test_a_load_that_was_stopped_is_final(
+    loads: Node, stream: StreamUnderTest, *, statement: str
+) -> None:
+    loads.sql(create(stream))
+    loads.sql("STOP ROUTINE LOAD FOR r")
+
+    assert refusal(loads, statement) == 'STATE_ERR: routine load "r" was stopped'
+
+
+def test_a_load_that_is_paused_cannot_be_paused(loads: Node, stream: StreamUnderTest) -> None:
+    loads.sql(create(stream))
+    loads.sql("PAUSE ROUTINE LOAD FOR r")
+
+    assert refusal(loads, "PAUSE ROUTINE LOAD FOR r") == (
+        'STATE_ERR: routine load "r" is already paused'
+    )
+
+
+def test_statements_know_loads_from_jobs(
+    loads: Node, stream: StreamUnderTest, folder: Path
+) -> None:
+    write_rows(folder / "a.json", numbered(1))
+    loads.sql(f"{create(stream)}; {create_job(folder)}")
+
+    assert refusal(loads, "PAUSE ROUTINE LOAD FOR j") == 'STATE_ERR: "j" is a streaming job'
+    assert refusal(loads, "DROP JOB r") == 'STATE_ERR: "r" is a routine load'
+    assert refusal(loads, "PAUSE ROUTINE LOAD FOR x") == (
+        'META_NOT_FOUND_ERR: routine load "x" does not exist'
+    )
+
+
+def test_all_loads_are_paused_and_resumed_and_no_job(
+    loads: Node, stream: StreamUnderTest, folder: Path
+) -> None:
+    write_rows(folder / "a.json", numbered(1))
+    loads.sql(f"{create(stream)}; {create(stream, name='s')}; {create_job(folder)}")
+    loads.sql(f"{create(stream, name='gone')}; STOP ROUTINE LOAD FOR gone")
+    loads.sql("PAUSE ROUTINE LOAD FOR s")
+
+    loads.sql("PAUSE ALL ROUTINE LOAD")
+    paused = {
+        one["Name"]: one["ReasonOfStateChanged"] for one in loads.sql("SHOW ROUTINE LOAD")
+    }
+    loads.sql("RESUME ALL ROUTINE LOAD")
+    resumed = {one["State"] for one in loads.sql("SHOW ROUTINE LOAD")}
+
+    assert paused == {
+        "r": "MANUAL_PAUSE_ERR: paused by PAUSE ALL ROUTINE LOAD",
+        "s": "MANUAL_PAUSE_ERR: paused by PAUSE ROUTINE LOAD",
+    }
+    assert resumed == {"NEED_SCHEDULE"}
+    assert loads.show("j")["state"] == "PENDING"
+
+
+def test_stopped_loads_are_shown_on_request_only(loads: Node, stream: StreamUnderTest) -> None:
+    loads.sql(f"{create(stream)}; {create(stream, name='s')}; STOP ROUTINE LOAD FOR r")
+
+    assert names(loads) == ["s"]
+    assert names(loads, "ALL ROUTINE LOAD") == ["r", "s"]
+    assert refusal(loads, "SHOW ROUTINE LOAD FOR r") == (
+        'META_NOT_FOUND_ERR: there is no routine load "r"'
+    )
+    assert refusal(loads, "SHOW ALL ROUTINE LOAD FOR x") == (
+        'META_NOT_FOUND_ERR: there is no routine load "x" also among those that were stopped'
+    )
+    assert refusal(loads, "SHOW CREATE ROUTINE LOAD FOR r") == (
+        'META_NOT_FOUND_ERR: routine load "r" was stopped'
+    )
+    assert loads.sql("SHOW ALL CREATE ROUTINE LOAD FOR r")[0]["JobName"] == "r"
+
+
+def test_loads_are_found_by_pattern(loads: Node, stream: StreamUnderTest) -> None:
+    loads.sql("; ".join(create(stream, name=name) for name in ("a_1", "ab1", "b")))
+
+    assert names(loads, "ROUTINE LOAD LIKE 'a%'") == ["a_1", "ab1"]
+    assert names(loads, "ROUTINE LOAD LIKE 'a\\_1'") == ["a_1"]
+    assert names(loads, "ROUTINE LOAD LIKE '_'") == ["b"]
+
+
+def test_the_name_of_a_load_that_was_stopped_can_be_used_again(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    put(stream, 1)
+    loads.sql(create(stream))
+    loads.run()
+    loads.sql("STOP ROUTINE LOAD FOR r")
+
+    loads.sql(create(stream))
+    loads.run()
+
+    assert ids(loads) == [1, 1]
+    assert shown(loads)["Statistic"]["loadedRows"] == 1
+
+
+def test_a_load_that_was_stopped_is_forgotten_after_days(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    loads.sql(f"{create(stream)}; STOP ROUTINE LOAD FOR r")
+    assert isinstance(loads.clock, MovedClock)
+    loads.clock.move(days=4)
+
+    loads.sql(create(stream, name="s"))
+
+    assert names(loads, "ALL ROUTINE LOAD") == ["s"]
+
+
+def test_a_load_is_shown_in_the_columns_of_doris(loads: Node, stream: StreamUnderTest) -> None:
+    numbers = put(stream, 1)
+    loads.sql(
+        create(stream, properties={"max_batch_rows": "7", "max_batch_size": "100MB"})
+        + " COMMENT 'mine'"
+    )
+    loads.run()
+
+    (found,) = loads.sql("SHOW ROUTINE LOAD")
+    told = shown(loads)
+
+    assert tuple(found) == LOAD_COLUMNS
+    assert len(LOAD_COLUMNS) == 24
+    plain = ("Name", "DbName", "TableName", "IsMultiTable", "DataSourceType", "Comment")
+    assert [told[column] for column in plain] == [
+        "r",
+        "default",
+        "t",
+        "false",
+        "KINESIS",
+        "mine",
+    ]
+    assert told["DataSourceProperties"] == {
+        "region": REGION,
+        "stream": stream.name,
+        "endpoint": stream.client.meta.endpoint_url,
+        "openKinesisShards": FIRST,
+        "closedKinesisShards": "",
+    }
+    assert told["CustomProperties"]["aws.access_key"] == "******"
+    assert told["CustomProperties"]["aws.secret_key"] == "******"
+    assert told["JobProperties"]["max_batch_rows"] == "7"
+    assert told["JobProperties"]["merge_type"] == "APPEND"
+    assert told["Progress"] == {FIRST: f"AFTER {numbers[0]}"}
+    assert told["Lag"] == {FIRST: 0}
+
+
+def test_the_counters_of_a_load_are_those_of_doris(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    put(stream, 1)
+    stream.put(b"nonsense")
+    loads.sql(create(stream, properties={"max_error_number": "1"}))
+    loads.run()
+
+    counted = shown(loads)["Statistic"]
+
+    assert counted["taskExecuteTimeMs"] > 0
+    assert (
+        counted
+        | {
+            "totalRows": 2,
+            "loadedRows": 1,
+            "errorRows": 1,
+            "errorRowsAfterResumed": 1,
+            "unselectedRows": 0,
+            "receivedBytes": len(row(1)) + 8,
+            "committedTaskNum": 1,
+            "abortedTaskNum": 0,
+            "openShardNum": 1,
+            "closedShardNum": 0,
+            "trackedShardNum": 1,
+            "cachedMillisBehindLatestShardNum": 1,
+            "totalMillisBehindLatest": 0,
+            "maxMillisBehindLatest": 0,
+        }
+        == counted
+    )
+
+
+def test_what_was_not_heard_yet_is_unknown(loads: Node, stream: StreamUnderTest) -> None:
+    loads.sql(create(stream))
+
+    told = shown(loads)
+
+    assert told["Lag"] == {FIRST: -1}
+    assert told["Statistic"]["maxMillisBehindLatest"] == -1
+    assert told["Statistic"]["cachedMillisBehindLatestShardNum"] == 0
+
+
+def test_a_task_that_runs_is_shown_with_where_it_began(
+    open_node: OpenNode, stream: StreamUnderTest
+) -> None:
+    gate = Gate()
+    node = open_node(clock=MovedClock(), read_interval=BLINK, work=gate)
+    put(stream, 1)
+    node.sql(f"{CREATE_TABLE}; {create(stream)}")
+    with supervised(node) as supervisor:
+        rounds_until(supervisor, lambda _: gate.entered.is_set())
+        during = node.sql("SHOW ROUTINE LOAD TASK WHERE jobname = 'r'")
+        running = shown(node)["CurrentTaskNum"]
+        gate.opened.set()
+        rounds_until(supervisor, idle)
+        behind = node.sql("SHOW ROUTINE LOAD TASK FOR r")
+
+    (task,) = during
+    assert tuple(task) == TASK_COLUMNS
+    assert (task["TxnId"], task["JobId"], task["Timeout"]) == (-1, node.job("r").id, 600)
+    assert json.loads(str(task["DataSourceProperties"])) == {FIRST: "TRIM_HORIZON"}
+    assert (running, behind) == (1, [])
+
+
+def test_a_load_that_is_stopped_while_a_batch_runs_loads_nothing_more(
+    open_node: OpenNode, stream: StreamUnderTest
+) -> None:
+    gate = Gate()
+    node = open_node(clock=MovedClock(), read_interval=BLINK, work=gate)
+    put(stream, 1)
+    node.sql(f"{CREATE_TABLE}; {create(stream)}")
+    with supervised(node) as supervisor:
+        rounds_until(supervisor, lambda _: gate.entered.is_set())
+        node.sql("STOP ROUTINE LOAD FOR r")
+        gate.opened.set()
+
+    assert ids(node) == []
+
+
+def test_everything_that_is_shown_survives_a_restart(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    put(stream, 1)
+    loads.sql(create(stream))
+    loads.run()
+    before = shown(loads), loads.sql("SHOW SHARDS FOR r")
+
+    again = loads.restart()
+    after = shown(again), again.sql("SHOW SHARDS FOR r")
+
+    for told, _ in (before, after):
+        for key in ("taskExecuteTimeMs", "receivedBytesRate", "loadRowsRate"):
+            told["Statistic"].pop(key)
+    for _, listed in (before, after):
+        listed[0].pop("lag_age")
+    assert after == before
