@@ -1,5 +1,6 @@
 """Statements that cannot become a routine load: refused by key, value and rule."""
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -164,7 +165,7 @@ def table_location(node: Node) -> str:
 def test_an_option_that_cannot_be_is_refused_by_key_value_and_rule(
     loads: Node, stream: StreamUnderTest, *, options: dict[str, str], told: str
 ) -> None:
-    assert refused(loads, create(stream, **options)) == (  # type: ignore[arg-type] # Options alone.
+    assert refused(loads, create(stream, properties={}, **options)) == (
         f"OPTION_ERR: {told.replace('{stream}', stream.name)}"
     )
 
@@ -255,6 +256,31 @@ def test_a_time_in_the_future_is_refused(
         "OPTION_ERR: start position 2999-01-01 00:00:00 UTC lies in the future: the service's "
         f"clock shows {now:%Y-%m-%d %H:%M:}"
     )
+
+
+@pytest.mark.parametrize(
+    ("position", "told"),
+    [
+        (
+            "TIME 2999-01-01T00:00:00+00:00",
+            "start position 2999-01-01 00:00:00 UTC lies in the future",
+        ),
+        (
+            "AFTER 1/-3",
+            'option "property.kinesis_positions" has the position "AFTER 1/-3" for shard '
+            f"{FIRST}",
+        ),
+        ("AFTER 1", f"sequence number 1 is none of shard {FIRST}"),
+    ],
+)
+def test_typed_positions_that_cannot_be_are_refused(
+    loads: Node, stream: StreamUnderTest, *, position: str, told: str
+) -> None:
+    positions = json.dumps({FIRST: position})
+
+    found = refused(loads, create(stream, property__kinesis_positions=positions))
+
+    assert found.startswith(f"OPTION_ERR: {told}")
 
 
 def test_a_number_of_another_shard_is_refused(loads: Node, stream: StreamUnderTest) -> None:

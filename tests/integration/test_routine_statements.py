@@ -142,7 +142,8 @@ def test_statements_know_loads_from_jobs(
     loads.sql(f"{create(stream)}; {create_job(folder)}")
 
     assert refusal(loads, "PAUSE ROUTINE LOAD FOR j") == 'STATE_ERR: "j" is a streaming job'
-    assert refusal(loads, "DROP JOB r") == 'STATE_ERR: "r" is a routine load'
+    for words in ("DROP JOB", "SHOW CREATE JOB", "EXPLAIN JOB"):
+        assert refusal(loads, f"{words} r") == 'STATE_ERR: "r" is a routine load'
     assert refusal(loads, "PAUSE ROUTINE LOAD FOR x") == (
         'META_NOT_FOUND_ERR: routine load "x" does not exist'
     )
@@ -221,6 +222,22 @@ def test_a_load_that_was_stopped_is_forgotten_after_days(
     loads.sql(create(stream, name="s"))
 
     assert names(loads, "ALL ROUTINE LOAD") == ["s"]
+
+
+def test_a_table_is_kept_by_loads_that_live_and_not_by_stopped_ones(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    loads.sql(f"{create(stream)}; {create(stream, name='s')}; STOP ROUTINE LOAD FOR r")
+    kept = refusal(loads, "DROP TABLE t")
+    before = names(loads, "ALL ROUTINE LOAD")
+    loads.sql("STOP ROUTINE LOAD FOR s")
+
+    loads.sql("DROP TABLE t")
+
+    assert kept.startswith('STATE_ERR: table "t" is loaded by the jobs ')
+    assert before == ["r", "s"]
+    assert names(loads, "ALL ROUTINE LOAD") == []
+    assert loads.catalog.secrets() == ()
 
 
 def test_a_load_is_shown_in_the_columns_of_doris(loads: Node, stream: StreamUnderTest) -> None:

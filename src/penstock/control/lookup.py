@@ -27,7 +27,7 @@ def find_streaming_job(name: str, *, catalog: Catalog) -> JobState:
         raise UserError(
             f'"{name}" is a routine load',
             code=Code.STATE_ERR,
-            hint="Write PAUSE, RESUME, ALTER, STOP, SHOW or SHOW CREATE ROUTINE LOAD FOR it.",
+            hint="Write SHOW CREATE, PAUSE, RESUME, ALTER or STOP ROUTINE LOAD FOR it.",
         )
     return state
 

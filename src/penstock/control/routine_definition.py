@@ -172,24 +172,34 @@ def _moved(
     clock: Clock,
 ) -> Progress | None:
     """Answer where the shards stand behind the statement; None if where they stood."""
-    if (values.stream, values.region) == (before.stream, before.region):
-        _require_tracked(values, progress)
-        if start is None and values.pinned == before.pinned:
+    same = (values.stream, values.region) == (before.stream, before.region)
+    if same and start is None:
+        if values.pinned == before.pinned:
             return None
+        _require_tracked(values, progress)
         kept = {split.split: split.position for split in progress}
-        wanted = {name: kept[name] for name in values.pinned} if values.pinned else kept
-        start = start or Start(stored=wanted)
+        start = Start(stored={name: kept[name] for name in values.pinned})
     return Beginning(values, clock=clock).progress(start)
 
 
 def _require_tracked(source: KinesisOptions, progress: Progress) -> None:
+    """Require that the statement need not say where the reading of its shards begins."""
     known = {split.split for split in progress}
+    if not source.pinned:
+        raise UserError(
+            'option "kinesis_shards" cannot be taken away without a position for the others',
+            code=Code.OPTION_ERR,
+            hint='Say with "property.kinesis_default_pos" where reading begins.',
+        )
     for name in source.pinned:
         if name not in known:
             raise UserError(
                 f'shard "{name}" is not read by this routine load',
                 code=Code.META_NOT_FOUND_ERR,
-                hint=f"It reads {', '.join(sorted(known)[:3])}; see SHOW SHARDS.",
+                hint=(
+                    f"It reads {', '.join(sorted(known)[:3])}; see SHOW SHARDS. For others say "
+                    'with "kinesis_shards_pos" where reading begins.'
+                ),
             )
 
 

@@ -173,6 +173,5 @@ def _forget_old(*, parts: ChangeParts) -> None:
     """Forget loads that were stopped long ago."""
     oldest = parts.clock.now() - KEPT_AFTER_STOP
     for state in parts.catalog.jobs():
-        stopped = state.definition.load is not None and state.wish.wish is Wish.CLOSED
-        if stopped and state.wish.changed_at < oldest:
+        if state.stopped and state.wish.changed_at < oldest:
             drop(state, parts=parts)

@@ -275,7 +275,9 @@ def _rejects_hint(state: JobState) -> str:
 def _other(state: JobState, report: StreamReport, *, said: str) -> str:
     told = [said] if said else []
     if state.progress and all(isinstance(split.position, End) for split in state.progress):
-        told.append("all pinned shards finished; ALTER kinesis_shards to read their children")
+        told.append(
+            "all pinned shards finished; ALTER kinesis_shards and kinesis_shards_pos to go on"
+        )
     return "; ".join([*told, *_late(report)])
 
 

@@ -84,6 +84,7 @@ def drop_table(statement: DropTable, *, catalog: Catalog, tables: Tables) -> Res
     if catalog.table(statement.name) is None and statement.if_exists:
         return Result(message=f"table {statement.name} does not exist")
     record = find_table(statement.name, catalog=catalog)
+    _forget_stopped(record, catalog=catalog, tables=tables)
     _require_unjoined(record, catalog=catalog)
     catalog.delete_table(statement.name)
     reached(CrashPoint.TABLE_FORGOTTEN)
@@ -91,6 +92,15 @@ def drop_table(statement: DropTable, *, catalog: Catalog, tables: Tables) -> Res
         return Result(message=f"table {record.name} dropped; files stay at {record.location}")
     tables.delete(record.location)
     return Result(message=f"table {record.name} dropped")
+
+
+def _forget_stopped(record: TableRecord, *, catalog: Catalog, tables: Tables) -> None:
+    """Forget routine loads that were stopped, if they are all that keeps a table."""
+    users = [state for state in catalog.jobs() if state.definition.table.id == record.id]
+    if all(state.stopped for state in users):
+        for state in users:
+            tables.delete_rejects(state.id)
+            catalog.delete_job(state.id)
 
 
 def _require_unjoined(record: TableRecord, *, catalog: Catalog) -> None:

@@ -41,6 +41,7 @@ POSITION_KEYS = (SHARD_POSITIONS, DEFAULT_POSITION, POSITIONS, TIMESTAMP)
 
 _ALLOWED = "TRIM_HORIZON, LATEST, a sequence number or a time such as 2026-11-15 10:00:00"
 _SEQUENCE = re.compile(r"\d{1,128}")
+_INSIDE = re.compile(r"(\d{1,128})/(\d{1,9})")
 _UTC_OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
 _GIVE_UP_AFTER = timedelta(seconds=10)
 _DELETING = "DELETING"
@@ -159,9 +160,10 @@ def _position_of(words: list[str]) -> Position | None:
             return AtTime(at=datetime.fromisoformat(at).astimezone(UTC))
         case ["AT", value] if _SEQUENCE.fullmatch(value):
             return At(value=value)
-        case ["AFTER", value] if _SEQUENCE.fullmatch(value.partition("/")[0]):
-            sequence, _, sub = value.partition("/")
-            return After(value=sequence, sub=int(sub) if sub else None)
+        case ["AFTER", value] if _SEQUENCE.fullmatch(value):
+            return After(value=value)
+        case ["AFTER", value] if inside := _INSIDE.fullmatch(value):
+            return After(value=inside[1], sub=int(inside[2]))
         case _:
             return None
 
@@ -192,7 +194,7 @@ class Beginning:
         shards = _chosen(listed, self._values.pinned)
         start = start or Start(default=Latest())
         if start.stored is not None:
-            return self._from_stored(shards, start.stored)
+            return self._from_stored(shards, start.stored, at=summary.at)
         found: list[SplitProgress] = []
         for split in begin(shards, Horizon()):
             wanted = start.by_shard.get(split.split, start.default) or Latest()
@@ -219,7 +221,7 @@ class Beginning:
         return summary
 
     def _from_stored(
-        self, shards: tuple[ListedShard, ...], stored: Mapping[str, Position]
+        self, shards: tuple[ListedShard, ...], stored: Mapping[str, Position], *, at: datetime
     ) -> Progress:
         """Go on where another job stood; shards that it did not know are new."""
         by_id = {shard.id: shard for shard in shards}
@@ -230,6 +232,8 @@ class Beginning:
                 raise _no_shard(name, shards)
             if shard is not None:
                 self._require_own(position, shard)
+            if isinstance(position, AtTime):
+                _require_past(position.at, now=at)
             lineage = Lineage(
                 begins=shard.begins if shard else "", parents=shard.parents if shard else ()
             )
@@ -292,12 +296,16 @@ def _no_shard(name: str, listed: tuple[ListedShard, ...]) -> UserError:
     )
 
 
-def _require_held(at: datetime, *, summary: StreamSummary) -> None:
-    if at > summary.at + timedelta(seconds=1):
+def _require_past(at: datetime, *, now: datetime) -> None:
+    if at > now + timedelta(seconds=1):
         raise _refused(
             f"start position {_told(at)} lies in the future: the service's clock shows "
-            f"{_told(summary.at)}"
+            f"{_told(now)}"
         )
+
+
+def _require_held(at: datetime, *, summary: StreamSummary) -> None:
+    _require_past(at, now=summary.at)
     oldest = summary.at - summary.retention
     if at < oldest:
         raise _refused(
