@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.control.routine_definition import stream_option_keys
 from penstock.control.routine_show import LOAD_COLUMNS, TASK_COLUMNS
+from penstock.model.kinesis import KinesisOptions
 from penstock.model.options import option_fields, option_key
 from penstock.model.routine_properties import RoutineProperties
+from penstock.sources.kinesis.beginning import POSITION_KEYS
 from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.driving import Gate, MovedClock, idle, rounds_until, supervised
 from tests.integration.routine_loads import (
@@ -80,7 +81,8 @@ def test_t26_every_name_that_is_shown_is_one_that_is_accepted(
     told = shown(loads)
     text = str(loads.sql("SHOW CREATE ROUTINE LOAD FOR r")[0]["CreateStmt"])
 
-    accepted = set(stream_option_keys())
+    accepted = {option_key(field) for field in option_fields(KinesisOptions)}
+    accepted |= set(POSITION_KEYS)
     properties = {option_key(field) for field in option_fields(RoutineProperties)}
     shown_keys = {line.split("'")[1] for line in text.splitlines() if line.startswith("  '")}
     of_doris = {"partitions", "columnToColumnExpr", "precedingFilter", "whereExpr"}
