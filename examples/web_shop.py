@@ -16,7 +16,7 @@ STREAM, REGION, SHARDS = "orders", "us-east-1", 2
 KEYS = {"AWS_ACCESS_KEY_ID": "demo", "AWS_SECRET_ACCESS_KEY": "demo"}
 TILLS = 16
 ORDERS_FIRST = 20_000
-ORDERS_PER_PUT = 100
+ORDERS_PER_PUT, ORDERS_PER_PUT_MAX = 100, 500
 PUT_SECONDS = 0.1
 
 
@@ -36,7 +36,7 @@ class WebShop:
         self._client.create_stream(StreamName=STREAM, ShardCount=SHARDS)
         self._client.get_waiter("stream_exists").wait(StreamName=STREAM)
         while self._tally.rows < ORDERS_FIRST:
-            self._put()
+            self._put(ORDERS_PER_PUT_MAX)
         self._thread.start()
 
     def close(self) -> Tally:
@@ -70,15 +70,13 @@ class WebShop:
     def _sell(self) -> None:
         try:
             while not self._closed.wait(PUT_SECONDS):
-                self._put()
+                self._put(ORDERS_PER_PUT)
         except Exception as error:  # noqa: BLE001 - Told by whoever closes the shop.
             self._failure = error
 
-    def _put(self) -> None:
+    def _put(self, count: int) -> None:
         first = self._tally.rows + 1
-        orders = [
-            order(n, f"web-{n % TILLS:02d}") for n in range(first, first + ORDERS_PER_PUT)
-        ]
+        orders = [order(n, f"web-{n % TILLS:02d}") for n in range(first, first + count)]
         records = [
             {"Data": json.dumps(one).encode(), "PartitionKey": one["till"]} for one in orders
         ]

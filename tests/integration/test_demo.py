@@ -10,6 +10,8 @@ from deltalake import write_deltalake
 
 from examples.demo import FILES_FIRST, LATE_NAME, Place, read_back, report, unseen_files
 from examples.orders import ORDERS_PER_FILE, names, write_files
+from examples.web_shop import STREAM, opened_shop
+from tests.servers.kinesis_clients import kinesis_client, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -76,3 +78,17 @@ def test_files_that_no_version_of_the_table_names_are_counted(place: Place) -> N
 
 def test_the_late_file_of_the_demo_sorts_before_all_others() -> None:
     assert min(names(FILES_FIRST)) > LATE_NAME
+
+
+def test_the_web_shop_goes_on_selling_while_a_shard_is_split() -> None:
+    with opened_shop() as shop, kinesis_client(shop.endpoint) as client:
+        shop.open()
+        split = shop.split()
+        before = shop.sold
+        wait_until(lambda: shop.sold > before)
+        tally = shop.close()
+
+        shards = client.list_shards(StreamName=STREAM)["Shards"]
+
+    assert [shard["ShardId"] for shard in shards if shard.get("ParentShardId") == split]
+    assert tally.rows == tally.orders == shop.sold > before
