@@ -34,8 +34,10 @@ from tests.property.streams.steps import (
     What,
 )
 
-SCENES_MAX = 4
+SCENES_MAX = 3
 REQUESTS = st.integers(1, 25)
+# Records that are older are near the end of the retention, which is a day.
+NEARLY_A_DAY = Wait(22 * 3600)
 THROTTLED = ("ProvisionedThroughputExceededException", "InternalFailure")
 # What looks like an end, or like nothing at all.
 GARBLED = ("{}", '{"Records": []}', '{"NextShardIterator": "x"}')
@@ -120,6 +122,7 @@ def histories(draw: st.DrawFn) -> History:
     setup = draw(setups)
     before = draw(st.lists(puts | puts | reshards, max_size=4))
     following = draw(st.lists(scenes, min_size=1, max_size=SCENES_MAX))
-    return History(
-        setup=setup, before=tuple(before), steps=tuple(chain.from_iterable(following))
-    )
+    steps = list(chain.from_iterable(following))
+    if draw(st.sampled_from([False, False, False, True])):
+        steps.insert(draw(st.integers(0, len(steps))), NEARLY_A_DAY)
+    return History(setup=setup, before=tuple(before), steps=tuple(steps))

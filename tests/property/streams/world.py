@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from penstock.catalog.catalog import open_catalog
 from penstock.catalog.tables import TableRecord
@@ -331,7 +332,8 @@ def _no_spark() -> NoReturn:
 @contextmanager
 def world_of(setup: Setup) -> Iterator[World]:
     """Answer a world, which is taken apart at the end."""
-    with pytest.MonkeyPatch.context() as patch:
+    # What is logged is nobody's concern here, and writing it takes long.
+    with capture_logs(), pytest.MonkeyPatch.context() as patch:
         world = World(setup, patch)
         try:
             yield world
