@@ -291,12 +291,13 @@ def test_a_lag_that_nears_what_is_kept_is_told(
     )
 
 
-def test_t69_an_answer_without_anything_ends_no_shard(
-    loads: Node, server: KinesisServer, stream: StreamUnderTest
+@pytest.mark.parametrize("answer", ["{}", '{"Records": [], "MillisBehindLatest": 0}'])
+def test_t69_an_answer_without_an_iterator_ends_no_shard(
+    loads: Node, server: KinesisServer, stream: StreamUnderTest, *, answer: str
 ) -> None:
     put(stream, 1)
     loads.sql(create(stream))
-    server.control.inject_body("GetRecords", "{}", times=2)
+    server.control.inject_body("GetRecords", answer, times=2)
 
     loads.run()
 

@@ -140,9 +140,10 @@ def test_t31_children_wait_until_their_parent_is_committed(
     loads: Node, stream: StreamUnderTest
 ) -> None:
     put_on_both(stream, 1)
-    loads.sql(create(stream))
-    stream.split(0, MIDDLE)
     put_on_both(stream, 2)
+    loads.sql(create(stream, properties={"max_batch_rows": "1"}))
+    stream.split(0, MIDDLE)
+    put_on_both(stream, 3)
 
     crash_at(loads, CrashPoint.RUN_FINISHED)
     again = loads.restart()
@@ -150,7 +151,29 @@ def test_t31_children_wait_until_their_parent_is_committed(
     again.run()
 
     assert before == {"0": ("draining", "TRIM_HORIZON")}
-    assert by_key(again) == {"a": [1, 2], "b": [1, 2]}
+    assert by_key(again) == {"a": [1, 2, 3], "b": [1, 2, 3]}
+
+
+def test_t23_a_parent_that_was_forgotten_does_not_come_back_with_a_late_listing(
+    loads: Node, server: KinesisServer, stream: StreamUnderTest
+) -> None:
+    stream.split(0, MIDDLE)
+    put_on_both(stream, 1)
+    stream.merge(1, 2)
+    late = json.dumps({"Shards": stream.shards()})
+    loads.sql(create(stream))
+    loads.run()
+    server.control.trim(stream.name, FIRST)
+    put_on_both(stream, 2)
+    loads.run()
+    before = sorted(shards(loads))
+    server.control.inject_body("ListShards", late)
+    put_on_both(stream, 3)
+
+    loads.run()
+
+    assert before == sorted(shards(loads)) == ["1", "2", "3"]
+    assert by_key(loads) == {"a": [1, 2, 3], "b": [1, 2, 3]}
 
 
 def test_pinned_shards_are_read_and_no_others(loads: Node, stream: StreamUnderTest) -> None:
