@@ -205,3 +205,25 @@ def test_a_shard_is_asked_at_most_five_times_a_second(
 
     # The driver may have asked just before.
     assert list(clock.waits_by_thread.values()) == [[READ_INTERVAL, READ_INTERVAL]]
+
+
+class SlowClock(MovedClock):
+    """A clock by which every look takes a minute."""
+
+    def monotonic(self) -> float:
+        self._looks = getattr(self, "_looks", 0) + 1
+        return 60.0 * self._looks
+
+
+def test_of_a_page_that_was_fetched_late_everything_is_taken(
+    stream: StreamUnderTest, access: StreamAccess, patience: Patience
+) -> None:
+    stream.put_all(b"1", b"2", b"3")
+    pages = pages_of(access, patience, Horizon())
+    limits = ReadLimits(
+        records=100, size_bytes=100, duration=timedelta(minutes=3), interval=READ_INTERVAL
+    )
+
+    reading = ShardReading(pages, begun=Horizon(), limits=limits, clock=SlowClock())
+
+    assert [item.data for item in reading.items()] == [b"1", b"2", b"3"]

@@ -343,3 +343,26 @@ def test_t43_an_epoch_without_rows_is_not_taken_for_the_tip(
     loads.run()
 
     assert ids(loads) == [1]
+
+
+def test_positions_of_some_shards_leave_the_others_and_all_counts_as_they_are(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    stream.split(0, at=MIDDLE)
+    put(stream, 1, hash_key=0)
+    put(stream, 2, hash_key=MIDDLE)
+    loads.sql(create(stream))
+    loads.run()
+    before = shards(loads)
+    loads.sql("PAUSE ROUTINE LOAD FOR r")
+    moved = '{"shardId-000000000001": "TRIM_HORIZON"}'
+
+    loads.sql(
+        f"ALTER ROUTINE LOAD FOR r FROM KINESIS('property.kinesis_positions' = '{moved}');"
+        "RESUME ROUTINE LOAD FOR r"
+    )
+
+    assert shards(loads) == {**before, "1": ("open", "TRIM_HORIZON")}
+    assert [one["records"] for one in loads.sql("SHOW SHARDS FOR r")] == [0, 1, 1]
+    loads.run()
+    assert sorted(ids(loads)) == [1, 1, 2]

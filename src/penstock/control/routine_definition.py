@@ -172,14 +172,21 @@ def _moved(
     clock: Clock,
 ) -> Progress | None:
     """Answer where the shards stand behind the statement; None if where they stood."""
-    same = (values.stream, values.region) == (before.stream, before.region)
-    if same and start is None:
+    beginning = Beginning(values, clock=clock)
+    if (values.stream, values.region) != (before.stream, before.region):
+        return beginning.progress(start)
+    kept = {split.split: split.position for split in progress}
+    if start is None:
         if values.pinned == before.pinned:
             return None
         _require_tracked(values, progress)
-        kept = {split.split: split.position for split in progress}
         start = Start(stored={name: kept[name] for name in values.pinned})
-    return Beginning(values, clock=clock).progress(start)
+    elif start.stored is not None and not values.pinned:
+        # What is not named stays where it is.
+        start = Start(stored={**kept, **start.stored})
+    counted = {split.split: split.records for split in progress}
+    moved = beginning.progress(start)
+    return tuple(replace(one, records=counted.get(one.split, 0)) for one in moved)
 
 
 def _require_tracked(source: KinesisOptions, progress: Progress) -> None:

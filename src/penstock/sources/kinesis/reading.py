@@ -51,7 +51,8 @@ class ShardReading:
 
     def items(self) -> Iterator[Item]:
         """Yield items; the outcome is right after every one of them."""
-        while not self._full():
+        # Time is looked at between pages: of one that was fetched, everything is taken.
+        while not self._full() and self._clock.monotonic() < self._deadline:
             page = self._next_page()
             yield from self._items_of(page)
             if self._full() and not self._taken_whole(page):
@@ -85,7 +86,6 @@ class ShardReading:
         return (
             self._records >= self._limits.records
             or self._size_bytes >= self._limits.size_bytes
-            or self._clock.monotonic() >= self._deadline
             or self._stop.is_set()
         )
 

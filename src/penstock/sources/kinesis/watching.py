@@ -121,8 +121,9 @@ def require_no_gap(
         code=Code.CANNOT_RESUME_ERR,
         detail=f"The job stands at {position_text(position)}.",
         hint=(
-            "To go on with what the stream still holds, ALTER ROUTINE LOAD with "
-            "property.kinesis_default_pos = TRIM_HORIZON, then RESUME it."
+            "To go on with what the shard still holds, ALTER ROUTINE LOAD with "
+            f"""property.kinesis_positions = '{{"{report.shard}": "TRIM_HORIZON"}}', """
+            "then RESUME it."
         ),
     )
 
