@@ -19,7 +19,15 @@ from penstock.crashpoints import CrashPoint
 from penstock.testing.kinesis.server import KinesisServer
 from tests.crash.harness import KILLED, Home, assert_chain, committed, crash
 from tests.crash.places import LocalPlace
-from tests.crash.points import EPOCH_POINTS, RECOVERY_POINTS, TASK_POINTS
+from tests.crash.points import (
+    CREATE_POINTS,
+    DROP_POINTS,
+    EPOCH_POINTS,
+    FENCE_POINTS,
+    RECOVERY_POINTS,
+    RESUME_POINTS,
+    TASK_POINTS,
+)
 from tests.crash.processes import IN_PROCESS, SPARK
 from tests.crash.variants import opened
 from tests.integration.driving import crash_at
@@ -88,7 +96,12 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
 def create(home: Home, server: KinesisServer, stream: StreamUnderTest) -> None:
     """Create the table, and a load that takes few records in an epoch."""
     home.node.sql("CREATE TABLE t (id BIGINT, note STRING)")
-    home.node.sql(
+    home.node.sql(create_load(server, stream))
+
+
+def create_load(server: KinesisServer, stream: StreamUnderTest) -> str:
+    """Answer the statement that creates the load."""
+    return (
         "CREATE ROUTINE LOAD j ON t PROPERTIES('format' = 'json', 'max_batch_rows' = '40', "
         "'max_error_number' = '100', 'max_batch_interval' = '1s') FROM KINESIS("
         f"'aws.region' = 'us-east-1', 'kinesis_stream' = '{stream.name}', "
@@ -170,4 +183,83 @@ def test_no_record_is_lost_or_doubled_by_a_kill_with_spark(
         assert first.wait().code == KILLED
     assert home.finish().code == 0
 
+    assert_all_once(home, producer)
+
+
+@pytest.mark.parametrize(
+    ("statement", "point"),
+    [
+        *(("PAUSE ROUTINE LOAD FOR j", point) for point in FENCE_POINTS),
+        *(("STOP ROUTINE LOAD FOR j", point) for point in DROP_POINTS),
+    ],
+)
+def test_nothing_appears_behind_a_killed_pause_or_stop(
+    home: Home,
+    own_kinesis: KinesisServer,
+    stream: StreamUnderTest,
+    *,
+    statement: str,
+    point: CrashPoint,
+) -> None:
+    create(home, own_kinesis, stream)
+    producer = Producer(stream)
+    producer.put(count=3)
+    home.node.run()
+    stream.put(b'{"id": 99}', key="k0")
+
+    assert home.sql(statement, crash_at=crash(point)).code == KILLED
+    home.node.run()
+
+    assert sorted(row["id"] for row in home.rows) == producer.sent
+
+
+@pytest.mark.parametrize("point", RESUME_POINTS)
+def test_a_killed_resume_lets_the_load_go_on(
+    home: Home, own_kinesis: KinesisServer, stream: StreamUnderTest, point: CrashPoint
+) -> None:
+    create(home, own_kinesis, stream)
+    producer = Producer(stream)
+    producer.put(count=3)
+    home.node.sql("PAUSE ROUTINE LOAD FOR j")
+
+    assert home.sql("RESUME ROUTINE LOAD FOR j", crash_at=crash(point)).code == KILLED
+    home.node.run()
+
+    assert_all_once(home, producer)
+
+
+@pytest.mark.parametrize("point", CREATE_POINTS)
+def test_a_killed_create_can_be_repeated(
+    home: Home, own_kinesis: KinesisServer, stream: StreamUnderTest, point: CrashPoint
+) -> None:
+    home.node.sql("CREATE TABLE t (id BIGINT, note STRING)")
+    producer = Producer(stream)
+    producer.put(count=3)
+    statement = create_load(own_kinesis, stream)
+
+    assert home.sql(statement, crash_at=crash(point)).code == KILLED
+    home.node.sql(statement)
+    home.node.run()
+
+    assert_all_once(home, producer)
+
+
+def test_a_load_that_was_killed_when_its_errors_were_too_many_stays_paused(
+    home: Home, own_kinesis: KinesisServer, stream: StreamUnderTest
+) -> None:
+    create(home, own_kinesis, stream)
+    home.node.sql("PAUSE ROUTINE LOAD FOR j")
+    home.node.sql("ALTER ROUTINE LOAD FOR j PROPERTIES('max_error_number' = '0')")
+    home.node.sql("RESUME ROUTINE LOAD FOR j")
+    producer = Producer(stream)
+    producer.put_bad()
+    producer.put(count=1)
+
+    # The commit that finds the window too full is in the table; nobody has said so yet.
+    assert home.run(crash_at=crash(CrashPoint.CATALOG_APPLIED)).code == KILLED
+    refused = home.run()
+
+    assert refused.code == 1
+    assert "TOO_MANY_FAILURE_ROWS_ERR" in refused.output
+    assert home.state == "PAUSED"
     assert_all_once(home, producer)

@@ -1,0 +1,108 @@
+"""Which node runs a routine load, and what a run shows of it."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from penstock.engine.progress import Progress, Step
+from penstock.model.statistics import Statistics
+from penstock.progress_display import LiveDisplay, Tally, summary_lines
+from penstock.progress_words import behind_words
+from penstock.supervisor.supervisor import JobLook
+from tests.integration.driving import MovedClock
+from tests.integration.routine_loads import create, ids, loads, put, server, shown, stream
+from tests.node import Node
+from tests.servers.kinesis_clients import StreamUnderTest
+
+__all__ = ["loads", "server", "stream"]
+pytestmark = pytest.mark.integration
+
+NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
+
+
+def test_a_node_without_the_library_leaves_a_load_alone_and_says_so(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    put(stream, 1)
+    loads.sql(create(stream))
+    supervisor = loads.supervisor()
+    supervisor._parts = replace(supervisor._parts, capabilities=frozenset())
+    supervisor.start(sole_process=True)
+
+    looks = [look for _ in range(3) for look in supervisor.round()]
+    supervisor.stop()
+
+    assert [look.progress for look in looks] == [None, None, None]
+    told = shown(loads)
+    assert told["State"] == "NEED_SCHEDULE"
+    assert told["OtherMsg"] == (
+        "node node-1 lacks the capability kinesis; another node must run it"
+    )
+    loads.run()
+    assert ids(loads) == [1]
+
+
+def look_at(node: Node, **changes: object) -> JobLook:
+    """Answer a look at the load, whose runner has been loading since noon."""
+    progress = Progress(step=Step.LOADING, since=NOON)
+    return JobLook(
+        state=node.job("r"),
+        progress=replace(progress, **changes),  # type: ignore[arg-type] # Fields alone.
+        last_words=None,
+        resumes_at=None,
+        caught_up=False,
+    )
+
+
+def test_a_run_shows_records_and_how_far_a_load_is_behind(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    loads.sql(create(stream))
+    clock = MovedClock()
+    tally = Tally(clock)
+    tally.update([look_at(loads)])
+    look = look_at(loads, behind=timedelta(seconds=75), files_left=1)
+    total = Statistics(records_read=1200, rows_loaded=1199, rows_rejected=1)
+    look = replace(look, state=replace(look.state, cumulative=total))
+
+    (line,) = summary_lines([look], tally)
+
+    assert "loaded 1,200 records, 1,199 rows (1 rejected) in this run" in line
+    assert behind_words(look) == "1 min 15 s"
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"all_seen": True}, "0 s"),
+        ({}, "?"),
+        ({"files_left": 1, "all_seen": True}, "?"),
+        ({"behind": timedelta(milliseconds=1)}, "0 s"),
+    ],
+)
+def test_a_lag_that_nobody_knows_is_not_called_none(
+    loads: Node, stream: StreamUnderTest, *, changes: dict[str, object], told: str
+) -> None:
+    loads.sql(create(stream))
+
+    assert behind_words(look_at(loads, **changes)) == told
+
+
+def test_the_table_of_a_run_has_columns_for_streams(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    loads.sql(create(stream))
+    clock = MovedClock()
+    console = Console(width=100)
+    display = LiveDisplay(Tally(clock), clock, Live(console=console))
+
+    with console.capture() as captured:
+        console.print(display.drawn([look_at(loads, behind=timedelta(seconds=3))], width=100))
+
+    head, _, row = captured.get().splitlines()[:3]
+    assert head.split() == ["job", "state", "step", "records", "rows", "behind", "rows/s"]
+    assert row.split()[-3:] == ["3", "s", "0"]

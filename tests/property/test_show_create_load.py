@@ -1,0 +1,134 @@
+"""SHOW CREATE ROUTINE LOAD, read again, is the same load, from where it stands."""
+
+import json
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.control.routine_insert import FUNCTION
+from penstock.control.routine_words import statement_of_load
+from penstock.model.job import JobDefinition, JobState
+from penstock.model.kinesis import KinesisOptions
+from penstock.model.options import parse_options
+from penstock.model.position import (
+    After,
+    At,
+    AtTime,
+    End,
+    Horizon,
+    Lineage,
+    Position,
+    SplitProgress,
+)
+from penstock.model.routine import LoadColumn, LoadProperties
+from penstock.model.routine_properties import RoutineProperties
+from penstock.sources.kinesis.beginning import POSITIONS, read_positions
+from penstock.sql.formatter import format_statement
+from penstock.sql.parser import parse_script
+from penstock.sql.statements import CreateRoutineLoad
+from tests.contract.catalog.building import DEFINITION
+from tests.property.reflection import values_of
+from tests.unit.supervisor.test_restart import CREATED
+
+SEQUENCES = st.integers(0, 10**56).map(str)
+NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True)
+POSITION: st.SearchStrategy[Position] = st.one_of(
+    st.just(Horizon()),
+    st.just(End()),
+    st.builds(AtTime, at=values_of(AtTime).map(lambda found: found.at)),
+    st.builds(At, value=SEQUENCES),
+    st.builds(After, value=SEQUENCES, sub=st.none() | st.integers(0, 10**6)),
+)
+EXPRESSIONS = st.sampled_from(
+    ["id + 1", "upper(note)", "CASE WHEN a THEN 1 ELSE 2 END", "`odd name`", "a IN (1, 2)"]
+)
+
+
+@st.composite
+def properties(draw: st.DrawFn) -> RoutineProperties:
+    return RoutineProperties(
+        tasks_max=draw(st.integers(1, 10**6)),
+        max_error_number=draw(st.integers(0, 10**9)),
+        max_filter_ratio=draw(st.floats(0, 1)),
+        max_batch_rows=draw(st.integers(1, 10**9)),
+        max_batch_size=draw(st.integers(1, 10 * 2**30)),
+        strict_mode=draw(st.booleans()),
+        time_zone=draw(st.sampled_from(["UTC", "Europe/Berlin", "+02:00"])),
+        format=draw(values_of(RoutineProperties).map(lambda found: found.format)),
+        enclose=draw(st.text(max_size=2)),
+        jsonpaths=draw(st.text(max_size=5)),
+        empty_field_as_null=draw(st.booleans()),
+    )
+
+
+@st.composite
+def sources(draw: st.DrawFn) -> KinesisOptions:
+    shards = draw(st.lists(st.integers(0, 9), unique=True, max_size=3))
+    return KinesisOptions(
+        region=draw(st.sampled_from(["us-east-1", "eu-west-1"])),
+        stream=draw(NAMES),
+        endpoint=draw(st.sampled_from(["", "http://127.0.0.1:4567"])),
+        shards=",".join(f"shardId-{number:012d}" for number in shards),
+        access_key=draw(st.sampled_from(["", "secret:mine", "env:KEY"])),
+        role_arn=draw(st.sampled_from(["", "arn:aws:iam::1:role/r"])),
+        request_timeout_ms=draw(st.integers(1, 60_000)),
+        page_records_max=draw(st.integers(1, 10_000)),
+    )
+
+
+@st.composite
+def clauses(draw: st.DrawFn) -> LoadProperties:
+    plain = draw(st.lists(NAMES, min_size=1, max_size=3, unique_by=str.lower))
+    made = draw(st.lists(NAMES, max_size=2, unique_by=str.lower))
+    columns = [LoadColumn(name=name) for name in plain]
+    columns += [LoadColumn(name=name, expression=draw(EXPRESSIONS)) for name in made]
+    return LoadProperties(
+        separator=draw(st.none() | st.text(min_size=1, max_size=3)),
+        columns=draw(st.none() | st.just(tuple(columns))),
+        preceding_filter=draw(st.none() | EXPRESSIONS),
+        where=draw(st.none() | EXPRESSIONS),
+    )
+
+
+@st.composite
+def states(draw: st.DrawFn) -> JobState:
+    positions = draw(st.lists(POSITION, min_size=1, max_size=4))
+    progress = tuple(
+        SplitProgress(
+            split=f"shardId-{number:012d}",
+            floor=Horizon(),
+            position=position,
+            lineage=Lineage(begins=str(number)),
+        )
+        for number, position in enumerate(positions)
+    )
+    definition: JobDefinition = replace(
+        DEFINITION,
+        comment=draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=5)),
+        function=FUNCTION,
+        source=draw(sources()),
+        properties=draw(properties()),
+        load=draw(clauses()),
+    )
+    return replace(CREATED, definition=definition, progress=progress)
+
+
+@settings(deadline=None, max_examples=300)
+@given(state=states())
+def test_t17_a_load_that_is_shown_and_read_again_is_the_same(state: JobState) -> None:
+    text = format_statement(statement_of_load(state))
+
+    (parsed,) = parse_script(text)
+
+    read = parsed.statement
+    assert isinstance(read, CreateRoutineLoad)
+    options = dict(read.options)
+    positions = read_positions(options.pop(POSITIONS))
+    definition = state.definition
+    assert (read.name, read.table) == (definition.name, definition.table.name)
+    assert (read.load, read.comment) == (definition.load, definition.comment)
+    assert parse_options(KinesisOptions, options.items(), what="") == definition.source
+    assert parse_options(RoutineProperties, read.properties, what="") == definition.properties
+    assert positions == {split.split: split.position for split in state.progress}
+    assert json.loads(dict(read.options)[POSITIONS]).keys() == positions.keys()
