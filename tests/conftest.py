@@ -14,14 +14,26 @@ from tests.mirrored_node import OpenNode, open_local, open_mirrored
 from tests.node import Node
 from tests.servers.azure_fixtures import azurite, container
 from tests.servers.buckets import Bucket, create_bucket
-from tests.servers.kinesis_fixtures import kinesis_local, kinesis_of_module, own_kinesis
+from tests.servers.kinesis_fixtures import (
+    client_of_module,
+    kinesis_local,
+    kinesis_of_module,
+    own_kinesis,
+)
 from tests.servers.moto import MotoServer
 from tests.servers.proxy import FaultProxy, Proxied
 from tests.servers.seaweedfs import SeaweedServer
 from tests.spark_archive import use_archive
 
 # Fixtures that are made elsewhere.
-__all__ = ["azurite", "container", "kinesis_local", "kinesis_of_module", "own_kinesis"]
+__all__ = [
+    "azurite",
+    "client_of_module",
+    "container",
+    "kinesis_local",
+    "kinesis_of_module",
+    "own_kinesis",
+]
 
 FILE, S3 = "file", "s3"
 

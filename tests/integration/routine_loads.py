@@ -15,7 +15,7 @@ from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.driving import MovedClock
 from tests.mirrored_node import OpenNode
 from tests.node import Node
-from tests.servers.kinesis_clients import REGION, StreamUnderTest, kinesis_client, new_stream
+from tests.servers.kinesis_clients import REGION, StreamUnderTest, new_stream
 
 CREATE_TABLE = "CREATE TABLE t (id BIGINT NOT NULL, note STRING)"
 FIRST = "shardId-000000000000"
@@ -32,10 +32,9 @@ def server(kinesis_of_module: KinesisServer) -> Iterator[KinesisServer]:
 
 
 @pytest.fixture
-def stream(server: KinesisServer) -> Iterator[StreamUnderTest]:
+def stream(server: KinesisServer, client_of_module: Any) -> StreamUnderTest:  # noqa: ARG001 - It is as new.
     """A stream of one shard."""
-    with kinesis_client(server.endpoint) as client:
-        yield new_stream(client)
+    return new_stream(client_of_module)
 
 
 @pytest.fixture

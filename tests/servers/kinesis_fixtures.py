@@ -1,10 +1,12 @@
 """Fixtures with Kinesis servers."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from penstock.testing.kinesis.server import KinesisServer
+from tests.servers.kinesis_clients import kinesis_client
 from tests.servers.kinesis_local import KinesisLocal
 
 
@@ -20,6 +22,13 @@ def kinesis_of_module() -> Iterator[KinesisServer]:
     """A Kinesis of this project whose clock and ways one module's tests may change."""
     with KinesisServer() as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def client_of_module(kinesis_of_module: KinesisServer) -> Iterator[Any]:
+    """A client of that server: making one takes long."""
+    with kinesis_client(kinesis_of_module.endpoint) as client:
+        yield client
 
 
 @pytest.fixture(scope="session")
