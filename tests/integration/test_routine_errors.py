@@ -200,3 +200,19 @@ def test_t36_the_window_trips_also_if_the_node_dies_behind_the_commit(
     assert reason is not None
     assert reason.code is Code.TOO_MANY_FAILURE_ROWS_ERR
     assert len(rejects(again)) == 1
+
+
+def test_t2_the_statistics_of_streams_survive_a_cut_journal_and_a_restart(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    stream.put(BAD)
+    put(stream, 1, 2)
+    loads.sql(create(stream))
+    loads.run()
+    before = loads.job("r").cumulative
+    loads.catalog.truncate_events(loads.job("r").id, keep=0)
+
+    after = loads.restart().job("r").cumulative
+
+    assert after == before
+    assert (after.records_read, after.rows_loaded, after.rows_rejected) == (3, 2, 1)

@@ -50,7 +50,7 @@ _LATE_LISTINGS_MAX = 5
 _LISTING_PAUSE = timedelta(seconds=1)
 _THREADS_MAX = 16
 # The service tells its time in whole seconds: what arrived within the same one may be older.
-_CLOCK_TICK = timedelta(seconds=1)
+_SERVER_TICK = timedelta(seconds=1)
 # A position that lies further back than this part of the retention is proven anew.
 _NEAR_THE_HORIZON = 0.9
 
@@ -169,7 +169,7 @@ class KinesisSource:
     def _take(self, part: ShardPart) -> None:
         outcome = part.outcome
         watch = self._watches[part.shard]
-        watch.take(outcome, begun_at=self._told.at + _CLOCK_TICK)
+        watch.take(outcome, begun_at=self._told.at + _SERVER_TICK)
         near = self._told.retention * _NEAR_THE_HORIZON
         if outcome.behind is not None and outcome.behind > near:
             self._watches.pop(part.shard)
