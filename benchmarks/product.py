@@ -123,7 +123,7 @@ class Product:
     def _source(self, state: JobState, *, clock: Clock | None = None) -> JobSource:
         app = self._app
         opener = source_opener(catalog=app.catalog, vault=app.vault, clock=clock or app.clock)
-        return opener(state)
+        return opener(state, threading.Event())
 
     def load(self, job: str) -> Watch:
         """Run one job as ``run --until-caught-up --job`` does; answer what the watch saw."""
@@ -153,7 +153,7 @@ class Product:
     def _parts(self, watch: Watch) -> LoadParts:
         catalog = self._app.catalog
 
-        def open_watched(state: JobState) -> JobSource:
+        def open_watched(state: JobState, _stop: threading.Event) -> JobSource:
             return cast("JobSource", _WatchedSource(self._source(state), watch))
 
         return LoadParts(

@@ -1,6 +1,7 @@
 """Open the source of a job: its options, what is remembered of it, and the keys it needs."""
 
 from collections.abc import Callable
+from threading import Event
 from typing import assert_never
 
 from penstock.catalog.catalog import Catalog
@@ -17,11 +18,11 @@ from penstock.vault import Vault
 
 def source_opener(
     *, catalog: Catalog, vault: Vault, clock: Clock, budgets: ReadBudgets | None = None
-) -> Callable[[JobState], Source]:
+) -> Callable[[JobState, Event], Source]:
     """Answer what opens the sources of all jobs of a node, which share its budgets."""
     shared = budgets or ReadBudgets(clock)
 
-    def open_source(state: JobState) -> Source:
+    def open_source(state: JobState, stop: Event) -> Source:
         options = state.definition.source
         match options:
             case FilesOptions():
@@ -31,6 +32,7 @@ def source_opener(
 
                 parts = StreamParts(
                     clock=clock,
+                    stop=stop,
                     reports=JobReports(catalog, state.id),
                     budgets=shared,
                     reveal=lambda key, text: vault.reveal(text, option=key),

@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -196,7 +197,7 @@ class KinesisWorld:
         opener = source_opener(
             catalog=catalog, vault=vault, clock=SystemClock(), budgets=budgets
         )
-        return opener(self.state())
+        return opener(self.state(), threading.Event())
 
     def state(self) -> JobState:
         return self._job.state()

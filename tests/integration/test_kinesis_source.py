@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from penstock.clock import SystemClock
-from penstock.errors import Code, UserError
+from penstock.errors import Code, StoppedError, UserError
 from penstock.model.epoch import EpochLimits, Note
 from penstock.model.kinesis import KinesisOptions
 from penstock.model.position import End, Horizon, SplitProgress
@@ -58,9 +59,10 @@ class Load:
         SplitProgress(split=PARENT, floor=Horizon(), position=Horizon()),
     )
 
-    def open(self) -> KinesisSource:
+    def open(self, stop: Event | None = None) -> KinesisSource:
         """Open the source with nothing in memory."""
         parts = StreamParts(
+            stop=stop or Event(),
             clock=SystemClock(),
             reports=self.reports,
             budgets=ReadBudgets(SystemClock(), interval=timedelta(0)),
@@ -169,3 +171,17 @@ def test_t76_the_keys_of_a_shard_are_known_before_it_is_read_however_late_listin
 
     assert plan is not None
     assert [read.shard.hash_keys for read in plan.shards] == [(0, MIDDLE - 1)]
+
+
+def test_whoever_is_told_to_stop_does_not_wait_for_a_stream_that_fails(
+    load: Load, server: KinesisServer
+) -> None:
+    stop = Event()
+    source = load.open(stop)
+    server.control.inject("ListShards", "InternalFailureException", status=500, times=1000)
+    stop.set()
+
+    with pytest.raises(StoppedError):
+        load.look(source)
+
+    assert len(server.control.requests("ListShards")) == 1

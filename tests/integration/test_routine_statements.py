@@ -212,6 +212,18 @@ def test_the_name_of_a_load_that_was_stopped_can_be_used_again(
 
     assert ids(loads) == [1, 1]
     assert shown(loads)["Statistic"]["loadedRows"] == 1
+    both = loads.sql("SHOW ALL ROUTINE LOAD FOR r")
+    assert [row["State"] for row in both] == ["STOPPED", "NEED_SCHEDULE"]
+    loads.sql("STOP ROUTINE LOAD FOR r; DROP TABLE t")
+    assert names(loads, "ALL ROUTINE LOAD") == []
+
+
+def test_a_load_that_is_to_run_may_be_resumed(loads: Node, stream: StreamUnderTest) -> None:
+    loads.sql(create(stream))
+
+    loads.sql("RESUME ROUTINE LOAD FOR r")
+
+    assert shown(loads)["State"] == "NEED_SCHEDULE"
 
 
 def test_a_load_that_was_stopped_is_forgotten_after_days(

@@ -142,6 +142,11 @@ class Catalog:
                 jobs.append(connection, state, ends, at=self._database.now())
             return len(attempts)
 
+    def retire_job(self, job_id: str) -> None:
+        """Give back the name of a job that has ended, which is kept to be looked at."""
+        with self._database.write() as connection:
+            jobs.retire(connection, jobs.locked(connection, job_id, expected=None))
+
     def delete_job(self, job_id: str) -> None:
         """Forget a job with everything that belongs to it; gone already is fine."""
         with self._database.write() as connection:

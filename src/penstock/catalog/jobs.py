@@ -138,6 +138,13 @@ def truncate(connection: Connection, state: JobState, *, keep: int) -> None:
     connection.execute(_DELETE_EVENTS, {"job": state.id, "last": state.event_number - keep})
 
 
+def retire(connection: Connection, state: JobState) -> None:
+    """Give back the name of a job that has ended; it is found by its id, and among all."""
+    connection.execute(
+        _UPDATE, {"job_id": state.id, **_columns(state), "name": f"{state.name} {state.id}"}
+    )
+
+
 def remove(connection: Connection, job_id: str) -> None:
     """Delete a job with everything that belongs to it; gone already is fine."""
     connection.execute(_DELETE, {"job_id": job_id})

@@ -95,6 +95,12 @@ def apply_chain(state: JobState, *, parts: ChangeParts) -> JobState:
     return current
 
 
+def forget(state: JobState, *, catalog: Catalog, tables: Tables) -> None:
+    """Forget a job that has ended, and what it rejected."""
+    tables.delete_rejects(state.id)
+    catalog.delete_job(state.id)
+
+
 def overtaken(state: JobState) -> UserError:
     """Answer the error of a statement that lost against another one."""
     return UserError(

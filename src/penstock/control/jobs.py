@@ -14,6 +14,7 @@ from penstock.control.lifecycle import (
     alter,
     definition_parts,
     drop,
+    make_room,
     open_job,
     pause,
     require_free_name,
@@ -41,8 +42,7 @@ def create_job(statement: CreateJob, *, parts: ChangeParts) -> Result:
     )
     floor = defined.floor or Horizon()
     start = SplitProgress(split=defined.definition.files.uri, floor=floor, position=floor)
-    if ended is not None:
-        drop(ended, parts=parts)
+    make_room(ended, parts=parts)
     open_job(defined.definition, progress=(start,), secret=defined.secret, parts=parts)
     return Result(message=f"job {statement.name} created")
 

@@ -11,6 +11,7 @@ from penstock.control.changes import (
     ChangeParts,
     apply_chain,
     change_job,
+    forget,
     overtaken,
     store_first,
 )
@@ -203,8 +204,17 @@ def _store_definition(
 def drop(state: JobState, *, parts: ChangeParts) -> None:
     """End a job's chain and forget the job; the table and its rows stay."""
     close(state, wish=Wish.DROP, parts=parts)
-    parts.tables.delete_rejects(state.id)
-    parts.catalog.delete_job(state.id)
+    forget(state, catalog=parts.catalog, tables=parts.tables)
+
+
+def make_room(ended: JobState | None, *, parts: ChangeParts) -> None:
+    """Free the name of a job that has ended; a stopped load can still be looked at."""
+    if ended is None:
+        return
+    if ended.stopped:
+        parts.catalog.retire_job(ended.id)
+    else:
+        drop(ended, parts=parts)
 
 
 def close(state: JobState, *, wish: Wish, parts: ChangeParts) -> None:

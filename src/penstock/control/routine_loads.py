@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
-from penstock.control.changes import ChangeParts
+from penstock.control.changes import ChangeParts, forget
 from penstock.control.lifecycle import (
     alter,
     close,
     definition_parts,
-    drop,
+    make_room,
     open_job,
     pause,
     require_alive,
@@ -57,8 +57,7 @@ def create_routine_load(statement: CreateRoutineLoad, *, parts: ChangeParts) -> 
     )
     defined = found.defined
     progress = found.progress or ()
-    if ended is not None:
-        drop(ended, parts=parts)
+    make_room(ended, parts=parts)
     open_job(defined.definition, progress=progress, secret=defined.secret, parts=parts)
     shards = counted(len(progress), "shard")
     return Result(message=f"routine load {statement.name} created, {shards}")
@@ -140,6 +139,8 @@ def resume_routine_load(statement: ResumeRoutineLoad, *, parts: ChangeParts) -> 
             done="resumed",
         )
     state = find_routine_load(statement.name, catalog=parts.catalog)
+    if state.wish.wish is Wish.RUN:
+        return Result(message=f"routine load {state.name} is to run already")
     resume(state, parts=parts)
     return Result(message=f"routine load {state.name} resumed")
 
@@ -174,4 +175,4 @@ def _forget_old(*, parts: ChangeParts) -> None:
     oldest = parts.clock.now() - KEPT_AFTER_STOP
     for state in parts.catalog.jobs():
         if state.stopped and state.wish.changed_at < oldest:
-            drop(state, parts=parts)
+            forget(state, catalog=parts.catalog, tables=parts.tables)

@@ -3,6 +3,7 @@
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.tables import TableRecord
 from penstock.clock import Clock
+from penstock.control.changes import forget
 from penstock.control.lookup import find_table
 from penstock.control.result import Result
 from penstock.crashpoints import CrashPoint, reached
@@ -99,8 +100,7 @@ def _forget_stopped(record: TableRecord, *, catalog: Catalog, tables: Tables) ->
     users = [state for state in catalog.jobs() if state.definition.table.id == record.id]
     if all(state.stopped for state in users):
         for state in users:
-            tables.delete_rejects(state.id)
-            catalog.delete_job(state.id)
+            forget(state, catalog=catalog, tables=tables)
 
 
 def _require_unjoined(record: TableRecord, *, catalog: Catalog) -> None:

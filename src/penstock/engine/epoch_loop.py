@@ -66,7 +66,8 @@ class LoadParts:
     tables: Tables
     executor: Executor
     clock: Clock
-    open_source: Callable[[JobState], Source]
+    # The event ends what a source waits for.
+    open_source: Callable[[JobState, threading.Event], Source]
     work: Work
     node_id: str
     # What this node can do beside loading files.
@@ -154,7 +155,7 @@ class EpochLoop:
         structlog.contextvars.bind_contextvars(job=self._state.name)
         self._require_few_errors()
         log.info("job taken", generation=self.generation.number, commit=self._state.number)
-        self._source = parts.open_source(self._state)
+        self._source = parts.open_source(self._state, self._stop)
 
     def _believe(self, generation: Generation) -> None:
         self.believed = generation

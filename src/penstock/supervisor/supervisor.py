@@ -4,6 +4,7 @@ Control and supervisor meet only in the catalog: a statement stores what is want
 the supervisor compares that with what runs here. A round decides nothing about data.
 """
 
+import threading
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -220,7 +221,7 @@ class Supervisor:
         if waits or state.id in self._caught_up or state.wish.wish is not Wish.RUN:
             return
         self._looked_at[state.id] = now
-        source = self._parts.open_source(state)
+        source = self._parts.open_source(state, threading.Event())
         source.discover(state.progress, listed=lambda _: None)
         if source.caught_up():
             self._caught_up.add(state.id)

@@ -226,7 +226,9 @@ class World:
         self._seen = None
         self.restored = True
 
-    def open_source(self, state: JobState) -> FilesSource:
+    def open_source(self, state: JobState, stop: threading.Event) -> FilesSource:
+        del stop
+
         def open_store(uri: Uri, options: StoreOptions) -> tuple[Store, str]:
             assert options == StoreOptions()
             return cast("Store", self.files), uri.key

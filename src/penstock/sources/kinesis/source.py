@@ -60,6 +60,8 @@ class StreamParts:
     """What a stream is opened with."""
 
     clock: Clock
+    # Ends every wait.
+    stop: Event
     reports: Reports
     budgets: ReadBudgets
     # A reference in an option becomes its value.
@@ -74,7 +76,7 @@ class KinesisSource:
     def __init__(self, options: KinesisOptions, *, parts: StreamParts) -> None:
         self._options = options
         self._parts = parts
-        self._stop = Event()
+        self._stop = parts.stop
         self._patience = Patience(
             clock=parts.clock, give_up_after=GIVE_UP_AFTER, stop=self._stop
         )
