@@ -216,3 +216,15 @@ def test_t2_the_statistics_of_streams_survive_a_cut_journal_and_a_restart(
 
     assert after == before
     assert (after.records_read, after.rows_loaded, after.rows_rejected) == (3, 2, 1)
+
+
+def test_the_epoch_that_fills_the_window_is_told_as_committed_alone(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    stream.put(BAD)
+    loads.sql(create(stream))
+
+    loads.run()
+
+    told = [row["event"] for row in loads.sql("SHOW EVENTS FOR r")]
+    assert told[-3:] == ["EpochStarted", "Committed", "WishChanged"]

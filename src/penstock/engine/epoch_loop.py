@@ -242,6 +242,7 @@ class EpochLoop:
             ran = self._parts.clock.monotonic() - started - plan_seconds
             self._journal_end(draft, error, run_seconds=ran)
             raise
+        self._require_few_errors()
         return True
 
     def _run_and_commit(self, plan: EpochPlan, draft: Attachment) -> None:
@@ -282,7 +283,6 @@ class EpochLoop:
         self._telling.tell(step=Step.COMMITTING)
         self._commit(attachment, acks)
         self._source.committed(notes_of(acks))
-        self._require_few_errors()
 
     def _require_few_errors(self) -> None:
         """End the tenure of a routine load whose window of errors is too full."""
