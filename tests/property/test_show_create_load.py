@@ -32,6 +32,8 @@ from tests.property.reflection import values_of
 from tests.unit.supervisor.test_restart import CREATED
 
 SEQUENCES = st.integers(0, 10**56).map(str)
+# No statement holds what is no character, nor the one that ends texts elsewhere.
+CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True)
 POSITION: st.SearchStrategy[Position] = st.one_of(
     st.just(Horizon()),
@@ -56,8 +58,8 @@ def properties(draw: st.DrawFn) -> RoutineProperties:
         strict_mode=draw(st.booleans()),
         time_zone=draw(st.sampled_from(["UTC", "Europe/Berlin", "+02:00"])),
         format=draw(values_of(RoutineProperties).map(lambda found: found.format)),
-        enclose=draw(st.text(max_size=2)),
-        jsonpaths=draw(st.text(max_size=5)),
+        enclose=draw(st.text(CHARACTERS, max_size=2)),
+        jsonpaths=draw(st.text(CHARACTERS, max_size=5)),
         empty_field_as_null=draw(st.booleans()),
     )
 
@@ -84,7 +86,7 @@ def clauses(draw: st.DrawFn) -> LoadProperties:
     columns = [LoadColumn(name=name) for name in plain]
     columns += [LoadColumn(name=name, expression=draw(EXPRESSIONS)) for name in made]
     return LoadProperties(
-        separator=draw(st.none() | st.text(min_size=1, max_size=3)),
+        separator=draw(st.none() | st.text(CHARACTERS, min_size=1, max_size=3)),
         columns=draw(st.none() | st.just(tuple(columns))),
         preceding_filter=draw(st.none() | EXPRESSIONS),
         where=draw(st.none() | EXPRESSIONS),
@@ -105,7 +107,7 @@ def states(draw: st.DrawFn) -> JobState:
     )
     definition: JobDefinition = replace(
         DEFINITION,
-        comment=draw(st.text(st.characters(exclude_categories=["Cs"]), max_size=5)),
+        comment=draw(st.text(CHARACTERS, max_size=5)),
         function=FUNCTION,
         source=draw(sources()),
         properties=draw(properties()),
