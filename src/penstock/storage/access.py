@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import TypeVar
 
 from penstock.errors import Code, UserError
 from penstock.model.options import parse_options, print_options
@@ -12,28 +13,40 @@ from penstock.storage.uris import Scheme, parse_uri
 
 _HTTP = ("http://", "https://")
 
+_T = TypeVar("_T")
 Reveal = Callable[[str, str], str]
 
 
 def revealed(options: StoreOptions, reveal: Reveal) -> StoreOptions:
     """Answer the options with values in the place of references, checked together."""
-    pairs = [(key, reveal(key, text)) for key, text in print_options(options)]
-    values = parse_options(StoreOptions, pairs, what="a bucket")
+    values = with_values(options, reveal, what="a bucket")
     check_access(values)
     return values
 
 
-def check_access(options: StoreOptions) -> None:
-    """Refuse options that do not belong together."""
-    if bool(options.access_key) != bool(options.secret_key):
-        given, lacking = ("s3.access_key", "s3.secret_key")
-        if options.secret_key:
-            given, lacking = lacking, given
+def with_values(options: _T, reveal: Reveal, *, what: str) -> _T:
+    """Answer options of any class with values in the place of references."""
+    pairs = [(key, reveal(key, text)) for key, text in print_options(options)]
+    return parse_options(type(options), pairs, what=what)
+
+
+def require_both_keys(*keys: tuple[str, str]) -> None:
+    """Refuse one of two keys, given as option and value, without the other."""
+    given = [option for option, value in keys if value]
+    lacking = [option for option, value in keys if not value]
+    if given and lacking:
         raise UserError(
-            f'option "{given}" needs "{lacking}" beside it',
+            f'option "{given[0]}" needs "{lacking[0]}" beside it',
             code=Code.OPTION_ERR,
             hint="Give both keys, or none of them for the default chain.",
         )
+
+
+def check_access(options: StoreOptions) -> None:
+    """Refuse options that do not belong together."""
+    require_both_keys(
+        ("s3.access_key", options.access_key), ("s3.secret_key", options.secret_key)
+    )
     if options.session_token and not options.access_key:
         raise UserError(
             'option "s3.session_token" needs "s3.access_key" and "s3.secret_key" beside it',

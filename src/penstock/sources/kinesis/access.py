@@ -6,10 +6,10 @@ from functools import lru_cache
 
 from penstock.errors import Code, UserError
 from penstock.model.kinesis import CredentialsProvider, KinesisOptions
-from penstock.model.options import parse_options, print_options
+from penstock.model.options import parse_options
 from penstock.model.sealed import Sealed
 from penstock.sources.kinesis.client import StreamAccess
-from penstock.storage.access import Reveal
+from penstock.storage.access import Reveal, require_both_keys, with_values
 from penstock.storage.aws_credentials import AwsKeys
 
 WHAT = "KINESIS"
@@ -28,8 +28,7 @@ _PROVIDERS = {
 
 def revealed_stream(options: KinesisOptions, reveal: Reveal) -> KinesisOptions:
     """Answer the options with values in the place of references, checked together."""
-    pairs = [(key, reveal(key, text)) for key, text in print_options(options)]
-    values = parse_options(KinesisOptions, pairs, what=WHAT)
+    values = with_values(options, reveal, what=WHAT)
     check_stream(values)
     return values
 
@@ -38,14 +37,9 @@ def check_stream(options: KinesisOptions) -> None:
     """Refuse options that do not have the right form, or do not belong together."""
     _require(_REGION.fullmatch(options.region), "aws.region", options.region, "eu-west-1")
     _require(_STREAM.fullmatch(options.stream), "kinesis_stream", options.stream, "orders")
-    if bool(options.access_key) != bool(options.secret_key):
-        given, lacking = "aws.access_key", "aws.secret_key"
-        if options.secret_key:
-            given, lacking = lacking, given
-        raise _refused(
-            f'option "{given}" needs "{lacking}" beside it',
-            hint="Give both keys, or none of them for the default chain.",
-        )
+    require_both_keys(
+        ("aws.access_key", options.access_key), ("aws.secret_key", options.secret_key)
+    )
     for key, text, lacking, other in (
         ("aws.session_key", options.session_key, "aws.access_key", options.access_key),
         ("property.aws.external.id", options.external_id, "aws.role_arn", options.role_arn),

@@ -15,7 +15,7 @@ from penstock.errors import Code, UserError
 from penstock.model.epoch import EpochLimits, EpochPlan, Note
 from penstock.model.kinesis import KinesisOptions
 from penstock.model.options import print_options
-from penstock.model.position import End, Horizon, Lineage, SplitProgress, position_text
+from penstock.model.position import End, Horizon, SplitProgress, position_text
 from penstock.model.sealed import Sealed
 from penstock.model.shards import (
     ListedShard,
@@ -31,6 +31,7 @@ from penstock.sources.kinesis.client import StreamAccess, StreamClient
 from penstock.sources.kinesis.failures import Kind, StreamError
 from penstock.sources.kinesis.lineage import (
     Progress,
+    begin,
     follow,
     forget,
     readable,
@@ -257,13 +258,7 @@ class KinesisSource:
         """Add parents that no listing has shown, unless the stream has forgotten them."""
         for parent in unknown_parents(progress):
             if parent not in self._gone and self._is_known(parent):
-                missed = SplitProgress(
-                    split=parent,
-                    floor=Horizon(),
-                    position=Horizon(),
-                    lineage=Lineage(begins=""),
-                )
-                progress = (*progress, missed)
+                progress += begin([ListedShard(id=parent)], Horizon())
             else:
                 self._gone.add(parent)
         return progress

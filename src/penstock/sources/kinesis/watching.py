@@ -4,7 +4,7 @@ A shard is asked only while no task reads it. The chain of iterators is kept fro
 to the next; the one that found something goes to the task.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from penstock.errors import Code, UserError
@@ -29,7 +29,7 @@ class Watch:
     caught_up: bool = False
     asked_at: float | None = None
     # Empty pages were met, but the tip was not.
-    searching: bool = field(default=True)
+    searching: bool = True
 
     def ask(self, retention: timedelta) -> None:
         """Send one request and remember what it says."""
