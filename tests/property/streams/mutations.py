@@ -26,6 +26,7 @@ from tests.property.streams.steps import (
     Gaps,
     Garble,
     History,
+    Merge,
     Put,
     PutTogether,
     Run,
@@ -299,6 +300,12 @@ def a_listing_is_never_late(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(source, "_LATE_LISTINGS_MAX", 0)
 
 
+def a_name_is_all_that_is_needed(patch: pytest.MonkeyPatch) -> None:
+    """A shard of which nothing but its name is known is read at once."""
+    a_listing_is_never_late(patch)
+    patch.setattr(lineage, "untold", lambda _progress: ())
+
+
 ONE = Setup(rows_max=1)
 TWO = Setup(rows_max=2)
 # A run asks for shards, stream, iterator and one record; then its first task asks.
@@ -368,6 +375,11 @@ HISTORY_BY_MUTATION: Mapping[Mutation, History] = {
             Run(crash=CrashAt(CrashPoint.COPY_WRITTEN)),
             Run(),
         ),
+    ),
+    a_name_is_all_that_is_needed: History(
+        setup=Setup(page_records_max=1),
+        before=(Split(0), Split(0)),
+        steps=(Put("a"), Run(meanwhile=(At(2, Split(1)), At(2, Merge(2))))),
     ),
     a_record_of_the_first_second_is_the_tip: History(setup=ONE, steps=(Put("aa"),)),
 }

@@ -50,6 +50,11 @@ def follow(progress: Progress, listed: Iterable[ListedShard]) -> Progress:
     return tuple(known.values())
 
 
+def named(shard: str) -> SplitProgress:
+    """Answer a shard of which nothing but its name is known."""
+    return SplitProgress(split=shard, floor=Horizon(), position=Horizon())
+
+
 def _new(shard: ListedShard) -> SplitProgress:
     lineage = Lineage(begins=shard.begins, parents=shard.parents)
     return SplitProgress(split=shard.id, floor=Horizon(), position=Horizon(), lineage=lineage)
@@ -74,13 +79,17 @@ def _same(split: SplitProgress, shard: ListedShard) -> SplitProgress:
 
 
 def readable(progress: Progress) -> Progress:
-    """Answer the shards that may be read: unfinished, with every known parent finished."""
+    """Answer the shards that may be read: unfinished, with every known parent finished.
+
+    One of which no listing has told may have a parent that is not.
+    """
     finished = {split.split for split in progress if isinstance(split.position, End)}
     known = {split.split for split in progress}
+    held_back = finished | {split.split for split in untold(progress)}
     return tuple(
         split
         for split in progress
-        if split.split not in finished
+        if split.split not in held_back
         and all(parent in finished or parent not in known for parent in _parents(split))
     )
 
@@ -110,6 +119,15 @@ def unknown_parents(progress: Progress) -> tuple[str, ...]:
     unfinished = (split for split in progress if not isinstance(split.position, End))
     named = {parent for split in unfinished for parent in _parents(split)}
     return tuple(sorted(named - known))
+
+
+def untold(progress: Progress) -> Progress:
+    """Answer the unfinished shards that are known by name only, as parents of others."""
+    return tuple(
+        split
+        for split in progress
+        if not isinstance(split.position, End) and split.lineage is None
+    )
 
 
 def unlisted(progress: Progress, listed: Iterable[ListedShard]) -> Progress:

@@ -31,12 +31,13 @@ from penstock.sources.kinesis.client import StreamAccess, StreamClient
 from penstock.sources.kinesis.failures import Kind, StreamError
 from penstock.sources.kinesis.lineage import (
     Progress,
-    begin,
     follow,
     forget,
+    named,
     readable,
     unknown_parents,
     unlisted,
+    untold,
 )
 from penstock.sources.kinesis.listing import StreamSummary, describe, list_shards
 from penstock.sources.kinesis.pages import ShardPages
@@ -100,6 +101,7 @@ class KinesisSource:
         if self._listing_due():
             self._list()
         self._progress = self._completed(progress)
+        self._await_listing()
         self._watch()
         self._poll(listed)
         self._store_reports()
@@ -258,7 +260,7 @@ class KinesisSource:
         """Add parents that no listing has shown, unless the stream has forgotten them."""
         for parent in unknown_parents(progress):
             if parent not in self._gone and self._is_known(parent):
-                progress += begin([ListedShard(id=parent)], Horizon())
+                progress += (named(parent),)
             else:
                 self._gone.add(parent)
         return progress
@@ -286,7 +288,7 @@ class KinesisSource:
         """Watch the shards that may be read, and no others."""
         self._require_known(unlisted(self._progress, self._told_of().values()))
         splits = {split.split: split for split in readable(self._progress)}
-        by_id = self._listed_with(tuple(splits.values()))
+        by_id = self._told_of()
         for name in self._watches.keys() - splits.keys():
             del self._watches[name]
         for name, split in splits.items():
@@ -300,17 +302,19 @@ class KinesisSource:
     def _told_of(self) -> Mapping[str, ListedShard]:
         return {shard.id: shard for shard in (*self._children.values(), *self._listed)}
 
-    def _listed_with(self, splits: Progress) -> Mapping[str, ListedShard]:
-        """Answer what is told of shards; a listing that is late is asked for a few times more.
+    def _await_listing(self) -> None:
+        """Ask a listing that is late a few times more.
 
-        Without its range of keys nobody can tell which parts of an aggregate are foreign.
+        Without its parents nobody knows whose turn a shard is, and without its range of keys
+        which parts of an aggregate are foreign.
         """
         for _ in range(_LATE_LISTINGS_MAX):
-            if not unlisted(splits, self._told_of().values()):
+            wanted = (*readable(self._progress), *untold(self._progress))
+            if not unlisted(wanted, self._told_of().values()):
                 break
             self._parts.clock.wait(self._stop, _LISTING_PAUSE)
             self._list()
-        return self._told_of()
+            self._progress = self._completed(self._progress)
 
     def _require_known(self, missing: Iterable[SplitProgress]) -> None:
         for split in missing:
