@@ -295,7 +295,7 @@ def test_columns_that_change_during_an_epoch_abort_it_and_it_is_tried_again(
 
 
 def test_a_table_that_a_job_loads_is_not_dropped(loaded: Node) -> None:
-    with pytest.raises(UserError, match='table "t" is loaded by the job "j"') as refused:
+    with pytest.raises(UserError, match='table "t" is loaded by job "j"') as refused:
         loaded.sql("DROP TABLE t")
 
     assert refused.value.code is Code.STATE_ERR

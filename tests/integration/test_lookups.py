@@ -210,7 +210,7 @@ def test_a_joined_table_cannot_be_dropped_before_the_job(
     order(folder, 1, "ann")
     spark_node.sql(f"{TABLES}; {create(folder, JOIN)}")
 
-    with pytest.raises(UserError, match='table "city" is joined with by job "j"'):
+    with pytest.raises(UserError, match='table "city" is joined by job "j"'):
         spark_node.sql("DROP TABLE city")
 
     spark_node.run()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from penstock.control.routine_show import LOAD_COLUMNS, TASK_COLUMNS
+from penstock.errors import UserError
 from penstock.model.kinesis import KinesisOptions
 from penstock.model.options import option_fields, option_key
 from penstock.model.routine_properties import RoutineProperties
@@ -238,6 +239,21 @@ def test_a_load_that_was_stopped_is_forgotten_after_days(
     assert names(loads, "ALL ROUTINE LOAD") == ["s"]
 
 
+def test_a_secret_is_kept_by_loads_that_live_and_not_by_stopped_ones(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    loads.sql("CREATE SECRET k ('aws.access_key' = 'mine', 'aws.secret_key' = 'mine')")
+    loads.sql(create(stream).replace("= 'mine'", "= SECRET 'k'"))
+    with pytest.raises(UserError, match='secret "k" is used by routine load "r"') as kept:
+        loads.sql("DROP SECRET k")
+    loads.sql("STOP ROUTINE LOAD FOR r")
+
+    loads.sql("DROP SECRET k")
+
+    assert kept.value.hint.startswith("First write STOP ROUTINE LOAD FOR r")
+    assert loads.catalog.secrets() == ()
+
+
 def test_a_table_is_kept_by_loads_that_live_and_not_by_stopped_ones(
     loads: Node, stream: StreamUnderTest
 ) -> None:
@@ -248,7 +264,7 @@ def test_a_table_is_kept_by_loads_that_live_and_not_by_stopped_ones(
 
     loads.sql("DROP TABLE t")
 
-    assert kept.startswith('STATE_ERR: table "t" is loaded by the jobs ')
+    assert kept == 'STATE_ERR: table "t" is loaded by routine load "s"'
     assert before == ["r", "s"]
     assert names(loads, "ALL ROUTINE LOAD") == []
     assert loads.catalog.secrets() == ()

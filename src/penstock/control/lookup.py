@@ -1,5 +1,7 @@
 """Find what a statement names, or say that it does not exist."""
 
+from collections.abc import Sequence
+
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.secrets import SecretRecord
 from penstock.catalog.tables import TableRecord
@@ -75,3 +77,16 @@ def find_secret(name: str, *, catalog: Catalog) -> SecretRecord:
             hint=f"Known secrets: {known}." if known else "Create one with CREATE SECRET.",
         )
     return record
+
+
+def require_unused(used_by: str, users: Sequence[JobState], *, instead: str = "") -> None:
+    """Refuse to drop what jobs need; say which they are, and which statements end them."""
+    if not users:
+        return
+    named = ", ".join(f'{user.definition.kind} "{user.name}"' for user in users)
+    endings = "; ".join(user.definition.ending for user in users)
+    raise UserError(
+        f"{used_by} {named}",
+        code=Code.STATE_ERR,
+        hint=f"First write {endings}{f', or {instead}' if instead else ''}.",
+    )

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.secrets import SecretRecord
-from penstock.control.lookup import find_secret
+from penstock.control.lookup import find_secret, require_unused
 from penstock.control.result import Cell, Result
 from penstock.errors import Code, UserError
-from penstock.model.job import JobDefinition
+from penstock.model.job import JobDefinition, JobState
 from penstock.model.options import print_options
 from penstock.model.schema import quoted_name
 from penstock.model.secrets import SecretReference, reference_of
@@ -48,14 +48,11 @@ def drop_secret(
     if catalog.secret(statement.name) is None and statement.if_exists:
         return Result(message=f"secret {statement.name} does not exist")
     record = find_secret(statement.name, catalog=catalog)
-    jobs = _jobs_by_secret((record,), catalog=catalog)[record.name]
-    if jobs:
-        quoted = ", ".join(f'"{name}"' for name in jobs)
-        raise UserError(
-            f'secret "{record.name}" is used by the job{"s" * (len(jobs) > 1)} {quoted}',
-            code=Code.STATE_ERR,
-            hint="Drop the job first, or give it other options with ALTER JOB … INSERT INTO ….",
-        )
+    require_unused(
+        f'secret "{record.name}" is used by',
+        _users_by_secret((record,), catalog=catalog)[record.name],
+        instead="give other options with ALTER",
+    )
     if record.name == warehouse_secret.lower():
         raise UserError(
             f'secret "{record.name}" is used by the warehouse',
@@ -69,10 +66,10 @@ def drop_secret(
 def show_secrets(*, catalog: Catalog, warehouse_secret: str = "") -> Result:
     """List the secrets: what they are called, what for and who uses them."""
     records = catalog.secrets()
-    jobs_by_secret = _jobs_by_secret(records, catalog=catalog)
+    users_by_secret = _users_by_secret(records, catalog=catalog)
     rows: list[tuple[Cell, ...]] = []
     for record in records:
-        users = jobs_by_secret[record.name]
+        users = [user.name for user in users_by_secret[record.name]]
         if record.name == warehouse_secret.lower():
             users = [*users, WAREHOUSE]
         times = (_instant(record.created_at), _instant(record.changed_at))
@@ -86,18 +83,18 @@ def references_of(definition: JobDefinition) -> frozenset[str]:
     return frozenset(r.name for r in references if isinstance(r, SecretReference))
 
 
-def _jobs_by_secret(
+def _users_by_secret(
     records: Sequence[SecretRecord], *, catalog: Catalog
-) -> dict[str, list[str]]:
-    """Answer the names of the jobs that refer to each secret, or own it."""
-    jobs_by_secret: dict[str, list[str]] = {record.name: [] for record in records}
+) -> dict[str, list[JobState]]:
+    """Answer the jobs that refer to each secret, or own it; a stopped load needs it no more."""
+    users_by_secret: dict[str, list[JobState]] = {record.name: [] for record in records}
     owner_by_secret = {record.name: record.job_id for record in records}
     for state in catalog.jobs():
-        named = references_of(state.definition)
-        for name, jobs in jobs_by_secret.items():
+        named = frozenset() if state.stopped else references_of(state.definition)
+        for name, users in users_by_secret.items():
             if name in named or owner_by_secret[name] == state.id:
-                jobs.append(state.name)
-    return jobs_by_secret
+                users.append(state)
+    return users_by_secret
 
 
 def _instant(at: datetime) -> str:

@@ -4,11 +4,11 @@ from penstock.catalog.catalog import Catalog
 from penstock.catalog.tables import TableRecord
 from penstock.clock import Clock
 from penstock.control.changes import forget
-from penstock.control.lookup import find_table
+from penstock.control.lookup import find_table, require_unused
 from penstock.control.result import Result
 from penstock.crashpoints import CrashPoint, reached
 from penstock.errors import Code, UserError
-from penstock.model.job import TableRef
+from penstock.model.job import JobState, TableRef
 from penstock.model.schema import quoted_name
 from penstock.sql.formatter import format_statement
 from penstock.sql.statements import (
@@ -85,8 +85,7 @@ def drop_table(statement: DropTable, *, catalog: Catalog, tables: Tables) -> Res
     if catalog.table(statement.name) is None and statement.if_exists:
         return Result(message=f"table {statement.name} does not exist")
     record = find_table(statement.name, catalog=catalog)
-    _forget_stopped(record, catalog=catalog, tables=tables)
-    _require_unjoined(record, catalog=catalog)
+    _release(record, catalog=catalog, tables=tables)
     catalog.delete_table(statement.name)
     reached(CrashPoint.TABLE_FORGOTTEN)
     if not record.managed:
@@ -95,24 +94,22 @@ def drop_table(statement: DropTable, *, catalog: Catalog, tables: Tables) -> Res
     return Result(message=f"table {record.name} dropped")
 
 
-def _forget_stopped(record: TableRecord, *, catalog: Catalog, tables: Tables) -> None:
-    """Forget routine loads that were stopped, if they are all that keeps a table."""
+def _release(record: TableRecord, *, catalog: Catalog, tables: Tables) -> None:
+    """Require that no job loads or joins a table; forget loads that were stopped."""
     users = [state for state in catalog.jobs() if state.definition.table.id == record.id]
-    if all(state.stopped for state in users):
-        for state in users:
-            forget(state, catalog=catalog, tables=tables)
+    joining = [state for state in catalog.jobs() if _joins(state, record)]
+    living = [state for state in users if not state.stopped]
+    require_unused(f'table "{record.name}" is loaded by', living)
+    require_unused(
+        f'table "{record.name}" is joined by', joining, instead="ALTER JOB with another INSERT"
+    )
+    for state in users:
+        forget(state, catalog=catalog, tables=tables)
 
 
-def _require_unjoined(record: TableRecord, *, catalog: Catalog) -> None:
-    """Refuse to drop a table that the SELECT of a job joins with."""
-    for state in catalog.jobs():
-        query = state.definition.query
-        if query is not None and any(table.id == record.id for table in query.lookups):
-            raise UserError(
-                f'table "{record.name}" is joined with by job "{state.name}"',
-                code=Code.STATE_ERR,
-                hint=f"DROP JOB {quoted_name(state.name)}, or ALTER its INSERT, first.",
-            )
+def _joins(state: JobState, record: TableRecord) -> bool:
+    query = state.definition.query
+    return query is not None and any(table.id == record.id for table in query.lookups)
 
 
 def show_tables(*, catalog: Catalog) -> Result:

@@ -11,10 +11,11 @@ from penstock.crashpoints import CrashPoint
 from penstock.engine.shard_share import ShardShare
 from penstock.model.position import After, AtTime, End, Horizon, Position, SplitProgress
 from penstock.model.shards import ShardRead
-from penstock.sources.kinesis import lineage, listing, pages, records, source
+from penstock.sources.kinesis import lineage, listing, pages, records, roll, source
 from penstock.sources.kinesis.pages import Page, ShardPages
 from penstock.sources.kinesis.reading import ShardReading
 from penstock.sources.kinesis.records import Item
+from penstock.sources.kinesis.roll import Roll
 from penstock.sources.kinesis.source import KinesisSource
 from penstock.sources.kinesis.watching import Watch
 from penstock.testing.kinesis.stream import StaleListing
@@ -75,12 +76,13 @@ def finished_shards_are_forgotten(patch: pytest.MonkeyPatch) -> None:
         new = [lineage._new(shard) for shard in listed if shard.id not in known]
         return (*lineage.follow(progress, ()), *new)
 
-    def forget(progress: Progress, listed: Sequence[Any]) -> Progress:
-        del listed
+    def forget(progress: Progress, gone: Sequence[str]) -> Progress:
+        del gone
         return tuple(split for split in progress if not isinstance(split.position, End))
 
-    patch.setattr(source, "follow", follow)
-    patch.setattr(source, "forget", forget)
+    for module in (roll, source):
+        patch.setattr(module, "follow", follow)
+    patch.setattr(roll, "forget", forget)
 
 
 def a_failed_try_leaves_its_iterator(patch: pytest.MonkeyPatch) -> None:
@@ -104,15 +106,16 @@ def what_was_read_counts_before_it_is_committed(patch: pytest.MonkeyPatch) -> No
 
     def mutant(self: KinesisSource, plan: Any, notes: Any) -> Progress:
         self.committed(notes)
-        self._read = reached(self, plan, notes)  # type: ignore[attr-defined]
-        return self._read  # type: ignore[attr-defined,no-any-return]
+        read = reached(self, plan, notes)
+        self._roll.read = read  # type: ignore[attr-defined]
+        return read
 
-    def completed(self: KinesisSource, progress: Progress) -> Progress:
-        return whole(self, vars(self).get("_read", progress))
+    def completed(self: Roll, progress: Progress) -> Progress:
+        return whole(self, vars(self).get("read", progress))
 
-    whole = KinesisSource._completed
+    whole = Roll.completed
     patch.setattr(KinesisSource, "reached", mutant)
-    patch.setattr(KinesisSource, "_completed", completed)
+    patch.setattr(Roll, "completed", completed)
     patch.setattr(KinesisSource, "committed", _once(KinesisSource.committed))
 
 
@@ -204,13 +207,13 @@ def only_the_first_page_of_a_listing_is_read(patch: pytest.MonkeyPatch) -> None:
 
 def a_shard_that_is_not_listed_is_gone(patch: pytest.MonkeyPatch) -> None:
     """What a listing lacks is dropped."""
-    completed = KinesisSource._completed
+    completed = Roll.completed
 
-    def mutant(self: KinesisSource, progress: Progress) -> Progress:
-        listed = {shard.id for shard in self._listed}
+    def mutant(self: Roll, progress: Progress) -> Progress:
+        listed = {shard.id for shard in self.listed}
         return completed(self, tuple(split for split in progress if split.split in listed))
 
-    patch.setattr(KinesisSource, "_completed", mutant)
+    patch.setattr(Roll, "completed", mutant)
 
 
 def parts_of_a_record_are_taken_again(patch: pytest.MonkeyPatch) -> None:
@@ -232,18 +235,18 @@ def the_rest_of_a_record_is_left_out(patch: pytest.MonkeyPatch) -> None:
 
 def new_shards_begin_at_the_tip(patch: pytest.MonkeyPatch) -> None:
     """Children begin at the moment at which they are found."""
-    completed = KinesisSource._completed
+    completed = Roll.completed
 
-    def mutant(self: KinesisSource, progress: Progress) -> Progress:
+    def mutant(self: Roll, progress: Progress) -> Progress:
         known = {split.split for split in progress}
         return tuple(
             split
             if split.split in known or not isinstance(split.position, Horizon)
-            else replace(split, position=AtTime(at=self._told.at))
+            else replace(split, position=AtTime(at=self._clock.now()))
             for split in completed(self, progress)
         )
 
-    patch.setattr(KinesisSource, "_completed", mutant)
+    patch.setattr(Roll, "completed", mutant)
 
 
 def an_expired_iterator_begins_anew(patch: pytest.MonkeyPatch) -> None:
@@ -297,7 +300,7 @@ def a_record_of_the_first_second_is_the_tip(patch: pytest.MonkeyPatch) -> None:
 
 def a_listing_is_never_late(patch: pytest.MonkeyPatch) -> None:
     """A shard that a listing lacks is read without knowing its keys."""
-    patch.setattr(source, "_LATE_LISTINGS_MAX", 0)
+    patch.setattr(roll, "_LATE_LISTINGS_MAX", 0)
 
 
 def a_name_is_all_that_is_needed(patch: pytest.MonkeyPatch) -> None:

@@ -127,7 +127,7 @@ def test_a_secret_that_jobs_use_is_kept(desk: Desk) -> None:
     desk.create_job("b", "job-1")
     desk.create_job("a", "job-2")
 
-    with pytest.raises(UserError, match='is used by the jobs "a", "b"') as refusal:
+    with pytest.raises(UserError, match='is used by job "a", job "b"') as refusal:
         drop_secret(DropSecret(name="lake"), catalog=desk.catalog)
 
     assert refusal.value.code is Code.STATE_ERR

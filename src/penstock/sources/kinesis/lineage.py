@@ -6,7 +6,7 @@ shard when it is asked for it by name; and a shard that a listing shows is new o
 be one that was read before.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 
@@ -140,8 +140,23 @@ def unlisted(progress: Progress, listed: Iterable[ListedShard]) -> Progress:
     )
 
 
-def forget(progress: Progress, listed: Sequence[ListedShard]) -> Progress:
-    """Leave out finished shards that the stream has forgotten and that nobody waits for.
+def childless(progress: Progress, listed: Iterable[ListedShard]) -> Progress:
+    """Answer the finished shards that a listing shows as closed, but without a child.
+
+    A shard is closed by what makes its children, and is forgotten before them. A person may
+    also have said END of one that is open.
+    """
+    named = {parent for split in progress for parent in _parents(split)}
+    closed = {shard.id for shard in listed if shard.closed}
+    return tuple(
+        split
+        for split in progress
+        if isinstance(split.position, End) and split.split in closed - named
+    )
+
+
+def forgettable(progress: Progress, listed: Iterable[ListedShard]) -> tuple[str, ...]:
+    """Answer the finished shards that a listing lacks and that nobody waits for.
 
     One stays until its children are known, so that the newest of all is never forgotten: by its
     name old shards are told from new ones.
@@ -155,13 +170,15 @@ def forget(progress: Progress, listed: Sequence[ListedShard]) -> Progress:
         for parent in _parents(split)
     }
     return tuple(
-        split
+        split.split
         for split in progress
-        if not isinstance(split.position, End)
-        or split.split in seen
-        or split.split in waited_for
-        or split.split not in named
+        if isinstance(split.position, End) and split.split in named - waited_for - seen
     )
+
+
+def forget(progress: Progress, gone: Collection[str]) -> Progress:
+    """Leave out shards that the stream does not know any more."""
+    return tuple(split for split in progress if split.split not in gone)
 
 
 def _parents(split: SplitProgress) -> tuple[str, ...]:

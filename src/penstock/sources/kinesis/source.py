@@ -4,18 +4,17 @@ Invariant: progress is what is given, completed by what the stream tells of its 
 is remembered between calls only saves requests, or says how far behind a shard is.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from threading import Event
 
 from penstock.clock import Clock
-from penstock.errors import Code, UserError
 from penstock.model.epoch import EpochLimits, EpochPlan, Note
 from penstock.model.kinesis import KinesisOptions
 from penstock.model.options import print_options
-from penstock.model.position import End, Horizon, SplitProgress, position_text
+from penstock.model.position import End, SplitProgress
 from penstock.model.sealed import Sealed
 from penstock.model.shards import (
     ListedShard,
@@ -28,28 +27,16 @@ from penstock.model.shards import (
 from penstock.sources.kinesis.access import revealed_stream, stream_access
 from penstock.sources.kinesis.budgets import ReadBudgets
 from penstock.sources.kinesis.client import StreamAccess, StreamClient
-from penstock.sources.kinesis.failures import Kind, StreamError
-from penstock.sources.kinesis.lineage import (
-    Progress,
-    follow,
-    forget,
-    named,
-    readable,
-    unknown_parents,
-    unlisted,
-    untold,
-)
-from penstock.sources.kinesis.listing import StreamSummary, describe, list_shards
+from penstock.sources.kinesis.lineage import Progress, follow, readable
+from penstock.sources.kinesis.listing import StreamSummary, describe
 from penstock.sources.kinesis.pages import ShardPages
 from penstock.sources.kinesis.patience import GIVE_UP_AFTER, Patience
 from penstock.sources.kinesis.reports import Reports
+from penstock.sources.kinesis.roll import Roll
 from penstock.sources.kinesis.watching import Watch, needs_proof, probe_of
 from penstock.sources.source import Backlog, Listed
 from penstock.storage.access import Reveal
 
-LISTING_INTERVAL = timedelta(seconds=60)
-_LATE_LISTINGS_MAX = 5
-_LISTING_PAUSE = timedelta(seconds=1)
 _THREADS_MAX = 16
 # The service tells its time in whole seconds: what arrived within the same one may be older.
 _SERVER_TICK = timedelta(seconds=1)
@@ -84,11 +71,13 @@ class KinesisSource:
         )
         self._client = StreamClient(stream_access(self._values()))
         self._summary: StreamSummary | None = None
-        self._listed: tuple[ListedShard, ...] = ()
-        self._listed_at: float | None = None
-        # Children that the end of a parent has told of, and parents that nobody knows any more.
-        self._children: dict[str, ListedShard] = {}
-        self._gone: set[str] = set()
+        self._roll = Roll(
+            options,
+            client=lambda: self._client,
+            patience=self._patience,
+            clock=parts.clock,
+            stop=self._stop,
+        )
         self._progress: Progress = ()
         self._watches: dict[str, Watch] = {}
         self._charged = self._taken = 0
@@ -98,10 +87,7 @@ class KinesisSource:
     def discover(self, progress: Progress, *, listed: Listed) -> Backlog:
         """Look for new shards, and ask those that may be read whether they hold anything."""
         self._renew_client()
-        if self._listing_due():
-            self._list()
-        self._progress = self._completed(progress)
-        self._await_listing()
+        self._progress = self._roll.look(progress)
         self._watch()
         self._poll(listed)
         self._store_reports()
@@ -121,13 +107,13 @@ class KinesisSource:
     def caught_up(self) -> bool:
         """Tell whether every shard was read to its tip, or to a record of this run."""
         unfinished = [s.split for s in self._progress if not isinstance(s.position, End)]
-        return all(
+        return not self._roll.awaits_child(self._progress) and all(
             split in self._watches and self._watches[split].caught_up for split in unfinished
         )
 
     def plan(self, progress: Progress, *, limits: EpochLimits) -> EpochPlan | None:
         """Let tasks read every shard that has something; the limits are shared out evenly."""
-        self._progress = self._completed(progress)
+        self._progress = self._roll.completed(progress)
         ready = [watch for watch in self._watches.values() if watch.found]
         if not ready:
             return None
@@ -183,7 +169,7 @@ class KinesisSource:
             self._watches.pop(part.shard, None)
             report = self._reports.pop(part.shard)
             for child in outcome.children:
-                self._children[child.id] = child
+                self._roll.add(child)
                 # Nothing was in the child before its parent ended.
                 self._reports.setdefault(child.id, replace(report, shard=child.id, behind=None))
 
@@ -235,60 +221,10 @@ class KinesisSource:
         key = (self._access.endpoint or self._access.region, self._options.stream)
         return self._parts.budgets.interval(key, self)
 
-    def _listing_due(self) -> bool:
-        if self._listed_at is None:
-            return True
-        passed = self._parts.clock.monotonic() - self._listed_at
-        return passed >= LISTING_INTERVAL.total_seconds()
-
-    def _list(self) -> None:
-        self._listed = list_shards(
-            self._client, self._access, self._patience, page=self._options.page_shards_max
-        )
-        self._listed_at = self._parts.clock.monotonic()
-        known = {shard.id for shard in self._listed}
-        self._children = {k: v for k, v in self._children.items() if k not in known}
-
-    def _completed(self, progress: Progress) -> Progress:
-        """Add what the stream tells of shards that progress does not know yet."""
-        if self._options.pinned:
-            return follow(progress, [s for s in self._listed if s.id in self._options.pinned])
-        found = follow(progress, [*self._listed, *self._children.values()])
-        return forget(self._with_parents(found), self._listed)
-
-    def _with_parents(self, progress: Progress) -> Progress:
-        """Add parents that no listing has shown, unless the stream has forgotten them."""
-        for parent in unknown_parents(progress):
-            if parent not in self._gone and self._is_known(parent):
-                progress += (named(parent),)
-            else:
-                self._gone.add(parent)
-        return progress
-
-    def _is_known(self, shard: str) -> bool:
-        """Ask the stream whether it knows a shard."""
-        try:
-            ShardPages(
-                self._client,
-                self._access,
-                shard,
-                Horizon(),
-                patience=self._patience,
-                is_closed=lambda: False,
-            ).opened()
-        except StreamError as error:
-            if error.kind is not Kind.NOT_FOUND:
-                raise
-            # A stream that is gone does not know any shard; that is another matter.
-            describe(self._client, self._access, self._patience)
-            return False
-        return True
-
     def _watch(self) -> None:
         """Watch the shards that may be read, and no others."""
-        self._require_known(unlisted(self._progress, self._told_of().values()))
         splits = {split.split: split for split in readable(self._progress)}
-        by_id = self._told_of()
+        by_id = self._roll.told_of()
         for name in self._watches.keys() - splits.keys():
             del self._watches[name]
         for name, split in splits.items():
@@ -299,37 +235,6 @@ class KinesisSource:
             else:
                 watch.shard = shard
 
-    def _told_of(self) -> Mapping[str, ListedShard]:
-        return {shard.id: shard for shard in (*self._children.values(), *self._listed)}
-
-    def _await_listing(self) -> None:
-        """Ask a listing that is late a few times more.
-
-        Without its parents nobody knows whose turn a shard is, and without its range of keys
-        which parts of an aggregate are foreign.
-        """
-        for _ in range(_LATE_LISTINGS_MAX):
-            wanted = (*readable(self._progress), *untold(self._progress))
-            if not unlisted(wanted, self._told_of().values()):
-                break
-            self._parts.clock.wait(self._stop, _LISTING_PAUSE)
-            self._list()
-            self._progress = self._completed(self._progress)
-
-    def _require_known(self, missing: Iterable[SplitProgress]) -> None:
-        for split in missing:
-            if not self._is_known(split.split):
-                stands_at = position_text(split.position)
-                raise UserError(
-                    f"shard {split.split} is gone, and was not read to its end",
-                    code=Code.CANNOT_RESUME_ERR,
-                    detail=f"The job stands at {stands_at}; the rest was trimmed.",
-                    hint=(
-                        "To go on with what the stream still holds, ALTER ROUTINE LOAD with "
-                        "property.kinesis_default_pos, then RESUME it."
-                    ),
-                )
-
     def _new_watch(self, split: SplitProgress, shard: ListedShard) -> Watch:
         report = self._reports.setdefault(split.split, ShardReport(shard=split.split))
         proof = needs_proof(split.position, report)
@@ -339,16 +244,11 @@ class KinesisSource:
             split.split,
             probe_of(split.position) if proof else split.position,
             patience=self._patience,
-            is_closed=lambda: self._is_closed(split.split),
+            is_closed=lambda: self._roll.is_closed(split.split),
         )
         return Watch(
             shard=shard, position=split.position, pages=pages, report=report, proven=not proof
         )
-
-    def _is_closed(self, shard: str) -> bool:
-        """Ask the stream whether a shard takes no new records any more."""
-        self._list()
-        return any(one.id == shard and one.closed for one in self._listed)
 
     def _poll(self, listed: Listed) -> None:
         """Ask shards for one record each, until all are decided or one has something."""
@@ -382,7 +282,7 @@ class KinesisSource:
         self._parts.reports.store(
             StreamReport(
                 shards=tuple(told),
-                closed=tuple(shard.id for shard in self._listed if shard.closed),
+                closed=tuple(shard.id for shard in self._roll.listed if shard.closed),
                 retention=self._told.retention,
             )
         )

@@ -120,11 +120,15 @@ def require_no_gap(
         f"{oldest:%Y-%m-%d %H:%M:%S} UTC",
         code=Code.CANNOT_RESUME_ERR,
         detail=f"The job stands at {position_text(position)}.",
-        hint=(
-            "To go on with what the shard still holds, ALTER ROUTINE LOAD with "
-            f"""property.kinesis_positions = '{{"{report.shard}": "TRIM_HORIZON"}}', """
-            "then RESUME it."
-        ),
+        hint=way_on("what the shard still holds", shard=report.shard, position="TRIM_HORIZON"),
+    )
+
+
+def way_on(what: str, *, shard: str, position: str) -> str:
+    """Answer how a person lets a job go on from another position of one shard."""
+    return (
+        f"To go on with {what}, ALTER ROUTINE LOAD with "
+        f"""'property.kinesis_positions' = '{{"{shard}": "{position}"}}', then RESUME it."""
     )
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import Code, UserError
@@ -14,12 +14,16 @@ from penstock.sources.kinesis.lineage import (
     Progress,
     ShardState,
     begin,
+    childless,
     follow,
     forget,
+    forgettable,
+    named,
     readable,
     states,
     unknown_parents,
     unlisted,
+    untold,
 )
 
 
@@ -41,6 +45,11 @@ def at(progress: Progress, number: int, position: Position) -> Progress:
 
 def names(splits: Progress) -> list[str]:
     return [split.split for split in splits]
+
+
+def forgotten(progress: Progress, listed: list[ListedShard]) -> Progress:
+    """Forget what a stream does not know any more that knows only what it lists."""
+    return forget(progress, forgettable(progress, listed))
 
 
 def test_a_new_job_follows_every_listed_shard_from_where_it_was_told() -> None:
@@ -84,8 +93,8 @@ def test_t23_a_finished_shard_that_is_listed_again_stays_finished() -> None:
 def test_t23_a_forgotten_parent_that_is_listed_again_is_not_read_again() -> None:
     progress = follow(begin([shard(0)], Horizon()), [shard(1, 0)])
     progress = at(at(progress, 0, End()), 1, After(value="1"))
-    progress = forget(at(progress, 1, End()), [shard(1)])
-    progress = forget(follow(progress, [shard(2, 1)]), [shard(2, 1)])
+    progress = forgotten(at(progress, 1, End()), [shard(1)])
+    progress = forgotten(follow(progress, [shard(2, 1)]), [shard(2, 1)])
 
     again = follow(progress, [shard(0, closed=True), shard(1, 0, closed=True), shard(2, 1)])
 
@@ -119,7 +128,7 @@ def test_t72_no_shard_is_dropped_because_a_listing_lacks_it() -> None:
     progress = begin([shard(0), shard(1)], Horizon())
 
     assert names(follow(progress, [shard(1)])) == [name(0), name(1)]
-    assert names(forget(progress, [shard(1)])) == [name(0), name(1)]
+    assert names(forgotten(progress, [shard(1)])) == [name(0), name(1)]
 
 
 def test_t72_a_child_that_a_listing_shows_later_than_its_sister_is_followed_too() -> None:
@@ -147,14 +156,37 @@ def test_t71_a_parent_that_nobody_knows_is_to_be_asked_for_and_does_not_hold_its
 def test_a_finished_shard_is_remembered_until_its_children_are_known() -> None:
     progress = at(begin([shard(0)], Horizon()), 0, End())
 
-    kept = forget(progress, [])
+    kept = forgotten(progress, [])
     followed = follow(kept, [shard(1, 0)])
-    waiting = forget(followed, [shard(1, 0)])
-    done = forget(at(followed, 1, End()), [shard(1, 0)])
+    waiting = forgotten(followed, [shard(1, 0)])
+    done = forgotten(at(followed, 1, End()), [shard(1, 0)])
 
     assert names(kept) == [name(0)]
     assert names(waiting) == [name(0), name(1)]
     assert names(done) == [name(1)]
+
+
+def test_a_shard_that_is_known_by_name_waits_until_a_listing_tells_its_parents() -> None:
+    progress = (*begin([shard(0)], Horizon()), named(name(1)))
+
+    told = follow(progress, [shard(0), shard(1, 0)])
+
+    assert names(readable(progress)) == [name(0)]
+    assert names(untold(progress)) == [name(1)]
+    assert names(readable(told)) == [name(0)]
+    assert names(readable(at(told, 0, End()))) == [name(1)]
+    assert untold(told) == ()
+
+
+def test_a_closed_shard_has_children_as_long_as_it_is_listed() -> None:
+    progress = at(begin([shard(0)], Horizon()), 0, End())
+    closed = shard(0, closed=True)
+
+    assert names(childless(progress, [closed])) == [name(0)]
+    assert childless(progress, [shard(0)]) == ()
+    assert childless(progress, []) == ()
+    assert childless(follow(progress, [shard(1, 0)]), [closed]) == ()
+    assert childless(begin([closed], Horizon()), [closed]) == ()
 
 
 def test_the_states_of_shards() -> None:
@@ -210,13 +242,18 @@ class Reader:
 
     def look(self, listed: list[ListedShard]) -> None:
         self.progress = follow(self.progress, listed)
+        self.ask()
+        missing = forgettable(self.progress, listed)
+        self.progress = forget(self.progress, self.stream.trimmed.intersection(missing))
+
+    def ask(self) -> None:
+        """Ask for the parents that nobody has told of, as a job does before it reads."""
         for parent in unknown_parents(self.progress):
             if parent not in self.stream.trimmed:
-                (asked,) = (one for one in self.stream.shards if one.id == parent)
-                self.progress = follow(self.progress, [asked])
-        self.progress = forget(self.progress, listed)
+                self.progress += (named(parent),)
 
     def read(self, choice: int) -> None:
+        self.ask()
         closed = {one.id for one in self.stream.shards if one.closed}
         able = [split for split in readable(self.progress) if split.split in closed]
         if able:
@@ -244,6 +281,15 @@ STEPS = st.lists(
 
 
 @settings(max_examples=300)
+@example(
+    steps=[
+        *[("split", 0)] * 16,
+        *[("read", 0)] * 3,
+        ("read", 3),
+        ("read", 225),
+        ("look at some", 0),
+    ]
+)
 @given(steps=STEPS)
 def test_every_shard_is_read_once_and_behind_its_parents(
     steps: list[tuple[str, int]],
