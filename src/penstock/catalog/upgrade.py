@@ -1,7 +1,7 @@
 """Bring a database to the relations that this version knows.
 
-Alembic is imported only when there is something to do: its import takes longer than any
-statement that asks the catalog.
+A new one is made at once. Alembic is imported only when there is an older one: its import takes
+longer than any statement that asks the catalog.
 """
 
 from functools import cache
@@ -39,17 +39,17 @@ _alembic_version = Table(
 
 def upgrade(database: Database) -> None:
     """Create the relations, or bring those of an older version up to date."""
-    if database.place.path is None:
-        with database.write() as connection:
-            _create(connection)
-        return
     with database.read() as connection:
         stored = _stored_revision(connection, database.place)
-    if stored != HEAD:
-        with database.write() as connection:
-            # Another process may have been faster.
-            if _stored_revision(connection, database.place) != HEAD:
-                _migrate(connection)
+    if stored == HEAD:
+        return
+    with database.write() as connection:
+        # Another process may have been faster.
+        stored = _stored_revision(connection, database.place)
+        if stored is None:
+            _create(connection)
+        elif stored != HEAD:
+            _migrate(connection)
 
 
 def _stored_revision(connection: Connection, place: Place) -> str | None:

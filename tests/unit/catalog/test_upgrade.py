@@ -4,7 +4,7 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +14,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine
+from sqlalchemy import Connection, create_engine
 
 from penstock.catalog import relations, upgrade
 from penstock.catalog.catalog import open_catalog
@@ -30,9 +30,20 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "catalog.db"
 
 
-def test_the_migrations_build_the_relations_that_the_code_knows(path: Path) -> None:
-    open_catalog(f"sqlite:///{path}", clock=SystemClock()).close()
-    engine = create_engine(f"sqlite:///{path}")
+@pytest.fixture
+def migrated(path: Path) -> Path:
+    """A catalog that all migrations have made, one behind the other."""
+    database = Database(
+        f"sqlite:///{path}", clock=SystemClock(), lock_wait=timedelta(seconds=1)
+    )
+    with database.write() as connection:
+        upgrade._migrate(connection)
+    database.close()
+    return path
+
+
+def test_the_migrations_build_the_relations_that_the_code_knows(migrated: Path) -> None:
+    engine = create_engine(f"sqlite:///{migrated}")
 
     with engine.connect() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True})
@@ -42,17 +53,25 @@ def test_the_migrations_build_the_relations_that_the_code_knows(path: Path) -> N
     assert differences == []
 
 
-def test_a_catalog_in_memory_has_the_same_definitions_as_one_in_a_file(path: Path) -> None:
-    open_catalog(f"sqlite:///{path}", clock=SystemClock()).close()
-    memory = Database("sqlite://", clock=SystemClock(), lock_wait=timedelta(seconds=1))
-    upgrade.upgrade(memory)
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///{path}"], ids=["memory", "file"])
+def test_a_new_catalog_has_the_same_definitions_as_one_that_was_migrated(
+    migrated: Path, tmp_path: Path, url: str
+) -> None:
+    new = Database(
+        url.format(path=tmp_path / "new.db"),
+        clock=SystemClock(),
+        lock_wait=timedelta(seconds=1),
+    )
+    upgrade.upgrade(new)
 
-    with memory.read() as connection:
+    with new.read() as connection:
         created = connection.exec_driver_sql(DEFINITIONS).fetchall()
-    with closing(sqlite3.connect(path)) as file:
-        migrated = file.execute(DEFINITIONS).fetchall()
+        revision = connection.exec_driver_sql("SELECT * FROM alembic_version").fetchall()
+    new.close()
 
-    assert normal(created) == normal(migrated)
+    with closing(sqlite3.connect(migrated)) as file:
+        assert normal(created) == normal(file.execute(DEFINITIONS).fetchall())
+        assert revision == file.execute("SELECT * FROM alembic_version").fetchall()
 
 
 def normal(definitions: Iterable[Sequence[Any]]) -> dict[str, list[str]]:
@@ -117,12 +136,15 @@ def test_a_catalog_of_a_newer_version_is_refused(path: Path) -> None:
     assert "Upgrade Penstock" in refusal.value.hint
 
 
-def test_a_migration_that_breaks_off_leaves_nothing(path: Path) -> None:
+@pytest.mark.parametrize("make", [upgrade._migrate, upgrade._create])
+def test_a_catalog_that_is_not_finished_leaves_nothing(
+    path: Path, make: Callable[[Connection], None]
+) -> None:
     database = Database(
         f"sqlite:///{path}", clock=SystemClock(), lock_wait=timedelta(seconds=1)
     )
     with suppress(KeyboardInterrupt), database.write() as connection:
-        upgrade._migrate(connection)
+        make(connection)
         raise KeyboardInterrupt
 
     with closing(sqlite3.connect(path)) as file:
@@ -130,8 +152,7 @@ def test_a_migration_that_breaks_off_leaves_nothing(path: Path) -> None:
     upgrade.upgrade(database)
 
 
-def test_opening_a_catalog_again_loads_neither_alembic_nor_the_engines(path: Path) -> None:
-    open_catalog(f"sqlite:///{path}", clock=SystemClock()).close()
+def test_opening_a_catalog_loads_neither_alembic_nor_the_engines(path: Path) -> None:
     program = (
         "import sys\n"
         "from penstock.catalog.catalog import open_catalog\n"
