@@ -38,7 +38,7 @@ from penstock.warehouse import open_warehouse
 
 Row = Mapping[str, Any]
 # Rounds take time from the runners that they look at.
-ROUND_PERIOD = timedelta(milliseconds=15)
+ROUND_PERIOD = timedelta(milliseconds=30)
 PATIENCE_SECONDS = 120
 
 

@@ -6,7 +6,7 @@ stored, and what is handed to tasks, is sealed, and no message holds a value.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import count
 from pathlib import Path
 
@@ -79,8 +79,8 @@ class Vault:
         """Answer options as tasks get them: ciphertext, and where its key lies."""
         return Sealed(text=self.sealed(values), key_file=str(self.key_file.absolute()))
 
-    def keys_of(self, name: str) -> tuple[str, ...]:
-        """Answer the keys of a secret; UserError if there is no such secret."""
+    def reveal_all(self, name: str, *, known: Collection[str]) -> list[tuple[str, str]]:
+        """Answer the values of a secret whose keys are known, by one look at the catalog."""
         record = self._catalog.secret(name.lower())
         if record is None:
             raise UserError(
@@ -88,7 +88,12 @@ class Vault:
                 code=Code.META_NOT_FOUND_ERR,
                 hint=f"Create it with CREATE SECRET {name} (…).",
             )
-        return record.keys
+        wanted = {key: text for key, text in record.value_by_key.items() if key in known}
+        sealer = load_sealer(self.key_file, create=False)
+        return [
+            (key, _looked_up(sealer.open(text), what=f'"{key}" of secret "{record.name}"'))
+            for key, text in wanted.items()
+        ]
 
     def unsealed(self, text: str) -> dict[str, str]:
         """Answer the options that were sealed."""

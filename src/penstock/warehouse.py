@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from penstock.errors import Code, UserError
 from penstock.model.options import option_fields, option_key, parse_options
 from penstock.model.sealed import Sealed
-from penstock.model.secrets import SecretReference, reference_text
 from penstock.model.store_options import StoreOptions
 from penstock.storage.access import check_access, seal
 from penstock.tables.delta import DeltaTables
@@ -26,10 +25,8 @@ class WarehouseKeys:
         """Answer the options with the values of this moment."""
         if not self.secret:
             return StoreOptions()
-        reference = reference_text(SecretReference(name=self.secret))
         known = {option_key(f) for f in option_fields(StoreOptions)}
-        keys = [key for key in self.vault.keys_of(self.secret) if key in known]
-        values = [(key, self.vault.reveal(reference, option=key)) for key in keys]
+        values = self.vault.reveal_all(self.secret, known=known)
         options = parse_options(StoreOptions, values, what=f'secret "{self.secret}"')
         check_access(options)
         return options
