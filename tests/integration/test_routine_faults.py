@@ -235,7 +235,7 @@ def test_t66_records_that_were_trimmed_unread_pause_the_load_with_both_times(
     reason = shown(loads)["ReasonOfStateChanged"]
     assert reason.startswith(
         f"CANNOT_RESUME_ERR: records of shard {FIRST} may have been trimmed before they were "
-        f"read: it was last read to its tip at {tip_at:%Y-%m-%d %H:%M:}"
+        f"read: all that arrived until {tip_at:%Y-%m-%d %H:%M:}"
     )
     assert f"the stream keeps nothing from before {oldest:%Y-%m-%d %H:%M:}" in reason
 
@@ -333,7 +333,7 @@ def test_t70_a_stream_that_was_made_again_pauses_the_load(
     assert ids(loads) == [1]
     assert shown(loads)["State"] == "PAUSED"
     assert shown(loads)["ReasonOfStateChanged"].startswith(
-        f"STREAM_CHANGED_ERR: shard {FIRST} begins at "
+        f'STREAM_CHANGED_ERR: stream "{stream.name}" was made at '
     )
 
 

@@ -113,6 +113,7 @@ def _forget_reports(
         report,
         shards=tuple(one for one in report.shards if one.shard in stayed),
         closed=tuple(shard for shard in report.closed if shard in stayed),
+        created_at=None,
     )
     parts.catalog.set_report(state.id, kept)
 

@@ -25,11 +25,13 @@ from penstock.engine.commit import (
     require_predecessor,
     require_unchanged,
 )
+from penstock.engine.pinning import PinnedLookups
 from penstock.engine.progress import Step, Telling
 from penstock.engine.run import EpochTables, Executor, RunParts, Work, run_epoch
 from penstock.engine.takeover import take_over
 from penstock.engine.window import next_window, too_many_errors
 from penstock.errors import (
+    Code,
     CommitOutcomeUnknownError,
     ExternalError,
     LeaseLostError,
@@ -45,10 +47,8 @@ from penstock.model.epoch import (
 )
 from penstock.model.events import EpochEnded, EpochStarted, ModifiedFilesSeen, Outcome
 from penstock.model.job import KINESIS_CAPABILITY, JobState, Reason
-from penstock.model.query import Lookup
 from penstock.nouns import counted
 from penstock.sources.source import Source
-from penstock.tables.lookups import pin
 from penstock.tables.table import TableHandle, Tables
 
 log = structlog.get_logger()
@@ -90,8 +90,9 @@ class EpochLoop:
         self.outcome_unknown = False
         self.generation: Generation | None = None
         self.believed: Generation | None = None
-        self._pinned: tuple[int, tuple[Lookup, ...]] | None = None
+        self._lookups = PinnedLookups(parts.tables)
         self._said: str | None = None
+        self._overdue = threading.Event()
         self._state: JobState
         self._handle: TableHandle
         self._source: Source
@@ -103,6 +104,7 @@ class EpochLoop:
             self._look()
             self._tell_backlog()
             while not self._done(until_caught_up) and self._load_epoch():
+                self._look_if_due()
                 self._tell_backlog()
             if self._stop.is_set():
                 break
@@ -112,6 +114,11 @@ class EpochLoop:
                 if until_caught_up:
                     break
                 self._idle()
+
+    def abort_epoch(self) -> None:
+        """Let the tasks that run now be given up, and their epoch be begun anew."""
+        self._overdue.set()
+        self._parts.executor.cancel(self._job_id)
 
     def _done(self, until_caught_up: bool) -> bool:  # noqa: FBT001 - Named where it is passed on.
         """Tell whether no further epoch is wanted, even if more waits."""
@@ -125,6 +132,12 @@ class EpochLoop:
             self._count_requests()
         if backlog.complete:
             self._note_modified_files()
+
+    def _look_if_due(self) -> None:
+        """Let no part of a source wait until everything else is loaded."""
+        interval = self._state.definition.properties.max_interval
+        if not self._stop.is_set() and self._source.look_due(interval):
+            self._look()
 
     def _listed(self, keys: int) -> None:
         """Tell how far a look is, and end it when the runner is asked to stop."""
@@ -294,7 +307,7 @@ class EpochLoop:
             columns=self._handle.columns(),
             partition_by=self._handle.partition_columns(),
             rejects_root=self._parts.tables.rejects_location(self._job_id),
-            lookups=self._lookups_of(draft.epoch),
+            lookups=self._lookups.of(self._state.definition, epoch=draft.epoch),
             table_access=self._parts.tables.task_access(self._state.definition.table.location),
             source_access=self._source.task_access(),
         )
@@ -303,22 +316,19 @@ class EpochLoop:
             work=self._parts.work,
             charge=self._source.charge,
         )
+        self._overdue.clear()
         try:
             return run_epoch(plan, state=self._state, draft=draft, tables=tables, parts=parts)
+        except StoppedError as error:
+            if self._stop.is_set() or not self._overdue.is_set():
+                raise
+            raise ExternalError(
+                "the tasks of the epoch did not end in time and were given up",
+                code=Code.TASKS_ABORT_ERR,
+                hint="Look for a stream or a table that does not answer, or a full machine.",
+            ) from error
         finally:
             self._count_requests()
-
-    def _lookups_of(self, epoch: int) -> tuple[Lookup, ...]:
-        """Pin the tables that the SELECT joins with; all attempts of an epoch see the same."""
-        query = self._state.definition.query
-        if query is None or not query.lookups:
-            return ()
-        if self._pinned is None or self._pinned[0] != epoch:
-            limit = self._state.definition.properties.lookup_bytes_max
-            tables = self._parts.tables
-            found = tuple(pin(t, tables=tables, bytes_max=limit) for t in query.lookups)
-            self._pinned = (epoch, found)
-        return self._pinned[1]
 
     def _commit(self, attachment: Attachment, acks: tuple[Ack, ...]) -> None:
         started = self._parts.clock.monotonic()

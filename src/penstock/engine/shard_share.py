@@ -13,7 +13,7 @@ from penstock.engine.task_plan import TaskPlan
 from penstock.errors import InvariantError
 from penstock.model.epoch import Note
 from penstock.model.kinesis import KinesisOptions
-from penstock.model.shards import ShardPart, ShardRead
+from penstock.model.shards import ReadLimits, ShardPart, ShardRead
 from penstock.sources.interleaving import interleaved
 from penstock.sources.kinesis.access import unsealed_access
 from penstock.sources.kinesis.client import StreamClient
@@ -127,7 +127,7 @@ class ShardShare:
         return ShardReading(
             pages,
             begun=read.begin,
-            limits=read.limits,
+            limits=limits_of_each(read.limits, shards=len(self._plan.shards)),
             clock=self._clock,
             hash_keys=read.shard.hash_keys,
             foreign=self._source.foreign_records,
@@ -143,6 +143,12 @@ class ShardShare:
             self._client, self._access, self._patience, page=self._source.page_shards_max
         )
         return any(shard.id == read.shard.id and shard.closed for shard in listed)
+
+
+def limits_of_each(limits: ReadLimits, *, shards: int) -> ReadLimits:
+    """Share the time of an epoch out: with more shards than threads some wait for others."""
+    rounds = -(-shards // _THREADS_MAX)
+    return replace(limits, duration=limits.duration / rounds)
 
 
 def _part(read: ShardRead, reading: ShardReading) -> ShardPart:

@@ -8,6 +8,8 @@ from penstock.model.options import option
 from penstock.model.payload import Payload, PayloadCompression, PayloadFormat
 
 POLL_INTERVAL_MAX = timedelta(seconds=10)
+_TIMEOUT_BATCHES = 10
+_TIMEOUT_MIN = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,11 @@ class RoutineProperties:
     def max_interval(self) -> timedelta:
         """Longest wait before an idle source is asked again."""
         return min(self.max_batch_interval, POLL_INTERVAL_MAX)
+
+    @property
+    def task_timeout(self) -> timedelta:
+        """How long the tasks of an epoch may take before it is begun anew."""
+        return max(self.max_batch_interval * _TIMEOUT_BATCHES, _TIMEOUT_MIN)
 
     @property
     def strict(self) -> bool:

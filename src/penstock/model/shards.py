@@ -78,7 +78,7 @@ class ShardReport:
     # How old the oldest unread record was; None where nobody knows.
     behind: timedelta | None = None
     at: datetime | None = None
-    # When everything that the shard held was last known to be loaded.
+    # Everything that had arrived in the shard by then is loaded.
     caught_up_at: datetime | None = None
 
 
@@ -95,3 +95,5 @@ class StreamReport:
     closed: tuple[str, ...] = ()
     # For how long the stream keeps records.
     retention: timedelta | None = None
+    # When the stream was made; one that was made again under its name is another.
+    created_at: datetime | None = None

@@ -51,6 +51,13 @@ class Source(Protocol):
         """Hear that what tasks have noted is in the table."""
         ...
 
+    def look_due(self, interval: timedelta) -> bool:
+        """Tell whether to look again although something is left to plan.
+
+        ``interval`` is how often an idle source is looked at.
+        """
+        ...
+
     def waiting(self) -> Backlog:
         """Answer what the last look found and no plan has taken."""
         ...

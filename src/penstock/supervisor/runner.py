@@ -85,6 +85,11 @@ class Runner:
         if self.progress.step in (Step.LOADING, Step.STARTING_SPARK):
             self._parts.executor.cancel(self.job_id)
 
+    def abort_epoch(self) -> None:
+        """Let the running epoch be begun anew: its tasks take too long."""
+        log.warning("epoch given up", job_id=self.job_id, since=self.progress.since)
+        self._loop.abort_epoch()
+
     def join(self, timeout: timedelta) -> bool:
         """Wait until the runner has ended or the time has passed; answer whether it has."""
         self._thread.join(timeout.total_seconds())

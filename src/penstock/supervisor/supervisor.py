@@ -21,6 +21,7 @@ from penstock.model.job import JobState, Wish
 from penstock.supervisor.lease_keeper import LeaseKeeper
 from penstock.supervisor.restart import RestartPolicy, next_resumes, resume_at
 from penstock.supervisor.runner import Ending, LastWords, Runner, StartThread
+from penstock.supervisor.watchdog import overdue
 from penstock.tables.extension import next_generation
 
 log = structlog.get_logger()
@@ -165,6 +166,8 @@ class Supervisor:
             runner.stop()
         elif (lost := self._loss(owned, state, lease)) is not None:
             runner.stop(lost=lost)
+        elif state is not None and overdue(state, runner.progress, now=self._clock.now()):
+            runner.abort_epoch()
 
     def _loss(
         self, owned: Generation | None, state: JobState | None, lease: Lease | None

@@ -311,7 +311,7 @@ def a_name_is_all_that_is_needed(patch: pytest.MonkeyPatch) -> None:
 
 ONE = Setup(rows_max=1)
 TWO = Setup(rows_max=2)
-# A run asks for shards, stream, iterator and one record; then its first task asks.
+# A run asks for stream, shards, iterator and one record; then its first task asks.
 FIRST_OF_TASK = 5
 
 HISTORY_BY_MUTATION: Mapping[Mutation, History] = {
@@ -382,7 +382,7 @@ HISTORY_BY_MUTATION: Mapping[Mutation, History] = {
     a_name_is_all_that_is_needed: History(
         setup=Setup(page_records_max=1),
         before=(Split(0), Split(0)),
-        steps=(Put("a"), Run(meanwhile=(At(2, Split(1)), At(2, Merge(2))))),
+        steps=(Put("a"), Run(meanwhile=(At(3, Split(1)), At(3, Merge(2))))),
     ),
     a_record_of_the_first_second_is_the_tip: History(setup=ONE, steps=(Put("aa"),)),
 }

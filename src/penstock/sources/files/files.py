@@ -119,6 +119,10 @@ class FilesSource:
             complete=self._look is None or self._look.complete,
         )
 
+    def look_due(self, interval: timedelta) -> bool:  # noqa: ARG002 - Files wait for each other.
+        """Never: one look serves many epochs, and what comes meanwhile is not in a hurry."""
+        return False
+
     def caught_up(self) -> bool:
         """Tell whether the last look saw everything, and all of it was taken."""
         return not self._window and self.waiting().complete

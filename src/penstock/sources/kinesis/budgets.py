@@ -1,7 +1,7 @@
 """How often a shard may be asked by one job, so that all jobs of a node stay within its limit.
 
 The service counts the reads of a shard, whoever sends them. Jobs on the same stream share them
-evenly; a job that has not looked at the stream for a while has given its part back.
+evenly; a job whose epoch must be over, and that has not asked since, has given its part back.
 """
 
 import threading
@@ -23,15 +23,21 @@ class ReadBudgets:
         self._clock = clock
         self._interval = interval
         self._lock = threading.Lock()
-        self._seen: dict[StreamKey, dict[int, float]] = {}
+        # Until when each reader of a stream is counted.
+        self._until: dict[StreamKey, dict[int, float]] = {}
 
-    def interval(self, key: StreamKey, reader: object) -> timedelta:
-        """Answer how far apart the reader's requests for one shard lie at least."""
+    def interval(
+        self, key: StreamKey, reader: object, *, busy: timedelta = timedelta(0)
+    ) -> timedelta:
+        """Answer how far apart the reader's requests for one shard lie at least.
+
+        ``busy`` is how long it may read without asking here again.
+        """
         now = self._clock.monotonic()
         with self._lock:
-            readers = self._seen.setdefault(key, {})
-            readers[id(reader)] = now
-            for other, seen in list(readers.items()):
-                if now - seen > _ABSENT_AFTER.total_seconds():
+            readers = self._until.setdefault(key, {})
+            readers[id(reader)] = now + (busy + _ABSENT_AFTER).total_seconds()
+            for other, until in list(readers.items()):
+                if until < now:
                     del readers[other]
             return self._interval * len(readers)

@@ -66,16 +66,23 @@ def _same(split: SplitProgress, shard: ListedShard) -> SplitProgress:
     if shard.begins and not lineage.begins:
         return replace(split, lineage=Lineage(begins=shard.begins, parents=shard.parents))
     if shard.begins and shard.begins != lineage.begins:
-        raise UserError(
-            f"shard {shard.id} begins at {shard.begins} and not at {lineage.begins} any more",
-            code=Code.STREAM_CHANGED_ERR,
-            detail="The stream was deleted and made again under the same name.",
-            hint=(
-                "What the old stream held and was not loaded is gone. To load the new one from "
-                "its beginning, drop the job and create it again."
-            ),
+        raise stream_changed(
+            f"shard {shard.id} begins at {shard.begins} and not at {lineage.begins} any more"
         )
     return split
+
+
+def stream_changed(message: str) -> UserError:
+    """Answer the error of a stream that is another one under the same name."""
+    return UserError(
+        message,
+        code=Code.STREAM_CHANGED_ERR,
+        detail="The stream was deleted and made again under the same name.",
+        hint=(
+            "What the old stream held and was not loaded is gone. To load the new one from "
+            "its beginning, stop the load and create it again."
+        ),
+    )
 
 
 def readable(progress: Progress) -> Progress:
@@ -90,7 +97,7 @@ def readable(progress: Progress) -> Progress:
         split
         for split in progress
         if split.split not in held_back
-        and all(parent in finished or parent not in known for parent in _parents(split))
+        and all(parent in finished or parent not in known for parent in parents_of(split))
     )
 
 
@@ -117,7 +124,7 @@ def unknown_parents(progress: Progress) -> tuple[str, ...]:
     """
     known = {split.split for split in progress}
     unfinished = (split for split in progress if not isinstance(split.position, End))
-    named = {parent for split in unfinished for parent in _parents(split)}
+    named = {parent for split in unfinished for parent in parents_of(split)}
     return tuple(sorted(named - known))
 
 
@@ -146,7 +153,7 @@ def childless(progress: Progress, listed: Iterable[ListedShard]) -> Progress:
     A shard is closed by what makes its children, and is forgotten before them. A person may
     also have said END of one that is open.
     """
-    named = {parent for split in progress for parent in _parents(split)}
+    named = {parent for split in progress for parent in parents_of(split)}
     closed = {shard.id for shard in listed if shard.closed}
     return tuple(
         split
@@ -162,12 +169,12 @@ def forgettable(progress: Progress, listed: Iterable[ListedShard]) -> tuple[str,
     name old shards are told from new ones.
     """
     seen = {shard.id for shard in listed}
-    named = {parent for split in progress for parent in _parents(split)}
+    named = {parent for split in progress for parent in parents_of(split)}
     waited_for = {
         parent
         for split in progress
         if not isinstance(split.position, End)
-        for parent in _parents(split)
+        for parent in parents_of(split)
     }
     return tuple(
         split.split
@@ -181,5 +188,6 @@ def forget(progress: Progress, gone: Collection[str]) -> Progress:
     return tuple(split for split in progress if split.split not in gone)
 
 
-def _parents(split: SplitProgress) -> tuple[str, ...]:
+def parents_of(split: SplitProgress) -> tuple[str, ...]:
+    """Answer the shards that must be read before a shard, as far as they were told."""
     return split.lineage.parents if split.lineage else ()

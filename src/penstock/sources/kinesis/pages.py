@@ -85,11 +85,12 @@ class ShardPages:
 
     def next(self, *, limit: int) -> Page:
         """Answer the next page of at most so many records; it may be empty."""
-        for _ in range(_REOPENINGS_MAX):
+        for tries in range(_REOPENINGS_MAX):
             answer = self._answer(limit=limit)
             if answer is not None:
                 return self._page(answer)
             self.iterator = None
+            self._patience.wait(tries)
         raise StreamError(
             f"shard {self._shard} gave {_REOPENINGS_MAX} answers that are none",
             detail="Each lacked its records, or the iterator of the next page.",
@@ -114,12 +115,12 @@ class ShardPages:
 
     def _is_whole(self, data: Mapping[str, Any]) -> bool:
         """Tell whether an answer has a next page, or is the end and can prove it."""
-        if "Records" not in data:
+        # What lacks even the lag, which every page tells, may lack its records as well.
+        if "Records" not in data or "MillisBehindLatest" not in data:
             return False
         if data.get("NextShardIterator") or data.get("ChildShards"):
             return True
-        # What lacks even the lag, which every page tells, may lack its records as well.
-        return "MillisBehindLatest" in data and self._is_closed()
+        return self._is_closed()
 
     def _page(self, answer: Answer) -> Page:
         data = answer.data

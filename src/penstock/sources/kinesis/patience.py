@@ -44,8 +44,15 @@ class Patience:
                     raise
                 delay = min(self.delay(tries), timedelta(seconds=left))
             tries += 1
-            if self.clock.wait(self.stop, delay):
-                raise StoppedError("asked to stop while waiting for the stream")
+            self._pause(delay)
+
+    def wait(self, tries: int) -> None:
+        """Wait before something is asked again that was answered in vain so many times."""
+        self._pause(self.delay(tries))
+
+    def _pause(self, delay: timedelta) -> None:
+        if self.clock.wait(self.stop, delay):
+            raise StoppedError("asked to stop while waiting for the stream")
 
     def delay(self, tries: int) -> timedelta:
         """Answer how long to wait behind so many tries in vain: any time up to a limit."""

@@ -7,10 +7,11 @@ is remembered between calls only saves requests, or says how far behind a shard 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from threading import Event
 
 from penstock.clock import Clock
+from penstock.errors import InvariantError
 from penstock.model.epoch import EpochLimits, EpochPlan, Note
 from penstock.model.kinesis import KinesisOptions
 from penstock.model.options import print_options
@@ -27,21 +28,30 @@ from penstock.model.shards import (
 from penstock.sources.kinesis.access import revealed_stream, stream_access
 from penstock.sources.kinesis.budgets import ReadBudgets
 from penstock.sources.kinesis.client import StreamAccess, StreamClient
-from penstock.sources.kinesis.lineage import Progress, follow, readable
+from penstock.sources.kinesis.lineage import (
+    Progress,
+    follow,
+    parents_of,
+    readable,
+    stream_changed,
+)
 from penstock.sources.kinesis.listing import StreamSummary, describe
 from penstock.sources.kinesis.pages import ShardPages
 from penstock.sources.kinesis.patience import GIVE_UP_AFTER, Patience
 from penstock.sources.kinesis.reports import Reports
-from penstock.sources.kinesis.roll import Roll
-from penstock.sources.kinesis.watching import Watch, needs_proof, probe_of
+from penstock.sources.kinesis.roll import LISTING_INTERVAL, Roll
+from penstock.sources.kinesis.watching import Watch, loaded_until, needs_proof, probe_of
 from penstock.sources.source import Backlog, Listed
 from penstock.storage.access import Reveal
 
 _THREADS_MAX = 16
 # The service tells its time in whole seconds: what arrived within the same one may be older.
 _SERVER_TICK = timedelta(seconds=1)
-# A position that lies further back than this part of the retention is proven anew.
+# A position that lies further back than this part of the retention is proven anew, and so is
+# one of which nothing was heard for the rest of it.
 _NEAR_THE_HORIZON = 0.9
+# How long a look follows empty pages before it begins anew with all shards.
+_LOOK_MAX = timedelta(seconds=10)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +81,9 @@ class KinesisSource:
         )
         self._client = StreamClient(stream_access(self._values()))
         self._summary: StreamSummary | None = None
+        self._told_at: float | None = None
+        self._begun_at: datetime | None = None
+        self._looked_at: float | None = None
         self._roll = Roll(
             options,
             client=lambda: self._client,
@@ -83,15 +96,27 @@ class KinesisSource:
         self._charged = self._taken = 0
         stored = parts.reports.load()
         self._reports = {report.shard: report for report in stored.shards}
+        self._created_at = stored.created_at
 
     def discover(self, progress: Progress, *, listed: Listed) -> Backlog:
         """Look for new shards, and ask those that may be read whether they hold anything."""
         self._renew_client()
+        self._hear_of_stream()
         self._progress = self._roll.look(progress)
         self._watch()
         self._poll(listed)
+        self._looked_at = self._parts.clock.monotonic()
         self._store_reports()
         return self.waiting()
+
+    def look_due(self, interval: timedelta) -> bool:
+        """Tell whether a shard may be read that nobody watches, or idle ones may have news."""
+        unwatched = any(split.split not in self._watches for split in readable(self._progress))
+        return unwatched or self._passed_since(self._looked_at, interval)
+
+    def _passed_since(self, begun: float | None, interval: timedelta) -> bool:
+        now = self._parts.clock.monotonic()
+        return begun is None or now - begun >= interval.total_seconds()
 
     def waiting(self) -> Backlog:
         """Answer which shards have something, and how old the oldest of it is."""
@@ -121,7 +146,7 @@ class KinesisSource:
             records=-(-limits.records // len(ready)),
             size_bytes=-(-limits.size_bytes // len(ready)),
             duration=limits.duration,
-            interval=self._interval(),
+            interval=self._interval(busy=limits.duration),
         )
         reads = []
         for watch in ready:
@@ -138,7 +163,10 @@ class KinesisSource:
 
     def reached(self, plan: EpochPlan, notes: Sequence[Note]) -> Progress:
         """Move the shards to where tasks ended, and add the children of those that ended."""
-        splits = {split.split: split for split in plan.progress}
+        return self._moved(plan.progress, notes)
+
+    def _moved(self, progress: Progress, notes: Sequence[Note]) -> Progress:
+        splits = {split.split: split for split in progress}
         children: list[ListedShard] = []
         for note in notes:
             if isinstance(note.part, ShardPart):
@@ -152,6 +180,7 @@ class KinesisSource:
 
     def committed(self, notes: Sequence[Note]) -> None:
         """Go on behind what was read, and remember what was said about it."""
+        self._progress = self._moved(self._progress, notes)
         for note in notes:
             if isinstance(note.part, ShardPart):
                 self._take(note.part)
@@ -160,18 +189,19 @@ class KinesisSource:
     def _take(self, part: ShardPart) -> None:
         outcome = part.outcome
         watch = self._watches[part.shard]
-        watch.take(outcome, begun_at=self._told.at + _SERVER_TICK)
+        watch.take(outcome, begun_at=self._begun_at or self._told.at)
+        watch.heard_at = self._parts.clock.monotonic()
         near = self._told.retention * _NEAR_THE_HORIZON
         if outcome.behind is not None and outcome.behind > near:
             self._watches.pop(part.shard)
         self._reports[part.shard] = watch.report
         if isinstance(outcome.position, End):
             self._watches.pop(part.shard, None)
-            report = self._reports.pop(part.shard)
+            self._reports[part.shard] = replace(
+                watch.report, behind=None, caught_up_at=loaded_until(part.begin, watch.report)
+            )
             for child in outcome.children:
                 self._roll.add(child)
-                # Nothing was in the child before its parent ended.
-                self._reports.setdefault(child.id, replace(report, shard=child.id, behind=None))
 
     @property
     def modified_files(self) -> int:
@@ -199,8 +229,28 @@ class KinesisSource:
     @property
     def _told(self) -> StreamSummary:
         if self._summary is None:
-            self._summary = describe(self._client, self._access, self._patience)
+            raise InvariantError("a stream must be looked at before it is read")
         return self._summary
+
+    def _hear_of_stream(self) -> None:
+        """Ask for the stream as a whole from time to time; it must be the one that it was."""
+        if not self._passed_since(self._told_at, LISTING_INTERVAL):
+            return
+        told = describe(self._client, self._access, self._patience)
+        if self._created_at is not None and self._created_at != told.created_at:
+            made, before = (
+                f"{at:%Y-%m-%d %H:%M:%S}" for at in (told.created_at, self._created_at)
+            )
+            raise stream_changed(
+                f'stream "{self._options.stream}" was made at {made} UTC, and not at {before} '
+                "UTC any more"
+            )
+        if self._summary is not None and self._summary.retention != told.retention:
+            # What was proven holds no more: records may have been trimmed at once.
+            self._watches.clear()
+        self._created_at, self._summary = told.created_at, told
+        self._told_at = self._parts.clock.monotonic()
+        self._begun_at = self._begun_at or told.at + _SERVER_TICK
 
     @property
     def _access(self) -> StreamAccess:
@@ -217,9 +267,9 @@ class KinesisSource:
             self._client = StreamClient(access)
             self._watches.clear()
 
-    def _interval(self) -> timedelta:
+    def _interval(self, *, busy: timedelta = timedelta(0)) -> timedelta:
         key = (self._access.endpoint or self._access.region, self._options.stream)
-        return self._parts.budgets.interval(key, self)
+        return self._parts.budgets.interval(key, self, busy=busy)
 
     def _watch(self) -> None:
         """Watch the shards that may be read, and no others."""
@@ -230,13 +280,31 @@ class KinesisSource:
         for name, split in splits.items():
             shard = by_id.get(name) or ListedShard(id=name)
             watch = self._watches.get(name)
-            if watch is None or watch.position != split.position:
+            if watch is None or watch.position != split.position or self._is_stale(watch):
                 self._watches[name] = self._new_watch(split, shard)
             else:
                 watch.shard = shard
 
+    def _is_stale(self, watch: Watch) -> bool:
+        """Tell whether records may have been trimmed since a shard was last heard of."""
+        left = self._told.retention * (1 - _NEAR_THE_HORIZON)
+        return watch.heard_at is not None and self._passed_since(watch.heard_at, left)
+
+    def _report_of(self, split: SplitProgress) -> ShardReport:
+        """Answer what was heard of a shard; of a new one, what was heard of its parents.
+
+        Nothing was in a child before its parents ended.
+        """
+        known = self._reports.get(split.split)
+        if known is None:
+            parents = [self._reports.get(name) for name in parents_of(split)]
+            times = [one.caught_up_at for one in parents if one and one.caught_up_at]
+            known = ShardReport(shard=split.split, caught_up_at=max(times, default=None))
+            self._reports[split.split] = known
+        return known
+
     def _new_watch(self, split: SplitProgress, shard: ListedShard) -> Watch:
-        report = self._reports.setdefault(split.split, ShardReport(shard=split.split))
+        report = self._report_of(split)
         proof = needs_proof(split.position, report)
         pages = ShardPages(
             self._client,
@@ -255,17 +323,24 @@ class KinesisSource:
         asked = 0
         for watch in self._watches.values():
             watch.searching = not watch.found
-        retention = self._told.retention
+        retention, begun = self._told.retention, self._parts.clock.monotonic()
         with ThreadPoolExecutor(_THREADS_MAX) as threads:
             while not any(watch.found for watch in self._watches.values()) or not asked:
                 searching = [watch for watch in self._watches.values() if watch.searching]
                 listed(asked)
-                if not searching:
+                if not searching or (asked and self._passed_since(begun, _LOOK_MAX)):
                     return
                 list(threads.map(lambda watch: self._ask(watch, retention), searching))
                 asked += len(searching)
 
     def _ask(self, watch: Watch, retention: timedelta) -> None:
+        proven = watch.proven
+        self._ask_once(watch, retention)
+        if watch.searching and watch.proven and not proven:
+            # That has only shown that nothing was lost.
+            self._ask_once(watch, retention)
+
+    def _ask_once(self, watch: Watch, retention: timedelta) -> None:
         now = self._parts.clock.monotonic()
         if watch.asked_at is not None:
             left = self._interval() - timedelta(seconds=now - watch.asked_at)
@@ -273,16 +348,27 @@ class KinesisSource:
                 self._parts.clock.wait(self._stop, left)
         watch.asked_at = self._parts.clock.monotonic()
         watch.ask(retention)
+        watch.heard_at = self._parts.clock.monotonic()
         self._reports[watch.shard.id] = watch.report
 
     def _store_reports(self) -> None:
-        # Of a shard that has ended there is nothing to tell, whoever has read its end.
-        followed = {s.split for s in self._progress if not isinstance(s.position, End)}
-        told = (r for shard, r in sorted(self._reports.items()) if shard in followed)
+        kept = self._worth_telling()
         self._parts.reports.store(
             StreamReport(
-                shards=tuple(told),
+                shards=tuple(r for shard, r in sorted(self._reports.items()) if shard in kept),
                 closed=tuple(shard.id for shard in self._roll.listed if shard.closed),
                 retention=self._told.retention,
+                created_at=self._created_at,
             )
         )
+
+    def _worth_telling(self) -> set[str]:
+        """Answer the shards of which something is told.
+
+        Of one that has ended it is only what its children begin with, until they have begun.
+        """
+        followed = {split.split for split in self._progress}
+        ended = {s.split for s in self._progress if isinstance(s.position, End)}
+        reported = [split for split in self._progress if split.split in self._reports]
+        passed_on = {parent for split in reported for parent in parents_of(split)}
+        return followed - (ended & passed_on)

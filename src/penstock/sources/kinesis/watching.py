@@ -5,11 +5,12 @@ to the next; the one that found something goes to the task.
 """
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from penstock.errors import Code, UserError
-from penstock.model.position import After, At, AtTime, End, Position, position_text
+from penstock.model.position import After, At, AtTime, End, Horizon, Position, position_text
 from penstock.model.shards import ListedShard, ShardOutcome, ShardReport
+from penstock.sources.kinesis.failures import Kind, StreamError
 from penstock.sources.kinesis.pages import Page, ShardPages
 
 
@@ -28,15 +29,21 @@ class Watch:
     iterator: str | None = None
     caught_up: bool = False
     asked_at: float | None = None
+    # When the driver or a task last had an answer.
+    heard_at: float | None = None
     # Empty pages were met, but the tip was not.
     searching: bool = True
+    # Why the service does not take the number that the position names.
+    refused: StreamError | None = None
 
     def ask(self, retention: timedelta) -> None:
         """Send one request and remember what it says."""
-        iterator: str | None = self.pages.opened()
+        iterator: str | None = self._opened()
         page = self.pages.next(limit=1)
         if not self.proven:
-            if isinstance(self.position, After) and self.position.sub is None:
+            if self.refused is not None:
+                self._require_behind(page, self.refused)
+            elif isinstance(self.position, After) and self.position.sub is None:
                 # It begins at the record that was taken, and not behind it.
                 iterator = None
             if page.records or not page.behind:
@@ -44,6 +51,9 @@ class Watch:
             if _names_taken(self.position, page):
                 # The next request looks behind that record.
                 return
+        if page.records and (self.shard.parents or not isinstance(self.position, Horizon)):
+            # The horizon means what is left, unless it is what came behind a parent's end.
+            self._loaded_until(_arrival(page.records[0].arrived_at))
         if page.records or page.ended:
             self.found, self.searching = True, False
             self.iterator = iterator
@@ -68,6 +78,8 @@ class Watch:
         arrived_at = outcome.arrived_at
         if arrived_at is not None and arrived_at >= begun_at.timestamp():
             self.caught_up = True
+        if arrived_at is not None:
+            self._loaded_until(_arrival(arrived_at))
         if outcome.at is not None:
             self.report = replace(self.report, behind=outcome.behind, at=outcome.at)
         if outcome.at is not None and not outcome.behind:
@@ -78,7 +90,29 @@ class Watch:
         # A closed shard may have been closed for long; its children hold what came since, and
         # what they are told by its report must not make that look loaded.
         if not self.shard.closed and not isinstance(self.position, End):
-            self.report = replace(self.report, caught_up_at=at)
+            self._loaded_until(at)
+
+    def _loaded_until(self, at: datetime) -> None:
+        known = self.report.caught_up_at
+        self.report = replace(self.report, caught_up_at=at if known is None else max(at, known))
+
+    def _opened(self) -> str:
+        """Open the pages; a number that the service refuses may be trimmed."""
+        try:
+            return self.pages.opened()
+        except StreamError as error:
+            named = _named(self.position)
+            if self.proven or named is None or error.kind is not Kind.BAD_ARGUMENT:
+                raise
+            self.refused = error
+            self.pages = self.pages.again(Horizon(), iterator=None)
+            return self.pages.opened()
+
+    def _require_behind(self, page: Page, refused: StreamError) -> None:
+        """Require that all that is left of the shard lies behind a number that was refused."""
+        named = int(_named(self.position) or 0)
+        if any(int(record.sequence) <= named for record in page.records):
+            raise refused
 
     def _prove(self, page: Page, retention: timedelta) -> None:
         """Require that nothing between the position and the page was lost."""
@@ -99,6 +133,10 @@ def needs_proof(position: Position, report: ShardReport) -> bool:
     return isinstance(position, At | After | AtTime) or report.caught_up_at is not None
 
 
+def _arrival(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
 def require_no_gap(
     position: Position, report: ShardReport, *, at: datetime, retention: timedelta
 ) -> None:
@@ -107,21 +145,29 @@ def require_no_gap(
     The service says nothing about what it has trimmed. Nothing is lost if everything was loaded
     at a moment that lies within the retention, or if the position is such a moment itself.
     """
-    safe = report.caught_up_at
-    if isinstance(position, AtTime) and (safe is None or position.at > safe):
-        safe = position.at
+    safe = loaded_until(position, report)
     oldest = at - retention
     if safe is not None and safe >= oldest:
         return
     told = f"{safe:%Y-%m-%d %H:%M:%S} UTC" if safe else "an unknown time"
     raise UserError(
-        f"records of shard {report.shard} may have been trimmed before they were read: it was "
-        f"last read to its tip at {told}, and the stream keeps nothing from before "
+        f"records of shard {report.shard} may have been trimmed before they were read: all "
+        f"that arrived until {told} was loaded, and the stream keeps nothing from before "
         f"{oldest:%Y-%m-%d %H:%M:%S} UTC",
         code=Code.CANNOT_RESUME_ERR,
         detail=f"The job stands at {position_text(position)}.",
         hint=way_on("what the shard still holds", shard=report.shard, position="TRIM_HORIZON"),
     )
+
+
+def loaded_until(position: Position, report: ShardReport) -> datetime | None:
+    """Answer until when nothing is missing of what arrived; None where nobody knows.
+
+    Whoever begins at a time wants nothing from before.
+    """
+    wanted_from = position.at if isinstance(position, AtTime) else None
+    times = [at for at in (report.caught_up_at, wanted_from) if at is not None]
+    return max(times, default=None)
 
 
 def way_on(what: str, *, shard: str, position: str) -> str:

@@ -1,0 +1,299 @@
+"""What a load hears of its shards while it loads others, and what it concludes from that."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import pytest
+
+from penstock.engine.run import Work
+from penstock.engine.task import run_task_text
+from penstock.errors import Code, UserError
+from penstock.model.position import After, Horizon, SplitProgress
+from penstock.sources.kinesis.failures import StreamError
+from penstock.sources.kinesis.source import KinesisSource
+from penstock.testing.kinesis.server import KinesisServer
+from tests.integration.driving import MovedClock
+from tests.integration.kinesis_load import LIMITS, PARENT, Load, load
+from tests.integration.kinesis_streams import server, stream
+from tests.integration.routine_loads import BLINK, CREATE_TABLE, HIGH, LOW, create, ids, put
+from tests.mirrored_node import OpenNode
+from tests.servers.kinesis_clients import MIDDLE, StreamUnderTest, new_stream
+
+__all__ = ["load", "server", "stream"]
+
+pytestmark = pytest.mark.integration
+
+ONE = replace(LIMITS, records=1)
+GAP = "may have been trimmed before they were read"
+
+
+def of_shards(*positions: Horizon | After) -> tuple[SplitProgress, ...]:
+    return tuple(
+        SplitProgress(split=f"shardId-{number:012}", floor=Horizon(), position=position)
+        for number, position in enumerate(positions)
+    )
+
+
+def planned(load: Load, source: KinesisSource) -> list[str]:
+    """Answer the shards that the next epoch would read, by the ends of their names."""
+    plan = source.plan(load.progress, limits=load.limits)
+    return [] if plan is None else sorted(read.shard.id[-1] for read in plan.shards)
+
+
+@dataclass
+class Meanwhile:
+    """A task's work during which something else happens, once, at a certain epoch."""
+
+    happens: Callable[[], object]
+    at: int = 2
+    seen: int = 0
+    work: Work = run_task_text
+
+    def __call__(self, task: str, try_id: str) -> str:
+        self.seen += 1
+        if self.seen == self.at:
+            self.happens()
+        return self.work(task, try_id)
+
+
+class HurriedClock(MovedClock):
+    """A clock by which more time passes than it takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hurried_seconds = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.hurried_seconds
+
+
+def test_a_shard_with_a_long_backlog_does_not_keep_another_waiting(
+    open_node: OpenNode, stream: StreamUnderTest
+) -> None:
+    wide = new_stream(stream.client, shards=2)
+    put(wide, *range(6), hash_key=LOW)
+    clock = HurriedClock()
+
+    def put_and_hurry() -> None:
+        put(wide, 100, hash_key=HIGH)
+        clock.hurried_seconds = 2.0
+
+    node = open_node(clock=clock, read_interval=BLINK, work=Meanwhile(put_and_hurry))
+    small = {"max_batch_rows": "1", "max_batch_interval": "1s"}
+    node.sql(f"{CREATE_TABLE}; {create(wide, properties=small)}")
+
+    node.run()
+
+    assert sorted(ids(node)) == [*range(6), 100]
+    assert ids(node).index(100) < ids(node).index(5)
+
+
+def test_children_do_not_wait_for_the_backlog_of_other_shards(
+    open_node: OpenNode, stream: StreamUnderTest
+) -> None:
+    wide = new_stream(stream.client, shards=2)
+    put(wide, *range(6), hash_key=LOW)
+    put(wide, 100, hash_key=HIGH)
+    wide.split(1, MIDDLE + 2**126)
+    put(wide, 101, hash_key=HIGH)
+    node = open_node(clock=MovedClock(), read_interval=BLINK)
+    node.sql(f"{CREATE_TABLE}; {create(wide, properties={'max_batch_rows': '1'})}")
+
+    node.run()
+
+    assert sorted(ids(node)) == [*range(6), 100, 101]
+    assert ids(node).index(101) < ids(node).index(5)
+
+
+def test_the_shard_that_is_nearest_to_the_horizon_is_read_on(
+    load: Load, server: KinesisServer, stream: StreamUnderTest
+) -> None:
+    wide = new_stream(stream.client, shards=2)
+    load.options = replace(load.options, stream=wide.name)
+    load.progress, load.limits = of_shards(Horizon(), Horizon()), ONE
+    put(wide, 1, 2, 3, hash_key=LOW)
+    server.control.move_clock(timedelta(hours=13))
+    put(wide, 4, 5, 6, hash_key=HIGH)
+    server.control.move_clock(timedelta(hours=10))
+    source = load.open()
+    load.look(source)
+    source.committed(load.load(source))
+
+    assert source.look_due(timedelta(hours=1))
+    load.look(source)
+
+    assert planned(load, source) == ["0", "1"]
+
+
+def test_a_look_does_not_follow_empty_pages_for_ever(
+    load: Load, server: KinesisServer, stream: StreamUnderTest
+) -> None:
+    load.read_interval = timedelta(seconds=1)
+    put(stream, 1)
+    server.control.switch(empty_pages_after_iterator=1_000)
+
+    backlog = load.look(load.open())
+
+    assert (backlog.files, backlog.complete) == (0, False)
+    assert len(server.control.requests("GetRecords")) < 20
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["told", "dies"])
+def test_t66_a_child_of_a_shard_that_was_never_at_its_tip_may_have_a_gap(
+    load: Load, server: KinesisServer, stream: StreamUnderTest, *, dies: bool
+) -> None:
+    server.control.switch(retention_trims=True)
+    put(stream, 1, 2)
+    load.limits = ONE
+    first = load.open()
+    load.look(first)
+    first.committed(load.load(first))
+    stream.split(0, MIDDLE)
+    put(stream, 3, hash_key=0)
+    server.control.move_clock(timedelta(hours=20))
+    load.limits = LIMITS
+    source = load.open()
+    load.look(source)
+    notes = load.load(source)
+    if not dies:
+        source.committed(notes)
+    server.control.move_clock(timedelta(hours=10))
+
+    with pytest.raises(UserError, match=GAP) as error:
+        load.look(load.open())
+
+    assert error.value.code is Code.CANNOT_RESUME_ERR
+
+
+def test_t66_a_child_whose_records_are_all_there_has_no_gap(
+    load: Load, server: KinesisServer, stream: StreamUnderTest
+) -> None:
+    server.control.switch(retention_trims=True)
+    put(stream, 1)
+    stream.split(0, MIDDLE)
+    put(stream, 2, hash_key=0)
+    source = load.open()
+    load.look(source)
+    load.load(source)
+    server.control.move_clock(timedelta(hours=20))
+    again = load.open()
+
+    load.look(again)
+
+    assert planned(load, again) == ["1"]
+
+
+def test_t66_records_that_go_with_a_shorter_retention_are_missed(
+    load: Load, server: KinesisServer, stream: StreamUnderTest
+) -> None:
+    server.control.switch(retention_trims=True)
+    stream.client.increase_stream_retention_period(
+        StreamName=stream.name, RetentionPeriodHours=48
+    )
+    put(stream, 1, 2, 3)
+    load.limits = ONE
+    source = load.open()
+    load.look(source)
+    source.committed(load.load(source))
+    server.control.move_clock(timedelta(hours=30))
+    stream.client.decrease_stream_retention_period(
+        StreamName=stream.name, RetentionPeriodHours=24
+    )
+    load.clock.leap(timedelta(minutes=1))
+
+    with pytest.raises(UserError, match=GAP):
+        load.look(source)
+
+
+def test_t66_whoever_heard_nothing_for_long_proves_its_position_again(
+    load: Load, server: KinesisServer, stream: StreamUnderTest
+) -> None:
+    server.control.switch(retention_trims=True)
+    put(stream, 1)
+    source = load.open()
+    load.look(source)
+    source.committed(load.load(source))
+    put(stream, 2)
+    server.control.move_clock(timedelta(hours=30))
+    load.clock.leap(timedelta(hours=30))
+
+    with pytest.raises(UserError, match=GAP):
+        load.look(source)
+
+
+def refusing_numbers(load: Load, server: KinesisServer) -> KinesisSource:
+    """Open the source of a service that refuses the number at which the load stands."""
+    source = load.open()
+    load.look(source)
+    source.committed(load.load(source))
+    server.control.inject("GetShardIterator", "InvalidArgumentException", times=1)
+    return load.open()
+
+
+def test_t66_a_number_that_is_refused_is_no_gap_where_all_was_loaded(
+    load: Load, server: KinesisServer, stream: StreamUnderTest
+) -> None:
+    put(stream, 1)
+    source = refusing_numbers(load, server)
+    server.control.trim(stream.name, PARENT)
+    put(stream, 2)
+
+    load.look(source)
+
+    assert [note.records for note in load.load(source)] == [1]
+
+
+def test_t66_a_number_that_is_refused_may_hide_a_gap(
+    load: Load, server: KinesisServer, stream: StreamUnderTest
+) -> None:
+    put(stream, 1)
+    source = refusing_numbers(load, server)
+    put(stream, 2)
+    server.control.move_clock(timedelta(hours=25))
+    server.control.trim(stream.name, PARENT)
+
+    with pytest.raises(UserError, match=GAP) as error:
+        load.look(source)
+
+    assert error.value.code is Code.CANNOT_RESUME_ERR
+
+
+def test_t66_a_number_that_is_refused_although_it_is_there_is_an_error(
+    load: Load, server: KinesisServer, stream: StreamUnderTest
+) -> None:
+    put(stream, 1)
+    source = refusing_numbers(load, server)
+
+    with pytest.raises(StreamError, match="refused kinesis:GetShardIterator"):
+        load.look(source)
+
+
+def test_t70_a_stream_that_was_made_again_is_known_by_its_age_where_no_shard_tells(
+    load: Load, stream: StreamUnderTest
+) -> None:
+    put(stream, 1)
+    stream.split(0, MIDDLE)
+    source = load.open()
+    load.look(source)
+    source.committed(load.load(source))
+    # The stream, and so the load, may have forgotten the parent.
+    load.progress = load.progress[1:]
+    stream.recreate()
+
+    with pytest.raises(UserError, match="was made at") as error:
+        load.look(load.open())
+
+    assert error.value.code is Code.STREAM_CHANGED_ERR
+
+
+def test_t74_an_answer_that_does_not_tell_the_lag_is_not_the_tip(
+    load: Load, server: KinesisServer, stream: StreamUnderTest
+) -> None:
+    put(stream, 1)
+    server.control.inject_body("GetRecords", '{"Records": [], "NextShardIterator": "none"}')
+    source = load.open()
+
+    load.look(source)
+
+    assert planned(load, source) == ["0"]
