@@ -237,11 +237,13 @@ def test_t41_a_secret_that_is_altered_reaches_a_running_load(
         ("FROM KAFKA('a' = 'b')", "NOT_SUPPORTED_ERR: FROM KAFKA is not supported yet"),
         (
             "FROM KINESIS('kinesis_shards' = 'shardId-000000000009')",
-            'META_NOT_FOUND_ERR: shard "shardId-000000000009" is not read by this routine load',
+            'META_NOT_FOUND_ERR: option "kinesis_shards" names shard "shardId-000000000009", '
+            "which this routine load does not read",
         ),
         (
             "FROM KINESIS('kinesis_stream' = 'nowhere')",
-            'META_NOT_FOUND_ERR: stream "nowhere" does not exist in us-east-1',
+            'META_NOT_FOUND_ERR: option "kinesis_stream" names stream "nowhere", which does '
+            "not exist in us-east-1",
         ),
     ],
 )

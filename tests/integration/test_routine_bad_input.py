@@ -22,7 +22,8 @@ from tests.servers.kinesis_clients import StreamUnderTest, new_stream
 __all__ = ["loads", "server", "stream"]
 pytestmark = pytest.mark.integration
 
-ALLOWED = "TRIM_HORIZON, LATEST, a sequence number or a time such as 2026-11-15 10:00:00"
+TIME = "a time such as 2026-11-15 10:00:00"
+ALLOWED = f"TRIM_HORIZON, LATEST, a sequence number or {TIME}"
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
 
 
@@ -152,6 +153,14 @@ def table_location(node: Node) -> str:
             f'option "property.kinesis_default_pos" must be {ALLOWED}, not "soon"',
         ),
         (
+            {"property__aws__kinesis__timestamp": "LATEST"},
+            f'option "property.aws.kinesis.timestamp" must be {TIME}, not "LATEST"',
+        ),
+        (
+            {"property__aws__kinesis__timestamp": "4959"},
+            f'option "property.aws.kinesis.timestamp" must be {TIME}, not "4959"',
+        ),
+        (
             {"property__kinesis_positions": "[]"},
             'option "property.kinesis_positions" must be JSON with a position for every shard, '
             'not "[]"',
@@ -196,19 +205,34 @@ def test_a_property_that_cannot_be_is_refused_by_key_value_and_rule(
     assert refused(loads, create(stream, properties=properties)) == f"OPTION_ERR: {told}"
 
 
-def test_an_option_of_doris_that_means_nothing_here_is_refused(
-    loads: Node, stream: StreamUnderTest
+@pytest.mark.parametrize(
+    ("key", "value", "rule"),
+    [
+        ("exec_mem_limit", "1", "2147483648"),
+        ("send_batch_parallelism", "2", "1"),
+        ("load_to_single_tablet", "true", "false"),
+        ("partial_columns", "true", "false"),
+        ("unique_key_update_mode", "UPDATE_FIXED_COLUMNS", "upsert"),
+        ("partial_update_new_key_behavior", "ERROR", "append"),
+        ("fuzzy_parse", "true", "false"),
+        ("workload_group", "g1", "empty"),
+    ],
+)
+def test_an_option_of_doris_that_means_nothing_here_has_its_default(
+    loads: Node, stream: StreamUnderTest, *, key: str, value: str, rule: str
 ) -> None:
-    statement = create(stream, properties={"partial_columns": "true"})
+    told = refused(loads, create(stream, properties={key: value}))
 
-    assert refused(loads, statement) == (
-        'NOT_SUPPORTED_ERR: option "partial_columns" of Doris is not supported'
+    assert told == (
+        f'NOT_SUPPORTED_ERR: option "{key}" of Doris must be {rule} here, not "{value}"'
     )
+    loads.sql(create(stream, properties={key: rule.replace("empty", "").upper()}))
 
 
 def test_a_stream_that_does_not_exist_is_refused(loads: Node, stream: StreamUnderTest) -> None:
     assert refused(loads, create(stream, kinesis_stream="nowhere")) == (
-        'META_NOT_FOUND_ERR: stream "nowhere" does not exist in us-east-1'
+        'META_NOT_FOUND_ERR: option "kinesis_stream" names stream "nowhere", which does not '
+        "exist in us-east-1"
     )
 
 
@@ -219,7 +243,8 @@ def test_a_stream_that_is_being_deleted_is_refused(
     stream.client.delete_stream(StreamName=stream.name)
 
     assert refused(loads, create(stream)) == (
-        f'STATE_ERR: stream "{stream.name}" is being deleted'
+        f'STATE_ERR: option "kinesis_stream" names stream "{stream.name}", which is being '
+        "deleted"
     )
 
 
@@ -227,7 +252,8 @@ def test_a_shard_that_does_not_exist_is_refused(loads: Node, stream: StreamUnder
     statement = create(stream, kinesis_shards="shardId-000000000007")
 
     assert refused(loads, statement) == (
-        'META_NOT_FOUND_ERR: shard "shardId-000000000007" does not exist'
+        'META_NOT_FOUND_ERR: option "kinesis_shards" names shard "shardId-000000000007", which '
+        f'does not exist in stream "{stream.name}"'
     )
 
 
@@ -240,10 +266,12 @@ def test_a_time_that_lies_before_what_the_stream_keeps_is_refused(
     told = refused(loads, statement)
 
     assert told.startswith(
-        "OPTION_ERR: start position 2020-01-01 00:00:00 UTC lies before "
+        'OPTION_ERR: option "property.kinesis_default_pos" must not be a time before '
         f"{oldest:%Y-%m-%d %H:%M:}"
     )
-    assert told.endswith(" UTC, from when on the stream keeps records")
+    assert told.endswith(
+        " UTC, from when on the stream keeps records, as 2020-01-01 00:00:00 UTC is"
+    )
 
 
 def test_a_time_in_the_future_is_refused(
@@ -253,8 +281,8 @@ def test_a_time_in_the_future_is_refused(
     now = server.control.now()
 
     assert refused(loads, statement).startswith(
-        "OPTION_ERR: start position 2999-01-01 00:00:00 UTC lies in the future: the service's "
-        f"clock shows {now:%Y-%m-%d %H:%M:}"
+        'OPTION_ERR: option "property.kinesis_default_pos" must not be a time in the future, '
+        f"as 2999-01-01 00:00:00 UTC is: the service's clock shows {now:%Y-%m-%d %H:%M:}"
     )
 
 
@@ -263,14 +291,19 @@ def test_a_time_in_the_future_is_refused(
     [
         (
             "TIME 2999-01-01T00:00:00+00:00",
-            "start position 2999-01-01 00:00:00 UTC lies in the future",
+            'option "property.kinesis_positions" must not be a time in the future, as '
+            "2999-01-01 00:00:00 UTC is",
         ),
         (
             "AFTER 1/-3",
             'option "property.kinesis_positions" has the position "AFTER 1/-3" for shard '
             f"{FIRST}",
         ),
-        ("AFTER 1", f"sequence number 1 is none of shard {FIRST}"),
+        (
+            "AFTER 1",
+            'option "property.kinesis_positions" must have a sequence number of shard '
+            f"{FIRST} for it, not 1",
+        ),
     ],
 )
 def test_typed_positions_that_cannot_be_are_refused(
@@ -289,14 +322,18 @@ def test_a_number_of_another_shard_is_refused(loads: Node, stream: StreamUnderTe
 
     told = refused(loads, create(wide, kinesis_shards=FIRST, kinesis_shards_pos=number))
 
-    assert told == f"OPTION_ERR: sequence number {number} is none of shard {FIRST}"
+    assert told == (
+        'OPTION_ERR: option "kinesis_shards_pos" must have a sequence number of shard '
+        f"{FIRST} for it, not {number}"
+    )
 
 
 def test_t83_numbers_are_compared_as_numbers(loads: Node, stream: StreamUnderTest) -> None:
     statement = create(stream, kinesis_shards=FIRST, kinesis_shards_pos="9")
 
     assert refused(loads, statement) == (
-        f"OPTION_ERR: sequence number 9 is none of shard {FIRST}"
+        'OPTION_ERR: option "kinesis_shards_pos" must have a sequence number of shard '
+        f"{FIRST} for it, not 9"
     )
 
 

@@ -13,13 +13,11 @@ from tests.integration.routine_loads import (
     FIRST,
     HIGH,
     LOW,
-    altered,
     by_key,
     create,
     ids,
     loads,
     put,
-    refusal,
     row,
     server,
     shards,
@@ -28,7 +26,7 @@ from tests.integration.routine_loads import (
     stream,
 )
 from tests.node import Node
-from tests.servers.kinesis_clients import MIDDLE, StreamUnderTest, new_stream
+from tests.servers.kinesis_clients import MIDDLE, StreamUnderTest
 from tests.unit.sources.kinesis.aggregates import bytes_field, number_field, packed, sealed
 from tests.unit.sources.kinesis.test_records import sub
 
@@ -210,71 +208,6 @@ def test_t23_a_finished_shard_that_a_listing_lacks_is_remembered(
 
     assert before == sorted(shards(loads)) == ["0", "1", "2", "3"]
     assert by_key(loads) == {"a": [1, 2, 3], "b": [1, 2, 3]}
-
-
-def test_pinned_shards_are_read_and_no_others(loads: Node, stream: StreamUnderTest) -> None:
-    wide = new_stream(stream.client, shards=2)
-    put_on_both(wide, 1)
-    loads.sql(create(wide, kinesis_shards=SECOND))
-
-    loads.run()
-
-    assert by_key(loads) == {"b": [1]}
-    assert list(shards(loads)) == ["1"]
-
-
-def test_pinned_shards_that_are_finished_are_told(loads: Node, stream: StreamUnderTest) -> None:
-    put(stream, 1)
-    loads.sql(create(stream, kinesis_shards=FIRST))
-    stream.split(0, MIDDLE)
-    put(stream, 2)
-
-    loads.run()
-
-    assert ids(loads) == [1]
-    assert shown(loads)["OtherMsg"] == (
-        "all pinned shards finished; ALTER kinesis_shards and kinesis_shards_pos to go on"
-    )
-
-
-def test_children_of_pinned_shards_are_read_on_request(
-    loads: Node, stream: StreamUnderTest
-) -> None:
-    put(stream, 1)
-    loads.sql(create(stream, kinesis_shards=FIRST))
-    stream.split(0, MIDDLE)
-    put_on_both(stream, 2)
-    loads.run()
-
-    altered(
-        loads,
-        f"FROM KINESIS('kinesis_shards' = '{SECOND},{THIRD}', "
-        "'kinesis_shards_pos' = 'TRIM_HORIZON,TRIM_HORIZON')",
-    )
-    loads.run()
-
-    assert ids(loads) == [1, 2, 2]
-
-
-def test_pins_are_not_taken_away_without_a_position_for_the_others(
-    loads: Node, stream: StreamUnderTest
-) -> None:
-    wide = new_stream(stream.client, shards=2)
-    put_on_both(wide, 1)
-    loads.sql(create(wide, kinesis_shards=SECOND))
-    loads.sql("PAUSE ROUTINE LOAD FOR r")
-    alter = "ALTER ROUTINE LOAD FOR r FROM KINESIS('kinesis_shards' = ''"
-
-    told = refusal(loads, f"{alter})")
-    loads.sql(f"{alter}, 'property.kinesis_default_pos' = 'TRIM_HORIZON')")
-    loads.sql("RESUME ROUTINE LOAD FOR r")
-    loads.run()
-
-    assert told == (
-        'OPTION_ERR: option "kinesis_shards" cannot be taken away without a position for the '
-        "others"
-    )
-    assert by_key(loads) == {"a": [1], "b": [1]}
 
 
 def test_shards_are_shown_as_a_tree(loads: Node, stream: StreamUnderTest) -> None:

@@ -10,7 +10,7 @@ from penstock.errors import UserError
 from penstock.model.kinesis import KinesisOptions
 from penstock.model.options import option_fields, option_key
 from penstock.model.routine_properties import RoutineProperties
-from penstock.sources.kinesis.beginning import POSITION_KEYS
+from penstock.sources.kinesis.start import POSITION_KEYS
 from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.driving import Gate, MovedClock, idle, rounds_until, supervised
 from tests.integration.routine_loads import (

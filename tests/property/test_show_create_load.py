@@ -23,7 +23,7 @@ from penstock.model.position import (
 )
 from penstock.model.routine import LoadColumn, LoadProperties
 from penstock.model.routine_properties import RoutineProperties
-from penstock.sources.kinesis.beginning import POSITIONS, read_positions
+from penstock.sources.kinesis.start import POSITIONS, read_positions
 from penstock.sql.formatter import format_statement
 from penstock.sql.parser import parse_script
 from penstock.sql.statements import CreateRoutineLoad
@@ -126,7 +126,7 @@ def test_t17_a_load_that_is_shown_and_read_again_is_the_same(state: JobState) ->
     read = parsed.statement
     assert isinstance(read, CreateRoutineLoad)
     options = dict(read.options)
-    positions = read_positions(options.pop(POSITIONS))
+    positions = read_positions(options.pop(POSITIONS), zone="UTC")
     definition = state.definition
     assert (read.name, read.table) == (definition.name, definition.table.name)
     assert (read.load, read.comment) == (definition.load, definition.comment)

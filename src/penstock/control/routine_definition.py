@@ -23,7 +23,8 @@ from penstock.model.routine import LoadProperties
 from penstock.model.routine_properties import RoutineProperties
 from penstock.model.schema import Column
 from penstock.sources.kinesis.access import revealed_stream
-from penstock.sources.kinesis.beginning import POSITION_KEYS, Beginning, Start, read_start
+from penstock.sources.kinesis.beginning import Beginning
+from penstock.sources.kinesis.start import POSITION_KEYS, POSITIONS, Start, read_start
 from penstock.sources.payloads.decoding import Decoder
 from penstock.sql.statements import AlterRoutineLoad, CreateRoutineLoad, Properties
 
@@ -39,6 +40,7 @@ _FIXED = {
     "unique_key_update_mode": "upsert",
     "partial_update_new_key_behavior": "append",
     "fuzzy_parse": "false",
+    "workload_group": "",
 }
 
 Progress = tuple[SplitProgress, ...]
@@ -175,33 +177,32 @@ def _moved(
     beginning = Beginning(values, clock=clock)
     if (values.stream, values.region) != (before.stream, before.region):
         return beginning.progress(start)
-    kept = {split.split: split.position for split in progress}
     if start is None:
         if values.pinned == before.pinned:
             return None
         _require_tracked(values, progress)
-        start = Start(stored={name: kept[name] for name in values.pinned})
-    elif start.stored is not None and not values.pinned:
-        # What is not named stays where it is.
-        start = Start(stored={**kept, **start.stored})
+        start = Start(key=POSITIONS, stored={})
+    if start.stored is not None:
+        # What is not named stays where it is; of pinned shards no others are followed.
+        start = replace(start, kept=_kept(values, progress))
     counted = {split.split: split.records for split in progress}
     moved = beginning.progress(start)
     return tuple(replace(one, records=counted.get(one.split, 0)) for one in moved)
 
 
+def _kept(values: KinesisOptions, progress: Progress) -> Progress:
+    pinned = values.pinned
+    return tuple(split for split in progress if not pinned or split.split in pinned)
+
+
 def _require_tracked(source: KinesisOptions, progress: Progress) -> None:
-    """Require that the statement need not say where the reading of its shards begins."""
+    """Require that the statement need not say where the reading of pinned shards begins."""
     known = {split.split for split in progress}
-    if not source.pinned:
-        raise UserError(
-            'option "kinesis_shards" cannot be taken away without a position for the others',
-            code=Code.OPTION_ERR,
-            hint='Say with "property.kinesis_default_pos" where reading begins.',
-        )
     for name in source.pinned:
         if name not in known:
             raise UserError(
-                f'shard "{name}" is not read by this routine load',
+                f'option "kinesis_shards" names shard "{name}", which this routine load does '
+                "not read",
                 code=Code.META_NOT_FOUND_ERR,
                 hint=(
                     f"It reads {', '.join(sorted(known)[:3])}; see SHOW SHARDS. For others say "
@@ -297,11 +298,13 @@ def _meaningless(what: str, format_: PayloadFormat) -> UserError:
 def _properties(pairs: Iterable[tuple[str, str]]) -> RoutineProperties:
     given = dict(pairs)
     for key, default in _FIXED.items():
-        if given.pop(key, default).strip().lower() != default:
+        text = given.pop(key, default)
+        if text.strip().lower() != default:
             raise UserError(
-                f'option "{key}" of Doris is not supported',
+                f'option "{key}" of Doris must be {default or "empty"} here, not "{text}"',
                 code=Code.NOT_SUPPORTED_ERR,
-                hint=f"Leave it out; here it is always {default}.",
+                detail="It is known, but not supported.",
+                hint="Leave it out.",
             )
     properties = parse_options(RoutineProperties, given.items(), what=WHAT_PROPERTIES)
     require_time_zone(properties.time_zone, key="timezone")

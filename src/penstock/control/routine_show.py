@@ -18,6 +18,7 @@ from penstock.model.events import Committed, JobCreated, Outcome, WishChanged
 from penstock.model.job import JobState, Wish
 from penstock.model.options import all_options, print_options, secret_options
 from penstock.model.position import End, position_text
+from penstock.model.schema import quoted_name
 from penstock.model.shards import StreamReport
 from penstock.nouns import lasted
 from penstock.sources.kinesis.lineage import readable
@@ -274,9 +275,12 @@ def _rejects_hint(state: JobState) -> str:
 
 def _other(state: JobState, report: StreamReport, *, said: str) -> str:
     told = [said] if said else []
-    if state.progress and all(isinstance(split.position, End) for split in state.progress):
+    finished = all(isinstance(split.position, End) for split in state.progress)
+    if state.definition.stream.pinned and finished:
         told.append(
-            "all pinned shards finished; ALTER kinesis_shards and kinesis_shards_pos to go on"
+            "all pinned shards finished; to go on with their children PAUSE the load, write "
+            f"ALTER ROUTINE LOAD FOR {quoted_name(state.name)} FROM KINESIS "
+            "('kinesis_shards' = ''), and RESUME it"
         )
     return "; ".join([*told, *_late(report)])
 

@@ -3,7 +3,7 @@
 from penstock.model.job import JobState
 from penstock.model.options import print_options
 from penstock.model.routine import LoadProperties
-from penstock.sources.kinesis.beginning import POSITIONS, write_positions
+from penstock.sources.kinesis.start import POSITIONS, write_positions
 from penstock.sql.statements import CreateRoutineLoad
 
 

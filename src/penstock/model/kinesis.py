@@ -155,7 +155,8 @@ class PositionOptions:
         default="",
     )
     stored: str = option(
-        "JSON of typed positions by shard, as SHOW CREATE ROUTINE LOAD writes them.",
+        "JSON of typed positions by shard, as SHOW CREATE ROUTINE LOAD writes them. It names "
+        "every shard; at ALTER those that it does not name stay where they are.",
         key="property.kinesis_positions",
         default="",
     )

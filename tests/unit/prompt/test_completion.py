@@ -10,7 +10,7 @@ from penstock.model.routine_properties import RoutineProperties
 from penstock.prompt.completion import Candidate, candidates
 from penstock.prompt.guide import LESSON_BY_HEAD, guide
 from penstock.prompt.option_lists import Names
-from penstock.sources.kinesis.beginning import POSITION_KEYS
+from penstock.sources.kinesis.start import POSITION_KEYS
 from penstock.sql.parser import parse_script, statement_heads
 
 NAMES = Names(

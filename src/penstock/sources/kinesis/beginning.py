@@ -3,12 +3,9 @@
 Every symbol is resolved here, once, before anything is read: LATEST is the service's time now.
 """
 
-import json
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from zoneinfo import ZoneInfo
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 from penstock.clock import Clock
 from penstock.errors import Code, UserError
@@ -22,7 +19,6 @@ from penstock.model.position import (
     Lineage,
     Position,
     SplitProgress,
-    position_text,
 )
 from penstock.model.shards import ListedShard
 from penstock.sources.kinesis.access import stream_access
@@ -32,147 +28,21 @@ from penstock.sources.kinesis.lineage import Progress, begin, follow
 from penstock.sources.kinesis.listing import StreamSummary, describe, list_shards
 from penstock.sources.kinesis.pages import iterator_of
 from penstock.sources.kinesis.patience import Patience
+from penstock.sources.kinesis.start import (
+    DEFAULT_POSITION,
+    POSITIONS,
+    Latest,
+    Start,
+    Wanted,
+    refused,
+)
 
-SHARD_POSITIONS = "kinesis_shards_pos"
-DEFAULT_POSITION = "property.kinesis_default_pos"
-POSITIONS = "property.kinesis_positions"
-TIMESTAMP = "property.aws.kinesis.timestamp"
-POSITION_KEYS = (SHARD_POSITIONS, DEFAULT_POSITION, POSITIONS, TIMESTAMP)
-
-_ALLOWED = "TRIM_HORIZON, LATEST, a sequence number or a time such as 2026-11-15 10:00:00"
-_SEQUENCE = re.compile(r"\d{1,128}")
-_INSIDE = re.compile(r"(\d{1,128})/(\d{1,9})")
-_UTC_OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
+_PINS = "kinesis_shards"
+_STREAM = "kinesis_stream"
+_STREAM_ARN = "property.aws.kinesis.stream_arn"
 _GIVE_UP_AFTER = timedelta(seconds=10)
 _DELETING = "DELETING"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Latest:
-    """Behind everything that the stream holds now."""
-
-
-Wanted = Position | Latest
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """Where reading begins: somewhere for all shards, or for each by name."""
-
-    default: Wanted | None = None
-    by_shard: Mapping[str, Wanted] = field(default_factory=dict)
-    # Positions as SHOW CREATE writes them; shards that they do not name are new.
-    stored: Mapping[str, Position] | None = None
-
-
-def read_start(given: Mapping[str, str], *, shards: tuple[str, ...], zone: str) -> Start | None:
-    """Read the options that say where to begin; None where none of them is given."""
-    named = [key for key in POSITION_KEYS if key in given]
-    if not named:
-        return None
-    if len(named) > 1:
-        raise _refused(f'options "{named[0]}" and "{named[1]}" exclude each other')
-    key, text = named[0], given[named[0]]
-    match key:
-        case "kinesis_shards_pos":
-            return _by_shard(text, shards=shards, zone=zone)
-        case "property.kinesis_positions":
-            return Start(stored=read_positions(text))
-        case _:
-            return Start(default=_wanted(key, text, zone=zone))
-
-
-def _by_shard(text: str, *, shards: tuple[str, ...], zone: str) -> Start:
-    positions = [one.strip() for one in text.split(",")]
-    if len(positions) != len(shards):
-        raise _refused(
-            f'option "{SHARD_POSITIONS}" has {len(positions)} positions, but "kinesis_shards" '
-            f"has {len(shards)} shards",
-            hint="Give one position for every shard, in the same order.",
-        )
-    wanted = (_wanted(SHARD_POSITIONS, one, zone=zone) for one in positions)
-    return Start(by_shard=dict(zip(shards, wanted, strict=True)))
-
-
-def _wanted(key: str, text: str, *, zone: str) -> Wanted:
-    match text.strip().upper():
-        case "TRIM_HORIZON" | "-2":
-            return Horizon()
-        case "LATEST" | "-1":
-            return Latest()
-        case word if _SEQUENCE.fullmatch(word):
-            return At(value=word.lstrip("0") or "0")
-        case _:
-            pass
-    try:
-        at = datetime.fromisoformat(text.strip())
-    except ValueError as error:
-        raise _refused(f'option "{key}" must be {_ALLOWED}, not "{text}"') from error
-    return AtTime(at=(at if at.tzinfo else at.replace(tzinfo=_zone(zone))).astimezone(UTC))
-
-
-def _zone(name: str) -> tzinfo:
-    offset = _UTC_OFFSET.fullmatch(name)
-    if offset is None:
-        return ZoneInfo(name)
-    sign = -1 if offset[1] == "-" else 1
-    return timezone(sign * timedelta(hours=int(offset[2]), minutes=int(offset[3])))
-
-
-def write_positions(progress: Progress) -> str:
-    """Write positions so that a job that begins with them repeats no record."""
-    told = {split.split: position_text(split.position) for split in progress}
-    return json.dumps(told, ensure_ascii=False)
-
-
-def read_positions(text: str) -> dict[str, Position]:
-    """Read positions as they are written by SHOW CREATE."""
-    try:
-        told = json.loads(text)
-    except ValueError:
-        told = None
-    if not isinstance(told, dict) or not told:
-        raise _refused(
-            f'option "{POSITIONS}" must be JSON with a position for every shard, not "{text}"',
-            hint='Write it as SHOW CREATE does: {"shardId-000000000000": "AFTER 4959…"}.',
-        )
-    return {shard: _read_position(shard, one) for shard, one in told.items()}
-
-
-def _read_position(shard: str, told: object) -> Position:
-    try:
-        position = _position_of(told.split(" ", 1)) if isinstance(told, str) else None
-    except ValueError as error:
-        raise _bad_position(shard, told) from error
-    if position is None:
-        raise _bad_position(shard, told)
-    return position
-
-
-def _position_of(words: list[str]) -> Position | None:
-    """Answer the position that a word, and what it is about, mean."""
-    match words:
-        case ["TRIM_HORIZON"]:
-            return Horizon()
-        case ["END"]:
-            return End()
-        case ["TIME", at]:
-            return AtTime(at=datetime.fromisoformat(at).astimezone(UTC))
-        case ["AT", value] if _SEQUENCE.fullmatch(value):
-            return At(value=value)
-        case ["AFTER", value] if _SEQUENCE.fullmatch(value):
-            return After(value=value)
-        case ["AFTER", value] if inside := _INSIDE.fullmatch(value):
-            return After(value=inside[1], sub=int(inside[2]))
-        case _:
-            return None
-
-
-def _bad_position(shard: str, told: object) -> UserError:
-    return _refused(
-        f'option "{POSITIONS}" has the position "{told}" for shard {shard}',
-        hint="Allowed: TRIM_HORIZON, TIME …, AT …, AFTER …, END.",
-    )
+_NAMED_MAX = 3
 
 
 class Beginning:
@@ -191,133 +61,196 @@ class Beginning:
         listed = list_shards(
             self._client, self._access, self._patience, page=self._values.page_shards_max
         )
-        shards = _chosen(listed, self._values.pinned)
-        start = start or Start(default=Latest())
+        start = start or Start(key=DEFAULT_POSITION, default=Latest())
         if start.stored is not None:
-            return self._from_stored(shards, start.stored, at=summary.at)
+            return self._from_stored(listed, start, at=summary.at)
+        shards = self._chosen(listed)
         found: list[SplitProgress] = []
         for split in begin(shards, Horizon()):
             wanted = start.by_shard.get(split.split, start.default) or Latest()
             shard = next(one for one in shards if one.id == split.split)
-            position = self._resolved(wanted, shard=shard, summary=summary)
+            position = self._resolved(wanted, key=start.key, shard=shard, summary=summary)
             found.append(replace(split, floor=position, position=position))
         return tuple(found)
 
     def _summary(self) -> StreamSummary:
+        key = _STREAM_ARN if self._values.stream_arn else _STREAM
+        named = f'option "{key}" names stream "{self._values.stream}", which'
         try:
             summary = describe(self._client, self._access, self._patience)
         except StreamError as error:
             if error.kind is not Kind.NOT_FOUND:
                 raise
             raise UserError(
-                f'stream "{self._values.stream}" does not exist in {self._access.region}',
+                f"{named} does not exist in {self._access.region}",
                 code=Code.META_NOT_FOUND_ERR,
-                hint='Check "kinesis_stream", "aws.region" and "aws.endpoint".',
+                hint=f'Check "{key}", "aws.region" and "aws.endpoint".',
             ) from error
         if summary.status == _DELETING:
             raise UserError(
-                f'stream "{self._values.stream}" is being deleted', code=Code.STATE_ERR
+                f"{named} is being deleted",
+                code=Code.STATE_ERR,
+                hint="Name a stream that stays, or wait until it was made again.",
             )
         return summary
 
+    def _chosen(self, listed: tuple[ListedShard, ...]) -> tuple[ListedShard, ...]:
+        by_id = {shard.id: shard for shard in listed}
+        for name in self._values.pinned:
+            if name not in by_id:
+                raise self._no_shard(name, key=_PINS, listed=listed)
+        pinned = tuple(by_id[name] for name in self._values.pinned)
+        return pinned or listed
+
     def _from_stored(
-        self, shards: tuple[ListedShard, ...], stored: Mapping[str, Position], *, at: datetime
+        self, listed: tuple[ListedShard, ...], start: Start, *, at: datetime
     ) -> Progress:
-        """Go on where another job stood; shards that it did not know are new."""
-        by_id = {shard.id: shard for shard in shards}
-        splits: list[SplitProgress] = []
-        for name, position in sorted(stored.items()):
+        """Go on where the load, or another one, stood; their descendants are new."""
+        stored = start.stored or {}
+        by_id = {shard.id: shard for shard in listed}
+        known = {split.split: split for split in start.kept}
+        for name, position in stored.items():
             shard = by_id.get(name)
             if shard is None and not isinstance(position, End):
-                raise _no_shard(name, shards)
+                raise self._no_shard(name, key=POSITIONS, listed=listed)
             if shard is not None:
-                self._require_own(position, shard)
+                self._require_own(position, shard, key=POSITIONS)
             if isinstance(position, AtTime):
-                _require_past(position.at, now=at)
-            lineage = Lineage(
-                begins=shard.begins if shard else "", parents=shard.parents if shard else ()
-            )
-            splits.append(
-                SplitProgress(split=name, floor=position, position=position, lineage=lineage)
-            )
-        return tuple(splits) if self._values.pinned else follow(tuple(splits), shards)
+                _require_past(position.at, key=POSITIONS, now=at)
+            known[name] = _split(name, position, shard)
+        splits = tuple(known[name] for name in sorted(known))
+        if self._values.pinned:
+            _require_pinned(known, self._values.pinned)
+            return follow(splits, [shard for shard in listed if shard.id in known])
+        followed = follow(splits, listed)
+        lacking = [name for name in _lacking(listed, known, followed) if self._knows(name)]
+        if lacking:
+            raise _lacks(lacking)
+        return followed
+
+    def _knows(self, shard: str) -> bool:
+        """Ask the stream for a shard by its name: a listing may be older than its end."""
+        try:
+            self._ask_for(shard, Horizon())
+        except StreamError as error:
+            if error.kind is not Kind.NOT_FOUND:
+                raise
+            return False
+        return True
 
     def _resolved(
-        self, wanted: Wanted, *, shard: ListedShard, summary: StreamSummary
+        self, wanted: Wanted, *, key: str, shard: ListedShard, summary: StreamSummary
     ) -> Position:
         match wanted:
             case Latest():
                 return AtTime(at=summary.at)
             case AtTime(at=at):
-                _require_held(at, summary=summary)
+                _require_held(at, key=key, summary=summary)
             case _:
-                self._require_own(wanted, shard)
+                self._require_own(wanted, shard, key=key)
         return wanted
 
-    def _require_own(self, position: Position, shard: ListedShard) -> None:
+    def _require_own(self, position: Position, shard: ListedShard, *, key: str) -> None:
         """Require that a sequence number is one of the shard."""
         if not isinstance(position, At | After):
             return
         try:
             if int(position.value) >= int(shard.begins or 0):
-                self._patience.ask(
-                    self._client,
-                    "get_shard_iterator",
-                    ShardId=shard.id,
-                    **self._access.naming,
-                    **iterator_of(position),
-                )
+                self._ask_for(shard.id, position)
                 return
         except StreamError as error:
             if error.kind is not Kind.BAD_ARGUMENT:
                 raise
-        raise _refused(
-            f"sequence number {position.value} is none of shard {shard.id}",
+        raise refused(
+            f'option "{key}" must have a sequence number of shard {shard.id} for it, '
+            f"not {position.value}",
             hint=f"The shard begins at {shard.begins}.",
         )
 
+    def _ask_for(self, shard: str, position: Position) -> None:
+        """Ask the stream for a place in a shard; it refuses what it does not have."""
+        self._patience.ask(
+            self._client,
+            "get_shard_iterator",
+            ShardId=shard,
+            **self._access.naming,
+            **iterator_of(position),
+        )
 
-def _chosen(
-    listed: tuple[ListedShard, ...], pinned: tuple[str, ...]
-) -> tuple[ListedShard, ...]:
-    by_id = {shard.id: shard for shard in listed}
-    for name in pinned:
-        if name not in by_id:
-            raise _no_shard(name, listed)
-    return tuple(by_id[name] for name in pinned) if pinned else listed
-
-
-def _no_shard(name: str, listed: tuple[ListedShard, ...]) -> UserError:
-    some = ", ".join(shard.id for shard in listed[:3])
-    return UserError(
-        f'shard "{name}" does not exist',
-        code=Code.META_NOT_FOUND_ERR,
-        hint=f"The stream has {len(listed)} shards: {some}{' …' if len(listed) > 3 else ''}.",  # noqa: PLR2004
-    )
-
-
-def _require_past(at: datetime, *, now: datetime) -> None:
-    if at > now + timedelta(seconds=1):
-        raise _refused(
-            f"start position {_told(at)} lies in the future: the service's clock shows "
-            f"{_told(now)}"
+    def _no_shard(self, name: str, *, key: str, listed: tuple[ListedShard, ...]) -> UserError:
+        some = _some([shard.id for shard in listed])
+        return UserError(
+            f'option "{key}" names shard "{name}", which does not exist in stream '
+            f'"{self._values.stream}"',
+            code=Code.META_NOT_FOUND_ERR,
+            hint=f"The stream has {len(listed)} shards: {some}.",
         )
 
 
-def _require_held(at: datetime, *, summary: StreamSummary) -> None:
-    _require_past(at, now=summary.at)
+def _split(name: str, position: Position, shard: ListedShard | None) -> SplitProgress:
+    lineage = Lineage(
+        begins=shard.begins if shard else "", parents=shard.parents if shard else ()
+    )
+    return SplitProgress(split=name, floor=position, position=position, lineage=lineage)
+
+
+def _require_pinned(named: Collection[str], pinned: tuple[str, ...]) -> None:
+    """Require a position for every pinned shard, and for no other."""
+    for name in sorted(named):
+        if name not in pinned:
+            raise refused(
+                f'option "{POSITIONS}" names shard {name}, which "{_PINS}" does not name',
+                hint="Only shards that are pinned are read, so no other has a position.",
+            )
+    lacking = [name for name in pinned if name not in named]
+    if lacking:
+        raise refused(
+            f'option "{POSITIONS}" lacks shard {_some(lacking)}, which "{_PINS}" names',
+            hint="Every pinned shard needs a position; END for one that shall not be read.",
+        )
+
+
+def _lacking(
+    listed: tuple[ListedShard, ...], named: Collection[str], followed: Progress
+) -> list[str]:
+    """Answer the shards without a position that do not descend from one that has one.
+
+    A descendant is found by itself, and is read from its beginning.
+    """
+    found = {split.split for split in followed if split.lineage and split.lineage.parents}
+    return [s.id for s in listed if s.id not in named and s.id not in found]
+
+
+def _lacks(names: list[str]) -> UserError:
+    return refused(
+        f'option "{POSITIONS}" lacks shard {_some(names)}: every shard needs a position',
+        hint=f"""Add '{POSITIONS}' = '{{"{names[0]}": "TRIM_HORIZON"}}', or END in its place """
+        "for one that shall not be read.",
+    )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:_NAMED_MAX]) + (" …" if len(names) > _NAMED_MAX else "")
+
+
+def _require_past(at: datetime, *, key: str, now: datetime) -> None:
+    if at > now + timedelta(seconds=1):
+        raise refused(
+            f'option "{key}" must not be a time in the future, as {_told(at)} is: the '
+            f"service's clock shows {_told(now)}"
+        )
+
+
+def _require_held(at: datetime, *, key: str, summary: StreamSummary) -> None:
+    _require_past(at, key=key, now=summary.at)
     oldest = summary.at - summary.retention
     if at < oldest:
-        raise _refused(
-            f"start position {_told(at)} lies before {_told(oldest)}, from when on the stream "
-            "keeps records",
+        raise refused(
+            f'option "{key}" must not be a time before {_told(oldest)}, from when on the '
+            f"stream keeps records, as {_told(at)} is",
             hint="Write TRIM_HORIZON for everything that it still holds.",
         )
 
 
 def _told(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _refused(message: str, *, hint: str = "") -> UserError:
-    return UserError(message, code=Code.OPTION_ERR, hint=hint)
