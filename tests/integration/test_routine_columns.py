@@ -17,6 +17,7 @@ from tests.integration.routine_loads import (
     refusal,
     row,
     server,
+    shown,
     statistic,
     stream,
 )
@@ -177,6 +178,28 @@ def test_a_text_is_taken_apart_by_expressions(
     )
 
     assert loaded(spark_node) == [{"id": 7, "note": "seven"}]
+
+
+def test_a_row_whose_expression_fails_is_rejected_in_strict_mode_too(
+    spark_node: Node, stream: StreamUnderTest
+) -> None:
+    stream.put_all(b"1", b"x", b"2")
+
+    expressions(
+        spark_node,
+        stream,
+        "COLUMNS(a, id = CAST(a AS BIGINT))",
+        format="csv",
+        strict_mode="true",
+    )
+
+    assert ids(spark_node) == [1, 2]
+    assert statistic(spark_node)["errorRows"] == 1
+    told = shown(spark_node)
+    assert told["ReasonOfStateChanged"].startswith(
+        "TOO_MANY_FAILURE_ROWS_ERR: 1 of 3 rows could not be loaded"
+    )
+    assert told["JobProperties"]["strict_mode"] == "true"
 
 
 def test_what_is_known_of_a_record_can_be_loaded(

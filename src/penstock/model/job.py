@@ -71,11 +71,6 @@ class JobProperties:
     )
 
     @property
-    def ansi(self) -> bool:
-        """Whether an expression that fails is an error."""
-        return self.strict
-
-    @property
     def limits(self) -> EpochLimits:
         """How much an epoch takes at most."""
         return EpochLimits(files=self.batch_files_max, size_bytes=self.batch_bytes_max)

@@ -82,7 +82,7 @@ def query_text(
         text=text,
         view=view,
         columns=columns,
-        strict=properties.ansi,
+        strict=properties.strict,
         time_zone=properties.time_zone,
         python_udfs=properties.python_udfs,
     )

@@ -52,7 +52,8 @@ class RoutineProperties:
         unit="bytes",
     )
     strict_mode: bool = option(
-        "Whether an expression that fails (ANSI mode) fails its epoch; if not, it is NULL.",
+        "Kept and shown, without an effect: in either mode an expression that fails is NULL, "
+        "and a row that does not fit the table is rejected.",
         default=False,
     )
     time_zone: str = option(
@@ -114,13 +115,8 @@ class RoutineProperties:
 
     @property
     def strict(self) -> bool:
-        """Whether a row that cannot be loaded fails its epoch: never, the window decides."""
+        """Whether rows and expressions that fail do so to their epoch: the window decides."""
         return False
-
-    @property
-    def ansi(self) -> bool:
-        """Whether an expression that fails is an error."""
-        return self.strict_mode
 
     @property
     def limits(self) -> EpochLimits:
