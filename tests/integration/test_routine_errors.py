@@ -4,6 +4,7 @@ import pytest
 
 from penstock.crashpoints import CrashPoint
 from penstock.errors import Code
+from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.driving import crash_at, paused, rounds_until, supervised
 from tests.integration.routine_loads import (
     FIRST,
@@ -17,7 +18,7 @@ from tests.integration.routine_loads import (
     statistic,
     stream,
 )
-from tests.integration.test_routine_faults import pass_time
+from tests.integration.test_routine_faults import pass_time, pause_reason
 from tests.node import Node
 from tests.servers.kinesis_clients import MIDDLE, StreamUnderTest
 from tests.unit.sources.kinesis.aggregates import packed
@@ -102,6 +103,43 @@ def test_a_resumed_load_goes_on_behind_the_bad_rows_with_a_new_window(
     assert (told["State"], told["FirstErrorMsg"]) == ("NEED_SCHEDULE", "")
     assert (before, statistic(loads)["errorRowsAfterResumed"]) == (1, 0)
     assert statistic(loads)["errorRows"] == 1
+
+
+def test_errors_are_counted_since_somebody_resumed_the_load_and_not_since_it_did_so_itself(
+    loads: Node, server: KinesisServer, stream: StreamUnderTest
+) -> None:
+    stream.put(BAD)
+    loads.sql(create(stream, properties={"max_error_number": "9"}))
+    loads.run()
+    server.control.inject_body("ListShards", '{"Shards": []}', times=2)
+    pause_reason(loads)
+    pass_time(loads)
+    loads.run()
+    healed = statistic(loads)["errorRowsAfterResumed"]
+
+    loads.sql("PAUSE ROUTINE LOAD FOR r; RESUME ROUTINE LOAD FOR r")
+    resumed = statistic(loads)["errorRowsAfterResumed"]
+    stream.put_all(BAD, BAD)
+    loads.run()
+    loads.sql("PAUSE ROUTINE LOAD FOR r")
+
+    assert (healed, resumed, statistic(loads)["errorRowsAfterResumed"]) == (1, 0, 2)
+
+
+def test_errors_since_a_resume_do_not_vanish_with_old_events(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    loads.sql(create(stream, properties={"max_error_number": "9"}))
+    stream.put(BAD)
+    loads.run()
+    loads.sql("PAUSE ROUTINE LOAD FOR r; RESUME ROUTINE LOAD FOR r")
+    stream.put_all(BAD, BAD)
+    loads.run()
+
+    loads.catalog.truncate_events(loads.job("r").id, keep=0)
+
+    assert statistic(loads)["errorRowsAfterResumed"] == 2
+    assert statistic(loads.restart())["errorRowsAfterResumed"] == 2
 
 
 def test_errors_add_up_over_epochs_until_the_window_is_full(

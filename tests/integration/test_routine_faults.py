@@ -94,6 +94,24 @@ def test_t20_a_load_waits_while_listings_have_no_shards(
     assert ids(loads) == [1]
 
 
+def test_t38_a_load_that_paused_itself_stays_paused_when_all_are_paused(
+    loads: Node, server: KinesisServer, stream: StreamUnderTest
+) -> None:
+    put(stream, 1)
+    loads.sql(create(stream))
+    server.control.inject_body("ListShards", '{"Shards": []}', times=2)
+    pause_reason(loads)
+
+    loads.sql("PAUSE ALL ROUTINE LOAD")
+    pass_time(loads)
+    loads.run()
+
+    assert ids(loads) == []
+    assert shown(loads)["ReasonOfStateChanged"] == (
+        "MANUAL_PAUSE_ERR: paused by PAUSE ALL ROUTINE LOAD"
+    )
+
+
 def test_t24_the_newest_report_of_a_lag_is_shown(
     loads: Node, server: KinesisServer, stream: StreamUnderTest
 ) -> None:

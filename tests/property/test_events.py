@@ -87,6 +87,7 @@ class Journal(RuleBasedStateMachine):
         number=numbers,
         resumes=st.integers(0, 5),
         resumed_at=st.none() | instants,
+        rejected_before=st.none() | st.integers(0, 9),
     )
     def wish(self, number: int, resumes: int, **record: object) -> None:
         body = {**record, "generation": generation(number), "auto_resumes": resumes}
@@ -160,6 +161,13 @@ class Journal(RuleBasedStateMachine):
 
         expected = (wishes[-1].wish, wishes[-1].reason) if wishes else (Wish.RUN, None)
         assert (self.live.wish.wish, self.live.wish.reason) == expected
+
+    @invariant()
+    def what_was_rejected_before_the_last_resume_stands(self) -> None:
+        wishes = [event.body for event in self.events if isinstance(event.body, WishChanged)]
+        told = [one.rejected_before for one in wishes if one.rejected_before is not None]
+
+        assert self.live.rejected_before == (told[-1] if told else 0)
 
     @invariant()
     def replay_from_scratch_gives_the_same_bytes(self) -> None:

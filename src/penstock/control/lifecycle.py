@@ -106,7 +106,7 @@ def _open_chain(definition: JobDefinition, opening: Attachment, *, parts: Change
 def pause(state: JobState, *, said: str, parts: ChangeParts) -> None:
     """Stop a job so that no row appears any more, whoever runs it."""
     require_alive(state)
-    if _manually_paused(state) and not _pause_unfinished(state, parts=parts):
+    if manually_paused(state) and not _pause_unfinished(state, parts=parts):
         raise UserError(
             f'{state.definition.kind} "{state.name}" is already paused', code=Code.STATE_ERR
         )
@@ -120,7 +120,8 @@ def pause(state: JobState, *, said: str, parts: ChangeParts) -> None:
         raise overtaken(state)
 
 
-def _manually_paused(state: JobState) -> bool:
+def manually_paused(state: JobState) -> bool:
+    """Tell whether a person has paused a job."""
     wish = state.wish
     manual = wish.reason is not None and wish.reason.code is Code.MANUAL_PAUSE_ERR
     return wish.wish is Wish.PAUSE and manual
@@ -146,7 +147,12 @@ def resume(state: JobState, *, parts: ChangeParts) -> None:
     newest = newest_commit(handle, job_id=state.id).attachment
     require_followed(newest.number, state=state)
     generation = next_generation(state.generation, newest.generation)
-    wish = WishChanged(wish=Wish.RUN, reason=None, generation=generation)
+    wish = WishChanged(
+        wish=Wish.RUN,
+        reason=None,
+        generation=generation,
+        rejected_before=state.cumulative.rows_rejected,
+    )
     store_first(state, wish, parts=parts)
     reached(CrashPoint.WISH_STORED)
 

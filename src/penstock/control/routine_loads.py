@@ -10,6 +10,7 @@ from penstock.control.lifecycle import (
     close,
     definition_parts,
     make_room,
+    manually_paused,
     open_job,
     pause,
     require_alive,
@@ -122,7 +123,8 @@ def pause_routine_load(statement: PauseRoutineLoad, *, parts: ChangeParts) -> Re
     """Stop one load, or all of them, so that no row appears any more."""
     if statement.name is None:
         return _each(
-            [state for state in _living(parts) if state.wish.wish is Wish.RUN],
+            # One that paused itself would resume by itself.
+            [state for state in _living(parts) if not manually_paused(state)],
             lambda state: pause(state, said="PAUSE ALL ROUTINE LOAD", parts=parts),
             done="paused",
         )

@@ -14,7 +14,7 @@ from penstock.control.routine_words import statement_of_load
 from penstock.control.shard_show import lag_by_shard
 from penstock.errors import Code, UserError
 from penstock.model.epoch import CommitKind
-from penstock.model.events import Committed, JobCreated, Outcome, WishChanged
+from penstock.model.events import Outcome
 from penstock.model.job import JobState, Wish
 from penstock.model.options import all_options, print_options, secret_options
 from penstock.model.position import End, position_text
@@ -232,7 +232,7 @@ def _statistic(
             "totalRows": total.rows_read,
             "loadedRows": total.rows_loaded,
             "errorRows": total.rows_rejected,
-            "errorRowsAfterResumed": _errors_after_resume(state, catalog=catalog),
+            "errorRowsAfterResumed": total.rows_rejected - state.rejected_before,
             "unselectedRows": max(0, total.rows_unselected),
             "skippedRows": total.rows_skipped,
             "foreignRows": total.rows_foreign,
@@ -252,19 +252,6 @@ def _statistic(
             "maxMillisBehindLatest": max(known, default=-1),
         }
     )
-
-
-def _errors_after_resume(state: JobState, *, catalog: Catalog) -> int:
-    errors = 0
-    for event in catalog.events(state.id):
-        match event.body:
-            case JobCreated() | WishChanged(wish=Wish.RUN):
-                errors = 0
-            case Committed(attachment=attachment):
-                errors += attachment.statistics.rows_rejected
-            case _:
-                pass
-    return errors
 
 
 def _rejects_hint(state: JobState) -> str:

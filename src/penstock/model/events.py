@@ -2,9 +2,9 @@
 
 Invariant: ``apply`` is the only way a state changes, live, in recovery and for snapshots alike.
 The state is made of registers, each won by its own number: the definition by its revision, the
-wish by its event, the generation by its number, progress and statistics by the commit number.
-So repeating an event changes nothing, an older one never overwrites a newer one, and the order
-of events after the first does not matter.
+wish by its event, what was rejected before a RESUME by the event of that, the generation by its
+number, progress and statistics by the commit number. So repeating an event changes nothing, an
+older one never overwrites a newer one, and the order of events after the first does not matter.
 """
 
 from dataclasses import dataclass, replace
@@ -54,6 +54,8 @@ class WishChanged:
     generation: Generation
     auto_resumes: int = 0
     resumed_at: datetime | None = None
+    # How many rows had been rejected when a person resumed the job; None if nobody did.
+    rejected_before: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +187,12 @@ def _generation_raised(state: JobState, generation: Generation) -> JobState:
 
 
 def _wish_changed(state: JobState, event: Event, body: WishChanged) -> JobState:
+    if body.rejected_before is not None and event.number > state.rejected_before_event:
+        state = replace(
+            state,
+            rejected_before=body.rejected_before,
+            rejected_before_event=event.number,
+        )
     if event.number <= state.wish.event:
         return state
     wish = WishRecord(

@@ -247,6 +247,9 @@ class JobState:
     # What was said when the window was last too full.
     tripped: str = ""
     tripped_event: int = 0
+    # How many rows had been rejected when a person last resumed the job.
+    rejected_before: int = 0
+    rejected_before_event: int = 0
 
     @property
     def name(self) -> str:
