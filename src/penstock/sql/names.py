@@ -38,12 +38,19 @@ def declared_name(reader: TokenReader, what: str, *, after: str = "") -> str:
     return name
 
 
+def database_name(reader: TokenReader, *, after: str) -> None:
+    """Take the name of the one database."""
+    token = reader.look()
+    declared_name(reader, "a database name", after=after)
+    _check_database(reader, token, hint=f"Write {DATABASE}, or leave it out.")
+
+
 def table_name(reader: TokenReader, *, after: str) -> str:
     """Take the name of a table, with or without its database."""
     token = reader.look()
     name = declared_name(reader, "a table name", after=after)
     if reader.skip_symbol("."):
-        _check_database(reader, token, name="t")
+        _check_database(reader, token, hint=f"Write {DATABASE}.t, or just t.")
         token = reader.look()
         name = declared_name(reader, "a table name", after="the database")
     name = name.lower()
@@ -63,7 +70,7 @@ def routine_load_name(reader: TokenReader, *, after: str) -> str:
     token = reader.look()
     declared_name(reader, "a job name", after=after)
     if reader.skip_symbol("."):
-        _check_database(reader, token, name="name")
+        _check_database(reader, token, hint=f"Write {DATABASE}.name, or just name.")
         token = reader.look()
         declared_name(reader, "a job name", after="the database")
     return _checked_job_name(reader, token)
@@ -123,13 +130,13 @@ def _check_length(
         raise reader.error(message, token=token)
 
 
-def _check_database(reader: TokenReader, token: Token, *, name: str) -> None:
+def _check_database(reader: TokenReader, token: Token, *, hint: str) -> None:
     if token.text.lower() != DATABASE:
         error = reader.error(
             f'database "{token.text}" does not exist',
             token=token,
             code=Code.META_NOT_FOUND_ERR,
-            hint=f"Write {DATABASE}.{name}, or just {name}.",
+            hint=hint,
         )
         error.detail = f'There is one database, "{DATABASE}". {error.detail}'
         raise error

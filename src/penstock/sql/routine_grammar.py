@@ -11,7 +11,7 @@ from penstock.sql.load_properties import (
     parse_load_properties,
     take_clause,
 )
-from penstock.sql.names import routine_load_name, table_name
+from penstock.sql.names import database_name, routine_load_name, table_name
 from penstock.sql.properties import parse_properties
 from penstock.sql.reader import TokenReader, either
 from penstock.sql.statements import (
@@ -129,10 +129,14 @@ def parse_show_all_routine_load(reader: TokenReader) -> ShowRoutineLoad:
 def parse_show_routine_load_task(reader: TokenReader) -> ShowRoutineLoadTask:
     """Take what follows SHOW ROUTINE LOAD TASK."""
     after = "SHOW ROUTINE LOAD TASK"
+    if reader.at_any(("FROM", "IN")):
+        database_name(reader, after=reader.take().keyword)
+        if not reader.at("WHERE"):
+            raise reader.unexpected("WHERE", after="the database")
     if reader.at("WHERE"):
         return ShowRoutineLoadTask(name=filtered_job_name(reader, after=after))
     if not reader.skip("FOR"):
-        raise reader.unexpected("FOR or WHERE", after=after)
+        raise reader.unexpected("FOR, FROM, IN or WHERE", after=after)
     return ShowRoutineLoadTask(name=routine_load_name(reader, after="FOR"))
 
 

@@ -85,7 +85,8 @@ def test_words_come_where_the_parser_takes_them(text: str, expected: list[str]) 
         ("STOP ", ["ROUTINE LOAD FOR"]),
         ("SHOW R", ["ROUTINE LOAD", "ROUTINE LOAD TASK FOR"]),
         ("SHOW ROUTINE LOAD ", ["TASK FOR", "FOR", "LIKE"]),
-        ("SHOW ROUTINE LOAD TASK ", ["FOR", "WHERE"]),
+        ("SHOW ROUTINE LOAD TASK ", ["FOR", "FROM", "IN", "WHERE"]),
+        ("SHOW ROUTINE LOAD TASK FROM default ", ["WHERE"]),
         ("SHOW ALL ", ["ROUTINE LOAD", "CREATE ROUTINE LOAD FOR"]),
         ("SHOW SH", ["SHARDS FOR"]),
         (

@@ -73,6 +73,14 @@ def refusal(text: str) -> UserError:
         ("SHOW ALL ROUTINE LOAD LIKE '%'", ShowRoutineLoad(like="%", all=True)),
         ("SHOW ROUTINE LOAD TASK FOR j", ShowRoutineLoadTask(name="j")),
         ("SHOW ROUTINE LOAD TASK WHERE JobName = 'j j'", ShowRoutineLoadTask(name="j j")),
+        (
+            "SHOW ROUTINE LOAD TASK FROM default WHERE jobname = 'j'",
+            ShowRoutineLoadTask(name="j"),
+        ),
+        (
+            "show routine load task in Default where jobname = 'j'",
+            ShowRoutineLoadTask(name="j"),
+        ),
         ("SHOW CREATE ROUTINE LOAD FOR j", ShowCreateRoutineLoad(name="j")),
         ("SHOW ALL CREATE ROUTINE LOAD FOR j", ShowCreateRoutineLoad(name="j", all=True)),
         ("SHOW SHARDS FOR default.j", ShowShards(name="j")),
@@ -314,7 +322,11 @@ def test_a_mistake_in_a_routine_load_is_named_with_its_position(
         ("STOP JOB j", 'expected ROUTINE LOAD after STOP, found "JOB"'),
         ("SHOW ALL JOBS", "expected ROUTINE LOAD or CREATE ROUTINE LOAD after ALL"),
         ("SHOW ROUTINE LOAD j", "expected FOR, LIKE or the end of the statement after"),
-        ("SHOW ROUTINE LOAD TASK j", "expected FOR or WHERE after SHOW ROUTINE LOAD TASK"),
+        (
+            "SHOW ROUTINE LOAD TASK j",
+            "expected FOR, FROM, IN or WHERE after SHOW ROUTINE LOAD TASK",
+        ),
+        ("SHOW ROUTINE LOAD TASK FROM default", "expected WHERE after the database"),
         ("SHOW ROUTINE LOAD TASK WHERE a = 'b'", 'a job is found by "jobname", not by "a"'),
         ("SHOW ROUTINE LOAD LIKE x", "expected a pattern in quotes after LIKE"),
         ("SHOW SHARDS j", 'expected FOR after SHOW SHARDS, found "j"'),
@@ -334,6 +346,16 @@ def test_a_mistake_in_a_statement_about_routine_loads_is_named(text: str, messag
 
     assert error.code is Code.SYNTAX_ERR
     assert error.message.startswith(message)
+
+
+def test_tasks_of_another_database_do_not_exist() -> None:
+    error = refusal("SHOW ROUTINE LOAD TASK IN sales WHERE jobname = 'j'")
+
+    assert (error.code, error.message, error.hint) == (
+        Code.META_NOT_FOUND_ERR,
+        'database "sales" does not exist',
+        "Write default, or leave it out.",
+    )
 
 
 def test_a_routine_load_of_another_database_does_not_exist() -> None:
