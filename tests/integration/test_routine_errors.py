@@ -100,7 +100,11 @@ def test_a_resumed_load_goes_on_behind_the_bad_rows_with_a_new_window(
 
     assert ids(loads) == [1]
     told = shown(loads)
-    assert (told["State"], told["FirstErrorMsg"]) == ("NEED_SCHEDULE", "")
+    assert (told["State"], told["FirstErrorMsg"], told["ErrorLogUrls"]) == (
+        "NEED_SCHEDULE",
+        "",
+        "",
+    )
     assert (before, statistic(loads)["errorRowsAfterResumed"]) == (1, 0)
     assert statistic(loads)["errorRows"] == 1
 

@@ -309,6 +309,22 @@ def test_a_lag_that_nears_what_is_kept_is_told(
     )
 
 
+def test_a_paused_load_tells_when_what_comes_may_soon_be_lost(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    put(stream, 1)
+    loads.sql(create(stream))
+    loads.run()
+    loads.sql("PAUSE ROUTINE LOAD FOR r")
+    before = shown(loads)["OtherMsg"]
+
+    assert isinstance(loads.clock, MovedClock)
+    loads.clock.move(hours=23)
+
+    assert before == ""
+    assert shown(loads)["OtherMsg"].startswith(f"shard {FIRST} may be 23 h 0 min behind")
+
+
 @pytest.mark.parametrize("answer", ["{}", '{"Records": [], "MillisBehindLatest": 0}'])
 def test_t69_an_answer_without_an_iterator_ends_no_shard(
     loads: Node, server: KinesisServer, stream: StreamUnderTest, *, answer: str

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.control.routine_cells import SHOWN_ALONE
+from penstock.control.routine_definition import FIXED_OPTIONS
 from penstock.control.routine_show import LOAD_COLUMNS, TASK_COLUMNS
 from penstock.errors import UserError
 from penstock.model.kinesis import KinesisOptions
@@ -86,10 +88,8 @@ def test_t26_every_name_that_is_shown_is_one_that_is_accepted(
     accepted |= set(POSITION_KEYS)
     properties = {option_key(field) for field in option_fields(RoutineProperties)}
     shown_keys = {line.split("'")[1] for line in text.splitlines() if line.startswith("  '")}
-    of_doris = {"partitions", "columnToColumnExpr", "precedingFilter", "whereExpr"}
-    beside = {"column_separator", "merge_type", "current_concurrent_number"}
     assert set(told["CustomProperties"]) <= accepted
-    assert set(told["JobProperties"]) - of_doris - beside == properties
+    assert set(told["JobProperties"]) - SHOWN_ALONE - set(FIXED_OPTIONS) == properties
     assert shown_keys <= accepted | properties
 
 
@@ -302,6 +302,7 @@ def test_a_load_is_shown_in_the_columns_of_doris(loads: Node, stream: StreamUnde
     assert told["CustomProperties"]["aws.access_key"] == "******"
     assert told["CustomProperties"]["aws.secret_key"] == "******"
     assert told["JobProperties"]["max_batch_rows"] == "7"
+    assert told["JobProperties"]["max_batch_size"] == str(100 * 2**20)
     assert told["JobProperties"]["merge_type"] == "APPEND"
     assert told["Progress"] == {FIRST: f"AFTER {numbers[0]}"}
     assert told["Lag"] == {FIRST: 0}
@@ -360,7 +361,7 @@ def test_a_task_that_runs_is_shown_with_where_it_began(
     with supervised(node) as supervisor:
         rounds_until(supervisor, lambda _: gate.entered.is_set())
         during = node.sql("SHOW ROUTINE LOAD TASK WHERE jobname = 'r'")
-        running = shown(node)["CurrentTaskNum"]
+        running = shown(node)
         gate.opened.set()
         rounds_until(supervisor, idle)
         behind = node.sql("SHOW ROUTINE LOAD TASK FOR r")
@@ -369,7 +370,9 @@ def test_a_task_that_runs_is_shown_with_where_it_began(
     assert tuple(task) == TASK_COLUMNS
     assert (task["TxnId"], task["JobId"], task["Timeout"]) == (-1, node.job("r").id, 600)
     assert json.loads(str(task["DataSourceProperties"])) == {FIRST: "TRIM_HORIZON"}
-    assert (running, behind) == (1, [])
+    assert (running["CurrentTaskNum"], behind) == (1, [])
+    assert running["Statistic"]["runningTxns"] == [task["TaskId"]]
+    assert shown(node)["Statistic"]["runningTxns"] == []
 
 
 def test_a_load_that_is_stopped_while_a_batch_runs_loads_nothing_more(

@@ -178,7 +178,9 @@ def _about_routine_loads(
     catalog, clock = parts.catalog, parts.clock
     match statement:
         case said.ShowRoutineLoad():
-            return routine_show.show_routine_load(statement, catalog=catalog, clock=clock)
+            return routine_show.show_routine_load(
+                statement, catalog=catalog, clock=clock, tasks_max=parts.tasks_max
+            )
         case said.ShowRoutineLoadTask(name=name):
             return routine_show.show_tasks(name, catalog=catalog)
         case said.ShowCreateRoutineLoad():

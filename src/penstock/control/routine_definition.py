@@ -32,7 +32,7 @@ WHAT_PROPERTIES = "a routine load"
 # Doris' other name of an option.
 _ALIASES = {"kinesis_endpoint": "aws.endpoint"}
 # Options of Doris that mean nothing here; their defaults are taken for what they are.
-_FIXED = {
+FIXED_OPTIONS = {
     "exec_mem_limit": "2147483648",
     "send_batch_parallelism": "1",
     "load_to_single_tablet": "false",
@@ -297,7 +297,7 @@ def _meaningless(what: str, format_: PayloadFormat) -> UserError:
 
 def _properties(pairs: Iterable[tuple[str, str]]) -> RoutineProperties:
     given = dict(pairs)
-    for key, default in _FIXED.items():
+    for key, default in FIXED_OPTIONS.items():
         text = given.pop(key, default)
         if text.strip().lower() != default:
             raise UserError(

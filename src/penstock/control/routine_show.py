@@ -1,8 +1,6 @@
 """Statements that look at routine loads, in the columns of Apache Doris."""
 
-import json
 import re
-from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 
 from penstock.catalog.catalog import Catalog
@@ -10,18 +8,26 @@ from penstock.catalog.leases import Lease
 from penstock.clock import Clock
 from penstock.control.lookup import find_routine_load
 from penstock.control.result import Cell, Result
+from penstock.control.routine_cells import (
+    Heard,
+    custom_properties,
+    job_properties,
+    json_cell,
+    other_message,
+    rejects_query,
+    source_properties,
+    statistic,
+    task_number,
+)
 from penstock.control.routine_words import statement_of_load
 from penstock.control.shard_show import lag_by_shard
 from penstock.errors import Code, UserError
 from penstock.model.epoch import CommitKind
 from penstock.model.events import Outcome
 from penstock.model.job import JobState, Wish
-from penstock.model.options import all_options, print_options, secret_options
-from penstock.model.position import End, position_text
-from penstock.model.schema import quoted_name
+from penstock.model.ledger import LedgerEntry
+from penstock.model.position import position_text
 from penstock.model.shards import StreamReport
-from penstock.nouns import lasted
-from penstock.sources.kinesis.lineage import readable
 from penstock.sql.formatter import format_statement
 from penstock.sql.statements import ShowCreateRoutineLoad, ShowRoutineLoad
 
@@ -62,23 +68,30 @@ TASK_COLUMNS = (
     "BeId",
     "DataSourceProperties",
 )
-MASK = "******"
-_NEAR_THE_END = 0.8
 _TIMEOUT_BATCHES = 10
 _TIMEOUT_MIN = timedelta(seconds=60)
 
 
-def show_routine_load(statement: ShowRoutineLoad, *, catalog: Catalog, clock: Clock) -> Result:
-    """List routine loads, the oldest first; those that were stopped only with ALL."""
+def show_routine_load(
+    statement: ShowRoutineLoad, *, catalog: Catalog, clock: Clock, tasks_max: int | None
+) -> Result:
+    """List routine loads, the oldest first; those that were stopped only with ALL.
+
+    A node runs at most ``tasks_max`` tasks at once; None where nobody knows.
+    """
     leases, reports, said = catalog.leases(), catalog.reports(), catalog.statuses()
     rows = tuple(
         _row(
             state,
             lease=leases.get(state.id),
-            report=reports.get(state.id, StreamReport()),
-            said=said.get(state.id, ""),
-            catalog=catalog,
-            now=clock.now(),
+            heard=Heard(
+                report=reports.get(state.id, StreamReport()),
+                said=said.get(state.id, "") if state.wish.wish is Wish.RUN else "",
+                counts=catalog.ledger_counts(state.id, kind=CommitKind.EPOCH),
+                running=tuple(entry.attempt_id for entry in _under_way(state, catalog)),
+                tasks_max=tasks_max,
+                at=clock.now(),
+            ),
         )
         for state in _chosen(statement, catalog=catalog)
     )
@@ -126,15 +139,7 @@ def load_state(state: JobState, lease: Lease | None) -> str:
             return "STOPPED"
 
 
-def _row(
-    state: JobState,
-    *,
-    lease: Lease | None,
-    report: StreamReport,
-    said: str,
-    catalog: Catalog,
-    now: datetime,
-) -> tuple[Cell, ...]:
+def _row(state: JobState, *, lease: Lease | None, heard: Heard) -> tuple[Cell, ...]:
     definition = state.definition
     named = load_state(state, lease)
     ended = state.wish.wish in (Wish.DROP, Wish.CLOSED)
@@ -151,136 +156,21 @@ def _row(
         "false",
         named,
         definition.function,
-        _tasks(state) if named == "RUNNING" else 0,
-        _job_properties(state),
-        _source_properties(state, report),
-        _custom_properties(state),
-        _statistic(state, report, catalog=catalog, now=now),
-        _json({split.split: position_text(split.position) for split in state.progress}),
-        _json(lag_by_shard(state, report)),
+        task_number(state, heard) if named == "RUNNING" else 0,
+        json_cell(job_properties(state, heard)),
+        json_cell(source_properties(state, heard)),
+        json_cell(custom_properties(state)),
+        json_cell(statistic(state, heard)),
+        json_cell({split.split: position_text(split.position) for split in state.progress}),
+        json_cell(lag_by_shard(state, heard.report)),
         "" if reason is None else f"{reason.code}: {reason.message}",
-        _rejects_hint(state),
-        _other(state, report, said=said if state.wish.wish is Wish.RUN else ""),
+        rejects_query(state),
+        other_message(state, heard),
         "",
         definition.comment,
         "",
         state.window.first,
     )
-
-
-def _tasks(state: JobState) -> int:
-    most = state.definition.routine_properties.tasks_max
-    return min(most, len(readable(state.progress)))
-
-
-def _job_properties(state: JobState) -> str:
-    definition = state.definition
-    load = definition.load
-    made = [c for c in (load.columns if load else None) or () if c.expression is not None]
-    listed = [c.name for c in (load.columns if load else None) or () if c.expression is None]
-    told: dict[str, object] = {
-        "partitions": "*",
-        "columnToColumnExpr": ", ".join(
-            [*listed, *(f"{column.name} = {column.expression}" for column in made)]
-        )
-        or "*",
-        "precedingFilter": (load.preceding_filter if load else None) or "*",
-        "whereExpr": (load.where if load else None) or "*",
-        "column_separator": (load.separator if load else None) or "\t",
-        "merge_type": "APPEND",
-        "current_concurrent_number": str(_tasks(state)),
-    }
-    return _json(told | dict(all_options(definition.properties)))
-
-
-def _source_properties(state: JobState, report: StreamReport) -> str:
-    source = state.definition.stream
-    named = {"region": source.region, "stream": source.stream}
-    if source.endpoint:
-        named["endpoint"] = source.endpoint
-    unfinished = [s.split for s in state.progress if not isinstance(s.position, End)]
-    closed = [shard for shard in unfinished if shard in report.closed]
-    still_open = [shard for shard in unfinished if shard not in report.closed]
-    return _json(
-        named
-        | {
-            "openKinesisShards": ",".join(sorted(still_open)),
-            "closedKinesisShards": ",".join(sorted(closed)),
-        }
-    )
-
-
-def _custom_properties(state: JobState) -> str:
-    source = state.definition.stream
-    hidden = {key for key, _ in secret_options(source)}
-    return _json(
-        {key: MASK if key in hidden else value for key, value in print_options(source)}
-    )
-
-
-def _statistic(
-    state: JobState, report: StreamReport, *, catalog: Catalog, now: datetime
-) -> str:
-    total = state.cumulative
-    counts = catalog.ledger_counts(state.id, kind=CommitKind.EPOCH)
-    milliseconds = max(1, round((now - state.created_at).total_seconds() * 1000))
-    lags = lag_by_shard(state, report)
-    known = [lag for lag in lags.values() if lag >= 0]
-    open_shards = [shard for shard in lags if shard not in report.closed]
-    return _json(
-        {
-            "totalRows": total.rows_read,
-            "loadedRows": total.rows_loaded,
-            "errorRows": total.rows_rejected,
-            "errorRowsAfterResumed": total.rows_rejected - state.rejected_before,
-            "unselectedRows": max(0, total.rows_unselected),
-            "skippedRows": total.rows_skipped,
-            "foreignRows": total.rows_foreign,
-            "receivedRecords": total.records_read,
-            "receivedBytes": total.bytes_read,
-            "taskExecuteTimeMs": milliseconds,
-            "receivedBytesRate": total.bytes_read * 1000 // milliseconds,
-            "loadRowsRate": total.rows_loaded * 1000 // milliseconds,
-            "committedTaskNum": counts.get(Outcome.COMMITTED, 0),
-            "abortedTaskNum": counts.get(Outcome.FAILED, 0) + counts.get(Outcome.CANCELLED, 0),
-            "runningTxns": [],
-            "openShardNum": len(open_shards),
-            "closedShardNum": len(lags) - len(open_shards),
-            "trackedShardNum": len(state.progress),
-            "cachedMillisBehindLatestShardNum": len(known),
-            "totalMillisBehindLatest": sum(known) if known else -1,
-            "maxMillisBehindLatest": max(known, default=-1),
-        }
-    )
-
-
-def _rejects_hint(state: JobState) -> str:
-    if not state.cumulative.rows_rejected:
-        return ""
-    return f"SELECT * FROM rejects('job' = '{state.name}')"  # noqa: S608 - A hint to people.
-
-
-def _other(state: JobState, report: StreamReport, *, said: str) -> str:
-    told = [said] if said else []
-    finished = all(isinstance(split.position, End) for split in state.progress)
-    if state.definition.stream.pinned and finished:
-        told.append(
-            "all pinned shards finished; to go on with their children PAUSE the load, write "
-            f"ALTER ROUTINE LOAD FOR {quoted_name(state.name)} FROM KINESIS "
-            "('kinesis_shards' = ''), and RESUME it"
-        )
-    return "; ".join([*told, *_late(report)])
-
-
-def _late(report: StreamReport) -> Iterator[str]:
-    """Name the shards that are about to lose records."""
-    kept = report.retention
-    for one in report.shards if kept is not None else ():
-        if kept is not None and one.behind is not None and one.behind >= kept * _NEAR_THE_END:
-            yield (
-                f"shard {one.shard} is {lasted(one.behind)} behind, and the stream keeps "
-                f"records for {lasted(kept)}: what is older is lost"
-            )
 
 
 def show_tasks(name: str, *, catalog: Catalog) -> Result:
@@ -299,12 +189,19 @@ def show_tasks(name: str, *, catalog: Catalog) -> Result:
             _instant(entry.started_at),
             round(timeout.total_seconds()),
             lease.node_id if lease else "",
-            _json({s.split: position_text(s.position) for s in entry.progress}),
+            json_cell({s.split: position_text(s.position) for s in entry.progress}),
         )
-        for entry in catalog.ledger(state.id)
-        if entry.outcome is Outcome.STARTED and state.wish.wish is Wish.RUN
+        for entry in _under_way(state, catalog)
     )
     return Result(columns=TASK_COLUMNS, rows=rows)
+
+
+def _under_way(state: JobState, catalog: Catalog) -> tuple[LedgerEntry, ...]:
+    """Answer the attempts of epochs that have begun and not ended."""
+    if state.wish.wish is not Wish.RUN:
+        return ()
+    entries = catalog.ledger(state.id)
+    return tuple(entry for entry in entries if entry.outcome is Outcome.STARTED)
 
 
 def show_create(statement: ShowCreateRoutineLoad, *, catalog: Catalog) -> Result:
@@ -320,10 +217,6 @@ def show_create(statement: ShowCreateRoutineLoad, *, catalog: Catalog) -> Result
         columns=("JobId", "JobName", "CreateStmt"),
         rows=((state.id, state.name, format_statement(statement_of_load(state))),),
     )
-
-
-def _json(value: Mapping[str, object]) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _instant(at: datetime | None) -> str | None:

@@ -25,7 +25,9 @@ def next_window(
     rows = before.rows + epoch.rows_read - epoch.rows_skipped
     # A window that was opened anew shows the message of the last one until an epoch is added.
     kept = before.first if before.errors else ""
-    window = ErrorWindow(rows=rows, errors=before.errors + errors, first=kept or first)
+    window = ErrorWindow(
+        rows=rows, errors=before.errors + errors, first=first if errors else kept
+    )
     tripped = _tripped(window, properties)
     if tripped:
         return ErrorWindow(first=window.first, tripped=tripped)

@@ -149,7 +149,7 @@ class ErrorWindow:
 
     rows: int = 0
     errors: int = 0
-    # The first of these errors.
+    # The first error of the latest epoch that had any.
     first: str = ""
     # Why the commit that this stands in pauses the job; empty if it does not.
     tripped: str = ""

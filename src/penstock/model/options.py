@@ -130,6 +130,17 @@ def all_options(value: object) -> tuple[tuple[str, str], ...]:
     return tuple((option_key(f), _print_value(v, rule_of(f))) for f, v in _declared(value))
 
 
+def plain_options(value: object) -> tuple[tuple[str, str], ...]:
+    """Write all options as text without units: seconds and bytes, as programs read them."""
+    return tuple((option_key(f), _print_plain(v, rule_of(f))) for f, v in _declared(value))
+
+
+def _print_plain(value: object, rule: Rule) -> str:
+    if isinstance(value, timedelta):
+        return _print_value(value, rule).removesuffix("s")
+    return str(value) if rule.unit == "bytes" else _print_value(value, rule)
+
+
 def _declared(value: object) -> Iterator[tuple[Field[Any], Any]]:
     for f in fields(value):  # type: ignore[arg-type] # Options are dataclasses.
         given = getattr(value, f.name)

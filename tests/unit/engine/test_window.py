@@ -1,0 +1,56 @@
+"""The window of errors: what it shows of the epochs in it."""
+
+from dataclasses import replace
+
+from penstock.engine.window import next_window
+from penstock.model.epoch import ErrorWindow
+from penstock.model.job import JobDefinition
+from penstock.model.kinesis import KinesisOptions
+from penstock.model.routine import LoadProperties
+from penstock.model.routine_properties import RoutineProperties
+from penstock.model.statistics import Statistics
+from tests.contract.catalog.building import DEFINITION
+
+PROPERTIES = RoutineProperties(max_error_number=5, max_batch_rows=10)
+LOAD: JobDefinition = replace(
+    DEFINITION,
+    source=KinesisOptions(region="us-east-1", stream="orders"),
+    properties=PROPERTIES,
+    load=LoadProperties(),
+)
+
+
+def after(
+    window: ErrorWindow, *, rows: int = 1, errors: int = 0, foreign: int = 0, first: str = ""
+) -> ErrorWindow:
+    """Answer the window behind one more epoch."""
+    epoch = Statistics(rows_read=rows, rows_rejected=errors + foreign, rows_foreign=foreign)
+    return next_window(window, epoch, first=first, definition=LOAD)
+
+
+def test_the_message_is_that_of_the_latest_epoch_with_errors() -> None:
+    one = after(ErrorWindow(), errors=1, first="one")
+    two = after(one, errors=1, first="two")
+    good = after(two)
+
+    assert [window.first for window in (one, two, good)] == ["one", "two", "two"]
+
+
+def test_a_record_that_belongs_to_another_shard_is_no_error() -> None:
+    window = after(after(ErrorWindow(), errors=1, first="one"), foreign=1, first="foreign")
+
+    assert (window.errors, window.first) == (1, "one")
+
+
+def test_a_window_that_is_opened_anew_for_its_size_shows_no_message() -> None:
+    window = after(after(ErrorWindow(), errors=1, first="one"), rows=100)
+
+    assert window == ErrorWindow()
+
+
+def test_the_message_of_a_window_that_was_too_full_stands_until_the_next_epoch() -> None:
+    full = after(ErrorWindow(), rows=9, errors=6, first="one")
+
+    assert (full.errors, full.first) == (0, "one")
+    assert full.tripped
+    assert after(full).first == ""
