@@ -7,6 +7,10 @@ from enum import StrEnum
 from penstock.model.options import option
 from penstock.model.schema import Column, Primitive
 
+# Both together are less than the 10 s that a PAUSE waits for a runner.
+CONNECTION_TIMEOUT_MS = 3_000
+REQUEST_TIMEOUT_MS = 6_000
+
 # What is known of a row beside its content; no part of ``*``.
 STREAM_COLUMNS = (
     Column(name="_shard", type=Primitive.STRING),
@@ -86,14 +90,14 @@ class KinesisOptions:
     request_timeout_ms: int = option(
         "How long to wait for an answer, in milliseconds.",
         key="property.aws.request.timeout.ms",
-        default=8_000,
+        default=REQUEST_TIMEOUT_MS,
         at_least=1,
         at_most=60_000,
     )
     connection_timeout_ms: int = option(
         "How long to wait for a connection, in milliseconds.",
         key="property.aws.connection.timeout.ms",
-        default=8_000,
+        default=CONNECTION_TIMEOUT_MS,
         at_least=1,
         at_most=60_000,
     )

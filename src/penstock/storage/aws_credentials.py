@@ -19,6 +19,13 @@ _CHAIN_LIFE = timedelta(minutes=10)
 # What ends within this time is not lent any more.
 _LEFT_MIN = timedelta(minutes=6)
 
+# Whoever lends credentials must not hold up those who wait for them.
+_LENDING: dict[str, Any] = {
+    "connect_timeout": 2,
+    "read_timeout": 2,
+    "retries": {"total_max_attempts": 2, "mode": "standard"},
+}
+
 _ASKED = "Asked: environment, profile, web identity, container and instance."
 
 Credentials = dict[str, Any]
@@ -93,12 +100,16 @@ def _given(keys: AwsKeys) -> Callable[[], Credentials]:
 
 def _chain(keys: AwsKeys) -> Callable[[], Credentials]:
     """Answer the default chain: environment, profile, web identity, container, instance."""
+    from botocore.config import Config
     from botocore.credentials import CredentialResolver
     from botocore.session import get_session
 
     def credentials() -> Credentials:
         # A session finds keys once and keeps them, also when their file changes.
-        chain = get_session().get_component("credential_provider").providers
+        session = get_session()
+        # The web identity is shown to a service of AWS.
+        session.set_default_client_config(Config(**_LENDING))
+        chain = session.get_component("credential_provider").providers
         asked = [one for one in chain if keys.provider in ("", one.METHOD)]
         found = CredentialResolver(asked).load_credentials()
         if found is None:
@@ -124,6 +135,7 @@ def _chain(keys: AwsKeys) -> Callable[[], Credentials]:
 def _assumed(keys: AwsKeys) -> Callable[[], Credentials]:
     """Answer the credentials of a role, assumed anew before they end."""
     import boto3
+    from botocore.config import Config
 
     own = {
         "aws_access_key_id": keys.access_key or None,
@@ -140,10 +152,12 @@ def _assumed(keys: AwsKeys) -> Callable[[], Credentials]:
         try:
             # The session that boto3 shares keeps keys, and must not be used by two threads.
             session = boto3.Session(region_name=keys.region, **own)
-            with closing(session.client("sts")) as client:
+            with closing(session.client("sts", config=Config(**_LENDING))) as client:
                 answer = client.assume_role(**wanted)["Credentials"]
         except (BotoCoreError, ClientError) as error:
-            code = getattr(error, "response", {}).get("Error", {}).get("Code", "")
+            # Errors of the network have a response, too: none.
+            answered = getattr(error, "response", None) or {}
+            code = answered.get("Error", {}).get("Code", "")
             raise ExternalError(
                 f'role "{keys.role_arn}" could not be assumed',
                 detail=f"{code or type(error).__name__}.",
