@@ -27,6 +27,7 @@ from penstock.model.routine_properties import RoutineProperties
 from penstock.model.schema import Column, Primitive
 from penstock.model.sealed import Sealed
 from penstock.sources.kinesis.budgets import ReadBudgets
+from penstock.sources.kinesis.client import CLIENTS
 from penstock.sources.source import Source
 from penstock.testing.kinesis.server import KinesisServer
 from penstock.vault import Vault
@@ -265,10 +266,7 @@ def _load_of(stream: str, endpoint: str) -> JobDefinition:
 @contextmanager
 def kinesis_world(folder: Path, server: KinesisServer) -> Iterator[KinesisWorld]:
     """Answer a world with a stream of its own."""
-    from penstock.sources.kinesis import client as client_module
 
     with kinesis_client(server.endpoint) as client:
         yield KinesisWorld(folder, new_stream(client), server.endpoint)
-    for opened in client_module._CLIENTS.values():
-        opened.close()
-    client_module._CLIENTS.clear()
+    CLIENTS.of_this_process().close()

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.sources.kinesis import client as client_module
+from penstock.sources.kinesis.client import CLIENTS
 from penstock.spark.executor import SparkExecutor
 from penstock.testing.kinesis.server import KinesisServer
 from tests.docs.examples import PAGES, ROOT, Example, Reader, examples
@@ -66,10 +66,10 @@ def reader(
     pq.write_table(amounts, data / "parquet" / "1.parquet")
     someone = Reader(node=spark_node, root=tmp_path, answer=[], kinesis=own_kinesis.endpoint)
     yield someone
-    for client in (someone.names.get("kinesis"), *client_module._CLIENTS.values()):
-        if client is not None:
-            client.close()
-    client_module._CLIENTS.clear()
+    client = someone.names.get("kinesis")
+    if client is not None:
+        client.close()
+    CLIENTS.of_this_process().close()
 
 
 @pytest.mark.xdist_group("pages")

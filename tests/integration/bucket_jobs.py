@@ -23,7 +23,7 @@ from penstock.model.store_options import StoreOptions
 from penstock.storage.aws_credentials import lender_of
 from penstock.storage.bucket_clients import client_of
 from penstock.storage.stores import open_store
-from tests.integration.driving import MovedClock
+from tests.integration.driving import PATIENCE_SECONDS, MovedClock
 from tests.node import Node, numbered
 from tests.servers.buckets import AnyBucket, Bucket
 from tests.servers.child import HOST
@@ -336,6 +336,25 @@ def sts_server(sts: Sts) -> Iterator[str]:
 
     with serving(Handler) as endpoint:
         yield endpoint
+
+
+@contextmanager
+def silent_sts(asked: list[str], *, entered: threading.Event) -> Iterator[str]:
+    """Serve the lending of keys, and never lend any; give the address."""
+    ended = threading.Event()
+
+    class Handler(QuietHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            entered.set()
+            ended.wait(PATIENCE_SECONDS)
+            self.close_connection = True
+
+    with serving(Handler) as endpoint:
+        try:
+            yield endpoint
+        finally:
+            ended.set()
 
 
 class QuietHandler(BaseHTTPRequestHandler):

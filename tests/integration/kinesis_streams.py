@@ -6,8 +6,7 @@ from datetime import timedelta
 import pytest
 
 from penstock.model.position import Position
-from penstock.sources.kinesis import client as client_module
-from penstock.sources.kinesis.client import StreamAccess, StreamClient
+from penstock.sources.kinesis.client import CLIENTS, StreamAccess, StreamClient
 from penstock.sources.kinesis.pages import ShardPages
 from penstock.sources.kinesis.patience import Patience
 from penstock.storage.aws_credentials import AwsKeys
@@ -23,9 +22,7 @@ def server(kinesis_of_module: KinesisServer) -> Iterator[KinesisServer]:
     """That server as new, and no client of it left behind."""
     kinesis_of_module.control.reset()
     yield kinesis_of_module
-    for opened in client_module._CLIENTS.values():
-        opened.close()
-    client_module._CLIENTS.clear()
+    CLIENTS.of_this_process().close()
 
 
 @pytest.fixture

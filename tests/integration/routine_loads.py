@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.errors import UserError
-from penstock.sources.kinesis import client as client_module
+from penstock.sources.kinesis.client import CLIENTS
 from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.driving import MovedClock
 from tests.mirrored_node import OpenNode
@@ -47,9 +47,7 @@ def loads(open_node: OpenNode) -> Node:
 
 def close_clients() -> None:
     """Leave no client of the product behind."""
-    for opened in client_module._CLIENTS.values():
-        opened.close()
-    client_module._CLIENTS.clear()
+    CLIENTS.of_this_process().close()
 
 
 def create(

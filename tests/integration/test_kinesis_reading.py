@@ -1,6 +1,5 @@
 """Ask a stream and read its shards: what is counted, repeated, refused, and an end."""
 
-import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -9,7 +8,6 @@ import pytest
 
 from penstock.errors import Code, ExternalError
 from penstock.model.position import After, At, AtTime, Horizon, Position
-from penstock.sources.kinesis import client as client_module
 from penstock.sources.kinesis.client import StreamAccess, StreamClient
 from penstock.sources.kinesis.failures import Kind, StreamError
 from penstock.sources.kinesis.listing import describe, list_shards
@@ -185,25 +183,6 @@ def test_t79_every_request_is_counted_and_none_is_repeated_in_secret(
     taken(reading(access, patience, client=client))
 
     assert client.requests == len(server.control.requests()) == 4
-
-
-def test_t80_threads_share_one_client(
-    stream: StreamUnderTest, access: StreamAccess, patience: Patience
-) -> None:
-    stream.put(b"x")
-    found: list[list[bytes]] = []
-
-    def read() -> None:
-        found.append(taken(reading(access, patience)))
-
-    threads = [threading.Thread(target=read) for _ in range(16)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-    assert found == [[b"x"]] * 16
-    assert len(client_module._CLIENTS) == 1
 
 
 def test_t81_a_token_that_has_expired_is_renewed_and_reading_goes_on(

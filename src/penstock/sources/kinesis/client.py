@@ -4,7 +4,6 @@ Invariant: one boto3 client for each process and configuration. Making one is sl
 for threads; using one is.
 """
 
-import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,12 +11,14 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from penstock.clock import SystemClock
+from penstock.model.kinesis import CONNECTION_TIMEOUT_MS, REQUEST_TIMEOUT_MS
+from penstock.sources.kinesis.clients import Clients, ClientsByProcess
 from penstock.sources.kinesis.failures import failure_of
 from penstock.storage.aws_credentials import AwsKeys, lender_of
 
-# Less than what a PAUSE waits for a runner.
-REQUEST_TIMEOUT = timedelta(seconds=8)
-_CONNECTIONS_MAX = 64
+# At least as many as threads that read or ask at once.
+CONNECTIONS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +29,8 @@ class StreamAccess:
     stream: str = ""
     stream_arn: str = ""
     endpoint: str = ""
-    request_timeout: timedelta = REQUEST_TIMEOUT
-    connect_timeout: timedelta = REQUEST_TIMEOUT
+    request_timeout: timedelta = timedelta(milliseconds=REQUEST_TIMEOUT_MS)
+    connect_timeout: timedelta = timedelta(milliseconds=CONNECTION_TIMEOUT_MS)
 
     @property
     def region(self) -> str:
@@ -72,7 +73,8 @@ class StreamClient:
         with self._lock:
             self._count += 1
         try:
-            data = getattr(_client(self.access), operation)(**arguments)
+            with CLIENTS.of_this_process().lent(self.access) as client:
+                data = getattr(client, operation)(**arguments)
         except (BotoCoreError, ClientError) as error:
             raise failure_of(error, operation=operation, access=_told(self.access)) from None
         return Answer(data=data, at=_server_time(data))
@@ -80,23 +82,7 @@ class StreamClient:
     def forget_credentials(self) -> None:
         """Ask for new credentials: the service took these for old."""
         lender_of(self.access.keys).forget()
-        with _MAKING:
-            client = _CLIENTS.pop((os.getpid(), self.access), None)
-        if client is not None:
-            client.close()
-
-
-_CLIENTS: dict[tuple[int, StreamAccess], Any] = {}
-_MAKING = threading.Lock()
-
-
-def _client(access: StreamAccess) -> Any:  # noqa: ANN401 - boto3 has no types.
-    with _MAKING:
-        # A forked process must not use what its parent had opened.
-        key = (os.getpid(), access)
-        if key not in _CLIENTS:
-            _CLIENTS[key] = _made(access)
-        return _CLIENTS[key]
+        CLIENTS.of_this_process().forget(self.access)
 
 
 def _made(access: StreamAccess) -> Any:  # noqa: ANN401 - boto3 has no types.
@@ -129,11 +115,17 @@ def _made(access: StreamAccess) -> Any:  # noqa: ANN401 - boto3 has no types.
         config=Config(
             connect_timeout=access.connect_timeout.total_seconds(),
             read_timeout=access.request_timeout.total_seconds(),
-            max_pool_connections=_CONNECTIONS_MAX,
+            max_pool_connections=CONNECTIONS_MAX,
             # Whoever asks decides what is repeated, and counts it.
             retries={"total_max_attempts": 1, "mode": "standard"},
         ),
     )
+
+
+# The one thing that is shared by all loads of a process: a client each would take 8 MB.
+CLIENTS: ClientsByProcess[StreamAccess, Any] = ClientsByProcess(
+    lambda: Clients(_made, clock=SystemClock())
+)
 
 
 def _with_milliseconds(serializer_kwargs: dict[str, Any], **_: object) -> None:

@@ -1,0 +1,244 @@
+"""Clients of streams: how many there are, how long they wait, and whom they hold up."""
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.clock import SystemClock
+from penstock.engine import shard_share
+from penstock.errors import ExternalError
+from penstock.sources.kinesis import client as client_module
+from penstock.sources.kinesis import source as source_module
+from penstock.sources.kinesis.client import CLIENTS, StreamAccess, StreamClient
+from penstock.sources.kinesis.clients import Clients, ClientsByProcess
+from penstock.sources.kinesis.failures import StreamError
+from penstock.storage import aws_credentials
+from penstock.testing.kinesis.server import KinesisServer
+from tests.integration.bucket_jobs import bare_aws, silent_sts
+from tests.integration.driving import paused, rounds_until, supervised
+from tests.integration.kinesis_streams import access, keys, server, stream
+from tests.integration.routine_loads import create, ids, loads, put, shown
+from tests.node import Node
+from tests.servers.kinesis_clients import REGION, StreamUnderTest, new_stream
+from tests.servers.proxy import Delay, FaultProxy, Request
+
+__all__ = ["access", "loads", "server", "stream"]
+pytestmark = pytest.mark.integration
+
+PATIENCE_SECONDS = 60
+# What a person who pauses a load waits at most.
+PAUSE_MAX = timedelta(seconds=10)
+ROLE = "arn:aws:iam::123456789012:role/reader"
+SHARDS = 64
+
+
+@pytest.fixture(autouse=True)
+def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bare_aws(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """In which processes clients are made."""
+    by: list[int] = []
+
+    def make(access: StreamAccess) -> Any:
+        by.append(os.getpid())
+        return client_module._made(access)
+
+    counted = ClientsByProcess(lambda: Clients(make, clock=SystemClock()))
+    monkeypatch.setattr(client_module, "CLIENTS", counted)
+    yield by
+    counted.of_this_process().close()
+
+
+@contextmanager
+def silent(endpoint: str, *, operation: str) -> Iterator[FaultProxy]:
+    """Give a way to a server on which one kind of request is accepted and never answered."""
+    proxy = FaultProxy(endpoint)
+    proxy.up()
+
+    def wanted(request: Request) -> bool:
+        return request.headers.get("x-amz-target", "").endswith(f".{operation}")
+
+    proxy.inject(Delay(seconds=3600), when=wanted, times=1_000)
+    try:
+        yield proxy
+    finally:
+        proxy.down()
+
+
+def test_t79_a_client_repeats_nothing_and_waits_less_than_who_pauses_a_load(
+    access: StreamAccess,
+) -> None:
+    with CLIENTS.of_this_process().lent(access) as client:
+        config = client.meta.config
+
+    assert config.retries["total_max_attempts"] == 1
+    assert config.connect_timeout + config.read_timeout < PAUSE_MAX.total_seconds()
+
+
+def test_t79_every_thread_of_a_task_and_of_the_driver_has_a_connection() -> None:
+    assert client_module.CONNECTIONS_MAX >= shard_share._THREADS_MAX
+    assert client_module.CONNECTIONS_MAX >= source_module._THREADS_MAX
+
+
+def test_t79_a_stream_that_does_not_answer_in_time_is_an_error(
+    server: KinesisServer, stream: StreamUnderTest
+) -> None:
+    with silent(server.endpoint, operation="ListShards") as proxy:
+        asked = StreamClient(
+            StreamAccess(
+                keys=keys(),
+                stream=stream.name,
+                endpoint=proxy.endpoint,
+                request_timeout=timedelta(milliseconds=50),
+            )
+        )
+
+        with pytest.raises(StreamError, match="did not answer") as refused:
+            asked.ask("list_shards", StreamName=stream.name)
+
+        assert proxy.count() == 1
+    assert refused.value.detail == "ReadTimeoutError."
+    assert refused.value.heals
+
+
+def test_t79_a_load_whose_stream_is_silent_is_paused_all_the_same(
+    loads: Node, server: KinesisServer, stream: StreamUnderTest
+) -> None:
+    put(stream, 1)
+    with silent(server.endpoint, operation="GetRecords") as proxy:
+        statement = create(
+            stream,
+            aws__endpoint=proxy.endpoint,
+            property__aws__request__timeout__ms="50",
+        )
+        loads.sql(statement)
+        with supervised(loads) as supervisor:
+            rounds_until(supervisor, lambda _: proxy.count(_asks_for_records) > 1)
+            loads.sql("PAUSE ROUTINE LOAD FOR r")
+            rounds_until(supervisor, paused)
+
+    assert (shown(loads)["State"], ids(loads)) == ("PAUSED", [])
+    assert shown(loads)["ReasonOfStateChanged"].startswith("MANUAL_PAUSE_ERR")
+
+
+def _asks_for_records(request: Request) -> bool:
+    return request.headers.get("x-amz-target", "").endswith(".GetRecords")
+
+
+def test_t80_many_threads_at_once_make_one_client(
+    access: StreamAccess, stream: StreamUnderTest, made: list[int]
+) -> None:
+    begun = threading.Barrier(SHARDS)
+
+    def ask(_number: int) -> int:
+        begun.wait(PATIENCE_SECONDS)
+        answer = StreamClient(access).ask("list_shards", StreamName=stream.name)
+        return len(answer.data["Shards"])
+
+    with ThreadPoolExecutor(SHARDS) as threads:
+        assert list(threads.map(ask, range(SHARDS))) == [1] * SHARDS
+
+    assert made == [os.getpid()]
+
+
+def test_t80_a_load_of_many_shards_has_one_client_in_a_process(
+    loads: Node, stream: StreamUnderTest, made: list[int]
+) -> None:
+    wide = new_stream(stream.client, shards=SHARDS)
+    width = 2**128 // SHARDS
+    for number in range(SHARDS):
+        put(wide, number, hash_key=number * width)
+    loads.sql(create(wide))
+
+    loads.run()
+
+    assert sorted(ids(loads)) == list(range(SHARDS))
+    assert made == [os.getpid()]
+
+
+def test_t80_a_forked_process_makes_a_client_of_its_own(
+    server: KinesisServer, stream: StreamUnderTest
+) -> None:
+    context = multiprocessing.get_context("forkserver")
+    told, telling = context.Pipe(duplex=False)
+    parent = context.Process(
+        target=_ask_before_and_behind_a_fork, args=(server.endpoint, stream.name, telling)
+    )
+    parent.start()
+    telling.close()
+    before, behind = told.recv(), told.recv()
+    parent.join(PATIENCE_SECONDS)
+
+    assert parent.exitcode == 0
+    assert before == {"shards": 1, "same": True}
+    assert behind == {"shards": 1, "same": False}
+
+
+def _ask_before_and_behind_a_fork(endpoint: str, name: str, telling: Any) -> None:
+    """Ask with one client, fork, and ask again; tell whether the client is the first one."""
+    access = StreamAccess(keys=keys(), stream=name, endpoint=endpoint)
+    with CLIENTS.of_this_process().lent(access) as first:
+        pass
+
+    def tell() -> None:
+        answer = StreamClient(access).ask("list_shards", StreamName=name)
+        with CLIENTS.of_this_process().lent(access) as mine:
+            telling.send({"shards": len(answer.data["Shards"]), "same": mine is first})
+
+    tell()
+    child = os.fork()
+    if child == 0:
+        tell()
+        os._exit(0)
+    os.waitpid(child, 0)
+
+
+def test_a_role_that_nobody_lends_is_given_up_in_time(
+    monkeypatch: pytest.MonkeyPatch, access: StreamAccess
+) -> None:
+    waits = aws_credentials._LENDING
+    longest = (waits["connect_timeout"] + waits["read_timeout"]) * 2
+    monkeypatch.setitem(waits, "read_timeout", 0.05)
+    asked: list[str] = []
+    lent = StreamAccess(keys=keys(role_arn=ROLE), stream="s", endpoint=access.endpoint)
+
+    with silent_sts(asked, entered=threading.Event()) as endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint)
+        with pytest.raises(ExternalError, match=f'role "{ROLE}" could not be') as refused:
+            StreamClient(lent).ask("list_shards", StreamName="s")
+
+    assert refused.value.detail == "ReadTimeoutError."
+    assert len(asked) == 2
+    assert longest < PAUSE_MAX.total_seconds()
+
+
+def test_a_role_that_nobody_lends_holds_up_no_other_load(
+    monkeypatch: pytest.MonkeyPatch, access: StreamAccess, stream: StreamUnderTest
+) -> None:
+    monkeypatch.setitem(aws_credentials._LENDING, "read_timeout", PATIENCE_SECONDS)
+    entered = threading.Event()
+    lent = StreamAccess(keys=keys(role_arn=ROLE), stream="s", endpoint=access.endpoint)
+
+    with ThreadPoolExecutor(1) as threads:
+        with silent_sts([], entered=entered) as endpoint:
+            monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint)
+            hanging = threads.submit(StreamClient(lent).ask, "list_shards", StreamName="s")
+            assert entered.wait(PATIENCE_SECONDS)
+
+            found = StreamClient(access).ask("list_shards", StreamName=stream.name)
+
+            assert not hanging.done()
+        assert isinstance(hanging.exception(), ExternalError)
+    assert len(found.data["Shards"]) == 1
+    assert access.region == REGION

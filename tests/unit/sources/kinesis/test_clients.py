@@ -1,0 +1,131 @@
+"""Clients of a process: made once, lent to many, and closed when nobody has used them long."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import timedelta
+from io import BytesIO
+
+import pytest
+
+from penstock.clock import SystemClock
+from penstock.sources.kinesis.clients import IDLE_MAX, Clients
+
+PATIENCE_SECONDS = 60
+
+
+@dataclass
+class PassingClock(SystemClock):
+    """A clock that stands still until time is said to have passed."""
+
+    seconds: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def move(self, by: timedelta) -> None:
+        self.seconds += by.total_seconds()
+
+
+@dataclass
+class Opened:
+    """Opens what can be closed, and counts how often."""
+
+    first: Callable[[str], None] = lambda _name: None
+    made: Counter[str] = field(default_factory=Counter)
+
+    def __call__(self, name: str) -> BytesIO:
+        self.made[name] += 1
+        self.first(name)
+        return BytesIO(name.encode())
+
+
+def used(clients: Clients[str, BytesIO], name: str) -> BytesIO:
+    with clients.lent(name) as client:
+        return client
+
+
+def test_whoever_waits_for_a_client_holds_up_nobody_who_wants_another() -> None:
+    entered, answered = threading.Event(), threading.Event()
+
+    def hang(name: str) -> None:
+        if name == "hanging":
+            entered.set()
+            assert answered.wait(PATIENCE_SECONDS)
+
+    clients = Clients(Opened(hang), clock=SystemClock())
+    before = used(clients, "open")
+    with ThreadPoolExecutor(1) as threads:
+        hanging = threads.submit(used, clients, "hanging")
+        assert entered.wait(PATIENCE_SECONDS)
+
+        found = [used(clients, "open"), used(clients, "new")]
+
+        assert not hanging.done()
+        answered.set()
+    assert found[0] is before
+    assert found[1].getvalue() == b"new"
+
+
+def test_a_client_that_could_not_be_made_is_made_when_it_is_wanted_again() -> None:
+    failing = [OSError("away")]
+
+    def fail(_name: str) -> None:
+        if failing:
+            raise failing.pop()
+
+    clients = Clients(Opened(fail), clock=SystemClock())
+    with pytest.raises(OSError, match="away"):
+        used(clients, "a")
+
+    assert used(clients, "a").getvalue() == b"a"
+
+
+def test_a_client_that_nobody_has_used_for_long_is_closed() -> None:
+    clock = PassingClock()
+    clients = Clients(Opened(), clock=clock)
+    old, busy = used(clients, "old"), used(clients, "busy")
+    clock.move(IDLE_MAX)
+    used(clients, "busy")
+
+    clock.move(timedelta(seconds=1))
+    used(clients, "busy")
+
+    assert (old.closed, busy.closed) == (True, False)
+    assert used(clients, "old") is not old
+
+
+def test_a_client_in_use_is_not_closed_however_long_that_takes() -> None:
+    clock = PassingClock()
+    clients = Clients(Opened(), clock=clock)
+
+    with clients.lent("slow") as slow:
+        clock.move(2 * IDLE_MAX)
+        used(clients, "other")
+
+        assert not slow.closed
+    assert used(clients, "slow") is slow
+
+
+def test_a_forgotten_client_is_closed_by_the_last_who_uses_it() -> None:
+    clients = Clients(Opened(), clock=SystemClock())
+
+    with clients.lent("a") as before:
+        clients.forget("a")
+        after = used(clients, "a")
+        closed = [before.closed]
+    closed.append(before.closed)
+
+    assert closed == [False, True]
+    assert (after is before, after.closed) == (False, False)
+
+
+def test_all_clients_are_closed_at_once() -> None:
+    clients = Clients(Opened(), clock=SystemClock())
+    found = [used(clients, name) for name in ("a", "b")]
+
+    clients.close()
+
+    assert [client.closed for client in found] == [True, True]
