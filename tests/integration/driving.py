@@ -85,8 +85,11 @@ class Failing:
     first: Callable[[], None]
     times: int = 1
     work: Work = run_task_text
+    # How many tasks were tried.
+    calls: int = 0
 
     def __call__(self, task: str, try_id: str) -> str:
+        self.calls += 1
         if self.times:
             self.times -= 1
             self.first()

@@ -208,7 +208,7 @@ def test_a_key_and_a_token_are_refused_after_some_calls(
 def test_requests_are_logged_with_their_key(
     started: KinesisServer, control: KinesisControl
 ) -> None:
-    with kinesis_client(started.endpoint, key="me") as client:
+    with kinesis_client(started.endpoint, key="me", token="mine") as client:  # noqa: S106 - A word.
         stream = new_stream(client)
         control.forget_requests()
         stream.page()
@@ -217,6 +217,7 @@ def test_requests_are_logged_with_their_key(
 
     assert (first.operation, second.operation) == ("GetShardIterator", "GetRecords")
     assert {first.access_key_id, second.access_key_id} == {"me"}
+    assert {first.session_token, second.session_token} == {"mine"}
     assert {first.shard, second.shard} == {"shardId-000000000000"}
     assert control.requests("ListShards") == []
 

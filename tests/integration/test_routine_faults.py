@@ -9,7 +9,9 @@ from penstock.errors import ExternalError
 from penstock.sources.kinesis.reading import READ_INTERVAL
 from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.driving import (
+    Failing,
     MovedClock,
+    attempts,
     crash_at,
     idle,
     paused,
@@ -17,6 +19,7 @@ from tests.integration.driving import (
     supervised,
 )
 from tests.integration.routine_loads import (
+    BLINK,
     CREATE_TABLE,
     FIRST,
     create,
@@ -403,16 +406,21 @@ def test_t74_a_page_that_was_not_taken_whole_is_not_caught_up(
     assert shown(loads)["Lag"] == {FIRST: 0}
 
 
-def test_t81_a_token_that_expires_within_an_epoch_is_renewed(
-    loads: Node, server: KinesisServer, stream: StreamUnderTest
+def test_t81_a_token_that_expires_while_a_task_reads_is_renewed(
+    open_node: OpenNode, server: KinesisServer, stream: StreamUnderTest
 ) -> None:
     put(stream, 1, 2, 3)
-    loads.sql(create(stream, properties={"max_batch_rows": "1"}))
-    server.control.inject("GetRecords", "ExpiredTokenException")
+    expiring = Failing(
+        lambda: server.control.inject("GetRecords", "ExpiredTokenException"), times=1
+    )
+    node = open_node(clock=MovedClock(), read_interval=BLINK, work=expiring)
+    node.sql(f"{CREATE_TABLE}; {create(stream)}")
 
-    loads.run()
+    node.run()
 
-    assert ids(loads) == [1, 2, 3]
+    assert ids(node) == [1, 2, 3]
+    assert expiring.calls == 1
+    assert attempts(node, "r") == [(1, 1, "COMMITTED")]
 
 
 def test_t81_keys_that_stay_expired_pause_the_load_until_others_are_given(

@@ -14,6 +14,7 @@ class LoggedRequest:
     stream: str
     shard: str
     access_key_id: str
+    session_token: str
     at_ms: int
     status: int
     code: str

@@ -164,6 +164,7 @@ def _logged(request: Request, given: Given, outcome: _Outcome, at_ms: int) -> Lo
         stream=stream,
         shard=shard,
         access_key_id=request.access_key_id,
+        session_token=request.session_token,
         at_ms=at_ms,
         status=int(outcome.status),
         code=outcome.code,
