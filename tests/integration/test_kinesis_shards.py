@@ -114,6 +114,14 @@ def test_the_record_that_crosses_the_limit_of_bytes_is_taken(
     assert read(access, patience, outcome.position)[0] == [b"x"]
 
 
+class SlowClock(MovedClock):
+    """A clock by which every look takes a minute."""
+
+    def monotonic(self) -> float:
+        self._looks = getattr(self, "_looks", 0) + 1
+        return 60.0 * self._looks
+
+
 @pytest.mark.parametrize("kind", ["at", "time"])
 def test_t19_nothing_read_moves_nothing(
     server: KinesisServer,
@@ -123,16 +131,20 @@ def test_t19_nothing_read_moves_nothing(
     *,
     kind: str,
 ) -> None:
+    before = AtTime(at=server.control.now())
     number = stream.put(b"x")
-    begun = At(value=number) if kind == "at" else AtTime(at=server.control.now())
-    server.control.switch(empty_pages_after_iterator=3)
-    nothing = ReadLimits(
-        records=100, size_bytes=100, duration=timedelta(0), interval=READ_INTERVAL
+    begun = At(value=number) if kind == "at" else before
+    server.control.switch(empty_pages_after_iterator=100)
+    limits = ReadLimits(
+        records=100, size_bytes=100, duration=timedelta(minutes=10), interval=READ_INTERVAL
     )
+    pages = pages_of(access, patience, begun)
+    reading = ShardReading(pages, begun=begun, limits=limits, clock=SlowClock())
 
-    found, outcome = read(access, patience, begun, limits=nothing)
+    found = list(reading.items())
 
-    assert (found, outcome.position) == ([], begun)
+    assert (found, reading.outcome.position) == ([], begun)
+    assert len(server.control.requests("GetRecords")) > 1
 
 
 def test_t67_the_iterator_of_the_last_empty_page_leads_on(
@@ -205,14 +217,6 @@ def test_a_shard_is_asked_at_most_five_times_a_second(
 
     # The driver may have asked just before.
     assert list(clock.waits_by_thread.values()) == [[READ_INTERVAL, READ_INTERVAL]]
-
-
-class SlowClock(MovedClock):
-    """A clock by which every look takes a minute."""
-
-    def monotonic(self) -> float:
-        self._looks = getattr(self, "_looks", 0) + 1
-        return 60.0 * self._looks
 
 
 def test_of_a_page_that_was_fetched_late_everything_is_taken(

@@ -7,8 +7,10 @@ import pytest
 
 from penstock.crashpoints import CrashPoint
 from penstock.testing.kinesis.server import KinesisServer
-from tests.integration.driving import attempts, crash_at
+from tests.integration.driving import Failing, MovedClock, attempts, crash_at
 from tests.integration.routine_loads import (
+    BLINK,
+    CREATE_TABLE,
     FIRST,
     create,
     ids,
@@ -21,6 +23,7 @@ from tests.integration.routine_loads import (
     statistic,
     stream,
 )
+from tests.mirrored_node import OpenNode
 from tests.node import Node, create_job, write_rows
 from tests.servers.kinesis_clients import MIDDLE, StreamUnderTest
 from tests.unit.sources.kinesis.aggregates import packed
@@ -76,6 +79,37 @@ def test_t19_a_number_stays_where_reading_begins_until_its_record_is_loaded(
     assert before == {FIRST: f"AT {numbers[0]}"}
     assert shown(loads)["Progress"] == {FIRST: f"AFTER {numbers[1]}"}
     assert ids(loads) == [1, 2]
+
+
+def test_t19_an_epoch_that_is_committed_without_a_record_does_not_move_the_number(
+    open_node: OpenNode, server: KinesisServer, stream: StreamUnderTest
+) -> None:
+    numbers = put(stream, 1, 2)
+
+    def give_nothing() -> None:
+        server.control.switch(empty_pages_after_iterator=10**6)
+        server.control.expire_iterators()
+
+    node = open_node(clock=MovedClock(), read_interval=BLINK, work=Failing(give_nothing))
+    node.sql(CREATE_TABLE)
+    node.sql(
+        create(
+            stream,
+            properties={"max_batch_interval": "1"},
+            kinesis_shards=FIRST,
+            kinesis_shards_pos=numbers[0],
+        )
+    )
+
+    crash_at(node, CrashPoint.COPY_WRITTEN)
+    server.control.heal()
+    server.control.expire_iterators()
+    again = node.restart()
+    before = (shown(again)["Progress"], epoch_rows(again))
+    again.run()
+
+    assert before == ({FIRST: f"AT {numbers[0]}"}, [0])
+    assert ids(again) == [1, 2]
 
 
 def test_t19_a_failed_first_epoch_does_not_move_the_number(
