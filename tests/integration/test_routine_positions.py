@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from penstock.crashpoints import CrashPoint
+from penstock.engine.task import run_task_text
+from penstock.errors import InvariantError
 from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.driving import Failing, MovedClock, attempts, crash_at
 from tests.integration.routine_loads import (
@@ -23,6 +25,7 @@ from tests.integration.routine_loads import (
     statistic,
     stream,
 )
+from tests.integration.test_routine_faults import pause_reason
 from tests.mirrored_node import OpenNode
 from tests.node import Node, create_job, write_rows
 from tests.servers.kinesis_clients import MIDDLE, StreamUnderTest
@@ -299,3 +302,41 @@ def test_t13_positions_of_streams_and_of_files_survive_side_by_side(
     assert restored == before
     assert sorted(ids(again)) == [1, 2, 3, 4]
     assert len(attempts(again, "r")) == len(attempts(again, "j")) == 2
+
+
+def test_t13_a_commit_with_a_position_of_an_unknown_kind_pauses_the_load_that_it_stops(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    put(stream, 1)
+    loads.sql(create(stream))
+    crash_at(loads, CrashPoint.TABLE_COMMITTED)
+    again = loads.restart()
+    record = again.catalog.table("t")
+    assert record is not None
+    newest = max((Path(record.location) / "_delta_log").glob("*.json"))
+    newest.write_text(newest.read_text().replace('\\"After\\"', '\\"Pulsar\\"'))
+
+    reason = pause_reason(again)
+
+    assert reason == 'INTERNAL_ERR: stored value has the unknown kind "Pulsar"'
+
+
+def test_t13_a_task_whose_source_is_of_an_unknown_kind_is_refused(
+    open_node: OpenNode, stream: StreamUnderTest
+) -> None:
+    told: list[str] = []
+
+    def refused(task: str, try_id: str) -> str:
+        with pytest.raises(InvariantError, match='the unknown kind "Pulsar"') as error:
+            run_task_text(task.replace("KinesisOptions", "Pulsar"), try_id)
+        told.append(error.value.message)
+        return run_task_text(task, try_id)
+
+    put(stream, 1)
+    node = open_node(clock=MovedClock(), read_interval=BLINK, work=refused)
+    node.sql(f"{CREATE_TABLE}; {create(stream)}")
+
+    node.run()
+
+    assert told == ['stored value has the unknown kind "Pulsar"']
+    assert ids(node) == [1]
