@@ -450,6 +450,20 @@ def test_t41_an_alter_with_the_same_keys_changes_nothing_else(
     assert [row["name"] for row in node.sql("SHOW SECRETS")] == ["j_credentials"]
 
 
+def test_t41_a_job_that_is_altered_to_a_secret_keeps_no_keys_of_its_own(
+    node: Node, open_to_all: Proxied
+) -> None:
+    node.sql(f"{CREATE_TABLE}; {bucket_job(open_to_all.bucket)}; PAUSE JOB j")
+    assert [row["name"] for row in node.sql("SHOW SECRETS")] == ["j_credentials"]
+    node.sql("CREATE SECRET lake ('s3.access_key' = 'a', 's3.secret_key' = 'b')")
+
+    options = {**access(open_to_all.bucket), **dict.fromkeys(keys(""), "secret:lake")}
+    node.sql(f"ALTER JOB j {insert_from(open_to_all.bucket.uri('in/*.json'), options)}")
+
+    told = [(row["name"], row["used_by"]) for row in node.sql("SHOW SECRETS")]
+    assert told == [("lake", "j")]
+
+
 def test_keys_of_a_job_are_nowhere_in_its_home(node: Node, open_to_all: Proxied) -> None:
     options = {"s3.endpoint": open_to_all.bucket.endpoint, **keys("one")}
 

@@ -56,12 +56,16 @@ class Catalog:
     def create_job(
         self, job_id: str, body: JobCreated, *, secrets_owned: Sequence[SealedSecret] = ()
     ) -> JobState:
-        """Store a new job, and its own secrets; refuse a taken name and a missing table."""
+        """Store a new job, and its own secrets.
+
+        A taken name is refused, and so is a table or a secret that is gone.
+        """
         with self._database.write() as connection:
             now = self._database.now()
             state = jobs.create(connection, job_id, body, at=now)
             for secret in secrets_owned:
                 secrets.create(connection, secret, at=now)
+            secrets.require_known(connection, state.definition)
             return state
 
     def job(self, name: str) -> JobState | None:
@@ -98,13 +102,21 @@ class Catalog:
         expected: Generation | None,
         secrets_owned: Sequence[SealedSecret] = (),
     ) -> JobState:
-        """Store events together if the job's generation is the expected one."""
+        """Store events together if the job's generation is the expected one.
+
+        A definition that refers to a secret which is gone is refused, and of the job's own
+        secrets only what its definition refers to stays.
+        """
         with self._database.write() as connection:
             state = jobs.locked(connection, job_id, expected=expected)
             now = self._database.now()
             for secret in secrets_owned:
                 secrets.put(connection, secret, at=now)
-            return jobs.append(connection, state, bodies, at=now)
+            after = jobs.append(connection, state, bodies, at=now)
+            if after.definition != state.definition:
+                secrets.require_known(connection, after.definition)
+                secrets.trim(connection, job_id, states=jobs.all_jobs(connection), at=now)
+            return after
 
     def apply_commit(
         self,
@@ -148,8 +160,12 @@ class Catalog:
             jobs.retire(connection, jobs.locked(connection, job_id, expected=None))
 
     def delete_job(self, job_id: str) -> None:
-        """Forget a job with everything that belongs to it; gone already is fine."""
+        """Forget a job with everything that belongs to it; gone already is fine.
+
+        A secret of its own that other jobs refer to stays, and belongs to none.
+        """
         with self._database.write() as connection:
+            secrets.give_away(connection, job_id, states=jobs.all_jobs(connection))
             jobs.remove(connection, job_id)
 
     def events(self, job_id: str, *, newest: int = 1000) -> tuple[Event, ...]:
@@ -269,10 +285,13 @@ class Catalog:
         with self._database.read() as connection:
             return secrets.all_secrets(connection)
 
-    def delete_secret(self, name: str) -> None:
-        """Forget a secret; gone already is fine."""
+    def delete_secret(self, name: str) -> tuple[JobState, ...]:
+        """Forget a secret, unless jobs use it: then answer these; gone already is fine."""
         with self._database.write() as connection:
-            secrets.remove(connection, name)
+            users = secrets.users(name, jobs.all_jobs(connection))
+            if not users:
+                secrets.remove(connection, name)
+            return users
 
     def set_status(self, job_id: str, text: str) -> None:
         """Keep what a running job says of itself for observers."""

@@ -1,10 +1,11 @@
 """Secrets as rows: sealed values by key, and the id of the key that opens them.
 
-Invariant: all values of a secret were sealed with the one key whose id stands beside them.
+Invariant: all values of a secret were sealed with the one key whose id stands beside them; and
+a secret that a living job refers to is there.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,6 +15,8 @@ from sqlalchemy.exc import IntegrityError
 
 from penstock.catalog import relations
 from penstock.errors import Code, UserError
+from penstock.model.job import JobDefinition, JobState
+from penstock.model.schema import quoted_name
 
 _secrets = relations.secrets
 
@@ -115,6 +118,56 @@ def _locked(connection: Connection, name: str) -> SecretRecord:
             hint="Create it with CREATE SECRET.",
         )
     return _record(row)
+
+
+def users(name: str, states: Iterable[JobState]) -> tuple[JobState, ...]:
+    """Answer the jobs that refer to a secret; a load that was stopped needs it no more."""
+    return tuple(s for s in states if not s.stopped and name in s.definition.keys_by_secret)
+
+
+def require_known(connection: Connection, definition: JobDefinition) -> None:
+    """Refuse a definition that refers to a secret which is gone."""
+    for name in sorted(definition.keys_by_secret):
+        if by_name(connection, name) is None:
+            raise UserError(
+                f'secret "{name}" does not exist',
+                code=Code.META_NOT_FOUND_ERR,
+                detail=f"It was dropped before the {definition.kind} was stored.",
+                hint=f"Create it with CREATE SECRET {quoted_name(name)} (…), and try again.",
+            )
+
+
+def trim(
+    connection: Connection, job_id: str, *, states: Iterable[JobState], at: datetime
+) -> None:
+    """Of a job's own secrets, keep the values that jobs refer to; without any, none."""
+    states = tuple(states)
+    for record in _owned(connection, job_id):
+        taken = [s.definition.keys_by_secret[record.name] for s in users(record.name, states)]
+        keys = frozenset().union(*taken)
+        kept = {key: value for key, value in record.value_by_key.items() if key in keys}
+        if not kept:
+            remove(connection, record.name)
+        elif kept != record.value_by_key:
+            connection.execute(
+                update(_secrets).where(_secrets.c.name == record.name),
+                {"value_by_key": json.dumps(kept), "changed_at": at},
+            )
+
+
+def give_away(connection: Connection, job_id: str, *, states: Iterable[JobState]) -> None:
+    """Let a job's own secrets that other jobs refer to outlive it."""
+    others = [state for state in states if state.id != job_id]
+    for record in _owned(connection, job_id):
+        if users(record.name, others):
+            connection.execute(
+                update(_secrets).where(_secrets.c.name == record.name), {"job_id": None}
+            )
+
+
+def _owned(connection: Connection, job_id: str) -> tuple[SecretRecord, ...]:
+    rows = connection.execute(select(_secrets).where(_secrets.c.job_id == job_id))
+    return tuple(_record(row) for row in rows.mappings())
 
 
 def by_name(connection: Connection, name: str) -> SecretRecord | None:

@@ -1,17 +1,13 @@
 """Statements about secrets; values go in and never come out."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.secrets import SecretRecord
+from penstock.catalog.secrets import users
 from penstock.control.lookup import find_secret, require_unused
 from penstock.control.result import Cell, Result
 from penstock.errors import Code, UserError
-from penstock.model.job import JobDefinition, JobState
-from penstock.model.options import print_options
 from penstock.model.schema import quoted_name
-from penstock.model.secrets import SecretReference, reference_of
 from penstock.sql.statements import AlterSecret, CreateSecret, DropSecret
 from penstock.vault import Vault
 
@@ -48,53 +44,31 @@ def drop_secret(
     if catalog.secret(statement.name) is None and statement.if_exists:
         return Result(message=f"secret {statement.name} does not exist")
     record = find_secret(statement.name, catalog=catalog)
-    require_unused(
-        f'secret "{record.name}" is used by',
-        _users_by_secret((record,), catalog=catalog)[record.name],
-        instead="give other options with ALTER",
-    )
     if record.name == warehouse_secret.lower():
         raise UserError(
             f'secret "{record.name}" is used by the warehouse',
             code=Code.STATE_ERR,
             hint="Change the setting warehouse_secret first.",
         )
-    catalog.delete_secret(record.name)
+    require_unused(
+        f'secret "{record.name}" is used by',
+        catalog.delete_secret(record.name),
+        instead="give other options with ALTER",
+    )
     return Result(message=f"secret {record.name} dropped")
 
 
 def show_secrets(*, catalog: Catalog, warehouse_secret: str = "") -> Result:
     """List the secrets: what they are called, what for and who uses them."""
-    records = catalog.secrets()
-    users_by_secret = _users_by_secret(records, catalog=catalog)
+    states = catalog.jobs()
     rows: list[tuple[Cell, ...]] = []
-    for record in records:
-        users = [user.name for user in users_by_secret[record.name]]
+    for record in catalog.secrets():
+        using = [user.name for user in users(record.name, states)]
         if record.name == warehouse_secret.lower():
-            users = [*users, WAREHOUSE]
+            using = [*using, WAREHOUSE]
         times = (_instant(record.created_at), _instant(record.changed_at))
-        rows.append((record.name, ", ".join(record.keys), ", ".join(users), *times))
+        rows.append((record.name, ", ".join(record.keys), ", ".join(using), *times))
     return Result(columns=SECRET_COLUMNS, rows=tuple(rows))
-
-
-def references_of(definition: JobDefinition) -> frozenset[str]:
-    """Answer the names of the secrets that a job's options refer to."""
-    references = (reference_of(text) for _, text in print_options(definition.source))
-    return frozenset(r.name for r in references if isinstance(r, SecretReference))
-
-
-def _users_by_secret(
-    records: Sequence[SecretRecord], *, catalog: Catalog
-) -> dict[str, list[JobState]]:
-    """Answer the jobs that refer to each secret, or own it; a stopped load needs it no more."""
-    users_by_secret: dict[str, list[JobState]] = {record.name: [] for record in records}
-    owner_by_secret = {record.name: record.job_id for record in records}
-    for state in catalog.jobs():
-        named = frozenset() if state.stopped else references_of(state.definition)
-        for name, users in users_by_secret.items():
-            if name in named or owner_by_secret[name] == state.id:
-                users.append(state)
-    return users_by_secret
 
 
 def _instant(at: datetime) -> str:

@@ -8,12 +8,13 @@ from penstock.errors import Code, InvariantError
 from penstock.model.epoch import EpochLimits, ErrorWindow, Generation
 from penstock.model.files import FilesOptions
 from penstock.model.kinesis import KinesisOptions
-from penstock.model.options import option
+from penstock.model.options import option, print_options
 from penstock.model.payload import Payload
 from penstock.model.position import SplitProgress
 from penstock.model.routine import LoadProperties
 from penstock.model.routine_properties import RoutineProperties
 from penstock.model.schema import Column, quoted_name
+from penstock.model.secrets import SecretReference, reference_of
 from penstock.model.statistics import Statistics
 
 # What a node can do that has the library of AWS.
@@ -152,6 +153,17 @@ class JobDefinition:
         """The statement that ends the job."""
         name = quoted_name(self.name)
         return f"DROP JOB {name}" if self.load is None else f"STOP ROUTINE LOAD FOR {name}"
+
+    @property
+    def keys_by_secret(self) -> dict[str, frozenset[str]]:
+        """The secrets that its options refer to, and the keys that they take of each."""
+        found: dict[str, frozenset[str]] = {}
+        for key, text in print_options(self.source):
+            reference = reference_of(text)
+            if isinstance(reference, SecretReference):
+                known = found.get(reference.name, frozenset())
+                found[reference.name] = known | {key.lower()}
+        return found
 
     @property
     def needs(self) -> frozenset[str]:

@@ -8,8 +8,15 @@ import pytest
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.secrets import SealedSecret, SecretRecord
 from penstock.errors import Code, InvariantError, UserError
+from penstock.model.events import DefinitionChanged, JobCreated, WishChanged
+from penstock.model.files import FileFormat, FilesOptions
+from penstock.model.job import JobDefinition, Wish
+from penstock.model.routine import LoadProperties
+from penstock.model.store_options import StoreOptions
 from tests.contract.catalog.building import (
     BEGINNING,
+    DEFINITION,
+    FIRST,
     JOB,
     TABLE,
     MovableClock,
@@ -20,6 +27,19 @@ from tests.contract.catalog.building import (
 
 LAKE = SealedSecret(name="lake", value_by_key={"b": "sealed b", "a": "sealed é"}, key_id="k1")
 OWNED = SealedSecret(name="own", value_by_key={"a": "sealed"}, key_id="k1", job_id=JOB)
+BOTH_KEYS = {"s3.access_key": "sealed a", "s3.secret_key": "sealed b"}
+
+
+def using(access: str, secret: str) -> JobDefinition:
+    """Answer a later revision of a job that takes its keys from these secrets."""
+    store = StoreOptions(access_key=f"secret:{access}", secret_key=f"secret:{secret}")
+    source = FilesOptions(uri="s3://lake/in/", format=FileFormat.JSON, store=store)
+    return replace(DEFINITION, source=source, revision=2)
+
+
+def created_with(definition: JobDefinition, job_id: str = JOB) -> JobCreated:
+    """Answer the first event of a job with this definition."""
+    return replace(created(job_id=job_id), definition=definition)
 
 
 def test_a_secret_is_remembered_with_every_field(store: SqliteStore) -> None:
@@ -123,3 +143,95 @@ def test_a_secret_outlives_a_job_that_does_not_own_it(catalog: Catalog) -> None:
     catalog.delete_job(JOB)
 
     assert catalog.secret("lake") is not None
+
+
+def test_a_secret_that_a_job_refers_to_is_not_forgotten(catalog: Catalog) -> None:
+    catalog.create_table(TABLE)
+    catalog.create_secret(LAKE)
+    catalog.create_job(JOB, created_with(using("lake", "lake")))
+
+    users = catalog.delete_secret("lake")
+
+    assert [state.name for state in users] == ["load_orders"]
+    assert catalog.secret("lake") is not None
+
+
+def test_a_secret_that_only_a_stopped_load_refers_to_is_forgotten(catalog: Catalog) -> None:
+    catalog.create_table(TABLE)
+    catalog.create_secret(LAKE)
+    load = replace(using("lake", "lake"), load=LoadProperties())
+    catalog.create_job(JOB, created_with(load))
+    stopped = WishChanged(wish=Wish.CLOSED, reason=None, generation=FIRST)
+    catalog.append(JOB, stopped, expected=None)
+
+    assert catalog.delete_secret("lake") == ()
+
+    assert catalog.secret("lake") is None
+
+
+def test_a_new_job_is_refused_if_its_secret_is_gone(store: SqliteStore) -> None:
+    store.open().create_table(TABLE)
+    store.open().create_secret(LAKE)
+    store.open().delete_secret("lake")
+
+    with pytest.raises(UserError, match='secret "lake" does not exist') as refusal:
+        store.open().create_job(JOB, created_with(using("lake", "lake")))
+
+    assert refusal.value.code is Code.META_NOT_FOUND_ERR
+    assert store.open().jobs() == ()
+
+
+def test_a_changed_job_is_refused_if_its_secret_is_gone(catalog: Catalog) -> None:
+    before = create_job(catalog)
+    body = DefinitionChanged(definition=using("lake", "lake"))
+
+    with pytest.raises(UserError, match='secret "lake" does not exist'):
+        catalog.append(JOB, body, expected=None)
+
+    assert catalog.job_by_id(JOB) == before
+
+
+def test_a_job_loses_its_own_secret_when_it_refers_to_another(catalog: Catalog) -> None:
+    catalog.create_table(TABLE)
+    catalog.create_secret(LAKE)
+    owned = replace(OWNED, value_by_key=BOTH_KEYS)
+    catalog.create_job(JOB, created_with(using("own", "own")), secrets_owned=(owned,))
+
+    changed = replace(using("lake", "lake"), revision=3)
+    catalog.append(JOB, DefinitionChanged(definition=changed), expected=None)
+
+    assert [record.name for record in catalog.secrets()] == ["lake"]
+
+
+def test_of_its_own_secret_a_job_keeps_what_it_refers_to(
+    catalog: Catalog, clock: MovableClock
+) -> None:
+    catalog.create_table(TABLE)
+    catalog.create_secret(LAKE)
+    owned = replace(OWNED, value_by_key=BOTH_KEYS)
+    catalog.create_job(JOB, created_with(using("own", "own")), secrets_owned=(owned,))
+    clock.move(minutes=1)
+
+    changed = replace(using("lake", "own"), revision=3)
+    catalog.append(JOB, DefinitionChanged(definition=changed), expected=None)
+
+    record = catalog.secret("own")
+    assert record is not None
+    assert record.value_by_key == {"s3.secret_key": "sealed b"}
+    assert record.changed_at == BEGINNING + timedelta(minutes=1)
+
+
+def test_a_secret_of_a_job_outlives_it_where_another_job_refers_to_it(
+    catalog: Catalog,
+) -> None:
+    catalog.create_table(TABLE)
+    owned = replace(OWNED, value_by_key=BOTH_KEYS)
+    catalog.create_job(JOB, created_with(using("own", "own")), secrets_owned=(owned,))
+    other = replace(using("own", "own"), name="other")
+    catalog.create_job("job-2", created_with(other, "job-2"))
+
+    catalog.delete_job(JOB)
+
+    record = catalog.secret("own")
+    assert record is not None
+    assert (record.value_by_key, record.job_id) == (BOTH_KEYS, None)

@@ -12,7 +12,6 @@ from penstock.control.secrets import (
     alter_secret,
     create_secret,
     drop_secret,
-    references_of,
     show_secrets,
 )
 from penstock.errors import Code, UserError
@@ -147,13 +146,16 @@ def test_a_secret_of_the_warehouse_is_kept(desk: Desk) -> None:
     assert shown.rows[0][2] == "warehouse"
 
 
-def test_a_secret_that_a_job_owns_is_used_by_it(desk: Desk) -> None:
+def test_a_secret_that_a_job_owns_and_does_not_refer_to_is_dropped(desk: Desk) -> None:
     own = desk.vault.sealed_secret("own", {OPTION: "x"}, job_id=JOB)
     desk.catalog.create_job(JOB, created(), secrets_owned=(own,))
+    assert show_secrets(catalog=desk.catalog).rows[0][2] == ""
 
-    assert show_secrets(catalog=desk.catalog).rows[0][2] == "load_orders"
+    answer = drop_secret(DropSecret(name="own"), catalog=desk.catalog)
+
+    assert answer == Result(message="secret own dropped")
 
 
 def test_references_are_found_among_the_options_of_a_source() -> None:
-    assert references_of(USING) == frozenset({"lake"})
-    assert references_of(DEFINITION) == frozenset()
+    assert USING.keys_by_secret == {"lake": frozenset({"s3.access_key", "s3.secret_key"})}
+    assert DEFINITION.keys_by_secret == {}
