@@ -17,6 +17,7 @@ from types import NoneType
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from penstock.errors import Code, UserError
+from penstock.model.secrets import is_mask
 
 _T = TypeVar("_T")
 
@@ -220,6 +221,12 @@ def _unknown(unknown: list[str], *, allowed: list[str], what: str) -> UserError:
 
 
 def _parse_value(key: str, text: str, hint: Any, rule: Rule) -> object:  # noqa: ANN401
+    if rule.secret and is_mask(text):
+        raise UserError(
+            f'option "{key}" must not be {text}, which stands where a value was hidden',
+            code=Code.OPTION_ERR,
+            hint="Type the value anew, or give SECRET 'name', 'env:VARIABLE' or 'file:/path'.",
+        )
     if not rule.none_word:
         return _parse_given(key, text, hint, rule)
     if text.strip().lower() == rule.none_word:

@@ -9,6 +9,9 @@ _STORED = "secret:"
 _ENVIRONMENT = "env:"
 _FILE = "file:"
 
+# What stands where a value was hidden.
+MASKED = "***"
+
 # What the last part of a key is called, or ends with, when its value must not be seen.
 _NAMES = frozenset(
     {
@@ -77,6 +80,11 @@ def reference_of(text: str) -> Reference | None:
     if text.startswith(_FILE):
         return FileReference(path=text.removeprefix(_FILE))
     return None
+
+
+def is_mask(text: str) -> bool:
+    """Tell whether a text is what stands in the place of a hidden value, not the value."""
+    return len(text) >= len(MASKED) and not text.strip("*")
 
 
 def reference_text(reference: Reference) -> str:

@@ -15,6 +15,7 @@ from difflib import get_close_matches
 
 from penstock.errors import UserError
 from penstock.model.secrets import (
+    MASKED,
     is_secret_key,
     mentions_secret_key,
     reference_of,
@@ -23,7 +24,7 @@ from penstock.model.secrets import (
 from penstock.sql.lexer import Token, TokenKind, tokenize
 from penstock.sql.script import Script, read_script
 
-MASK = "'***'"
+MASK = f"'{MASKED}'"
 
 _ALIKE = 0.8
 _KEYS_IN_ADDRESS = re.compile(r"://[^/]*@")

@@ -4,7 +4,7 @@ Invariant: no message quotes a value. A key is quoted only where ``=`` follows i
 stands alone may be a value in the wrong place.
 """
 
-from penstock.model.secrets import SecretReference, reference_of
+from penstock.model.secrets import SecretReference, is_mask, reference_of
 from penstock.sql.lexer import TokenKind
 from penstock.sql.names import plain_name, secret_name
 from penstock.sql.properties import at_secret_reference
@@ -78,6 +78,12 @@ def _value(reader: TokenReader, key: str) -> str:
     value = reader.take().text
     if not value:
         raise reader.error(f'value of "{key}" must not be empty', token=token)
+    if is_mask(value):
+        raise reader.error(
+            f'value of "{key}" must not be {value}, which stands where a value was hidden',
+            token=token,
+            hint="Type the value anew, or give 'env:VARIABLE' or 'file:/path'.",
+        )
     if isinstance(reference_of(value), SecretReference):
         raise reader.error(
             "a secret must not refer to a secret", token=token, hint=_NESTED_HINT

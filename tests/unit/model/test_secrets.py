@@ -2,8 +2,10 @@
 
 import pytest
 
+from penstock.errors import Code, UserError
 from penstock.model.files import FilesOptions
-from penstock.model.options import option_fields, option_key, rule_of
+from penstock.model.kinesis import KinesisOptions
+from penstock.model.options import option_fields, option_key, parse_options, rule_of
 from penstock.model.secrets import (
     EnvironmentReference,
     FileReference,
@@ -82,3 +84,21 @@ def test_every_option_that_is_declared_a_secret_has_a_secret_key() -> None:
 
     assert declared
     assert [key for key in declared if not is_secret_key(key)] == []
+
+
+@pytest.mark.parametrize("mask", ["***", "******"])
+def test_what_hides_a_secret_is_no_value_of_it(mask: str) -> None:
+    given = {"uri": "s3://a/", "format": "json", "s3.secret_key": mask}
+
+    with pytest.raises(UserError, match=r"must not be \*+, which stands where") as refusal:
+        parse_options(FilesOptions, given.items(), what="FILES")
+
+    assert refusal.value.code is Code.OPTION_ERR
+    assert "Type the value anew" in refusal.value.hint
+
+
+def test_what_hides_a_key_of_a_stream_is_no_value_of_it() -> None:
+    given = {"aws.region": "eu-west-1", "kinesis_stream": "s", "aws.secret_key": "***"}
+
+    with pytest.raises(UserError, match=r'option "aws\.secret_key" must not be'):
+        parse_options(KinesisOptions, given.items(), what="KINESIS")

@@ -3,6 +3,7 @@
 import pytest
 
 from penstock.errors import Code, UserError
+from penstock.sql.masking import masked
 from penstock.sql.parser import parse_script
 from penstock.sql.statements import (
     AlterJob,
@@ -87,6 +88,10 @@ def test_an_option_refers_to_a_secret_by_name(value: str) -> None:
         ("CREATE SECRET s (a = 'x') CANARY", "expected the end of the statement, found a text"),
         ("CREATE SECRET s (a = SECRET 'CANARY')", "a secret must not refer to a secret"),
         ("CREATE SECRET s (a = 'secret:CANARY')", "a secret must not refer to a secret"),
+        (
+            "CREATE SECRET s (a = 'CANARY', b = '***')",
+            'value of "b" must not be ***, which stands where a value was hidden',
+        ),
         (f"DROP SECRET {'s' * 129}", "secret name must have at most 128 characters, not 129"),
         ("DROP SECRET ''", "secret name must not be empty"),
         (
@@ -116,3 +121,12 @@ def test_a_statement_does_not_show_its_values() -> None:
     statement = parsed("CREATE SECRET s (a = 'CANARY')")
 
     assert "CANARY" not in repr(statement)
+
+
+def test_a_statement_of_the_history_is_refused_until_its_values_are_typed_anew() -> None:
+    recalled = masked("ALTER SECRET s (a = 'CANARY')")
+
+    with pytest.raises(UserError) as caught:
+        parse_script(recalled)
+
+    assert caught.value.hint == "Type the value anew, or give 'env:VARIABLE' or 'file:/path'."
