@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from penstock.errors import ExternalError
 from penstock.storage import bucket, bucket_clients, bucket_stream
 from tests.integration.bucket_jobs import (
     FastClock,
@@ -32,6 +33,7 @@ from tests.integration.driving import (
 )
 from tests.node import CREATE_TABLE, Node
 from tests.servers.proxy import (
+    Answer,
     CutBody,
     Delay,
     Fault,
@@ -347,6 +349,20 @@ def test_the_lost_answer_to_a_write_of_rejects_changes_nothing(
     assert bucket_ids(stored, proxied.direct) == [1]
     assert stored.show("j")["rows_rejected"] == 1
     assert len(rejects(stored, proxied)) == 1
+
+
+def test_what_a_server_repeats_is_not_told_of_a_refused_commit_of_rejects(
+    stored: Node, proxied: Proxied
+) -> None:
+    assert stored.tables is not None
+    opened = stored.tables.open_rejects("job-1")
+    echo = b"<Error><Code>InvalidAccessKeyId</Code><Message>AKIACANARY</Message></Error>"
+    proxied.proxy.inject(Answer(status=403, body=echo), when=put_of(f"{LOG}1.json"), times=10)
+
+    with pytest.raises(ExternalError, match="rejects of commit 1") as refused:
+        opened.commit(1, ())
+
+    assert refused.value.detail == "403 Forbidden, InvalidAccessKeyId."
 
 
 def rejects(node: Node, proxied: Proxied) -> list[dict[str, Any]]:

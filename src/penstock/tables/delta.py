@@ -45,6 +45,7 @@ from penstock.tables.delta_schema import check_columns, columns_of, schema_text
 from penstock.tables.folder import LOG_FOLDER, TableFolder, open_folder
 from penstock.tables.locations import below, location_of, new_folder, table_uri
 from penstock.tables.outcomes import (
+    answered,
     location_taken,
     no_version,
     outcome_unknown,
@@ -254,7 +255,7 @@ class DeltaHandle:
             )
             version = log.landed_version(self._folder, attachment, after=after)
         except Exception as error:
-            raise outcome_unknown(attachment, f"{error}") from error
+            raise outcome_unknown(attachment, answered(error)) from error
         if version is None:
             raise outcome_unknown(
                 attachment, f"The log has no such entry above version {after}"

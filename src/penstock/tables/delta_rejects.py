@@ -12,6 +12,7 @@ from penstock.tables import log
 from penstock.tables.actions import add_action
 from penstock.tables.delta_schema import schema_text
 from penstock.tables.folder import LOG_FOLDER, TableFolder
+from penstock.tables.outcomes import answered
 from penstock.tables.rejects import REJECT_COLUMNS
 
 
@@ -59,6 +60,6 @@ class DeltaRejects:
             raise ExternalError(
                 f"rejects of commit {number} could not be committed",
                 code=Code.TABLE_ERR,
-                detail=f"{str(error).partition(chr(10))[0]}.",
+                detail=f"{answered(error)}.",
                 hint="They are committed before the job loads on.",
             ) from error
