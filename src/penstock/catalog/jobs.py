@@ -66,7 +66,7 @@ def create(connection: Connection, job_id: str, body: JobCreated, *, at: datetim
         raise UserError(
             f'job "{state.name}" already exists',
             code=Code.ALREADY_EXISTS_ERR,
-            hint="Choose another name, or drop that job first.",
+            hint="Choose another name, or end that job first.",
         ) from error
     _store_events(connection, [event])
     return state

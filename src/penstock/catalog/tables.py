@@ -65,7 +65,7 @@ def remove(connection: Connection, name: str) -> None:
         raise UserError(
             f'table "{name}" is loaded by the job{"s" if len(names) > 1 else ""} {quoted}',
             code=Code.STATE_ERR,
-            hint=f"Drop {'these jobs' if len(names) > 1 else 'this job'} first.",
+            hint=f"End {'these jobs' if len(names) > 1 else 'this job'} first.",
         )
     connection.execute(delete(_tables).where(_tables.c.name == name))
 

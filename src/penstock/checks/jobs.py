@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from penstock.checks.finding import Finding, Outcome, Subject
 from penstock.errors import Code
 from penstock.model.job import JobState, Wish
-from penstock.model.schema import quoted_name
 from penstock.nouns import counted
 from penstock.setting_words import command_for
 from penstock.supervisor.restart import RestartPolicy, resume_at
@@ -40,7 +39,7 @@ def check_jobs(subject: Subject) -> Iterator[Finding]:
 def about_pause(state: JobState, *, penstock: str) -> Finding:
     """Say why a job is paused, and what makes it run again."""
     reason = state.wish.reason
-    resume = f"{penstock} sql -e {shlex.quote(f'RESUME JOB {quoted_name(state.name)}')}"
+    resume = f"{penstock} sql -e {shlex.quote(state.definition.resuming)}"
     if reason is None or reason.code is Code.MANUAL_PAUSE_ERR:
         return Finding(
             check="job",

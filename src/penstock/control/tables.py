@@ -97,11 +97,14 @@ def drop_table(statement: DropTable, *, catalog: Catalog, tables: Tables) -> Res
 def _release(record: TableRecord, *, catalog: Catalog, tables: Tables) -> None:
     """Require that no job loads or joins a table; forget loads that were stopped."""
     users = [state for state in catalog.jobs() if state.definition.table.id == record.id]
-    joining = [state for state in catalog.jobs() if _joins(state, record)]
-    living = [state for state in users if not state.stopped]
-    require_unused(f'table "{record.name}" is loaded by', living)
+    living = [state for state in catalog.jobs() if not state.stopped]
+    loading = [state for state in living if state.definition.table.id == record.id]
+    joining = [state for state in living if _joins(state, record)]
+    require_unused(f'table "{record.name}" is loaded by', loading)
     require_unused(
-        f'table "{record.name}" is joined by', joining, instead="ALTER JOB with another INSERT"
+        f'table "{record.name}" is joined by',
+        joining,
+        instead="ALTER with another INSERT or WHERE",
     )
     for state in users:
         forget(state, catalog=catalog, tables=tables)

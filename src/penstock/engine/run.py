@@ -173,7 +173,10 @@ def _require_targets(definition: JobDefinition, columns: tuple[Column, ...]) -> 
             f'table "{definition.table.name}" has no column "{gone[0]}" any more',
             code=Code.TABLE_CHANGED_ERR,
             detail=f"The job fills {', '.join(gone)}, which would be lost.",
-            hint="Give the table its columns back, or drop the job and create it again.",
+            hint=(
+                f"Give the table its columns back, or write {definition.ending} and create "
+                "it again."
+            ),
         )
 
 

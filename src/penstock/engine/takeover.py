@@ -119,11 +119,11 @@ def _surpassed(
 def behind(state: JobState, found: Generation) -> UserError:
     """Answer the error of a catalog that knows less than the table."""
     return UserError(
-        f'catalog is older than the table of job "{state.name}"',
+        f'catalog is older than the table of {state.definition.kind} "{state.name}"',
         code=Code.CATALOG_BEHIND_ERR,
         detail=(
             f"The table holds generation {found.number}, the catalog knows "
             f"{state.generation.number}: the catalog was probably restored from a backup."
         ),
-        hint=f"Look at the table, then RESUME JOB {state.name}; nothing is loaded twice.",
+        hint=f"Look at the table, then {state.definition.resuming}; nothing is loaded twice.",
     )

@@ -155,6 +155,12 @@ class JobDefinition:
         return f"DROP JOB {name}" if self.load is None else f"STOP ROUTINE LOAD FOR {name}"
 
     @property
+    def resuming(self) -> str:
+        """The statement that lets the job run again."""
+        name = quoted_name(self.name)
+        return f"RESUME JOB {name}" if self.load is None else f"RESUME ROUTINE LOAD FOR {name}"
+
+    @property
     def keys_by_secret(self) -> dict[str, frozenset[str]]:
         """The secrets that its options refer to, and the keys that they take of each."""
         found: dict[str, frozenset[str]] = {}

@@ -21,6 +21,8 @@ from penstock.model.statistics import Statistics
 from penstock.tables.table import ChainCommit, TableHandle, Tables
 
 TRIES_MAX = 50
+# A table does not tell of which kind the jobs are that load it.
+_ENDINGS = "DROP JOB, or STOP ROUTINE LOAD"
 
 
 class ProgressStore(Protocol):
@@ -112,7 +114,10 @@ def open_table(tables: Tables, table: TableRef) -> TableHandle:
             f'table "{table.name}" is not the table that the job was created for',
             code=Code.TABLE_CHANGED_ERR,
             detail=f"Table id {handle.table_id} is at {table.location}, expected {table.id}.",
-            hint="Put the table back, or drop the job and the table and create both again.",
+            hint=(
+                f"Put the table back, or end the job ({_ENDINGS}), drop the table and create "
+                "both again."
+            ),
         )
     return handle
 
@@ -125,7 +130,7 @@ def newest_commit(handle: TableHandle, *, job_id: str) -> ChainCommit:
             "table holds no commit of the job",
             code=Code.CANNOT_RESUME_ERR,
             detail=f"Job id {job_id}, table version {handle.version}.",
-            hint="Drop the job and create it again.",
+            hint=f"End the job ({_ENDINGS}) and create it again.",
         )
     return handle.chain_after(job_id, number - 1)[-1]
 
@@ -140,7 +145,10 @@ def require_followed(newest: int, *, state: JobState) -> None:
             f'table "{state.definition.table.name}" holds fewer commits than the job has made',
             code=Code.TABLE_CHANGED_ERR,
             detail=f"Newest number in the table is {newest}, in the catalog {state.number}.",
-            hint="The table was restored to an older version; drop and create the job again.",
+            hint=(
+                "The table was restored to an older version; write "
+                f"{state.definition.ending} and create it again."
+            ),
         )
 
 

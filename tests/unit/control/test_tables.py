@@ -1,0 +1,75 @@
+"""Tables that jobs look up: which jobs keep them, and what is said then."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from penstock.catalog.catalog import Catalog, open_catalog
+from penstock.catalog.tables import TableRecord
+from penstock.control.result import Result
+from penstock.control.tables import drop_table
+from penstock.errors import UserError
+from penstock.model.events import WishChanged
+from penstock.model.job import SparkQuery, TableRef, Wish
+from penstock.model.routine import LoadProperties
+from penstock.sql.statements import DropTable
+from penstock.testing.memory_tables import MemoryTables
+from tests.contract.catalog.building import (
+    DEFINITION,
+    FIRST,
+    JOB,
+    TABLE,
+    MovableClock,
+    created,
+)
+
+NAMES = TableRecord(
+    name="names",
+    id="table-2",
+    location="file:///warehouse/names",
+    managed=False,
+    comment="",
+    created_at=TABLE.created_at,
+)
+QUERY = SparkQuery(
+    text="",
+    view="kinesis",
+    view_columns=(),
+    needed=(),
+    outputs=(),
+    lookups=(TableRef(name=NAMES.name, id=NAMES.id, location=NAMES.location),),
+    operators=(),
+    row_wise=True,
+    reusable=False,
+)
+LOAD = replace(DEFINITION, load=LoadProperties(), query=QUERY)
+
+
+@pytest.fixture
+def catalog() -> Iterator[Catalog]:
+    """A catalog with a routine load that looks rows up in a table."""
+    opened = open_catalog("sqlite://", clock=MovableClock())
+    opened.create_table(TABLE)
+    opened.create_table(NAMES)
+    opened.create_job(JOB, replace(created(), definition=LOAD))
+    yield opened
+    opened.close()
+
+
+def test_a_table_that_a_load_looks_up_is_kept(catalog: Catalog) -> None:
+    with pytest.raises(UserError, match='is joined by routine load "load_orders"') as refusal:
+        drop_table(DropTable(name="names"), catalog=catalog, tables=MemoryTables())
+
+    assert refusal.value.hint == (
+        "First write STOP ROUTINE LOAD FOR load_orders, or ALTER with another INSERT or WHERE."
+    )
+
+
+def test_a_table_that_a_stopped_load_looked_up_is_dropped(catalog: Catalog) -> None:
+    stopped = WishChanged(wish=Wish.CLOSED, reason=None, generation=FIRST)
+    catalog.append(JOB, stopped, expected=None)
+
+    answer = drop_table(DropTable(name="names"), catalog=catalog, tables=MemoryTables())
+
+    assert answer == Result(message=f"table names dropped; files stay at {NAMES.location}")

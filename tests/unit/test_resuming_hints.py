@@ -1,0 +1,51 @@
+"""What is told about a job that stands still names the statements of its kind."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.checks.jobs import about_pause
+from penstock.engine.takeover import behind
+from penstock.errors import Code, UserError
+from penstock.model.events import Event, WishChanged, apply
+from penstock.model.job import JobState, Reason, Wish
+from penstock.model.routine import LoadProperties
+from penstock.tables.extension import require_followed
+from tests.contract.catalog.building import BEGINNING, DEFINITION, JOB, SECOND, created
+
+LOAD = replace(DEFINITION, load=LoadProperties())
+
+
+def load(reason: Reason) -> JobState:
+    """Answer a routine load that is paused for a reason."""
+    body = replace(created(), definition=LOAD)
+    begun = apply(None, Event(job_id=JOB, number=1, at=BEGINNING, body=body))
+    pause = WishChanged(wish=Wish.PAUSE, reason=reason, generation=SECOND)
+    return apply(begun, Event(job_id=JOB, number=2, at=BEGINNING, body=pause))
+
+
+@pytest.mark.parametrize("code", [Code.MANUAL_PAUSE_ERR, Code.CATALOG_BEHIND_ERR])
+def test_doctor_names_the_statement_that_resumes_a_routine_load(code: Code) -> None:
+    state = load(Reason(code=code, message="it stands"))
+
+    finding = about_pause(state, penstock="penstock")
+
+    assert "penstock sql -e 'RESUME ROUTINE LOAD FOR load_orders'" in finding.advice
+
+
+def test_a_catalog_that_is_behind_names_the_statement_that_resumes_a_routine_load() -> None:
+    state = load(Reason(code=Code.MANUAL_PAUSE_ERR, message="it stands"))
+
+    error = behind(state, SECOND)
+
+    assert error.message.endswith('the table of routine load "load_orders"')
+    assert "then RESUME ROUTINE LOAD FOR load_orders;" in error.hint
+
+
+def test_a_table_that_was_set_back_names_the_statement_that_ends_a_routine_load() -> None:
+    state = load(Reason(code=Code.MANUAL_PAUSE_ERR, message="it stands"))
+
+    with pytest.raises(UserError, match="holds fewer commits") as refusal:
+        require_followed(0, state=state)
+
+    assert "write STOP ROUTINE LOAD FOR load_orders and create it again" in refusal.value.hint
