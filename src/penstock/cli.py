@@ -28,6 +28,21 @@ Three steps:
                                   'format' = 'json')"
   3. penstock run       loads every file that appears, until Ctrl-C"""
 
+SQL_HELP = """Run SQL statements from -e, -f or standard input; on a terminal, open a prompt.
+
+The prompt completes with Tab, keeps a history, and lists what can be typed with "help".
+
+\b
+CREATE | DROP TABLE, DESCRIBE [DETAIL], SHOW TABLES, SHOW CREATE TABLE, SELECT
+CREATE | ALTER | PAUSE | RESUME | DROP | EXPLAIN JOB, SHOW JOBS,
+  SHOW CREATE JOB, SHOW EPOCHS | EVENTS FOR
+CREATE | ALTER | PAUSE | RESUME | STOP ROUTINE LOAD, SHOW SHARDS FOR,
+  PAUSE | RESUME ALL ROUTINE LOAD, SHOW [ALL] [CREATE] ROUTINE LOAD [TASK]
+CREATE | ALTER | DROP SECRET, SHOW SECRETS
+
+A SELECT over tables starts Spark, which takes some seconds; SELECT … FROM jobs(…) needs none.
+A statement that ends with \\G instead of ; is printed vertically."""
+
 app = typer.Typer(
     name="penstock",
     help=about,
@@ -109,6 +124,7 @@ def penstock(
 
 
 @app.command(
+    help=SQL_HELP,
     epilog="""Example: penstock sql -e "SHOW JOBS" """,
 )
 def sql(
@@ -131,14 +147,7 @@ def sql(
     ] = Format.TABLE,
     verbose: VerboseOption = False,
 ) -> None:
-    """Run SQL statements from -e, -f or standard input; on a terminal, open a prompt.
-
-    The prompt completes with Tab, keeps a history, and lists what can be typed with "help".
-
-    CREATE | DROP TABLE, SHOW TABLES, DESCRIBE [DETAIL], CREATE | ALTER | PAUSE | RESUME | DROP
-    JOB, SHOW JOBS, SHOW CREATE TABLE | JOB, SHOW EPOCHS FOR, SHOW EVENTS FOR, SELECT. A SELECT
-    over tables starts Spark, which takes some seconds; SELECT … FROM jobs(…) needs none.
-    """
+    """Run SQL statements from -e, -f or standard input; on a terminal, open a prompt."""
     if execute is not None and file is not None:
         raise typer.BadParameter("give either -e or -f, not both")
     if execute is None and file is None and sys.stdin.isatty() and sys.stdout.isatty():
@@ -183,7 +192,8 @@ def _run_sql(text: str, *, home: Path | None, output: Format, verbose: bool) -> 
         for parsed in statements:
             result = execute(parsed.statement, parts=application.control())
             _log_statement(parsed.statement, verbose=verbose)
-            print_result(result, output=output.value)
+            form = Format.VERTICAL if parsed.vertical else output
+            print_result(result, output=form.value)
     finally:
         application.close()
     return 0

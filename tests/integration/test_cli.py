@@ -123,6 +123,14 @@ def test_csv_has_a_line_of_names_and_quotes_what_needs_it(shell: Shell) -> None:
     ]
 
 
+def test_a_statement_that_ends_with_g_is_printed_vertically(shell: Shell) -> None:
+    said = shell.sql("CREATE TABLE t (id INT); DESCRIBE t\\G DESCRIBE t", "--format", "csv")
+
+    lines = said.out.splitlines()
+    assert lines[2:4] == ["************ 1. row ************", "   column: id"]
+    assert lines[-2:] == ["column,type,nullable,partition,comment", "id,INT,YES,NO,"]
+
+
 def test_vertical_has_one_line_for_every_cell(shell: Shell) -> None:
     said = shell.sql("CREATE TABLE t (id INT); DESCRIBE t", "--format", "vertical")
 
@@ -294,7 +302,7 @@ def test_a_file_in_the_place_of_the_catalog_is_refused_and_kept(shell: Shell) ->
     ("arguments", "words"),
     [
         (["--help"], ["--home", "PENSTOCK_HOME", "sql", "run", "exactly once"]),
-        (["sql", "--help"], ["CREATE", "SHOW EPOCHS FOR", "--format", 'penstock sql -e "SHOW']),
+        (["sql", "--help"], ["CREATE", "EVENTS FOR", "--format", 'penstock sql -e "SHOW']),
         (["run", "-h"], ["--until-caught-up", "--job", "--timeout", "Ctrl-C", "Example: "]),
     ],
 )

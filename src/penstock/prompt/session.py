@@ -22,7 +22,7 @@ from penstock.prompt.waiting import wait_for
 from penstock.prompt.watch import watch
 from penstock.sql.masking import masked
 from penstock.sql.parser import parse_script
-from penstock.sql.statements import Statement
+from penstock.sql.statements import ParsedStatement, Statement
 
 
 class Editor(Protocol):
@@ -128,11 +128,11 @@ class Session:
 
     def _run(self, run: Run) -> None:
         try:
-            for statement in self._statements(run):
+            for parsed in self._statements(run):
                 begun = self._clock.monotonic()
-                result = self._answer(statement)
+                result = self._answer(parsed.statement)
                 seconds = self._clock.monotonic() - begun if self._timed else None
-                show_result(result, output=self._output_of(run), seconds=seconds)
+                show_result(result, output=self._output_of(run, parsed), seconds=seconds)
         except PenstockError as error:
             _say_error(error, script=run.text)
 
@@ -146,23 +146,23 @@ class Session:
             )
         try:
             statements = self._statements(run)
-            look = partial(self._look, statements, self._output_of(run))
+            look = partial(self._look, statements, self._output_of(run, *statements))
             watch(look, interval=entry.interval, clock=self._clock)
         except PenstockError as error:
             _say_error(error, script=run.text)
 
-    def _look(self, statements: list[Statement], output: str) -> str:
+    def _look(self, statements: tuple[ParsedStatement, ...], output: str) -> str:
         try:
-            results = [self._answer(statement) for statement in statements]
+            results = [self._answer(parsed.statement) for parsed in statements]
         except ExternalError as error:
             # What others may mend is shown, and looked at again.
             return error_text(error)
         return watched_text(results, output=output, on=screen())
 
-    def _statements(self, run: Run) -> list[Statement]:
+    def _statements(self, run: Run) -> tuple[ParsedStatement, ...]:
         if run.text.strip(" \t\r\n;"):
             self._last = run
-        return [parsed.statement for parsed in parse_script(run.text)]
+        return parse_script(run.text)
 
     def _answer(self, statement: Statement) -> Result:
         try:
@@ -174,8 +174,9 @@ class Session:
         except Exception as error:
             raise InvariantError(f"{type(error).__name__}: {error}") from error
 
-    def _output_of(self, run: Run) -> str:
-        return VERTICAL if run.vertical else self._output
+    def _output_of(self, run: Run, *statements: ParsedStatement) -> str:
+        vertical = run.vertical or any(parsed.vertical for parsed in statements)
+        return VERTICAL if vertical else self._output
 
 
 def _show_guide() -> None:

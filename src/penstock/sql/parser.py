@@ -1,6 +1,10 @@
-"""Turn a script into statements; what Spark or Doris know and Penstock does not is named."""
+r"""Turn a script into statements; what Spark or Doris know and Penstock does not is named.
+
+A statement ends with ``;``, or with ``\G``, which asks for its result to be printed vertically.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
 
 from penstock.errors import UserError
 from penstock.sql.job_grammar import (
@@ -55,6 +59,14 @@ from penstock.sql.table_grammar import (
 
 Parse = Callable[[TokenReader], Statement]
 
+
+class Ending(StrEnum):
+    """What a statement ends with."""
+
+    PLAIN = ";"
+    VERTICAL = "\\G"
+
+
 _STATEMENTS = (
     "CREATE TABLE, DROP TABLE, SHOW TABLES, DESCRIBE, DESCRIBE DETAIL, SHOW CREATE TABLE, "
     "CREATE JOB, ALTER JOB, PAUSE JOB, RESUME JOB, DROP JOB, SHOW JOBS, SHOW CREATE JOB, "
@@ -98,9 +110,9 @@ _FOREIGN_OBJECTS = {
 
 
 def parse_script(text: str) -> tuple[ParsedStatement, ...]:
-    """Read the statements of a script, separated by semicolons; empty ones are skipped."""
+    r"""Read the statements of a script, each up to ; or \G; empty ones are skipped."""
     script = read_script(text)
-    return tuple(_parsed(script, tokens) for tokens in _split(tokenize(script)))
+    return tuple(_parsed(script, *found) for found in _split(tokenize(script)))
 
 
 def statement_heads() -> tuple[tuple[str, ...], ...]:
@@ -113,19 +125,36 @@ def statement_heads() -> tuple[tuple[str, ...], ...]:
     return (*heads, ("DESCRIBE",), ("DESCRIBE", "DETAIL"), ("SELECT",))
 
 
-def _split(tokens: tuple[Token, ...]) -> Iterator[list[Token]]:
+def _split(tokens: tuple[Token, ...]) -> Iterator[tuple[list[Token], Ending]]:
+    """Yield the tokens of every statement, and what it ends with."""
     statement: list[Token] = []
     for token in tokens:
-        if token.kind is not TokenKind.SYMBOL or token.text != ";":
+        ending = _ending([*statement[-1:], token])
+        if ending is None:
             statement.append(token)
-        elif statement:
-            yield statement
-            statement = []
+            continue
+        if ending is Ending.VERTICAL:
+            statement.pop()
+        if statement:
+            yield statement, ending
+        statement = []
     if statement:
-        yield statement
+        yield statement, Ending.PLAIN
 
 
-def _parsed(script: Script, tokens: list[Token]) -> ParsedStatement:
+def _ending(tokens: list[Token]) -> Ending | None:
+    """Tell what the last tokens end a statement with, if they do."""
+    last = tokens[-1]
+    if last.kind is TokenKind.SYMBOL and last.text == ";":
+        return Ending.PLAIN
+    before = tokens[0]
+    slash = before.kind is TokenKind.SYMBOL and before.text == "\\"
+    if slash and before.end == last.start and (last.kind, last.text) == (TokenKind.WORD, "G"):
+        return Ending.VERTICAL
+    return None
+
+
+def _parsed(script: Script, tokens: list[Token], ending: Ending) -> ParsedStatement:
     reader = TokenReader(script, tokens)
     statement = _statement(reader)
     if not reader.ended:
@@ -136,6 +165,7 @@ def _parsed(script: Script, tokens: list[Token]) -> ParsedStatement:
         text=script.text[tokens[0].start : tokens[-1].end],
         line=start.line,
         column=start.column,
+        vertical=ending is Ending.VERTICAL,
     )
 
 

@@ -367,3 +367,5 @@ class ParsedStatement:
     text: str
     line: int
     column: int
+    # Whether its result is to be printed vertically.
+    vertical: bool = False

@@ -79,6 +79,16 @@ def test_a_result_can_be_printed_vertically(capsys: pytest.CaptureFixture[str]) 
     assert "************ 2. row ************\nid: 2\n" in capsys.readouterr().out
 
 
+def test_each_of_several_statements_is_printed_as_it_ends(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    typed("\\timing off", "SHOW JOBS\\G SHOW JOBS;")
+
+    said = capsys.readouterr().out.splitlines()
+    assert said.count("************ 1. row ************") == 1
+    assert said[-5:] == ["id", "--", " 1", " 2", "2 rows"]
+
+
 @pytest.mark.parametrize(
     ("error", "told"),
     [

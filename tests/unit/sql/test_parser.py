@@ -273,3 +273,19 @@ def test_a_message_never_repeats_a_text() -> None:
 
     error = caught.value
     assert "hunter2" not in f"{error.message} {error.detail} {error.hint}"
+
+
+def test_a_statement_may_ask_to_be_printed_vertically() -> None:
+    first, second, third = parse_script("SHOW JOBS\\G SHOW TABLES; DESCRIBE t \\G;")
+
+    assert (first.statement, first.text, first.vertical) == (ShowJobs(), "SHOW JOBS", True)
+    assert (second.statement, second.vertical) == (ShowTables(), False)
+    assert (third.statement, third.vertical) == (DescribeTable(name="t"), True)
+
+
+@pytest.mark.parametrize("text", ["SHOW JOBS \\", "SHOW JOBS \\ G", "SHOW JOBS \\g", "\\"])
+def test_any_other_backslash_ends_nothing(text: str) -> None:
+    with pytest.raises(UserError) as refusal:
+        parse_script(text)
+
+    assert refusal.value.code is Code.SYNTAX_ERR

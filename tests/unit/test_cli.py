@@ -1,0 +1,21 @@
+"""What the command line says of itself."""
+
+import re
+
+import pytest
+
+from penstock.cli import SQL_HELP
+from penstock.sql.parser import statement_heads
+
+LINES_MAX = 16
+
+
+@pytest.mark.parametrize("head", statement_heads())
+def test_help_lists_every_statement(head: tuple[str, ...]) -> None:
+    listed = set(re.findall("[A-Z]+", SQL_HELP))
+
+    assert set(head) <= listed
+
+
+def test_help_of_statements_is_short() -> None:
+    assert len(SQL_HELP.splitlines()) <= LINES_MAX
