@@ -12,7 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from logging.handlers import RotatingFileHandler
 
 FILE_BYTES_MAX = 10 * 2**20
 FILES_KEPT = 5
@@ -52,7 +55,6 @@ def write_logs(files: LogFiles, *, verbose: bool = False) -> None:
     The logs of older processes of the command are removed, all but the newest.
     """
     import logging
-    from logging.handlers import RotatingFileHandler
 
     import structlog
 
@@ -60,12 +62,9 @@ def write_logs(files: LogFiles, *, verbose: bool = False) -> None:
     remove_older(files)
     # A disk that is full must not put tracebacks between the lines of progress.
     logging.raiseExceptions = False
-    handler = RotatingFileHandler(
-        files.product, maxBytes=FILE_BYTES_MAX, backupCount=FILES_KEPT, delay=True
-    )
     level = logging.DEBUG if verbose else logging.INFO
     logger = logging.getLogger("penstock")
-    logger.handlers = [handler]
+    logger.handlers = [rotating_file(files.product)]
     logger.setLevel(level)
     logger.propagate = False
     structlog.configure(
@@ -79,6 +78,25 @@ def write_logs(files: LogFiles, *, verbose: bool = False) -> None:
         ],
         logger_factory=lambda *_: logger,
         wrapper_class=structlog.make_filtering_bound_logger(level),
+    )
+
+
+def rotating_file(
+    path: Path, *, bytes_max: int = FILE_BYTES_MAX, files_kept: int = FILES_KEPT
+) -> "RotatingFileHandler":
+    """Answer what writes a file that is rotated at its size, and of the older ones keeps few.
+
+    The file is made with the first line.
+    """
+    from logging.handlers import RotatingFileHandler
+
+    return RotatingFileHandler(
+        path,
+        maxBytes=bytes_max,
+        backupCount=files_kept,
+        encoding="utf-8",
+        errors="replace",
+        delay=True,
     )
 
 

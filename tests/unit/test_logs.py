@@ -1,10 +1,27 @@
 """Where a process logs, what is kept, and how an event reads."""
 
+import logging
 import os
+from collections import deque
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
-from penstock.logs import log_files, point_latest, readable, remove_older, too_old
+import pytest
+import structlog
+
+from penstock.logs import (
+    FILE_BYTES_MAX,
+    FILES_KEPT,
+    log_files,
+    point_latest,
+    readable,
+    remove_older,
+    rotating_file,
+    too_old,
+    write_logs,
+)
 
 START = datetime(2026, 11, 15, 10, 15, tzinfo=UTC)
 
@@ -70,6 +87,43 @@ def test_the_latest_log_leads_to_the_newest_run(tmp_path: Path) -> None:
     point_latest(newer)
 
     assert (tmp_path / "logs" / "latest.log").read_text() == "here"
+
+
+def test_a_log_is_rotated_at_its_size_and_the_oldest_goes(tmp_path: Path) -> None:
+    path = tmp_path / "run.log"
+    handler = rotating_file(path, bytes_max=101, files_kept=2)
+    records = [logging.makeLogRecord({"msg": f"{number:09}"}) for number in range(100)]
+
+    deque(map(handler.handle, records), maxlen=0)
+    handler.close()
+
+    kept = {file.name: file.read_text().split() for file in tmp_path.iterdir()}
+    assert {name: (lines[0], lines[-1]) for name, lines in kept.items()} == {
+        "run.log": ("000000090", "000000099"),
+        "run.log.1": ("000000080", "000000089"),
+        "run.log.2": ("000000070", "000000079"),
+    }
+
+
+@pytest.fixture
+def _logs_of_others(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What this process logs is as it was when the test is over."""
+    logger = logging.getLogger("penstock")
+    for name in ("handlers", "level", "propagate"):
+        monkeypatch.setattr(logger, name, getattr(logger, name))
+    monkeypatch.setattr(logging, "raiseExceptions", logging.raiseExceptions)
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
+
+
+@pytest.mark.usefixtures("_logs_of_others")
+def test_the_log_of_a_process_is_rotated(tmp_path: Path) -> None:
+    write_logs(log_files(tmp_path, command="run", at=START))
+
+    (handler,) = logging.getLogger("penstock").handlers
+    assert isinstance(handler, RotatingFileHandler)
+    assert (handler.maxBytes, handler.backupCount) == (FILE_BYTES_MAX, FILES_KEPT)
 
 
 def test_an_event_reads_as_a_line() -> None:

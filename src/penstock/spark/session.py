@@ -16,6 +16,7 @@ from typing import Any
 
 from penstock.errors import Code, ExternalError
 from penstock.spark.java import java_home
+from penstock.spark.spark_log import SparkLog
 
 JVM_END_SECONDS_MAX = 10
 # Where the JVM only schedules, optimising its code and collecting in parallel costs the tasks'
@@ -38,10 +39,11 @@ class SparkOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spark:
-    """A Spark that was started: its context, its JVM and the folder of its sockets."""
+    """A Spark that was started: its context, its JVM, its log and the folder of its sockets."""
 
     context: Any
     jvm: "subprocess.Popen[bytes]"
+    log: SparkLog
     sockets: Path
     parallelism: int
 
@@ -68,16 +70,17 @@ class Spark:
         else:
             _tidy_up(self.context)
         _end(self.jvm)
+        self.log.close()
         shutil.rmtree(self.sockets, ignore_errors=True)
 
 
 def start_spark(options: SparkOptions) -> Spark:
     """Start Spark; the JVM's own words go to the log file."""
     from pyspark import SparkConf, SparkContext
-    from pyspark.java_gateway import launch_gateway
 
     sockets = _make_folders(options)
-    _keep_chatter(options.log_file)
+    log = SparkLog(options.log_file)
+    _keep_chatter(log)
     os.environ["JAVA_HOME"] = str(java_home(scratch=options.scratch))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # pyspark would use the JVM of an earlier Spark once more, although that has ended.
@@ -86,15 +89,12 @@ def start_spark(options: SparkOptions) -> Spark:
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     jvm: subprocess.Popen[bytes] | None = None
     try:
-        with options.log_file.open("ab") as log:
-            gateway = launch_gateway(  # type: ignore[no-untyped-call]
-                conf, popen_kwargs={"stdout": log, "stderr": log}
-            )
-        jvm = gateway.proc
+        jvm, gateway = _launch(conf, log)
         context = SparkContext(conf=conf, gateway=gateway)
         return Spark(
             context=context,
-            jvm=gateway.proc,
+            jvm=jvm,
+            log=log,
             sockets=sockets,
             parallelism=int(context.defaultParallelism),
         )
@@ -103,6 +103,7 @@ def start_spark(options: SparkOptions) -> Spark:
         reason = cause_of(error)
         if jvm is not None:
             _end(jvm)
+        log.close()
         shutil.rmtree(sockets, ignore_errors=True)
         raise ExternalError(
             f'Spark on "{options.master}" did not start: {reason}',
@@ -111,13 +112,25 @@ def start_spark(options: SparkOptions) -> Spark:
         ) from error
 
 
-def _keep_chatter(log_file: Path) -> None:
+def _launch(conf: Any, log: SparkLog) -> tuple["subprocess.Popen[bytes]", Any]:  # noqa: ANN401 - pyspark carries no types here.
+    """Start a JVM whose words go to the log; answer it, and how it is spoken to."""
+    from pyspark.java_gateway import launch_gateway
+
+    # Followed from the first word on: a JVM that does not start says why.
+    with log.follow() as pipe:
+        gateway = launch_gateway(  # type: ignore[no-untyped-call]
+            conf, popen_kwargs={"stdout": pipe, "stderr": pipe}
+        )
+    return gateway.proc, gateway
+
+
+def _keep_chatter(log: SparkLog) -> None:
     """Send the stacks of pyspark and py4j to Spark's file: a JVM's end makes many."""
     from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 
     root = logging.getLogger()
     if not root.handlers:
-        root.addHandler(logging.FileHandler(log_file, encoding="utf-8", delay=True))
+        root.addHandler(log.handler)
     for server in (AccumulatorTCPServer, AccumulatorUnixServer):
         server.handle_error = _log_error  # type: ignore[assignment,method-assign]
 
