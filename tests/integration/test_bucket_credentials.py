@@ -241,10 +241,9 @@ def test_a_role_that_is_refused_is_an_error_with_the_reason(
 
     with sts_server(Sts(refusing=True)) as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint)
-        with pytest.raises(ExternalError, match=f'role "{ROLE}" could not be') as refused:
+        with pytest.raises(ExternalError, match=f'role "{ROLE}" could .*: AccessDenied'):
             node.sql(bucket_job(open_to_all.bucket, options=options))
 
-    assert "AccessDenied" in refused.value.detail
     assert not open_to_all.proxy.requests
 
 

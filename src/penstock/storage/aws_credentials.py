@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from penstock.errors import ExternalError
+from penstock.storage.aws_failures import asking_aws
 
 _LENDERS_MAX = 64
 # Keys of the environment or of a profile are looked at again after this time.
@@ -113,14 +114,7 @@ def _chain(keys: AwsKeys) -> Callable[[], Credentials]:
         asked = [one for one in chain if keys.provider in ("", one.METHOD)]
         found = CredentialResolver(asked).load_credentials()
         if found is None:
-            raise ExternalError(
-                f"no credentials were found for {keys.needed_for}",
-                detail=_ASKED if not keys.provider else f"Asked: {keys.provider}.",
-                hint=(
-                    f'Give "{keys.access_key_option}" and "{keys.secret_key_option}", or set '
-                    "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
-                ),
-            )
+            raise _nobody(keys)
         frozen = found.get_frozen_credentials()
         return {
             "access_key_id": frozen.access_key,
@@ -129,7 +123,29 @@ def _chain(keys: AwsKeys) -> Callable[[], Credentials]:
             "expires_at": datetime.now(UTC) + _CHAIN_LIFE,
         }
 
-    return credentials
+    def asked_for() -> Credentials:
+        with asking_aws(
+            f"credentials for {keys.needed_for} could not be looked up",
+            hint=f"Check who lends them to this process. {_give(keys)}",
+        ):
+            return credentials()
+
+    return asked_for
+
+
+def _nobody(keys: AwsKeys) -> ExternalError:
+    return ExternalError(
+        f"no credentials were found for {keys.needed_for}",
+        detail=_ASKED if not keys.provider else f"Asked: {keys.provider}.",
+        hint=_give(keys),
+    )
+
+
+def _give(keys: AwsKeys) -> str:
+    return (
+        f'Give "{keys.access_key_option}" and "{keys.secret_key_option}", or set '
+        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+    )
 
 
 def _assumed(keys: AwsKeys) -> Callable[[], Credentials]:
@@ -147,22 +163,14 @@ def _assumed(keys: AwsKeys) -> Callable[[], Credentials]:
         wanted["ExternalId"] = keys.external_id
 
     def credentials() -> Credentials:
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
+        with asking_aws(
+            f'role "{keys.role_arn}" could not be assumed',
+            hint=f"Check the role's trust policy, the keys and {keys.external_id_option}.",
+        ):
             # The session that boto3 shares keeps keys, and must not be used by two threads.
             session = boto3.Session(region_name=keys.region, **own)
             with closing(session.client("sts", config=Config(**_LENDING))) as client:
                 answer = client.assume_role(**wanted)["Credentials"]
-        except (BotoCoreError, ClientError) as error:
-            # Errors of the network have a response, too: none.
-            answered = getattr(error, "response", None) or {}
-            code = answered.get("Error", {}).get("Code", "")
-            raise ExternalError(
-                f'role "{keys.role_arn}" could not be assumed',
-                detail=f"{code or type(error).__name__}.",
-                hint=f"Check the role's trust policy, the keys and {keys.external_id_option}.",
-            ) from error
         return {
             "access_key_id": answer["AccessKeyId"],
             "secret_access_key": answer["SecretAccessKey"],

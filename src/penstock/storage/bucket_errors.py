@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from obstore.exceptions import BaseError, PreconditionError
 
-from penstock.errors import Code, ExternalError
+from penstock.errors import Code, ExternalError, PenstockError, UserError
 from penstock.model.options import secret_options
 from penstock.model.store_options import StoreOptions
 from penstock.storage.objects import (
@@ -23,7 +23,7 @@ _REFUSED = re.compile(
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound")
 _UNREACHABLE = re.compile(r"[Cc]onnection refused|error trying to connect|dns error|timed out")
 # What the function said that the client asked for keys.
-_LENDER = re.compile(r"credential provider: \w+: ([^\n]{1,300})")
+_LENDER = re.compile(r"credential provider: (\w+): ([^\n]{1,300})")
 # Whoever expects the JSON of a service account repeats the text that stands in its place.
 _FOUND_INSTEAD = re.compile(r'string ".*')
 # What the client of Azure says, followed by a part of the key.
@@ -33,6 +33,10 @@ _ODD_KEY = re.compile(r"Path \"([^\"]*)\" contained|Error parsing Path")
 _HINT_KEYS = (
     'Check "s3.access_key", "s3.secret_key", the rights of that user, and "s3.region"; '
     "a secret is changed with ALTER SECRET."
+)
+_HINT_LENT = (
+    'Check who lends the keys: "s3.role_arn", or the environment, the profile, the container '
+    "or the instance of this process."
 )
 _HINT_REACH = 'Check "s3.endpoint" and the network; penstock doctor tries the warehouse.'
 
@@ -58,14 +62,15 @@ def asking(fact: str, options: StoreOptions) -> Iterator[None]:
         raise _wrapped(fact, str(error), options) from None
 
 
-def _wrapped(fact: str, text: str, options: StoreOptions) -> ExternalError:
+def _wrapped(fact: str, text: str, options: StoreOptions) -> PenstockError:
     said = _said(text, options)
     if _NO_BUCKET.search(text):
         return FolderMissingError(
             f"{fact}: the bucket does not exist", hint="Create it, or correct the uri."
         )
     if lender := _LENDER.search(text):
-        return ExternalError(f"{fact}: {lender[1].rstrip('.')}", hint=_HINT_KEYS)
+        kind = UserError if lender[1] == UserError.__name__ else ExternalError
+        return kind(f"{fact}: {lender[2].rstrip('.')}", hint=_HINT_LENT)
     if _REFUSED.search(text):
         return ExternalError(f"{fact}: access was refused", detail=said, hint=_HINT_KEYS)
     if _NO_BASE64 in text:

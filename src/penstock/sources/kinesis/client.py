@@ -16,9 +16,11 @@ from penstock.model.kinesis import CONNECTION_TIMEOUT_MS, REQUEST_TIMEOUT_MS
 from penstock.sources.kinesis.clients import Clients, ClientsByProcess
 from penstock.sources.kinesis.failures import failure_of
 from penstock.storage.aws_credentials import AwsKeys, lender_of
+from penstock.storage.aws_failures import asking_aws
 
 # At least as many as threads that read or ask at once.
 CONNECTIONS_MAX = 64
+_HINT_SETTINGS = "Check aws.region, aws.endpoint and the settings of AWS on this machine."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +87,11 @@ class StreamClient:
         CLIENTS.of_this_process().forget(self.access)
 
 
+def _opened(access: StreamAccess) -> Any:  # noqa: ANN401 - boto3 has no types.
+    with asking_aws(f"{_told(access)} could not be asked", hint=_HINT_SETTINGS):
+        return _made(access)
+
+
 def _made(access: StreamAccess) -> Any:  # noqa: ANN401 - boto3 has no types.
     import boto3
     from botocore.config import Config
@@ -124,7 +131,7 @@ def _made(access: StreamAccess) -> Any:  # noqa: ANN401 - boto3 has no types.
 
 # The one thing that is shared by all loads of a process: a client each would take 8 MB.
 CLIENTS: ClientsByProcess[StreamAccess, Any] = ClientsByProcess(
-    lambda: Clients(_made, clock=SystemClock())
+    lambda: Clients(_opened, clock=SystemClock())
 )
 
 
