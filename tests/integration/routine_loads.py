@@ -1,8 +1,9 @@
 """Routine loads of streams: the statements that make them, and what they have loaded."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,14 @@ def refusal(node: Node, sql: str) -> str:
     with pytest.raises(UserError) as refused:
         node.sql(sql)
     return f"{refused.value.code}: {refused.value.message}"
+
+
+def times_in(told: str) -> list[datetime]:
+    """Answer the times that a message names."""
+    return [
+        datetime.fromisoformat(f"{found}+00:00")
+        for found in re.findall(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?= UTC)", told)
+    ]
 
 
 def altered(node: Node, clauses: str, *, name: str = "r") -> None:

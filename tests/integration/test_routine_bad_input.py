@@ -15,6 +15,7 @@ from tests.integration.routine_loads import (
     refusal,
     server,
     stream,
+    times_in,
 )
 from tests.node import Node
 from tests.servers.kinesis_clients import StreamUnderTest, new_stream
@@ -267,8 +268,8 @@ def test_a_time_that_lies_before_what_the_stream_keeps_is_refused(
 
     assert told.startswith(
         'OPTION_ERR: option "property.kinesis_default_pos" must not be a time before '
-        f"{oldest:%Y-%m-%d %H:%M:}"
     )
+    assert abs(times_in(told)[0] - oldest) < timedelta(minutes=1)
     assert told.endswith(
         " UTC, from when on the stream keeps records, as 2020-01-01 00:00:00 UTC is"
     )
@@ -280,10 +281,13 @@ def test_a_time_in_the_future_is_refused(
     statement = create(stream, property__kinesis_default_pos="2999-01-01 00:00:00")
     now = server.control.now()
 
-    assert refused(loads, statement).startswith(
+    told = refused(loads, statement)
+
+    assert told.startswith(
         'OPTION_ERR: option "property.kinesis_default_pos" must not be a time in the future, '
-        f"as 2999-01-01 00:00:00 UTC is: the service's clock shows {now:%Y-%m-%d %H:%M:}"
+        "as 2999-01-01 00:00:00 UTC is: the service's clock shows "
     )
+    assert abs(times_in(told)[-1] - now) < timedelta(minutes=1)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Statements that look at routine loads, in the columns of Apache Doris."""
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.leases import Lease
@@ -68,8 +68,6 @@ TASK_COLUMNS = (
     "BeId",
     "DataSourceProperties",
 )
-_TIMEOUT_BATCHES = 10
-_TIMEOUT_MIN = timedelta(seconds=60)
 
 
 def show_routine_load(
@@ -176,8 +174,7 @@ def _row(state: JobState, *, lease: Lease | None, heard: Heard) -> tuple[Cell, .
 def show_tasks(name: str, *, catalog: Catalog) -> Result:
     """List the epochs of a load that are under way."""
     state = find_routine_load(name, catalog=catalog)
-    interval = state.definition.routine_properties.max_batch_interval
-    timeout = max(interval * _TIMEOUT_BATCHES, _TIMEOUT_MIN)
+    timeout = state.definition.routine_properties.task_timeout
     lease = catalog.leases().get(state.id)
     rows: tuple[tuple[Cell, ...], ...] = tuple(
         (
