@@ -106,6 +106,23 @@ def test_what_is_null_in_csv(
     assert loaded(loads) == [{"id": 1, "note": note}]
 
 
+@pytest.mark.parametrize(
+    ("as_string", "rows"), [("false", []), ("true", [{"id": 1, "flag": True}])]
+)
+def test_a_number_is_taken_for_its_text_on_request(
+    open_node: OpenNode, stream: StreamUnderTest, *, as_string: str, rows: list[object]
+) -> None:
+    node = open_node(read_interval=BLINK)
+    node.sql("CREATE TABLE t (id BIGINT, flag BOOLEAN)")
+    stream.put(b'{"id": 1, "flag": 1}')
+    node.sql(create(stream, properties={"num_as_string": as_string}))
+
+    node.run()
+
+    assert loaded(node) == rows
+    assert statistic(node)["errorRows"] == 1 - len(rows)
+
+
 def test_texts_are_loaded_as_they_are(open_node: OpenNode, stream: StreamUnderTest) -> None:
     node = open_node(read_interval=BLINK)
     node.sql("CREATE TABLE t (value STRING)")
@@ -210,6 +227,8 @@ def test_what_is_known_of_a_record_can_be_loaded(
         "encryption STRING)"
     )
     number = stream.put(b'{"id": 1, "_shard": "mine"}', key="a key")
+    server.control.switch(encrypted=True)
+    second = stream.put(b'{"id": 2}', key="a key")
     clauses = (
         "COLUMNS(id, _shard = _shard, number = _sequence, key = _partition_key, "
         "at = _arrived_at, encryption = _encryption_type), WHERE _partition_key = 'a key'"
@@ -218,10 +237,13 @@ def test_what_is_known_of_a_record_can_be_loaded(
 
     spark_node.run()
 
-    (found,) = loaded(spark_node)
-    arrived_at = found.pop("at")
-    assert list(found.values()) == [1, FIRST, number, "a key", "NONE"]
-    assert abs((server.control.now() - arrived_at).total_seconds()) < 60
+    found = loaded(spark_node)
+    arrived_at = [one.pop("at") for one in found]
+    assert [list(one.values()) for one in found] == [
+        [1, FIRST, number, "a key", "NONE"],
+        [2, FIRST, second, "a key", "KMS"],
+    ]
+    assert abs((server.control.now() - arrived_at[0]).total_seconds()) < 60
 
 
 def test_t35_an_altered_filter_survives_a_restart(

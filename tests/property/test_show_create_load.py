@@ -2,6 +2,8 @@
 
 import json
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any, get_type_hints
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +12,7 @@ from penstock.control.routine_insert import FUNCTION
 from penstock.control.routine_words import statement_of_load
 from penstock.model.job import JobDefinition, JobState
 from penstock.model.kinesis import KinesisOptions
-from penstock.model.options import parse_options
+from penstock.model.options import Rule, option_fields, parse_options, plain_options, rule_of
 from penstock.model.position import (
     After,
     At,
@@ -47,36 +49,30 @@ EXPRESSIONS = st.sampled_from(
 )
 
 
-@st.composite
-def properties(draw: st.DrawFn) -> RoutineProperties:
-    return RoutineProperties(
-        tasks_max=draw(st.integers(1, 10**6)),
-        max_error_number=draw(st.integers(0, 10**9)),
-        max_filter_ratio=draw(st.floats(0, 1)),
-        max_batch_rows=draw(st.integers(1, 10**9)),
-        max_batch_size=draw(st.integers(1, 10 * 2**30)),
-        strict_mode=draw(st.booleans()),
-        time_zone=draw(st.sampled_from(["UTC", "Europe/Berlin", "+02:00"])),
-        format=draw(values_of(RoutineProperties).map(lambda found: found.format)),
-        enclose=draw(st.text(CHARACTERS, max_size=2)),
-        jsonpaths=draw(st.text(CHARACTERS, max_size=5)),
-        empty_field_as_null=draw(st.booleans()),
-    )
+REFERENCES = st.sampled_from(["", "secret:mine", "env:KEY", "file:/run/key"])
+YEARS = timedelta(days=3650)
 
 
-@st.composite
-def sources(draw: st.DrawFn) -> KinesisOptions:
-    shards = draw(st.lists(st.integers(0, 9), unique=True, max_size=3))
-    return KinesisOptions(
-        region=draw(st.sampled_from(["us-east-1", "eu-west-1"])),
-        stream=draw(NAMES),
-        endpoint=draw(st.sampled_from(["", "http://127.0.0.1:4567"])),
-        shards=",".join(f"shardId-{number:012d}" for number in shards),
-        access_key=draw(st.sampled_from(["", "secret:mine", "env:KEY"])),
-        role_arn=draw(st.sampled_from(["", "arn:aws:iam::1:role/r"])),
-        request_timeout_ms=draw(st.integers(1, 60_000)),
-        page_records_max=draw(st.integers(1, 10_000)),
-    )
+def values(hint: object, rule: Rule) -> st.SearchStrategy[Any]:
+    """Answer values of an option, by what is declared of it."""
+    if rule.secret:
+        return REFERENCES
+    if hint is str:
+        return st.text(CHARACTERS, max_size=5)
+    if hint is int:
+        return st.integers(rule.at_least, rule.at_most or 10**12)
+    if hint is float:
+        return st.floats(rule.at_least, rule.at_most)
+    if hint is timedelta:
+        return st.timedeltas(rule.at_least, YEARS)
+    return values_of(hint)
+
+
+def options(kind: type) -> st.SearchStrategy[Any]:
+    """Answer values of a class of options; each of them is drawn."""
+    hints = get_type_hints(kind)
+    drawn = {f.name: values(hints[f.name], rule_of(f)) for f in option_fields(kind)}
+    return st.builds(kind, **drawn)
 
 
 @st.composite
@@ -109,8 +105,8 @@ def states(draw: st.DrawFn) -> JobState:
         DEFINITION,
         comment=draw(st.text(CHARACTERS, max_size=5)),
         function=FUNCTION,
-        source=draw(sources()),
-        properties=draw(properties()),
+        source=draw(options(KinesisOptions)),
+        properties=draw(options(RoutineProperties)),
         load=draw(clauses()),
     )
     return replace(CREATED, definition=definition, progress=progress)
@@ -125,12 +121,20 @@ def test_t17_a_load_that_is_shown_and_read_again_is_the_same(state: JobState) ->
 
     read = parsed.statement
     assert isinstance(read, CreateRoutineLoad)
-    options = dict(read.options)
-    positions = read_positions(options.pop(POSITIONS), zone="UTC")
+    given = dict(read.options)
+    positions = read_positions(given.pop(POSITIONS), zone="UTC")
     definition = state.definition
     assert (read.name, read.table) == (definition.name, definition.table.name)
     assert (read.load, read.comment) == (definition.load, definition.comment)
-    assert parse_options(KinesisOptions, options.items(), what="") == definition.source
+    assert parse_options(KinesisOptions, given.items(), what="") == definition.source
     assert parse_options(RoutineProperties, read.properties, what="") == definition.properties
     assert positions == {split.split: split.position for split in state.progress}
     assert json.loads(dict(read.options)[POSITIONS]).keys() == positions.keys()
+
+
+@settings(deadline=None, max_examples=100)
+@given(properties=options(RoutineProperties))
+def test_t26_options_without_units_are_read_as_the_same(properties: RoutineProperties) -> None:
+    read = parse_options(RoutineProperties, plain_options(properties), what="")
+
+    assert read == properties

@@ -9,7 +9,14 @@ from penstock.errors import Code, ExternalError, UserError
 from penstock.model.epoch import CommitKind
 from penstock.model.events import Committed, Event, apply
 from penstock.model.job import JobState, Reason, Wish, WishRecord
-from penstock.supervisor.restart import NEVER_RESUMED, RestartPolicy, pause_for, resume_at
+from penstock.model.routine import LoadProperties
+from penstock.supervisor.restart import (
+    NEVER_RESUMED,
+    RestartPolicy,
+    next_resumes,
+    pause_for,
+    resume_at,
+)
 from tests.contract.catalog.building import JOB, commit, created
 
 POLICY = RestartPolicy()
@@ -34,6 +41,11 @@ def paused(
     return replace(CREATED, wish=record)
 
 
+def routine(state: JobState) -> JobState:
+    """Answer the same state of a routine load."""
+    return replace(state, definition=replace(state.definition, load=LoadProperties()))
+
+
 def test_the_first_resume_is_immediate() -> None:
     due = resume_at(paused(), policy=POLICY)
 
@@ -55,6 +67,38 @@ def test_later_resumes_wait_twice_as_long_up_to_a_limit_from_the_last_one(
 @pytest.mark.parametrize("resumes", [10, 11, 1000])
 def test_a_job_that_was_resumed_ten_times_in_vain_stays_paused(resumes: int) -> None:
     assert resume_at(paused(resumes=resumes), policy=POLICY) is None
+
+
+@pytest.mark.parametrize("resumes", [10, 11, 1000])
+def test_a_routine_load_is_resumed_for_ever(resumes: int) -> None:
+    state = routine(paused(resumes=resumes))
+
+    event = pause_for(
+        OUTAGE, state=routine(paused(resumes=resumes, wish=Wish.RUN)), policy=POLICY
+    )
+
+    assert resume_at(state, policy=POLICY) == RESUMED_AT + POLICY.delay_max
+    assert event.reason is not None
+    assert event.reason.code is OUTAGE.code
+    assert event.auto_resumes == resumes
+
+
+@pytest.mark.parametrize(
+    ("minutes", "resumes"), [(1, 4), (10, 4), (10.1, 1), (600, 1)], ids=str
+)
+def test_the_resumes_of_a_routine_load_count_from_one_again_after_ten_quiet_minutes(
+    minutes: float, resumes: int
+) -> None:
+    now = RESUMED_AT + timedelta(minutes=minutes)
+
+    load = next_resumes(routine(paused(resumes=3)), now=now, policy=POLICY)
+    job = next_resumes(paused(resumes=3), now=now, policy=POLICY)
+
+    assert (load, job) == (resumes, 4)
+
+
+def test_the_first_resume_of_a_routine_load_is_the_first() -> None:
+    assert next_resumes(routine(paused()), now=PAUSED_AT, policy=POLICY) == 1
 
 
 @pytest.mark.parametrize("code", sorted(NEVER_RESUMED))

@@ -42,7 +42,7 @@ def put_record(state: State, given: Given) -> Reply:
     stream = state.stream(given)
     stream.require_readable()
     _require_fitting(stream, given)
-    return Reply(fields=_put(state, stream, given) | {"EncryptionType": "NONE"})
+    return Reply(fields=_put(state, stream, given) | _encryption(state))
 
 
 def put_records(state: State, given: Given) -> Reply:
@@ -56,7 +56,7 @@ def put_records(state: State, given: Given) -> Reply:
     if total_bytes > _PUT_BYTES_MAX:
         raise invalid(f"Records of PutRecords must not exceed 10 MiB, not {total_bytes} bytes.")
     kept = [_put(state, stream, entry) for entry in entries]
-    return Reply(fields={"FailedRecordCount": 0, "Records": kept, "EncryptionType": "NONE"})
+    return Reply(fields={"FailedRecordCount": 0, "Records": kept} | _encryption(state))
 
 
 def get_shard_iterator(state: State, given: Given) -> Reply:
@@ -200,8 +200,13 @@ def _put(state: State, stream: Stream, given: Given) -> dict[str, object]:
         given.encoded("Data"),
         partition_key=key,
         arrival_ms=state.now_ms() + state.switches.arrival_shift_ms,
+        encryption=state.switches.encryption_type,
     )
     return {"ShardId": shard.shard_id, "SequenceNumber": str(number)}
+
+
+def _encryption(state: State) -> dict[str, object]:
+    return {"EncryptionType": state.switches.encryption_type}
 
 
 def _hashed(key: str) -> int:

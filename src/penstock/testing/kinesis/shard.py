@@ -65,7 +65,9 @@ class Shard:
         """Answer whether a key lies in its range."""
         return self.first_key <= hash_key <= self.last_key
 
-    def append(self, data: str, *, partition_key: str, arrival_ms: int) -> int:
+    def append(
+        self, data: str, *, partition_key: str, arrival_ms: int, encryption: str = "NONE"
+    ) -> int:
         """Keep a record, whose data is in base64; answer its sequence number."""
         made = Sequence(
             birth=self.birth, index=self.end + 1, arrival_ms=arrival_ms, shard=self.number
@@ -73,7 +75,8 @@ class Shard:
         key = json.dumps(partition_key)
         self._pieces.append(
             f'{{"SequenceNumber":"{made}","ApproximateArrivalTimestamp":{seconds(arrival_ms)},'
-            f'"Data":"{data}","PartitionKey":{key},"EncryptionType":"NONE"}}'.encode()
+            f'"Data":"{data}","PartitionKey":{key},'
+            f'"EncryptionType":"{encryption}"}}'.encode()
         )
         before = self._ends[-1] if self._ends else self._trimmed_bytes
         self._ends.append(before + decoded_bytes(data))

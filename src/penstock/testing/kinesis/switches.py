@@ -40,6 +40,13 @@ class Switches:
     latency_ms_by_operation: Mapping[str, int] = field(default_factory=dict)
     # Added to the arrival of records, which on AWS need not grow.
     arrival_shift_ms: int = 0
+    # Whether records are kept as those of a stream that is encrypted with a key.
+    encrypted: bool = False
+
+    @property
+    def encryption_type(self) -> str:
+        """How records are kept, as the service calls it."""
+        return "KMS" if self.encrypted else "NONE"
 
 
 def switched(switches: Switches, changes: Mapping[str, Any]) -> Switches:
