@@ -1,5 +1,6 @@
 """Where the reading of a stream begins and goes on: typed, stored before the first read."""
 
+import json
 from datetime import timedelta, timezone
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.integration.routine_loads import (
     BLINK,
     CREATE_TABLE,
     FIRST,
+    altered,
     create,
     ids,
     loads,
@@ -67,6 +69,34 @@ def test_t15_a_time_is_one_of_the_zone_of_the_load(
     loads.run()
 
     assert ids(loads) == [2]
+
+
+def test_t15_a_time_is_one_of_the_zone_also_by_shard_and_at_an_alteration(
+    loads: Node, server: KinesisServer, stream: StreamUnderTest
+) -> None:
+    put(stream, 1)
+    server.control.move_clock(timedelta(hours=1))
+    local = server.control.now().astimezone(timezone(-timedelta(hours=8)))
+    begun = f"{local:%Y-%m-%d %H:%M:%S}"
+    put(stream, 2)
+    loads.sql(
+        create(
+            stream,
+            properties={"timezone": "-08:00"},
+            kinesis_shards=FIRST,
+            kinesis_shards_pos=begun,
+        )
+    )
+    loads.run()
+    first = ids(loads)
+
+    typed = json.dumps({FIRST: f"TIME {begun}"})
+    altered(loads, f"FROM KINESIS('property.kinesis_default_pos' = '{begun}')")
+    loads.run()
+    altered(loads, f"FROM KINESIS('property.kinesis_positions' = '{typed}')")
+    loads.run()
+
+    assert (first, ids(loads)) == ([2], [2, 2, 2])
 
 
 def test_t19_a_number_stays_where_reading_begins_until_its_record_is_loaded(
@@ -140,6 +170,19 @@ def test_t21_an_epoch_that_is_full_leaves_the_rest_to_the_next(
 
     assert ids(loads) == list(range(10))
     assert epoch_rows(loads) == [3, 3, 3, 1]
+
+
+def test_an_epoch_ends_with_the_record_that_reaches_its_bytes(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    put(stream, *range(5))
+    limit = {"max_batch_size": str(len(row(0)) * 2)}
+    loads.sql(create(stream, properties=limit))
+
+    loads.run()
+
+    assert ids(loads) == list(range(5))
+    assert epoch_rows(loads) == [2, 2, 1]
 
 
 def test_t28_latest_is_stored_as_a_time_before_anything_is_read(

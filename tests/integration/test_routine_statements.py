@@ -1,37 +1,27 @@
 """Statements about routine loads: states, lists, what is shown, names that are used again."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from penstock.control.routine_cells import SHOWN_ALONE
-from penstock.control.routine_definition import FIXED_OPTIONS
-from penstock.control.routine_show import LOAD_COLUMNS, TASK_COLUMNS
 from penstock.errors import UserError
-from penstock.model.kinesis import KinesisOptions
-from penstock.model.options import option_fields, option_key
-from penstock.model.routine_properties import RoutineProperties
-from penstock.sources.kinesis.start import POSITION_KEYS
 from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.driving import Gate, MovedClock, idle, rounds_until, supervised
 from tests.integration.routine_loads import (
     BLINK,
     CREATE_TABLE,
-    FIRST,
     create,
     ids,
     loads,
     put,
     refusal,
-    row,
     server,
     shown,
     stream,
 )
 from tests.mirrored_node import OpenNode
 from tests.node import Node, create_job, numbered, write_rows
-from tests.servers.kinesis_clients import REGION, StreamUnderTest
+from tests.servers.kinesis_clients import StreamUnderTest
 
 __all__ = ["loads", "server", "stream"]
 pytestmark = pytest.mark.integration
@@ -74,23 +64,6 @@ def test_t82_a_stream_may_be_named_by_its_arn(loads: Node, stream: StreamUnderTe
 
     assert ids(loads) == [1]
     assert len(shown(loads)["Progress"]) == 3
-
-
-def test_t26_every_name_that_is_shown_is_one_that_is_accepted(
-    loads: Node, stream: StreamUnderTest
-) -> None:
-    loads.sql(create(stream, kinesis_shards=FIRST, kpl_foreign_records="skip"))
-
-    told = shown(loads)
-    text = str(loads.sql("SHOW CREATE ROUTINE LOAD FOR r")[0]["CreateStmt"])
-
-    accepted = {option_key(field) for field in option_fields(KinesisOptions)}
-    accepted |= set(POSITION_KEYS)
-    properties = {option_key(field) for field in option_fields(RoutineProperties)}
-    shown_keys = {line.split("'")[1] for line in text.splitlines() if line.startswith("  '")}
-    assert set(told["CustomProperties"]) <= accepted
-    assert set(told["JobProperties"]) - SHOWN_ALONE - set(FIXED_OPTIONS) == properties
-    assert shown_keys <= accepted | properties
 
 
 def test_a_load_goes_through_the_states_of_doris(loads: Node, stream: StreamUnderTest) -> None:
@@ -270,111 +243,6 @@ def test_a_table_is_kept_by_loads_that_live_and_not_by_stopped_ones(
     assert loads.catalog.secrets() == ()
 
 
-def test_a_load_is_shown_in_the_columns_of_doris(loads: Node, stream: StreamUnderTest) -> None:
-    numbers = put(stream, 1)
-    loads.sql(
-        create(stream, properties={"max_batch_rows": "7", "max_batch_size": "100MB"})
-        + " COMMENT 'mine'"
-    )
-    loads.run()
-
-    (found,) = loads.sql("SHOW ROUTINE LOAD")
-    told = shown(loads)
-
-    assert tuple(found) == LOAD_COLUMNS
-    assert len(LOAD_COLUMNS) == 24
-    plain = ("Name", "DbName", "TableName", "IsMultiTable", "DataSourceType", "Comment")
-    assert [told[column] for column in plain] == [
-        "r",
-        "default",
-        "t",
-        "false",
-        "KINESIS",
-        "mine",
-    ]
-    assert told["DataSourceProperties"] == {
-        "region": REGION,
-        "stream": stream.name,
-        "endpoint": stream.client.meta.endpoint_url,
-        "openKinesisShards": FIRST,
-        "closedKinesisShards": "",
-    }
-    assert told["CustomProperties"]["aws.access_key"] == "******"
-    assert told["CustomProperties"]["aws.secret_key"] == "******"
-    assert told["JobProperties"]["max_batch_rows"] == "7"
-    assert told["JobProperties"]["max_batch_size"] == str(100 * 2**20)
-    assert told["JobProperties"]["merge_type"] == "APPEND"
-    assert told["Progress"] == {FIRST: f"AFTER {numbers[0]}"}
-    assert told["Lag"] == {FIRST: 0}
-
-
-def test_the_counters_of_a_load_are_those_of_doris(
-    loads: Node, stream: StreamUnderTest
-) -> None:
-    put(stream, 1)
-    stream.put(b"nonsense")
-    loads.sql(create(stream, properties={"max_error_number": "1"}))
-    loads.run()
-
-    counted = shown(loads)["Statistic"]
-
-    assert counted["taskExecuteTimeMs"] > 0
-    assert (
-        counted
-        | {
-            "totalRows": 2,
-            "loadedRows": 1,
-            "errorRows": 1,
-            "errorRowsAfterResumed": 1,
-            "unselectedRows": 0,
-            "receivedBytes": len(row(1)) + 8,
-            "committedTaskNum": 1,
-            "abortedTaskNum": 0,
-            "openShardNum": 1,
-            "closedShardNum": 0,
-            "trackedShardNum": 1,
-            "cachedMillisBehindLatestShardNum": 1,
-            "totalMillisBehindLatest": 0,
-            "maxMillisBehindLatest": 0,
-        }
-        == counted
-    )
-
-
-def test_what_was_not_heard_yet_is_unknown(loads: Node, stream: StreamUnderTest) -> None:
-    loads.sql(create(stream))
-
-    told = shown(loads)
-
-    assert told["Lag"] == {FIRST: -1}
-    assert told["Statistic"]["maxMillisBehindLatest"] == -1
-    assert told["Statistic"]["cachedMillisBehindLatestShardNum"] == 0
-
-
-def test_a_task_that_runs_is_shown_with_where_it_began(
-    open_node: OpenNode, stream: StreamUnderTest
-) -> None:
-    gate = Gate()
-    node = open_node(clock=MovedClock(), read_interval=BLINK, work=gate)
-    put(stream, 1)
-    node.sql(f"{CREATE_TABLE}; {create(stream)}")
-    with supervised(node) as supervisor:
-        rounds_until(supervisor, lambda _: gate.entered.is_set())
-        during = node.sql("SHOW ROUTINE LOAD TASK WHERE jobname = 'r'")
-        running = shown(node)
-        gate.opened.set()
-        rounds_until(supervisor, idle)
-        behind = node.sql("SHOW ROUTINE LOAD TASK FOR r")
-
-    (task,) = during
-    assert tuple(task) == TASK_COLUMNS
-    assert (task["TxnId"], task["JobId"], task["Timeout"]) == (-1, node.job("r").id, 600)
-    assert json.loads(str(task["DataSourceProperties"])) == {FIRST: "TRIM_HORIZON"}
-    assert (running["CurrentTaskNum"], behind) == (1, [])
-    assert running["Statistic"]["runningTxns"] == [task["TaskId"]]
-    assert shown(node)["Statistic"]["runningTxns"] == []
-
-
 def test_a_load_that_is_stopped_while_a_batch_runs_loads_nothing_more(
     open_node: OpenNode, stream: StreamUnderTest
 ) -> None:
@@ -388,22 +256,3 @@ def test_a_load_that_is_stopped_while_a_batch_runs_loads_nothing_more(
         gate.opened.set()
 
     assert ids(node) == []
-
-
-def test_everything_that_is_shown_survives_a_restart(
-    loads: Node, stream: StreamUnderTest
-) -> None:
-    put(stream, 1)
-    loads.sql(create(stream))
-    loads.run()
-    before = shown(loads), loads.sql("SHOW SHARDS FOR r")
-
-    again = loads.restart()
-    after = shown(again), again.sql("SHOW SHARDS FOR r")
-
-    for told, _ in (before, after):
-        for key in ("taskExecuteTimeMs", "receivedBytesRate", "loadRowsRate"):
-            told["Statistic"].pop(key)
-    for _, listed in (before, after):
-        listed[0].pop("lag_age")
-    assert after == before
