@@ -168,7 +168,8 @@ def table_location(node: Node) -> str:
         ),
         (
             {"property__kinesis_positions": '{"a": "BEHIND 1"}'},
-            'option "property.kinesis_positions" has the position "BEHIND 1" for shard a',
+            'option "property.kinesis_positions" must have TRIM_HORIZON, TIME …, AT …, AFTER … '
+            'or END for shard a, not "BEHIND 1"',
         ),
     ],
 )
@@ -300,8 +301,8 @@ def test_a_time_in_the_future_is_refused(
         ),
         (
             "AFTER 1/-3",
-            'option "property.kinesis_positions" has the position "AFTER 1/-3" for shard '
-            f"{FIRST}",
+            'option "property.kinesis_positions" must have TRIM_HORIZON, TIME …, AT …, AFTER … '
+            f'or END for shard {FIRST}, not "AFTER 1/-3"',
         ),
         (
             "AFTER 1",

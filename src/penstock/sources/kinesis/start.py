@@ -30,6 +30,7 @@ POSITION_KEYS = (SHARD_POSITIONS, DEFAULT_POSITION, POSITIONS, TIMESTAMP)
 
 _TIME = "a time such as 2026-11-15 10:00:00"
 _ALLOWED = f"TRIM_HORIZON, LATEST, a sequence number or {_TIME}"
+_TYPED = "TRIM_HORIZON, TIME …, AT …, AFTER … or END"
 _SEQUENCE = re.compile(r"\d{1,128}")
 _INSIDE = re.compile(r"(\d{1,128})/(\d{1,9})")
 _UTC_OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
@@ -178,8 +179,8 @@ def _position_of(words: list[str], *, zone: str) -> Position | None:
 
 def _bad_position(shard: str, told: object) -> UserError:
     return refused(
-        f'option "{POSITIONS}" has the position "{told}" for shard {shard}',
-        hint=f"Allowed: TRIM_HORIZON, TIME and {_TIME}, AT …, AFTER …, END.",
+        f'option "{POSITIONS}" must have {_TYPED} for shard {shard}, not "{told}"',
+        hint="A time is one such as 2026-11-15 10:00:00, in the zone of the load.",
     )
 
 
