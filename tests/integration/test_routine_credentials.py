@@ -21,11 +21,12 @@ from tests.integration.routine_loads import (
     loads,
     put,
     server,
+    shards,
     stream,
 )
 from tests.mirrored_node import OpenNode
 from tests.node import Node
-from tests.servers.kinesis_clients import StreamUnderTest
+from tests.servers.kinesis_clients import StreamUnderTest, new_stream
 from tests.servers.moto import MotoServer
 
 __all__ = ["loads", "server", "stream"]
@@ -217,14 +218,15 @@ def test_a_provider_is_the_only_place_where_keys_are_looked_for(
     assert ids(loads) == [1]
 
 
-def test_t82_a_stream_that_is_named_by_its_arn_is_loaded(
+def test_t82_all_pages_of_a_stream_that_is_named_by_its_arn_are_listed(
     loads: Node, server: KinesisServer, stream: StreamUnderTest
 ) -> None:
-    put(stream, 1)
+    wide = new_stream(stream.client, shards=3)
+    put(wide, 1)
     loads.sql(
         create(
-            stream,
-            property__aws__kinesis__stream_arn=stream.arn,
+            wide,
+            property__aws__kinesis__stream_arn=wide.arn,
             property__aws__kinesis__max_results="1",
         )
     )
@@ -232,4 +234,5 @@ def test_t82_a_stream_that_is_named_by_its_arn_is_loaded(
     loads.run()
 
     assert {one.code for one in asked(server)} == {""}
+    assert len(shards(loads)) == 3
     assert ids(loads) == [1]

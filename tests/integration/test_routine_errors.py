@@ -162,19 +162,23 @@ def test_errors_add_up_over_epochs_until_the_window_is_full(
     assert "2 of 3 rows could not be loaded" in shown(loads)["ReasonOfStateChanged"]
 
 
-def test_a_window_ends_behind_ten_times_the_rows_of_an_epoch(
+def test_t40_a_window_that_is_full_is_opened_anew_before_errors_are_added(
     loads: Node, stream: StreamUnderTest
 ) -> None:
     loads.sql(create(stream, properties={"max_error_number": "1", "max_batch_rows": "1"}))
     stream.put(BAD)
+    # A window holds ten times the rows of an epoch.
     put(stream, *range(10))
     loads.run()
+    again = loads.restart()
+    before = again.job("r").window
     stream.put(BAD)
 
-    loads.run()
+    again.run()
 
-    assert shown(loads)["State"] == "NEED_SCHEDULE"
-    assert statistic(loads)["errorRows"] == 2
+    assert (before.errors, again.job("r").window.errors) == (0, 1)
+    assert shown(again)["State"] == "NEED_SCHEDULE"
+    assert statistic(again)["errorRows"] == 2
 
 
 def test_a_share_of_bad_rows_pauses_the_load(loads: Node, stream: StreamUnderTest) -> None:
