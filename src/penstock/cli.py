@@ -312,15 +312,18 @@ def doctor(
     *,
     quick: Annotated[
         bool,
-        typer.Option("--quick", metavar="", help="Do not start Spark, which takes seconds."),
+        typer.Option(
+            "--quick", metavar="", help="Start no Spark, and ask no bucket or stream."
+        ),
     ] = False,
     output: Annotated[
         ReportFormat, typer.Option("--format", help="How the report is printed.")
     ] = ReportFormat.TEXT,
 ) -> None:
-    """Look at Python, Java, Spark, the home and its jobs, and say what to type next.
+    """Look at Python, Java, Spark, the home, credentials and jobs; say what to type next.
 
-    Nothing is made or changed. Ends with 1 if there is a problem.
+    Nothing is made or changed; a warehouse in a bucket is tried with a small object, unless
+    --quick is given. Ends with 1 if there is a problem.
     """
 
     def work() -> int:

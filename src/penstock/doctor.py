@@ -24,9 +24,10 @@ from penstock.checks.home import (
 )
 from penstock.checks.jobs import check_jobs
 from penstock.checks.machine import check_java, check_python, check_size, check_spark
+from penstock.checks.sources import WAIT_MAX, check_sources
 from penstock.clock import SystemClock
 from penstock.errors import PenstockError
-from penstock.nouns import counted
+from penstock.nouns import counted, lasted
 from penstock.settings import Settings, home_folder, load_settings
 
 Check = Callable[[Subject], Iterator[Finding]]
@@ -40,12 +41,19 @@ CHECKS: dict[str, Check] = {
     "catalog": check_catalog,
     "warehouse": check_warehouse,
     "secrets": check_secrets,
+    "sources": check_sources,
     "clock": check_clock,
     "spark": check_spark,
     "jobs": check_jobs,
 }
 MARKS = {Outcome.OK: "✓", Outcome.WARNING: "!", Outcome.PROBLEM: "✗"}
 COLOURS = {Outcome.OK: "green", Outcome.WARNING: "yellow", Outcome.PROBLEM: "red"}
+# What is said to somebody who watches of a check that may take its time.
+PATIENCE = {
+    "spark": "takes about 10 s to start",
+    "sources": f"are asked, for {lasted(WAIT_MAX)} at most",
+    "warehouse": "is tried, which takes about 15 s if a bucket does not answer",
+}
 NAME_WIDTH = max(map(len, CHECKS))
 WIDTH_MIN = 40
 CLEAR_LINE = "\x1b[K"
@@ -127,8 +135,7 @@ class Report:
     def begin(self, name: str) -> None:
         """Say to somebody who watches what takes so long."""
         if self.pretty:
-            patience = " takes about 10 s to start" if name == "spark" else " …"
-            self.stream.write(f"· {name}{patience}\r")
+            self.stream.write(f"· {name} {PATIENCE.get(name, '…')}\r")
             self.stream.flush()
 
     def _write_lines(self, finding: Finding) -> None:

@@ -1,4 +1,4 @@
-"""Open the source of a job: its options, what is remembered of it, and the keys it needs."""
+"""Open the source of a job, or try it: its options, what is remembered, the keys it needs."""
 
 from collections.abc import Callable
 from threading import Event
@@ -8,11 +8,16 @@ from penstock.catalog.catalog import Catalog
 from penstock.catalog.job_reports import JobReports
 from penstock.clock import Clock
 from penstock.model.files import FilesOptions
-from penstock.model.job import JobState
+from penstock.model.job import JobDefinition, JobState
 from penstock.model.kinesis import KinesisOptions
+from penstock.model.store_options import StoreOptions
 from penstock.sources.files.files import FilesSource, SourceParts
+from penstock.sources.files.globs import files_glob
 from penstock.sources.kinesis.budgets import ReadBudgets
 from penstock.sources.source import Source
+from penstock.storage.access import revealed
+from penstock.storage.stores import open_store
+from penstock.storage.uris import parse_uri
 from penstock.vault import Vault
 
 
@@ -54,3 +59,33 @@ def open_files(state: JobState, *, catalog: Catalog, vault: Vault, clock: Clock)
         seal=vault.sealed_for_tasks,
     )
     return FilesSource(state.definition.files, parts=parts)
+
+
+def source_values(definition: JobDefinition, *, vault: Vault) -> StoreOptions | KinesisOptions:
+    """Answer where a source is and who asks it, with values in the place of references.
+
+    UserError names the reference that leads nowhere; nothing is asked of the source.
+    """
+    source = definition.source
+    if isinstance(source, FilesOptions):
+        return revealed(source.store, lambda key, text: vault.reveal(text, option=key))
+    from penstock.sources.kinesis.access import revealed_stream
+
+    return revealed_stream(source, lambda key, text: vault.reveal(text, option=key))
+
+
+def ask_source(definition: JobDefinition, values: StoreOptions | KinesisOptions) -> None:
+    """Send a source the cheapest request that its credentials must allow, one and no more.
+
+    Raises ExternalError with what it answered, if that is not what was asked for.
+    """
+    if isinstance(values, KinesisOptions):
+        from penstock.sources.kinesis.access import stream_access
+        from penstock.sources.kinesis.client import StreamClient
+
+        access = stream_access(values)
+        StreamClient(access).ask("describe_stream_summary", **access.naming)
+        return
+    place = parse_uri(definition.files.uri)
+    store, _ = open_store(place, values)
+    store.holds(files_glob(place).prefixes[0])

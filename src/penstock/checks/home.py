@@ -9,15 +9,21 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.glance import catalog_path, glance_at, sealing_keys
 from penstock.catalog.upgrade import HEAD
 from penstock.checks.finding import Finding, Outcome, Subject
 from penstock.engine.takeover import LEASE_DURATION
+from penstock.errors import PenstockError
+from penstock.model.secrets import SecretReference, reference_text
 from penstock.nouns import counted, lasted, sized
 from penstock.setting_words import origins
 from penstock.settings import FILE_NAME, KEY_FILE, Settings
+
+if TYPE_CHECKING:
+    from penstock.app import App
 
 CREATES = "penstock init, or any statement, creates it"
 SPACE_MIN_BYTES = 100 * 10**6
@@ -154,7 +160,7 @@ def _about_revision(held: str, revision: str | None) -> Finding:
 
 
 def check_warehouse(subject: Subject) -> Iterator[Finding]:
-    """Look whether new tables can be made; a bucket is asked through the App."""
+    """Look whether new tables can be made; a bucket is tried by writing a small object."""
     place = subject.settings.warehouse_location
     if "://" in place and not place.startswith("file://"):
         yield _about_bucket(subject, place)
@@ -176,11 +182,17 @@ def _about_bucket(subject: Subject, place: str) -> Finding:
     if subject.app is None:
         later = f"{place}, not looked at before there is a catalog"
         return Finding(check="warehouse", found=later, advice="The first statement makes one.")
-    return Finding(check="warehouse", found=subject.app.check_warehouse())
+    if not subject.quick:
+        return Finding(check="warehouse", found=subject.app.check_warehouse())
+    secret = subject.settings.warehouse_secret
+    if secret:
+        # Only whether it is there: what it refers to is the matter of another check.
+        subject.app.vault.reveal_all(secret, known=())
+    return Finding(check="warehouse", found=f"{place}, not asked (--quick)")
 
 
 def check_secrets(subject: Subject) -> Iterator[Finding]:
-    """Look whether the key that opens the secrets is there, and nobody else's."""
+    """Look whether the key opens the secrets, and whether what they refer to is there."""
     path = catalog_path(subject.settings.catalog_url)
     needed = sealing_keys(path) if path is not None and path.exists() else frozenset()
     key_file = subject.home / KEY_FILE
@@ -198,10 +210,27 @@ def check_secrets(subject: Subject) -> Iterator[Finding]:
             found=f"sealed with the key {foreign[0]}, and this node has {held}",
             advice=f"Bring that key back as {key_file}, or give the values again: ALTER SECRET",
         )
-    else:
+        return
+    lost = [] if subject.app is None else list(_lost_values(subject.app))
+    if not lost:
         yield Finding(
             check="secrets", found=f"the key {held} opens them" if needed else "none yet"
         )
+    yield from lost
+
+
+def _lost_values(app: "App") -> Iterator[Finding]:
+    """Tell of every value of a secret that stands elsewhere, and cannot be found there."""
+    for record in app.catalog.secrets():
+        reference = reference_text(SecretReference(name=record.name))
+        for key in record.keys:
+            try:
+                app.vault.reveal(reference, option=key)
+            except PenstockError as error:
+                lost = f"{error.message}. {error.detail}".rstrip(". ")
+                yield Finding(
+                    check="secrets", outcome=Outcome.PROBLEM, found=lost, advice=error.hint
+                )
 
 
 def check_clock(subject: Subject) -> Iterator[Finding]:

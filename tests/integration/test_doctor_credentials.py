@@ -1,0 +1,230 @@
+"""penstock doctor on credentials: those that are not found, and those that are not taken."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from penstock.checks.finding import Finding, Outcome, Subject
+from penstock.checks.home import check_secrets, check_warehouse
+from penstock.checks.sources import Question, ask_all, check_sources
+from penstock.clock import SystemClock
+from penstock.doctor import open_subject
+from tests.integration.bucket_jobs import (
+    access,
+    bucket_job,
+    bucket_node,
+    put_rows,
+    secret,
+)
+from tests.integration.routine_loads import create, loads, server, stream
+from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
+from tests.servers.buckets import Bucket
+from tests.servers.kinesis_clients import StreamUnderTest
+from tests.servers.proxy import Proxied
+
+__all__ = ["loads", "server", "stream"]
+pytestmark = pytest.mark.integration
+
+ACCESS, SECRET = "s3.access_key", "s3.secret_key"
+BLINK = timedelta(milliseconds=1)
+LONG = timedelta(minutes=1)
+
+
+@contextmanager
+def subject_of(node: Node, *, quick: bool) -> Iterator[Subject]:
+    """Give the home of a node to look at."""
+    subject = open_subject(node.home, quick=quick)
+    assert subject.app is not None
+    try:
+        yield subject
+    finally:
+        subject.app.close()
+
+
+def secrets_found(node: Node) -> list[Finding]:
+    """Answer what is found about the secrets of a node."""
+    with subject_of(node, quick=True) as subject:
+        return list(check_secrets(subject))
+
+
+def sources_found(node: Node, *, quick: bool = False) -> list[Finding]:
+    """Answer what is found about the sources of a node."""
+    with subject_of(node, quick=quick) as subject:
+        return list(check_sources(subject))
+
+
+def of_secret(bucket: Bucket, name: str) -> dict[str, str]:
+    """Answer the options of a source whose keys are in a secret."""
+    return {**access(bucket), ACCESS: f"secret:{name}", SECRET: f"secret:{name}"}
+
+
+def keys_of(bucket: Bucket) -> dict[str, str]:
+    """Answer the keys that open a bucket."""
+    return {key: value for key, value in access(bucket).items() if key in (ACCESS, SECRET)}
+
+
+def test_a_secret_whose_variable_is_not_set_is_named_without_its_values(node: Node) -> None:
+    node.sql(
+        "CREATE SECRET s ('s3.access_key' = 'AKIACANARY', 's3.secret_key' = 'env:NOT_SET')"
+    )
+
+    (found,) = secrets_found(node)
+
+    assert found.outcome is Outcome.PROBLEM
+    assert found.found == (
+        'variable "NOT_SET" is not set in the environment of this process. '
+        'It gives "s3.secret_key" of secret "s"'
+    )
+    assert found.advice == "Set it before Penstock is started."
+
+
+def test_every_file_of_a_secret_that_cannot_be_read_is_named(
+    node: Node, tmp_path: Path
+) -> None:
+    node.sql(f"CREATE SECRET s (a = 'file:{tmp_path}/a', b = 'file:{tmp_path}/b', c = 'x')")
+    (tmp_path / "b").write_text("CANARY")
+
+    (found,) = secrets_found(node)
+
+    assert found.outcome is Outcome.PROBLEM
+    assert f'file "{tmp_path}/a" could not be read' in found.found
+    assert '"a" of secret "s"' in found.found
+
+
+def test_secrets_whose_references_are_found_are_well(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKE_KEY", "CANARY")
+    node.sql("CREATE SECRET s ('s3.secret_key' = 'env:LAKE_KEY')")
+
+    (found,) = secrets_found(node)
+
+    assert found.outcome is Outcome.OK
+    assert found.found.endswith(" opens them")
+
+
+def test_files_of_this_machine_are_not_asked(node: Node, tmp_path: Path) -> None:
+    write_rows(tmp_path / "in" / "a.json", numbered(1))
+    node.sql(f"{CREATE_TABLE}; {create_job(tmp_path / 'in')}")
+
+    (found,) = sources_found(node)
+
+    assert found == Finding(check="sources", found="none but files of this machine")
+
+
+def test_a_bucket_that_takes_the_keys_of_a_job_answers(node: Node, bucket: Bucket) -> None:
+    put_rows(bucket, "in/1.json", 1)
+    node.sql(f"{CREATE_TABLE}; {bucket_job(bucket)}")
+
+    assert sources_found(node) == [Finding(check="sources", found="1 remote source answered")]
+
+
+def test_a_bucket_that_refuses_the_keys_of_a_job_is_told_with_both(
+    node: Node, bucket: Bucket
+) -> None:
+    put_rows(bucket, "in/1.json", 1)
+    node.sql(f"{secret('lake', keys_of(bucket))}; {CREATE_TABLE}")
+    node.sql(bucket_job(bucket, options=of_secret(bucket, "lake")))
+    node.sql("ALTER SECRET lake ('s3.access_key' = 'CANARY1', 's3.secret_key' = 'CANARY2')")
+
+    (found,) = sources_found(node)
+
+    assert (found.check, found.outcome) == ("source", Outcome.PROBLEM)
+    assert found.found.startswith(f'job "j" cannot ask s3://{bucket.name}/in/')
+    assert "access was refused" in found.found
+    assert "ALTER SECRET" in found.advice
+    assert "CANARY" not in found.found + found.advice
+
+
+def test_one_request_is_sent_to_a_bucket_and_none_if_quick(
+    node: Node, proxied: Proxied
+) -> None:
+    put_rows(proxied.direct, "in/1.json", 1)
+    node.sql(f"{CREATE_TABLE}; {bucket_job(proxied.bucket)}")
+    proxied.proxy.clear()
+
+    quick = sources_found(node, quick=True)
+    asked_quick = len(proxied.proxy.requests)
+    sources_found(node)
+
+    assert quick == [Finding(check="sources", found="1 remote source, not asked (--quick)")]
+    assert asked_quick == 0
+    (request,) = proxied.proxy.requests
+    assert request.listing
+
+
+def test_a_variable_of_a_job_that_is_not_set_is_told_even_if_quick(
+    node: Node, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_rows(bucket, "in/1.json", 1)
+    monkeypatch.setenv("LAKE_KEY", keys_of(bucket)[SECRET])
+    options = {**access(bucket), SECRET: "env:LAKE_KEY"}
+    node.sql(f"{CREATE_TABLE}; {bucket_job(bucket, options=options)}")
+    monkeypatch.delenv("LAKE_KEY")
+
+    _, found = sources_found(node, quick=True)
+
+    assert found.outcome is Outcome.PROBLEM
+    assert found.found.startswith(f'job "j" cannot ask s3://{bucket.name}/in/')
+    assert 'variable "LAKE_KEY" is not set' in found.found
+    assert 'It gives option "s3.secret_key"' in found.found
+
+
+def test_a_stream_answers_or_is_told_with_its_load(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    loads.sql(create(stream))
+    before = sources_found(loads)
+    stream.client.delete_stream(StreamName=stream.name)
+
+    (after,) = sources_found(loads)
+
+    assert before == [Finding(check="sources", found="1 remote source answered")]
+    assert after.found.startswith(f'routine load "r" cannot ask {stream.name}: stream ')
+    assert "refused kinesis:DescribeStreamSummary. ResourceNotFoundException" in after.found
+
+
+def test_a_load_that_was_stopped_is_not_asked_for(loads: Node, stream: StreamUnderTest) -> None:
+    loads.sql(f"{create(stream)}; STOP ROUTINE LOAD FOR r")
+
+    (found,) = sources_found(loads)
+
+    assert found.found == "none but files of this machine"
+
+
+def test_whoever_does_not_answer_is_not_waited_for(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    loads.sql(create(stream))
+    never = threading.Event()
+
+    def silent() -> None:
+        never.wait(LONG.total_seconds())
+
+    question = Question(state=loads.job("r"), ask=silent)
+    (found,) = ask_all([question], wait=BLINK, clock=SystemClock())
+
+    never.set()
+    assert found.found.startswith('routine load "r" cannot ask ')
+    assert found.found.endswith(": no answer within 0 s")
+
+
+def test_a_warehouse_in_a_bucket_is_not_asked_if_quick(
+    proxied: Proxied, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with bucket_node(tmp_path / "home", proxied.bucket) as node:
+        monkeypatch.setenv("PENSTOCK_WAREHOUSE", node.warehouse)
+        monkeypatch.setenv("PENSTOCK_WAREHOUSE_SECRET", node.warehouse_secret)
+        with subject_of(node, quick=True) as subject:
+            (quick,) = check_warehouse(subject)
+        asked_quick = len(proxied.proxy.requests)
+        with subject_of(node, quick=False) as subject:
+            (slow,) = check_warehouse(subject)
+
+    assert quick.found == f"{node.warehouse}, not asked (--quick)"
+    assert asked_quick == 0
+    assert slow.found.endswith("can be written and read; of two writers one wins")
