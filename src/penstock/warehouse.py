@@ -1,6 +1,6 @@
 """Open the warehouse: where new tables are made, and the keys that it needs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.errors import Code, UserError
 from penstock.model.options import option_fields, option_key, parse_options
@@ -27,7 +27,11 @@ class WarehouseKeys:
             return StoreOptions()
         known = {option_key(f) for f in option_fields(StoreOptions)}
         values = self.vault.reveal_all(self.secret, known=known)
-        options = parse_options(StoreOptions, values, what=f'secret "{self.secret}"')
+        origins = tuple((key, f"SECRET '{self.secret}'") for key, _ in values)
+        parsed = parse_options(
+            StoreOptions, values, what=f'secret "{self.secret}"', origins=origins
+        )
+        options = replace(parsed, origins=origins)
         check_access(options)
         return options
 

@@ -15,7 +15,7 @@ import pytest
 
 from penstock.errors import ExternalError, PenstockError, UserError
 from penstock.spark.executor import SparkExecutor
-from penstock.storage import bucket_stream
+from penstock.storage import bucket_clients, bucket_stream
 from penstock.storage.bucket_stream import BucketStream
 from penstock.tables.delta import DeltaTables
 from penstock.warehouse import try_warehouse
@@ -161,6 +161,44 @@ def test_a_secret_of_the_warehouse_that_does_not_exist_is_told(
     with pytest.raises(UserError, match='secret "nobody" does not exist'):
         node.sql(CREATE_TABLE)
 
+    node.catalog.close()
+
+
+@pytest.mark.parametrize(
+    ("key", "rule"),
+    [
+        ("provider", "must be one of s3, .*, not what SECRET 'wh' gives"),
+        ("use_path_style", "must be one of auto, true, false, not what SECRET 'wh' gives"),
+        ("s3.role_arn", "must be an ARN, not what SECRET 'wh' gives"),
+    ],
+)
+def test_a_wrong_value_in_the_secret_of_the_warehouse_is_told_and_not_shown(
+    tmp_path: Path, key: str, rule: str
+) -> None:
+    name = "wh"
+    node = Node(tmp_path / "home", warehouse="s3://orders/wh", warehouse_secret=name)
+    node.sql(secret(name, {key: "canary-7f3a"}))
+
+    with pytest.raises(UserError, match=f'option "{key}" {rule}') as refused:
+        node.sql(CREATE_TABLE)
+
+    assert "canary" not in f"{refused.value} {refused.value.detail} {refused.value.hint}"
+    node.catalog.close()
+
+
+def test_the_address_of_the_warehouse_is_not_shown_when_nobody_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(bucket_clients._RETRIES, "max_retries", 0)
+    name = "wh"
+    node = Node(tmp_path / "home", warehouse="s3://orders/wh", warehouse_secret=name)
+    place = {"s3.endpoint": "http://127.0.0.1:9", "s3.access_key": "a", "s3.secret_key": "b"}
+    node.sql(secret(name, place))
+
+    with pytest.raises(ExternalError) as failed:
+        node.sql(CREATE_TABLE)
+
+    assert "127.0.0.1" not in f"{failed.value} {failed.value.detail} {failed.value.hint}"
     node.catalog.close()
 
 

@@ -16,10 +16,13 @@ from penstock.model.ledger import LedgerEntry
 from tests.property.reflection import fields_of, reachable, values_of
 
 STORED = reachable(Event, JobState, Attachment, LedgerEntry)
+# What stands beside values that are themselves not stored.
+NOT_STORED = {"KinesisOptions.origins", "StoreOptions.origins"}
 FIELDS = [
-    pytest.param(kind, f, id=f"{kind.__name__}.{f.name}") for kind, f in fields_of(STORED)
+    pytest.param(kind, f, id=f"{kind.__name__}.{f.name}")
+    for kind, f in fields_of(STORED)
+    if f"{kind.__name__}.{f.name}" not in NOT_STORED
 ]
-NOT_STORED: set[str] = set()
 
 quick = settings(
     max_examples=25,

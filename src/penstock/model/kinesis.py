@@ -1,11 +1,12 @@
 """Options of a stream of Kinesis: which one, who asks, and how its records are taken."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
 from penstock.model.options import option
 from penstock.model.schema import Column, Primitive
+from penstock.model.secrets import Origins
 
 # Both together are less than the 10 s that a PAUSE waits for a runner.
 CONNECTION_TIMEOUT_MS = 3_000
@@ -121,6 +122,8 @@ class KinesisOptions:
         key="kpl_foreign_records",
         default=ForeignRecords.REJECT,
     )
+    # Where values come from that messages name by that alone; only beside values, never stored.
+    origins: Origins = field(default=(), compare=False, metadata={"transient": True})
 
     @property
     def pinned(self) -> tuple[str, ...]:

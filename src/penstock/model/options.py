@@ -17,7 +17,7 @@ from types import NoneType
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from penstock.errors import Code, UserError
-from penstock.model.secrets import is_mask
+from penstock.model.secrets import Origins, is_mask, shown_value
 
 _T = TypeVar("_T")
 
@@ -84,10 +84,12 @@ def parse_options(
     *,
     what: str,
     also: tuple[str, ...] = (),
+    origins: Origins = (),
 ) -> _T:
     """Read options given as text; refuse unknown keys, bad values and missing ones by name.
 
-    ``also`` names keys that the caller handles itself, for the list of allowed ones.
+    ``also`` names keys that the caller handles itself, for the list of allowed ones;
+    ``origins`` names those whose values no message may show, and what is shown instead.
     """
     given = dict(pairs)
     by_key = {option_key(f): f for f in option_fields(kind)}
@@ -102,18 +104,19 @@ def parse_options(
             code=Code.OPTION_ERR,
             hint=f'Add "{missing[0]}" = "…": {rule_of(by_key[missing[0]]).explanation}',
         )
-    return _built(kind, given)
+    return _built(kind, given, origins)
 
 
-def _built(kind: type[_T], given: dict[str, str]) -> _T:
+def _built(kind: type[_T], given: dict[str, str], origins: Origins) -> _T:
     hints = get_type_hints(kind)
     values: dict[str, Any] = {}
     for declared in fields(kind):  # type: ignore[arg-type] # Options are dataclasses.
         if "group" in declared.metadata:
-            values[declared.name] = _built(declared.metadata["group"], given)
+            values[declared.name] = _built(declared.metadata["group"], given, origins)
         elif "option" in declared.metadata and (key := option_key(declared)) in given:
-            hint = hints[declared.name]
-            values[declared.name] = _parse_value(key, given[key], hint, rule_of(declared))
+            hint, text = hints[declared.name], given[key]
+            told = _Told(what=f'option "{key}"', value=shown_value(key, text, origins))
+            values[declared.name] = _parse_value(text, hint, rule_of(declared), told)
     return kind(**values)
 
 
@@ -180,30 +183,36 @@ def rule_of(f: Field[Any]) -> Rule:
     return rule
 
 
-def parse_duration(text: str, *, what: str) -> timedelta:
+def parse_duration(text: str, *, what: str, shown: str = "") -> timedelta:
     """Read a duration such as ``10``, ``10s``, ``5m`` or ``1.5h``; a bare number is seconds."""
-    seconds = _measure(text, _SECONDS_BY_UNIT, what=what, example="10s, 5m or 1h")
+    told = _Told(what=what, value=shown or f'"{text}"')
+    seconds = _measure(text, _SECONDS_BY_UNIT, told=told, example="10s, 5m or 1h")
     if seconds > _SECONDS_MAX:
-        raise UserError(f'{what} must be at most 10 years, not "{text}"', code=Code.OPTION_ERR)
+        raise UserError(
+            f"{what} must be at most 10 years, not {told.value}", code=Code.OPTION_ERR
+        )
     return timedelta(seconds=seconds)
 
 
-def parse_size(text: str, *, what: str) -> int:
+def parse_size(text: str, *, what: str, shown: str = "") -> int:
     """Read a size such as ``1048576``, ``256MB`` or ``10GiB``; a bare number is bytes."""
-    return int(_measure(text, _BYTES_BY_UNIT, what=what, example="1048576, 256MB or 10GB"))
+    told = _Told(what=what, value=shown or f'"{text}"')
+    return int(_measure(text, _BYTES_BY_UNIT, told=told, example="1048576, 256MB or 10GB"))
 
 
-def _measure(text: str, factor_by_unit: dict[str, Any], *, what: str, example: str) -> float:
+def _measure(
+    text: str, factor_by_unit: dict[str, Any], *, told: "_Told", example: str
+) -> float:
     match = _NUMBER_AND_UNIT.match(text)
     factor = factor_by_unit.get(match[2].lower()) if match else None
     if match is None or factor is None:
         raise UserError(
-            f'{what} must be a number with an optional unit, not "{text}"',
+            f"{told.what} must be a number with an optional unit, not {told.value}",
             code=Code.OPTION_ERR,
             hint=f"Write for example {example}.",
         )
     if len(match[1]) > _DIGITS_MAX:
-        raise UserError(f"{what} has more than {_DIGITS_MAX} digits", code=Code.OPTION_ERR)
+        raise UserError(f"{told.what} has more than {_DIGITS_MAX} digits", code=Code.OPTION_ERR)
     number = float(match[1]) if "." in match[1] else int(match[1])
     result: float = number * factor
     return result
@@ -220,34 +229,41 @@ def _unknown(unknown: list[str], *, allowed: list[str], what: str) -> UserError:
     )
 
 
-def _parse_value(key: str, text: str, hint: Any, rule: Rule) -> object:  # noqa: ANN401
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Told:
+    """How messages name an option and its value."""
+
+    what: str
+    value: str
+
+
+def _parse_value(text: str, hint: Any, rule: Rule, told: _Told) -> object:  # noqa: ANN401
     if rule.secret and is_mask(text):
         raise UserError(
-            f'option "{key}" must not be {text}, which stands where a value was hidden',
+            f"{told.what} must not be {text}, which stands where a value was hidden",
             code=Code.OPTION_ERR,
             hint="Type the value anew, or give SECRET 'name', 'env:VARIABLE' or 'file:/path'.",
         )
     if not rule.none_word:
-        return _parse_given(key, text, hint, rule)
+        return _parse_given(text, hint, rule, told)
     if text.strip().lower() == rule.none_word:
         return None
     (kind,) = (kind for kind in get_args(hint) if kind is not NoneType)
-    return _parse_given(key, text, kind, rule)
+    return _parse_given(text, kind, rule, told)
 
 
-def _parse_given(key: str, text: str, hint: Any, rule: Rule) -> object:  # noqa: ANN401
-    what = f'option "{key}"'
+def _parse_given(text: str, hint: Any, rule: Rule, told: _Told) -> object:  # noqa: ANN401
     value: Any
     if hint is timedelta:
-        value = parse_duration(text, what=what)
+        value = parse_duration(text, what=told.what, shown=told.value)
     elif hint is int:
-        value = parse_size(text, what=what) if rule.unit == "bytes" else _parse_int(text, what)
+        value = _parse_int(text, rule, told)
     elif hint is bool:
-        value = _parse_bool(text, what)
+        value = _parse_bool(text, told)
     elif hint is float:
-        value = _parse_float(text, what)
+        value = _parse_float(text, told)
     elif isinstance(hint, type) and issubclass(hint, Enum):
-        value = _parse_choice(text, hint, what)
+        value = _parse_choice(text, hint, told)
     else:
         value = text
     for bound, word, broken in (
@@ -255,48 +271,51 @@ def _parse_given(key: str, text: str, hint: Any, rule: Rule) -> object:  # noqa:
         (rule.at_most, "at most", rule.at_most is not None and value > rule.at_most),
     ):
         if broken:
+            limit = _print_value(bound, rule)
+            shown = told.value.strip('"')
             raise UserError(
-                f"{what} must be {word} {_print_value(bound, rule)}, not {text}",
-                code=Code.OPTION_ERR,
+                f"{told.what} must be {word} {limit}, not {shown}", code=Code.OPTION_ERR
             )
     return value
 
 
-def _parse_int(text: str, what: str) -> int:
+def _parse_int(text: str, rule: Rule, told: _Told) -> int:
+    if rule.unit == "bytes":
+        return parse_size(text, what=told.what, shown=told.value)
     try:
         return int(text)
     except ValueError as error:
         raise UserError(
-            f'{what} must be a whole number, not "{text}"', code=Code.OPTION_ERR
+            f"{told.what} must be a whole number, not {told.value}", code=Code.OPTION_ERR
         ) from error
 
 
-def _parse_bool(text: str, what: str) -> bool:
+def _parse_bool(text: str, told: _Told) -> bool:
     try:
         return {"true": True, "false": False}[text.strip().lower()]
     except KeyError as error:
         raise UserError(
-            f'{what} must be true or false, not "{text}"', code=Code.OPTION_ERR
+            f"{told.what} must be true or false, not {told.value}", code=Code.OPTION_ERR
         ) from error
 
 
-def _parse_float(text: str, what: str) -> float:
+def _parse_float(text: str, told: _Told) -> float:
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise UserError(f'{what} must be a number, not "{text}"', code=Code.OPTION_ERR)
+        raise UserError(f"{told.what} must be a number, not {told.value}", code=Code.OPTION_ERR)
     return number
 
 
-def _parse_choice(text: str, kind: type[Enum], what: str) -> Enum:
+def _parse_choice(text: str, kind: type[Enum], told: _Told) -> Enum:
     try:
         return kind(text.lower())
     except ValueError as error:
         allowed = ", ".join(str(member.value) for member in kind)
         raise UserError(
-            f'{what} must be one of {allowed}, not "{text}"', code=Code.OPTION_ERR
+            f"{told.what} must be one of {allowed}, not {told.value}", code=Code.OPTION_ERR
         ) from error
 
 

@@ -3,6 +3,7 @@
 A reference may be printed, stored and logged; the value that it leads to may not.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 _STORED = "secret:"
@@ -85,6 +86,32 @@ def reference_of(text: str) -> Reference | None:
 def is_mask(text: str) -> bool:
     """Tell whether a text is what stands in the place of a hidden value, not the value."""
     return len(text) >= len(MASKED) and not text.strip("*")
+
+
+# Keys of options, and where their values come from, as it is written.
+Origins = tuple[tuple[str, str], ...]
+
+
+def origins_of(pairs: Iterable[tuple[str, str]]) -> Origins:
+    """Answer which options are references, and to what."""
+    found = ((key, text, reference_of(text)) for key, text in pairs)
+    return tuple((key, _origin(ref, text)) for key, text, ref in found if ref is not None)
+
+
+def _origin(reference: Reference, text: str) -> str:
+    """Write a reference as people do."""
+    return f"SECRET '{reference.name}'" if isinstance(reference, SecretReference) else text
+
+
+def shown_value(key: str, value: str, origins: Origins) -> str:
+    """Write a wrong value into a message, or only where it comes from."""
+    origin = dict(origins).get(key)
+    return f'"{value}"' if origin is None else f"what {origin} gives"
+
+
+def shown_name(key: str, value: str, origins: Origins) -> str:
+    """Name a thing in a message by its value, or as the option is written."""
+    return dict(origins).get(key, value)
 
 
 def reference_text(reference: Reference) -> str:

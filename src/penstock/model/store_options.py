@@ -1,9 +1,10 @@
 """Options of a bucket: where it is, and who asks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from penstock.model.options import option
+from penstock.model.secrets import Origins
 
 
 class Provider(StrEnum):
@@ -79,3 +80,5 @@ class StoreOptions:
         default="",
         secret=True,
     )
+    # Where values come from that messages name by that alone; only beside values, never stored.
+    origins: Origins = field(default=(), compare=False, metadata={"transient": True})

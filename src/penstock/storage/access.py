@@ -1,19 +1,29 @@
-"""Hand the options of a bucket to tasks, and take them there."""
+"""Hand the options of a bucket to tasks, and take them there.
 
+Invariant: a value that stands in a secret, a file or the environment is in no message; where it
+comes from is said instead.
+"""
+
+import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
 
 from penstock.errors import Code, UserError
+from penstock.model.kinesis import KinesisOptions
 from penstock.model.options import parse_options, print_options
 from penstock.model.sealed import Sealed
+from penstock.model.secrets import origins_of, shown_value
 from penstock.model.store_options import StoreOptions
 from penstock.storage.stores import Store, open_store
 from penstock.storage.uris import Scheme, parse_uri
 
 _HTTP = ("http://", "https://")
 
-_T = TypeVar("_T")
+_ORIGINS = "origins"
+
+_T = TypeVar("_T", StoreOptions, KinesisOptions)
 Reveal = Callable[[str, str], str]
 
 
@@ -25,9 +35,12 @@ def revealed(options: StoreOptions, reveal: Reveal) -> StoreOptions:
 
 
 def with_values(options: _T, reveal: Reveal, *, what: str) -> _T:
-    """Answer options of any class with values in the place of references."""
-    pairs = [(key, reveal(key, text)) for key, text in print_options(options)]
-    return parse_options(type(options), pairs, what=what)
+    """Answer options with values in the place of references, and where they come from."""
+    written = print_options(options)
+    origins = origins_of(written)
+    pairs = [(key, reveal(key, text)) for key, text in written]
+    values = parse_options(type(options), pairs, what=what, origins=origins)
+    return replace(values, origins=origins)
 
 
 def require_both_keys(*keys: tuple[str, str]) -> None:
@@ -63,13 +76,15 @@ def check_access(options: StoreOptions) -> None:
             hint='Give them as "s3.access_key" and "s3.secret_key".',
         )
     if "://" in options.endpoint and not options.endpoint.lower().startswith(_HTTP):
+        shown = shown_value("s3.endpoint", options.endpoint, options.origins)
         raise UserError(
-            f'option "s3.endpoint" must begin with https:// or http://: "{options.endpoint}"',
+            f'option "s3.endpoint" must begin with https:// or http://: {shown}',
             code=Code.OPTION_ERR,
         )
     if options.role_arn and not options.role_arn.startswith("arn:"):
+        shown = shown_value("s3.role_arn", options.role_arn, options.origins)
         raise UserError(
-            f'option "s3.role_arn" must be an ARN, not "{options.role_arn}"',
+            f'option "s3.role_arn" must be an ARN, not {shown}',
             code=Code.OPTION_ERR,
             hint="Write it like arn:aws:iam::123456789012:role/loader.",
         )
@@ -86,8 +101,22 @@ def require_meaning(uri: str, options: StoreOptions) -> None:
 
 def seal(options: StoreOptions, seal_text: Callable[[Mapping[str, str]], Sealed]) -> Sealed:
     """Encrypt options for tasks; nothing is sealed where there are none."""
-    pairs = dict(print_options(options))
+    pairs = sealed_pairs(options)
     return seal_text(pairs) if pairs else Sealed()
+
+
+def sealed_pairs(options: StoreOptions | KinesisOptions) -> dict[str, str]:
+    """Answer options as they are sealed: their values, and where these come from."""
+    pairs = dict(print_options(options))
+    return {**pairs, _ORIGINS: json.dumps(options.origins)} if options.origins else pairs
+
+
+def from_sealed_pairs(kind: type[_T], pairs: Mapping[str, str], *, what: str) -> _T:
+    """Answer the options that were sealed."""
+    values = dict(pairs)
+    origins = tuple((key, origin) for key, origin in json.loads(values.pop(_ORIGINS, "[]")))
+    options = parse_options(kind, values.items(), what=what, origins=origins)
+    return replace(options, origins=origins)
 
 
 def open_sealed(uri: str, sealed: Sealed) -> tuple[Store, str]:
@@ -102,4 +131,4 @@ def _unsealed(sealed: Sealed) -> StoreOptions:
     from penstock.sealing import unsealed_with
 
     values = unsealed_with(sealed.key_file, sealed.text)
-    return parse_options(StoreOptions, values.items(), what="a bucket")
+    return from_sealed_pairs(StoreOptions, values, what="a bucket")

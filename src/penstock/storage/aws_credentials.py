@@ -41,6 +41,8 @@ class AwsKeys:
     secret_key: str = field(default="", repr=False)
     session_token: str = field(default="", repr=False)
     role_arn: str = ""
+    # How messages name the role.
+    role_shown: str = ""
     external_id: str = ""
     # Where keys that are not given are looked for, as botocore calls it; everywhere if empty.
     provider: str = ""
@@ -164,7 +166,7 @@ def _assumed(keys: AwsKeys) -> Callable[[], Credentials]:
 
     def credentials() -> Credentials:
         with asking_aws(
-            f'role "{keys.role_arn}" could not be assumed',
+            f'role "{keys.role_shown}" could not be assumed',
             hint=f"Check the role's trust policy, the keys and {keys.external_id_option}.",
         ):
             # The session that boto3 shares keeps keys, and must not be used by two threads.

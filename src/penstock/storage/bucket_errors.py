@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from obstore.exceptions import BaseError, PreconditionError
 
 from penstock.errors import Code, ExternalError, PenstockError, UserError
-from penstock.model.options import secret_options
 from penstock.model.store_options import StoreOptions
+from penstock.storage.hiding import hidden_texts, without
 from penstock.storage.objects import (
     FolderMissingError,
     ObjectChangedError,
@@ -70,7 +70,8 @@ def _wrapped(fact: str, text: str, options: StoreOptions) -> PenstockError:
         )
     if lender := _LENDER.search(text):
         kind = UserError if lender[1] == UserError.__name__ else ExternalError
-        return kind(f"{fact}: {lender[2].rstrip('.')}", hint=_HINT_LENT)
+        told = without(lender[2].rstrip("."), hidden_texts(options))
+        return kind(f"{fact}: {told}", hint=_HINT_LENT)
     if _REFUSED.search(text):
         return ExternalError(f"{fact}: access was refused", detail=said, hint=_HINT_KEYS)
     if _NO_BASE64 in text:
@@ -91,6 +92,4 @@ def _wrapped(fact: str, text: str, options: StoreOptions) -> PenstockError:
 def _said(text: str, options: StoreOptions) -> str:
     """Answer status and code of the server, or the first line of the library."""
     said = told_by_server(text) or _FOUND_INSTEAD.sub("a text", text.partition("\n")[0])
-    for _, value in secret_options(options):
-        said = said.replace(value, "***")
-    return f"{said[:300].rstrip('.')}."
+    return f"{without(said, hidden_texts(options))[:300].rstrip('.')}."

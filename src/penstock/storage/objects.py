@@ -7,6 +7,7 @@ from io import BufferedIOBase
 from typing import Protocol, runtime_checkable
 
 from penstock.errors import Code, ExternalError
+from penstock.storage.hiding import without
 
 _STATUS = re.compile(r"\b([45]\d\d [A-Z][A-Za-z ]{1,40}[a-z])")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,80})</Code>")
@@ -75,9 +76,12 @@ def told_by_server(text: str) -> str:
     return ", ".join(dict.fromkeys(match[1].strip() for match in found if match))
 
 
-def storage_error(fact: str, error: BaseException) -> ExternalError:
-    """Wrap what the storage said into an error that is tried again."""
+def storage_error(
+    fact: str, error: BaseException, *, hidden: tuple[str, ...] = ()
+) -> ExternalError:
+    """Wrap what the storage said, but for what is hidden, into an error that is tried again."""
     said = told_by_server(str(error)) or str(error).strip().partition("\n")[0].rstrip(".")
+    said = without(said, hidden)
     return ExternalError(
         fact,
         code=Code.STORAGE_ERR,

@@ -123,7 +123,9 @@ class DeltaTables:
             ) from error
         except (DeltaError, OSError) as error:
             raise storage_error(
-                f'table "{name}" could not be created in "{folder}"', error
+                f'table "{name}" could not be created in "{folder}"',
+                error,
+                hidden=folder.hidden,
             ) from error
         return TableRef(name=name, id=str(table.metadata().id), location=folder.location)
 
@@ -352,4 +354,6 @@ def _reading(folder: TableFolder) -> Iterator[None]:
     except TableNotFoundError as error:
         raise table_gone(folder) from error
     except (DeltaError, OSError) as error:
-        raise storage_error(f'table at "{folder}" could not be read', error) from error
+        raise storage_error(
+            f'table at "{folder}" could not be read', error, hidden=folder.hidden
+        ) from error

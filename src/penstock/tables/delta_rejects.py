@@ -31,7 +31,9 @@ class DeltaRejects:
             )
             folder.store.sync([folder.key(LOG_FOLDER), folder.root])
         except (DeltaError, OSError, ValueError) as error:
-            raise storage_error(f'rejects at "{folder}" could not be opened', error) from error
+            raise storage_error(
+                f'rejects at "{folder}" could not be opened', error, hidden=folder.hidden
+            ) from error
 
     @property
     def newest_number(self) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from penstock.model.sealed import Sealed
 from penstock.model.store_options import StoreOptions
 from penstock.storage.access import open_sealed
+from penstock.storage.hiding import hidden_texts
 from penstock.storage.stores import Store, open_store
 from penstock.storage.uris import Scheme, Uri
 from penstock.tables.locations import location_of, table_uri
@@ -22,6 +23,8 @@ class TableFolder:
     location: str
     # What the table library needs to reach it.
     library_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    # What of that no message may show.
+    hidden: tuple[str, ...] = field(default=(), repr=False)
 
     def key(self, name: str) -> str:
         """Answer the key of an object of the table."""
@@ -40,6 +43,7 @@ def open_folder(location: str, options: StoreOptions) -> TableFolder:
         root=root,
         location=location_of(uri),
         library_options=_library_options(uri, options),
+        hidden=hidden_texts(options),
     )
 
 

@@ -6,10 +6,16 @@ from functools import lru_cache
 
 from penstock.errors import Code, UserError
 from penstock.model.kinesis import CredentialsProvider, KinesisOptions
-from penstock.model.options import parse_options
+from penstock.model.options import all_options
 from penstock.model.sealed import Sealed
+from penstock.model.secrets import shown_value
 from penstock.sources.kinesis.client import StreamAccess
-from penstock.storage.access import Reveal, require_both_keys, with_values
+from penstock.storage.access import (
+    Reveal,
+    from_sealed_pairs,
+    require_both_keys,
+    with_values,
+)
 from penstock.storage.aws_credentials import AwsKeys
 
 WHAT = "KINESIS"
@@ -35,8 +41,12 @@ def revealed_stream(options: KinesisOptions, reveal: Reveal) -> KinesisOptions:
 
 def check_stream(options: KinesisOptions) -> None:
     """Refuse options that do not have the right form, or do not belong together."""
-    _require(_REGION.fullmatch(options.region), "aws.region", options.region, "eu-west-1")
-    _require(_STREAM.fullmatch(options.stream), "kinesis_stream", options.stream, "orders")
+    for key, found, example in (
+        ("aws.region", _REGION.fullmatch(options.region), "eu-west-1"),
+        ("kinesis_stream", _STREAM.fullmatch(options.stream), "orders"),
+    ):
+        if not found:
+            raise _unlike(options, key, example)
     require_both_keys(
         ("aws.access_key", options.access_key), ("aws.secret_key", options.secret_key)
     )
@@ -51,44 +61,51 @@ def check_stream(options: KinesisOptions) -> None:
             'option "property.aws.credentials.provider" = simple needs "aws.access_key"'
         )
     if options.role_arn and not options.role_arn.startswith("arn:"):
-        raise _refused(f'option "aws.role_arn" must be an ARN, not "{options.role_arn}"')
-    _check_endpoint(options.endpoint)
+        shown = _shown(options, "aws.role_arn")
+        raise _refused(f'option "aws.role_arn" must be an ARN, not {shown}')
+    _check_endpoint(options)
     if options.stream_arn:
         _check_arn(options)
     if len(set(options.pinned)) != len(options.pinned):
-        raise _refused(f'option "kinesis_shards" names a shard twice: {options.shards}')
+        shown = _shown(options, "kinesis_shards").strip('"')
+        raise _refused(f'option "kinesis_shards" names a shard twice: {shown}')
 
 
-def _check_endpoint(endpoint: str) -> None:
+def _check_endpoint(options: KinesisOptions) -> None:
+    endpoint = options.endpoint
     if "@" in endpoint:
         raise _refused(
             'option "aws.endpoint" must not hold a name or a password',
             hint='Give them as "aws.access_key" and "aws.secret_key".',
         )
     if endpoint and not endpoint.lower().startswith(_HTTP):
-        raise _refused(
-            f'option "aws.endpoint" must begin with https:// or http://: "{endpoint}"'
-        )
+        shown = _shown(options, "aws.endpoint")
+        raise _refused(f'option "aws.endpoint" must begin with https:// or http://: {shown}')
 
 
 def _check_arn(options: KinesisOptions) -> None:
     key = "property.aws.kinesis.stream_arn"
     found = _ARN.fullmatch(options.stream_arn)
-    example = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
-    _require(found, key, options.stream_arn, example)
+    if found is None:
+        raise _unlike(options, key, "arn:aws:kinesis:eu-west-1:123456789012:stream/orders")
     for what, mine, other in (
-        ("aws.region", options.region, found[1] if found else ""),
-        ("kinesis_stream", options.stream, found[2] if found else ""),
+        ("aws.region", options.region, found[1]),
+        ("kinesis_stream", options.stream, found[2]),
     ):
         if mine != other:
-            raise _refused(f'option "{key}" names "{other}", but "{what}" is "{mine}"')
+            names = shown_value(key, other, options.origins)
+            raise _refused(
+                f'option "{key}" names {names}, but "{what}" is {_shown(options, what)}'
+            )
 
 
-def _require(found: object, key: str, value: str, example: str) -> None:
-    if not found:
-        raise _refused(
-            f'option "{key}" must look like {example}, not "{value}"',
-        )
+def _unlike(options: KinesisOptions, key: str, example: str) -> UserError:
+    return _refused(f'option "{key}" must look like {example}, not {_shown(options, key)}')
+
+
+def _shown(options: KinesisOptions, key: str) -> str:
+    """Name the value of an option in a message, or where it comes from."""
+    return shown_value(key, dict(all_options(options))[key], options.origins)
 
 
 def _refused(message: str, *, hint: str = "") -> UserError:
@@ -97,6 +114,8 @@ def _refused(message: str, *, hint: str = "") -> UserError:
 
 def stream_access(values: KinesisOptions) -> StreamAccess:
     """Answer who asks which stream; the values hold no reference any more."""
+    names = {**dict(all_options(values)), **dict(values.origins)}
+    of_stream = "property.aws.kinesis.stream_arn" if values.stream_arn else "kinesis_stream"
     return StreamAccess(
         keys=AwsKeys(
             region=values.region,
@@ -104,15 +123,19 @@ def stream_access(values: KinesisOptions) -> StreamAccess:
             secret_key=values.secret_key,
             session_token=values.session_key,
             role_arn=values.role_arn,
+            role_shown=names["aws.role_arn"],
             external_id=values.external_id,
             provider=_PROVIDERS[values.provider],
-            needed_for=f'stream "{values.stream}"',
+            needed_for=f'stream "{names["kinesis_stream"]}"',
             access_key_option="aws.access_key",
             secret_key_option="aws.secret_key",  # noqa: S106 - A name and no password.
             external_id_option="property.aws.external.id",
         ),
         stream=values.stream,
         stream_arn=values.stream_arn,
+        stream_shown=names[of_stream],
+        region_shown=names["aws.region"],
+        endpoint_shown=names["aws.endpoint"],
         endpoint=values.endpoint,
         request_timeout=values.request_timeout,
         connect_timeout=values.connection_timeout,
@@ -125,4 +148,4 @@ def unsealed_access(sealed: Sealed) -> StreamAccess:
     from penstock.sealing import unsealed_with
 
     values: Mapping[str, str] = unsealed_with(sealed.key_file, sealed.text)
-    return stream_access(parse_options(KinesisOptions, values.items(), what=WHAT))
+    return stream_access(from_sealed_pairs(KinesisOptions, values, what=WHAT))

@@ -75,14 +75,14 @@ class Beginning:
 
     def _summary(self) -> StreamSummary:
         key = _STREAM_ARN if self._values.stream_arn else _STREAM
-        named = f'option "{key}" names stream "{self._values.stream}", which'
+        named = f'option "{key}" names {self._access.told}, which'
         try:
             summary = describe(self._client, self._access, self._patience)
         except StreamError as error:
             if error.kind is not Kind.NOT_FOUND:
                 raise
             raise UserError(
-                f"{named} does not exist in {self._access.region}",
+                f"{named} does not exist in {self._access.told_region}",
                 code=Code.META_NOT_FOUND_ERR,
                 hint=f'Check "{key}", "aws.region" and "aws.endpoint".',
             ) from error

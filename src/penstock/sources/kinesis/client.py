@@ -31,6 +31,10 @@ class StreamAccess:
     stream: str = ""
     stream_arn: str = ""
     endpoint: str = ""
+    # How messages name them, if not by their values.
+    stream_shown: str = ""
+    region_shown: str = ""
+    endpoint_shown: str = ""
     request_timeout: timedelta = timedelta(milliseconds=REQUEST_TIMEOUT_MS)
     connect_timeout: timedelta = timedelta(milliseconds=CONNECTION_TIMEOUT_MS)
 
@@ -45,6 +49,22 @@ class StreamAccess:
         if self.stream_arn:
             return {"StreamARN": self.stream_arn}
         return {"StreamName": self.stream}
+
+    @property
+    def told(self) -> str:
+        """How messages name the stream."""
+        return f'stream "{self.stream_shown or self.stream_arn or self.stream}"'
+
+    @property
+    def told_region(self) -> str:
+        """How messages name the region."""
+        return self.region_shown or self.region
+
+    @property
+    def told_place(self) -> str:
+        """How messages name the address of the service."""
+        own = f"kinesis.{self.told_region}.amazonaws.com"
+        return self.endpoint_shown or self.endpoint or own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,5 +169,4 @@ def _server_time(data: Mapping[str, Any]) -> datetime:
 
 def _told(access: StreamAccess) -> str:
     """Name the stream and where it was asked for."""
-    place = access.endpoint or f"kinesis.{access.region}.amazonaws.com"
-    return f'stream "{access.stream_arn or access.stream}" at {place}'
+    return f"{access.told} at {access.told_place}"

@@ -49,13 +49,13 @@ def list_shards(
             continue
         if not shards:
             raise ExternalError(
-                f'stream "{access.stream_arn or access.stream}" listed no shards',
+                f"{access.told} listed no shards",
                 code=Code.GET_REMOTE_DATA_ERROR,
                 detail="Every stream has some, so this answer is wrong.",
             )
         return shards
     raise ExternalError(
-        f'the shards of stream "{access.stream_arn or access.stream}" could not be listed',
+        f"the shards of {access.told} could not be listed",
         code=Code.GET_REMOTE_DATA_ERROR,
         detail=f"Its pages expired {_LISTINGS_MAX} times before the last one was read.",
     )

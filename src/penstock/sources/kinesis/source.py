@@ -14,7 +14,6 @@ from penstock.clock import Clock
 from penstock.errors import InvariantError
 from penstock.model.epoch import EpochLimits, EpochPlan, Note
 from penstock.model.kinesis import KinesisOptions
-from penstock.model.options import print_options
 from penstock.model.position import End, SplitProgress
 from penstock.model.sealed import Sealed
 from penstock.model.shards import (
@@ -42,7 +41,7 @@ from penstock.sources.kinesis.reports import Reports
 from penstock.sources.kinesis.roll import LISTING_INTERVAL, Roll
 from penstock.sources.kinesis.watching import Watch, loaded_until, needs_proof, probe_of
 from penstock.sources.source import Backlog, Listed
-from penstock.storage.access import Reveal
+from penstock.storage.access import Reveal, sealed_pairs
 
 _THREADS_MAX = 16
 # The service tells its time in whole seconds: what arrived within the same one may be older.
@@ -210,7 +209,7 @@ class KinesisSource:
 
     def task_access(self) -> Sealed:
         """Answer what tasks need to read, with the credentials of this moment."""
-        return self._parts.seal(dict(print_options(self._values())))
+        return self._parts.seal(sealed_pairs(self._values()))
 
     def charge(self, requests: int) -> None:
         """Count requests that tasks have sent."""

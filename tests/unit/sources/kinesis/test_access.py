@@ -1,0 +1,80 @@
+"""Options of a stream: what has no right form is refused, and no value from elsewhere shown."""
+
+from dataclasses import replace
+
+import pytest
+
+from penstock.errors import UserError
+from penstock.model.kinesis import KinesisOptions
+from penstock.sources.kinesis.access import revealed_stream, stream_access
+
+CANARY = "canary 7f3a"
+STREAM = KinesisOptions(region="eu-west-1", stream="orders")
+ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/secret-orders"
+
+
+def given(_key: str, text: str) -> str:
+    """Reveal the reference."""
+    return CANARY if text == "env:V" else text
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        (
+            replace(STREAM, region="env:V"),
+            '"aws.region" must look like eu-west-1, not what env:V',
+        ),
+        (
+            replace(STREAM, stream="env:V"),
+            '"kinesis_stream" must look like orders, not what env:V',
+        ),
+        (
+            replace(STREAM, role_arn="env:V"),
+            '"aws.role_arn" must be an ARN, not what env:V gives',
+        ),
+        (
+            replace(STREAM, endpoint="env:V"),
+            '"aws.endpoint" must begin with .*: what env:V gives',
+        ),
+        (replace(STREAM, stream_arn="env:V"), "stream/orders, not what env:V gives"),
+        (replace(STREAM, stream="a b"), 'must look like orders, not "a b"'),
+    ],
+)
+def test_a_wrong_value_is_named_as_it_is_written(options: KinesisOptions, rule: str) -> None:
+    with pytest.raises(UserError, match=rule) as refused:
+        revealed_stream(options, given)
+
+    assert CANARY not in f"{refused.value} {refused.value.detail} {refused.value.hint}"
+
+
+def test_an_arn_from_elsewhere_that_names_another_stream_is_not_shown() -> None:
+    options = replace(STREAM, stream_arn="env:V")
+
+    with pytest.raises(
+        UserError, match='names what env:V gives, but "kinesis_stream" is'
+    ) as no:
+        revealed_stream(options, lambda _, text: ARN if text == "env:V" else text)
+
+    assert "secret-orders" not in f"{no.value} {no.value.detail} {no.value.hint}"
+
+
+def test_a_stream_and_its_place_are_named_as_they_are_written() -> None:
+    value_by_reference = {"env:R": "eu-west-1", "env:S": "hidden", "env:E": "http://hidden:1"}
+    options = KinesisOptions(region="env:R", stream="env:S", endpoint="env:E")
+
+    access = stream_access(
+        revealed_stream(options, lambda _, text: value_by_reference.get(text, text))
+    )
+
+    assert access.told == 'stream "env:S"'
+    assert access.told_place == "env:E"
+    assert access.told_region == "env:R"
+    assert "hidden" not in access.keys.needed_for
+
+
+def test_a_stream_that_is_written_out_is_named_by_itself() -> None:
+    access = stream_access(STREAM)
+
+    assert access.told == 'stream "orders"'
+    assert access.told_place == "kinesis.eu-west-1.amazonaws.com"

@@ -1,0 +1,82 @@
+"""Options of a bucket: what contradicts is refused, and no value from elsewhere is shown."""
+
+import pytest
+
+from penstock.errors import ExternalError, PenstockError, UserError
+from penstock.model.store_options import StoreOptions
+from penstock.storage.access import (
+    from_sealed_pairs,
+    revealed,
+    sealed_pairs,
+)
+from penstock.storage.bucket_errors import asking
+from penstock.storage.hiding import hidden_texts
+
+CANARY = "canary-7f3a"
+
+
+def given(_key: str, text: str) -> str:
+    """Reveal every reference as the same value."""
+    return CANARY if text.startswith(("secret:", "env:", "file:")) else text
+
+
+def said(error: PenstockError) -> str:
+    return f"{error} {error.detail} {error.hint}"
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        (StoreOptions(role_arn="env:ROLE"), "must be an ARN, not what env:ROLE gives"),
+        (StoreOptions(role_arn="secret:s"), "must be an ARN, not what SECRET 's' gives"),
+        (StoreOptions(role_arn="file:/k"), "must be an ARN, not what file:/k gives"),
+        (StoreOptions(role_arn="loader"), 'must be an ARN, not "loader"'),
+        (StoreOptions(endpoint="ftp://host"), 'or http://: "ftp://host"'),
+    ],
+)
+def test_a_wrong_value_is_named_as_it_is_written(options: StoreOptions, rule: str) -> None:
+    with pytest.raises(UserError, match=rule) as refused:
+        revealed(options, given)
+
+    assert CANARY not in said(refused.value)
+
+
+def test_a_wrong_address_from_elsewhere_is_not_shown() -> None:
+    options = StoreOptions(endpoint="env:PLACE")
+
+    with pytest.raises(UserError, match="http://: what env:PLACE gives") as refused:
+        revealed(options, lambda *_: f"ftp://{CANARY}")
+
+    assert CANARY not in said(refused.value)
+
+
+def test_where_values_come_from_goes_with_them_to_tasks() -> None:
+    options = revealed(StoreOptions(endpoint="env:PLACE", region="here"), given)
+
+    again = from_sealed_pairs(StoreOptions, sealed_pairs(options), what="a bucket")
+
+    assert again == options
+    assert again.origins == (("s3.endpoint", "env:PLACE"),)
+
+
+def test_what_a_library_repeats_of_a_value_from_elsewhere_is_not_shown() -> None:
+    options = revealed(
+        StoreOptions(endpoint="env:PLACE", region="here"), lambda *_: f"http://{CANARY}:1/"
+    )
+
+    with pytest.raises(ExternalError) as failed, asking("no answer", options):
+        raise OSError(f"error sending request for url (http://{CANARY}:1/bucket) here")
+
+    assert "url (***bucket) here" in failed.value.detail
+    assert CANARY not in said(failed.value)
+
+
+def test_only_secrets_and_values_from_elsewhere_are_hidden() -> None:
+    options = StoreOptions(
+        endpoint="http://minio:9000",
+        region="moon",
+        access_key="one",
+        origins=(("s3.region", "env:AWS_REGION"),),
+    )
+
+    assert set(hidden_texts(options)) == {"one", "moon"}
