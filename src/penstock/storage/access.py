@@ -12,15 +12,34 @@ from typing import TypeVar
 
 from penstock.errors import Code, UserError
 from penstock.model.kinesis import KinesisOptions
-from penstock.model.options import parse_options, print_options
+from penstock.model.options import (
+    option_fields,
+    option_key,
+    parse_options,
+    print_options,
+)
 from penstock.model.sealed import Sealed
 from penstock.model.secrets import origins_of, shown_value
-from penstock.model.store_options import StoreOptions
+from penstock.model.store_options import Provider, StoreOptions
 from penstock.storage.stores import Store, open_store
 from penstock.storage.uris import Scheme, parse_uri
 
 _HTTP = ("http://", "https://")
 
+_OF_GOOGLE = frozenset({"gs.service_account"})
+# Which options mean something to which store.
+_MEANINGS = {
+    Scheme.FILE: frozenset[str](),
+    Scheme.S3: frozenset(map(option_key, option_fields(StoreOptions))) - _OF_GOOGLE,
+    Scheme.GS: _OF_GOOGLE | {"provider"},
+    Scheme.AZ: frozenset({"s3.endpoint", "s3.access_key", "s3.secret_key", "provider"}),
+}
+# Whose store it may be said to be.
+_PROVIDERS = {
+    Scheme.S3: frozenset(Provider) - {Provider.AZURE},
+    Scheme.GS: frozenset({Provider.GCP}),
+    Scheme.AZ: frozenset({Provider.AZURE}),
+}
 _ORIGINS = "origins"
 
 _T = TypeVar("_T", StoreOptions, KinesisOptions)
@@ -91,11 +110,24 @@ def check_access(options: StoreOptions) -> None:
 
 
 def require_meaning(uri: str, options: StoreOptions) -> None:
-    """Refuse options of a bucket for files of this machine."""
+    """Refuse options that the store of a URI knows nothing of."""
+    scheme = parse_uri(uri).scheme
     given = [key for key, _ in print_options(options)]
-    if given and parse_uri(uri).scheme is Scheme.FILE:
+    odd = [key for key in given if key not in _MEANINGS[scheme]]
+    if odd:
+        known = ", ".join(sorted(_MEANINGS[scheme]))
         raise UserError(
-            f'option "{given[0]}" has no meaning for {Scheme.FILE}://', code=Code.OPTION_ERR
+            f'option "{odd[0]}" has no meaning for {scheme}://',
+            code=Code.OPTION_ERR,
+            hint=f"Leave it out; {scheme}:// takes {known}." if known else "",
+        )
+    if "provider" in given and options.provider not in _PROVIDERS[scheme]:
+        known = ", ".join(sorted(_PROVIDERS[scheme]))
+        raise UserError(
+            f'option "provider" must be one of {known} for {scheme}://, '
+            f'not "{options.provider}"',
+            code=Code.OPTION_ERR,
+            hint="Buckets of Google are gs://bucket/…, containers of Azure az://container/….",
         )
 
 

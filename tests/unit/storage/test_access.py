@@ -1,11 +1,14 @@
 """Options of a bucket: what contradicts is refused, and no value from elsewhere is shown."""
 
+from dataclasses import replace
+
 import pytest
 
 from penstock.errors import ExternalError, PenstockError, UserError
-from penstock.model.store_options import StoreOptions
+from penstock.model.store_options import Choice, Provider, StoreOptions
 from penstock.storage.access import (
     from_sealed_pairs,
+    require_meaning,
     revealed,
     sealed_pairs,
 )
@@ -80,3 +83,59 @@ def test_only_secrets_and_values_from_elsewhere_are_hidden() -> None:
     )
 
     assert set(hidden_texts(options)) == {"one", "moon"}
+
+
+KEYS = StoreOptions(access_key="one", secret_key="two")  # noqa: S106 - No password.
+
+
+@pytest.mark.parametrize(
+    ("uri", "options", "key"),
+    [
+        ("file:///in/", KEYS, "s3.access_key"),
+        ("s3://orders/in/", StoreOptions(service_account="{}"), "gs.service_account"),
+        ("gs://orders/in/", KEYS, "s3.access_key"),
+        ("gs://orders/in/", StoreOptions(endpoint="minio"), "s3.endpoint"),
+        ("gs://orders/in/", StoreOptions(region="here"), "s3.region"),
+        ("gs://orders/in/", StoreOptions(role_arn="arn:x"), "s3.role_arn"),
+        ("az://orders/in/", StoreOptions(region="here"), "s3.region"),
+        ("az://orders/in/", replace(KEYS, session_token="three"), "s3.session_token"),  # noqa: S106
+        ("az://orders/in/", StoreOptions(role_arn="arn:x"), "s3.role_arn"),
+        ("az://orders/in/", StoreOptions(path_style=Choice.TRUE), "use_path_style"),
+        ("az://orders/in/", StoreOptions(service_account="{}"), "gs.service_account"),
+    ],
+)
+def test_an_option_that_the_store_knows_nothing_of_is_refused(
+    uri: str, options: StoreOptions, key: str
+) -> None:
+    scheme = uri.partition("/")[0]
+
+    with pytest.raises(UserError, match=f'option "{key}" has no meaning for {scheme}//'):
+        require_meaning(uri, options)
+
+
+@pytest.mark.parametrize(
+    ("uri", "options"),
+    [
+        ("s3://orders/in/", replace(KEYS, endpoint="minio", provider=Provider.GCP)),
+        ("s3://orders/in/", StoreOptions(role_arn="arn:x", external_id="x", region="here")),
+        ("gs://orders/in/", StoreOptions(service_account="{}", provider=Provider.GCP)),
+        ("az://orders/in/", replace(KEYS, endpoint="lake", provider=Provider.AZURE)),
+    ],
+)
+def test_options_of_the_store_are_taken(uri: str, options: StoreOptions) -> None:
+    require_meaning(uri, options)
+
+
+@pytest.mark.parametrize(
+    ("uri", "provider", "rule"),
+    [
+        ("s3://orders/in/", Provider.AZURE, 'for s3://, not "azure"'),
+        ("gs://orders/in/", Provider.AWS, 'must be one of gcp for gs://, not "aws"'),
+        ("az://orders/in/", Provider.GCP, 'must be one of azure for az://, not "gcp"'),
+    ],
+)
+def test_the_store_of_somebody_else_is_refused(uri: str, provider: Provider, rule: str) -> None:
+    with pytest.raises(UserError, match=rule) as refused:
+        require_meaning(uri, StoreOptions(provider=provider))
+
+    assert "az://container/" in refused.value.hint
