@@ -163,6 +163,14 @@ def test_t65_with_ordered_listing_a_start_finds_what_looks_cannot_see(
     [
         ("s3://orders/in/", "", True),
         ("s3://orders/in/", "https://minio.example.com", False),
+        ("s3://orders/in/", "s3.amazonaws.com", True),
+        ("s3://orders/in/", "https://s3.eu-west-1.amazonaws.com/", True),
+        ("s3://orders/in/", "s3.dualstack.eu-west-1.amazonaws.com", True),
+        ("s3://orders/in/", "https://s3.cn-north-1.amazonaws.com.cn", True),
+        ("s3://orders/in/", "S3-EU-WEST-1.amazonaws.com", True),
+        ("s3://orders/in/", "https://s3.eu-west-1.amazonaws.com.example.com", False),
+        ("s3://orders/in/", "https://minio.amazonaws.com", False),
+        ("s3://orders--use1-az4--x-s3/in/", "s3.us-east-1.amazonaws.com", False),
         # Directory buckets of AWS list in no order at all.
         ("s3://orders--use1-az4--x-s3/in/", "", False),
         ("gs://orders/in/", "", True),

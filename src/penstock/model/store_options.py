@@ -69,7 +69,8 @@ class StoreOptions:
     )
     path_style: Choice = option(
         "Whether the bucket stands in the path (true) or in the host name (false); auto: in "
-        "the path of a given endpoint, unless the provider is oss, cos, obs or bos.",
+        "the path of a given endpoint, unless that is one of AWS or the provider is oss, cos, "
+        "obs or bos.",
         key="use_path_style",
         default=Choice.AUTO,
     )

@@ -5,6 +5,7 @@ next request: they make another client.
 """
 
 import os
+import re
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
@@ -35,6 +36,10 @@ _TIMES: dict[str, Any] = {
     "read_timeout": timedelta(seconds=20),
     "connect_timeout": timedelta(seconds=5),
 }
+# Addresses of S3 without a bucket: of a region, in its older form, or of all of them.
+_AWS_HOST = re.compile(
+    r"s3(?:-[a-z0-9-]+)?(?:\.dualstack)?(?:\.[a-z0-9-]+)?\.amazonaws\.com(?:\.cn)?"
+)
 _HOST_STYLE = frozenset({Provider.OSS, Provider.COS, Provider.OBS, Provider.BOS})
 
 
@@ -58,9 +63,15 @@ def client_of(scheme: Scheme, bucket: str, options: StoreOptions) -> Any:  # noq
         ) from error
 
 
-def custom_endpoint(options: StoreOptions) -> str:
-    """Answer the address of a server that is not AWS itself; empty for AWS."""
+def s3_endpoint(options: StoreOptions) -> str:
+    """Answer the address that is given for S3; empty where AWS' own follows from the region."""
     return _endpoint(options, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+
+
+def of_aws(options: StoreOptions) -> bool:
+    """Tell whether AWS itself is asked, by an address of its own or without one."""
+    endpoint = s3_endpoint(options)
+    return not endpoint or bool(_AWS_HOST.fullmatch(urlsplit(endpoint).hostname or ""))
 
 
 def azure_endpoint(options: StoreOptions) -> str:
@@ -79,14 +90,14 @@ def _endpoint(options: StoreOptions, *variables: str) -> str:
 def path_style(options: StoreOptions) -> bool:
     """Tell whether the bucket stands in the path of a request."""
     if options.path_style is Choice.AUTO:
-        return bool(custom_endpoint(options)) and options.provider not in _HOST_STYLE
+        return not of_aws(options) and options.provider not in _HOST_STYLE
     return options.path_style is Choice.TRUE
 
 
 def _s3(bucket: str, options: StoreOptions) -> Any:  # noqa: ANN401
     from obstore.store import S3Store
 
-    endpoint = custom_endpoint(options)
+    endpoint = s3_endpoint(options)
     in_path = path_style(options)
     config: dict[str, Any] = {
         "region": region_of(options),

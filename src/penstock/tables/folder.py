@@ -80,11 +80,11 @@ def _azure(options: StoreOptions) -> dict[str, str]:
 
 
 def _s3(bucket: str, options: StoreOptions) -> dict[str, str]:
-    from penstock.storage.bucket_clients import custom_endpoint, path_style, with_bucket
+    from penstock.storage.bucket_clients import path_style, s3_endpoint, with_bucket
     from penstock.storage.bucket_credentials import bucket_lender
     from penstock.storage.regions import region_of
 
-    endpoint = custom_endpoint(options)
+    endpoint = s3_endpoint(options)
     if endpoint and not path_style(options):
         endpoint = with_bucket(endpoint, bucket)
     # The table library has a chain of its own, which finds less and knows no roles.

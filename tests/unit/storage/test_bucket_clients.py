@@ -3,12 +3,17 @@
 import pytest
 
 from penstock.model.store_options import StoreOptions
-from penstock.storage.bucket_clients import azure_endpoint
+from penstock.storage.bucket_clients import azure_endpoint, path_style
 
 
 @pytest.fixture(autouse=True)
 def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"):
+    for name in (
+        "AZURE_STORAGE_ENDPOINT",
+        "AZURE_ENDPOINT",
+        "AWS_ENDPOINT_URL_S3",
+        "AWS_ENDPOINT_URL",
+    ):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -34,3 +39,17 @@ def test_the_address_of_an_account_may_come_from_the_environment(
 
     assert azure_endpoint(StoreOptions()) == "http://127.0.0.1:10000/devstoreaccount1"
     assert azure_endpoint(StoreOptions(endpoint="other.net")) == "https://other.net"
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "in_path"),
+    [
+        ("", False),
+        ("https://s3.eu-west-1.amazonaws.com", False),
+        ("s3.dualstack.eu-west-1.amazonaws.com", False),
+        ("s3.cn-north-1.amazonaws.com.cn", False),
+        ("https://minio.example.com", True),
+    ],
+)
+def test_a_bucket_of_aws_stands_in_the_host_by_itself(endpoint: str, *, in_path: bool) -> None:
+    assert path_style(StoreOptions(endpoint=endpoint)) is in_path

@@ -294,9 +294,9 @@ def lists_behind(options: FilesOptions, uri: Uri) -> bool:
         return False
     if options.ordered_listing is not Choice.AUTO:
         return options.ordered_listing is Choice.TRUE
-    from penstock.storage.bucket_clients import custom_endpoint
+    from penstock.storage.bucket_clients import of_aws
 
-    own_aws = uri.scheme is Scheme.S3 and not custom_endpoint(options.store)
+    own_aws = uri.scheme is Scheme.S3 and of_aws(options.store)
     return (own_aws and not uri.bucket.endswith(_DIRECTORY_BUCKET)) or uri.scheme is Scheme.GS
 
 
