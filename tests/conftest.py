@@ -14,6 +14,7 @@ from tests.mirrored_node import OpenNode, open_local, open_mirrored
 from tests.node import Node
 from tests.servers.azure_fixtures import azurite, container
 from tests.servers.buckets import Bucket, create_bucket
+from tests.servers.google import GoogleBucket, GoogleServer
 from tests.servers.kinesis_fixtures import (
     client_of_module,
     kinesis_local,
@@ -157,6 +158,13 @@ def moto_bucket(moto: MotoServer) -> Iterator[Bucket]:
     made = create_bucket(moto)
     yield made
     made.close()
+
+
+@pytest.fixture
+def google_bucket(moto: MotoServer, moto_bucket: Bucket) -> Iterator[GoogleBucket]:
+    """An empty bucket that is asked as one of Google; it lies on moto."""
+    with GoogleServer(moto.endpoint).serving() as server:
+        yield GoogleBucket(server=server, direct=moto_bucket)
 
 
 @pytest.fixture

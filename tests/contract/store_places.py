@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from penstock.model.store_options import StoreOptions
@@ -13,6 +13,7 @@ from penstock.storage.stores import Store
 from penstock.storage.uris import Scheme
 from tests.servers.buckets import REGION, Bucket
 from tests.servers.containers import Container
+from tests.servers.google import GoogleBucket
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +109,12 @@ def container_place(container: Container) -> Place:
         # Nothing is begun that could be listed; what was sent is forgotten after a week.
         sent_parts_stay=False,
     )
+
+
+def google_place(bucket: GoogleBucket) -> Place:
+    options = StoreOptions(service_account=bucket.account)
+    store = BucketStore(scheme=Scheme.GS, bucket=bucket.name, options=options)
+    return replace(bucket_place(bucket.direct, in_byte_order=True), store=store)
 
 
 def store_of(bucket: Bucket) -> BucketStore:

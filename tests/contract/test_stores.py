@@ -21,6 +21,7 @@ from tests.contract.store_places import (
     Place,
     bucket_place,
     container_place,
+    google_place,
     local_place,
     store_of,
 )
@@ -52,6 +53,7 @@ class EndingWith:
         "local",
         pytest.param("seaweedfs", marks=pytest.mark.integration),
         pytest.param("moto", marks=pytest.mark.integration),
+        pytest.param("google", marks=pytest.mark.integration),
         pytest.param("azurite", marks=ON_AZURITE),
     ]
 )
@@ -61,6 +63,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
             return bucket_place(request.getfixturevalue("bucket"), in_byte_order=False)
         case "moto":
             return bucket_place(request.getfixturevalue("moto_bucket"), in_byte_order=True)
+        case "google":
+            return google_place(request.getfixturevalue("google_bucket"))
         case "azurite":
             return container_place(request.getfixturevalue("container"))
         case _:

@@ -4,6 +4,7 @@ A client is found by everything that it was made of, so that changed credentials
 next request: they make another client.
 """
 
+import json
 import os
 import re
 from datetime import timedelta
@@ -126,7 +127,24 @@ def _google(bucket: str, options: StoreOptions) -> Any:  # noqa: ANN401
     config: dict[str, Any] = {}
     if options.service_account:
         config["service_account_key"] = options.service_account
-    return GCSStore(bucket, config=config, client_options=_TIMES, retry_config=_RETRIES)  # type: ignore[arg-type]
+    # Otherwise the environment may allow it.
+    in_clear = {"allow_http": True} if google_in_clear(options) else {}
+    return GCSStore(
+        bucket,
+        config=config,  # type: ignore[arg-type]
+        client_options={**_TIMES, **in_clear},  # type: ignore[arg-type]
+        retry_config=_RETRIES,  # type: ignore[arg-type]
+    )
+
+
+def google_in_clear(options: StoreOptions) -> bool:
+    """Tell whether the key of a service account leads to a server that speaks plain HTTP."""
+    try:
+        account = json.loads(options.service_account or "{}")
+    except ValueError:
+        return False
+    place = account.get("gcs_base_url") if isinstance(account, dict) else None
+    return isinstance(place, str) and place.startswith("http://")
 
 
 def _azure(bucket: str, options: StoreOptions) -> Any:  # noqa: ANN401

@@ -28,11 +28,17 @@ _LENDER = re.compile(r"credential provider: (\w+): ([^\n]{1,300})")
 _FOUND_INSTEAD = re.compile(r'string ".*')
 # What the client of Azure says, followed by a part of the key.
 _NO_BASE64 = "Invalid Access Key"
+# What the client of Google says of a text that is no key file, or has no private key in it.
+_NO_ACCOUNT = re.compile(r"decode service account|reading pem file|KeyRejected|InvalidEncoding")
 _ODD_KEY = re.compile(r"Path \"([^\"]*)\" contained|Error parsing Path")
 
 _HINT_KEYS = (
     'Check "s3.access_key", "s3.secret_key", the rights of that user, and "s3.region"; '
     "a secret is changed with ALTER SECRET."
+)
+_HINT_ACCOUNT = (
+    'Check "gs.service_account", which is the JSON that Google gives for a key, and the rights '
+    "of that account; a secret is changed with ALTER SECRET."
 )
 _HINT_LENT = (
     'Check who lends the keys: "s3.role_arn", or the environment, the profile, the container '
@@ -73,7 +79,12 @@ def _wrapped(fact: str, text: str, options: StoreOptions) -> PenstockError:
         told = without(lender[2].rstrip("."), hidden_texts(options))
         return kind(f"{fact}: {told}", hint=_HINT_LENT)
     if _REFUSED.search(text):
-        return ExternalError(f"{fact}: access was refused", detail=said, hint=_HINT_KEYS)
+        hint = _HINT_ACCOUNT if options.service_account else _HINT_KEYS
+        return ExternalError(f"{fact}: access was refused", detail=said, hint=hint)
+    if _NO_ACCOUNT.search(text):
+        return ExternalError(
+            f"{fact}: the service account's key cannot be read", hint=_HINT_ACCOUNT
+        )
     if _NO_BASE64 in text:
         return ExternalError(f"{fact}: the account's key must be Base64", hint=_HINT_KEYS)
     if _ODD_KEY.search(text):

@@ -61,10 +61,19 @@ def _library_options(uri: Uri, options: StoreOptions) -> dict[str, str]:
         case Scheme.S3:
             return _s3(uri.bucket, options)
         case Scheme.GS:
-            given = {"google_service_account_key": options.service_account}
+            given = _google(options)
         case _:
             given = _azure(options)
     return {key: value for key, value in given.items() if value}
+
+
+def _google(options: StoreOptions) -> dict[str, str]:
+    from penstock.storage.bucket_clients import google_in_clear
+
+    return {
+        "google_service_account_key": options.service_account,
+        "allow_http": "true" if google_in_clear(options) else "",
+    }
 
 
 def _azure(options: StoreOptions) -> dict[str, str]:
