@@ -7,6 +7,7 @@ queries of deltalake do, must go past it.
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import assert_never
@@ -15,6 +16,8 @@ from urllib.parse import parse_qsl, urlsplit
 from tests.servers.buckets import Bucket
 from tests.servers.child import HOST, free_ports
 from tests.servers.forwarding import Exchange, Listener
+
+_LONELY_SECONDS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +71,23 @@ class LoseAnswer:
     """Let the server do the work, then close the connection without a word."""
 
 
-Fault = Answer | Delay | CutBody | LoseAnswer
+class Together:
+    """Keep requests until so many are there at once, then pass them on."""
+
+    def __init__(self, requests: int) -> None:
+        self._barrier = threading.Barrier(requests, action=self._meet, timeout=_LONELY_SECONDS)
+        self.met = False
+
+    def _meet(self) -> None:
+        self.met = True
+
+    def wait(self) -> None:
+        """Wait for the others; one that stays alone goes on after a while, as do all others."""
+        with suppress(threading.BrokenBarrierError):
+            self._barrier.wait()
+
+
+Fault = Answer | Delay | CutBody | LoseAnswer | Together
 
 
 def slow_down() -> Answer:
@@ -190,6 +209,9 @@ class FaultProxy:
                 exchange.answer(fault.status, fault.body, content_type=fault.content_type)
             case CutBody():
                 exchange.forward(self.upstream, bytes_max=fault.after_bytes)
+            case Together():
+                fault.wait()
+                exchange.forward(self.upstream)
             case LoseAnswer():
                 exchange.forward(self.upstream, lost=True)
             case _:
