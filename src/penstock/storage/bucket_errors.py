@@ -20,6 +20,9 @@ _REFUSED = re.compile(
     r"InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|ExpiredToken|InvalidToken"
     r"|40[13] (?:Forbidden|Unauthorized)"
 )
+_SKEWED = "RequestTimeTooSkewed"
+_SIGNED_AT = re.compile(r"<RequestTime>([0-9TZ:.+-]{1,40})</RequestTime>")
+_SERVER_TIME = re.compile(r"<ServerTime>([0-9TZ:.+-]{1,40})</ServerTime>")
 _NO_BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound")
 _UNREACHABLE = re.compile(r"[Cc]onnection refused|error trying to connect|dns error|timed out")
 # What the function said that the client asked for keys.
@@ -78,6 +81,12 @@ def _wrapped(fact: str, text: str, options: StoreOptions) -> PenstockError:
         kind = UserError if lender[1] == UserError.__name__ else ExternalError
         told = without(lender[2].rstrip("."), hidden_texts(options))
         return kind(f"{fact}: {told}", hint=_HINT_LENT)
+    if _SKEWED in text:
+        return ExternalError(
+            f"{fact}: the clocks of this machine and of the store differ too much",
+            detail=_both_times(text) or said,
+            hint="Set the clock of this machine; penstock doctor looks at it.",
+        )
     if _REFUSED.search(text):
         hint = _HINT_ACCOUNT if options.service_account else _HINT_KEYS
         return ExternalError(f"{fact}: access was refused", detail=said, hint=hint)
@@ -98,6 +107,13 @@ def _wrapped(fact: str, text: str, options: StoreOptions) -> PenstockError:
         )
     hint = _HINT_REACH if _UNREACHABLE.search(text) else ""
     return ExternalError(fact, code=Code.GET_REMOTE_DATA_ERROR, detail=said, hint=hint)
+
+
+def _both_times(text: str) -> str:
+    signed, server = _SIGNED_AT.search(text), _SERVER_TIME.search(text)
+    if signed is None or server is None:
+        return ""
+    return f"This machine signed at {signed[1]}, the clock of the store showed {server[1]}."
 
 
 def _said(text: str, options: StoreOptions) -> str:

@@ -1,0 +1,43 @@
+"""What a bucket answered, in our words."""
+
+import pytest
+from obstore.exceptions import PermissionDeniedError
+
+from penstock.errors import ExternalError
+from penstock.model.store_options import StoreOptions
+from penstock.storage.bucket_errors import asking
+
+# As AWS answers; the library repeats it behind its own words.
+SKEWED = (
+    "for path x: Server returned non-2xx status code: 403 Forbidden: <?xml version='1.0'?>\n"
+    "<Error><Code>RequestTimeTooSkewed</Code><Message>The difference between the request time "
+    "and the current time is too large.</Message>{times}</Error>"
+)
+TIMES = (
+    "<RequestTime>20261117T080000Z</RequestTime><ServerTime>2026-11-17T11:57:00Z</ServerTime>"
+)
+
+
+@pytest.mark.parametrize(
+    ("times", "detail"),
+    [
+        (
+            TIMES,
+            "This machine signed at 20261117T080000Z, the clock of the store showed "
+            "2026-11-17T11:57:00Z.",
+        ),
+        ("", "403 Forbidden, RequestTimeTooSkewed."),
+    ],
+    ids=["with-times", "without"],
+)
+def test_a_clock_that_goes_wrong_is_not_taken_for_wrong_keys(times: str, detail: str) -> None:
+    skewed = PermissionDeniedError(SKEWED.format(times=times))
+
+    with pytest.raises(ExternalError) as bad, asking("no answer", StoreOptions()):
+        raise skewed
+
+    assert bad.value.message.startswith(
+        "no answer: the clocks of this machine and of the store"
+    )
+    assert bad.value.detail == detail
+    assert "Set the clock" in bad.value.hint
