@@ -22,25 +22,6 @@ class Variant(StrEnum):
     SPARK_S3 = "spark-s3"
 
 
-# Behind what is written to the place of the table. Behind an effect in the catalog that place
-# is as it was at the point before.
-_AT_THE_PLACE = frozenset(
-    {
-        CrashPoint.TASK_WRITTEN,
-        CrashPoint.RUN_FINISHED,
-        CrashPoint.TABLE_COMMITTED,
-        CrashPoint.COPY_WRITTEN,
-        CrashPoint.REJECTS_COMMITTED,
-        CrashPoint.RECOVERY_FENCED,
-        CrashPoint.CHAIN_EXTENDED,
-        CrashPoint.STATEMENT_COMMITTED,
-        CrashPoint.OPENING_COMMITTED,
-        CrashPoint.CLOSING_COMMITTED,
-        CrashPoint.TABLE_CREATED,
-        CrashPoint.TABLE_FORGOTTEN,
-    }
-)
-
 # Spark takes ten seconds where a process without it takes one, so it gets a sample.
 WITHOUT_SPARK = (Variant.FILE, Variant.S3)
 ON_SPARK = (Variant.SPARK_FILE, Variant.SPARK_S3)
@@ -48,12 +29,8 @@ ON_BUCKETS = (Variant.S3, Variant.SPARK_S3)
 
 
 def without_spark(points: Iterable[CrashPoint]) -> list[tuple[Variant, CrashPoint]]:
-    """Answer where each point is passed: here, and on a bucket where that differs."""
-    return [
-        (variant, point)
-        for point in points
-        for variant in (WITHOUT_SPARK if point in _AT_THE_PLACE else (Variant.FILE,))
-    ]
+    """Answer where each point is passed: on this machine, and on a bucket."""
+    return [(variant, point) for point in points for variant in WITHOUT_SPARK]
 
 
 @contextmanager

@@ -23,7 +23,6 @@ from tests.mirrored_node import OpenNode
 from tests.node import Node
 
 ON_BUCKETS_TOO = True
-LENIENT = pytest.param(False, marks=pytest.mark.of_local_files("strict tells it there"))
 
 TABLE = "CREATE TABLE t (id BIGINT NOT NULL, note STRING)"
 SCHEMA = "id BIGINT, note STRING"
@@ -222,7 +221,7 @@ def cases(rows: Mapping[str, tuple[Any, ...]], *, columns: int) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("strict", [True, LENIENT])
+@pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize(("kind", "content", "message"), cases(UNREADABLE, columns=3))
 def test_an_unreadable_file_is_named_and_loads_once_it_is_mended(
     node: Node, folder: Path, *, kind: Kind, content: bytes, message: str, strict: bool
@@ -289,7 +288,6 @@ def test_a_bad_row_stops_a_strict_job_with_its_file_and_line(
     assert ids(node) == [1, 5, 6, 9]
 
 
-@pytest.mark.of_local_files("strict tells it there")
 @pytest.mark.parametrize(
     ("kind", "content", "message", "good"), BAD_ROWS.values(), ids=BAD_ROWS
 )
