@@ -42,7 +42,13 @@ from tests.contract.catalog.building import (
     created,
     move,
 )
-from tests.servers.kinesis_clients import REGION, StreamUnderTest, kinesis_client, new_stream
+from tests.servers.kinesis_clients import (
+    MIDDLE,
+    REGION,
+    StreamUnderTest,
+    kinesis_client,
+    new_stream,
+)
 
 Progress = tuple[SplitProgress, ...]
 
@@ -172,7 +178,7 @@ class FilesWorld:
 
 
 class KinesisWorld:
-    """A stream of one shard on the project's own server, asked through HTTP."""
+    """A stream of two shards on the project's own server, of which the second has records."""
 
     plans_are_final: ClassVar[bool] = False
     counts_records: ClassVar[bool] = False
@@ -180,14 +186,21 @@ class KinesisWorld:
     def __init__(self, folder: Path, stream: StreamUnderTest, endpoint: str) -> None:
         self._stream = stream
         self._sequence_by_name: dict[str, str] = {}
-        (shard,) = stream.shard_ids()
-        start = SplitProgress(split=shard, floor=Horizon(), position=Horizon())
-        self._job = Remembered(folder, _load_of(stream.name, endpoint), (start,))
+        start = tuple(
+            SplitProgress(split=shard, floor=Horizon(), position=Horizon())
+            for shard in stream.shard_ids()
+        )
+        self._job = Remembered(folder, _load_of(stream.name, endpoint), start)
 
     def put(self, *names: str) -> None:
         for name in sorted(names):
             data = json.dumps({"id": name}).encode()
-            self._sequence_by_name[name] = self._stream.put(data)
+            self._sequence_by_name[name] = self._stream.put(data, hash_key=self.key_of(name))
+
+    def key_of(self, name: str) -> int:
+        """Answer the hash key of a record."""
+        del name
+        return MIDDLE
 
     def change(self, name: str) -> None:
         raise AssertionError(f"nobody can change {name} of a stream")
@@ -211,11 +224,11 @@ class KinesisWorld:
         self._job.apply(attachment)
 
     def move(self, name: str) -> None:
-        (split,) = self.state().progress
+        quiet, split = self.state().progress
         behind = After(value=self._sequence_by_name[name])
         moved = replace(split, floor=behind, position=behind)
         attachment = move(self.state().number + 1, behind)
-        self._job.apply(replace(attachment, progress=(moved,)))
+        self._job.apply(replace(attachment, progress=(quiet, moved)))
 
     def names(self, plan: EpochPlan | None) -> list[str]:
         return [] if plan is None else self._read(plan)[1]
@@ -241,6 +254,16 @@ class KinesisWorld:
         return notes, names
 
 
+class SpreadKinesisWorld(KinesisWorld):
+    """The same with records in both shards; there is no order between them."""
+
+    def key_of(self, name: str) -> int:
+        return ord(name) % 2 * MIDDLE
+
+    def names(self, plan: EpochPlan | None) -> list[str]:
+        return sorted(super().names(plan))
+
+
 ID = (Column(name="id", type=Primitive.STRING),)
 
 
@@ -264,9 +287,10 @@ def _load_of(stream: str, endpoint: str) -> JobDefinition:
 
 
 @contextmanager
-def kinesis_world(folder: Path, server: KinesisServer) -> Iterator[KinesisWorld]:
+def kinesis_world(
+    kind: type[KinesisWorld], folder: Path, server: KinesisServer
+) -> Iterator[KinesisWorld]:
     """Answer a world with a stream of its own."""
-
     with kinesis_client(server.endpoint) as client:
-        yield KinesisWorld(folder, new_stream(client), server.endpoint)
+        yield kind(folder, new_stream(client, shards=2), server.endpoint)
     CLIENTS.of_this_process().close()

@@ -5,7 +5,6 @@ real catalog, and every source is opened again from that catalog, as after a res
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,13 @@ from penstock.model.position import SplitProgress
 from penstock.model.routine_properties import RoutineProperties
 from penstock.sources.source import Backlog, Source
 from penstock.testing.kinesis.server import KinesisServer
-from tests.contract.source_worlds import FilesWorld, KinesisWorld, World, kinesis_world
+from tests.contract.source_worlds import (
+    FilesWorld,
+    KinesisWorld,
+    SpreadKinesisWorld,
+    World,
+    kinesis_world,
+)
 
 EVERYTHING = EpochLimits(
     files=JobProperties().batch_files_max,
@@ -48,12 +53,10 @@ def world(
 ) -> Iterator[World]:
     """A world of every kind, or of those that can say what a test asks for."""
     kind: Kind = request.param
-    opened = (
-        nullcontext(FilesWorld(tmp_path))
-        if kind is FilesWorld
-        else kinesis_world(tmp_path, own_kinesis)
-    )
-    with opened as made:
+    if issubclass(kind, FilesWorld):
+        yield FilesWorld(tmp_path)
+        return
+    with kinesis_world(kind, tmp_path, own_kinesis) as made:
         yield made
 
 
@@ -63,6 +66,10 @@ of_final_plans = pytest.mark.parametrize(
 )
 of_counted_records = pytest.mark.parametrize(
     "world", [kind for kind in KINDS if kind.counts_records], indirect=True
+)
+# What has nothing to do with the order of records is asked where there is none, too.
+also_of_spread_records = pytest.mark.parametrize(
+    "world", [*KINDS, SpreadKinesisWorld], indirect=True
 )
 
 
@@ -95,6 +102,7 @@ def load_one_of_a_look(source: Source, world: World) -> Sequence[str]:
     return names
 
 
+@also_of_spread_records
 def test_a_source_with_nothing_new_gives_no_plan(world: World) -> None:
     source = world.open()
 
@@ -126,6 +134,7 @@ def test_what_is_planned_no_longer_waits(world: World) -> None:
     assert 0 < source.waiting().size_bytes < before.size_bytes
 
 
+@also_of_spread_records
 def test_nothing_waits_once_all_is_planned(world: World) -> None:
     world.put("a", "b")
     source = world.open()
@@ -136,6 +145,7 @@ def test_nothing_waits_once_all_is_planned(world: World) -> None:
     assert before.files > source.waiting().files == 0
 
 
+@also_of_spread_records
 def test_a_plan_that_was_not_committed_is_made_again_by_the_next_look(world: World) -> None:
     world.put("a", "b")
     source = world.open()
@@ -191,6 +201,7 @@ def test_t11_a_source_opened_again_goes_on_behind_what_was_committed(world: Worl
     assert world.names(planned) == ["b", "c"]
 
 
+@also_of_spread_records
 def test_t11_a_source_opened_again_plans_nothing_when_all_was_committed(world: World) -> None:
     world.put("a", "b")
     load(world)
@@ -202,6 +213,7 @@ def test_t11_a_source_opened_again_plans_nothing_when_all_was_committed(world: W
     assert source.plan(world.state().progress, limits=EVERYTHING) is None
 
 
+@also_of_spread_records
 def test_t11_a_source_is_caught_up_when_all_was_committed(world: World) -> None:
     world.put("a", "b")
     source = world.open()
@@ -214,6 +226,7 @@ def test_t11_a_source_is_caught_up_when_all_was_committed(world: World) -> None:
     assert (before, source.caught_up()) == (False, True)
 
 
+@also_of_spread_records
 def test_t11_a_commit_moves_the_position_and_a_look_or_a_plan_does_not(world: World) -> None:
     world.put("a", "b")
     before = world.state().progress

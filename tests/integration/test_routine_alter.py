@@ -7,16 +7,12 @@ import pytest
 from penstock.crashpoints import CrashPoint
 from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.driving import (
-    Gate,
-    MovedClock,
     crash_inside,
     idle,
     rounds_until,
     supervised,
 )
 from tests.integration.routine_loads import (
-    BLINK,
-    CREATE_TABLE,
     FIRST,
     altered,
     create,
@@ -31,7 +27,6 @@ from tests.integration.routine_loads import (
     stream,
 )
 from tests.integration.test_routine_faults import pass_time
-from tests.mirrored_node import OpenNode
 from tests.node import Node
 from tests.servers.kinesis_clients import MIDDLE, StreamUnderTest, new_stream
 
@@ -303,25 +298,6 @@ def test_typed_positions_may_be_given_as_they_are_shown(
     loads.run()
 
     assert ids(loads) == [1, 2, 3, 3]
-
-
-def test_t44_a_batch_that_runs_during_a_pause_is_read_again(
-    open_node: OpenNode, stream: StreamUnderTest
-) -> None:
-    gate = Gate()
-    node = open_node(clock=MovedClock(), read_interval=BLINK, work=gate)
-    put(stream, 1, 2)
-    node.sql(f"{CREATE_TABLE}; {create(stream)}")
-    with supervised(node) as supervisor:
-        rounds_until(supervisor, lambda _: gate.entered.is_set())
-        node.sql("PAUSE ROUTINE LOAD FOR r")
-        gate.opened.set()
-    before = ids(node)
-
-    node.sql("RESUME ROUTINE LOAD FOR r")
-    node.run()
-
-    assert (before, ids(node)) == ([], [1, 2])
 
 
 def test_t43_a_lag_is_never_negative(

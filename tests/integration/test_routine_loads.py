@@ -6,9 +6,17 @@ from datetime import timedelta
 
 import pytest
 
+from penstock.crashpoints import CrashPoint
 from penstock.engine.task import run_task_text
 from penstock.errors import Code, ExternalError
-from tests.integration.driving import MovedClock, attempts
+from tests.integration.driving import (
+    Gate,
+    MovedClock,
+    attempts,
+    crash_at,
+    rounds_until,
+    supervised,
+)
 from tests.integration.routine_loads import (
     BLINK,
     CREATE_TABLE,
@@ -33,6 +41,8 @@ from tests.servers.kinesis_clients import (
     new_stream,
     pause,
 )
+from tests.unit.sources.kinesis.aggregates import packed
+from tests.unit.sources.kinesis.test_records import sub
 
 __all__ = ["loads"]
 pytestmark = pytest.mark.integration
@@ -160,6 +170,42 @@ def test_a_paused_load_goes_on_where_it_was(loads: Node, stream: StreamUnderTest
     loads.run()
 
     assert (before, ids(loads)) == ([1], [1, 2])
+
+
+def test_t44_an_epoch_that_a_pause_has_met_is_read_again_after_a_restart(
+    open_node: OpenNode, stream: StreamUnderTest
+) -> None:
+    gate = Gate()
+    node = open_node(clock=MovedClock(), read_interval=BLINK, work=gate)
+    put(stream, 1, 2)
+    node.sql(f"{CREATE_TABLE}; {create(stream)}")
+    with supervised(node) as supervisor:
+        rounds_until(supervisor, lambda _: gate.entered.is_set())
+        node.sql("PAUSE ROUTINE LOAD FOR r")
+        gate.opened.set()
+    before = ids(node)
+
+    again = node.restart()
+    again.sql("RESUME ROUTINE LOAD FOR r")
+    again.run()
+
+    assert (before, ids(again)) == ([], [1, 2])
+
+
+def test_t77_an_aggregate_is_taken_apart_over_epochs_and_a_restart(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    number = stream.put(packed(*(sub(row(one)) for one in range(5))))
+    put(stream, 5)
+    loads.sql(create(stream, properties={"max_batch_rows": "3"}))
+
+    crash_at(loads, CrashPoint.CATALOG_APPLIED)
+    again = loads.restart()
+    before = shards(again)["0"]
+    again.run()
+
+    assert before == ("open", f"AFTER {number}/2")
+    assert ids(again) == [0, 1, 2, 3, 4, 5]
 
 
 def test_t83_a_listed_end_is_not_where_a_shard_ends(

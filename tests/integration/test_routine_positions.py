@@ -249,22 +249,6 @@ def test_t78_the_record_that_crosses_a_limit_is_loaded_whole(
     assert epoch_rows(loads) == [5, 0, 1]
 
 
-def test_t77_a_position_inside_an_aggregate_survives_a_restart(
-    loads: Node, stream: StreamUnderTest
-) -> None:
-    number = stream.put(packed(*(sub(row(one)) for one in range(5))))
-    put(stream, 5)
-    loads.sql(create(stream, properties=THREE))
-
-    crash_at(loads, CrashPoint.CATALOG_APPLIED)
-    again = loads.restart()
-    before = shown(again)["Progress"]
-    again.run()
-
-    assert before == {FIRST: f"AFTER {number}/2"}
-    assert ids(again) == [0, 1, 2, 3, 4, 5]
-
-
 def test_t17_the_statement_that_is_shown_makes_the_same_load(
     loads: Node, stream: StreamUnderTest
 ) -> None:
