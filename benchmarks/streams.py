@@ -7,15 +7,18 @@ what an idle minute costs is counted in requests, over few and over many shards.
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 import boto3
 from botocore.config import Config
+from rich.console import Console
 
 from benchmarks.figures import Comparison, Figure, Goal, of_samples
-from benchmarks.workshop import Workshop
+from benchmarks.product import Product
 from penstock.clock import SystemClock
 from penstock.testing.kinesis.server import KinesisServer
 
@@ -28,15 +31,37 @@ PAGE_RECORDS = 10_000
 COLUMNS = "id BIGINT, text STRING"
 
 
-def measure_streams(workshop: Workshop, *, records: int, rounds: int) -> list[Figure]:
+class Bench(Protocol):
+    """What loads from Kinesis are measured with: the product, and where to say so."""
+
+    @property
+    def product(self) -> Product: ...
+
+    @property
+    def console(self) -> Console: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amounts:
+    """How much is measured."""
+
+    records: int
+    rounds: int
+    # Records of a shard whose limits are those of AWS.
+    limited_records: int = 20_000
+    # Over how many shards nothing arrives.
+    idle_shards: tuple[int, ...] = (SHARDS, 400)
+
+
+def measure_streams(bench: Bench, amounts: Amounts) -> list[Figure]:
     """Measure loads from Kinesis; answer the figures."""
-    workshop.console.print(f"loading {records:,} records of 1 kB from Kinesis …", style="dim")
-    with KinesisServer() as server:
-        client = _client(server)
+    told = f"loading {amounts.records:,} records of 1 kB from Kinesis …"
+    bench.console.print(told, style="dim")
+    with KinesisServer() as server, closing(_client(server)) as client:
         return [
-            *_throughput(workshop, server, client, records=records, rounds=rounds),
-            *_drain(workshop, server, client),
-            *_idle_minutes(workshop, server, client),
+            *_throughput(bench, server, client, amounts),
+            *_drain(bench, server, client, records=SHARDS * amounts.limited_records),
+            *_idle_minutes(bench, server, client, amounts.idle_shards),
         ]
 
 
@@ -52,18 +77,19 @@ def _client(server: KinesisServer) -> Any:
 
 
 def _throughput(
-    workshop: Workshop, server: KinesisServer, client: Any, *, records: int, rounds: int
+    bench: Bench, server: KinesisServer, client: Any, amounts: Amounts
 ) -> list[Figure]:
+    records = amounts.records
     _make(client, "volume", shards=SHARDS)
     server.control.preload("volume", count=records, size_bytes=RECORD_BYTES)
     raw, loaded, ratios = [], [], []
-    for number in range(rounds + 1):
+    for number in range(amounts.rounds + 1):
         raw_rate = records / _counted(client, "volume", records)
         name = f"k{number}"
-        workshop.product.sql(_create(name, "volume", server))
-        watch = workshop.product.load(name)
+        bench.product.sql(_create(name, "volume", server))
+        watch = bench.product.load(name)
         rate = records / watch.to_visible
-        _require_all(workshop, name, records)
+        _require_all(bench, name, records)
         # The first round starts workers and imports libraries.
         if number:
             raw.append(raw_rate)
@@ -106,18 +132,17 @@ def _count(client: Any, stream: str, shard: str) -> int:
         iterator = answer["NextShardIterator"]
 
 
-def _drain(workshop: Workshop, server: KinesisServer, client: Any) -> list[Figure]:
+def _drain(bench: Bench, server: KinesisServer, client: Any, *, records: int) -> list[Figure]:
     """Drain four shards with the limits of AWS switched on."""
-    records = SHARDS * 20_000
     _make(client, "limited", shards=SHARDS)
     server.control.preload("limited", count=records, size_bytes=RECORD_BYTES)
     server.control.limit_as_aws()
     try:
-        workshop.product.sql(_create("limited", "limited", server))
-        watch = workshop.product.load("limited")
+        bench.product.sql(_create("limited", "limited", server))
+        watch = bench.product.load("limited")
     finally:
         server.control.heal()
-    _require_all(workshop, "limited", records)
+    _require_all(bench, "limited", records)
     least = records * RECORD_BYTES / (SHARDS * SHARD_BYTES_PER_SECOND)
     taken = Figure(name="drain of 4 limited shards", value=watch.to_visible, unit="s")
     return [
@@ -126,16 +151,18 @@ def _drain(workshop: Workshop, server: KinesisServer, client: Any) -> list[Figur
     ]
 
 
-def _idle_minutes(workshop: Workshop, server: KinesisServer, client: Any) -> list[Figure]:
+def _idle_minutes(
+    bench: Bench, server: KinesisServer, client: Any, widths: tuple[int, ...]
+) -> list[Figure]:
     """Count the requests of a minute in which nothing arrives."""
     figures = []
-    for shards in (SHARDS, 400):
+    for shards in widths:
         name = f"idle{shards}"
         _make(client, name, shards=shards)
-        workshop.product.sql(_create(name, name, server))
+        bench.product.sql(_create(name, name, server))
         clock = _MovedClock()
-        source = workshop.product.source(name, clock=clock)
-        progress = workshop.product.state(name).progress
+        source = bench.product.source(name, clock=clock)
+        progress = bench.product.state(name).progress
         source.discover(progress, listed=lambda _: None)
         source.take_requests()
         for _ in range(int(timedelta(minutes=1) / POLL_INTERVAL)):
@@ -183,7 +210,7 @@ def _create(name: str, stream: str, server: KinesisServer) -> str:
     )
 
 
-def _require_all(workshop: Workshop, name: str, records: int) -> None:
-    loaded = workshop.product.state(name).cumulative.rows_loaded
+def _require_all(bench: Bench, name: str, records: int) -> None:
+    loaded = bench.product.state(name).cumulative.rows_loaded
     if loaded != records:
         raise RuntimeError(f"{loaded} rows were loaded, not {records}")

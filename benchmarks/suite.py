@@ -18,7 +18,7 @@ from benchmarks.formats import measure_formats
 from benchmarks.memory import measure_memory
 from benchmarks.small_epochs import measure_small_epochs
 from benchmarks.sql_path import measure_small_sql_epochs, measure_sql_path
-from benchmarks.streams import measure_streams
+from benchmarks.streams import Amounts, measure_streams
 from benchmarks.throughput import RowsDifferError, measure_throughput
 from benchmarks.workshop import Workshop, open_workshop
 
@@ -81,7 +81,9 @@ def _scheduled(
         "formats": partial(measure_formats, rows=rows, rounds=rounds),
         "buckets": partial(measure_buckets, rows=rows, rounds=rounds, keys=keys),
         "small-epochs": partial(measure_small_epochs, epochs=epochs),
-        "kinesis": partial(measure_streams, records=records, rounds=min(rounds, 3)),
+        "kinesis": partial(
+            measure_streams, amounts=Amounts(records=records, rounds=min(rounds, 3))
+        ),
     }
 
 

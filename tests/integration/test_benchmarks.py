@@ -5,6 +5,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from subprocess import PIPE
 
@@ -12,13 +14,16 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from benchmarks.figures import Comparison, Figure, Goal, paired_ratio, save_figures
 from benchmarks.memory import WORKER, peak_bytes, role_of
 from benchmarks.product import Product, create_job
 from benchmarks.rivals import copy_bytes, cut_evenly, write_share
 from benchmarks.sample_orders import SQL_COLUMNS, order_line, write_orders
+from benchmarks.streams import Amounts, measure_streams
 from benchmarks.throughput import RowComparison, RowsDifferError, processor_seconds, read_delta
+from penstock.sources.kinesis.client import CLIENTS
 from penstock.testing.executor import InProcessExecutor
 
 pytestmark = pytest.mark.integration
@@ -176,3 +181,29 @@ def test_the_time_of_the_processors_grows_with_work() -> None:
         sum(range(10_000))
 
     assert processor_seconds() > before
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The product without Spark, and nobody who reads."""
+
+    product: Product
+    console: Console
+
+
+def test_loads_of_streams_are_measured_with_tiny_numbers(product: Product) -> None:
+    console = Console(file=StringIO())
+    amounts = Amounts(records=40, rounds=1, limited_records=10, idle_shards=(2, 4))
+
+    figures = measure_streams(Bench(product=product, console=console), amounts)
+    CLIENTS.of_this_process().close()
+
+    assert [figure.name for figure in figures] == [
+        "boto3, 4 threads, only counting",
+        "Penstock, Kinesis into a table",
+        "least time at 2 MB/s a shard",
+        "drain of 4 limited shards",
+        "an idle minute over 2 shards",
+        "an idle minute over 4 shards",
+    ]
+    assert all(figure.value > 0 for figure in figures)
