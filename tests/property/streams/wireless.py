@@ -33,6 +33,9 @@ class WirelessClient:
         self._now = now
         self._asked = asked
 
+    def close(self) -> None:
+        """Have nothing to close."""
+
     def __getattr__(self, name: str) -> Callable[..., dict[str, Any]]:
         operation = _OPERATIONS[name]
 

@@ -32,6 +32,8 @@ from penstock.model.schema import Column, Primitive
 from penstock.sources.kinesis import client as client_module
 from penstock.sources.kinesis import source as source_module
 from penstock.sources.kinesis.budgets import ReadBudgets
+from penstock.sources.kinesis.client import StreamAccess
+from penstock.sources.kinesis.clients import Clients, ClientsByProcess
 from penstock.sources.kinesis.patience import Patience
 from penstock.sql.parser import parse_script
 from penstock.supervisor.restart import RestartPolicy
@@ -315,7 +317,8 @@ def in_turn(
 
 def _without_threads_and_wires(patch: pytest.MonkeyPatch, world: World) -> None:
     wireless = WirelessClient(world.stream.service, now=world.clock.now, asked=world.asked)
-    patch.setattr(client_module, "_client", lambda _access: wireless)
+    clients = Clients[StreamAccess, WirelessClient](lambda _: wireless, clock=world.clock)
+    patch.setattr(client_module, "CLIENTS", ClientsByProcess(lambda: clients))
     patch.setattr(source_module, "ThreadPoolExecutor", InTurn)
     patch.setattr(shard_share, "interleaved", in_turn)
     patch.setattr(shard_share, "SystemClock", lambda: world.clock)
