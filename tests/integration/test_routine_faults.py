@@ -332,8 +332,15 @@ def test_a_paused_load_tells_when_what_comes_may_soon_be_lost(
     assert shown(loads)["OtherMsg"].startswith(f"shard {FIRST} may be 23 h 0 min behind")
 
 
-@pytest.mark.parametrize("answer", ["{}", '{"Records": [], "MillisBehindLatest": 0}'])
-def test_t69_an_answer_without_an_iterator_ends_no_shard(
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "{}",
+        '{"Records": [], "MillisBehindLatest": 0}',
+        '{"Records": [], "NextShardIterator": "x"}',
+    ],
+)
+def test_t69_an_answer_that_lacks_something_is_asked_for_again(
     loads: Node, server: KinesisServer, stream: StreamUnderTest, *, answer: str
 ) -> None:
     put(stream, 1)

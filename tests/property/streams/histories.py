@@ -40,7 +40,12 @@ REQUESTS = st.integers(1, 25)
 NEARLY_A_DAY = Wait(22 * 3600)
 THROTTLED = ("ProvisionedThroughputExceededException", "InternalFailure")
 # What looks like an end, or like nothing at all.
-GARBLED = ("{}", '{"Records": []}', '{"NextShardIterator": "x"}')
+GARBLED = (
+    "{}",
+    '{"Records": []}',
+    '{"NextShardIterator": "x"}',
+    '{"Records": [], "NextShardIterator": "x"}',
+)
 POINTS = (
     CrashPoint.EPOCH_STARTED,
     CrashPoint.TASK_WRITTEN,

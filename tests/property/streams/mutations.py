@@ -154,6 +154,16 @@ def an_answer_without_lag_may_be_the_end(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ShardPages, "_is_whole", mutant)
 
 
+def an_answer_without_lag_is_the_tip(patch: pytest.MonkeyPatch) -> None:
+    """An answer with records and an iterator is a page, and not behind if it tells no lag."""
+    whole = ShardPages._is_whole
+
+    def mutant(self: ShardPages, data: Mapping[str, Any]) -> bool:
+        return whole(self, data) or bool("Records" in data and data.get("NextShardIterator"))
+
+    patch.setattr(ShardPages, "_is_whole", mutant)
+
+
 def an_empty_page_is_the_end(patch: pytest.MonkeyPatch) -> None:
     """A closed shard ends with the first page that holds nothing."""
     page = ShardPages._page
@@ -338,6 +348,18 @@ HISTORY_BY_MUTATION: Mapping[Mutation, History] = {
             Put("aaa"),
             Split(0),
             Run(meanwhile=(At(FIRST_OF_TASK, Garble('{"Records": []}')),)),
+        ),
+    ),
+    an_answer_without_lag_is_the_tip: History(
+        setup=TWO,
+        steps=(
+            Put("aaa"),
+            Run(
+                idle=(Put("a"),),
+                meanwhile=(
+                    At(FIRST_OF_TASK, Garble('{"Records": [], "NextShardIterator": "x"}')),
+                ),
+            ),
         ),
     ),
     an_empty_page_is_the_end: History(setup=TWO, steps=(Put("aaa"), Gaps(1, 0))),
