@@ -211,7 +211,8 @@ def test_a_role_that_nobody_lends_is_given_up_in_time(
     longest = (waits["connect_timeout"] + waits["read_timeout"]) * 2
     monkeypatch.setitem(waits, "read_timeout", 0.05)
     asked: list[str] = []
-    lent = StreamAccess(keys=keys(role_arn=ROLE), stream="s", endpoint=access.endpoint)
+    role = keys(role_arn=ROLE, role_shown=ROLE)
+    lent = StreamAccess(keys=role, stream="s", endpoint=access.endpoint)
 
     with silent_sts(asked, entered=threading.Event()) as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint)
@@ -228,7 +229,8 @@ def test_a_role_that_nobody_lends_holds_up_no_other_load(
 ) -> None:
     monkeypatch.setitem(aws_credentials._LENDING, "read_timeout", PATIENCE_SECONDS)
     entered = threading.Event()
-    lent = StreamAccess(keys=keys(role_arn=ROLE), stream="s", endpoint=access.endpoint)
+    role = keys(role_arn=ROLE, role_shown=ROLE)
+    lent = StreamAccess(keys=role, stream="s", endpoint=access.endpoint)
 
     with ThreadPoolExecutor(1) as threads:
         with silent_sts([], entered=entered) as endpoint:
