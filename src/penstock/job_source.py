@@ -36,9 +36,10 @@ def source_opener(
                 from penstock.sources.kinesis.source import KinesisSource, StreamParts
 
                 parts = StreamParts(
+                    job_id=state.id,
                     clock=clock,
                     stop=stop,
-                    reports=JobReports(catalog, state.id),
+                    reports=JobReports(catalog, state.id, state.generation),
                     budgets=shared,
                     reveal=lambda key, text: vault.reveal(text, option=key),
                     seal=vault.sealed_for_tasks,

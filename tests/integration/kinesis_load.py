@@ -76,6 +76,7 @@ class Load:
     def open(self, stop: Event | None = None) -> KinesisSource:
         """Open the source with nothing in memory."""
         parts = StreamParts(
+            job_id="job",
             stop=stop or Event(),
             clock=self.clock,
             reports=self.reports,

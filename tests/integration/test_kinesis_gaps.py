@@ -2,10 +2,14 @@
 
 import json
 from datetime import timedelta
+from threading import Event
 
 import pytest
 
 from penstock.errors import Code, UserError
+from penstock.job_source import source_opener
+from penstock.model.job import Wish
+from penstock.sources.source import Source
 from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.routine_loads import (
     FIRST,
@@ -83,6 +87,59 @@ def test_t18_what_was_heard_of_a_stream_is_forgotten_with_it(
     loads.sql(f"ALTER ROUTINE LOAD FOR r FROM KINESIS('kinesis_stream' = '{other.name}')")
 
     assert shown(loads)["Lag"] == {FIRST: -1}
+
+
+def test_t18_what_a_late_owner_has_heard_of_the_old_stream_is_not_kept(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    put(stream, 1)
+    loads.sql(create(stream))
+    late = source_of(loads)
+    other = new_stream(stream.client)
+    put(other, 2)
+
+    def meanwhile(_seen: int) -> None:
+        if loads.job("r").wish.wish is Wish.RUN:
+            loads.sql("PAUSE ROUTINE LOAD FOR r")
+            loads.sql(
+                f"ALTER ROUTINE LOAD FOR r FROM KINESIS('kinesis_stream' = '{other.name}', "
+                f"{HORIZON})"
+            )
+
+    late.discover(loads.job("r").progress, listed=meanwhile)
+    loads.sql("RESUME ROUTINE LOAD FOR r")
+    loads.run()
+
+    assert ids(loads) == [2]
+
+
+def test_a_load_that_is_made_again_knows_that_a_quiet_shard_lost_nothing(
+    loads: Node, server: KinesisServer, stream: StreamUnderTest
+) -> None:
+    put(stream, 1)
+    loads.sql(create(stream))
+    loads.run()
+    server.control.move_clock(timedelta(hours=20))
+    loads.run()
+    server.control.move_clock(timedelta(hours=20))
+    server.control.trim(stream.name, FIRST)
+    loads.sql("PAUSE ROUTINE LOAD FOR r")
+    ((statement,),) = [
+        [one["CreateStmt"]] for one in loads.sql("SHOW CREATE ROUTINE LOAD FOR r")
+    ]
+    loads.sql("STOP ROUTINE LOAD FOR r")
+
+    loads.sql(str(statement))
+    put(stream, 2)
+    loads.run()
+
+    assert ids(loads) == [1, 2]
+
+
+def source_of(node: Node) -> Source:
+    """Open the source of the load as its owner does."""
+    open_source = source_opener(catalog=node.catalog, vault=node.vault, clock=node.clock)
+    return open_source(node.job("r"), Event())
 
 
 @pytest.mark.parametrize("statement", ["EXPLAIN JOB r", "SHOW CREATE JOB r", "DROP JOB r"])

@@ -9,7 +9,7 @@ import pytest
 from penstock.engine.run import Work
 from penstock.engine.task import run_task_text
 from penstock.errors import Code, UserError
-from penstock.model.position import After, Horizon, SplitProgress
+from penstock.model.position import After, Horizon, Lineage, SplitProgress
 from penstock.sources.kinesis.failures import StreamError
 from penstock.sources.kinesis.source import KinesisSource
 from penstock.testing.kinesis.server import KinesisServer
@@ -182,6 +182,28 @@ def test_t66_a_child_whose_records_are_all_there_has_no_gap(
     load.look(again)
 
     assert planned(load, again) == ["1"]
+
+
+def test_t66_who_wants_what_is_left_of_a_stream_that_was_split_long_ago_misses_nothing(
+    load: Load, server: KinesisServer, stream: StreamUnderTest
+) -> None:
+    server.control.switch(retention_trims=True)
+    stream.split(0, MIDDLE)
+    put(stream, 1, hash_key=0)
+    server.control.move_clock(timedelta(hours=23))
+    put(stream, 2, hash_key=0)
+    child = "shardId-000000000001"
+    lineage = Lineage(begins="", parents=(PARENT,))
+    load.progress = (
+        SplitProgress(split=child, floor=Horizon(), position=Horizon(), lineage=lineage),
+    )
+    load.look(load.open())
+    server.control.move_clock(timedelta(hours=2))
+    source = load.open()
+
+    load.look(source)
+
+    assert planned(load, source) == ["1"]
 
 
 def test_t66_records_that_go_with_a_shorter_retention_are_missed(

@@ -28,7 +28,7 @@ from tests.integration.routine_loads import (
 )
 from tests.integration.test_routine_faults import pass_time
 from tests.node import Node
-from tests.servers.kinesis_clients import MIDDLE, StreamUnderTest, new_stream
+from tests.servers.kinesis_clients import MIDDLE, REGION, StreamUnderTest, new_stream
 
 __all__ = ["loads", "server", "stream"]
 pytestmark = pytest.mark.integration
@@ -347,3 +347,20 @@ def test_positions_of_some_shards_leave_the_others_and_all_counts_as_they_are(
     assert [one["records"] for one in loads.sql("SHOW SHARDS FOR r")] == [0, 1, 1]
     loads.run()
     assert sorted(ids(loads)) == [1, 1, 2]
+
+
+def test_a_load_whose_region_stands_in_the_environment_stays_where_it_is(
+    loads: Node, stream: StreamUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REGION_OF_TEST", REGION)
+    put(stream, 1)
+    loads.sql(create(stream, aws__region="env:REGION_OF_TEST"))
+    loads.run()
+    loads.sql("PAUSE ROUTINE LOAD FOR r")
+    put(stream, 2)
+
+    loads.sql("ALTER ROUTINE LOAD FOR r PROPERTIES('max_error_number' = '10')")
+    loads.sql("RESUME ROUTINE LOAD FOR r")
+    loads.run()
+
+    assert ids(loads) == [1, 2]

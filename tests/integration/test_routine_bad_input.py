@@ -90,6 +90,16 @@ def table_location(node: Node) -> str:
             'option "aws.endpoint" must begin with https:// or http://: "localhost"',
         ),
         (
+            {"aws__endpoint": "http://bad host/"},
+            'option "aws.endpoint" must name a host and, if any, a port up to 65535: '
+            '"http://bad host/"',
+        ),
+        (
+            {"aws__endpoint": "http://host:99999"},
+            'option "aws.endpoint" must name a host and, if any, a port up to 65535: '
+            '"http://host:99999"',
+        ),
+        (
             {"aws__endpoint": "http://me:mine@localhost"},
             'option "aws.endpoint" must not hold a name or a password',
         ),

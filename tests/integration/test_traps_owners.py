@@ -1,7 +1,10 @@
 """Traps of ownership: who was overtaken or paused commits nothing more."""
 
+import shutil
 from datetime import timedelta
 from pathlib import Path
+
+import pytest
 
 from penstock.model.epoch import CommitKind
 from penstock.tables.extension import next_generation
@@ -114,10 +117,8 @@ def test_t44_after_resume_each_row_of_the_interrupted_epoch_is_there_once(
     assert attempts(node) == [(1, 1, "CANCELLED"), (2, 1, "COMMITTED")]
 
 
-def test_a_run_until_caught_up_ends_beside_another_owner(node: Node, folder: Path) -> None:
-    write_rows(folder / "a.json", numbered(1, 2))
-    node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
-    node.run()
+def owned_by_somebody_else(node: Node) -> None:
+    """Let another node hold the lease of the job."""
     state = node.job("j")
     node.catalog.take_lease(
         state.id,
@@ -127,7 +128,28 @@ def test_a_run_until_caught_up_ends_beside_another_owner(node: Node, folder: Pat
         generation=next_generation(state.generation),
     )
 
+
+def test_a_run_until_caught_up_ends_beside_another_owner(node: Node, folder: Path) -> None:
+    write_rows(folder / "a.json", numbered(1, 2))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
+    node.run()
+    owned_by_somebody_else(node)
+
     (look,) = node.supervisor().round()
 
     assert look.caught_up
     assert look.state.cumulative.rows_loaded == 2
+
+
+@pytest.mark.of_local_files("a prefix without objects is nothing wrong")
+def test_what_is_wrong_with_the_job_of_another_owner_does_not_end_a_run(
+    node: Node, folder: Path
+) -> None:
+    write_rows(folder / "a.json", numbered(1, 2))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
+    owned_by_somebody_else(node)
+    shutil.rmtree(folder)
+
+    (look,) = node.supervisor().round()
+
+    assert not look.caught_up

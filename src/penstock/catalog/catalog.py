@@ -6,6 +6,7 @@ on the job's generation. All methods may be called from any thread.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 from penstock.catalog import file_index, jobs, leases, ledger, secrets, statuses, tables
@@ -18,7 +19,7 @@ from penstock.catalog.secrets import SealedSecret, SecretRecord
 from penstock.catalog.tables import TableRecord
 from penstock.catalog.upgrade import upgrade
 from penstock.clock import Clock
-from penstock.errors import InvariantError
+from penstock.errors import InvariantError, LeaseLostError
 from penstock.model.epoch import Attachment, CommitKind, Generation
 from penstock.model.events import (
     Committed,
@@ -137,6 +138,10 @@ class Catalog:
                     f"commit {attachment.number} before those between"
                 )
             file_index.follow(connection, job_id, attachment)
+            if attachment.kind is CommitKind.MOVE:
+                statuses.follow_move(
+                    connection, job_id, before=state.progress, after=attachment.progress
+                )
             body = Committed(
                 attachment=attachment,
                 table_version=table_version,
@@ -309,9 +314,10 @@ class Catalog:
         with self._database.read() as connection:
             return statuses.requests_by_job(connection, now=self._database.now())
 
-    def set_report(self, job_id: str, report: StreamReport) -> None:
-        """Keep what a job last heard about its stream."""
-        with self._database.write() as connection:
+    def set_report(self, job_id: str, report: StreamReport, *, expected: Generation) -> None:
+        """Keep what a job last heard about its stream; whoever lost it is not listened to."""
+        with suppress(LeaseLostError), self._database.write() as connection:
+            jobs.locked(connection, job_id, expected=expected)
             statuses.put_report(connection, job_id, report)
 
     def report(self, job_id: str) -> StreamReport:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from penstock.catalog.catalog import Catalog
+from penstock.model.epoch import Generation
 from penstock.model.shards import StreamReport
 
 
@@ -12,11 +13,12 @@ class JobReports:
 
     catalog: Catalog
     job_id: str
+    generation: Generation
 
     def load(self) -> StreamReport:
         """Answer the newest report."""
         return self.catalog.report(self.job_id)
 
     def store(self, report: StreamReport) -> None:
-        """Replace the report."""
-        self.catalog.set_report(self.job_id, report)
+        """Replace the report, unless the job has another owner or was changed since."""
+        self.catalog.set_report(self.job_id, report, expected=self.generation)

@@ -1,4 +1,4 @@
-"""What running jobs say of themselves to observers; nothing depends on it."""
+"""What running jobs tell observers, and what they have heard of their streams."""
 
 from datetime import datetime
 
@@ -6,8 +6,9 @@ from sqlalchemy import ColumnElement, Connection, bindparam, insert, literal, se
 
 from penstock.catalog import relations
 from penstock.model.codec import from_text, to_text
+from penstock.model.position import SplitProgress
 from penstock.model.requests import requests_in_hour, with_requests
-from penstock.model.shards import StreamReport
+from penstock.model.shards import StreamReport, report_behind_move
 
 _statuses = relations.statuses
 _jobs = relations.jobs
@@ -36,6 +37,19 @@ def put_report(connection: Connection, job_id: str, report: StreamReport) -> Non
     """Keep what a job last heard about its stream."""
     of_job = _begun(connection, job_id)
     connection.execute(update(_statuses).where(of_job), {"report": to_text(report)})
+
+
+def follow_move(
+    connection: Connection,
+    job_id: str,
+    *,
+    before: tuple[SplitProgress, ...],
+    after: tuple[SplitProgress, ...],
+) -> None:
+    """Forget what was heard of shards that a person has moved."""
+    report = report_by_job(connection).get(job_id)
+    if report is not None:
+        put_report(connection, job_id, report_behind_move(report, before=before, after=after))
 
 
 def report_by_job(connection: Connection) -> dict[str, StreamReport]:

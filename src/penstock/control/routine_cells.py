@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from penstock.control.routine_definition import FIXED_OPTIONS
 from penstock.control.shard_show import lag_by_shard
 from penstock.model.events import Outcome
 from penstock.model.job import JobState, Wish
@@ -13,6 +12,7 @@ from penstock.model.options import plain_options, print_options, secret_options
 from penstock.model.payload import PayloadFormat
 from penstock.model.position import End
 from penstock.model.routine import LoadProperties
+from penstock.model.routine_properties import FIXED_OPTIONS
 from penstock.model.schema import quoted_name, quoted_text
 from penstock.model.shards import StreamReport
 from penstock.nouns import lasted

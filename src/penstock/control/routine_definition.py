@@ -20,7 +20,7 @@ from penstock.model.options import parse_options, print_options
 from penstock.model.payload import PayloadFormat
 from penstock.model.position import SplitProgress
 from penstock.model.routine import LoadProperties
-from penstock.model.routine_properties import RoutineProperties
+from penstock.model.routine_properties import FIXED_OPTIONS, RoutineProperties
 from penstock.model.schema import Column
 from penstock.sources.kinesis.access import revealed_stream
 from penstock.sources.kinesis.beginning import Beginning
@@ -31,17 +31,6 @@ from penstock.sql.statements import AlterRoutineLoad, CreateRoutineLoad, Propert
 WHAT_PROPERTIES = "a routine load"
 # Doris' other name of an option.
 _ALIASES = {"kinesis_endpoint": "aws.endpoint"}
-# Options of Doris that mean nothing here; their defaults are taken for what they are.
-FIXED_OPTIONS = {
-    "exec_mem_limit": "2147483648",
-    "send_batch_parallelism": "1",
-    "load_to_single_tablet": "false",
-    "partial_columns": "false",
-    "unique_key_update_mode": "upsert",
-    "partial_update_new_key_behavior": "append",
-    "fuzzy_parse": "false",
-    "workload_group": "",
-}
 
 Progress = tuple[SplitProgress, ...]
 
@@ -137,7 +126,7 @@ def alter_load(
     )
     values = _revealed(source, secret, parts=parts)
     start = _start(start_options, values=values, properties=properties)
-    moved = _moved(before, values, start, state.progress, clock=clock)
+    moved = _moved(_values_of_place(before, parts), values, start, state.progress, clock=clock)
     return DefinedLoad(
         defined=Defined(definition=altered, floor=None, secret=secret), progress=moved
     )
@@ -163,6 +152,20 @@ def _is_another(before: KinesisOptions, options: Mapping[str, str]) -> bool:
     stream = options.get("kinesis_stream", before.stream)
     region = options.get("aws.region", before.region)
     return (stream, region) != (before.stream, before.region)
+
+
+def _values_of_place(before: KinesisOptions, parts: DefinitionParts) -> KinesisOptions:
+    """Answer which stream and shards were read; keys may be what the statement repairs."""
+
+    def value(key: str, text: str) -> str:
+        return parts.vault.reveal(text, option=key)
+
+    return replace(
+        before,
+        stream=value("kinesis_stream", before.stream),
+        region=value("aws.region", before.region),
+        shards=value("kinesis_shards", before.shards),
+    )
 
 
 def _moved(

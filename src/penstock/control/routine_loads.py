@@ -23,9 +23,9 @@ from penstock.control.result import Result
 from penstock.control.routine_definition import alter_load, define_load
 from penstock.errors import UserError
 from penstock.model.job import JobState, Wish
-from penstock.model.position import Horizon, SplitProgress
 from penstock.model.schema import quoted_name
 from penstock.model.secrets import SecretReference, reference_of
+from penstock.model.shards import report_behind_move
 from penstock.nouns import counted
 from penstock.sql.statements import (
     AlterRoutineLoad,
@@ -59,9 +59,27 @@ def create_routine_load(statement: CreateRoutineLoad, *, parts: ChangeParts) -> 
     defined = found.defined
     progress = found.progress or ()
     make_room(ended, parts=parts)
-    open_job(defined.definition, progress=progress, secret=defined.secret, parts=parts)
+    made = open_job(defined.definition, progress=progress, secret=defined.secret, parts=parts)
+    _take_over_report(made, of=ended, parts=parts)
     shards = counted(len(progress), "shard")
     return Result(message=f"routine load {statement.name} created, {shards}")
+
+
+def _take_over_report(made: JobState, *, of: JobState | None, parts: ChangeParts) -> None:
+    """Let a load that goes on where a stopped one stood know what that one has heard.
+
+    Of a quiet shard nothing else can tell that no record was lost.
+    """
+    if of is None or _place(of) != _place(made):
+        return
+    heard = parts.catalog.report(of.id)
+    report = report_behind_move(heard, before=of.progress, after=made.progress)
+    parts.catalog.set_report(made.id, report, expected=made.generation)
+
+
+def _place(state: JobState) -> tuple[str, ...]:
+    source = state.definition.stream
+    return (source.stream, source.region, source.endpoint, source.stream_arn)
 
 
 def _with_values(
@@ -90,33 +108,7 @@ def alter_routine_load(statement: AlterRoutineLoad, *, parts: ChangeParts) -> Re
         clock=parts.clock,
     )
     alter(state, found.defined, progress=found.progress, parts=parts)
-    if found.progress is not None:
-        _forget_reports(state, found.progress, parts=parts)
     return Result(message=f"routine load {state.name} altered")
-
-
-def _forget_reports(
-    state: JobState, moved: tuple[SplitProgress, ...], *, parts: ChangeParts
-) -> None:
-    """Forget what was heard of shards that are read from elsewhere now, or are others.
-
-    Whoever asks for the horizon takes what there is, whatever was before.
-    """
-    before = {split.split: (split.position, split.lineage) for split in state.progress}
-    stayed = {
-        split.split
-        for split in moved
-        if before.get(split.split) == (split.position, split.lineage)
-        and not isinstance(split.position, Horizon)
-    }
-    report = parts.catalog.report(state.id)
-    kept = replace(
-        report,
-        shards=tuple(one for one in report.shards if one.shard in stayed),
-        closed=tuple(shard for shard in report.closed if shard in stayed),
-        created_at=None,
-    )
-    parts.catalog.set_report(state.id, kept)
 
 
 def pause_routine_load(statement: PauseRoutineLoad, *, parts: ChangeParts) -> Result:

@@ -8,6 +8,17 @@ from penstock.model.options import option
 from penstock.model.payload import Payload, PayloadCompression, PayloadFormat
 
 POLL_INTERVAL_MAX = timedelta(seconds=10)
+# Options of Doris that mean nothing here; their defaults are taken for what they are.
+FIXED_OPTIONS = {
+    "exec_mem_limit": "2147483648",
+    "send_batch_parallelism": "1",
+    "load_to_single_tablet": "false",
+    "partial_columns": "false",
+    "unique_key_update_mode": "upsert",
+    "partial_update_new_key_behavior": "append",
+    "fuzzy_parse": "false",
+    "workload_group": "",
+}
 _TIMEOUT_BATCHES = 10
 _TIMEOUT_MIN = timedelta(seconds=60)
 

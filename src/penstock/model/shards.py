@@ -1,9 +1,9 @@
 """Shards of a stream: what is told of them, what is read of them, where a reading ended."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from penstock.model.position import Position
+from penstock.model.position import Horizon, Position, SplitProgress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,3 +97,35 @@ class StreamReport:
     retention: timedelta | None = None
     # When the stream was made; one that was made again under its name is another.
     created_at: datetime | None = None
+
+
+def report_behind_move(
+    report: StreamReport,
+    *,
+    before: tuple[SplitProgress, ...],
+    after: tuple[SplitProgress, ...],
+) -> StreamReport:
+    """Forget what was heard of shards that are read from elsewhere now, or are others.
+
+    Whoever asks for the horizon takes what there is, whatever was before.
+    """
+    known = {split.split: split for split in before}
+    stayed = {
+        split.split
+        for split in after
+        if split.split in known
+        and _stands_still(known[split.split], split)
+        and not isinstance(split.position, Horizon)
+    }
+    return replace(
+        report,
+        shards=tuple(one for one in report.shards if one.shard in stayed),
+        closed=tuple(shard for shard in report.closed if shard in stayed),
+        created_at=None,
+    )
+
+
+def _stands_still(before: SplitProgress, after: SplitProgress) -> bool:
+    """Tell whether a shard is the same, and read to the same position."""
+    begins = {split.lineage.begins for split in (before, after) if split.lineage} - {""}
+    return before.position == after.position and len(begins) <= 1

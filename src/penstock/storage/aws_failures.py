@@ -33,7 +33,8 @@ def asking_aws(fact: str, *, hint: str) -> Iterator[None]:
     try:
         yield
     except (BotoCoreError, ClientError, OSError, ValueError, RuntimeError) as error:
-        raise _mended_by_hand(fact, error) or _healing(fact, error, hint=hint) from error
+        # What AWS says may name what no message of ours does.
+        raise _mended_by_hand(fact, error) or _healing(fact, error, hint=hint) from None
 
 
 def _mended_by_hand(fact: str, error: Exception) -> PenstockError | None:

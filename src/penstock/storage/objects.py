@@ -80,11 +80,15 @@ def storage_error(
     fact: str, error: BaseException, *, hidden: tuple[str, ...] = ()
 ) -> ExternalError:
     """Wrap what the storage said, but for what is hidden, into an error that is tried again."""
-    said = told_by_server(str(error)) or str(error).strip().partition("\n")[0].rstrip(".")
-    said = without(said, hidden)
     return ExternalError(
         fact,
         code=Code.STORAGE_ERR,
-        detail=f"{said or type(error).__name__}.",
+        detail=f"{said_by(error, hidden=hidden)}.",
         hint="Check the free space of the disk and the rights of the user that runs Penstock.",
     )
+
+
+def said_by(error: BaseException, *, hidden: tuple[str, ...]) -> str:
+    """Answer what the storage said, without what a server repeats of whoever asked."""
+    said = told_by_server(str(error)) or str(error).strip().partition("\n")[0].rstrip(".")
+    return without(said, hidden) or type(error).__name__

@@ -5,7 +5,7 @@ the supervisor compares that with what runs here. A round decides nothing about 
 """
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import structlog
@@ -224,8 +224,15 @@ class Supervisor:
         if waits or state.id in self._caught_up or state.wish.wish is not Wish.RUN:
             return
         self._looked_at[state.id] = now
-        source = self._parts.open_source(state, threading.Event())
-        source.discover(state.progress, listed=lambda _: None)
+        # Of a generation that nobody has, nothing that is heard is kept: that is the owner's.
+        seen = replace(state, generation=next_generation(state.generation))
+        try:
+            source = self._parts.open_source(seen, threading.Event())
+            source.discover(state.progress, listed=lambda _: None)
+        except PenstockError as error:
+            # What is wrong with the job is its owner's to say.
+            log.debug("look failed", job=state.name, code=error.code, reason=error.message)
+            return
         if source.caught_up():
             self._caught_up.add(state.id)
 

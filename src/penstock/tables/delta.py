@@ -35,7 +35,7 @@ from penstock.model.job import TableRef
 from penstock.model.schema import Column
 from penstock.model.sealed import Sealed
 from penstock.model.store_options import StoreOptions
-from penstock.storage.objects import storage_error
+from penstock.storage.objects import said_by, storage_error
 from penstock.storage.uris import Scheme
 from penstock.tables import log
 from penstock.tables.actions import add_action
@@ -45,7 +45,6 @@ from penstock.tables.delta_schema import check_columns, columns_of, schema_text
 from penstock.tables.folder import LOG_FOLDER, TableFolder, open_folder
 from penstock.tables.locations import below, location_of, new_folder, table_uri
 from penstock.tables.outcomes import (
-    answered,
     location_taken,
     no_version,
     outcome_unknown,
@@ -257,7 +256,9 @@ class DeltaHandle:
             )
             version = log.landed_version(self._folder, attachment, after=after)
         except Exception as error:
-            raise outcome_unknown(attachment, answered(error)) from error
+            raise outcome_unknown(
+                attachment, said_by(error, hidden=self._folder.hidden)
+            ) from error
         if version is None:
             raise outcome_unknown(
                 attachment, f"The log has no such entry above version {after}"

@@ -7,12 +7,11 @@ from deltalake.exceptions import DeltaError
 
 from penstock.errors import Code, ExternalError
 from penstock.model.epoch import DataFile
-from penstock.storage.objects import storage_error
+from penstock.storage.objects import said_by, storage_error
 from penstock.tables import log
 from penstock.tables.actions import add_action
 from penstock.tables.delta_schema import schema_text
 from penstock.tables.folder import LOG_FOLDER, TableFolder
-from penstock.tables.outcomes import answered
 from penstock.tables.rejects import REJECT_COLUMNS
 
 
@@ -62,6 +61,6 @@ class DeltaRejects:
             raise ExternalError(
                 f"rejects of commit {number} could not be committed",
                 code=Code.TABLE_ERR,
-                detail=f"{answered(error)}.",
+                detail=f"{said_by(error, hidden=self._folder.hidden)}.",
                 hint="They are committed before the job loads on.",
             ) from error

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from penstock.errors import Code, CommitOutcomeUnknownError, InvariantError, UserError
 from penstock.model.epoch import Attachment, DataFile
-from penstock.storage.objects import told_by_server
 
 
 def table_gone(location: object) -> UserError:
@@ -37,12 +36,6 @@ def outcome_unknown(attachment: Attachment, reason: str) -> CommitOutcomeUnknown
     return CommitOutcomeUnknownError(
         f"commit {attachment.number} of the job has an unknown outcome", detail=f"{reason}."
     )
-
-
-def answered(error: BaseException) -> str:
-    """Answer what the storage said, without what a server repeats of whoever asked."""
-    said = told_by_server(str(error)) or str(error).strip().partition("\n")[0].rstrip(".")
-    return said or type(error).__name__
 
 
 def require_partitions(files: Iterable[DataFile], *, columns: tuple[str, ...]) -> None:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from urllib.parse import urlsplit
 
 from penstock.errors import Code, UserError
 from penstock.model.kinesis import CredentialsProvider, KinesisOptions
@@ -23,6 +24,7 @@ _REGION = re.compile(r"[a-z]{2}(-[a-z]+)?-[a-z]+-\d+")
 _STREAM = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _ARN = re.compile(r"arn:[a-z-]+:kinesis:([a-z0-9-]+):\d{12}:stream/([A-Za-z0-9_.-]+)")
 _HTTP = ("http://", "https://")
+_HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9a-f:.]+")
 # As botocore calls them.
 _PROVIDERS = {
     CredentialsProvider.DEFAULT: "",
@@ -78,9 +80,22 @@ def _check_endpoint(options: KinesisOptions) -> None:
             'option "aws.endpoint" must not hold a name or a password',
             hint='Give them as "aws.access_key" and "aws.secret_key".',
         )
+    shown = _shown(options, "aws.endpoint")
     if endpoint and not endpoint.lower().startswith(_HTTP):
-        shown = _shown(options, "aws.endpoint")
         raise _refused(f'option "aws.endpoint" must begin with https:// or http://: {shown}')
+    if endpoint and not _names_host(endpoint):
+        raise _refused(
+            f'option "aws.endpoint" must name a host and, if any, a port up to 65535: {shown}',
+            hint="Write for example http://127.0.0.1:4567.",
+        )
+
+
+def _names_host(endpoint: str) -> bool:
+    try:
+        parts = urlsplit(endpoint)
+        return bool(_HOST.fullmatch(parts.hostname or "")) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def _check_arn(options: KinesisOptions) -> None:

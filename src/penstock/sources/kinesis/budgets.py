@@ -24,19 +24,19 @@ class ReadBudgets:
         self._interval = interval
         self._lock = threading.Lock()
         # Until when each reader of a stream is counted.
-        self._until: dict[StreamKey, dict[int, float]] = {}
+        self._until: dict[StreamKey, dict[str, float]] = {}
 
     def interval(
-        self, key: StreamKey, reader: object, *, busy: timedelta = timedelta(0)
+        self, key: StreamKey, reader: str, *, busy: timedelta = timedelta(0)
     ) -> timedelta:
-        """Answer how far apart the reader's requests for one shard lie at least.
+        """Answer how far apart the requests of a reader, a job, for one shard lie at least.
 
         ``busy`` is how long it may read without asking here again.
         """
         now = self._clock.monotonic()
         with self._lock:
             readers = self._until.setdefault(key, {})
-            readers[id(reader)] = now + (busy + _ABSENT_AFTER).total_seconds()
+            readers[reader] = now + (busy + _ABSENT_AFTER).total_seconds()
             for other, until in list(readers.items()):
                 if until < now:
                     del readers[other]

@@ -57,6 +57,7 @@ _LOOK_MAX = timedelta(seconds=10)
 class StreamParts:
     """What a stream is opened with."""
 
+    job_id: str
     clock: Clock
     # Ends every wait.
     stop: Event
@@ -268,7 +269,7 @@ class KinesisSource:
 
     def _interval(self, *, busy: timedelta = timedelta(0)) -> timedelta:
         key = (self._access.endpoint or self._access.region, self._options.stream)
-        return self._parts.budgets.interval(key, self, busy=busy)
+        return self._parts.budgets.interval(key, self._parts.job_id, busy=busy)
 
     def _watch(self) -> None:
         """Watch the shards that may be read, and no others."""
@@ -351,23 +352,15 @@ class KinesisSource:
         self._reports[watch.shard.id] = watch.report
 
     def _store_reports(self) -> None:
-        kept = self._worth_telling()
+        # Of a shard that has ended it is only what its children begin with.
+        followed = {split.split for split in self._progress}
         self._parts.reports.store(
             StreamReport(
-                shards=tuple(r for shard, r in sorted(self._reports.items()) if shard in kept),
+                shards=tuple(
+                    r for name, r in sorted(self._reports.items()) if name in followed
+                ),
                 closed=tuple(shard.id for shard in self._roll.listed if shard.closed),
                 retention=self._told.retention,
                 created_at=self._created_at,
             )
         )
-
-    def _worth_telling(self) -> set[str]:
-        """Answer the shards of which something is told.
-
-        Of one that has ended it is only what its children begin with, until they have begun.
-        """
-        followed = {split.split for split in self._progress}
-        ended = {s.split for s in self._progress if isinstance(s.position, End)}
-        reported = [split for split in self._progress if split.split in self._reports]
-        passed_on = {parent for split in reported for parent in parents_of(split)}
-        return followed - (ended & passed_on)

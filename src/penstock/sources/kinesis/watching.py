@@ -46,13 +46,13 @@ class Watch:
             elif isinstance(self.position, After) and self.position.sub is None:
                 # It begins at the record that was taken, and not behind it.
                 iterator = None
-            if page.records or not page.behind:
+            if page.records or page.ended or not page.behind:
                 self._prove(page, retention)
             if _names_taken(self.position, page):
                 # The next request looks behind that record.
                 return
-        if page.records and (self.shard.parents or not isinstance(self.position, Horizon)):
-            # The horizon means what is left, unless it is what came behind a parent's end.
+        wants_what_is_left = isinstance(self.position, Horizon) and not self.report.caught_up_at
+        if page.records and not wants_what_is_left:
             self._loaded_until(_arrival(page.records[0].arrived_at))
         if page.records or page.ended:
             self.found, self.searching = True, False

@@ -12,7 +12,7 @@ FIFTH = timedelta(milliseconds=200)
 
 def test_jobs_on_one_stream_share_its_reads() -> None:
     budgets = ReadBudgets(LeapingClock())
-    first, second = object(), object()
+    first, second = "first", "second"
 
     alone = budgets.interval(STREAM, first)
     beside = budgets.interval(STREAM, second)
@@ -22,26 +22,24 @@ def test_jobs_on_one_stream_share_its_reads() -> None:
 
 def test_jobs_on_other_streams_do_not_matter() -> None:
     budgets = ReadBudgets(LeapingClock())
-    budgets.interval(("us-east-1", "other"), object())
+    budgets.interval(("us-east-1", "other"), "second")
 
-    assert budgets.interval(STREAM, object()) == FIFTH
+    assert budgets.interval(STREAM, "second") == FIFTH
 
 
 def test_t73_a_job_that_reads_a_long_epoch_keeps_its_part() -> None:
     clock = LeapingClock()
     budgets = ReadBudgets(clock)
-    reader = object()
-    budgets.interval(STREAM, reader, busy=MINUTE)
+    budgets.interval(STREAM, "first", busy=MINUTE)
     clock.leap(MINUTE + timedelta(seconds=5))
 
-    assert budgets.interval(STREAM, object()) == 2 * FIFTH
+    assert budgets.interval(STREAM, "second") == 2 * FIFTH
 
 
 def test_a_job_that_asks_no_more_gives_its_part_back() -> None:
     clock = LeapingClock()
     budgets = ReadBudgets(clock)
-    reader = object()
-    budgets.interval(STREAM, reader, busy=MINUTE)
+    budgets.interval(STREAM, "first", busy=MINUTE)
     clock.leap(3 * MINUTE)
 
-    assert budgets.interval(STREAM, object()) == FIFTH
+    assert budgets.interval(STREAM, "second") == FIFTH
