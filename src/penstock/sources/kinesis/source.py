@@ -198,7 +198,7 @@ class KinesisSource:
         if isinstance(outcome.position, End):
             self._watches.pop(part.shard, None)
             self._reports[part.shard] = replace(
-                watch.report, behind=None, caught_up_at=loaded_until(part.begin, watch.report)
+                watch.report, caught_up_at=loaded_until(part.begin, watch.report)
             )
             for child in outcome.children:
                 self._roll.add(child)
@@ -352,15 +352,19 @@ class KinesisSource:
         self._reports[watch.shard.id] = watch.report
 
     def _store_reports(self) -> None:
-        # Of a shard that has ended it is only what its children begin with.
-        followed = {split.split for split in self._progress}
+        told = (self._told_of(split) for split in self._progress)
         self._parts.reports.store(
             StreamReport(
-                shards=tuple(
-                    r for name, r in sorted(self._reports.items()) if name in followed
-                ),
+                shards=tuple(report for report in told if report is not None),
                 closed=tuple(shard.id for shard in self._roll.listed if shard.closed),
                 retention=self._told.retention,
                 created_at=self._created_at,
             )
         )
+
+    def _told_of(self, split: SplitProgress) -> ShardReport | None:
+        """Answer the report of a shard; of one that has ended, what its children begin with."""
+        report = self._reports.get(split.split)
+        if report is None or not isinstance(split.position, End):
+            return report
+        return replace(report, behind=None)
