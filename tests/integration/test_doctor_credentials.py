@@ -185,7 +185,7 @@ def test_a_stream_answers_or_is_told_with_its_load(
 
     assert before == [Finding(check="sources", found="1 remote source answered")]
     assert after.found.startswith(f'routine load "r" cannot ask {stream.name}: stream ')
-    assert "refused kinesis:DescribeStreamSummary. ResourceNotFoundException" in after.found
+    assert "does not exist. ResourceNotFoundException" in after.found
 
 
 def test_a_load_that_was_stopped_is_not_asked_for(loads: Node, stream: StreamUnderTest) -> None:

@@ -364,3 +364,25 @@ def test_a_load_whose_region_stands_in_the_environment_stays_where_it_is(
     loads.run()
 
     assert ids(loads) == [1, 2]
+
+
+def test_a_stream_that_was_made_again_is_loaded_on_request_and_counted_anew(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    put(stream, 1, 2)
+    loads.sql(create(stream))
+    loads.run()
+    stream.recreate()
+    put(stream, 3)
+    loads.run()
+    way_on = shown(loads)["OtherMsg"]
+
+    loads.sql(
+        "ALTER ROUTINE LOAD FOR r FROM KINESIS('property.kinesis_default_pos' = 'TRIM_HORIZON')"
+    )
+    loads.sql("RESUME ROUTINE LOAD FOR r")
+    loads.run()
+
+    assert "ALTER ROUTINE LOAD with 'property.kinesis_default_pos'" in way_on
+    assert ids(loads) == [1, 2, 3]
+    assert [one["records"] for one in loads.sql("SHOW SHARDS FOR r")] == [1]

@@ -144,11 +144,11 @@ def table_location(node: Node) -> str:
         ),
         (
             {"kinesis_shards": FIRST, "kinesis_shards_pos": "LATEST,LATEST"},
-            'option "kinesis_shards_pos" has 2 positions, but "kinesis_shards" has 1 shards',
+            'option "kinesis_shards_pos" has 2 positions, but "kinesis_shards" has 1 shard',
         ),
         (
             {"kinesis_shards_pos": "LATEST"},
-            'option "kinesis_shards_pos" has 1 positions, but "kinesis_shards" has 0 shards',
+            'option "kinesis_shards_pos" has 1 position, but "kinesis_shards" has 0 shards',
         ),
         (
             {

@@ -51,7 +51,7 @@ def test_good_rows_are_committed_before_the_load_pauses(
     assert (told["State"], told["ReasonOfStateChanged"]) == (
         "PAUSED",
         "TOO_MANY_FAILURE_ROWS_ERR: 1 of 3 rows could not be loaded; max_error_number is 0. "
-        "Good rows are in the table, the others in rejects()",
+        "Good rows are in the table, the others in its rejects",
     )
     assert told["FirstErrorMsg"] == (
         f'shard {FIRST}, record {number}: a record must begin with "{{", found "nonsense"'

@@ -38,7 +38,8 @@ def find_routine_load(name: str, *, catalog: Catalog) -> JobState:
     """Answer a routine load by name; a streaming job has statements of its own."""
     state = catalog.job(name)
     if state is None:
-        known = ", ".join(job.name for job in catalog.jobs() if job.definition.load is not None)
+        loads = [job for job in catalog.jobs() if job.definition.load is not None]
+        known = ", ".join(job.name for job in loads if not job.stopped)
         raise UserError(
             f'routine load "{name}" does not exist',
             code=Code.META_NOT_FOUND_ERR,

@@ -168,6 +168,8 @@ def other_message(state: JobState, heard: Heard) -> str:
             f"ALTER ROUTINE LOAD FOR {quoted_name(state.name)} FROM KINESIS "
             "('kinesis_shards' = ''), and RESUME it"
         )
+    if state.wish.wish is Wish.PAUSE and state.wish.reason and state.wish.reason.hint:
+        told.append(state.wish.reason.hint.rstrip("."))
     living = state.wish.wish in (Wish.RUN, Wish.PAUSE)
     return "; ".join([*told, *(_late(state, heard) if living else ())])
 

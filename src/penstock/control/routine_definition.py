@@ -22,6 +22,7 @@ from penstock.model.position import SplitProgress
 from penstock.model.routine import LoadProperties
 from penstock.model.routine_properties import FIXED_OPTIONS, RoutineProperties
 from penstock.model.schema import Column
+from penstock.model.shards import same_shard
 from penstock.sources.kinesis.access import revealed_stream
 from penstock.sources.kinesis.beginning import Beginning
 from penstock.sources.kinesis.start import POSITION_KEYS, POSITIONS, Start, read_start
@@ -188,9 +189,13 @@ def _moved(
     if start.stored is not None:
         # What is not named stays where it is; of pinned shards no others are followed.
         start = replace(start, kept=_kept(values, progress))
-    counted = {split.split: split.records for split in progress}
-    moved = beginning.progress(start)
-    return tuple(replace(one, records=counted.get(one.split, 0)) for one in moved)
+    known = {split.split: split for split in progress}
+    return tuple(
+        replace(one, records=known[one.split].records)
+        if one.split in known and same_shard(known[one.split], one)
+        else one
+        for one in beginning.progress(start)
+    )
 
 
 def _kept(values: KinesisOptions, progress: Progress) -> Progress:

@@ -12,12 +12,12 @@ from penstock.sources.kinesis.lineage import ShardState, states
 
 SHARD_COLUMNS = (
     "shard",
-    "parents",
     "state",
-    "position",
     "lag_ms",
     "lag_age",
     "records",
+    "parents",
+    "position",
 )
 
 
@@ -39,12 +39,12 @@ def show_shards(name: str, *, catalog: Catalog, clock: Clock) -> Result:
         rows.append(
             (
                 ("  " * (depth - 1) + "└ " if depth else "") + split,
-                ", ".join(parents),
                 str(named[split]),
-                position_text(progress.position),
                 None if finished else lags[split],
                 lasted(now - heard.at) if heard and heard.at and not finished else None,
                 progress.records,
+                ", ".join(parents),
+                position_text(progress.position),
             )
         )
     return Result(columns=SHARD_COLUMNS, rows=tuple(rows))

@@ -180,6 +180,7 @@ class EpochLoop:
         self._telling.tell(step=Step.IDLE, until=next_at)
         self._say(f"no data, next try at {next_at:%Y-%m-%d %H:%M:%S}")
         self._parts.clock.wait(self._stop, delay)
+        self._say("")
         self._check_tenure()
 
     def _say(self, text: str) -> None:

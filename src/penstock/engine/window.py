@@ -49,6 +49,6 @@ def too_many_errors(state: JobState) -> UserError:
     return UserError(
         state.tripped,
         code=Code.TOO_MANY_FAILURE_ROWS_ERR,
-        detail="Good rows are in the table, the others in rejects().",
-        hint="Look at rejects(), then RESUME the job, or raise max_error_number before.",
+        detail="Good rows are in the table, the others in its rejects.",
+        hint="Look at its rejects(…), then RESUME the load, or raise max_error_number before.",
     )

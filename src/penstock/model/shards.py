@@ -114,7 +114,8 @@ def report_behind_move(
         split.split
         for split in after
         if split.split in known
-        and _stands_still(known[split.split], split)
+        and known[split.split].position == split.position
+        and same_shard(known[split.split], split)
         and not isinstance(split.position, Horizon)
     }
     return replace(
@@ -125,7 +126,7 @@ def report_behind_move(
     )
 
 
-def _stands_still(before: SplitProgress, after: SplitProgress) -> bool:
-    """Tell whether a shard is the same, and read to the same position."""
-    begins = {split.lineage.begins for split in (before, after) if split.lineage} - {""}
-    return before.position == after.position and len(begins) <= 1
+def same_shard(one: SplitProgress, other: SplitProgress) -> bool:
+    """Tell whether two shards of a name are one, as far as it was told where they begin."""
+    begins = {split.lineage.begins for split in (one, other) if split.lineage} - {""}
+    return len(begins) <= 1

@@ -40,6 +40,8 @@ _REFUSED = frozenset(
 )
 _SKEWED = re.compile(r"Signature (?:expired|not yet current): (\S+) is (?:now )?\w+ than (\S+)")
 _SERVER_FAULT = 500
+# What is asked of a stream as a whole.
+_OF_STREAMS = ("describe_stream_summary", "list_shards")
 
 
 class Kind(StrEnum):
@@ -96,8 +98,10 @@ def failure_of(error: Exception, *, operation: str, access: str) -> StreamError:
     code = str(answer.get("Error", {}).get("Code", ""))
     status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     text = str(answer.get("Error", {}).get("Message", ""))
+    gone = _KIND_BY_CODE.get(code) is Kind.NOT_FOUND and operation in _OF_STREAMS
+    told = "does not exist" if gone else f"refused {_ACTIONS.get(operation, operation)}"
     failure = StreamError(
-        f"{access} refused {_ACTIONS.get(operation, operation)}",
+        f"{access} {told}",
         detail=_detail(code, text, status=status),
         hint=_hint(code, text, operation=operation),
     )

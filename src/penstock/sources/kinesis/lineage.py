@@ -80,7 +80,8 @@ def stream_changed(message: str) -> UserError:
         detail="The stream was deleted and made again under the same name.",
         hint=(
             "What the old stream held and was not loaded is gone. To load the new one from "
-            "its beginning, stop the routine load and create it again."
+            "its beginning, ALTER ROUTINE LOAD with 'property.kinesis_default_pos' = "
+            "'TRIM_HORIZON', then RESUME it."
         ),
     )
 

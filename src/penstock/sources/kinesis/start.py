@@ -21,6 +21,7 @@ from penstock.model.position import (
     SplitProgress,
     position_text,
 )
+from penstock.nouns import counted
 
 SHARD_POSITIONS = "kinesis_shards_pos"
 DEFAULT_POSITION = "property.kinesis_default_pos"
@@ -83,8 +84,8 @@ def _by_shard(text: str, *, shards: tuple[str, ...], zone: str) -> Start:
     positions = [one.strip() for one in text.split(",")]
     if len(positions) != len(shards):
         raise refused(
-            f'option "{SHARD_POSITIONS}" has {len(positions)} positions, but "kinesis_shards" '
-            f"has {len(shards)} shards",
+            f'option "{SHARD_POSITIONS}" has {counted(len(positions), "position")}, but '
+            f'"kinesis_shards" has {counted(len(shards), "shard")}',
             hint="Give one position for every shard, in the same order.",
         )
     wanted = (_wanted(SHARD_POSITIONS, one, zone=zone) for one in positions)
