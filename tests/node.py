@@ -58,6 +58,8 @@ class Node:
     read_interval: timedelta = READ_INTERVAL
 
     def __post_init__(self) -> None:
+        # What the last statement said.
+        self.said = ""
         self.home.mkdir(parents=True, exist_ok=True)
         self.catalog: Catalog = open_catalog(
             f"sqlite:///{self.home / 'catalog.db'}", clock=self.clock
@@ -88,6 +90,7 @@ class Node:
         )
         results = [execute(p.statement, parts=parts) for p in parse_script(text)]
         last = results[-1]
+        self.said = last.message
         return [dict(zip(last.columns, row, strict=True)) for row in last.rows]
 
     def _analyst(self) -> Analyst:

@@ -256,3 +256,11 @@ def test_a_load_that_is_stopped_while_a_batch_runs_loads_nothing_more(
         gate.opened.set()
 
     assert ids(node) == []
+
+
+def test_columns_of_the_table_that_nothing_fills_are_told(
+    loads: Node, stream: StreamUnderTest
+) -> None:
+    loads.sql(create(stream, clauses="COLUMNS(id, note_)", properties={"format": "csv"}))
+
+    assert loads.said == "routine load r created, 1 shard; nothing fills the table's note"

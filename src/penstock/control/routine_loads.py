@@ -62,7 +62,9 @@ def create_routine_load(statement: CreateRoutineLoad, *, parts: ChangeParts) -> 
     made = open_job(defined.definition, progress=progress, secret=defined.secret, parts=parts)
     _take_over_report(made, of=ended, parts=parts)
     shards = counted(len(progress), "shard")
-    return Result(message=f"routine load {statement.name} created, {shards}")
+    unfilled = ", ".join(t.name for t in defined.definition.targets if t.path is None)
+    told = f"; nothing fills the table's {unfilled}" if unfilled else ""
+    return Result(message=f"routine load {statement.name} created, {shards}{told}")
 
 
 def _take_over_report(made: JobState, *, of: JobState | None, parts: ChangeParts) -> None:
