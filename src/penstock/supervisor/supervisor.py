@@ -150,13 +150,14 @@ class Supervisor:
             self._last_words[job_id] = runner.last_words
             self._ended_at[job_id] = self._clock.now()
             words = runner.last_words
-            if words.ending is Ending.LOST and words.error and self._is_wanted(job_id):
-                self._losses.append(Loss(job=self._name_by_id[job_id], error=words.error))
+            if words.ending is Ending.LOST and words.error is not None:
+                error = words.error if self._is_wanted(job_id) else _ended_by_statement()
+                self._losses.append(Loss(job=self._name_by_id[job_id], error=error))
             if self._until_caught_up and runner.progress.caught_up:
                 self._caught_up.add(job_id)
 
     def _is_wanted(self, job_id: str) -> bool:
-        """Tell whether a job is to run; whoever paused or ended it knows that it is lost."""
+        """Tell whether a job is to run, or somebody has paused or ended it."""
         state = self._parts.catalog.job_by_id(job_id)
         return state is not None and state.wish.wish is Wish.RUN
 
@@ -272,3 +273,7 @@ class Supervisor:
             resumes_at=resume_at(state, policy=self._policy),
             caught_up=state.id in self._caught_up,
         )
+
+
+def _ended_by_statement() -> LeaseLostError:
+    return LeaseLostError("a statement has paused or ended it")
