@@ -158,7 +158,11 @@ class Supervisor:
 
     def _is_wanted(self, job_id: str) -> bool:
         """Tell whether a job is to run, or somebody has paused or ended it."""
-        state = self._parts.catalog.job_by_id(job_id)
+        try:
+            state = self._parts.catalog.job_by_id(job_id)
+        except PenstockError:
+            # A catalog that is out of reach may be why the runner has ended.
+            return True
         return state is not None and state.wish.wish is Wish.RUN
 
     def _stop_unless_ours(
