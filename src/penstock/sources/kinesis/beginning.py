@@ -26,7 +26,7 @@ from penstock.sources.kinesis.client import StreamClient
 from penstock.sources.kinesis.failures import Kind, StreamError
 from penstock.sources.kinesis.lineage import Progress, begin, follow
 from penstock.sources.kinesis.listing import StreamSummary, describe, list_shards
-from penstock.sources.kinesis.pages import iterator_of
+from penstock.sources.kinesis.pages import knows_shard, open_shard
 from penstock.sources.kinesis.patience import Patience
 from penstock.sources.kinesis.start import (
     DEFAULT_POSITION,
@@ -123,20 +123,14 @@ class Beginning:
             _require_pinned(known, self._values.pinned)
             return follow(splits, [shard for shard in listed if shard.id in known])
         followed = follow(splits, listed)
-        lacking = [name for name in _lacking(listed, known, followed) if self._knows(name)]
+        lacking = [
+            name
+            for name in _lacking(listed, known, followed)
+            if knows_shard(self._client, name, patience=self._patience)
+        ]
         if lacking:
             raise _lacks(lacking)
         return followed
-
-    def _knows(self, shard: str) -> bool:
-        """Ask the stream for a shard by its name: a listing may be older than its end."""
-        try:
-            self._ask_for(shard, Horizon())
-        except StreamError as error:
-            if error.kind is not Kind.NOT_FOUND:
-                raise
-            return False
-        return True
 
     def _resolved(
         self, wanted: Wanted, *, key: str, shard: ListedShard, summary: StreamSummary
@@ -156,7 +150,7 @@ class Beginning:
             return
         try:
             if int(position.value) >= int(shard.begins or 0):
-                self._ask_for(shard.id, position)
+                open_shard(self._client, shard.id, position, patience=self._patience)
                 return
         except StreamError as error:
             if error.kind is not Kind.BAD_ARGUMENT:
@@ -165,16 +159,6 @@ class Beginning:
             f'option "{key}" must have a sequence number of shard {shard.id} for it, '
             f"not {position.value}",
             hint=f"The shard begins at {shard.begins}.",
-        )
-
-    def _ask_for(self, shard: str, position: Position) -> None:
-        """Ask the stream for a place in a shard; it refuses what it does not have."""
-        self._patience.ask(
-            self._client,
-            "get_shard_iterator",
-            ShardId=shard,
-            **self._access.naming,
-            **iterator_of(position),
         )
 
     def _no_shard(self, name: str, *, key: str, listed: tuple[ListedShard, ...]) -> UserError:

@@ -13,7 +13,7 @@ from penstock.model.position import After, At, AtTime, End, Horizon, Position
 from penstock.model.shards import ListedShard
 from penstock.sources.kinesis.client import Answer, StreamAccess, StreamClient
 from penstock.sources.kinesis.failures import Kind, StreamError
-from penstock.sources.kinesis.listing import hash_keys_of
+from penstock.sources.kinesis.listing import describe, hash_keys_of
 from penstock.sources.kinesis.patience import Patience
 
 _REOPENINGS_MAX = 5
@@ -80,7 +80,9 @@ class ShardPages:
     def opened(self) -> str:
         """Answer the iterator of the next page; the first one is asked for."""
         if self.iterator is None:
-            self.iterator = self._open()
+            self.iterator = open_shard(
+                self._client, self._shard, self._position, patience=self._patience
+            )
         return self.iterator
 
     def next(self, *, limit: int) -> Page:
@@ -136,16 +138,33 @@ class ShardPages:
             children=tuple(_child(child) for child in data.get("ChildShards", ())),
         )
 
-    def _open(self) -> str:
-        answer = self._patience.ask(
-            self._client,
-            "get_shard_iterator",
-            ShardId=self._shard,
-            **self._access.naming,
-            **iterator_of(self._position),
-        )
-        iterator: str = answer.data["ShardIterator"]
-        return iterator
+
+def knows_shard(client: StreamClient, shard: str, *, patience: Patience) -> bool:
+    """Ask the stream for a shard by its name: a listing may be older than its end."""
+    try:
+        open_shard(client, shard, Horizon(), patience=patience)
+    except StreamError as error:
+        if error.kind is not Kind.NOT_FOUND:
+            raise
+        # A stream that is gone does not know any shard; that is another matter.
+        describe(client, client.access, patience)
+        return False
+    return True
+
+
+def open_shard(
+    client: StreamClient, shard: str, position: Position, *, patience: Patience
+) -> str:
+    """Answer the iterator of a position; the stream refuses what it does not have."""
+    answer = patience.ask(
+        client,
+        "get_shard_iterator",
+        ShardId=shard,
+        **client.access.naming,
+        **iterator_of(position),
+    )
+    iterator: str = answer.data["ShardIterator"]
+    return iterator
 
 
 def iterator_of(position: Position) -> dict[str, Any]:

@@ -11,10 +11,9 @@ from threading import Event
 from penstock.clock import Clock
 from penstock.errors import Code, UserError
 from penstock.model.kinesis import KinesisOptions
-from penstock.model.position import Horizon, position_text
+from penstock.model.position import position_text
 from penstock.model.shards import ListedShard
 from penstock.sources.kinesis.client import StreamClient
-from penstock.sources.kinesis.failures import Kind, StreamError
 from penstock.sources.kinesis.lineage import (
     Progress,
     childless,
@@ -27,8 +26,8 @@ from penstock.sources.kinesis.lineage import (
     unlisted,
     untold,
 )
-from penstock.sources.kinesis.listing import describe, list_shards
-from penstock.sources.kinesis.pages import ShardPages
+from penstock.sources.kinesis.listing import list_shards
+from penstock.sources.kinesis.pages import knows_shard
 from penstock.sources.kinesis.patience import Patience
 from penstock.sources.kinesis.watching import way_on
 
@@ -135,27 +134,9 @@ class Roll:
     def _is_known(self, shard: str) -> bool:
         """Ask the stream whether it knows a shard, once for every listing."""
         if shard not in self._known | self._gone:
-            (self._known if self._answers_for(shard) else self._gone).add(shard)
+            known = knows_shard(self._client(), shard, patience=self._patience)
+            (self._known if known else self._gone).add(shard)
         return shard in self._known
-
-    def _answers_for(self, shard: str) -> bool:
-        client = self._client()
-        try:
-            ShardPages(
-                client,
-                client.access,
-                shard,
-                Horizon(),
-                patience=self._patience,
-                is_closed=lambda: False,
-            ).opened()
-        except StreamError as error:
-            if error.kind is not Kind.NOT_FOUND:
-                raise
-            # A stream that is gone does not know any shard; that is another matter.
-            describe(client, client.access, self._patience)
-            return False
-        return True
 
     def _require_known(self, progress: Progress) -> None:
         """Refuse to go on where a shard that was not read to its end is gone."""
