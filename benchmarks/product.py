@@ -13,19 +13,19 @@ from time import perf_counter
 from typing import Any, cast
 
 from penstock.app import App
+from penstock.cli.run import ROUND_PERIOD
 from penstock.clock import Clock
-from penstock.control.analyst import Analyst
-from penstock.control.executor import execute
-from penstock.engine.epoch_loop import LoadParts
+from penstock.control.execute import execute
+from penstock.control.result import Analyst
+from penstock.engine.loop import LoadParts
 from penstock.engine.run import Executor, Work
-from penstock.engine.task import run_task_text
-from penstock.foreground import ROUND_PERIOD
+from penstock.epochs.task import run_task_text
 from penstock.job_source import source_opener
 from penstock.model.epoch import Attachment, CommitKind, DataFile, EpochLimits, EpochPlan
 from penstock.model.job import JobState, Wish
-from penstock.model.position import SplitProgress
 from penstock.model.query import QueryRun
-from penstock.settings import load_settings
+from penstock.model.split import SplitProgress
+from penstock.settings.settings import load_settings
 from penstock.sources.source import Listed
 from penstock.sources.source import Source as JobSource
 from penstock.spark.job_session import Halves

@@ -20,7 +20,7 @@ from rich.console import Console
 from benchmarks.figures import Comparison, Figure, Goal, of_samples
 from benchmarks.product import Product
 from penstock.clock import SystemClock
-from penstock.testing.kinesis.server import KinesisServer
+from tests.servers.kinesis.server import KinesisServer
 
 SHARDS = 4
 RECORD_BYTES = 1_000

@@ -12,13 +12,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from penstock.model.files import FilesOptions
 from penstock.model.job import JobProperties
-from penstock.model.kinesis import KinesisOptions, PositionOptions
+from penstock.model.job_kinds import RoutineProperties
 from penstock.model.options import Rule, option_key, rule_of
-from penstock.model.routine_properties import RoutineProperties
-from penstock.model.store_options import StoreOptions
-from penstock.setting_words import settings_table
+from penstock.settings.home import settings_table
+from penstock.sources.files.options import FilesOptions
+from penstock.sources.kinesis.options import KinesisOptions, PositionOptions
+from penstock.storage.options import StoreOptions
 
 PAGE = Path(__file__).parent / "reference" / "options.md"
 SETTINGS_PAGE = PAGE.with_name("settings.md")

@@ -10,7 +10,7 @@ import boto3
 from botocore.config import Config
 
 from examples.orders import Tally, order, tally_of
-from penstock.testing.kinesis.server import KinesisServer
+from tests.servers.kinesis.server import KinesisServer
 
 STREAM, REGION, SHARDS = "orders", "us-east-1", 2
 KEYS = {"AWS_ACCESS_KEY_ID": "demo", "AWS_SECRET_ACCESS_KEY": "demo"}

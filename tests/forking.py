@@ -17,15 +17,15 @@ from typing import Any
 
 # What commands import when they get there.
 NEEDED = (
-    "penstock.cli",
+    "penstock.cli.main",
     "penstock.app",
-    "penstock.control.executor",
-    "penstock.doctor",
-    "penstock.foreground",
-    "penstock.init",
-    "penstock.prompt.session",
+    "penstock.control.execute",
+    "penstock.cli.doctor.report",
+    "penstock.cli.run",
+    "penstock.cli.main",
+    "penstock.cli.prompt.session",
     "penstock.supervisor.supervisor",
-    "penstock.engine.task",
+    "penstock.epochs.task",
     "penstock.spark.executor",
     "penstock.tables.delta",
     "penstock.storage.bucket",
@@ -108,7 +108,7 @@ class Forked:
 def _be_the_command(
     words: list[str], around: Surroundings, prepare: Callable[[], None] | None
 ) -> None:
-    from penstock import cli
+    from penstock.cli.main import main
 
     _connect(around)
     os.chdir(around.folder)
@@ -119,7 +119,7 @@ def _be_the_command(
         prepare()
     sys.argv = ["penstock", *words]
     try:
-        cli.main()
+        main()
     finally:
         # A forked process ends without what others do at their end.
         atexit._run_exitfuncs()

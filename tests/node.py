@@ -16,24 +16,23 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from penstock.catalog.catalog import Catalog, open_catalog
 from penstock.clock import Clock, SystemClock
-from penstock.control.analyst import Analyst
-from penstock.control.executor import ControlParts, execute
-from penstock.control.result import Cell
-from penstock.engine.epoch_loop import LoadParts
+from penstock.control.execute import ControlParts, execute
+from penstock.control.result import Analyst, Cell
+from penstock.engine.loop import LoadParts
 from penstock.engine.run import Work
-from penstock.engine.task import run_task_text
+from penstock.epochs.task import run_task_text
 from penstock.job_source import source_opener
 from penstock.model.job import JobState
-from penstock.settings import KEY_FILE
-from penstock.sources.kinesis.budgets import ReadBudgets
+from penstock.secrets.vault import Vault
+from penstock.settings.settings import KEY_FILE
 from penstock.sources.kinesis.reading import READ_INTERVAL
+from penstock.sources.kinesis.source import ReadBudgets
 from penstock.spark.executor import SparkExecutor
 from penstock.sql.parser import parse_script
 from penstock.supervisor.runner import StartThread
 from penstock.supervisor.supervisor import JobLook, Supervisor
 from penstock.tables.table import Tables
 from penstock.testing.executor import InProcessExecutor
-from penstock.vault import Vault
 from penstock.warehouse import open_warehouse
 
 Row = Mapping[str, Any]

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 
 from penstock.catalog.catalog import Catalog, open_catalog
 from penstock.clock import SystemClock
-from penstock.control.executor import ControlParts
+from penstock.control.execute import ControlParts
 from penstock.errors import Code, ExternalError
 from penstock.logs import log_files, write_logs
 from penstock.model.job import KINESIS_CAPABILITY
-from penstock.settings import KEY_FILE, Settings
-from penstock.vault import Vault
+from penstock.secrets.vault import Vault
+from penstock.settings.settings import KEY_FILE, Settings
 
 if TYPE_CHECKING:
-    from penstock.engine.epoch_loop import LoadParts
+    from penstock.engine.loop import LoadParts
     from penstock.engine.run import Executor
     from penstock.spark.executor import SparkExecutor
     from penstock.supervisor.supervisor import Supervisor
@@ -121,8 +121,8 @@ class App:
         )
 
     def _load_parts(self, executor: "Executor") -> "LoadParts":
-        from penstock.engine.epoch_loop import LoadParts
-        from penstock.engine.task import run_task_text
+        from penstock.engine.loop import LoadParts
+        from penstock.epochs.task import run_task_text
         from penstock.job_source import source_opener
 
         return LoadParts(

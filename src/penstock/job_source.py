@@ -7,18 +7,17 @@ from typing import assert_never
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.job_reports import JobReports
 from penstock.clock import Clock
-from penstock.model.files import FilesOptions
 from penstock.model.job import JobDefinition, JobState
-from penstock.model.kinesis import KinesisOptions
-from penstock.model.store_options import StoreOptions
-from penstock.sources.files.files import FilesSource, SourceParts
+from penstock.secrets.vault import Vault
 from penstock.sources.files.globs import files_glob
-from penstock.sources.kinesis.budgets import ReadBudgets
+from penstock.sources.files.options import FilesOptions
+from penstock.sources.files.source import FilesSource, SourceParts
+from penstock.sources.kinesis.options import KinesisOptions
+from penstock.sources.kinesis.source import ReadBudgets
 from penstock.sources.source import Source
-from penstock.storage.access import revealed
-from penstock.storage.stores import open_store
+from penstock.storage.options import StoreOptions, revealed
+from penstock.storage.store import open_store
 from penstock.storage.uris import parse_uri
-from penstock.vault import Vault
 
 
 def source_opener(

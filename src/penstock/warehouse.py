@@ -4,12 +4,11 @@ from dataclasses import dataclass, replace
 
 from penstock.errors import Code, UserError
 from penstock.model.options import option_fields, option_key, parse_options
-from penstock.model.sealed import Sealed
-from penstock.model.store_options import StoreOptions
-from penstock.storage.access import check_access, seal
+from penstock.model.secrets import Sealed
+from penstock.secrets.vault import Vault
+from penstock.storage.options import StoreOptions, check_access, seal
 from penstock.tables.delta import DeltaTables
-from penstock.tables.locations import below
-from penstock.vault import Vault
+from penstock.tables.folder import below
 
 _PROBE = "_penstock-probe"
 

@@ -12,25 +12,23 @@ from typing import ClassVar, Protocol
 
 from penstock.catalog.catalog import Catalog
 from penstock.clock import SystemClock
-from penstock.engine.rejects import StrictRejects
 from penstock.engine.run import EpochTables, task_plans
-from penstock.engine.share import open_share
+from penstock.epochs.output import StrictRejects
+from penstock.epochs.share import open_share
 from penstock.job_source import open_files, source_opener
 from penstock.model.epoch import Attachment, EpochPlan, Note
-from penstock.model.files import FileFormat, FilesOptions
-from penstock.model.job import JobDefinition, JobState, TargetColumn
-from penstock.model.kinesis import KinesisOptions
-from penstock.model.payload import PayloadFormat
-from penstock.model.position import After, Horizon, SplitProgress
-from penstock.model.routine import LoadProperties
-from penstock.model.routine_properties import RoutineProperties
+from penstock.model.formats import PayloadFormat
+from penstock.model.job import JobDefinition, JobState, LoadProperties, TargetColumn
+from penstock.model.job_kinds import RoutineProperties
 from penstock.model.schema import Column, Primitive
-from penstock.model.sealed import Sealed
-from penstock.sources.kinesis.budgets import ReadBudgets
+from penstock.model.secrets import Sealed
+from penstock.model.split import After, Horizon, SplitProgress
+from penstock.secrets.vault import Vault
+from penstock.sources.files.options import FileFormat, FilesOptions
 from penstock.sources.kinesis.client import CLIENTS
+from penstock.sources.kinesis.options import KinesisOptions
+from penstock.sources.kinesis.source import ReadBudgets
 from penstock.sources.source import Source
-from penstock.testing.kinesis.server import KinesisServer
-from penstock.vault import Vault
 from tests.contract.catalog.building import (
     DEFINITION,
     FIRST,
@@ -42,6 +40,7 @@ from tests.contract.catalog.building import (
     created,
     move,
 )
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import (
     MIDDLE,
     REGION,

@@ -5,11 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from penstock.model.store_options import StoreOptions
 from penstock.storage.bucket import BucketStore
 from penstock.storage.local import LocalStore
-from penstock.storage.objects import ObjectMeta
-from penstock.storage.stores import Store
+from penstock.storage.options import StoreOptions
+from penstock.storage.store import ObjectMeta, Store
 from penstock.storage.uris import Scheme
 from tests.servers.buckets import REGION, Bucket
 from tests.servers.containers import Container

@@ -3,11 +3,17 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from penstock.model.epoch import Attachment, CommitKind, DataFile, Generation, Timings
-from penstock.model.position import After, Horizon, SplitProgress
+from penstock.model.epoch import (
+    Attachment,
+    CommitKind,
+    DataFile,
+    Generation,
+    Statistics,
+    Timings,
+)
 from penstock.model.schema import Column, Primitive
-from penstock.model.statistics import Statistics
-from penstock.model.store_options import StoreOptions
+from penstock.model.split import After, Horizon, SplitProgress
+from penstock.storage.options import StoreOptions
 from penstock.tables.folder import TableFolder, open_folder
 
 NOW = datetime(2026, 11, 15, 12, 30, tzinfo=UTC)

@@ -12,10 +12,9 @@ import pytest
 from penstock.model.codec import from_text, to_text
 from penstock.model.epoch import Attachment, EpochLimits, EpochPlan
 from penstock.model.job import JobProperties
-from penstock.model.position import SplitProgress
-from penstock.model.routine_properties import RoutineProperties
+from penstock.model.job_kinds import RoutineProperties
+from penstock.model.split import SplitProgress
 from penstock.sources.source import Backlog, Source
-from penstock.testing.kinesis.server import KinesisServer
 from tests.contract.source_worlds import (
     FilesWorld,
     KinesisWorld,
@@ -23,6 +22,7 @@ from tests.contract.source_worlds import (
     World,
     kinesis_world,
 )
+from tests.servers.kinesis.server import KinesisServer
 
 EVERYTHING = EpochLimits(
     files=JobProperties().batch_files_max,

@@ -9,13 +9,9 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ExternalError, InvariantError
-from penstock.model.store_options import StoreOptions
 from penstock.storage.bucket import BucketStore
-from penstock.storage.objects import (
-    FolderMissingError,
-    ObjectChangedError,
-    ObjectMissingError,
-)
+from penstock.storage.options import StoreOptions
+from penstock.storage.store import FolderMissingError, ObjectChangedError, ObjectMissingError
 from penstock.storage.uris import Scheme
 from tests.contract.store_places import (
     Place,

@@ -8,10 +8,10 @@ from datetime import timedelta
 
 from penstock.clock import SystemClock
 from penstock.model.epoch import Attachment, CommitKind
-from penstock.model.position import End, Horizon
-from penstock.testing.kinesis.server import KinesisServer
+from penstock.model.split import End, Horizon
 from tests.crash.harness import Home, assert_chain, committed, until
 from tests.integration.routine_loads import ids
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import MIDDLE, StreamUnderTest
 
 # Keys lie in all quarters of a stream, so that both halves of a shard get records.

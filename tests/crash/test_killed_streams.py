@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from penstock.crashpoints import CrashPoint
-from penstock.testing.kinesis.server import KinesisServer
 from tests.crash.harness import KILLED, Home, crash
 from tests.crash.places import LocalPlace
 from tests.crash.points import (
@@ -41,6 +40,7 @@ from tests.crash.streams import (
 from tests.crash.variants import opened
 from tests.integration.driving import crash_at
 from tests.integration.routine_loads import close_clients, ids
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import StreamUnderTest, kinesis_client, new_stream
 
 pytestmark = pytest.mark.crash

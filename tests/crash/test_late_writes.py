@@ -11,13 +11,12 @@ from penstock.errors import UserError
 from penstock.model.epoch import Attachment, CommitKind, DataFile
 from penstock.model.job import TableRef
 from penstock.model.schema import Column
-from penstock.model.sealed import Sealed
+from penstock.model.secrets import Sealed
 from penstock.supervisor.supervisor import Supervisor
 from penstock.tables.delta import DeltaHandle, DeltaTables
 from penstock.tables.folder import LOG_FOLDER
 from penstock.tables.log import log_entry
-from penstock.tables.outcomes import outcome_unknown
-from penstock.tables.table import RejectsLog, TableHandle
+from penstock.tables.table import RejectsLog, TableHandle, outcome_unknown
 from tests.crash.harness import Home, assert_exact, rows_of, until
 
 pytestmark = pytest.mark.crash

@@ -85,7 +85,7 @@ def failing_after_writing(folder: Path, *, times: int) -> Work:
     def work(text: str, try_id: str) -> str:
         import hashlib
 
-        from penstock.engine.task import run_task_text
+        from penstock.epochs.task import run_task_text
 
         answer = run_task_text(text, try_id)
         reads = text.partition('"reads":')[2]

@@ -12,10 +12,10 @@ import pytest
 
 from penstock.sources.kinesis.client import CLIENTS
 from penstock.spark.executor import SparkExecutor
-from penstock.testing.kinesis.server import KinesisServer
 from tests.docs.examples import PAGES, ROOT, Example, Reader, examples
 from tests.node import Node
 from tests.servers.buckets import open_client
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.moto import MotoServer
 
 ORDERS = (

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from penstock.setting_words import settings_table
+from penstock.settings.home import settings_table
 
 PAGE = Path(__file__).parents[2] / "docs/reference/settings.md"
 

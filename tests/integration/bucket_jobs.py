@@ -18,11 +18,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
+from penstock.aws.credentials import lender_of
 from penstock.control.result import Cell
-from penstock.model.store_options import StoreOptions
-from penstock.storage.aws_credentials import lender_of
 from penstock.storage.bucket_clients import client_of
-from penstock.storage.stores import open_store
+from penstock.storage.options import StoreOptions
+from penstock.storage.store import open_store
 from tests.integration.driving import PATIENCE_SECONDS, MovedClock
 from tests.node import Node, numbered
 from tests.servers.buckets import AnyBucket, Bucket

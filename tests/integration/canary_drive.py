@@ -11,12 +11,12 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from penstock.catalog.catalog import Catalog
-from penstock.cli import Format
+from penstock.cli.main import Format
 from penstock.crashpoints import CrashPoint
 from penstock.errors import Code
 from penstock.model.events import WishChanged
 from penstock.model.job import JobState
-from penstock.settings import KEY_FILE
+from penstock.settings.settings import KEY_FILE
 from tests.integration.canary import Piece, ui_pieces
 from tests.integration.canary_ground import Ground, Prompt, open_prompt
 from tests.integration.canary_lake import ROLE

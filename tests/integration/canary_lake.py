@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import parse_qsl
 
-from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.bucket_jobs import QuietHandler, json_lines, serving
 from tests.integration.canary import Canaries
 from tests.integration.command import PATIENCE_SECONDS
 from tests.servers.buckets import Bucket, create_bucket
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import REGION, kinesis_client, new_stream
 from tests.servers.moto import MotoServer
 from tests.servers.proxy import Answer, FaultProxy, Request, When, slow_down

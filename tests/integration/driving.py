@@ -12,10 +12,10 @@ from pathlib import Path
 from penstock.clock import SystemClock
 from penstock.control.result import Cell
 from penstock.crashpoints import CrashPoint, handle_in_this_thread
-from penstock.engine.progress import Step
 from penstock.engine.run import Work
-from penstock.engine.task import run_task_text
-from penstock.supervisor.lease_keeper import RENEWAL_PERIOD
+from penstock.epochs.progress import Step
+from penstock.epochs.task import run_task_text
+from penstock.supervisor.leases import RENEWAL_PERIOD
 from penstock.supervisor.supervisor import JobLook, Supervisor
 from tests.node import ROUND_PERIOD, Node
 

@@ -11,19 +11,16 @@ import pytest
 
 from penstock.clock import SystemClock
 from penstock.model.epoch import EpochLimits, Note
-from penstock.model.kinesis import KinesisOptions
-from penstock.model.position import Horizon, SplitProgress
-from penstock.model.sealed import Sealed
-from penstock.model.shards import ShardPart, ShardRead, StreamReport
+from penstock.model.secrets import Sealed
+from penstock.model.split import Horizon, ShardPart, ShardRead, SplitProgress, StreamReport
 from penstock.sources.kinesis.access import stream_access
-from penstock.sources.kinesis.budgets import ReadBudgets
-from penstock.sources.kinesis.client import StreamClient
+from penstock.sources.kinesis.client import GIVE_UP_AFTER, Patience, StreamClient
+from penstock.sources.kinesis.options import KinesisOptions
 from penstock.sources.kinesis.pages import ShardPages
-from penstock.sources.kinesis.patience import GIVE_UP_AFTER, Patience
 from penstock.sources.kinesis.reading import ShardReading
-from penstock.sources.kinesis.source import KinesisSource, StreamParts
+from penstock.sources.kinesis.source import KinesisSource, ReadBudgets, StreamParts
 from penstock.sources.source import Backlog
-from penstock.testing.kinesis.server import KinesisServer
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import REGION, StreamUnderTest
 
 LIMITS = EpochLimits(records=10**6, size_bytes=10**6, duration=timedelta(seconds=60))

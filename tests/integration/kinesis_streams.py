@@ -5,13 +5,12 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.model.position import Position
-from penstock.sources.kinesis.client import CLIENTS, StreamAccess, StreamClient
+from penstock.aws.credentials import AwsKeys
+from penstock.model.split import Position
+from penstock.sources.kinesis.client import CLIENTS, Patience, StreamAccess, StreamClient
 from penstock.sources.kinesis.pages import ShardPages
-from penstock.sources.kinesis.patience import Patience
-from penstock.storage.aws_credentials import AwsKeys
-from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.driving import MovedClock
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import REGION, StreamUnderTest, kinesis_client, new_stream
 
 SHARD = "shardId-000000000000"

@@ -12,10 +12,10 @@ import pytest
 
 from penstock.errors import UserError
 from penstock.sources.kinesis.client import CLIENTS
-from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.driving import MovedClock
 from tests.mirrored_node import OpenNode
 from tests.node import Node
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import REGION, StreamUnderTest, new_stream
 
 CREATE_TABLE = "CREATE TABLE t (id BIGINT NOT NULL, note STRING)"

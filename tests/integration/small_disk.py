@@ -17,7 +17,7 @@ from typing import Any
 
 from penstock.control.result import Cell
 from penstock.crashpoints import CrashPoint, handle_in_this_thread
-from penstock.engine.task import run_task_text
+from penstock.epochs.task import run_task_text
 from penstock.errors import PenstockError
 from penstock.supervisor.supervisor import JobLook
 from tests.integration.driving import (

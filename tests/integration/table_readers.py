@@ -12,8 +12,8 @@ import polars as pl
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
+from penstock.arrow.types import arrow_schema
 from penstock.model.schema import Column
-from penstock.storage.arrow_types import arrow_schema
 from penstock.tables.delta import DeltaTables
 from penstock.tables.writer import TableWriter
 from tests.contract.table_building import attachment, folder_at

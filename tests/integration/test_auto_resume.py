@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import Code, ExternalError
-from penstock.sources.files import files
+from penstock.sources.files import source as files
 from penstock.supervisor.supervisor import JobLook, Supervisor
 from tests.integration.driving import (
     Failing,

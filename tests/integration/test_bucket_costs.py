@@ -9,8 +9,8 @@ import pytest
 
 from penstock.clock import Clock, SystemClock
 from penstock.job_source import open_files
-from penstock.sources.files.files import FilesSource
-from penstock.storage import bucket_stream
+from penstock.sources.files.source import FilesSource
+from penstock.storage import bucket as bucket_stream
 from tests.contract.catalog.building import MovableClock
 from tests.integration.bucket_jobs import (
     PAGE_KEYS,

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.aws import credentials as aws_credentials
 from penstock.errors import ExternalError, PenstockError, UserError
-from penstock.storage import aws_credentials, bucket_clients
+from penstock.storage import bucket_clients
 from tests.integration.bucket_jobs import (
     Sts,
     access,

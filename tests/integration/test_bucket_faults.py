@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import ExternalError
-from penstock.storage import bucket, bucket_clients, bucket_stream
+from penstock.storage import bucket, bucket_clients
+from penstock.storage import bucket as bucket_stream
 from tests.integration.bucket_jobs import (
     FastClock,
     access,

@@ -15,8 +15,9 @@ import pytest
 
 from penstock.errors import ExternalError, PenstockError, UserError
 from penstock.spark.executor import SparkExecutor
-from penstock.storage import bucket_clients, bucket_stream
-from penstock.storage.bucket_stream import BucketStream
+from penstock.storage import bucket as bucket_stream
+from penstock.storage import bucket_clients
+from penstock.storage.bucket import BucketStream
 from penstock.tables.delta import DeltaTables
 from penstock.warehouse import try_warehouse
 from tests.integration.bucket_jobs import (

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ExternalError, PenstockError, UserError
-from penstock.model.files import FileFormat, FilesOptions
-from penstock.model.store_options import StoreOptions
-from penstock.sources.files.files import lists_behind
+from penstock.sources.files.options import FileFormat, FilesOptions
+from penstock.sources.files.source import lists_behind
+from penstock.storage.options import StoreOptions
 from penstock.storage.uris import parse_uri
 from tests.integration.bucket_jobs import (
     FastClock,

@@ -398,7 +398,7 @@ def test_looking_at_the_catalog_imports_no_heavy_library(
     program = f"""
 import json, sys
 sys.argv = ["penstock", "sql", "-e", {statement!r}, "--format", "json"]
-from penstock.cli import main
+from penstock.cli.main import main
 try:
     main()
 except SystemExit as end:

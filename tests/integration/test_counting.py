@@ -17,8 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.model.epoch import Attachment
-from penstock.model.statistics import Statistics
+from penstock.model.epoch import Attachment, Statistics
 from tests.node import Node, read_table
 
 SCHEMA = "id BIGINT, price DOUBLE, day DATE, note STRING"

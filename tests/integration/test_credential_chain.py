@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from penstock.aws import credentials as aws_credentials
 from penstock.errors import ExternalError, PenstockError, UserError
-from penstock.model.store_options import StoreOptions
-from penstock.storage import aws_credentials
-from penstock.storage.stores import open_store
+from penstock.storage.options import StoreOptions
+from penstock.storage.store import open_store
 from tests.integration.bucket_jobs import (
     QuietHandler,
     bare_aws,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from penstock.checks.finding import Outcome
-from penstock.checks.home import check_clock
-from penstock.doctor import open_subject
+from penstock.cli.doctor.finding import Outcome
+from penstock.cli.doctor.home import check_clock
+from penstock.cli.doctor.report import open_subject
 from tests.integration.command import SETTINGS, Shell
 from tests.integration.driving import MovedClock
 from tests.node import CREATE_TABLE, create_job, numbered, write_rows

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checks.finding import Finding, Outcome, Subject
-from penstock.checks.home import check_secrets, check_warehouse
-from penstock.checks.sources import Question, ask_all, check_sources
+from penstock.cli.doctor.finding import Finding, Outcome, Subject
+from penstock.cli.doctor.home import check_secrets, check_warehouse
+from penstock.cli.doctor.jobs import Question, ask_all, check_sources
+from penstock.cli.doctor.report import open_subject
 from penstock.clock import SystemClock
-from penstock.doctor import open_subject
 from tests.integration.bucket_jobs import (
     access,
     bucket_job,

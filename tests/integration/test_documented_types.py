@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
+from penstock.arrow.types import AnyArray, arrow_type
 from penstock.errors import UserError
 from penstock.model.job import TargetColumn
 from penstock.model.schema import Array, Column, DataType, Map, Primitive, Struct
 from penstock.sql.types import parse_columns
-from penstock.storage.arrow_types import AnyArray, arrow_type
-from penstock.tables.delta_schema import schema_text
 from penstock.tables.fitting import fit
+from penstock.tables.schema import schema_text
 from tests.integration.table_readers import READERS, Reader, Row, in_order, written
 
 pytestmark = pytest.mark.integration

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.foreground import Ending, Request, _rounds
-from penstock.progress_display import PlainDisplay, Tally
+from penstock.cli.display import PlainDisplay, Tally
+from penstock.cli.run import Ending, Request, _rounds
 from tests.integration.driving import MovedClock
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
 

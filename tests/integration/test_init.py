@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.setting_words import SETTING_WORDS
+from penstock.settings.home import SETTING_WORDS
 from tests.integration.command import Shell
 from tests.node import CREATE_TABLE
 

@@ -12,21 +12,27 @@ from typing import Any
 
 import pytest
 
+from penstock.aws import credentials as aws_credentials
+from penstock.aws.clients import CONNECTIONS_MAX
 from penstock.clock import SystemClock
-from penstock.engine import shard_share
+from penstock.epochs import shard_share
 from penstock.errors import ExternalError
 from penstock.sources.kinesis import client as client_module
 from penstock.sources.kinesis import source as source_module
-from penstock.sources.kinesis.client import CLIENTS, StreamAccess, StreamClient
-from penstock.sources.kinesis.clients import Clients, ClientsByProcess
-from penstock.sources.kinesis.failures import StreamError
-from penstock.storage import aws_credentials
-from penstock.testing.kinesis.server import KinesisServer
+from penstock.sources.kinesis.client import (
+    CLIENTS,
+    Clients,
+    ClientsByProcess,
+    StreamAccess,
+    StreamClient,
+    StreamError,
+)
 from tests.integration.bucket_jobs import bare_aws, silent_sts
 from tests.integration.driving import paused, rounds_until, supervised
 from tests.integration.kinesis_streams import access, keys, server, stream
 from tests.integration.routine_loads import create, ids, loads, put, shown
 from tests.node import Node
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import REGION, StreamUnderTest, new_stream
 from tests.servers.proxy import Delay, FaultProxy, Request
 
@@ -52,7 +58,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
     def make(access: StreamAccess) -> Any:
         by.append(os.getpid())
-        return client_module._made(access)
+        return client_module._opened(access)
 
     counted = ClientsByProcess(lambda: Clients(make, clock=SystemClock()))
     monkeypatch.setattr(client_module, "CLIENTS", counted)
@@ -87,8 +93,8 @@ def test_t79_a_client_repeats_nothing_and_waits_less_than_who_pauses_a_load(
 
 
 def test_t79_every_thread_of_a_task_and_of_the_driver_has_a_connection() -> None:
-    assert client_module.CONNECTIONS_MAX >= shard_share._THREADS_MAX
-    assert client_module.CONNECTIONS_MAX >= source_module._THREADS_MAX
+    assert CONNECTIONS_MAX >= shard_share._THREADS_MAX
+    assert CONNECTIONS_MAX >= source_module._THREADS_MAX
 
 
 def test_t79_a_stream_that_does_not_answer_in_time_is_an_error(

@@ -10,7 +10,6 @@ from penstock.errors import Code, UserError
 from penstock.job_source import source_opener
 from penstock.model.job import Wish
 from penstock.sources.source import Source
-from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.routine_loads import (
     FIRST,
     HIGH,
@@ -24,6 +23,7 @@ from tests.integration.routine_loads import (
     stream,
 )
 from tests.node import Node
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import StreamUnderTest, new_stream
 
 # Fixtures that are made elsewhere.

@@ -7,17 +7,17 @@ from datetime import timedelta
 import pytest
 
 from penstock.engine.run import Work
-from penstock.engine.task import run_task_text
+from penstock.epochs.task import run_task_text
 from penstock.errors import Code, UserError
-from penstock.model.position import After, Horizon, Lineage, SplitProgress
-from penstock.sources.kinesis.failures import StreamError
+from penstock.model.split import After, Horizon, Lineage, SplitProgress
+from penstock.sources.kinesis.client import StreamError
 from penstock.sources.kinesis.source import KinesisSource
-from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.driving import MovedClock
 from tests.integration.kinesis_load import LIMITS, PARENT, Load, load
 from tests.integration.kinesis_streams import server, stream
 from tests.integration.routine_loads import BLINK, CREATE_TABLE, HIGH, LOW, create, ids, put
 from tests.mirrored_node import OpenNode
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import MIDDLE, StreamUnderTest, new_stream
 
 __all__ = ["load", "server", "stream"]

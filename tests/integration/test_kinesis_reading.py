@@ -7,15 +7,15 @@ from functools import partial
 import pytest
 
 from penstock.errors import Code, ExternalError
-from penstock.model.position import After, At, AtTime, Horizon, Position
-from penstock.sources.kinesis.client import StreamAccess, StreamClient
-from penstock.sources.kinesis.failures import Kind, StreamError
-from penstock.sources.kinesis.listing import describe, list_shards
-from penstock.sources.kinesis.pages import Page, ShardPages
-from penstock.sources.kinesis.patience import Patience
-from penstock.testing.kinesis.server import KinesisServer
-from penstock.testing.kinesis.stream import StaleListing
-from penstock.testing.kinesis.switches import ShardEnd
+from penstock.model.split import After, At, AtTime, Horizon, Position
+from penstock.sources.kinesis.client import (
+    Kind,
+    Patience,
+    StreamAccess,
+    StreamClient,
+    StreamError,
+)
+from penstock.sources.kinesis.pages import Page, ShardPages, describe, list_shards
 from tests.integration.driving import MovedClock
 from tests.integration.kinesis_streams import (
     SHARD,
@@ -26,6 +26,9 @@ from tests.integration.kinesis_streams import (
     server,
     stream,
 )
+from tests.servers.kinesis.server import KinesisServer
+from tests.servers.kinesis.stream import StaleListing
+from tests.servers.kinesis.switches import ShardEnd
 from tests.servers.kinesis_clients import REGION, StreamUnderTest, kinesis_client, new_stream
 
 __all__ = ["access", "patience", "server", "stream"]

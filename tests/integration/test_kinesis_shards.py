@@ -4,12 +4,18 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.model.position import After, At, AtTime, End, Horizon, Position
-from penstock.model.shards import ReadLimits, ShardOutcome
-from penstock.sources.kinesis.client import StreamAccess, StreamClient
-from penstock.sources.kinesis.patience import Patience
+from penstock.model.split import (
+    After,
+    At,
+    AtTime,
+    End,
+    Horizon,
+    Position,
+    ReadLimits,
+    ShardOutcome,
+)
+from penstock.sources.kinesis.client import Patience, StreamAccess, StreamClient
 from penstock.sources.kinesis.reading import READ_INTERVAL, ShardReading
-from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.driving import MovedClock
 from tests.integration.kinesis_streams import (
     access,
@@ -18,6 +24,7 @@ from tests.integration.kinesis_streams import (
     server,
     stream,
 )
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import StreamUnderTest
 from tests.unit.sources.kinesis.aggregates import packed
 from tests.unit.sources.kinesis.test_records import sub

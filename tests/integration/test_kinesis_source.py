@@ -6,11 +6,11 @@ from threading import Event
 import pytest
 
 from penstock.errors import Code, StoppedError, UserError
-from penstock.model.position import End
-from penstock.testing.kinesis.server import KinesisServer
-from penstock.testing.kinesis.stream import StaleListing
+from penstock.model.split import End
 from tests.integration.kinesis_load import LIMITS, Load, load
 from tests.integration.kinesis_streams import server, stream
+from tests.servers.kinesis.server import KinesisServer
+from tests.servers.kinesis.stream import StaleListing
 from tests.servers.kinesis_clients import MIDDLE, StreamUnderTest
 
 __all__ = ["load", "server", "stream"]

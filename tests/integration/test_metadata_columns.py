@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.engine.task import run_task_text
+from penstock.epochs.task import run_task_text
 from penstock.errors import UserError
 from penstock.spark.executor import SparkExecutor
 from tests.node import Node, read_table, write_rows

@@ -15,7 +15,7 @@ import pytest
 
 from penstock.errors import UserError
 from penstock.model.job import JobState
-from penstock.settings import KEY_FILE
+from penstock.settings.settings import KEY_FILE
 from penstock.sql.parser import parse_script
 from penstock.sql.statements import Statement
 from tests.integration.canary import (

@@ -13,9 +13,9 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from penstock.clock import SystemClock
-from penstock.testing.kinesis.control import ControlError
-from penstock.testing.kinesis.control_client import KinesisControl
-from penstock.testing.kinesis.server import KinesisServer
+from tests.servers.kinesis.control import ControlError
+from tests.servers.kinesis.control_client import KinesisControl
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import (
     INVALID,
     MIDDLE,
@@ -76,7 +76,7 @@ def test_a_server_ends_with_its_block() -> None:
 def test_a_server_ends_with_the_process_that_started_it() -> None:
     program = (
         "import os\n"
-        "from penstock.testing.kinesis.server import KinesisServer\n"
+        "from tests.servers.kinesis.server import KinesisServer\n"
         "server = KinesisServer()\n"
         "server.start()\n"
         "print(server.endpoint, flush=True)\n"
@@ -97,7 +97,7 @@ def test_a_port_that_is_taken_is_an_error(started: KinesisServer) -> None:
 
 
 def test_the_help_teaches() -> None:
-    command = [sys.executable, "-m", "penstock.testing.kinesis", "--help"]
+    command = [sys.executable, "-m", "tests.servers.kinesis", "--help"]
 
     said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
 

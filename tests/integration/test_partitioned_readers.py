@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from penstock.arrow.types import arrow_schema
 from penstock.model.job import TargetColumn
 from penstock.model.schema import Column, DataType, Decimal, Primitive
-from penstock.storage.arrow_types import arrow_schema
 from penstock.tables import writer as writer_module
 from penstock.tables.delta import DeltaTables
 from penstock.tables.fitting import fit

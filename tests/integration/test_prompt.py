@@ -220,7 +220,7 @@ def test_a_single_statement_does_not_load_what_the_prompt_needs(tmp_path: Path) 
     program = """
 import sys
 sys.argv = ["penstock", "sql", "-e", "SHOW JOBS"]
-from penstock.cli import main
+from penstock.cli.main import main
 try:
     main()
 except SystemExit:

@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.model.files import MissingColumns
-from penstock.model.store_options import StoreOptions
-from penstock.sources.formats.parquet_rows import read_parquet
-from penstock.storage import bucket_stream
-from penstock.storage.stores import Store, open_store
+from penstock.sources.files.options import MissingColumns
+from penstock.sources.formats.parquet_reader import read_parquet
+from penstock.storage import bucket as bucket_stream
+from penstock.storage.options import StoreOptions
+from penstock.storage.store import Store, open_store
 from tests.integration.bucket_jobs import through_proxy
 from tests.servers.buckets import Bucket
 from tests.servers.proxy import Proxied, Request, Together

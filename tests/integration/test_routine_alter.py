@@ -5,7 +5,6 @@ import json
 import pytest
 
 from penstock.crashpoints import CrashPoint
-from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.driving import (
     crash_inside,
     idle,
@@ -28,6 +27,7 @@ from tests.integration.routine_loads import (
 )
 from tests.integration.test_routine_faults import pass_time
 from tests.node import Node
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import MIDDLE, REGION, StreamUnderTest, new_stream
 
 __all__ = ["loads", "server", "stream"]

@@ -6,7 +6,6 @@ from datetime import timedelta
 import pytest
 
 from penstock.errors import ExternalError
-from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.routine_loads import (
     FIRST,
     create,
@@ -18,6 +17,7 @@ from tests.integration.routine_loads import (
     times_in,
 )
 from tests.node import Node
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import StreamUnderTest, new_stream
 
 __all__ = ["loads", "server", "stream"]

@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.routine_loads import (
     BLINK,
     CREATE_TABLE,
@@ -23,6 +22,7 @@ from tests.integration.routine_loads import (
 )
 from tests.mirrored_node import OpenNode
 from tests.node import Node
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import StreamUnderTest, new_stream
 
 __all__ = ["loads", "server", "stream"]

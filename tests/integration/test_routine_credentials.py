@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from penstock.aws.credentials import lender_of
 from penstock.errors import ExternalError
 from penstock.sources.kinesis.client import CLIENTS
-from penstock.storage.aws_credentials import lender_of
-from penstock.testing.kinesis.request_log import LoggedRequest
-from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.bucket_jobs import Sts, bare_aws, sts_server, write_profile
 from tests.integration.driving import Failing, MovedClock, attempts
 from tests.integration.routine_loads import (
@@ -26,6 +24,8 @@ from tests.integration.routine_loads import (
 )
 from tests.mirrored_node import OpenNode
 from tests.node import Node
+from tests.servers.kinesis.request_log import LoggedRequest
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import StreamUnderTest, new_stream
 from tests.servers.moto import MotoServer
 

@@ -4,7 +4,6 @@ import pytest
 
 from penstock.crashpoints import CrashPoint
 from penstock.errors import Code
-from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.driving import crash_at, paused, rounds_until, supervised
 from tests.integration.routine_loads import (
     FIRST,
@@ -20,6 +19,7 @@ from tests.integration.routine_loads import (
 )
 from tests.integration.test_routine_faults import pass_time, pause_reason
 from tests.node import Node
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import MIDDLE, StreamUnderTest
 from tests.unit.sources.kinesis.aggregates import packed
 from tests.unit.sources.kinesis.test_records import sub

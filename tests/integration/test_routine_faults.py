@@ -7,7 +7,6 @@ import pytest
 from penstock.crashpoints import CrashPoint
 from penstock.errors import ExternalError
 from penstock.sources.kinesis.reading import READ_INTERVAL
-from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.driving import (
     Failing,
     MovedClock,
@@ -35,6 +34,7 @@ from tests.integration.routine_loads import (
 )
 from tests.mirrored_node import OpenNode
 from tests.node import Node
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import StreamUnderTest, new_stream
 from tests.unit.sources.kinesis.aggregates import packed
 from tests.unit.sources.kinesis.test_records import sub

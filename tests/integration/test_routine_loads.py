@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from penstock.crashpoints import CrashPoint
-from penstock.engine.task import run_task_text
+from penstock.epochs.task import run_task_text
 from penstock.errors import Code, ExternalError
 from tests.integration.driving import (
     Gate,

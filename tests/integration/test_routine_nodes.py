@@ -5,10 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock.engine.progress import Progress, Step
-from penstock.model.statistics import Statistics
-from penstock.progress_display import LiveDisplay, Tally, summary_lines
-from penstock.progress_words import behind_words
+from penstock.cli.display import LiveDisplay, Tally, behind_words, summary_lines
+from penstock.epochs.progress import Progress, Step
+from penstock.model.epoch import Statistics
 from penstock.supervisor.supervisor import JobLook
 from tests.integration.driving import MovedClock
 from tests.integration.routine_loads import create, ids, loads, put, server, shown, stream

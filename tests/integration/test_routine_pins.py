@@ -5,7 +5,6 @@ import json
 import pytest
 
 from penstock.errors import UserError
-from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.routine_loads import (
     FIRST,
     HIGH,
@@ -24,6 +23,7 @@ from tests.integration.routine_loads import (
 )
 from tests.integration.test_routine_shards import SECOND, THIRD, put_on_both
 from tests.node import Node
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import MIDDLE, StreamUnderTest, new_stream
 
 __all__ = ["loads", "server", "stream"]

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock.crashpoints import CrashPoint
-from penstock.engine.task import run_task_text
+from penstock.epochs.task import run_task_text
 from penstock.errors import InvariantError
-from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.driving import Failing, MovedClock, attempts, crash_at
 from tests.integration.routine_loads import (
     BLINK,
@@ -30,6 +29,7 @@ from tests.integration.routine_loads import (
 from tests.integration.test_routine_faults import pause_reason
 from tests.mirrored_node import OpenNode
 from tests.node import Node, create_job, write_rows
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import MIDDLE, StreamUnderTest
 from tests.unit.sources.kinesis.aggregates import packed
 from tests.unit.sources.kinesis.test_records import sub

@@ -5,9 +5,6 @@ import json
 import pytest
 
 from penstock.crashpoints import CrashPoint
-from penstock.testing.kinesis.server import KinesisServer
-from penstock.testing.kinesis.stream import StaleListing
-from penstock.testing.kinesis.switches import ShardEnd
 from tests.integration.driving import crash_at
 from tests.integration.routine_loads import (
     FIRST,
@@ -26,6 +23,9 @@ from tests.integration.routine_loads import (
     stream,
 )
 from tests.node import Node
+from tests.servers.kinesis.server import KinesisServer
+from tests.servers.kinesis.stream import StaleListing
+from tests.servers.kinesis.switches import ShardEnd
 from tests.servers.kinesis_clients import MIDDLE, StreamUnderTest
 from tests.unit.sources.kinesis.aggregates import bytes_field, number_field, packed, sealed
 from tests.unit.sources.kinesis.test_records import sub

@@ -4,11 +4,10 @@ import json
 
 import pytest
 
-from penstock.control.routine_cells import SHOWN_ALONE
-from penstock.control.routine_show import LOAD_COLUMNS, TASK_COLUMNS
-from penstock.model.kinesis import KinesisOptions
+from penstock.control.routine_show import LOAD_COLUMNS, SHOWN_ALONE, TASK_COLUMNS
+from penstock.model.job_kinds import FIXED_OPTIONS, RoutineProperties
 from penstock.model.options import option_fields, option_key
-from penstock.model.routine_properties import FIXED_OPTIONS, RoutineProperties
+from penstock.sources.kinesis.options import KinesisOptions
 from penstock.sources.kinesis.start import POSITION_KEYS
 from tests.integration.driving import Failing, Gate, MovedClock, idle, rounds_until, supervised
 from tests.integration.routine_loads import (

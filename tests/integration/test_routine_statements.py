@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import UserError
-from penstock.testing.kinesis.server import KinesisServer
 from tests.integration.driving import Gate, MovedClock, idle, rounds_until, supervised
 from tests.integration.routine_loads import (
     BLINK,
@@ -21,6 +20,7 @@ from tests.integration.routine_loads import (
 )
 from tests.mirrored_node import OpenNode
 from tests.node import Node, create_job, numbered, write_rows
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import StreamUnderTest
 
 __all__ = ["loads", "server", "stream"]

@@ -15,8 +15,7 @@ from penstock.errors import Code, ExternalError, UserError
 from penstock.model.job import TableRef
 from penstock.spark.executor import SparkExecutor
 from penstock.spark.table_query import SelectPlace, select_tables
-from penstock.tables.lookups import scan_table
-from penstock.tables.scan import TableScan
+from penstock.tables.scan import TableScan, scan_table
 from tests.integration.command import COMMAND, PATIENCE_SECONDS, SETTINGS
 from tests.node import Node, create_job
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.model.epoch import CommitKind
-from penstock.tables.extension import next_generation
+from penstock.tables.chain import next_generation
 from tests.integration.driving import (
     Gate,
     attempts,

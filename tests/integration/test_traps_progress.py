@@ -11,10 +11,9 @@ import pytest
 from penstock.control.result import Cell
 from penstock.crashpoints import CrashPoint
 from penstock.model.codec import to_text
-from penstock.model.epoch import CommitKind
+from penstock.model.epoch import CommitKind, Statistics
 from penstock.model.events import Committed, apply
 from penstock.model.job import JobState, Wish
-from penstock.model.statistics import Statistics
 from tests.integration.driving import (
     MovedClock,
     attempts,

@@ -15,6 +15,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from penstock.arrow.casts import can_cast
+from penstock.arrow.types import arrow_schema, arrow_type
+from penstock.model.epoch import Statistics
 from penstock.model.schema import (
     Array,
     Column,
@@ -25,11 +28,8 @@ from penstock.model.schema import (
     Struct,
     columns_sql,
 )
-from penstock.model.statistics import Statistics
-from penstock.sources.formats.json_lines import read_json_lines
+from penstock.sources.formats.json_reader import read_json_lines
 from penstock.spark.executor import SparkExecutor
-from penstock.storage.arrow_types import arrow_schema, arrow_type
-from penstock.storage.casts import can_cast
 from tests.node import Node, read_table
 
 pytestmark = pytest.mark.integration

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.control.result import Cell
 from penstock.crashpoints import CrashPoint
-from penstock.engine.task import run_task_text
+from penstock.epochs.task import run_task_text
 from tests.integration.command import Shell
 from tests.integration.driving import (
     Gate,

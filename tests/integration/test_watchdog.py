@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.engine.progress import Step
+from penstock.epochs.progress import Step
 from penstock.errors import Code
 from penstock.model.ledger import LedgerEntry
 from penstock.supervisor.supervisor import Supervisor

@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.storage.casts import CastError, cast_array
+from penstock.arrow.casts import CastError, cast_array
 
 EXACT = Context(prec=500)
 decimal_types = st.integers(1, 38).flatmap(

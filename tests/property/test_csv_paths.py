@@ -8,14 +8,11 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.model.files import MissingColumns
+from penstock.sources.files.options import MissingColumns
 from penstock.sources.formats.blocks import BadRecord, RecordBlock
-from penstock.sources.formats.csv_arrow import read_at_once
-from penstock.sources.formats.csv_columns import csv_shape
-from penstock.sources.formats.csv_layout import CsvLayout
-from penstock.sources.formats.csv_one_by_one import read_one_by_one
-from penstock.sources.formats.csv_records import CsvRecords, RecordCutter
-from penstock.sources.formats.csv_rows import read_csv
+from penstock.sources.formats.csv_reader import read_at_once, read_csv, read_one_by_one
+from penstock.sources.formats.csv_records import CsvRecords, RecordCutter, csv_shape
+from penstock.sources.formats.csv_text import CsvLayout
 from penstock.sources.formats.lines import LineLayout, Lines, count_lines_before
 
 TYPE_BY_COLUMN: dict[str, pa.DataType] = {

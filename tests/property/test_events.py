@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from penstock.model.codec import from_text, to_text
-from penstock.model.epoch import Attachment, CommitKind, Generation
+from penstock.model.epoch import Attachment, CommitKind, Generation, Statistics
 from penstock.model.events import (
     Committed,
     DefinitionChanged,
@@ -24,8 +24,7 @@ from penstock.model.events import (
     apply,
 )
 from penstock.model.job import JobState, Reason, Wish
-from penstock.model.position import SplitProgress
-from penstock.model.statistics import Statistics
+from penstock.model.split import SplitProgress
 from tests.contract.catalog.building import (
     BEGINNING,
     DEFINITION,

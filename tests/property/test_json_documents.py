@@ -8,12 +8,15 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.model.files import MissingColumns
+from penstock.sources.files.options import MissingColumns
 from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError
 from penstock.sources.formats.json_arrays import read_elements
-from penstock.sources.formats.json_documents import JsonLayout, read_json_documents
-from penstock.sources.formats.json_lines import read_json_lines
-from penstock.sources.formats.json_paths import json_path
+from penstock.sources.formats.json_reader import (
+    JsonLayout,
+    read_json_documents,
+    read_json_lines,
+)
+from penstock.sources.formats.json_values import json_path
 
 TYPES: dict[str, pa.DataType] = {
     "id": pa.int64(),

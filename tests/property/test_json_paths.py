@@ -9,12 +9,11 @@ import pyarrow as pa
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
+from penstock.arrow.types import arrow_schema
 from penstock.errors import UserError
-from penstock.sources.formats.json_arrow import json_shape, read_directly
-from penstock.sources.formats.json_inference import infer_columns
-from penstock.sources.formats.json_lines import read_json_lines
-from penstock.sources.formats.json_records import read_line_by_line
-from penstock.storage.arrow_types import arrow_schema
+from penstock.sources.formats.inference import infer_columns
+from penstock.sources.formats.json_columns import json_shape, read_directly
+from penstock.sources.formats.json_reader import read_json_lines, read_line_by_line
 
 SCALARS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "bigint": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),

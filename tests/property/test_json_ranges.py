@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.sources.formats.blocks import BadRecord
-from penstock.sources.formats.json_lines import read_json_lines
+from penstock.sources.formats.json_reader import read_json_lines
 from penstock.sources.formats.lines import LineLayout, count_lines_before
 
 TYPES: dict[str, pa.DataType] = {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from penstock.sources.files.globs import Glob, compile_glob
 from penstock.sources.files.listing import list_all
 from penstock.storage.local import LocalStore
-from penstock.storage.objects import FolderMissingError
+from penstock.storage.store import FolderMissingError
 
 NAMES = [
     "a",

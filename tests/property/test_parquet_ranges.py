@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.model.files import MissingColumns
+from penstock.sources.files.options import MissingColumns
 from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError
-from penstock.sources.formats.parquet_rows import read_parquet
+from penstock.sources.formats.parquet_reader import read_parquet
 
 DECLARED: dict[str, pa.DataType] = {"id": pa.int64(), "qty": pa.int8(), "note": pa.string()}
 WRITTEN: dict[str, pa.DataType] = {"id": pa.string(), "qty": pa.int64(), "note": pa.string()}

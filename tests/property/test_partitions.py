@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.arrow.types import arrow_schema
 from penstock.model.epoch import DataFile
 from penstock.model.schema import Column, Decimal, Primitive
-from penstock.storage.arrow_types import arrow_schema
 from penstock.tables import writer as writer_module
 from penstock.tables.writer import TableWriter
 from tests.contract.table_building import folder_at

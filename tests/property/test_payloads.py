@@ -9,9 +9,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.model.payload import TEXT_COLUMNS, Payload, PayloadCompression, PayloadFormat
+from penstock.model.formats import TEXT_COLUMNS, Payload, PayloadCompression, PayloadFormat
 from penstock.model.schema import Array, Column, Decimal, Primitive
-from penstock.sources.payloads.decoding import Decoder
+from penstock.sources.formats.payloads import Decoder
 
 COLUMNS = (
     Column(name="id", type=Primitive.BIGINT),

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.arrow.types import arrow_type
 from penstock.model.schema import Column, DataType, Decimal, Primitive
-from penstock.storage.arrow_types import arrow_type
 from penstock.tables.partitions import value_texts
 from penstock.tables.pruning import Comparison, Condition, Pruning
 from penstock.tables.table import SnapshotFile

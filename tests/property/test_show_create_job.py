@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.catalog.tables import TableRecord
-from penstock.control.definition import DefinitionParts, define_job
-from penstock.control.wording import statement_of
+from penstock.control.clauses import statement_of
+from penstock.control.define import DefinitionParts, define_job
 from penstock.errors import Code, UserError
 from penstock.model.job import JobDefinition
-from penstock.model.position import Horizon, Position
 from penstock.model.schema import Column, Primitive, columns_sql, quoted_text
+from penstock.model.split import Horizon, Position
 from penstock.sql.formatter import format_statement
 from penstock.sql.parser import parse_script
 from penstock.sql.statements import CreateJob

@@ -8,12 +8,11 @@ from typing import Any, get_type_hints
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.control.routine_insert import FUNCTION
-from penstock.control.routine_words import statement_of_load
-from penstock.model.job import JobDefinition, JobState
-from penstock.model.kinesis import KinesisOptions
+from penstock.control.clauses import FUNCTION, statement_of_load
+from penstock.model.job import JobDefinition, JobState, LoadColumn, LoadProperties
+from penstock.model.job_kinds import RoutineProperties
 from penstock.model.options import Rule, option_fields, parse_options, plain_options, rule_of
-from penstock.model.position import (
+from penstock.model.split import (
     After,
     At,
     AtTime,
@@ -23,8 +22,7 @@ from penstock.model.position import (
     Position,
     SplitProgress,
 )
-from penstock.model.routine import LoadColumn, LoadProperties
-from penstock.model.routine_properties import RoutineProperties
+from penstock.sources.kinesis.options import KinesisOptions
 from penstock.sources.kinesis.start import POSITIONS, read_positions
 from penstock.sql.formatter import format_statement
 from penstock.sql.parser import parse_script

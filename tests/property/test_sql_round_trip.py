@@ -6,7 +6,7 @@ from unicodedata import category
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.model.routine import LoadColumn, LoadProperties
+from penstock.model.job import LoadColumn, LoadProperties
 from penstock.model.schema import (
     Array,
     Column,

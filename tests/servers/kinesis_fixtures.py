@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.testing.kinesis.server import KinesisServer
+from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import kinesis_client
 from tests.servers.kinesis_local import KinesisLocal
 

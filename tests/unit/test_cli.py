@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from penstock.cli import SQL_HELP
+from penstock.cli.main import SQL_HELP
 from penstock.sql.parser import statement_heads
 
 LINES_MAX = 16

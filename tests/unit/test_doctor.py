@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock import doctor
-from penstock.checks.finding import Finding, Outcome, Subject
-from penstock.checks.home import file_system_of
+from penstock.cli.doctor import report as doctor
+from penstock.cli.doctor.finding import Finding, Outcome, Subject
+from penstock.cli.doctor.home import file_system_of
+from penstock.cli.doctor.report import Report, examine, finding_lines, json_text
 from penstock.clock import SystemClock
-from penstock.doctor import Report, examine, finding_lines, json_text
 from penstock.errors import ExternalError
-from penstock.settings import Settings
+from penstock.settings.settings import Settings
 
 FINE = Finding(check="home", found="/srv/penstock, 3.0 GB free")
 BAD = Finding(

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.nouns import counted, lasted, sized
+from penstock.model.text import counted, lasted, sized
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import io
 
 import pytest
 
+from penstock.cli.printing import print_result
 from penstock.control.result import Result
-from penstock.printing import print_result
 
 TWO_LINES = Result(columns=("name", "comment"), rows=(("t", "one\ntwo"), ("u", None)))
 

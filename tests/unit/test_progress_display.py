@@ -9,12 +9,17 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
-from penstock.engine.progress import Progress, Step
+from penstock.cli.display import (
+    LiveDisplay,
+    PlainDisplay,
+    Tally,
+    reason_words,
+    summary_lines,
+)
+from penstock.epochs.progress import Progress, Step
 from penstock.errors import Code
+from penstock.model.epoch import Statistics
 from penstock.model.job import JobState, Reason, Wish
-from penstock.model.statistics import Statistics
-from penstock.progress_display import LiveDisplay, PlainDisplay, Tally, summary_lines
-from penstock.progress_words import reason_words
 from penstock.supervisor.supervisor import JobLook
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
 

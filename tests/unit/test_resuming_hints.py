@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.checks.jobs import about_pause
-from penstock.engine.takeover import behind
+from penstock.cli.doctor.jobs import about_pause
+from penstock.epochs.takeover import behind
 from penstock.errors import Code, UserError
 from penstock.model.events import Event, WishChanged, apply
-from penstock.model.job import JobState, Reason, Wish
-from penstock.model.routine import LoadProperties
-from penstock.tables.extension import require_followed
+from penstock.model.job import JobState, LoadProperties, Reason, Wish
+from penstock.tables.chain import require_followed
 from tests.contract.catalog.building import BEGINNING, DEFINITION, JOB, SECOND, created
 
 LOAD = replace(DEFINITION, load=LoadProperties())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import Code, ExternalError, UserError
-from penstock.sealing import VARIABLE, Sealer, load_sealer, unsealed_with
+from penstock.secrets.sealing import VARIABLE, Sealer, load_sealer, unsealed_with
 
 KEY = "correct horse battery staple"
 
@@ -153,7 +153,7 @@ def test_a_key_file_that_cannot_be_read_or_made_is_told(tmp_path: Path) -> None:
 def test_processes_that_make_the_key_at_once_agree(key_file: Path) -> None:
     program = (
         "from pathlib import Path\n"
-        "from penstock.sealing import load_sealer\n"
+        "from penstock.secrets.sealing import load_sealer\n"
         f"print(load_sealer(Path({str(key_file)!r}), create=True).key_id)\n"
     )
 
@@ -176,7 +176,7 @@ def test_loading_a_key_does_not_load_the_library_that_seals(key_file: Path) -> N
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from penstock.sealing import load_sealer\n"
+        "from penstock.secrets.sealing import load_sealer\n"
         f"load_sealer(Path({str(key_file)!r}), create=True)\n"
         "print('cryptography' in sys.modules)\n"
     )

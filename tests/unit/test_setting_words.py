@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from penstock.given_settings import _Given
-from penstock.sealing import VARIABLE
-from penstock.setting_words import (
-    SETTING_WORDS,
-    command_for,
-    origins,
-    settings_file,
+from penstock.secrets.sealing import VARIABLE
+from penstock.settings.home import SETTING_WORDS, command_for, origins, settings_file
+from penstock.settings.settings import (
+    KEY_FILE,
+    Settings,
+    _Given,
+    home_folder,
+    load_settings,
 )
-from penstock.settings import KEY_FILE, Settings, home_folder, load_settings
 
 COMMENTED = re.compile(r"^#(?=[a-z])", re.MULTILINE)
 WORDS = {setting.key: setting for setting in SETTING_WORDS}

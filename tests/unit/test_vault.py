@@ -8,8 +8,8 @@ import pytest
 from penstock.catalog.catalog import Catalog, open_catalog
 from penstock.clock import SystemClock
 from penstock.errors import Code, UserError
-from penstock.sealing import VARIABLE, unsealed_with
-from penstock.vault import Vault
+from penstock.secrets.sealing import VARIABLE, unsealed_with
+from penstock.secrets.vault import Vault
 
 OPTION = "s3.secret_key"
 

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
-from penstock.catalog import file_index, jobs, leases, ledger, secrets, statuses, tables
-from penstock.catalog.database import Database
-from penstock.catalog.errors import CommitGapError
-from penstock.catalog.job_files import JobFiles
+from penstock.catalog import items as file_index
+from penstock.catalog import jobs, leases, ledger, secrets, tables
+from penstock.catalog import status as statuses
+from penstock.catalog.database import CommitGapError, Database
+from penstock.catalog.items import JobFiles
 from penstock.catalog.leases import Lease
 from penstock.catalog.ledger import LedgerDay
-from penstock.catalog.secrets import SealedSecret, SecretRecord
 from penstock.catalog.tables import TableRecord
 from penstock.catalog.upgrade import upgrade
 from penstock.clock import Clock
@@ -32,7 +32,8 @@ from penstock.model.events import (
 )
 from penstock.model.job import JobState
 from penstock.model.ledger import LedgerEntry
-from penstock.model.shards import StreamReport
+from penstock.model.secrets import SealedSecret, SecretRecord
+from penstock.model.split import StreamReport
 
 LOCK_WAIT = timedelta(seconds=15)
 

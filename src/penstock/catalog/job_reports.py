@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from penstock.catalog.catalog import Catalog
 from penstock.model.epoch import Generation
-from penstock.model.shards import StreamReport
+from penstock.model.split import StreamReport
 
 
 @dataclass(frozen=True, slots=True)

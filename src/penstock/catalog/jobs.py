@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from penstock.catalog import ledger, relations
-from penstock.catalog.errors import GenerationChangedError, JobGoneError
+from penstock.catalog.database import GenerationChangedError, JobGoneError
 from penstock.errors import Code, InvariantError, UserError
 from penstock.model.codec import from_text, to_text
 from penstock.model.epoch import Generation

@@ -10,7 +10,7 @@ from datetime import datetime
 from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from penstock.catalog import relations
-from penstock.catalog.errors import LeaseHeldError
+from penstock.catalog.database import LeaseHeldError
 from penstock.errors import LeaseLostError
 from penstock.model.job import JobState, Wish
 

@@ -13,10 +13,9 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 
 from penstock.catalog import relations
 from penstock.model.codec import from_text, to_text
-from penstock.model.epoch import CommitKind
+from penstock.model.epoch import CommitKind, Statistics
 from penstock.model.events import Event, Outcome
 from penstock.model.ledger import LedgerEntry, entry_of, merge
-from penstock.model.statistics import Statistics
 
 ENTRIES_KEPT = 10_000
 

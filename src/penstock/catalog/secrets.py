@@ -6,7 +6,6 @@ a secret that a living job refers to is there.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, delete, insert, select, update
@@ -17,35 +16,9 @@ from penstock.catalog import relations
 from penstock.errors import Code, UserError
 from penstock.model.job import JobDefinition, JobState
 from penstock.model.schema import quoted_name
+from penstock.model.secrets import SealedSecret, SecretRecord
 
 _secrets = relations.secrets
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SealedSecret:
-    """A named set of sealed values; one that a job owns goes with the job."""
-
-    name: str
-    value_by_key: Mapping[str, str]
-    key_id: str
-    job_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecretRecord:
-    """A secret as it is remembered."""
-
-    name: str
-    value_by_key: Mapping[str, str]
-    key_id: str
-    job_id: str | None
-    created_at: datetime
-    changed_at: datetime
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The keys of its values."""
-        return tuple(self.value_by_key)
 
 
 def create(connection: Connection, secret: SealedSecret, *, at: datetime) -> None:

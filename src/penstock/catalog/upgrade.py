@@ -22,8 +22,7 @@ from sqlalchemy.engine import Dialect
 from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement
 
 from penstock.catalog import relations
-from penstock.catalog.database import Database
-from penstock.catalog.failures import Place
+from penstock.catalog.database import Database, Place
 from penstock.errors import Code, UserError
 
 REVISIONS = ("0001", "0002", "0003")

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from penstock.arrow.types import NestedArray
 from penstock.control.result import Cell, Result
-from penstock.storage.arrow_types import NestedArray
 
 Value: TypeAlias = Any
 

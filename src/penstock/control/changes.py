@@ -10,14 +10,15 @@ from dataclasses import dataclass
 
 from penstock.catalog.catalog import Catalog
 from penstock.clock import Clock
-from penstock.control.analyst import Analyst
+from penstock.control.result import Analyst
 from penstock.crashpoints import CrashPoint, reached
 from penstock.errors import Code, LeaseLostError, UserError
 from penstock.model.epoch import CommitKind, Generation
 from penstock.model.events import EventBody, GenerationRaised, WishChanged
 from penstock.model.job import JobState, Reason, Wish
-from penstock.model.position import SplitProgress
-from penstock.tables.extension import (
+from penstock.model.split import SplitProgress
+from penstock.secrets.vault import Vault
+from penstock.tables.chain import (
     Closed,
     Landed,
     Surpassed,
@@ -30,7 +31,6 @@ from penstock.tables.extension import (
 )
 from penstock.tables.rejects import settle_rejects
 from penstock.tables.table import Tables
-from penstock.vault import Vault
 
 ROLLBACKS_MAX = 5
 

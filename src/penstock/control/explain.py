@@ -5,10 +5,9 @@ from functools import partial
 from penstock.control.result import Result
 from penstock.model.job import JobDefinition, JobState, SparkQuery
 from penstock.model.options import all_options
-from penstock.nouns import counted
-from penstock.sources.files.files import FilesSource
-from penstock.sources.files.reading import needed_columns, splittable
-from penstock.sources.files.shares import share_out
+from penstock.model.text import counted
+from penstock.sources.files.reader import needed_columns, share_out, splittable
+from penstock.sources.files.source import FilesSource
 
 _TASKS_SHOWN_MAX = 8
 

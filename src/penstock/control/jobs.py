@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 from penstock.control.changes import ChangeParts
-from penstock.control.credentials import JobSecret
-from penstock.control.definition import (
+from penstock.control.define import (
     Defined,
+    JobSecret,
     alter_insert,
     define_job,
     read_properties,
 )
+from penstock.control.find import find_streaming_job, find_table
 from penstock.control.lifecycle import (
     alter,
     definition_parts,
@@ -21,12 +22,11 @@ from penstock.control.lifecycle import (
     require_paused,
     resume,
 )
-from penstock.control.lookup import find_streaming_job, find_table
 from penstock.control.result import Result
 from penstock.model.job import JobDefinition, JobProperties, JobState
 from penstock.model.options import option_fields, option_key, print_options
-from penstock.model.position import Horizon, Position, SplitProgress
 from penstock.model.schema import quoted_name
+from penstock.model.split import Horizon, Position, SplitProgress
 from penstock.sql.statements import AlterJob, CreateJob, DropJob, PauseJob, ResumeJob
 
 

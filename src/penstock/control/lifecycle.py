@@ -6,7 +6,6 @@ What the steps of a change are is the protocol's; what is changed, the statement
 import uuid
 from dataclasses import replace
 
-from penstock.catalog.secrets import SealedSecret
 from penstock.control.changes import (
     ChangeParts,
     apply_chain,
@@ -15,15 +14,15 @@ from penstock.control.changes import (
     overtaken,
     store_first,
 )
-from penstock.control.credentials import JobSecret
-from penstock.control.definition import Defined, DefinitionParts
+from penstock.control.define import Defined, DefinitionParts, JobSecret
 from penstock.crashpoints import CrashPoint, reached
 from penstock.errors import Code, CommitOutcomeUnknownError, LeaseLostError, UserError
 from penstock.model.epoch import Attachment, CommitKind
 from penstock.model.events import DefinitionChanged, JobCreated, WishChanged
 from penstock.model.job import JobDefinition, JobState, Reason, Wish
-from penstock.model.position import SplitProgress
-from penstock.tables.extension import (
+from penstock.model.secrets import SealedSecret
+from penstock.model.split import SplitProgress
+from penstock.tables.chain import (
     TRIES_MAX,
     Closed,
     first_generation,

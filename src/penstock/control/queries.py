@@ -9,19 +9,16 @@ from difflib import get_close_matches
 from typing import assert_never
 
 from penstock.catalog.catalog import Catalog
-from penstock.control.analyst import Analyst
 from penstock.control.cells import result_of
-from penstock.control.lookup import find_job, find_table
-from penstock.control.places import placed
-from penstock.control.result import Result
+from penstock.control.find import find_job, find_table, placed
+from penstock.control.result import Analyst, Result
 from penstock.errors import SelectError, UserError
 from penstock.model.job import TableRef
 from penstock.model.query import with_view
 from penstock.model.schema import quoted_name
 from penstock.sql.names import DATABASE
 from penstock.sql.statements import RejectsRead, TableQuery, VersionRead
-from penstock.tables.lookups import scan_rejects, scan_table
-from penstock.tables.scan import TableScan
+from penstock.tables.scan import TableScan, scan_rejects, scan_table
 from penstock.tables.table import Tables
 
 _REJECTS = "rejects"

@@ -5,28 +5,32 @@ from dataclasses import dataclass, replace
 
 from penstock.catalog.tables import TableRecord
 from penstock.clock import Clock
-from penstock.control.credentials import JobSecret, without_literals
-from penstock.control.definition import (
+from penstock.control.clauses import FUNCTION, insert_of_load, source_columns
+from penstock.control.define import (
     Defined,
     DefinitionParts,
+    JobSecret,
     define_insert,
     require_time_zone,
+    without_literals,
 )
-from penstock.control.routine_insert import FUNCTION, insert_of_load, source_columns
 from penstock.errors import Code, UserError
-from penstock.model.job import JobDefinition, JobState, TableRef
-from penstock.model.kinesis import STREAM_COLUMNS, KinesisOptions
+from penstock.model.formats import PayloadFormat
+from penstock.model.job import JobDefinition, JobState, LoadProperties, TableRef
+from penstock.model.job_kinds import FIXED_OPTIONS, RoutineProperties
 from penstock.model.options import parse_options, print_options
-from penstock.model.payload import PayloadFormat
-from penstock.model.position import SplitProgress
-from penstock.model.routine import LoadProperties
-from penstock.model.routine_properties import FIXED_OPTIONS, RoutineProperties
 from penstock.model.schema import Column
-from penstock.model.shards import same_shard
+from penstock.model.split import SplitProgress, same_shard
+from penstock.sources.formats.payloads import Decoder
 from penstock.sources.kinesis.access import revealed_stream
-from penstock.sources.kinesis.beginning import Beginning
-from penstock.sources.kinesis.start import POSITION_KEYS, POSITIONS, Start, read_start
-from penstock.sources.payloads.decoding import Decoder
+from penstock.sources.kinesis.options import STREAM_COLUMNS, KinesisOptions
+from penstock.sources.kinesis.start import (
+    POSITION_KEYS,
+    POSITIONS,
+    Beginning,
+    Start,
+    read_start,
+)
 from penstock.sql.statements import AlterRoutineLoad, CreateRoutineLoad, Properties
 
 WHAT_PROPERTIES = "a routine load"

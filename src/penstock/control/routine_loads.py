@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from penstock.control.changes import ChangeParts, forget
+from penstock.control.find import find_routine_load, find_table
 from penstock.control.lifecycle import (
     alter,
     close,
@@ -18,15 +19,14 @@ from penstock.control.lifecycle import (
     require_paused,
     resume,
 )
-from penstock.control.lookup import find_routine_load, find_table
 from penstock.control.result import Result
 from penstock.control.routine_definition import alter_load, define_load
 from penstock.errors import UserError
 from penstock.model.job import JobState, Wish
 from penstock.model.schema import quoted_name
 from penstock.model.secrets import SecretReference, reference_of
-from penstock.model.shards import report_behind_move
-from penstock.nouns import counted
+from penstock.model.split import report_behind_move
+from penstock.model.text import counted
 from penstock.sql.statements import (
     AlterRoutineLoad,
     CreateRoutineLoad,
@@ -34,7 +34,7 @@ from penstock.sql.statements import (
     ResumeRoutineLoad,
     StopRoutineLoad,
 )
-from penstock.tables.extension import open_table
+from penstock.tables.chain import open_table
 
 # How long a load that was stopped can still be looked at.
 KEPT_AFTER_STOP = timedelta(days=3)

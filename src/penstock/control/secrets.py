@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.secrets import users
-from penstock.control.lookup import find_secret, require_unused
+from penstock.control.find import find_secret, require_unused
 from penstock.control.result import Cell, Result
 from penstock.errors import Code, UserError
 from penstock.model.schema import quoted_name
+from penstock.secrets.vault import Vault
 from penstock.sql.statements import AlterSecret, CreateSecret, DropSecret
-from penstock.vault import Vault
 
 SECRET_COLUMNS = ("name", "keys", "used_by", "created_at", "changed_at")
 WAREHOUSE = "warehouse"

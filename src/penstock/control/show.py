@@ -4,8 +4,9 @@ from datetime import UTC, datetime
 
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.leases import Lease
+from penstock.control.clauses import statement_of
 from penstock.control.result import Cell, Result
-from penstock.control.wording import statement_of
+from penstock.model.epoch import Statistics
 from penstock.model.events import (
     Committed,
     DefinitionChanged,
@@ -19,9 +20,8 @@ from penstock.model.events import (
 )
 from penstock.model.job import JobDefinition, JobState, Reason, Wish
 from penstock.model.ledger import LedgerEntry
-from penstock.model.position import After, End, Position, SplitProgress, position_text
-from penstock.model.statistics import Statistics
-from penstock.nouns import counted
+from penstock.model.split import After, End, Position, SplitProgress, position_text
+from penstock.model.text import counted
 from penstock.sql.formatter import format_statement
 
 JOB_COLUMNS = (

@@ -4,7 +4,7 @@ from penstock.catalog.catalog import Catalog
 from penstock.catalog.tables import TableRecord
 from penstock.clock import Clock
 from penstock.control.changes import forget
-from penstock.control.lookup import find_table, require_unused
+from penstock.control.find import find_table, require_unused
 from penstock.control.result import Result
 from penstock.crashpoints import CrashPoint, reached
 from penstock.errors import Code, UserError

@@ -1,13 +1,13 @@
 """Which column of the table is filled by what: by name for ``*``, else one after the other."""
 
+from penstock.arrow.casts import can_cast
+from penstock.arrow.types import arrow_type
 from penstock.errors import Code, UserError
 from penstock.model.job import SparkQuery, TargetColumn
 from penstock.model.query import output_name
 from penstock.model.schema import Column
-from penstock.nouns import counted
+from penstock.model.text import counted
 from penstock.sql.statements import Insert
-from penstock.storage.arrow_types import arrow_type
-from penstock.storage.casts import can_cast
 from penstock.tables.fitting import canonical_path, check_fit
 
 

@@ -15,9 +15,8 @@ from penstock.clock import Clock
 from penstock.control.result import Cell, Result
 from penstock.control.views import View
 from penstock.errors import Code, UserError
-from penstock.sql.lexer import TokenKind, tokenize
+from penstock.sql.lexer import TokenKind, read_script, tokenize
 from penstock.sql.reader import words
-from penstock.sql.script import read_script
 from penstock.sql.statements import ViewQuery
 
 DURATION_MAX = timedelta(seconds=10)

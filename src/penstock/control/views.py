@@ -15,16 +15,15 @@ from functools import reduce
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.leases import Lease
 from penstock.catalog.ledger import ENTRIES_KEPT, LedgerDay
+from penstock.control.clauses import write_offset
 from penstock.control.show import job_state
-from penstock.control.wording import write_offset
-from penstock.model.epoch import CommitKind
+from penstock.model.epoch import CommitKind, Statistics
 from penstock.model.events import Outcome
 from penstock.model.job import JobDefinition, JobState, Reason, Wish
 from penstock.model.ledger import LedgerEntry
 from penstock.model.options import print_options
-from penstock.model.position import After, Horizon, Position, SplitProgress, further
 from penstock.model.schema import quoted_name
-from penstock.model.statistics import Statistics
+from penstock.model.split import After, Horizon, Position, SplitProgress, further
 
 JOB_COLUMNS = (
     "Id",

@@ -5,19 +5,25 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from penstock.engine.halves import read_half, write_half
-from penstock.engine.task import Refusal, TaskResult, error_of, requests_of, result_of
-from penstock.engine.task_plan import TaskPlan
+from penstock.epochs.task import (
+    Refusal,
+    TaskResult,
+    error_of,
+    read_half,
+    requests_of,
+    result_of,
+    write_half,
+)
+from penstock.epochs.task_plan import TaskPlan
 from penstock.errors import Code, UserError
 from penstock.model.codec import to_text
 from penstock.model.epoch import Ack, Attachment, EpochPlan
 from penstock.model.job import JobDefinition, JobState, SparkQuery
 from penstock.model.query import Lookup, QueryRun, query_text
 from penstock.model.schema import Column
-from penstock.model.sealed import Sealed
-from penstock.model.shards import ShardRead
-from penstock.sources.files.reading import needed_columns, splittable
-from penstock.sources.files.shares import share_out
+from penstock.model.secrets import Sealed
+from penstock.model.split import ShardRead
+from penstock.sources.files.reader import needed_columns, share_out, splittable
 from penstock.spark.job_session import Halves
 from penstock.tables.scan import read_lookup
 

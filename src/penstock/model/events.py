@@ -13,10 +13,9 @@ from enum import StrEnum
 from typing import assert_never
 
 from penstock.errors import InvariantError
-from penstock.model.epoch import Attachment, CommitKind, Generation
+from penstock.model.epoch import Attachment, CommitKind, Generation, Statistics
 from penstock.model.job import JobDefinition, JobState, Reason, Wish, WishRecord
-from penstock.model.position import SplitProgress
-from penstock.model.statistics import Statistics
+from penstock.model.split import SplitProgress
 
 
 class Outcome(StrEnum):

@@ -1,21 +1,41 @@
-"""A job: a named, durable wish to load a source into a table."""
+"""A job: a named, durable definition that loads a source into a table."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
 from penstock.errors import Code, InvariantError
-from penstock.model.epoch import EpochLimits, ErrorWindow, Generation
-from penstock.model.files import FilesOptions
-from penstock.model.kinesis import KinesisOptions
+from penstock.model.epoch import EpochLimits, ErrorWindow, Generation, Statistics
+from penstock.model.formats import Payload
+from penstock.model.job_kinds import RoutineProperties
 from penstock.model.options import option, print_options
-from penstock.model.payload import Payload
-from penstock.model.position import SplitProgress
-from penstock.model.routine import LoadProperties
-from penstock.model.routine_properties import RoutineProperties
 from penstock.model.schema import Column, quoted_name
 from penstock.model.secrets import SecretReference, reference_of
-from penstock.model.statistics import Statistics
+from penstock.model.split import SplitProgress
+from penstock.sources.files.options import FilesOptions
+from penstock.sources.kinesis.options import KinesisOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadColumn:
+    """A column of the records or, with an ``expression`` of Spark SQL, one that it computes."""
+
+    name: str
+    expression: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadProperties:
+    """How records become rows; expressions are verbatim Spark SQL, None is what was not said.
+
+    ``preceding_filter`` sees the columns of the records, ``where`` those of the table.
+    """
+
+    separator: str | None = None
+    columns: tuple[LoadColumn, ...] | None = None
+    preceding_filter: str | None = None
+    where: str | None = None
+
 
 # What a node can do that has the library of AWS.
 KINESIS_CAPABILITY = "kinesis"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
-from penstock.model.epoch import CommitKind
+from penstock.model.epoch import CommitKind, Statistics
 from penstock.model.events import (
     Committed,
     EpochEnded,
@@ -18,8 +18,7 @@ from penstock.model.events import (
     Outcome,
 )
 from penstock.model.job import Reason
-from penstock.model.position import SplitProgress
-from penstock.model.statistics import Statistics
+from penstock.model.split import SplitProgress
 
 _N = TypeVar("_N", int, float)
 _RANK = {

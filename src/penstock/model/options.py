@@ -7,19 +7,35 @@ and the reference documentation, so that what is printed is always accepted. A f
 """
 
 import difflib
+import json
 import math
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import MISSING, Field, dataclass, field, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from datetime import timedelta
 from enum import Enum
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, Protocol, TypeVar, get_args, get_type_hints
 
 from penstock.errors import Code, UserError
-from penstock.model.secrets import Origins, is_mask, shown_value
+from penstock.model.secrets import Origins, is_mask, origins_of, shown_value
 
 _T = TypeVar("_T")
+_ORIGINS = "origins"
+# An option and its text become the value that the text refers to.
+Reveal = Callable[[str, str], str]
+
+
+class _HasOrigins(Protocol):
+    """Options whose texts may be references to secrets."""
+
+    @property
+    def origins(self) -> Origins:
+        """Where values come from that messages must not show."""
+        ...
+
+
+_O = TypeVar("_O", bound=_HasOrigins)
 
 _DIGITS_MAX = 30
 _NUMBER_AND_UNIT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*\Z")
@@ -343,3 +359,26 @@ def _print_size(size_bytes: int) -> str:
         if size_bytes and size_bytes % factor == 0:
             return f"{size_bytes // factor}{unit}"
     return str(size_bytes)
+
+
+def with_values(options: _O, reveal: Reveal, *, what: str) -> _O:
+    """Answer options with values in the place of references, and where they come from."""
+    written = print_options(options)
+    origins = origins_of(written)
+    pairs = [(key, reveal(key, text)) for key, text in written]
+    values = parse_options(type(options), pairs, what=what, origins=origins)
+    return replace(values, origins=origins)  # type: ignore[type-var] # Options are dataclasses.
+
+
+def sealed_pairs(options: "_HasOrigins") -> dict[str, str]:
+    """Answer options as they are sealed: their values, and where these come from."""
+    pairs = dict(print_options(options))
+    return {**pairs, _ORIGINS: json.dumps(options.origins)} if options.origins else pairs
+
+
+def from_sealed_pairs(kind: type[_O], pairs: Mapping[str, str], *, what: str) -> _O:
+    """Answer the options that were sealed."""
+    values = dict(pairs)
+    origins = tuple((key, origin) for key, origin in json.loads(values.pop(_ORIGINS, "[]")))
+    options = parse_options(kind, values.items(), what=what, origins=origins)
+    return replace(options, origins=origins)  # type: ignore[type-var] # Options are dataclasses.

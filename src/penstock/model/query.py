@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 
 from penstock.model.job import JobProperties, TableRef
-from penstock.model.routine_properties import RoutineProperties
+from penstock.model.job_kinds import RoutineProperties
 from penstock.model.schema import Column
-from penstock.model.sealed import Sealed
+from penstock.model.secrets import Sealed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

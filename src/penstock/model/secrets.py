@@ -1,10 +1,47 @@
-"""References to secret values, as they stand in options: ``secret:n``, ``env:V``, ``file:/p``.
+"""References to secrets, and the ciphertext that tasks receive.
 
 A reference may be printed, stored and logged; the value that it leads to may not.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedSecret:
+    """A named set of sealed values; one that a job owns goes with the job."""
+
+    name: str
+    value_by_key: Mapping[str, str]
+    key_id: str
+    job_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretRecord:
+    """A secret as it is remembered."""
+
+    name: str
+    value_by_key: Mapping[str, str]
+    key_id: str
+    job_id: str | None
+    created_at: datetime
+    changed_at: datetime
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of its values."""
+        return tuple(self.value_by_key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sealed:
+    """Options of a bucket, encrypted; empty where none are needed."""
+
+    text: str = ""
+    key_file: str = ""
+
 
 _STORED = "secret:"
 _ENVIRONMENT = "env:"

@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import Protocol
 
 from penstock.model.epoch import EpochLimits, EpochPlan, Note
-from penstock.model.position import SplitProgress
-from penstock.model.sealed import Sealed
+from penstock.model.secrets import Sealed
+from penstock.model.split import SplitProgress
 
 # Called with what a look has seen so far; it may raise to end the look.
 Listed = Callable[[int], None]

@@ -18,8 +18,8 @@ import structlog
 from penstock.errors import Code, ExternalError, PenstockError, StoppedError
 from penstock.model.job import SparkQuery
 from penstock.model.query import Lookup, QueryRun, QueryText
-from penstock.spark.analysis import analyse
 from penstock.spark.job_session import Halves, JobSession
+from penstock.spark.plan_check import analyse
 from penstock.spark.session import Spark, SparkOptions, cause_of, start_spark
 from penstock.spark.sql_errors import explained
 from penstock.spark.table_query import SelectPlace, select_tables

@@ -18,8 +18,7 @@ from penstock.errors import InvariantError
 from penstock.model.codec import from_text, to_text
 from penstock.model.query import Lookup, QueryRun
 from penstock.spark.plan_check import check_plan
-from penstock.spark.query_session import QuerySession
-from penstock.spark.sessions import name_view
+from penstock.spark.query_session import QuerySession, name_view
 from penstock.spark.worker import freeze_once
 
 Batches = Iterator[pa.RecordBatch]

@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from penstock.arrow.types import data_type
 from penstock.errors import Code, PenstockError, UserError
 from penstock.model.query import output_name
 from penstock.model.schema import columns_sql
-from penstock.spark.plans import Node, all_nodes, children, class_name, own_nodes, sequence
-from penstock.spark.sessions import name_view, open_session, select_frame
+from penstock.spark.plan_check import Node, all_nodes, children, class_name, own_nodes, sequence
+from penstock.spark.query_session import name_view, open_session, select_frame
 from penstock.spark.sql_errors import explained_select, located, missing_relation, unqualified
-from penstock.storage.arrow_types import data_type
 from penstock.tables.scan import TableScan
 
 TABLES_MAX = 100

@@ -15,9 +15,9 @@ from pyspark.sql import datasource as pushed
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from penstock.arrow.types import arrow_schema
 from penstock.model.codec import from_text, to_text
 from penstock.spark.worker import freeze_once
-from penstock.storage.arrow_types import arrow_schema
 from penstock.tables.pruning import Comparison, Condition, Pruning
 from penstock.tables.scan import TableFiles, TableScan, read_file
 from penstock.tables.table import SnapshotFile

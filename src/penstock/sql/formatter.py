@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
-from penstock.model.routine import LoadColumn, LoadProperties
+from penstock.model.job import LoadColumn, LoadProperties
 from penstock.model.schema import column_sql, quoted_name, quoted_text
 from penstock.model.secrets import SecretReference, reference_of, reference_text
 from penstock.sql.names import is_secret_name

@@ -21,8 +21,7 @@ from penstock.model.secrets import (
     reference_of,
     resembles_secret_key,
 )
-from penstock.sql.lexer import Token, TokenKind, tokenize
-from penstock.sql.script import Script, read_script
+from penstock.sql.lexer import Script, Token, TokenKind, read_script, tokenize
 
 MASK = f"'{MASKED}'"
 

@@ -7,21 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 
 from penstock.errors import UserError
-from penstock.sql.job_grammar import (
+from penstock.sql.lexer import Script, Token, TokenKind, read_script, tokenize
+from penstock.sql.load_grammar import (
     parse_alter_job,
+    parse_alter_routine_load,
     parse_create_job,
+    parse_create_routine_load,
     parse_drop_job,
     parse_pause_job,
-    parse_resume_job,
-)
-from penstock.sql.lexer import Token, TokenKind, tokenize
-from penstock.sql.names import job_name
-from penstock.sql.query import at_query, parse_query
-from penstock.sql.reader import TokenReader, either, words
-from penstock.sql.routine_grammar import (
-    parse_alter_routine_load,
-    parse_create_routine_load,
     parse_pause_routine_load,
+    parse_resume_job,
     parse_resume_routine_load,
     parse_show_all_create_routine_load,
     parse_show_all_routine_load,
@@ -31,12 +26,18 @@ from penstock.sql.routine_grammar import (
     parse_show_shards,
     parse_stop_routine_load,
 )
-from penstock.sql.script import Script, read_script
-from penstock.sql.secret_grammar import (
+from penstock.sql.names import job_name
+from penstock.sql.object_grammar import (
     parse_alter_secret,
     parse_create_secret,
+    parse_create_table,
+    parse_describe,
     parse_drop_secret,
+    parse_drop_table,
+    parse_show_create_table,
 )
+from penstock.sql.query import at_query, parse_query
+from penstock.sql.reader import TokenReader, either, words
 from penstock.sql.statements import (
     ExplainJob,
     ParsedStatement,
@@ -49,12 +50,6 @@ from penstock.sql.statements import (
     ShowSecrets,
     ShowTables,
     Statement,
-)
-from penstock.sql.table_grammar import (
-    parse_create_table,
-    parse_describe,
-    parse_drop_table,
-    parse_show_create_table,
 )
 
 Parse = Callable[[TokenReader], Statement]

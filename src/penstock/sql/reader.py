@@ -4,9 +4,8 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from penstock.errors import Code, UserError
-from penstock.sql.lexer import Token, TokenKind
+from penstock.sql.lexer import Script, Token, TokenKind
 from penstock.sql.masking import secret_tokens
-from penstock.sql.script import Script
 
 
 class TokenReader:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from penstock.model.routine import LoadProperties
+from penstock.model.job import LoadProperties
 from penstock.model.schema import Column
 
 Properties = tuple[tuple[str, str], ...]

@@ -8,10 +8,9 @@ import re
 
 from penstock.errors import Code, UserError
 from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primitive, Struct
-from penstock.sql.lexer import TokenKind, tokenize
+from penstock.sql.lexer import TokenKind, read_script, tokenize
 from penstock.sql.names import declared_name
 from penstock.sql.reader import TokenReader, words
-from penstock.sql.script import read_script
 
 DEPTH_MAX = 64
 PRECISION_MAX = 38

@@ -12,11 +12,39 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from penstock.aws.credentials import AwsKeys, Lender, lender_of
 from penstock.errors import Code, UserError
-from penstock.model.store_options import Choice, Provider, StoreOptions
-from penstock.storage.bucket_credentials import bucket_lender
-from penstock.storage.regions import region_of
+from penstock.model.secrets import shown_name
+from penstock.storage.options import Choice, Provider, StoreOptions
 from penstock.storage.uris import Scheme
+
+REGION_DEFAULT = "us-east-1"
+
+
+def region_of(options: StoreOptions) -> str:
+    """Answer the region to sign for."""
+    environment = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    return options.region or environment or REGION_DEFAULT
+
+
+def bucket_lender(options: StoreOptions) -> Lender:
+    """Answer who lends credentials for a bucket."""
+    return lender_of(
+        AwsKeys(
+            region=region_of(options),
+            access_key=options.access_key,
+            secret_key=options.secret_key,
+            session_token=options.session_token,
+            role_arn=options.role_arn,
+            role_shown=shown_name("s3.role_arn", options.role_arn, options.origins),
+            external_id=options.external_id,
+            needed_for="the bucket",
+            access_key_option="s3.access_key",
+            secret_key_option="s3.secret_key",  # noqa: S106 - A name and no password.
+            external_id_option="s3.external_id",
+        )
+    )
+
 
 _CLIENTS_MAX = 64
 

@@ -1,5 +1,8 @@
 """Files of this machine as a store; a key is an absolute path.
 
+Invariant: within a folder a subfolder is sorted with the slash that follows its name in every
+key below it: ``a-b`` comes before ``a/b``, because ``-`` comes before ``/``.
+
 Invariant: a listing is in the byte order of the whole keys. Within a folder a subfolder is
 therefore sorted with the slash that follows its name in every key below it: ``a-b`` comes
 before ``a/b``, because ``-`` comes before ``/``.
@@ -8,6 +11,7 @@ The ETag is made of inode, modification time and size. An edit in place that kee
 and sets the modification time back cannot be noticed.
 """
 
+import errno
 import io
 import os
 import shutil
@@ -18,30 +22,221 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from io import BufferedIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 from uuid import uuid4
 
-from penstock.errors import Code
-from penstock.storage.local_file import LocalFile
-from penstock.storage.local_listing import walk
-from penstock.storage.local_names import (
-    ABSENT,
-    local_error,
-    local_path,
-    name_bytes,
-    read_error,
-    shown_key,
-    write_error,
-)
-from penstock.storage.objects import (
+import pyarrow as pa
+
+from penstock.errors import Code, ExternalError, InvariantError
+from penstock.storage.store import (
+    FolderMissingError,
     ObjectChangedError,
     ObjectMeta,
     ObjectMissingError,
     Selection,
+    storage_error,
 )
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+# The name is gone, or a link leads nowhere: nothing is there to be listed.
+ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+
+_HINT_BY_ERRNO = {
+    errno.EACCES: "Give the user that runs Penstock the right to it.",
+    errno.EPERM: "Give the user that runs Penstock the right to it.",
+    errno.EROFS: "Mount the file system for writing, or choose another folder.",
+    errno.ENOSPC: "Free some space on the disk, or choose another folder.",
+    errno.EMFILE: "Raise the limit of open files (ulimit -n).",
+}
+
+
+def read_error(kind: str, key: str, error: OSError) -> ExternalError:
+    """Say that something could not be read."""
+    return local_error(f'{kind} "{shown_key(key)}" could not be read', error)
+
+
+def write_error(key: str, error: OSError) -> ExternalError:
+    """Say that a file could not be written."""
+    fact = f'file "{shown_key(key)}" could not be written'
+    return local_error(fact, error, code=Code.STORAGE_ERR)
+
+
+def local_error(
+    fact: str, error: OSError, *, code: Code = Code.GET_REMOTE_DATA_ERROR
+) -> ExternalError:
+    """Say what the system answered, with what may help."""
+    number = error.errno or errno.EIO
+    reason = os.strerror(number).lower()
+    return ExternalError(f"{fact}: {reason}", code=code, hint=_HINT_BY_ERRNO.get(number, ""))
+
+
+# Names on disk are bytes and keys are their UTF-8, whatever the locale says.
+
+
+def name_bytes(key: str) -> bytes:
+    """Answer the name on disk."""
+    return key.encode("utf-8", "surrogateescape")
+
+
+def name_text(name: bytes) -> str:
+    """Answer a name on disk as text; odd bytes become lone surrogates."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def local_path(key: str) -> Path:
+    """Answer the path that a key names."""
+    return Path(os.fsdecode(name_bytes(key)))
+
+
+def shown_key(key: str) -> str:
+    """Write a key for people, odd bytes as escapes."""
+    return name_bytes(key).decode("utf-8", "backslashreplace")
+
+
+_FOLDER_TRIES_MAX = 5
+
+
+class LocalFile:
+    """A file below a folder; folders on the way to it are made."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self._made: list[Path] = []
+        self.path = root / name
+        with _writing(self.path):
+            self._begin(root, name, tries_left=_FOLDER_TRIES_MAX)
+            self._sink = pa.OSFile(str(self.path), "wb")
+
+    @property
+    def file(self) -> IO[bytes]:
+        """Where the bytes go."""
+        return self._sink  # type: ignore[return-value] # What pyarrow asks of a file is there.
+
+    def finish(self) -> int:
+        """Complete the file and make its bytes durable; its name is another matter."""
+        with _writing(self.path):
+            self._sink.close()
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+                return os.fstat(descriptor).st_size
+            finally:
+                os.close(descriptor)
+
+    def abort(self) -> None:
+        """Remove the file, and the folders made for it that are empty."""
+        with suppress(OSError, pa.ArrowException):
+            self._sink.close()
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
+        for folder in reversed(self._made):
+            with suppress(OSError):
+                folder.rmdir()
+
+    def _begin(self, root: Path, name: str, *, tries_left: int) -> None:
+        try:
+            folder = root
+            for part in Path(name).parts[:-1]:
+                folder /= part
+                with suppress(FileExistsError):
+                    folder.mkdir()
+                    self._made.append(folder)
+            self.path.touch(exist_ok=False)
+        except FileNotFoundError:
+            # Another writer may have removed the folder that it had made for itself.
+            if not tries_left:
+                raise
+            self._begin(root, name, tries_left=tries_left - 1)
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except FileExistsError as error:
+        raise InvariantError(f'data file "{error.filename or path}" exists already') from error
+    except OSError as error:
+        fact = f'data file "{error.filename or path}" could not be written'
+        raise storage_error(fact, error) from error
+
+
+def walk(prefix: str, selection: Selection) -> Iterator[str]:
+    """Yield the selected keys below a folder, depth first; some may be no regular files."""
+    # A stack instead of recursion: a tree may be deeper than Python's calls may nest.
+    stack = [_first_folder(prefix, selection)]
+    while stack:
+        folder = stack[-1]
+        if not folder.names:
+            stack.pop()
+            continue
+        key = folder.key + name_text(folder.names.pop())
+        if not key.endswith("/"):
+            yield key
+            continue
+        deeper = _folder(key, selection)
+        # A link may lead back to a folder that is being walked already.
+        if deeper is not None and all(deeper.identity != above.identity for above in stack):
+            stack.append(deeper)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Folder:
+    key: str
+    identity: tuple[int, int]
+    names: list[bytes]
+    """What is left to visit, the next one last; subfolders end with a slash."""
+
+
+def _first_folder(prefix: str, selection: Selection) -> _Folder:
+    folder = _folder(prefix, selection)
+    if folder is None:
+        path = local_path(prefix)
+        fact = f'"{shown_key(prefix)}" is not a folder'
+        if not path.exists():
+            fact = f'folder "{shown_key(prefix)}" does not exist'
+        raise FolderMissingError(fact, hint="Create the folder, or correct the path.")
+    return folder
+
+
+def _folder(key: str, selection: Selection) -> _Folder | None:
+    """Read the names of a folder that are worth a visit; answer None when it is none."""
+    try:
+        with os.scandir(name_bytes(key)) as entries:
+            names = [name for entry in entries if (name := _wanted(key, entry, selection))]
+        status = local_path(key).stat()
+    except OSError as error:
+        if error.errno in ABSENT:
+            return None
+        raise read_error("folder", key, error) from error
+    names.sort(reverse=True)
+    return _Folder(key=key, identity=(status.st_dev, status.st_ino), names=names)
+
+
+def _wanted(folder: str, entry: os.DirEntry[bytes], selection: Selection) -> bytes | None:
+    key = folder + name_text(entry.name)
+    try:
+        deeper = entry.is_dir()
+    except OSError as error:
+        if error.errno in ABSENT:
+            return None
+        raise
+    if deeper:
+        return entry.name + b"/" if selection.may_contain(key + "/") else None
+    if not selection.matches(key):
+        return None
+    _expect_unicode(key)
+    return entry.name
+
+
+def _expect_unicode(key: str) -> None:
+    if not key.isascii() and any("\udc80" <= char <= "\udcff" for char in key):
+        folder, _, name = key.rpartition("/")
+        raise ExternalError(
+            f'file name "{shown_key(name)}" in folder "{shown_key(folder)}" is not UTF-8',
+            hint="Rename the file, or write the pattern so that it does not match it.",
+        )
+
 
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECONDS_MAX = (datetime.max.replace(tzinfo=UTC) - _UNIX_EPOCH) // timedelta(

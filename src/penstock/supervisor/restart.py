@@ -1,4 +1,4 @@
-"""When a job that paused by itself is started again; pure.
+"""Decide when a paused job is resumed automatically, and when an epoch is overdue; pure.
 
 The first resume is immediate; then the wait doubles from ten seconds up to five minutes,
 measured from the last resume. A pause that a person made, bad rows and everything that a person
@@ -9,9 +9,11 @@ routine load for ever; its count begins anew behind a while without a resume.
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from penstock.epochs.progress import Progress, Step
 from penstock.errors import Code, PenstockError
 from penstock.model.events import WishChanged
 from penstock.model.job import JobState, Reason, Wish
+from penstock.model.job_kinds import RoutineProperties
 
 NEVER_RESUMED = frozenset(
     {
@@ -94,3 +96,14 @@ def pause_for(error: PenstockError, *, state: JobState, policy: RestartPolicy) -
 
 def _sentence(error: PenstockError) -> str:
     return f"{error.message}. {error.detail}".rstrip(". ") if error.detail else error.message
+
+
+def overdue(state: JobState, progress: Progress, *, now: datetime) -> bool:
+    """Tell whether the tasks of a routine load should have ended.
+
+    An epoch of files may be as large as the files are; one of a stream has a time to read.
+    """
+    properties = state.definition.properties
+    if progress.step is not Step.LOADING or not isinstance(properties, RoutineProperties):
+        return False
+    return now - progress.since > properties.task_timeout

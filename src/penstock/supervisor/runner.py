@@ -9,8 +9,8 @@ from enum import StrEnum
 import structlog
 
 from penstock.crashpoints import CrashPoint, reached
-from penstock.engine.epoch_loop import EpochLoop, LoadParts
-from penstock.engine.progress import Progress, Step, Telling
+from penstock.engine.loop import EpochLoop, LoadParts
+from penstock.epochs.progress import Progress, Step, Telling
 from penstock.errors import Code, InvariantError, LeaseLostError, PenstockError, StoppedError
 from penstock.model.epoch import Generation
 from penstock.supervisor.restart import RestartPolicy, pause_for

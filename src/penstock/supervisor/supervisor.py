@@ -12,17 +12,16 @@ import structlog
 
 from penstock.catalog.leases import Lease
 from penstock.clock import Clock
-from penstock.engine.epoch_loop import LoadParts
-from penstock.engine.progress import Progress
+from penstock.engine.loop import LoadParts
+from penstock.epochs.progress import Progress
 from penstock.errors import Code, LeaseLostError, PenstockError
 from penstock.model.epoch import Generation
 from penstock.model.events import WishChanged
 from penstock.model.job import JobState, Wish
-from penstock.supervisor.lease_keeper import LeaseKeeper
-from penstock.supervisor.restart import RestartPolicy, next_resumes, resume_at
+from penstock.supervisor.leases import LeaseKeeper
+from penstock.supervisor.restart import RestartPolicy, next_resumes, overdue, resume_at
 from penstock.supervisor.runner import Ending, LastWords, Runner, StartThread
-from penstock.supervisor.watchdog import overdue
-from penstock.tables.extension import next_generation
+from penstock.tables.chain import next_generation
 
 log = structlog.get_logger()
 

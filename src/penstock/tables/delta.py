@@ -1,4 +1,4 @@
-"""Delta tables in a folder or a bucket, kept with delta-rs.
+"""Delta tables in a folder or a bucket, written with delta-rs.
 
 Invariant: delta-rs moves a handle's snapshot only in ``refresh``; a commit leaves it where it
 is. It is therefore the snapshot of the last refresh against which delta-rs looks for others
@@ -10,12 +10,14 @@ would be taken for the old one. The handle therefore remembers the very log entr
 snapshot, and looks at it again.
 """
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,33 +29,101 @@ from deltalake import (
     Transaction,
 )
 from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction
 
 from penstock.errors import Code, ExternalError, UserError
 from penstock.model.codec import to_text
 from penstock.model.epoch import Attachment, DataFile
 from penstock.model.job import TableRef
 from penstock.model.schema import Column
-from penstock.model.sealed import Sealed
-from penstock.model.store_options import StoreOptions
-from penstock.storage.objects import said_by, storage_error
+from penstock.model.secrets import Sealed
+from penstock.storage.options import StoreOptions
+from penstock.storage.store import said_by, storage_error
 from penstock.storage.uris import Scheme
 from penstock.tables import log
-from penstock.tables.actions import add_action
 from penstock.tables.chain import chain_above
-from penstock.tables.delta_rejects import DeltaRejects
-from penstock.tables.delta_schema import check_columns, columns_of, schema_text
-from penstock.tables.folder import LOG_FOLDER, TableFolder, open_folder
-from penstock.tables.locations import below, location_of, new_folder, table_uri
-from penstock.tables.outcomes import (
+from penstock.tables.folder import (
+    LOG_FOLDER,
+    TableFolder,
+    below,
+    location_of,
+    new_folder,
+    open_folder,
+    table_uri,
+)
+from penstock.tables.partitions import check_partition_columns
+from penstock.tables.rejects import REJECT_COLUMNS
+from penstock.tables.schema import check_columns, columns_of, schema_text
+from penstock.tables.table import (
+    ChainCommit,
+    SnapshotFile,
+    TableDetail,
     location_taken,
     no_version,
     outcome_unknown,
     require_partitions,
     table_gone,
 )
-from penstock.tables.partitions import check_partition_columns
-from penstock.tables.snapshot import snapshot_files
-from penstock.tables.table import ChainCommit, SnapshotFile, TableDetail
+
+
+def add_action(file: DataFile) -> AddAction:
+    """Answer the entry that makes a file part of the table."""
+    return AddAction(
+        path=file.path,
+        size=file.size_bytes,
+        partition_values=dict(file.partition_values),
+        modification_time=int(file.modified_at.timestamp() * 1000),
+        data_change=True,
+        stats=file.statistics_json,
+    )
+
+
+_PARTITION = "partition."
+_BOUNDS = {"min.": "minValues", "max.": "maxValues", "null_count.": "nullCount"}
+
+
+def snapshot_files(table: DeltaTable) -> tuple[SnapshotFile, ...]:
+    """Answer the files of the snapshot, with partition values as texts and statistics."""
+    actions = pa.table(table.get_add_actions(flatten=True))
+    texts = [
+        (name.removeprefix(_PARTITION), pc.cast(actions[name], pa.string()).to_pylist())
+        for name in actions.column_names
+        if name.startswith(_PARTITION)
+    ]
+    rows: list[dict[str, Any]] = actions.to_pylist()
+    # The log encodes paths as in a URL.
+    paths = [unquote(row["path"]) for row in rows]
+    return tuple(
+        SnapshotFile(
+            path=paths[at],
+            size_bytes=row["size_bytes"],
+            partition_values=tuple(
+                (name, _partition_value(name, values[at], paths[at])) for name, values in texts
+            ),
+            statistics_json=json.dumps(dict(_statistics(row)), default=str),
+        )
+        for at, row in enumerate(rows)
+    )
+
+
+def _partition_value(name: str, value: str | None, path: str) -> str | None:
+    """Tell the empty text from NULL, which delta-rs takes for the same; its folder does not."""
+    return "" if value is None and f"{name}=" in path.split("/") else value
+
+
+def _statistics(row: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    if row.get("num_records") is not None:
+        yield "numRecords", row["num_records"]
+    for prefix, key in _BOUNDS.items():
+        yield (
+            key,
+            {
+                name.removeprefix(prefix): value
+                for name, value in row.items()
+                if name.startswith(prefix) and value is not None
+            },
+        )
+
 
 # Appends of others do not conflict with ours, they only take the next version; delta-rs then
 # looks for conflicts again and tries the version after it, this often.
@@ -74,6 +144,57 @@ def _no_options() -> StoreOptions:
 def _not_sealed(options: StoreOptions) -> Sealed:
     del options
     return Sealed()
+
+
+class DeltaRejects:
+    """The newest snapshot of a job's rejects; the table is made when it is first needed."""
+
+    def __init__(self, folder: TableFolder, job_id: str) -> None:
+        self._folder = folder
+        self._app_id = f"{job_id}/rejects"
+        try:
+            self._table = DeltaTable.create(
+                folder.location,
+                Schema.from_json(schema_text(REJECT_COLUMNS)),
+                mode="ignore",
+                storage_options=dict(folder.library_options) or None,
+            )
+            folder.store.sync([folder.key(LOG_FOLDER), folder.root])
+        except (DeltaError, OSError, ValueError) as error:
+            raise storage_error(
+                f'rejects at "{folder}" could not be opened', error, hidden=folder.hidden
+            ) from error
+
+    @property
+    def newest_number(self) -> int:
+        """The newest commit number whose rejects are visible, 0 if there is none."""
+        return self._table.transaction_version(self._app_id) or 0
+
+    def commit(self, number: int, files: Sequence[DataFile]) -> None:
+        """Make the reject files of a commit visible, unless they are."""
+        try:
+            self._table.update_incremental()
+            if self.newest_number >= number:
+                return
+            self._table.create_write_transaction(
+                [add_action(file) for file in files],
+                mode="append",
+                schema=self._table.schema(),
+                commit_properties=CommitProperties(
+                    app_transactions=[Transaction(self._app_id, number)]
+                ),
+            )
+            self._table.update_incremental()
+            entry = log.log_entry(self._table.version())
+            self._folder.store.sync(map(self._folder.key, (entry, LOG_FOLDER)))
+        except (DeltaError, OSError) as error:
+            # Whether it landed is seen by whoever settles the rejects next.
+            raise ExternalError(
+                f"rejects of commit {number} could not be committed",
+                code=Code.TABLE_ERR,
+                detail=f"{said_by(error, hidden=self._folder.hidden)}.",
+                hint="They are committed before the job loads on.",
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)

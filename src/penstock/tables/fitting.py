@@ -1,4 +1,4 @@
-"""Make the rows of a source fit the columns of a table, or say which one does not.
+"""Fit rows to the columns of a table, and separate the rows that do not fit.
 
 Invariant: what leaves here has exactly the table's Arrow schema, valid UTF-8 and no NULL where
 the table allows none. The table's log checks none of this.
@@ -6,15 +6,16 @@ the table allows none. The table's log checks none of this.
 
 import difflib
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.arrow.casts import CastError, can_cast, cast_array
+from penstock.arrow.types import AnyArray, AnyType, arrow_schema, arrow_type
 from penstock.errors import Code, UserError
 from penstock.model.job import TargetColumn
 from penstock.model.schema import Column, DataType, Struct
-from penstock.storage.arrow_types import AnyArray, AnyType, arrow_schema, arrow_type
-from penstock.storage.casts import CastError, can_cast, cast_array
 from penstock.tables.partitions import require_partition_values
 
 _NAMES_SHOWN_MAX = 20
@@ -196,3 +197,39 @@ def _unknown(where: str, name: str, names: Sequence[str]) -> UserError:
         code=Code.TYPE_ERR,
         hint=f"{guess}Known {noun}s: {known}{more}.",
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SortedOut:
+    """Rows that fit, in batches of the table's schema, and what is wrong with the others."""
+
+    fitting: tuple[pa.RecordBatch, ...]
+    misfits: tuple[RowError, ...]
+
+
+def sort_out(
+    batch: pa.RecordBatch,
+    *,
+    targets: tuple[TargetColumn, ...],
+    columns: tuple[Column, ...],
+    partition_by: tuple[str, ...],
+) -> SortedOut:
+    """Fit what fits; the rows of the errors are counted from the batch's first."""
+    fitting: list[pa.RecordBatch] = []
+    misfits: list[RowError] = []
+    # Nearly all rows fit, so a batch that does not is halved until the bad row is alone.
+    waiting = [(0, batch)]
+    while waiting:
+        first, part = waiting.pop()
+        try:
+            fitting.append(
+                fit(part, targets=targets, columns=columns, partition_by=partition_by)
+            )
+        except RowError as error:
+            if part.num_rows == 1:
+                misfits.append(RowError(first, error.column, error.reason))
+                continue
+            half = part.num_rows // 2
+            waiting.append((first + half, part.slice(half)))
+            waiting.append((first, part.slice(0, half)))
+    return SortedOut(fitting=tuple(fitting), misfits=tuple(misfits))

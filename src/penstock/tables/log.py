@@ -11,7 +11,7 @@ from typing import Any
 from penstock.errors import Code, UserError
 from penstock.model.codec import from_data, to_text
 from penstock.model.epoch import Attachment
-from penstock.storage.objects import ObjectMissingError
+from penstock.storage.store import ObjectMissingError
 from penstock.tables.chain import expect_known_format
 from penstock.tables.folder import LOG_FOLDER, TableFolder
 from penstock.tables.table import ChainCommit

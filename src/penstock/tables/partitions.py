@@ -13,11 +13,10 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.arrow.casts import CastError, decimal_to_text, shown
+from penstock.arrow.types import AnyArray, NestedArray
 from penstock.errors import Code, UserError
 from penstock.model.schema import Column, DataType, Decimal, Primitive, partition_refusal
-from penstock.storage.arrow_types import AnyArray, NestedArray
-from penstock.storage.casts import CastError, shown
-from penstock.storage.text_casts import decimal_to_text
 
 PartitionValues = tuple[tuple[str, str | None], ...]
 

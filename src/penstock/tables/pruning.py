@@ -17,9 +17,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.arrow.casts import cast_array
+from penstock.arrow.types import arrow_type
 from penstock.model.schema import Column, DataType, Decimal, Primitive
-from penstock.storage.arrow_types import arrow_type
-from penstock.storage.casts import cast_array
 from penstock.tables.table import SnapshotFile
 
 # Shorter texts are nowhere cut.

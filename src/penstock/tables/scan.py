@@ -1,4 +1,4 @@
-"""Read the rows of a table's snapshot, file by file, without its log."""
+"""Pin a table to one version and read its rows, file by file, without its log."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -9,17 +9,19 @@ from typing import IO, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.errors import Code, ExternalError
+from penstock.arrow.casts import cast_array
+from penstock.arrow.types import AnyArray, AnyType, arrow_schema
+from penstock.errors import Code, ExternalError, UserError
+from penstock.model.job import TableRef
 from penstock.model.query import Lookup, LookupFile
 from penstock.model.schema import Column
-from penstock.model.sealed import Sealed
-from penstock.storage.access import open_sealed
-from penstock.storage.arrow_types import AnyArray, AnyType, arrow_schema
-from penstock.storage.casts import cast_array
-from penstock.storage.stores import Store
-from penstock.tables.locations import table_uri
+from penstock.model.secrets import Sealed
+from penstock.storage.store import Store, open_sealed
+from penstock.tables.chain import open_table
+from penstock.tables.folder import table_uri
 from penstock.tables.pruning import Pruning
-from penstock.tables.table import SnapshotFile
+from penstock.tables.rejects import REJECT_COLUMNS
+from penstock.tables.table import SnapshotFile, TableHandle, Tables
 
 _BATCH_ROWS = 65_536
 
@@ -106,3 +108,66 @@ def _repeated(value: str | None, kind: AnyType, count: int) -> AnyArray:
     if value is None:
         return pa.nulls(count, kind)
     return pa.repeat(cast_array(pa.array([value], pa.string()), kind)[0], count)
+
+
+def pin(table: TableRef, *, tables: Tables, bytes_max: int) -> Lookup:
+    """Answer the table at its newest version; UserError if it is too large to be sent."""
+    try:
+        handle = open_table(tables, table)
+    except UserError as error:
+        raise UserError(
+            f'table "{table.name}", with which the SELECT joins, cannot be opened',
+            code=error.code,
+            detail=f"{error.message}.",
+            hint="Put the table back, or give the job another SELECT with ALTER JOB.",
+        ) from error
+    files = handle.files()
+    size_bytes = sum(file.size_bytes for file in files)
+    if size_bytes > bytes_max:
+        raise UserError(
+            f'table "{table.name}" has {size_bytes} bytes, a SELECT may join with {bytes_max}',
+            code=Code.OPTION_ERR,
+            hint='Raise "lookup_max_bytes": every task holds the whole table in memory.',
+        )
+    return Lookup(
+        table=table,
+        version=handle.version,
+        size_bytes=size_bytes,
+        columns=handle.columns(),
+        files=tuple(
+            LookupFile(path=file.path, partition_values=file.partition_values) for file in files
+        ),
+        access=tables.task_access(table.location),
+    )
+
+
+def scan_table(table: TableRef, *, tables: Tables, version: int | None = None) -> TableScan:
+    """Answer what a SELECT reads of a table, at its newest version unless one is given."""
+    handle = tables.open(table.location)
+    handle = handle if version is None else handle.at(version)
+    return _scan(table.name, table.location, handle, access=tables.task_access(table.location))
+
+
+def scan_rejects(job_id: str, *, name: str, tables: Tables) -> TableScan:
+    """Answer what a SELECT reads of a job's rejects; without any, nothing in their columns."""
+    location = tables.rejects_location(job_id)
+    try:
+        access = tables.task_access(location)
+        return _scan(name, location, tables.open(location), access=access)
+    except UserError as error:
+        if error.code is not Code.TABLE_CHANGED_ERR:
+            raise
+        return TableScan(
+            name=name, location=location, version=0, columns=REJECT_COLUMNS, files=()
+        )
+
+
+def _scan(name: str, location: str, handle: TableHandle, *, access: Sealed) -> TableScan:
+    return TableScan(
+        name=name,
+        location=location,
+        version=handle.version,
+        columns=handle.columns(),
+        files=handle.files(),
+        access=access,
+    )

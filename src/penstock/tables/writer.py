@@ -12,12 +12,11 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.arrow.types import arrow_schema
 from penstock.errors import ExternalError, InvariantError
 from penstock.model.epoch import DataFile
 from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primitive, Struct
-from penstock.storage.arrow_types import arrow_schema
-from penstock.storage.objects import storage_error
-from penstock.storage.stores import NewObject
+from penstock.storage.store import NewObject, storage_error
 from penstock.tables.folder import TableFolder
 from penstock.tables.partitions import PartitionValues, Share, folder_names, split
 from penstock.tables.statistics import Summary, float_summary, statistics_json

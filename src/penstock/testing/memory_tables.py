@@ -14,16 +14,18 @@ from uuid import uuid4
 from penstock.model.epoch import Attachment, DataFile
 from penstock.model.job import TableRef
 from penstock.model.schema import Column
-from penstock.model.sealed import Sealed
+from penstock.model.secrets import Sealed
 from penstock.tables.chain import chain_above, expect_known_format
-from penstock.tables.outcomes import (
+from penstock.tables.table import (
+    ChainCommit,
+    SnapshotFile,
+    TableDetail,
     location_taken,
     no_version,
     outcome_unknown,
     require_partitions,
     table_gone,
 )
-from penstock.tables.table import ChainCommit, SnapshotFile, TableDetail
 
 Row = Mapping[str, Any]
 TASK_TRIES_MAX = 4

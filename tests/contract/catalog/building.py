@@ -8,9 +8,15 @@ from pathlib import Path
 from penstock.catalog.catalog import Catalog, open_catalog
 from penstock.catalog.tables import TableRecord
 from penstock.errors import Code
-from penstock.model.epoch import Attachment, CommitKind, Generation, SourceFile, Timings
+from penstock.model.epoch import (
+    Attachment,
+    CommitKind,
+    Generation,
+    SourceFile,
+    Statistics,
+    Timings,
+)
 from penstock.model.events import EpochStarted, JobCreated, WishChanged
-from penstock.model.files import FileFormat, FilesOptions
 from penstock.model.job import (
     JobDefinition,
     JobProperties,
@@ -20,9 +26,9 @@ from penstock.model.job import (
     TargetColumn,
     Wish,
 )
-from penstock.model.position import After, Horizon, Position, SplitProgress
 from penstock.model.schema import Column, Decimal, Primitive
-from penstock.model.statistics import Statistics
+from penstock.model.split import After, Horizon, Position, SplitProgress
+from penstock.sources.files.options import FileFormat, FilesOptions
 
 BEGINNING = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
 TABLE = TableRecord(

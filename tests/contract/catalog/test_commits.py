@@ -3,15 +3,12 @@
 import pytest
 
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.errors import CommitGapError
+from penstock.catalog.database import CommitGapError
 from penstock.errors import Code
 from penstock.model.epoch import CommitKind
-from penstock.model.events import (
-    EpochEnded,
-    Outcome,
-)
+from penstock.model.events import EpochEnded, Outcome
 from penstock.model.job import Reason, Wish
-from penstock.model.position import After, Horizon
+from penstock.model.split import After, Horizon
 from tests.contract.catalog.building import (
     BEGINNING,
     COUNTED,

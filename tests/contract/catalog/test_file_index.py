@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import text
 
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.job_files import JobFiles
-from penstock.model.position import After, Horizon
+from penstock.catalog.items import JobFiles
+from penstock.model.split import After, Horizon
 from tests.contract.catalog.building import (
     BEGINNING,
     JOB,

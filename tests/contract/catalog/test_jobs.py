@@ -7,12 +7,10 @@ from functools import reduce
 import pytest
 
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.errors import GenerationChangedError, JobGoneError
+from penstock.catalog.database import GenerationChangedError, JobGoneError
 from penstock.errors import Code, UserError
-from penstock.model.events import (
-    ModifiedFilesSeen,
-)
-from penstock.model.position import Horizon
+from penstock.model.events import ModifiedFilesSeen
+from penstock.model.split import Horizon
 from tests.contract.catalog.building import (
     BEGINNING,
     DEFINITION,

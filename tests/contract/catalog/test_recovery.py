@@ -8,19 +8,13 @@ from functools import reduce
 import pytest
 
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.errors import GenerationChangedError
+from penstock.catalog.database import GenerationChangedError
 from penstock.model import events as journal
 from penstock.model.codec import to_text
-from penstock.model.epoch import Generation
-from penstock.model.events import (
-    DefinitionChanged,
-    Event,
-    GenerationRaised,
-    ModifiedFilesSeen,
-)
+from penstock.model.epoch import Generation, Statistics
+from penstock.model.events import DefinitionChanged, Event, GenerationRaised, ModifiedFilesSeen
 from penstock.model.job import JobState, Wish
-from penstock.model.position import After
-from penstock.model.statistics import Statistics
+from penstock.model.split import After
 from tests.contract.catalog.building import (
     COUNTED,
     DEFINITION,

@@ -6,13 +6,12 @@ from datetime import timedelta
 import pytest
 
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.secrets import SealedSecret, SecretRecord
 from penstock.errors import Code, InvariantError, UserError
 from penstock.model.events import DefinitionChanged, JobCreated, WishChanged
-from penstock.model.files import FileFormat, FilesOptions
-from penstock.model.job import JobDefinition, Wish
-from penstock.model.routine import LoadProperties
-from penstock.model.store_options import StoreOptions
+from penstock.model.job import JobDefinition, LoadProperties, Wish
+from penstock.model.secrets import SealedSecret, SecretRecord
+from penstock.sources.files.options import FileFormat, FilesOptions
+from penstock.storage.options import StoreOptions
 from tests.contract.catalog.building import (
     BEGINNING,
     DEFINITION,

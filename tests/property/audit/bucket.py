@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 from penstock.errors import ExternalError
-from penstock.storage.objects import ObjectMeta, Selection
+from penstock.storage.store import ObjectMeta, Selection
 
 PAGE_KEYS = 2
 

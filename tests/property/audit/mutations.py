@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from penstock.catalog import file_index
-from penstock.catalog.job_files import JobFiles
+from penstock.catalog import items as file_index
+from penstock.catalog.items import JobFiles
 from penstock.model.epoch import SourceFile
-from penstock.model.position import Horizon
-from penstock.sources.files import files
-from penstock.sources.files.files import FilesSource
+from penstock.model.split import Horizon
+from penstock.sources.files import source as files
 from penstock.sources.files.listing import list_all
-from penstock.sources.files.passes import Look, next_look
+from penstock.sources.files.source import FilesSource, Look, next_look
 from tests.property.audit import told
 from tests.property.audit.steps import History
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from penstock.model.epoch import SourceFile
-from penstock.model.files import LateFiles, ModifiedFiles
-from penstock.storage.objects import ObjectMeta
+from penstock.sources.files.options import LateFiles, ModifiedFiles
+from penstock.storage.store import ObjectMeta
 from tests.property.audit.steps import Place, Rules
 
 

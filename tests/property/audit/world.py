@@ -13,15 +13,14 @@ import pytest
 from penstock.catalog.catalog import open_catalog
 from penstock.errors import Code, UserError
 from penstock.model.epoch import Attachment, EpochPlan
-from penstock.model.files import FileFormat, FilesOptions
 from penstock.model.job import JobProperties, JobState
-from penstock.model.position import After, Horizon
-from penstock.model.sealed import Sealed
-from penstock.model.store_options import Choice, StoreOptions
-from penstock.sources.files.files import FilesSource, SourceParts
+from penstock.model.secrets import Sealed
+from penstock.model.split import After, Horizon
+from penstock.sources.files.options import FileFormat, FilesOptions
+from penstock.sources.files.source import FilesSource, SourceParts
 from penstock.sources.source import Backlog
-from penstock.storage.objects import ObjectMeta
-from penstock.storage.stores import Store
+from penstock.storage.options import Choice, StoreOptions
+from penstock.storage.store import ObjectMeta, Store
 from penstock.storage.uris import Uri
 from tests.contract.catalog.building import JOB, commit, create_job, move
 from tests.property.audit.bucket import Asked, ListingFailedError, MemoryBucket
@@ -64,7 +63,7 @@ def world_of(setup: Setup) -> Iterator["World"]:
     """Give a world in which a look keeps so many files, and asks the index for so many."""
     world = World(setup)
     with pytest.MonkeyPatch.context() as patch:
-        module = "penstock.sources.files.files"
+        module = "penstock.sources.files.source"
         patch.setattr(f"{module}.WINDOW_FILES", setup.window_files)
         patch.setattr(f"{module}.LOOKUP_FILES", setup.lookup_files)
         try:

@@ -1,10 +1,9 @@
 """What must be true of the table, the catalog and what statements promised, at every step."""
 
-from penstock.model.epoch import Attachment, CommitKind
+from penstock.model.epoch import Attachment, CommitKind, Statistics
 from penstock.model.events import Outcome
 from penstock.model.job import Wish
-from penstock.model.position import After, Horizon, Position, SplitProgress, further, lies_above
-from penstock.model.statistics import Statistics
+from penstock.model.split import After, Horizon, Position, SplitProgress, further, lies_above
 from tests.property.protocol.world import World
 
 

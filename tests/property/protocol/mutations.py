@@ -11,11 +11,12 @@ import pytest
 
 from penstock.catalog import catalog as catalogs
 from penstock.control import changes, lifecycle
-from penstock.engine import commit, epoch_loop, takeover
+from penstock.engine import loop as epoch_loop
+from penstock.epochs import commit, takeover
 from penstock.model.epoch import Attachment, CommitKind, Generation
 from penstock.model.job import JobState
-from penstock.tables import extension
-from penstock.tables.extension import Landed, newest_commit, open_table
+from penstock.tables import chain as extension
+from penstock.tables.chain import Landed, newest_commit, open_table
 from penstock.testing.memory_tables import MemoryHandle
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
@@ -122,7 +123,7 @@ def attachments_are_applied_over_a_gap(patch: pytest.MonkeyPatch) -> None:
         )
 
     patch.setattr(catalogs.Catalog, "apply_commit", mutant)
-    patch.setattr("penstock.engine.takeover.catch_up", newest_only)
+    patch.setattr("penstock.epochs.takeover.catch_up", newest_only)
 
 
 def the_catalog_comes_before_the_table(patch: pytest.MonkeyPatch) -> None:
@@ -179,7 +180,7 @@ def a_generation_has_no_random_id(patch: pytest.MonkeyPatch) -> None:
     for module in (
         "penstock.control.changes",
         "penstock.control.lifecycle",
-        "penstock.engine.takeover",
+        "penstock.epochs.takeover",
         "penstock.supervisor.supervisor",
     ):
         patch.setattr(f"{module}.next_generation", mutant)

@@ -18,24 +18,23 @@ from penstock.catalog.tables import TableRecord
 from penstock.control.changes import ChangeParts, OutpacedError
 from penstock.control.jobs import alter_job, drop_job, pause_job, resume_job
 from penstock.control.lifecycle import open_job
-from penstock.engine.epoch_loop import LoadParts
-from penstock.engine.task_plan import TaskPlan
+from penstock.engine.loop import LoadParts
+from penstock.epochs.task_plan import TaskPlan
 from penstock.model.codec import from_text, to_text
 from penstock.model.epoch import Ack, Attachment, DataFile, FilePart, Note, SourceFile
-from penstock.model.files import FileFormat, FilesOptions
 from penstock.model.job import JobDefinition, JobProperties, JobState, TableRef
-from penstock.model.position import Horizon, SplitProgress
 from penstock.model.schema import Column, Primitive
-from penstock.model.store_options import StoreOptions
-from penstock.sources.files.files import FilesSource, SourceParts
+from penstock.model.split import Horizon, SplitProgress
+from penstock.secrets.vault import Vault
+from penstock.sources.files.options import FileFormat, FilesOptions
+from penstock.sources.files.source import FilesSource, SourceParts
 from penstock.sql.statements import AlterJob, DropJob, PauseJob, ResumeJob
-from penstock.storage.objects import ObjectMeta, Selection
-from penstock.storage.stores import Store
+from penstock.storage.options import StoreOptions
+from penstock.storage.store import ObjectMeta, Selection, Store
 from penstock.storage.uris import Uri
 from penstock.supervisor.supervisor import Supervisor
 from penstock.testing.executor import InProcessExecutor
 from penstock.testing.memory_tables import Fault, MemoryTables
-from penstock.vault import Vault
 from tests.property.protocol.actors import Actor, Stepping, halt_here
 
 NAME = "j"

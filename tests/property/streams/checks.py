@@ -7,12 +7,12 @@ from typing import Any
 
 from penstock.catalog.catalog import Catalog
 from penstock.model.job import JobState
-from penstock.model.position import End, SplitProgress
-from penstock.testing.kinesis.shard import shard_name
-from penstock.testing.kinesis.stream import Stream
-from penstock.testing.kinesis.tokens import decode_iterator
+from penstock.model.split import End, SplitProgress
 from tests.property.streams.promise import Fate
 from tests.property.streams.stream import StreamOfWorld
+from tests.servers.kinesis.shard import shard_name
+from tests.servers.kinesis.stream import Stream
+from tests.servers.kinesis.tokens import decode_iterator
 
 
 @dataclass

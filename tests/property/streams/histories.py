@@ -5,9 +5,7 @@ from itertools import chain
 from hypothesis import strategies as st
 
 from penstock.crashpoints import CrashPoint
-from penstock.model.kinesis import ForeignRecords
-from penstock.testing.kinesis.stream import StaleListing
-from penstock.testing.kinesis.switches import ShardEnd
+from penstock.sources.kinesis.options import ForeignRecords
 from penstock.testing.memory_tables import Fault
 from tests.property.streams.steps import (
     KEYS,
@@ -33,6 +31,8 @@ from tests.property.streams.steps import (
     Wait,
     What,
 )
+from tests.servers.kinesis.stream import StaleListing
+from tests.servers.kinesis.switches import ShardEnd
 
 SCENES_MAX = 3
 REQUESTS = st.integers(1, 25)

@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 
 from penstock.crashpoints import CrashPoint
-from penstock.engine.shard_share import ShardShare
-from penstock.model.position import After, AtTime, End, Horizon, Position, SplitProgress
-from penstock.model.shards import ShardRead
-from penstock.sources.kinesis import lineage, listing, pages, records, roll, source
+from penstock.epochs.shard_share import ShardShare
+from penstock.model.split import After, AtTime, End, Horizon, Position, ShardRead, SplitProgress
+from penstock.sources.kinesis import directory as roll
+from penstock.sources.kinesis import pages, records, source
+from penstock.sources.kinesis import pages as listing
+from penstock.sources.kinesis import shards as lineage
+from penstock.sources.kinesis.directory import Roll
 from penstock.sources.kinesis.pages import Page, ShardPages
 from penstock.sources.kinesis.reading import ShardReading
 from penstock.sources.kinesis.records import Item
-from penstock.sources.kinesis.roll import Roll
 from penstock.sources.kinesis.source import KinesisSource
 from penstock.sources.kinesis.watching import Watch
-from penstock.testing.kinesis.stream import StaleListing
 from penstock.testing.memory_tables import Fault
 from tests.property.streams.steps import (
     At,
@@ -36,6 +37,7 @@ from tests.property.streams.steps import (
     Stale,
     Wait,
 )
+from tests.servers.kinesis.stream import StaleListing
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 Progress = tuple[SplitProgress, ...]

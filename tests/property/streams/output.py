@@ -6,10 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.engine.rejects import RowPlace, Stage
-from penstock.engine.task_plan import TaskPlan
+from penstock.epochs.output import RowPlace, Stage
+from penstock.epochs.task_plan import TaskPlan
 from penstock.model.epoch import Ack, DataFile, Note
-from penstock.tables.misfits import sort_out
+from penstock.tables.fitting import sort_out
 from penstock.testing.memory_tables import MemoryTables
 
 _LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)

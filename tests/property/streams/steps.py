@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from penstock.crashpoints import CrashPoint
-from penstock.model.kinesis import ForeignRecords
-from penstock.testing.kinesis.stream import StaleListing
-from penstock.testing.kinesis.switches import ShardEnd
+from penstock.sources.kinesis.options import ForeignRecords
 from penstock.testing.memory_tables import Fault
+from tests.servers.kinesis.stream import StaleListing
+from tests.servers.kinesis.switches import ShardEnd
 
 # Their hashes lie at 0.05, 0.57, 0.29, 0.51, 0.88 and 0.56 of all.
 KEYS = ("a", "b", "c", "d", "e", "f")

@@ -9,16 +9,9 @@ from typing import Any, assert_never
 from penstock.catalog.catalog import Catalog
 from penstock.clock import Clock
 from penstock.model.job import JobState
-from penstock.model.kinesis import ForeignRecords
-from penstock.model.position import After, End, SplitProgress
-from penstock.sources.kinesis.aggregation import SubRecord
-from penstock.testing.kinesis.control import obey
-from penstock.testing.kinesis.faults import Faults
-from penstock.testing.kinesis.sequence import parse_sequence
-from penstock.testing.kinesis.service import Request, Service
-from penstock.testing.kinesis.shard import Shard
-from penstock.testing.kinesis.state import State
-from penstock.testing.kinesis.stream import HOUR_MS, Stream
+from penstock.model.split import After, End, SplitProgress
+from penstock.sources.kinesis.options import ForeignRecords
+from penstock.sources.kinesis.records import SubRecord
 from tests.property.streams.promise import STRANGERS, Fate, Promise
 from tests.property.streams.steps import (
     Expire,
@@ -35,6 +28,13 @@ from tests.property.streams.steps import (
     Trim,
     What,
 )
+from tests.servers.kinesis.control import obey
+from tests.servers.kinesis.faults import Faults
+from tests.servers.kinesis.sequence import parse_sequence
+from tests.servers.kinesis.service import Request, Service
+from tests.servers.kinesis.shard import Shard
+from tests.servers.kinesis.state import State
+from tests.servers.kinesis.stream import HOUR_MS, Stream
 from tests.unit.sources.kinesis.aggregates import packed
 
 _OPEN_SHARDS_MAX = 6

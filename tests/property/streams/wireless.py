@@ -9,7 +9,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from penstock.testing.kinesis.service import Request, Service
+from tests.servers.kinesis.service import Request, Service
 
 _OPERATIONS = {
     "describe_stream_summary": "DescribeStreamSummary",

@@ -18,29 +18,27 @@ from structlog.testing import capture_logs
 
 from penstock.catalog.catalog import open_catalog
 from penstock.catalog.tables import TableRecord
-from penstock.control.executor import ControlParts, execute
+from penstock.control.execute import ControlParts, execute
 from penstock.crashpoints import CrashPoint, handle_in_this_thread
-from penstock.engine import shard_share, task
-from penstock.engine.epoch_loop import LoadParts
-from penstock.engine.progress import Step as Doing
-from penstock.engine.task import run_task_text
+from penstock.engine.loop import LoadParts
+from penstock.epochs import shard_share, task
+from penstock.epochs.progress import Step as Doing
+from penstock.epochs.task import run_task_text
 from penstock.errors import ExternalError
 from penstock.job_source import source_opener
 from penstock.model.epoch import Attachment, CommitKind
 from penstock.model.job import JobState, Wish
 from penstock.model.schema import Column, Primitive
+from penstock.secrets.vault import Vault
 from penstock.sources.kinesis import client as client_module
 from penstock.sources.kinesis import source as source_module
-from penstock.sources.kinesis.budgets import ReadBudgets
-from penstock.sources.kinesis.client import StreamAccess
-from penstock.sources.kinesis.clients import Clients, ClientsByProcess
-from penstock.sources.kinesis.patience import Patience
+from penstock.sources.kinesis.client import Clients, ClientsByProcess, Patience, StreamAccess
+from penstock.sources.kinesis.source import ReadBudgets
 from penstock.sql.parser import parse_script
 from penstock.supervisor.restart import RestartPolicy
 from penstock.supervisor.runner import Ending, Runner
 from penstock.testing.executor import InProcessExecutor
 from penstock.testing.memory_tables import Fault, MemoryTables
-from penstock.vault import Vault
 from tests.property.streams.checks import Watchman, check_end
 from tests.property.streams.output import MemoryOutput
 from tests.property.streams.steps import (

@@ -12,9 +12,8 @@ from penstock.catalog.catalog import Catalog
 from penstock.catalog.database import Database
 from penstock.catalog.upgrade import upgrade
 from penstock.clock import SystemClock
-from penstock.model.epoch import CommitKind
+from penstock.model.epoch import CommitKind, Statistics
 from penstock.model.events import Committed, EpochStarted, Event, Outcome
-from penstock.model.statistics import Statistics
 from tests.contract.catalog.building import BEGINNING, JOB, commit, create_job, started
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from penstock.cli.printing import print_result
 from penstock.control.cells import result_of
 from penstock.control.result import Cell
-from penstock.printing import print_result
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 FRACTION = NOON.replace(microsecond=5)

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.control.routine_cells import (
+from penstock.control.routine_show import (
     Heard,
     job_properties,
     other_message,
@@ -13,13 +13,19 @@ from penstock.control.routine_cells import (
     task_number,
 )
 from penstock.model.epoch import ErrorWindow
-from penstock.model.job import JobState, Wish
-from penstock.model.kinesis import KinesisOptions
-from penstock.model.payload import PayloadFormat
-from penstock.model.position import End, Horizon, Lineage, Position, SplitProgress
-from penstock.model.routine import LoadColumn, LoadProperties
-from penstock.model.routine_properties import RoutineProperties
-from penstock.model.shards import ShardReport, StreamReport
+from penstock.model.formats import PayloadFormat
+from penstock.model.job import JobState, LoadColumn, LoadProperties, Wish
+from penstock.model.job_kinds import RoutineProperties
+from penstock.model.split import (
+    End,
+    Horizon,
+    Lineage,
+    Position,
+    ShardReport,
+    SplitProgress,
+    StreamReport,
+)
+from penstock.sources.kinesis.options import KinesisOptions
 from tests.contract.catalog.building import BEGINNING, DEFINITION
 from tests.unit.supervisor.test_restart import CREATED
 

@@ -8,18 +8,13 @@ import pytest
 
 from penstock.catalog.catalog import Catalog, open_catalog
 from penstock.control.result import Result
-from penstock.control.secrets import (
-    alter_secret,
-    create_secret,
-    drop_secret,
-    show_secrets,
-)
+from penstock.control.secrets import alter_secret, create_secret, drop_secret, show_secrets
 from penstock.errors import Code, UserError
-from penstock.model.files import FileFormat, FilesOptions
-from penstock.model.store_options import StoreOptions
-from penstock.sealing import VARIABLE
+from penstock.secrets.sealing import VARIABLE
+from penstock.secrets.vault import Vault
+from penstock.sources.files.options import FileFormat, FilesOptions
 from penstock.sql.statements import AlterSecret, CreateSecret, DropSecret
-from penstock.vault import Vault
+from penstock.storage.options import StoreOptions
 from tests.contract.catalog.building import DEFINITION, JOB, TABLE, MovableClock, created
 
 OPTION = "s3.secret_key"

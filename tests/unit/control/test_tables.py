@@ -11,8 +11,7 @@ from penstock.control.result import Result
 from penstock.control.tables import drop_table
 from penstock.errors import UserError
 from penstock.model.events import WishChanged
-from penstock.model.job import SparkQuery, TableRef, Wish
-from penstock.model.routine import LoadProperties
+from penstock.model.job import LoadProperties, SparkQuery, TableRef, Wish
 from penstock.sql.statements import DropTable
 from penstock.testing.memory_tables import MemoryTables
 from tests.contract.catalog.building import (

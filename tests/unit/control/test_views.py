@@ -11,10 +11,10 @@ from penstock.catalog.database import Database
 from penstock.catalog.upgrade import upgrade
 from penstock.control.views import View, jobs_view, tasks_view
 from penstock.errors import Code
+from penstock.model.epoch import Statistics
 from penstock.model.events import EpochEnded, EpochStarted, Outcome
 from penstock.model.job import Reason
-from penstock.model.position import After
-from penstock.model.statistics import Statistics
+from penstock.model.split import After
 from tests.contract.catalog.building import (
     JOB,
     PAUSED,

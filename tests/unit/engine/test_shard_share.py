@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.engine.shard_share import limits_of_each
-from penstock.model.shards import ReadLimits
+from penstock.epochs.shard_share import limits_of_each
+from penstock.model.split import ReadLimits
 
 MINUTE = timedelta(minutes=1)
 

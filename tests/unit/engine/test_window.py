@@ -2,13 +2,11 @@
 
 from dataclasses import replace
 
-from penstock.engine.window import next_window
-from penstock.model.epoch import ErrorWindow
-from penstock.model.job import JobDefinition
-from penstock.model.kinesis import KinesisOptions
-from penstock.model.routine import LoadProperties
-from penstock.model.routine_properties import RoutineProperties
-from penstock.model.statistics import Statistics
+from penstock.epochs.ack import next_window
+from penstock.model.epoch import ErrorWindow, Statistics
+from penstock.model.job import JobDefinition, LoadProperties
+from penstock.model.job_kinds import RoutineProperties
+from penstock.sources.kinesis.options import KinesisOptions
 from tests.contract.catalog.building import DEFINITION
 
 PROPERTIES = RoutineProperties(max_error_number=5, max_batch_rows=10)

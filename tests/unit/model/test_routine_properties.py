@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from penstock.model.job_kinds import RoutineProperties
 from penstock.model.options import parse_options
-from penstock.model.routine_properties import RoutineProperties
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 import pytest
 
 from penstock.errors import Code, UserError
-from penstock.model.files import FilesOptions
-from penstock.model.kinesis import KinesisOptions
 from penstock.model.options import option_fields, option_key, parse_options, rule_of
 from penstock.model.secrets import (
     EnvironmentReference,
@@ -16,6 +14,8 @@ from penstock.model.secrets import (
     reference_text,
     resembles_secret_key,
 )
+from penstock.sources.files.options import FilesOptions
+from penstock.sources.kinesis.options import KinesisOptions
 
 REFERENCES: list[tuple[str, Reference]] = [
     ("secret:lake", SecretReference(name="lake")),

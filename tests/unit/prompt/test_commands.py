@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
+from penstock.cli.prompt.commands import Command, Run, Timing, Watch, finished, read_entry
 from penstock.errors import UserError
-from penstock.prompt.commands import Command, Run, Timing, Watch, finished, read_entry
 
 SHOW = Run(text="SHOW JOBS")
 

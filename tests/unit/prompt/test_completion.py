@@ -2,14 +2,13 @@
 
 import pytest
 
-from penstock.model.files import FilesOptions
+from penstock.cli.prompt.completion import Candidate, Names, candidates
+from penstock.cli.prompt.guide import LESSON_BY_HEAD, guide
 from penstock.model.job import JobProperties
-from penstock.model.kinesis import KinesisOptions, PositionOptions
+from penstock.model.job_kinds import RoutineProperties
 from penstock.model.options import option_fields, option_key
-from penstock.model.routine_properties import RoutineProperties
-from penstock.prompt.completion import Candidate, candidates
-from penstock.prompt.guide import LESSON_BY_HEAD, guide
-from penstock.prompt.option_lists import Names
+from penstock.sources.files.options import FilesOptions
+from penstock.sources.kinesis.options import KinesisOptions, PositionOptions
 from penstock.sources.kinesis.start import POSITION_KEYS
 from penstock.sql.parser import parse_script, statement_heads
 

@@ -2,9 +2,15 @@
 
 import pytest
 
+from penstock.cli.prompt.display import (
+    Screen,
+    fits,
+    pager_command,
+    plain_text,
+    show_result,
+    watched_text,
+)
 from penstock.control.result import Result
-from penstock.prompt.display import Screen, fits, plain_text, show_result, watched_text
-from penstock.prompt.pager import pager_command
 
 NARROW = Result(columns=("id", "city"), rows=((1, "Bern"), (2, "Wien")))
 WIDE = Result(columns=("id", "text"), rows=((1, "x" * 100),))

@@ -4,8 +4,8 @@ import pickle
 
 import pytest
 
+from penstock.cli.prompt.display import caret_lines, error_text
 from penstock.errors import InvariantError, UserError
-from penstock.prompt.error_text import caret_lines, error_text
 from penstock.sql.parser import parse_script
 from penstock.sql.types import parse_columns
 

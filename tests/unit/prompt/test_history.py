@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.prompt.history import ENTRIES_MAX, HistoryFile
+from penstock.cli.prompt.editor import ENTRIES_MAX, HistoryFile
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
+from penstock.cli.prompt.session import Session
 from penstock.clock import SystemClock
 from penstock.control.result import Result
 from penstock.errors import Code, ExternalError
-from penstock.prompt.session import Session
 from penstock.sql.statements import Statement
 
 TWO_ROWS = Result(columns=("id",), rows=((1,), (2,)))

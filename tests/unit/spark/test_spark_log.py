@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from penstock.spark.spark_log import SparkLog
+from penstock.spark.session import SparkLog
 
 KILOBYTE = 1_024
 # A process that says more than all files may hold, on both of its streams.

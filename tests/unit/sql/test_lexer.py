@@ -1,8 +1,7 @@
 import pytest
 
 from penstock.errors import Code, UserError
-from penstock.sql.lexer import TokenKind, tokenize
-from penstock.sql.script import SCRIPT_CHARACTERS_MAX, read_script
+from penstock.sql.lexer import SCRIPT_CHARACTERS_MAX, TokenKind, read_script, tokenize
 
 
 def test_a_token_knows_where_it_stands_whatever_precedes_it() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from penstock.errors import Code, UserError
-from penstock.model.routine import LoadColumn, LoadProperties
+from penstock.model.job import LoadColumn, LoadProperties
 from penstock.sql.formatter import format_statement
 from penstock.sql.masking import masked
 from penstock.sql.parser import parse_script

@@ -5,15 +5,16 @@ from dataclasses import replace
 import pytest
 
 from penstock.errors import ExternalError, PenstockError, UserError
-from penstock.model.store_options import Choice, Provider, StoreOptions
-from penstock.storage.access import (
-    from_sealed_pairs,
+from penstock.model.options import from_sealed_pairs, sealed_pairs
+from penstock.storage.bucket import asking
+from penstock.storage.options import (
+    Choice,
+    Provider,
+    StoreOptions,
+    hidden_texts,
     require_meaning,
     revealed,
-    sealed_pairs,
 )
-from penstock.storage.bucket_errors import asking
-from penstock.storage.hiding import hidden_texts
 
 CANARY = "canary-7f3a"
 

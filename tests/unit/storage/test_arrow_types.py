@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
+from penstock.arrow.types import arrow_schema, arrow_type, data_type
 from penstock.errors import Code, UserError
 from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primitive, Struct
-from penstock.storage.arrow_types import arrow_schema, arrow_type, data_type
 
 NESTED = Struct(
     fields=(

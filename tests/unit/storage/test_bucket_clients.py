@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.model.store_options import StoreOptions
 from penstock.storage.bucket_clients import azure_endpoint, path_style
+from penstock.storage.options import StoreOptions
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,8 @@ import pytest
 from obstore.exceptions import PermissionDeniedError
 
 from penstock.errors import ExternalError
-from penstock.model.store_options import StoreOptions
-from penstock.storage.bucket_errors import asking
+from penstock.storage.bucket import asking
+from penstock.storage.options import StoreOptions
 
 # As AWS answers; the library repeats it behind its own words.
 SKEWED = (

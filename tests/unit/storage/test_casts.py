@@ -8,7 +8,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from penstock.storage.casts import CastError, can_cast, cast_array
+from penstock.arrow.casts import CastError, can_cast, cast_array
 
 NAN, INFINITY = math.nan, math.inf
 INT8, INT32, INT64 = pa.int8(), pa.int32(), pa.int64()

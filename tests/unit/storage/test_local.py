@@ -14,7 +14,7 @@ import pytest
 
 from penstock.errors import Code, ExternalError
 from penstock.storage.local import LocalStore
-from penstock.storage.objects import (
+from penstock.storage.store import (
     FolderMissingError,
     ObjectChangedError,
     ObjectMeta,

@@ -3,10 +3,10 @@
 import pytest
 
 from penstock.errors import Code, UserError
-from penstock.model.store_options import StoreOptions
 from penstock.storage.bucket import BucketStore
 from penstock.storage.local import LocalStore
-from penstock.storage.stores import open_store
+from penstock.storage.options import StoreOptions
+from penstock.storage.store import open_store
 from penstock.storage.uris import Scheme, parse_uri
 
 

@@ -8,8 +8,7 @@ import pytest
 from penstock.errors import Code, ExternalError, UserError
 from penstock.model.epoch import CommitKind
 from penstock.model.events import Committed, Event, apply
-from penstock.model.job import JobState, Reason, Wish, WishRecord
-from penstock.model.routine import LoadProperties
+from penstock.model.job import JobState, LoadProperties, Reason, Wish, WishRecord
 from penstock.supervisor.restart import (
     NEVER_RESUMED,
     RestartPolicy,

@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 from penstock.errors import Code, CommitOutcomeUnknownError, ExternalError, UserError
 from penstock.model.job import TableRef
 from penstock.model.schema import Array, Column, DataType, Map, Primitive, Struct
-from penstock.model.store_options import StoreOptions
+from penstock.storage.options import StoreOptions
 from penstock.tables.delta import DeltaTables
 from penstock.tables.log import log_entry
 from tests.contract.table_building import COLUMNS, JOB, OTHER_JOB, attachment

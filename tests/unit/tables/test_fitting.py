@@ -6,10 +6,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from penstock.arrow.types import arrow_schema
 from penstock.errors import Code, UserError
 from penstock.model.job import TargetColumn
 from penstock.model.schema import Array, Column, DataType, Primitive, Struct
-from penstock.storage.arrow_types import arrow_schema
 from penstock.tables.fitting import RowError, check_fit, fit
 
 SOURCE = (

@@ -10,21 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.arrow.types import arrow_schema, arrow_type
 from penstock.errors import Code, InvariantError, UserError
 from penstock.model.epoch import DataFile
 from penstock.model.job import TargetColumn
 from penstock.model.schema import Array, Column, DataType, Decimal, Primitive
-from penstock.storage.arrow_types import arrow_schema, arrow_type
-from penstock.storage.local import LocalStore
-from penstock.storage.local_file import LocalFile
+from penstock.storage.local import LocalFile, LocalStore
 from penstock.tables import writer as writer_module
 from penstock.tables.fitting import RowError, fit
-from penstock.tables.partitions import (
-    check_partition_columns,
-    folder_names,
-    split,
-    value_texts,
-)
+from penstock.tables.partitions import check_partition_columns, folder_names, split, value_texts
 from penstock.tables.writer import TableWriter
 from tests.contract.table_building import folder_at, open_files
 

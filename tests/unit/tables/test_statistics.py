@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.arrow.types import arrow_schema
 from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primitive, Struct
-from penstock.storage.arrow_types import arrow_schema
 from penstock.tables.writer import TableWriter
 from tests.contract.table_building import folder_at
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.arrow.types import arrow_schema
 from penstock.errors import Code, ExternalError, InvariantError
 from penstock.model.schema import Column, Primitive
-from penstock.storage.arrow_types import arrow_schema
 from penstock.tables.writer import TableWriter
 from tests.contract.table_building import folder_at
 

@@ -6,23 +6,25 @@ from io import BufferedIOBase
 from itertools import islice
 
 from penstock.errors import Code, UserError
-from penstock.model.files import FileFormat, FilesOptions
 from penstock.model.options import print_options
 from penstock.model.schema import Column, Primitive, columns_sql
-from penstock.model.store_options import StoreOptions
 from penstock.sources.files.globs import files_glob
 from penstock.sources.files.listing import list_all
-from penstock.sources.files.reading import compression
+from penstock.sources.files.options import FileFormat, FilesOptions
+from penstock.sources.files.reader import compression
 from penstock.sources.formats.blocks import UnreadableFileError
 from penstock.sources.formats.compression import decompressed
-from penstock.sources.formats.csv_inference import infer_csv_columns
-from penstock.sources.formats.csv_layout import csv_layout
-from penstock.sources.formats.json_documents import JsonLayout, first_records, json_layout
-from penstock.sources.formats.json_inference import infer_columns, numbers_as_texts
-from penstock.sources.formats.parquet_inference import infer_parquet_columns
+from penstock.sources.formats.csv_text import csv_layout
+from penstock.sources.formats.inference import (
+    infer_columns,
+    infer_csv_columns,
+    infer_parquet_columns,
+    numbers_as_texts,
+)
+from penstock.sources.formats.json_reader import JsonLayout, first_records, json_layout
 from penstock.sql.types import parse_columns
-from penstock.storage.objects import ObjectMeta
-from penstock.storage.stores import Store, open_store
+from penstock.storage.options import StoreOptions
+from penstock.storage.store import ObjectMeta, Store, open_store
 from penstock.storage.uris import parse_uri
 
 _FILES_MAX = 5

@@ -3,8 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from penstock.sources.files.globs import Glob
-from penstock.storage.objects import FolderMissingError, ObjectMeta
-from penstock.storage.stores import Store
+from penstock.storage.store import FolderMissingError, ObjectMeta, Store
 
 
 def list_all(

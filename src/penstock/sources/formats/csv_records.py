@@ -1,16 +1,27 @@
-"""Cut whole lines of a CSV file into records, which are lines, or more with enclosed fields.
+"""Cut CSV text into records, read the header and map fields to columns.
 
 Invariant: where a record begins and ends depends on the bytes before it, never on how the
 file is cut into blocks.
 """
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from io import BufferedIOBase
 from itertools import accumulate
+from typing import Any
 
-from penstock.sources.formats.csv_fields import enclosing
-from penstock.sources.formats.csv_layout import CsvLayout
-from penstock.sources.formats.lines import BYTE_ORDER_MARK, Lines
+import pyarrow as pa
+
+from penstock.sources.files.options import RESCUED, MissingColumns
+from penstock.sources.formats.blocks import UnreadableFileError
+from penstock.sources.formats.csv_text import (
+    BrokenRecordError,
+    CsvLayout,
+    enclosing,
+    field_cutter,
+)
+from penstock.sources.formats.lines import BYTE_ORDER_MARK, LineLayout, Lines, read_lines
 
 _RETURN = b"\r"
 # What is kept of a record that is too long, or that nothing closes.
@@ -169,3 +180,223 @@ class RecordCutter:
         if not self._layout.return_dropped:
             return texts
         return [text.removesuffix(_RETURN) for text in texts]
+
+
+_NAMES_SHOWN_MAX = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CsvShape:
+    """Which fields the records of a file have, and which of them the batches hold."""
+
+    layout: CsvLayout
+    # Of the batches, the rescued column included.
+    schema: pa.Schema
+    # The field of every wanted column, counted from 0; None where the file has none.
+    field_by_column: tuple[int | None, ...]
+    fields_max: int
+    fields_min: int
+    rescue: bool
+    # The fields that the file names and no column holds.
+    extra_name_by_field: dict[int, str]
+    extra_names: frozenset[str]
+
+    def extra_name(self, field: int) -> str:
+        """Give the name that a field without a column is kept under."""
+        named = self.extra_name_by_field.get(field)
+        return named or _free(generated_name(field), self.extra_names)
+
+
+def csv_shape(
+    columns: pa.Schema,
+    *,
+    wanted: Sequence[str],
+    layout: CsvLayout,
+    names: Sequence[str] | None,
+    missing: MissingColumns,
+    rescue: bool,
+) -> CsvShape:
+    """Find the wanted columns among the names that a file gives, or else by their position."""
+    if names is None:
+        field_by_name: dict[str, int | None] = {
+            name: field for field, name in enumerate(columns.names)
+        }
+    else:
+        field_by_name = _matched(columns.names, names)
+        _require_columns(field_by_name, missing)
+    held = set(field_by_name.values())
+    extra = _distinct(
+        {field: name for field, name in enumerate(names or ()) if field not in held}
+    )
+    fields_max = len(columns) if names is None else len(names)
+    return CsvShape(
+        layout=layout,
+        schema=_wanted_schema(columns, wanted=wanted, rescue=rescue),
+        field_by_column=tuple(field_by_name[name] for name in wanted),
+        fields_max=fields_max,
+        fields_min=fields_max if missing is MissingColumns.FAIL else 0,
+        rescue=rescue,
+        extra_name_by_field=extra,
+        extra_names=frozenset(extra.values()),
+    )
+
+
+def generated_name(field: int) -> str:
+    """Give the name of a field that nobody named, counted from 0."""
+    return f"c{field + 1}"
+
+
+def _wanted_schema(columns: pa.Schema, *, wanted: Sequence[str], rescue: bool) -> pa.Schema:
+    field_by_name: dict[str, pa.Field[Any]] = {field.name: field for field in columns}
+    fields = [field_by_name[name] for name in wanted]
+    return pa.schema([*fields, pa.field(RESCUED, pa.string())] if rescue else fields)
+
+
+def _matched(columns: Sequence[str], names: Sequence[str]) -> dict[str, int | None]:
+    """Find every column among the names; one written alike goes before one in other case."""
+    exact: defaultdict[str, list[int]] = defaultdict(list)
+    folded: defaultdict[str, list[int]] = defaultdict(list)
+    for number, name in enumerate(names):
+        exact[name].append(number)
+        folded[name.lower()].append(number)
+    return {
+        column: _only(column, exact.get(column) or folded.get(column.lower(), []))
+        for column in columns
+    }
+
+
+def _only(column: str, fields: list[int]) -> int | None:
+    if len(fields) > 1:
+        raise UnreadableFileError(
+            f'column "{column}" is named by fields {fields[0] + 1} and {fields[1] + 1} of the'
+            " header",
+            hint="Give every column of the file a name of its own.",
+        )
+    return fields[0] if fields else None
+
+
+def _require_columns(field_by_name: dict[str, int | None], missing: MissingColumns) -> None:
+    absent = [f'"{name}"' for name, field in field_by_name.items() if field is None]
+    if not absent or missing is MissingColumns.NULL:
+        return
+    shown = ", ".join(absent[:_NAMES_SHOWN_MAX])
+    more = (
+        "" if len(absent) <= _NAMES_SHOWN_MAX else f" and {len(absent) - _NAMES_SHOWN_MAX} more"
+    )
+    raise UnreadableFileError(
+        f"the header of the file must name every column, and lacks {shown}{more}",
+        hint="Mend the file, or set the option \"missing_columns\" to 'null'.",
+    )
+
+
+def _distinct(name_by_field: dict[int, str]) -> dict[int, str]:
+    """Give fields that share a name their positions behind it, so that none is lost."""
+    count_by_name = Counter(name_by_field.values())
+    taken = {name for name, count in count_by_name.items() if count == 1}
+    distinct: dict[int, str] = {}
+    for number, name in name_by_field.items():
+        shared = count_by_name[name] > 1
+        free = f"{name}_{generated_name(number)}"
+        distinct[number] = _free(free, taken) if shared else name
+        taken.add(distinct[number])
+    return distinct
+
+
+def _free(name: str, taken: Set[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+_BLOCK_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preamble:
+    """Where the records of a file begin, and how the file names their fields."""
+
+    size_bytes: int
+    lines: int
+    # None where the layout has no header.
+    names: tuple[str, ...] | None
+
+
+def read_preamble(
+    stream: BufferedIOBase, *, layout: CsvLayout, line_bytes_max: int
+) -> Preamble | None:
+    """Read the beginning of a file; None if the file ends before its header does."""
+    lines = LineLayout(
+        ending=layout.ending, block_bytes=_BLOCK_BYTES, line_bytes_max=line_bytes_max
+    )
+    offset = _skipped_bytes(stream, count=layout.skip_lines, lines=lines)
+    if offset is None:
+        return None
+    if not layout.header_lines:
+        return Preamble(size_bytes=offset, lines=layout.skip_lines, names=None)
+    cutter = RecordCutter(
+        layout, line_bytes_max=line_bytes_max, offset=offset, line=layout.skip_lines
+    )
+    seen = 0
+    names: tuple[str, ...] = ()
+    for records in _records(stream, cutter, offset=offset, lines=lines):
+        if not seen and records.texts:
+            names = _names(records, layout)
+        own = layout.header_lines - seen
+        seen += len(records.texts)
+        if len(records.texts) > own:
+            return Preamble(
+                size_bytes=records.offsets[own], lines=records.lines[own], names=names
+            )
+        if seen == layout.header_lines:
+            return Preamble(size_bytes=cutter.offset, lines=cutter.line, names=names)
+    return None
+
+
+def _skipped_bytes(stream: BufferedIOBase, *, count: int, lines: LineLayout) -> int | None:
+    """Give the place behind so many lines; None if the file has no more."""
+    if not count:
+        return 0
+    for block in read_lines(stream, start=0, end=None, layout=lines):
+        found = 1 if block.too_long else bytes(block.data).count(lines.ending)
+        if found >= count:
+            return _behind_lines(block, count=count, lines=lines)
+        count -= found
+    return None
+
+
+def _behind_lines(block: Lines, *, count: int, lines: LineLayout) -> int:
+    if block.too_long:
+        return block.offset + block.size_bytes
+    rest = bytes(block.data).split(lines.ending, count)[count]
+    return block.offset + block.size_bytes - len(rest)
+
+
+def _records(
+    stream: BufferedIOBase, cutter: RecordCutter, *, offset: int, lines: LineLayout
+) -> Iterator[CsvRecords]:
+    for block in read_lines(stream, start=offset, end=None, layout=lines):
+        yield cutter.cut(block)
+    yield cutter.finish()
+
+
+def _names(records: CsvRecords, layout: CsvLayout) -> tuple[str, ...]:
+    """Read the names of the first record; a field without a name gets one by its position."""
+    if not records.texts[0]:
+        return ()
+    try:
+        if 0 in records.fault_by_record:
+            raise BrokenRecordError(records.fault_by_record[0])
+        fields = field_cutter(layout)(records.texts[0])
+        names = [(field or b"").decode() for field in fields]
+    except UnicodeDecodeError as error:
+        raise _unreadable("a name is not UTF-8", line=records.lines[0]) from error
+    except BrokenRecordError as error:
+        raise _unreadable(str(error), line=records.lines[0]) from error
+    return tuple(name or generated_name(field) for field, name in enumerate(names))
+
+
+def _unreadable(reason: str, *, line: int) -> UnreadableFileError:
+    return UnreadableFileError(
+        f"the header on line {line + 1} of the file cannot be read: {reason}",
+        hint='Mend the file, or skip lines before its header with the option "skip_lines".',
+    )

@@ -5,19 +5,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import urlsplit
 
+from penstock.aws.credentials import AwsKeys
 from penstock.errors import Code, UserError
-from penstock.model.kinesis import CredentialsProvider, KinesisOptions
-from penstock.model.options import all_options
-from penstock.model.sealed import Sealed
-from penstock.model.secrets import shown_value
+from penstock.model.options import Reveal, all_options, from_sealed_pairs, with_values
+from penstock.model.secrets import Sealed, shown_value
 from penstock.sources.kinesis.client import StreamAccess
-from penstock.storage.access import (
-    Reveal,
-    from_sealed_pairs,
-    require_both_keys,
-    with_values,
-)
-from penstock.storage.aws_credentials import AwsKeys
+from penstock.sources.kinesis.options import CredentialsProvider, KinesisOptions
+from penstock.storage.options import require_both_keys
 
 WHAT = "KINESIS"
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)?-[a-z]+-\d+")
@@ -160,7 +154,7 @@ def stream_access(values: KinesisOptions) -> StreamAccess:
 @lru_cache(maxsize=64)
 def unsealed_access(sealed: Sealed) -> StreamAccess:
     """Answer who asks which stream, inside a task."""
-    from penstock.sealing import unsealed_with
+    from penstock.secrets.sealing import unsealed_with
 
     values: Mapping[str, str] = unsealed_with(sealed.key_file, sealed.text)
     return stream_access(from_sealed_pairs(KinesisOptions, values, what=WHAT))

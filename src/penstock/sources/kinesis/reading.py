@@ -10,9 +10,8 @@ from dataclasses import replace
 from datetime import timedelta
 
 from penstock.clock import Clock
-from penstock.model.kinesis import ForeignRecords
-from penstock.model.position import After, End, Position
-from penstock.model.shards import ReadLimits, ShardOutcome
+from penstock.model.split import After, End, Position, ReadLimits, ShardOutcome
+from penstock.sources.kinesis.options import ForeignRecords
 from penstock.sources.kinesis.pages import Page, ShardPages
 from penstock.sources.kinesis.records import Item, items_of
 

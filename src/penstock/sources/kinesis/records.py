@@ -1,17 +1,149 @@
-"""From records of a stream to what is loaded: one by one, each with the position behind it.
+"""Unpack stream records, aggregated ones too, with the position after each.
+
+An aggregate is a magic number, a Protocol Buffers message, and the MD5 of that message. What
+does not add up to one is a plain record, because any bytes may be: only a sound message whose
+sub-records point at keys that it does not have is broken.
 
 A record that holds others may be taken in parts. What nobody wants is passed over and counted,
 and moves the position like everything else: nothing is looked at twice.
 """
 
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from penstock.model.kinesis import ForeignRecords
-from penstock.model.position import After, Position
-from penstock.sources.kinesis.aggregation import BrokenAggregateError, SubRecord, unpack
+import pyarrow as pa
+
+from penstock.arrow.types import AnyArray, arrow_type
+from penstock.model.split import After, Position
+from penstock.sources.kinesis.options import STREAM_COLUMNS, ForeignRecords
 from penstock.sources.kinesis.pages import StreamRecord
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_VARINT_BYTES_MAX = 10
+_FIXED_BYTES = {_FIXED64: 8, _FIXED32: 4}
+
+
+class WireError(ValueError):
+    """These bytes are no message."""
+
+
+def fields_of(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield number and value of every field; numbers of fixed width are skipped."""
+    at = 0
+    while at < len(message):
+        tag, at = _varint(message, at)
+        number, kind = tag >> 3, tag & 7
+        if not number:
+            raise WireError("a field has the number 0")
+        if kind == _VARINT:
+            value, at = _varint(message, at)
+            yield number, value
+        elif kind == _BYTES:
+            size, at = _varint(message, at)
+            yield number, _cut(message, at, size)
+            at += size
+        elif kind in _FIXED_BYTES:
+            at += len(_cut(message, at, _FIXED_BYTES[kind]))
+        else:
+            raise WireError(f"a field has the unknown kind {kind}")
+
+
+def _varint(message: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for place in range(_VARINT_BYTES_MAX):
+        if at + place >= len(message):
+            raise WireError("the message ends inside a number")
+        byte = message[at + place]
+        value |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:  # noqa: PLR2004 - The highest bit says that more follows.
+            return value, at + place + 1
+    raise WireError("a number is too long")
+
+
+def _cut(message: bytes, at: int, size: int) -> bytes:
+    if at + size > len(message):
+        raise WireError("the message ends inside a field")
+    return message[at : at + size]
+
+
+MAGIC = b"\xf3\x89\x9a\xc2"
+_DIGEST_BYTES = 16
+_KEYS, _HASH_KEYS, _RECORDS = 1, 2, 3
+_KEY_INDEX, _HASH_KEY_INDEX, _DATA = 1, 2, 3
+
+
+class BrokenAggregateError(ValueError):
+    """An aggregate whose sub-records cannot all be told apart; nothing of it may be taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubRecord:
+    """One record of an aggregate; the explicit hash key stands instead of the key's hash."""
+
+    partition_key: str
+    data: bytes
+    explicit_hash_key: str | None = None
+
+    @property
+    def hash_key(self) -> int:
+        """The number that decides to which shard the record belongs."""
+        if self.explicit_hash_key is not None:
+            return int(self.explicit_hash_key)
+        digest = hashlib.md5(self.partition_key.encode(), usedforsecurity=False)
+        return int.from_bytes(digest.digest(), "big")
+
+
+def unpack(data: bytes) -> tuple[SubRecord, ...] | None:
+    """Answer the records inside of one; None if it is a plain one."""
+    if not data.startswith(MAGIC) or len(data) < len(MAGIC) + _DIGEST_BYTES:
+        return None
+    message, digest = data[len(MAGIC) : -_DIGEST_BYTES], data[-_DIGEST_BYTES:]
+    if hashlib.md5(message, usedforsecurity=False).digest() != digest:
+        return None
+    try:
+        found = list(fields_of(message))
+        keys = _texts(found, _KEYS)
+        hash_keys = _texts(found, _HASH_KEYS)
+        packed = [dict(fields_of(_bytes(v))) for n, v in found if n == _RECORDS]
+    except (WireError, UnicodeDecodeError):
+        return None
+    return tuple(_record(fields, keys=keys, hash_keys=hash_keys) for fields in packed)
+
+
+def _record(
+    fields: dict[int, int | bytes], *, keys: Sequence[str], hash_keys: Sequence[str]
+) -> SubRecord:
+    data = fields.get(_DATA)
+    if not isinstance(data, bytes):
+        raise BrokenAggregateError("a record of the aggregate has no data")
+    explicit: str | None = None
+    if _HASH_KEY_INDEX in fields:
+        explicit = _entry(hash_keys, fields[_HASH_KEY_INDEX], what="explicit hash key")
+        if not explicit.isdecimal():
+            raise BrokenAggregateError(f'explicit hash key "{explicit}" is no number')
+    key = _entry(keys, fields.get(_KEY_INDEX), what="partition key")
+    return SubRecord(partition_key=key, data=data, explicit_hash_key=explicit)
+
+
+def _entry(table: Sequence[str], index: int | bytes | None, *, what: str) -> str:
+    if not isinstance(index, int) or index >= len(table):
+        raise BrokenAggregateError(
+            f"a record of the aggregate has {what} number {index!r}, but there are {len(table)}"
+        )
+    return table[index]
+
+
+def _texts(fields: Sequence[tuple[int, int | bytes]], number: int) -> list[str]:
+    return [_bytes(value).decode() for found, value in fields if found == number]
+
+
+def _bytes(value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        raise WireError("a number stands where bytes must be")
+    return value
+
 
 # So much is made rows of together.
 _CHUNK_RECORDS = 5_000
@@ -140,3 +272,32 @@ def _item(
         after=after,
         error=error,
     )
+
+
+_MICROSECONDS = 1_000_000
+_TYPE_BY_NAME = {column.name: arrow_type(column.type) for column in STREAM_COLUMNS}
+
+
+def metadata_of(
+    items: Sequence[Item], *, shard: str, needed: Sequence[str]
+) -> dict[str, AnyArray]:
+    """Answer the needed columns, with one value for every record."""
+    return {
+        name: pa.array(_values(name, items, shard), _TYPE_BY_NAME[name])
+        for name in needed
+        if name in _TYPE_BY_NAME
+    }
+
+
+def _values(name: str, items: Sequence[Item], shard: str) -> list[object]:
+    match name:
+        case "_shard":
+            return [shard] * len(items)
+        case "_sequence":
+            return [item.sequence for item in items]
+        case "_partition_key":
+            return [item.partition_key for item in items]
+        case "_arrived_at":
+            return [round(item.arrived_at * _MICROSECONDS) for item in items]
+        case _:
+            return [item.encryption or "NONE" for item in items]

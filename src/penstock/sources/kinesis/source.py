@@ -1,47 +1,96 @@
-"""A stream of Kinesis as a source: which shards there are, which may be read, which have news.
+"""A Kinesis stream as a source: which shards exist, may be read, and have records.
+
+The service counts the reads of a shard, whoever sends them. Jobs on the same stream share them
+evenly; a job whose epoch must be over, and that has not asked since, has given its part back.
 
 Invariant: progress is what is given, completed by what the stream tells of its shards. Whatever
 is remembered between calls only saves requests, or says how far behind a shard is.
 """
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from threading import Event
+from typing import Protocol
 
 from penstock.clock import Clock
 from penstock.errors import InvariantError
 from penstock.model.epoch import EpochLimits, EpochPlan, Note
-from penstock.model.kinesis import KinesisOptions
-from penstock.model.position import End, SplitProgress
-from penstock.model.sealed import Sealed
-from penstock.model.shards import (
+from penstock.model.options import Reveal, sealed_pairs
+from penstock.model.secrets import Sealed
+from penstock.model.split import (
+    End,
     ListedShard,
     ReadLimits,
     ShardPart,
     ShardRead,
     ShardReport,
+    SplitProgress,
     StreamReport,
 )
 from penstock.sources.kinesis.access import revealed_stream, stream_access
-from penstock.sources.kinesis.budgets import ReadBudgets
-from penstock.sources.kinesis.client import StreamAccess, StreamClient
-from penstock.sources.kinesis.lineage import (
+from penstock.sources.kinesis.client import GIVE_UP_AFTER, Patience, StreamAccess, StreamClient
+from penstock.sources.kinesis.directory import LISTING_INTERVAL, Roll
+from penstock.sources.kinesis.options import KinesisOptions
+from penstock.sources.kinesis.pages import ShardPages, StreamSummary, describe
+from penstock.sources.kinesis.reading import READ_INTERVAL
+from penstock.sources.kinesis.shards import (
     Progress,
     follow,
     parents_of,
     readable,
     stream_changed,
 )
-from penstock.sources.kinesis.listing import StreamSummary, describe
-from penstock.sources.kinesis.pages import ShardPages
-from penstock.sources.kinesis.patience import GIVE_UP_AFTER, Patience
-from penstock.sources.kinesis.reports import Reports
-from penstock.sources.kinesis.roll import LISTING_INTERVAL, Roll
 from penstock.sources.kinesis.watching import Watch, loaded_until, needs_proof, probe_of
 from penstock.sources.source import Backlog, Listed
-from penstock.storage.access import Reveal, sealed_pairs
+
+
+class Reports(Protocol):
+    """The newest report about the stream of one job."""
+
+    def load(self) -> StreamReport:
+        """Answer the newest report; an empty one if there is none."""
+        ...
+
+    def store(self, report: StreamReport) -> None:
+        """Replace the report."""
+        ...
+
+
+_ABSENT_AFTER = timedelta(minutes=1)
+
+# Where a stream is asked, and its name.
+StreamKey = tuple[str, str]
+
+
+class ReadBudgets:
+    """Who reads which stream from this node; used by all runners."""
+
+    def __init__(self, clock: Clock, *, interval: timedelta = READ_INTERVAL) -> None:
+        self._clock = clock
+        self._interval = interval
+        self._lock = threading.Lock()
+        # Until when each reader of a stream is counted.
+        self._until: dict[StreamKey, dict[str, float]] = {}
+
+    def interval(
+        self, key: StreamKey, reader: str, *, busy: timedelta = timedelta(0)
+    ) -> timedelta:
+        """Answer how far apart the requests of a reader, a job, for one shard lie at least.
+
+        ``busy`` is how long it may read without asking here again.
+        """
+        now = self._clock.monotonic()
+        with self._lock:
+            readers = self._until.setdefault(key, {})
+            readers[reader] = now + (busy + _ABSENT_AFTER).total_seconds()
+            for other, until in list(readers.items()):
+                if until < now:
+                    del readers[other]
+            return self._interval * len(readers)
+
 
 _THREADS_MAX = 16
 # The service tells its time in whole seconds: what arrived within the same one may be older.

@@ -8,9 +8,19 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from penstock.errors import Code, UserError
-from penstock.model.position import After, At, AtTime, End, Horizon, Position, position_text
-from penstock.model.shards import ListedShard, ShardOutcome, ShardReport
-from penstock.sources.kinesis.failures import Kind, StreamError
+from penstock.model.split import (
+    After,
+    At,
+    AtTime,
+    End,
+    Horizon,
+    ListedShard,
+    Position,
+    ShardOutcome,
+    ShardReport,
+    position_text,
+)
+from penstock.sources.kinesis.client import Kind, StreamError
 from penstock.sources.kinesis.pages import Page, ShardPages
 
 

@@ -7,7 +7,7 @@ import pytest
 from penstock.sources.files.globs import compile_glob
 from penstock.sources.files.listing import list_all
 from penstock.storage.local import LocalStore
-from penstock.storage.objects import FolderMissingError
+from penstock.storage.store import FolderMissingError
 
 
 def test_t42_a_sibling_that_does_not_match_is_no_new_file(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.sources.files.passes import Look, next_look
+from penstock.sources.files.source import Look, next_look
 
 FULL = Look(audit=True, begin="b", end="d")
 LAST = Look(audit=True, begin="d", end="f", complete=True)

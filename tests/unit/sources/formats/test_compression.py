@@ -11,11 +11,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import InvariantError
-from penstock.model.files import CompressType
+from penstock.sources.files.options import CompressType
 from penstock.sources.formats.blocks import UnreadableFileError
-from penstock.sources.formats.compression import compression_of, decompressed
+from penstock.sources.formats.compression import compression_of, decompressed, masked_checksum
 from penstock.sources.formats.lines import count_lines_before
-from penstock.sources.formats.snappy import masked_checksum
 
 IDENTIFIER = b"\xff\x06\x00\x00sNaPpY"
 SKIPPABLE_FRAME = b"\x50\x2a\x4d\x18\x04\x00\x00\x00skip"

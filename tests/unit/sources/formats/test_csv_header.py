@@ -6,10 +6,10 @@ import json
 import pyarrow as pa
 import pytest
 
-from penstock.model.files import MissingColumns
+from penstock.sources.files.options import MissingColumns
 from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError
-from penstock.sources.formats.csv_layout import CsvLayout
-from penstock.sources.formats.csv_rows import read_csv
+from penstock.sources.formats.csv_reader import read_csv
+from penstock.sources.formats.csv_text import CsvLayout
 
 TYPE_BY_COLUMN: dict[str, pa.DataType] = {"id": pa.int64(), "note": pa.string()}
 COLUMNS = pa.schema(TYPE_BY_COLUMN)

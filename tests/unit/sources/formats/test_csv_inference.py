@@ -7,8 +7,8 @@ import pytest
 from penstock.errors import Code, UserError
 from penstock.model.schema import Primitive
 from penstock.sources.formats.blocks import UnreadableFileError
-from penstock.sources.formats.csv_inference import infer_csv_columns
-from penstock.sources.formats.csv_layout import CsvLayout
+from penstock.sources.formats.csv_text import CsvLayout
+from penstock.sources.formats.inference import infer_csv_columns
 
 PLAIN = CsvLayout(separator=b",")
 NAMED = CsvLayout(separator=b",", header_lines=1)

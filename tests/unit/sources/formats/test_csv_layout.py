@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import Code, UserError
-from penstock.model.files import FileFormat, FilesOptions
-from penstock.sources.formats.csv_layout import CsvLayout, csv_layout, csv_splittable
+from penstock.sources.files.options import FileFormat, FilesOptions
+from penstock.sources.formats.csv_text import CsvLayout, csv_layout, csv_splittable
 
 
 def layout_of(**values: Any) -> CsvLayout:

@@ -9,10 +9,10 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from penstock.model.files import MissingColumns
+from penstock.sources.files.options import MissingColumns
 from penstock.sources.formats.blocks import RecordBlock
-from penstock.sources.formats.csv_layout import CsvLayout
-from penstock.sources.formats.csv_rows import read_csv
+from penstock.sources.formats.csv_reader import read_csv
+from penstock.sources.formats.csv_text import CsvLayout
 from penstock.sources.formats.lines import LineLayout
 
 TYPE_BY_COLUMN: dict[str, pa.DataType] = {

@@ -9,15 +9,15 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import Code, UserError
-from penstock.model.files import FileFormat, FilesOptions, MissingColumns
+from penstock.sources.files.options import FileFormat, FilesOptions, MissingColumns
 from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError
 from penstock.sources.formats.json_arrays import read_elements
-from penstock.sources.formats.json_documents import (
+from penstock.sources.formats.json_reader import (
     JsonLayout,
     json_layout,
     read_json_documents,
+    read_json_lines,
 )
-from penstock.sources.formats.json_lines import read_json_lines
 
 TYPE_BY_COLUMN: dict[str, pa.DataType] = {"id": pa.int64(), "note": pa.string()}
 COLUMNS = pa.schema(TYPE_BY_COLUMN)

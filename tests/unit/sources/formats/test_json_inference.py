@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import Code, UserError
 from penstock.model.schema import columns_sql
-from penstock.sources.formats.json_inference import infer_columns
+from penstock.sources.formats.inference import infer_columns
 
 
 @pytest.mark.parametrize(

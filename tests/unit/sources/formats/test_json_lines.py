@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.sources.formats.blocks import RecordBlock
-from penstock.sources.formats.json_lines import read_json_lines
+from penstock.sources.formats.json_reader import read_json_lines
 from penstock.sources.formats.lines import LineLayout, count_lines_before
 
 TYPE_BY_COLUMN: dict[str, pa.DataType] = {

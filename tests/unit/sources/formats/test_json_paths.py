@@ -3,8 +3,12 @@
 import pytest
 
 from penstock.errors import Code, UserError
-from penstock.sources.formats.json_decode import BadRecordError, decode_document
-from penstock.sources.formats.json_paths import NoSuchPartError, json_path
+from penstock.sources.formats.json_values import (
+    BadRecordError,
+    NoSuchPartError,
+    decode_document,
+    json_path,
+)
 
 DOCUMENT = (
     b'{"a":{"b":[{"c":1},null]},"odd name":2,"it\'s":3,"a.b":4,"":5,"\xc3\xb8":6,"n":null}'

@@ -6,11 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.sources.formats.parquet_footer import (
-    BrokenFooterError,
-    RowGroup,
-    read_row_groups,
-)
+from penstock.sources.formats.parquet_footer import BrokenFooterError, RowGroup, read_row_groups
 
 
 def parquet(*, rows: int, row_group_rows: int, dictionary: bool) -> io.BytesIO:

@@ -11,7 +11,7 @@ import pytest
 from penstock.errors import Code, UserError
 from penstock.model.schema import columns_sql
 from penstock.sources.formats.blocks import UnreadableFileError
-from penstock.sources.formats.parquet_inference import infer_parquet_columns
+from penstock.sources.formats.inference import infer_parquet_columns
 
 
 def parquet(table: dict[str, Any], **options: Any) -> io.BytesIO:

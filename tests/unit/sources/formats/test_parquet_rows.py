@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.errors import Code
-from penstock.model.files import MissingColumns
+from penstock.sources.files.options import MissingColumns
 from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError
-from penstock.sources.formats.parquet_rows import read_parquet
+from penstock.sources.formats.parquet_reader import read_parquet
 
 TYPE_BY_COLUMN: dict[str, pa.DataType] = {
     "id": pa.int64(),

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 
-from penstock.sources.kinesis.aggregation import MAGIC, SubRecord
+from penstock.sources.kinesis.records import MAGIC, SubRecord
 
 
 def varint(value: int) -> bytes:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from penstock.errors import UserError
-from penstock.model.kinesis import KinesisOptions
 from penstock.sources.kinesis.access import revealed_stream, stream_access
+from penstock.sources.kinesis.options import KinesisOptions
 
 CANARY = "canary 7f3a"
 STREAM = KinesisOptions(region="eu-west-1", stream="orders")

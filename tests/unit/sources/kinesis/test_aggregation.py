@@ -4,12 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.sources.kinesis.aggregation import (
-    MAGIC,
-    BrokenAggregateError,
-    SubRecord,
-    unpack,
-)
+from penstock.sources.kinesis.records import MAGIC, BrokenAggregateError, SubRecord, unpack
 from tests.unit.sources.kinesis.aggregates import (
     bytes_field,
     number_field,

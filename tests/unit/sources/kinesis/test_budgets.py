@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from penstock.sources.kinesis.budgets import ReadBudgets
+from penstock.sources.kinesis.source import ReadBudgets
 from tests.integration.kinesis_load import LeapingClock
 
 STREAM = ("us-east-1", "s")

@@ -11,7 +11,7 @@ from io import BytesIO
 import pytest
 
 from penstock.clock import SystemClock
-from penstock.sources.kinesis.clients import IDLE_MAX, Clients
+from penstock.sources.kinesis.client import IDLE_MAX, Clients
 
 PATIENCE_SECONDS = 60
 

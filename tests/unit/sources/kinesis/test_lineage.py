@@ -8,9 +8,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import Code, UserError
-from penstock.model.position import After, AtTime, End, Horizon, Position, SplitProgress
-from penstock.model.shards import ListedShard
-from penstock.sources.kinesis.lineage import (
+from penstock.model.split import (
+    After,
+    AtTime,
+    End,
+    Horizon,
+    ListedShard,
+    Position,
+    SplitProgress,
+)
+from penstock.sources.kinesis.shards import (
     Progress,
     ShardState,
     begin,

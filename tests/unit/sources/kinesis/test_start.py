@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from penstock.errors import UserError
-from penstock.model.position import AtTime
+from penstock.model.split import AtTime
 from penstock.sources.kinesis.start import (
     DEFAULT_POSITION,
     POSITIONS,

@@ -10,10 +10,9 @@ import pyarrow as pa
 import pytest
 
 from penstock.errors import Code, InvariantError, UserError
-from penstock.model.payload import TEXT_COLUMNS, Payload, PayloadCompression, PayloadFormat
+from penstock.model.formats import TEXT_COLUMNS, Payload, PayloadCompression, PayloadFormat
 from penstock.model.schema import Column, Primitive
-from penstock.sources.payloads.decoded import Decoded
-from penstock.sources.payloads.decoding import Decoder
+from penstock.sources.formats.payloads import Decoded, Decoder
 
 ID = Column(name="id", type=Primitive.BIGINT)
 NOTE = Column(name="note", type=Primitive.STRING)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from penstock.testing.kinesis.control import obey
-from penstock.testing.kinesis.service import Request, Service
-from penstock.testing.kinesis.state import State
+from tests.servers.kinesis.control import obey
+from tests.servers.kinesis.service import Request, Service
+from tests.servers.kinesis.state import State
 
 MIDDLE = 2**127
 

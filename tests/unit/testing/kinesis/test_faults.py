@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from penstock.testing.kinesis.control import ControlError
-from penstock.testing.kinesis.service import Request
+from tests.servers.kinesis.control import ControlError
+from tests.servers.kinesis.service import Request
 from tests.unit.testing.kinesis.asking import Asking, RefusedError
 
 

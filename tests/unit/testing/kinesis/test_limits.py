@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.testing.kinesis.limits import CONTROL_CALLS_PER_SECOND, Volume
+from tests.servers.kinesis.limits import CONTROL_CALLS_PER_SECOND, Volume
 from tests.unit.testing.kinesis.asking import Asking, RefusedError
 
 THROTTLED = "ProvisionedThroughputExceededException"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.testing.kinesis.stream import StaleListing
+from tests.servers.kinesis.stream import StaleListing
 from tests.unit.testing.kinesis.asking import Asking, RefusedError
 
 

@@ -2,12 +2,7 @@
 
 import pytest
 
-from penstock.testing.kinesis.sequence import (
-    Sequence,
-    first_number,
-    last_number,
-    parse_sequence,
-)
+from tests.servers.kinesis.sequence import Sequence, first_number, last_number, parse_sequence
 
 
 def test_a_sequence_number_has_as_many_digits_as_on_aws() -> None:

@@ -1,0 +1,1 @@
+"""Arrow types, casts and JSON text."""

@@ -1,0 +1,467 @@
+"""Cast Arrow arrays between types, or name the value that does not fit.
+
+Every function raises ``pa.ArrowInvalid`` when one of the values does not fit; who asks finds
+out which one.
+
+Invariant: a value is never wrapped, cut, or turned into NULL. What does not fit is an error
+that names the row. Only digits beyond the precision of a floating type or the scale of a
+decimal are rounded.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.arrow.types import AnyArray, AnyField, AnyType, NestedArray, data_type, list_like
+
+_NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_INTEGER_TEXT = r"^[+-]?[0-9]+$"
+_FLOATING_TEXT = rf"^(?:{_NUMBER}|NaN|[+-]?Infinity)$"
+_NUMBER_TEXT = re.compile(rf"{_NUMBER}\Z")
+# A colon must come before the zone, else the day of a plain date looks like an offset.
+_ZONED = r":[0-9]{2}(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
+_SCALE_MAX = 38
+# Arrow wraps a number that overflows while it is brought to its scale, and makes a random
+# one of many digits after the point. It is only given texts that 256 bits hold at any scale.
+_WIDE_TEXT = r"^[+-]?[0-9]{1,28}(?:\.[0-9]{0,28})?(?:[eE][+-]?[0-9])?$"
+# No digit of a text may be lost before it is rounded to the wanted scale, so the context
+# is wider than any sum of digits that can still end inside 38.
+_EXACT = Context(prec=400, Emax=10**6, Emin=-(10**6))
+_SPARK_NAME = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+def text_to_integer(array: AnyArray, target: AnyType) -> AnyArray:
+    """Read integers written in decimal digits."""
+    text = _trimmed(array)
+    # Arrow itself would take hexadecimal digits, and refuse a plus.
+    _require_match(text, _INTEGER_TEXT)
+    return pc.utf8_ltrim(text, "+").cast(target)
+
+
+def text_to_floating(array: AnyArray, target: AnyType) -> AnyArray:
+    """Read floating numbers; one too large for the type is refused, not made infinite."""
+    text = _trimmed(array)
+    _require_match(text, _FLOATING_TEXT)
+    values = text.cast(target)
+    require(pc.or_(pc.invert(pc.is_inf(values)), pc.match_substring(text, "Infinity")))
+    return values
+
+
+def text_to_decimal(array: AnyArray, target: AnyType) -> AnyArray:
+    """Read exact numbers, rounded half up to the target's scale."""
+    text = _trimmed(array)
+    attempts: tuple[Callable[..., AnyArray], ...] = (_exact_decimals, _rounded_decimals)
+    for attempt in attempts:
+        try:
+            return attempt(text, target)
+        except pa.ArrowInvalid:
+            continue
+    return _decimals_one_by_one(text, target)
+
+
+def _exact_decimals(text: AnyArray, target: AnyType) -> AnyArray:
+    return _wide_decimals(text, scale=target.scale).cast(target)
+
+
+def _rounded_decimals(text: AnyArray, target: AnyType) -> AnyArray:
+    return round_decimals(_wide_decimals(text, scale=_SCALE_MAX), target)
+
+
+def _wide_decimals(text: AnyArray, *, scale: int) -> AnyArray:
+    _require_match(text, _WIDE_TEXT)
+    return text.cast(pa.decimal256(76, scale))
+
+
+def _decimals_one_by_one(text: AnyArray, target: AnyType) -> AnyArray:
+    values = [
+        None if value is None else decimal_from_text(value, target)
+        for value in text.to_pylist()
+    ]
+    return pa.array(values, target)
+
+
+def decimal_from_text(text: str, target: AnyType) -> Decimal:
+    """Read one exact number, rounded half up to the target's scale."""
+    if not _NUMBER_TEXT.match(text):
+        raise pa.ArrowInvalid("not a number")
+    try:
+        value = _EXACT.create_decimal(text).quantize(
+            Decimal(1).scaleb(-target.scale), rounding=ROUND_HALF_UP, context=_EXACT
+        )
+    except InvalidOperation as error:
+        raise pa.ArrowInvalid("too many digits") from error
+    if value and value.adjusted() + target.scale >= target.precision:
+        raise pa.ArrowInvalid("too many digits")
+    return value
+
+
+def round_decimals(array: AnyArray, target: AnyType) -> AnyArray:
+    """Bring exact numbers to the target's scale, rounded half up."""
+    # Rounding may add a digit, so it happens with room to spare. Arrow narrows before it
+    # changes the scale, so the scale changes while the numbers are still wide.
+    wide = array.cast(pa.decimal256(76, array.type.scale))
+    rounded = pc.round(wide, ndigits=target.scale, round_mode="half_towards_infinity")
+    return rounded.cast(pa.decimal256(76, target.scale)).cast(target)
+
+
+def text_to_boolean(array: AnyArray, target: AnyType) -> AnyArray:
+    """Read true, false, 1 and 0, in any case."""
+    return _trimmed(array).cast(target)
+
+
+def text_to_date(array: AnyArray, target: AnyType) -> AnyArray:
+    """Read dates written as 2026-11-15."""
+    return _trimmed(array).cast(target)
+
+
+def text_to_timestamp_ntz(array: AnyArray, target: AnyType) -> AnyArray:
+    """Read local date-times; a zone is refused."""
+    return _trimmed(array).cast(target)
+
+
+def text_to_timestamp(array: AnyArray, target: AnyType) -> AnyArray:
+    """Read instants; a date-time without a zone is in UTC."""
+    try:
+        return array.cast(target)
+    except pa.ArrowInvalid:
+        text = _trimmed(array)
+    zoned = pc.match_substring_regex(text, _ZONED)
+    nothing = pa.scalar(None, pa.string())
+    instants = pc.if_else(zoned, text, nothing).cast(target)
+    local = pc.if_else(zoned, nothing, text).cast(pa.timestamp("us"))
+    return pc.coalesce(instants, pc.assume_timezone(local, "UTC").cast(target))
+
+
+def floating_to_text(array: AnyArray, target: AnyType) -> AnyArray:
+    """Write floating numbers with the fewest digits that read back as the same number."""
+    # Arrow finds those digits but drops the point of a whole number.
+    texts = [None if text is None else repr(float(text)) for text in _texts(array)]
+    return pa.array([_SPARK_NAME.get(text or "", text) for text in texts], target)
+
+
+def decimal_to_text(array: AnyArray, target: AnyType) -> AnyArray:
+    """Write exact numbers with all digits of their scale and no exponent."""
+    texts = array.cast(target)
+    if not pc.any(pc.match_substring(texts, "E")).as_py():
+        return texts
+    return pa.array(
+        [None if value is None else format(value, "f") for value in array.to_pylist()], target
+    )
+
+
+def timestamp_to_text(array: AnyArray, target: AnyType) -> AnyArray:
+    """Write date-times in UTC, with no more fraction than they have."""
+    texts = array.cast(pa.timestamp("us")).cast(target)
+    return pc.replace_substring_regex(texts, pattern=r"\.?0+$", replacement="")
+
+
+def require(fits: AnyArray) -> None:
+    """Refuse when one of the truths, NULL aside, is false."""
+    if pc.all(fits).as_py() is False:
+        raise pa.ArrowInvalid("a value does not fit")
+
+
+def _texts(array: AnyArray) -> list[str | None]:
+    texts: list[str | None] = array.cast(pa.string()).to_pylist()
+    return texts
+
+
+def _trimmed(array: AnyArray) -> AnyArray:
+    return pc.ascii_trim_whitespace(array.cast(pa.string()))
+
+
+def _require_match(text: AnyArray, pattern: str) -> None:
+    require(pc.match_substring_regex(text, pattern))
+
+
+_VALUE_SHOWN_MAX = 80
+
+
+class CastError(ValueError):
+    """A value that does not fit: its row, its path inside the row, and why."""
+
+    def __init__(self, row: int, reason: str, path: tuple[str, ...] = ()) -> None:
+        super().__init__(row, reason, path)
+        self.row = row
+        self.reason = reason
+        self.path = path
+
+    def __str__(self) -> str:
+        place = f'field "{".".join(self.path)}": ' if self.path else ""
+        return f"row {self.row}: {place}{self.reason}"
+
+
+class _Kind(StrEnum):
+    """A family of Arrow types that are cast alike."""
+
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    FLOATING = "floating"
+    DECIMAL = "decimal"
+    STRING = "string"
+    BINARY = "binary"
+    DATE = "date"
+    TIMESTAMP = "timestamp"
+    TIMESTAMP_NTZ = "timestamp_ntz"
+    LIST = "list"
+    MAP = "map"
+    STRUCT = "struct"
+    NULL = "null"
+
+
+def can_cast(source: AnyType, target: AnyType) -> bool:
+    """Say whether values of one type can become values of the other at all."""
+    source = _decoded(source)
+    if source == target or pa.types.is_null(source):
+        return True
+    match _kind(source), _kind(target):
+        case _Kind.STRUCT, _Kind.STRUCT:
+            return _can_cast_struct(source, target)
+        case _Kind.LIST, _Kind.LIST:
+            return can_cast(source.value_type, target.value_type)
+        case _Kind.MAP, _Kind.MAP:
+            return can_cast(source.key_type, target.key_type) and can_cast(
+                source.item_type, target.item_type
+            )
+        case _Kind.LIST, _Kind.MAP:
+            return _can_cast_struct(source.value_type, _entry_type(target))
+        case pair:
+            return pair in _SCALAR_CASTS
+
+
+def cast_array(array: AnyArray, target: AnyType) -> AnyArray:
+    """Give the same values in the target type; raise ``CastError`` for the first misfit."""
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if array.type == target:
+        return array
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), target)
+    match _kind(array.type), _kind(target):
+        case _Kind.STRUCT, _Kind.STRUCT:
+            return _cast_struct(array, target)
+        case _Kind.LIST, _Kind.LIST:
+            return _cast_list(array, target)
+        case _Kind.MAP | _Kind.LIST, _Kind.MAP:
+            return _cast_map(array, target)
+        case pair:
+            return _cast_scalar(array, target, _SCALAR_CASTS[pair])
+
+
+def shown(value: object) -> str:
+    """Write a value for an error message, cut short."""
+    text = str(value)
+    if len(text) > _VALUE_SHOWN_MAX:
+        text = text[:_VALUE_SHOWN_MAX] + "…"
+    return json.dumps(text, ensure_ascii=False) if isinstance(value, str) else text
+
+
+def _decoded(arrow: AnyType) -> AnyType:
+    return arrow.value_type if pa.types.is_dictionary(arrow) else arrow
+
+
+def _kind(arrow: AnyType) -> _Kind | None:
+    if pa.types.is_timestamp(arrow):
+        return _Kind.TIMESTAMP_NTZ if arrow.tz is None else _Kind.TIMESTAMP
+    return next((kind for fits, kind in _KINDS if fits(arrow)), None)
+
+
+def _string_like(arrow: AnyType) -> bool:
+    types = pa.types
+    return types.is_string(arrow) or types.is_large_string(arrow) or types.is_string_view(arrow)
+
+
+def _binary_like(arrow: AnyType) -> bool:
+    types = pa.types
+    return (
+        types.is_binary(arrow)
+        or types.is_large_binary(arrow)
+        or types.is_fixed_size_binary(arrow)
+    )
+
+
+_KINDS: tuple[tuple[Callable[[pa.DataType], bool], _Kind], ...] = (
+    (pa.types.is_boolean, _Kind.BOOLEAN),
+    (pa.types.is_integer, _Kind.INTEGER),
+    (pa.types.is_floating, _Kind.FLOATING),
+    (pa.types.is_decimal, _Kind.DECIMAL),
+    (_string_like, _Kind.STRING),
+    (_binary_like, _Kind.BINARY),
+    (pa.types.is_date, _Kind.DATE),
+    (list_like, _Kind.LIST),
+    (pa.types.is_map, _Kind.MAP),
+    (pa.types.is_struct, _Kind.STRUCT),
+    (pa.types.is_null, _Kind.NULL),
+)
+
+
+def _can_cast_struct(source: AnyType, target: AnyType) -> bool:
+    if not (pa.types.is_struct(source) and pa.types.is_struct(target)):
+        return False
+    type_by_name = {field.name: field.type for field in source}
+    wanted = {field.name for field in target}
+    # A field that the target lacks would be lost without a word.
+    return type_by_name.keys() <= wanted and all(
+        can_cast(type_by_name[field.name], field.type)
+        if field.name in type_by_name
+        else field.nullable
+        for field in target
+    )
+
+
+def _cast_struct(array: NestedArray, target: AnyType) -> AnyArray:
+    child_by_name = dict(
+        zip((field.name for field in array.type), array.flatten(), strict=True)
+    )
+    children: list[AnyArray] = []
+    misfits: list[CastError] = []
+    for field in target:
+        child = child_by_name.get(field.name)
+        if child is None:
+            child = pa.nulls(len(array), field.type)
+        try:
+            children.append(cast_array(child, field.type))
+            _require_values(child, field, present=array.is_valid())
+        except CastError as error:
+            misfits.append(CastError(error.row, error.reason, (field.name, *error.path)))
+    if misfits:
+        raise min(misfits, key=lambda misfit: misfit.row)
+    return pa.StructArray.from_arrays(children, fields=list(target), mask=array.is_null())
+
+
+def _require_values(child: AnyArray, field: AnyField, *, present: AnyArray) -> None:
+    if field.nullable or not child.null_count:
+        return
+    missing = pc.index(pc.and_(present, child.is_null()), value=True).as_py()
+    if missing >= 0:
+        raise CastError(missing, f"expected {data_type(field.type).sql}, found NULL")
+
+
+def _cast_list(array: NestedArray, target: AnyType) -> AnyArray:
+    offsets, values = _unnested(array)
+    values = _cast_nested(values, target.value_type, offsets)
+    return pa.ListArray.from_arrays(offsets, values, type=target, mask=array.is_null())
+
+
+def _cast_map(array: NestedArray, target: AnyType) -> AnyArray:
+    if pa.types.is_map(array.type):
+        # Arrow gives the values of a sliced map only through the list of its entries.
+        array = array.cast(pa.list_(_entry_type(array.type)))
+    offsets, entries = _unnested(array)
+    entries = _cast_nested(entries, _entry_type(target), offsets)
+    keys, items = entries.flatten()
+    return pa.MapArray.from_arrays(offsets, keys, items, type=target, mask=array.is_null())
+
+
+def _entry_type(arrow: AnyType) -> pa.DataType:
+    return pa.struct(
+        [pa.field("key", arrow.key_type, nullable=False), pa.field("value", arrow.item_type)]
+    )
+
+
+def _unnested(array: NestedArray) -> tuple[NestedArray, NestedArray]:
+    """Give the offsets and values of a list's own rows, whatever it was sliced from."""
+    lengths: NestedArray = pc.list_value_length(array)
+    ends = pc.cumulative_sum(lengths.fill_null(0)).cast(pa.int32())
+    return pa.concat_arrays([pa.array([0], pa.int32()), ends]), array.flatten()
+
+
+def _cast_nested(values: AnyArray, target: AnyType, offsets: NestedArray) -> NestedArray:
+    try:
+        return cast_array(values, target)
+    except CastError as error:
+        before = sum(offset <= error.row for offset in offsets.to_pylist())
+        raise CastError(before - 1, error.reason, error.path) from error
+
+
+_ScalarCast = Callable[[Any, Any], AnyArray]
+
+
+def _cast_scalar(array: AnyArray, target: AnyType, cast: _ScalarCast) -> AnyArray:
+    try:
+        return cast(array, target)
+    except pa.ArrowInvalid as error:
+        row = _first_misfit(array, target, cast)
+        reason = f"expected {data_type(target).sql}, found {shown(array[row].as_py())}"
+        raise CastError(row, reason) from error
+
+
+def _first_misfit(array: AnyArray, target: AnyType, cast: _ScalarCast) -> int:
+    """Halve the range that holds the first misfit until one row is left."""
+    first, size = 0, len(array)
+    while size > 1:
+        half = size // 2
+        try:
+            cast(array.slice(first, half), target)
+        except pa.ArrowInvalid:
+            size = half
+        else:
+            first, size = first + half, size - half
+    return first
+
+
+def _exactly(array: AnyArray, target: AnyType) -> AnyArray:
+    return array.cast(target)
+
+
+def _integer_to_floating(array: AnyArray, target: AnyType) -> AnyArray:
+    # A floating type keeps the leading digits of a long integer; that is its nature.
+    return array.cast(target, safe=False)
+
+
+def _floating_to_floating(array: AnyArray, target: AnyType) -> AnyArray:
+    values = array.cast(target)
+    require(pc.or_(pc.invert(pc.is_inf(values)), pc.is_inf(array)))
+    return values
+
+
+def _decimal_to_floating(array: AnyArray, target: AnyType) -> AnyArray:
+    # Through text, because Arrow's own conversion is off by the last digit.
+    return array.cast(pa.string()).cast(target)
+
+
+def _number_to_decimal(array: AnyArray, target: AnyType) -> AnyArray:
+    # The number a person sees is rounded, not the binary one behind it: 1.005 becomes 1.01.
+    return text_to_decimal(array.cast(pa.string()), target)
+
+
+_SCALAR_CASTS: dict[tuple[_Kind | None, _Kind | None], _ScalarCast] = {
+    (_Kind.BOOLEAN, _Kind.STRING): _exactly,
+    (_Kind.INTEGER, _Kind.INTEGER): _exactly,
+    (_Kind.INTEGER, _Kind.FLOATING): _integer_to_floating,
+    (_Kind.INTEGER, _Kind.DECIMAL): _number_to_decimal,
+    (_Kind.INTEGER, _Kind.STRING): _exactly,
+    (_Kind.FLOATING, _Kind.INTEGER): _exactly,
+    (_Kind.FLOATING, _Kind.FLOATING): _floating_to_floating,
+    (_Kind.FLOATING, _Kind.DECIMAL): _number_to_decimal,
+    (_Kind.FLOATING, _Kind.STRING): floating_to_text,
+    (_Kind.DECIMAL, _Kind.INTEGER): _exactly,
+    (_Kind.DECIMAL, _Kind.FLOATING): _decimal_to_floating,
+    (_Kind.DECIMAL, _Kind.DECIMAL): round_decimals,
+    (_Kind.DECIMAL, _Kind.STRING): decimal_to_text,
+    (_Kind.STRING, _Kind.BOOLEAN): text_to_boolean,
+    (_Kind.STRING, _Kind.INTEGER): text_to_integer,
+    (_Kind.STRING, _Kind.FLOATING): text_to_floating,
+    (_Kind.STRING, _Kind.DECIMAL): text_to_decimal,
+    (_Kind.STRING, _Kind.STRING): _exactly,
+    (_Kind.STRING, _Kind.BINARY): _exactly,
+    (_Kind.STRING, _Kind.DATE): text_to_date,
+    (_Kind.STRING, _Kind.TIMESTAMP): text_to_timestamp,
+    (_Kind.STRING, _Kind.TIMESTAMP_NTZ): text_to_timestamp_ntz,
+    (_Kind.BINARY, _Kind.STRING): _exactly,
+    (_Kind.BINARY, _Kind.BINARY): _exactly,
+    (_Kind.DATE, _Kind.DATE): _exactly,
+    (_Kind.DATE, _Kind.STRING): _exactly,
+    (_Kind.DATE, _Kind.TIMESTAMP): _exactly,
+    (_Kind.DATE, _Kind.TIMESTAMP_NTZ): _exactly,
+    (_Kind.TIMESTAMP, _Kind.TIMESTAMP): _exactly,
+    (_Kind.TIMESTAMP, _Kind.STRING): timestamp_to_text,
+    (_Kind.TIMESTAMP_NTZ, _Kind.TIMESTAMP_NTZ): _exactly,
+    (_Kind.TIMESTAMP_NTZ, _Kind.STRING): timestamp_to_text,
+}

@@ -1,0 +1,67 @@
+"""Open clients of AWS services; boto3 is imported here and in credentials alone."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from penstock.aws.credentials import AwsKeys, lender_of
+
+# At least as many as threads that use one client at once.
+CONNECTIONS_MAX = 64
+
+
+def aws_errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions that a client raises."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    return (BotoCoreError, ClientError)
+
+
+def open_client(
+    service: str,
+    *,
+    keys: AwsKeys,
+    region: str,
+    endpoint: str,
+    connect_timeout: timedelta,
+    read_timeout: timedelta,
+) -> Any:  # noqa: ANN401 - boto3 has no types.
+    """Create a client that never retries and refreshes its credentials before they expire."""
+    import boto3
+    from botocore.config import Config
+    from botocore.credentials import DeferredRefreshableCredentials
+    from botocore.session import get_session
+
+    session = get_session()
+    lend = lender_of(keys)
+
+    def lent() -> dict[str, str | None]:
+        credentials = lend()
+        ends_at = credentials["expires_at"] or datetime.now(UTC) + timedelta(days=1)
+        return {
+            "access_key": credentials["access_key_id"],
+            "secret_key": credentials["secret_access_key"],
+            "token": credentials["token"],
+            "expiry_time": ends_at.isoformat(),
+        }
+
+    session._credentials = DeferredRefreshableCredentials(lent, "lent")  # noqa: SLF001 - There is no public way.
+    session.register(f"creating-serializer.{service}", _keep_milliseconds)
+    # Parsing dates takes as long as all the rest of reading a response.
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=float)
+    return boto3.Session(botocore_session=session).client(
+        service,
+        region_name=region,
+        endpoint_url=endpoint or None,
+        config=Config(
+            connect_timeout=connect_timeout.total_seconds(),
+            read_timeout=read_timeout.total_seconds(),
+            max_pool_connections=CONNECTIONS_MAX,
+            # The caller decides what is retried, and counts requests.
+            retries={"total_max_attempts": 1, "mode": "standard"},
+        ),
+    )
+
+
+def _keep_milliseconds(serializer_kwargs: dict[str, Any], **_: object) -> None:
+    """Keep the milliseconds of timestamps, which boto3 truncates."""
+    serializer_kwargs["timestamp_precision"] = "millisecond"

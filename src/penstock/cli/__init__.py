@@ -1,0 +1,1 @@
+"""The command line: commands, the run's display, doctor and the SQL prompt."""

@@ -1,0 +1,1 @@
+"""Checks of one installation: machine, home, jobs."""

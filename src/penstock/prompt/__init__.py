@@ -1,1 +1,0 @@
-"""The interactive SQL prompt: what is typed, completed, kept, run and shown."""

@@ -1,0 +1,1 @@
+"""Encrypt secrets, and store them in the catalog."""

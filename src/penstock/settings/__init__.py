@@ -1,0 +1,1 @@
+"""Settings of one node: flags, environment, file, defaults, in that order."""

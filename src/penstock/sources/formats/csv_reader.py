@@ -1,0 +1,418 @@
+"""Read a byte range of a CSV file into Arrow record batches.
+
+Invariant: a record that is read as part of a plain block is read here too, with the same
+values; what happens to a record does not depend on its neighbours.
+"""
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from io import BufferedIOBase
+from typing import IO, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+
+from penstock.arrow.casts import CastError, cast_array
+from penstock.arrow.types import AnyArray, AnyField, NestedArray, data_type
+from penstock.sources.files.options import MissingColumns
+from penstock.sources.formats.blocks import BadRecord, RecordBlock, column_message
+from penstock.sources.formats.csv_records import (
+    CsvRecords,
+    CsvShape,
+    Preamble,
+    RecordCutter,
+    content,
+    csv_shape,
+    read_preamble,
+)
+from penstock.sources.formats.csv_text import (
+    BrokenRecordError,
+    CommonForm,
+    CsvLayout,
+    Fields,
+    common_form,
+    csv_splittable,
+    field_cutter,
+)
+from penstock.sources.formats.lines import LineLayout, Lines, count_lines_before, read_lines
+
+
+def column_values(texts: NestedArray, field: AnyField, layout: CsvLayout) -> AnyArray:
+    """Give the values of a column; raise ``CastError`` for the first text that does not fit."""
+    if layout.empty_field_as_null or not pa.types.is_string(field.type):
+        texts = _empty_as_null(texts)
+    values = cast_array(texts, field.type)
+    if not field.nullable and values.null_count:
+        row = pc.index(values.is_null(), value=True).as_py()
+        raise CastError(row, f"expected {data_type(field.type).sql}, found null")
+    return values
+
+
+def misfits(texts: NestedArray, field: AnyField, layout: CsvLayout) -> dict[int, str]:
+    """Give the reason for every text that does not fit, by its row."""
+    reason_by_row: dict[int, str] = {}
+    waiting = [(0, texts)]
+    while waiting:
+        first, part = waiting.pop()
+        try:
+            column_values(part, field, layout)
+        except CastError as error:
+            reason_by_row[first + error.row] = error.reason
+            # By halves, because nearly all texts fit.
+            rest = part.slice(error.row + 1)
+            half = len(rest) // 2
+            begin = first + error.row + 1
+            waiting += [(begin, rest.slice(0, half)), (begin + half, rest.slice(half))]
+    return reason_by_row
+
+
+def _empty_as_null(texts: NestedArray) -> NestedArray:
+    empty = pc.equal(texts, pa.scalar(""))
+    if not pc.any(empty).as_py():
+        return texts
+    return pc.if_else(empty, pa.scalar(None, pa.string()), texts)
+
+
+_NULL = "\\N"
+
+
+def read_at_once(data: bytes, shape: CsvShape) -> pa.RecordBatch | None:
+    """Read a block whose every line is one plain record; else give None."""
+    form = common_form(data, shape.layout)
+    if form is None or (shape.rescue and shape.extra_name_by_field):
+        return None
+    fields = _fields_of_first_line(form, shape)
+    if fields is None or not max(shape.fields_min, 1) <= fields <= shape.fields_max:
+        return None
+    try:
+        batch = _parse(form, shape, fields=fields)
+        # Blank lines, and line ends inside of fields, only ever make fewer rows than lines.
+        return _shaped(batch, form, shape) if batch.num_rows == form.lines else None
+    except (pa.ArrowInvalid, CastError):
+        return None
+
+
+def _fields_of_first_line(form: CommonForm, shape: CsvShape) -> int | None:
+    line, _, _ = form.data.partition(b"\n")
+    if form.enclose is None:
+        return line.count(form.separator) + 1
+    try:
+        return len(field_cutter(shape.layout)(line.removesuffix(b"\r")))
+    except BrokenRecordError:
+        return None
+
+
+def _parse(form: CommonForm, shape: CsvShape, *, fields: int) -> pa.RecordBatch:
+    """Read the fields of the wanted columns as texts, each under the number of its field."""
+    wanted = {str(field) for field in shape.field_by_column if _among(field, fields)}
+    # Without any column Arrow would read all of them.
+    included = sorted(wanted) or ["0"]
+    table = pa_csv.read_csv(
+        cast("IO[bytes]", pa.BufferReader(form.data)),
+        read_options=pa_csv.ReadOptions(
+            use_threads=False,
+            block_size=len(form.data) + 1,
+            column_names=[str(field) for field in range(fields)],
+        ),
+        parse_options=pa_csv.ParseOptions(
+            delimiter=form.separator.decode(),
+            quote_char=form.enclose.decode() if form.enclose else False,
+            escape_char=False,
+            newlines_in_values=form.enclose is not None,
+        ),
+        convert_options=pa_csv.ConvertOptions(
+            include_columns=included,
+            column_types=dict.fromkeys(included, pa.string()),
+            null_values=[_NULL],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+    (batch,) = table.to_batches() or [pa.RecordBatch.from_pylist([], schema=table.schema)]
+    return batch
+
+
+def _shaped(batch: pa.RecordBatch, form: CommonForm, shape: CsvShape) -> pa.RecordBatch:
+    texts_by_field = dict(zip(batch.schema.names, batch.columns, strict=True))
+    columns: list[AnyArray] = []
+    for column, at in enumerate(shape.field_by_column):
+        texts = texts_by_field.get(str(at))
+        if texts is None:
+            texts = pa.nulls(batch.num_rows, pa.string())
+        if form.trimmed:
+            texts = _without_quotes(texts)
+        columns.append(column_values(texts, shape.schema.field(column), shape.layout))
+    if shape.rescue:
+        columns.append(pa.nulls(batch.num_rows, pa.string()))
+    if not columns:
+        return batch.select([])
+    return pa.RecordBatch.from_arrays(columns, schema=shape.schema)
+
+
+def _among(field: int | None, fields: int) -> bool:
+    return field is not None and field < fields
+
+
+def _without_quotes(texts: NestedArray) -> NestedArray:
+    quoted = pc.and_(
+        pc.and_(pc.starts_with(texts, '"'), pc.ends_with(texts, '"')),
+        pc.not_equal(texts, pa.scalar('"')),
+    )
+    if not pc.any(quoted).as_py():
+        return texts
+    return pc.if_else(quoted, pc.utf8_slice_codeunits(texts, 1, -1), texts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """What was read of some records: rows, their records, the blank and the bad ones."""
+
+    batch: pa.RecordBatch
+    records: tuple[int, ...]
+    blank: int
+    reason_by_bad_record: dict[int, str]
+
+
+def read_one_by_one(records: CsvRecords, shape: CsvShape) -> Rows:
+    """Read every record that the columns can hold; say what is wrong with the others."""
+    fields_by_record, bad = _cut(records, shape)
+    blank = len(records.texts) - len(fields_by_record) - len(bad)
+    numbers = list(fields_by_record)
+    texts, reason_by_row = _texts(list(fields_by_record.values()), shape)
+    for column, field in zip(texts, shape.schema, strict=True):
+        for row, reason in misfits(column, field, shape.layout).items():
+            reason_by_row.setdefault(row, column_message((field.name,), reason))
+    kept = [row for row in range(len(numbers)) if row not in reason_by_row]
+    bad |= {numbers[row]: reason for row, reason in reason_by_row.items()}
+    return Rows(
+        batch=_batch(texts, kept, shape),
+        records=tuple(numbers[row] for row in kept),
+        blank=blank,
+        reason_by_bad_record=bad,
+    )
+
+
+def _cut(records: CsvRecords, shape: CsvShape) -> tuple[dict[int, Fields], dict[int, str]]:
+    """Cut records into fields; blank ones are left out."""
+    cut = field_cutter(shape.layout)
+    fields_by_record: dict[int, Fields] = {}
+    bad = dict(records.fault_by_record)
+    for number, text in enumerate(records.texts):
+        if not text or number in bad:
+            continue
+        try:
+            fields = cut(text)
+            if not shape.fields_min <= len(fields) <= shape.fields_max:
+                _require_count(len(fields), shape)
+            fields_by_record[number] = fields
+        except BrokenRecordError as error:
+            bad[number] = str(error)
+    return fields_by_record, bad
+
+
+def _require_count(found: int, shape: CsvShape) -> None:
+    if found < shape.fields_min:
+        raise BrokenRecordError(f"a row must have {shape.fields_min} fields, found {found}")
+    if not shape.rescue:
+        raise BrokenRecordError(f"a row may have {shape.fields_max} fields, found {found}")
+
+
+def _texts(rows: Sequence[Fields], shape: CsvShape) -> tuple[list[NestedArray], dict[int, str]]:
+    """Give the texts of every column, and the rows in which some are not UTF-8."""
+    nothing = (None,) * len(rows)
+    width = shape.fields_max
+    padded = [row if len(row) >= width else row + [None] * (width - len(row)) for row in rows]
+    # Rows may be wider, so the shortest, which is as wide as it may be, says where to stop.
+    texts_by_field = list(zip(*padded, strict=False))
+    reason_by_row: dict[int, str] = {}
+    columns: list[NestedArray] = []
+    for at, name in zip(shape.field_by_column, shape.schema.names, strict=False):
+        octets = nothing if at is None or not rows else texts_by_field[at]
+        columns.append(_decoded(octets, name=name, reason_by_row=reason_by_row))
+    if shape.rescue:
+        columns.append(_rescued(rows, shape, reason_by_row=reason_by_row))
+    return columns, reason_by_row
+
+
+def _decoded(
+    octets: Sequence[bytes | None], *, name: str, reason_by_row: dict[int, str]
+) -> NestedArray:
+    try:
+        return pa.array(octets, pa.binary()).cast(pa.string())
+    except pa.ArrowInvalid:
+        texts: list[str | None] = []
+        for row, octet in enumerate(octets):
+            try:
+                texts.append(None if octet is None else octet.decode())
+            except UnicodeDecodeError as error:
+                texts.append(None)
+                reason_by_row.setdefault(row, column_message((name,), _not_utf8(error)))
+        return pa.array(texts, pa.string())
+
+
+def _rescued(
+    rows: Sequence[Fields], shape: CsvShape, *, reason_by_row: dict[int, str]
+) -> NestedArray:
+    """Write the fields that no column holds as JSON, by name."""
+    texts: list[str | None] = []
+    for row, fields in enumerate(rows):
+        extra = [at for at in shape.extra_name_by_field if at < len(fields)]
+        extra += range(shape.fields_max, len(fields))
+        try:
+            value_by_name = {shape.extra_name(at): _extra(fields[at], shape) for at in extra}
+            texts.append(json.dumps(value_by_name, ensure_ascii=False) if extra else None)
+        except UnicodeDecodeError as error:
+            texts.append(None)
+            reason_by_row.setdefault(row, f"a field without a column: {_not_utf8(error)}")
+    return pa.array(texts, pa.string())
+
+
+def _extra(field: bytes | None, shape: CsvShape) -> str | None:
+    if field is None or (not field and shape.layout.empty_field_as_null):
+        return None
+    return field.decode()
+
+
+def _not_utf8(error: UnicodeDecodeError) -> str:
+    return f"byte {error.start + 1} of the field is not UTF-8"
+
+
+def _batch(texts: list[NestedArray], kept: list[int], shape: CsvShape) -> pa.RecordBatch:
+    if not texts:
+        # Without columns a batch still knows the number of rows.
+        counted = pa.RecordBatch.from_arrays([pa.nulls(len(kept))], names=[""])
+        return counted.select([])
+    arrays = [
+        column_values(
+            column if len(column) == len(kept) else column.take(pa.array(kept, pa.int64())),
+            field,
+            shape.layout,
+        )
+        for column, field in zip(texts, shape.schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=shape.schema)
+
+
+_LINES = LineLayout()
+
+
+def read_csv(  # noqa: PLR0913 - A file's columns, its layout and a range of it are all needed.
+    stream: BufferedIOBase,
+    *,
+    columns: pa.Schema,
+    wanted: tuple[str, ...],
+    layout: CsvLayout,
+    start: int,
+    end: int | None,
+    missing: MissingColumns,
+    rescue: bool,
+    lines: LineLayout = _LINES,
+) -> Iterator[RecordBlock]:
+    """Read the records that begin in ``[start, end)`` of the file; None is the file's end.
+
+    The header is no record, but its lines count where records are numbered.
+    """
+    lines = replace(lines, ending=layout.ending)
+    preamble = read_preamble(stream, layout=layout, line_bytes_max=lines.line_bytes_max)
+    if preamble is None:
+        return
+    shape = csv_shape(
+        columns,
+        wanted=wanted,
+        layout=layout,
+        names=preamble.names,
+        missing=missing,
+        rescue=rescue,
+    )
+    cutter = RecordCutter(
+        layout,
+        line_bytes_max=lines.line_bytes_max,
+        offset=preamble.size_bytes,
+        line=_first_line(stream, preamble, layout=layout, start=start),
+    )
+    if csv_splittable(layout):
+        begin = max(start, preamble.size_bytes)
+        read = read_lines(stream, start=begin, end=end, layout=lines)
+        yield from _blocks(read, cutter, shape=shape, own=_Range(start=0, end=None))
+    else:
+        read = read_lines(stream, start=preamble.size_bytes, end=None, layout=lines)
+        yield from _blocks(read, cutter, shape=shape, own=_Range(start=start, end=end))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Range:
+    """The part of the records read that is wanted, by where they begin."""
+
+    start: int
+    end: int | None
+
+    def before(self, offset: int) -> bool:
+        """Say whether the range ends before a place."""
+        return self.end is not None and self.end <= offset
+
+    def holds(self, lines: Lines) -> bool:
+        """Say whether all that begins in a block is wanted."""
+        behind = lines.offset + lines.size_bytes
+        return self.start <= lines.offset and (self.end is None or behind <= self.end)
+
+    def of(self, records: CsvRecords) -> CsvRecords:
+        """Give the records that are wanted."""
+        first = bisect_left(records.offsets, self.start)
+        count = len(records.offsets)
+        behind = count if self.end is None else bisect_left(records.offsets, self.end)
+        return records if (first, behind) == (0, count) else records.part(first, behind)
+
+
+def _first_line(
+    stream: BufferedIOBase, preamble: Preamble, *, layout: CsvLayout, start: int
+) -> int:
+    """Give the number of the first line that is read; the first one of the range is 0."""
+    if start == 0:
+        return preamble.lines
+    if csv_splittable(layout) and start >= preamble.size_bytes:
+        return 0
+    earlier = 1 + count_lines_before(stream, start - 1, ending=layout.ending)
+    return preamble.lines - earlier
+
+
+def _blocks(
+    read: Iterator[Lines], cutter: RecordCutter, *, shape: CsvShape, own: _Range
+) -> Iterator[RecordBlock]:
+    for lines in read:
+        if own.before(cutter.offset):
+            return
+        plain = cutter.idle and not lines.too_long and own.holds(lines)
+        batch = read_at_once(content(lines), shape) if plain else None
+        if batch is None:
+            yield from _mixed_block(own.of(cutter.cut(lines)), shape)
+            continue
+        yield RecordBlock(batch=batch, first_line=cutter.line, lines=batch.num_rows)
+        cutter.pass_over(lines, count=batch.num_rows)
+    yield from _mixed_block(own.of(cutter.finish()), shape)
+
+
+def _mixed_block(records: CsvRecords, shape: CsvShape) -> Iterator[RecordBlock]:
+    if not records.texts:
+        return
+    rows = read_one_by_one(records, shape)
+    first = records.lines[0]
+    row_lines = tuple(records.lines[record] - first for record in rows.records)
+    yield RecordBlock(
+        batch=rows.batch,
+        first_line=first,
+        lines=len(records.texts),
+        blank=rows.blank,
+        bad=tuple(
+            BadRecord(
+                line=records.lines[record],
+                offset=records.offsets[record],
+                error=rows.reason_by_bad_record[record],
+                raw=records.texts[record],
+            )
+            for record in sorted(rows.reason_by_bad_record)
+        ),
+        row_lines=None if row_lines == tuple(range(len(row_lines))) else row_lines,
+    )

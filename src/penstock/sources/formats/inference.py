@@ -1,0 +1,436 @@
+"""Infer columns from samples of CSV, JSON and Parquet files.
+
+A text stays a text, whatever it looks like, so every column is a STRING.
+
+A text stays a text, whatever it looks like: a date that a later file writes otherwise must
+not turn a job that loaded yesterday into one that fails today.
+"""
+
+import io
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from io import BufferedIOBase
+from typing import Any, assert_never
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.arrow.types import AnyField, data_type
+from penstock.errors import Code, UserError
+from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primitive, Struct
+from penstock.sources.formats.blocks import UnreadableFileError
+from penstock.sources.formats.csv_records import RecordCutter, generated_name, read_preamble
+from penstock.sources.formats.csv_text import BrokenRecordError, CsvLayout, Fields, field_cutter
+from penstock.sources.formats.json_values import (
+    AmbiguousObject,
+    BadRecordError,
+    FloatingText,
+    ForeignConstant,
+    IntegerText,
+    decode_record,
+)
+from penstock.sources.formats.lines import BYTE_ORDER_MARK, LineLayout, read_head, read_lines
+from penstock.sources.formats.parquet_reader import instant_columns, opened_parquet, stored_type
+
+
+def infer_csv_columns(
+    streams: Iterable[BufferedIOBase],
+    layout: CsvLayout,
+    *,
+    lines_max: int = 1000,
+    bytes_max: int = 4 << 20,
+) -> tuple[Column, ...]:
+    """Give the columns that hold the records at the beginning of every file."""
+    name_by_folded: dict[str, str] = {}
+    fields_max = 0
+    for stream in streams:
+        head = _whole_lines(stream, bytes_max=bytes_max, ending=layout.ending)
+        if layout.header_lines:
+            for name in _header_names(head, layout):
+                name_by_folded.setdefault(name.lower(), name)
+        else:
+            fields_max = max(fields_max, _most_fields(head, layout, lines_max=lines_max))
+    names = [*name_by_folded.values(), *(generated_name(at) for at in range(fields_max))]
+    if not names:
+        raise _nothing_found(layout, lines_max=lines_max)
+    return tuple(Column(name=name, type=Primitive.STRING) for name in names)
+
+
+def _whole_lines(stream: BufferedIOBase, *, bytes_max: int, ending: bytes) -> bytes:
+    head = read_head(stream, bytes_max)
+    # The last line may go on behind what was read.
+    return head[: head.rfind(ending) + len(ending)] if len(head) == bytes_max else head
+
+
+def _header_names(head: bytes, layout: CsvLayout) -> tuple[str, ...]:
+    preamble = read_preamble(io.BytesIO(head), layout=layout, line_bytes_max=len(head))
+    names = preamble.names or () if preamble else ()
+    first_by_folded: dict[str, int] = {}
+    for field, name in enumerate(names):
+        first = first_by_folded.setdefault(name.lower(), field)
+        if first != field:
+            raise UnreadableFileError(
+                f'column "{name}" is named by fields {first + 1} and {field + 1} of the header',
+                code=Code.TYPE_ERR,
+                detail="Upper and lower case do not matter in the names of columns.",
+                hint="Give every column of the file a name of its own, or skip the header with"
+                ' the options "format" and "skip_lines", and name the columns with "schema".',
+            )
+    return names
+
+
+def _most_fields(head: bytes, layout: CsvLayout, *, lines_max: int) -> int:
+    """Give the number of fields in the widest of the first records; bad ones do not count."""
+    lines = LineLayout(ending=layout.ending, line_bytes_max=len(head))
+    stream = io.BytesIO(head)
+    preamble = read_preamble(stream, layout=layout, line_bytes_max=lines.line_bytes_max)
+    if preamble is None:
+        return 0
+    cutter = RecordCutter(layout, line_bytes_max=lines.line_bytes_max)
+    texts: list[bytes] = []
+    for block in read_lines(stream, start=preamble.size_bytes, end=None, layout=lines):
+        texts += cutter.cut(block).texts
+    cut = field_cutter(layout)
+    return max((_field_count(text, cut) for text in texts[:lines_max]), default=0)
+
+
+def _field_count(text: bytes, cut: Callable[[bytes], Fields]) -> int:
+    try:
+        return len(cut(text)) if text else 0
+    except BrokenRecordError:
+        # A bad record is reported when it is loaded; here it only teaches nothing.
+        return 0
+
+
+def _nothing_found(layout: CsvLayout, *, lines_max: int) -> UserError:
+    searched = "header" if layout.header_lines else "record"
+    return UserError(
+        f"no {searched} was found to infer the columns from",
+        code=Code.TYPE_ERR,
+        detail=f"The first {lines_max} records of each file were tried.",
+        hint='Name the columns with the option "schema", such as "id BIGINT, note STRING".',
+    )
+
+
+_BIGINT_DIGITS_MAX = 20
+_BIGINT_MAX = 2**63 - 1
+_NUMBERS = frozenset({Primitive.BIGINT, Primitive.DOUBLE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Object:
+    """An object seen in samples: what each of its fields held."""
+
+    guess_by_name: "dict[str, _Guess | None]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _List:
+    """An array seen in samples: what its elements held."""
+
+    element: "_Guess | None"
+
+
+# None stands for what was never seen to hold a value.
+_Guess = Primitive | _Object | _List
+
+
+def infer_columns(
+    samples: Iterable[bytes | BufferedIOBase],
+    *,
+    lines_max: int = 1000,
+    bytes_max: int = 4 << 20,
+) -> tuple[Column, ...]:
+    """Give the columns that hold the records at the beginning of every sample."""
+    whole: _Guess | None = None
+    for sample in samples:
+        stream = io.BytesIO(sample) if isinstance(sample, bytes) else sample
+        for line in _first_lines(stream, lines_max=lines_max, bytes_max=bytes_max):
+            whole = _merged(whole, _guess_of_record(line), path=())
+    columns = _settled(whole)
+    if not isinstance(columns, Struct):
+        raise UserError(
+            "no record was found to infer the columns from",
+            code=Code.TYPE_ERR,
+            detail=f"The first {lines_max} lines of each file were tried.",
+            hint=(
+                'Name the columns with the option "schema", such as "id BIGINT, note STRING"; '
+                'a file that is one array needs "strip_outer_array" = "true" too.'
+            ),
+        )
+    return columns.fields
+
+
+def numbers_as_texts(columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Give the columns of records whose numbers are kept as they are written."""
+    return tuple(replace(column, type=_number_as_text(column.type)) for column in columns)
+
+
+def _number_as_text(kind: DataType) -> DataType:
+    match kind:
+        case Struct():
+            return Struct(fields=numbers_as_texts(kind.fields))
+        case Array():
+            return Array(element=_number_as_text(kind.element))
+        case _:
+            return Primitive.STRING if kind in _NUMBERS else kind
+
+
+def _first_lines(stream: BufferedIOBase, *, lines_max: int, bytes_max: int) -> Iterator[bytes]:
+    data = read_head(stream, bytes_max)
+    lines = data.removeprefix(BYTE_ORDER_MARK).split(b"\n", lines_max)
+    # The last part is all that follows the lines wanted, or a line that may be cut.
+    if len(lines) > lines_max or len(data) == bytes_max:
+        lines.pop()
+    yield from lines
+
+
+def _guess_of_record(line: bytes) -> _Guess | None:
+    try:
+        return _guess(decode_record(line), path=())
+    except (BadRecordError, RecursionError):
+        # A bad line is reported when it is loaded; here it only teaches nothing.
+        return None
+
+
+def _guess(value: Any, *, path: tuple[str, ...]) -> _Guess | None:  # noqa: ANN401
+    match value:
+        case None:
+            return None
+        case bool():
+            return Primitive.BOOLEAN
+        case IntegerText():
+            return _guess_of_integer(value)
+        case FloatingText():
+            return Primitive.DOUBLE
+        case AmbiguousObject() | ForeignConstant():
+            raise BadRecordError("a key occurs twice, or a constant is not JSON")
+        case dict():
+            return _Object(
+                guess_by_name={
+                    name: _guess(item, path=(*path, name)) for name, item in value.items()
+                }
+            )
+        case list():
+            guesses = (_guess(item, path=path) for item in value)
+            return _List(element=reduce(partial(_merged, path=path), guesses, None))
+        case _:
+            return Primitive.STRING
+
+
+def _guess_of_integer(text: str) -> Primitive:
+    fits = len(text) <= _BIGINT_DIGITS_MAX and -_BIGINT_MAX - 1 <= int(text) <= _BIGINT_MAX
+    return Primitive.BIGINT if fits else Primitive.STRING
+
+
+def _merged(
+    left: _Guess | None, right: _Guess | None, *, path: tuple[str, ...]
+) -> _Guess | None:
+    if left is None or right is None or left == right:
+        return left if right is None else right
+    match left, right:
+        case Primitive(), Primitive():
+            return Primitive.DOUBLE if {left, right} == _NUMBERS else Primitive.STRING
+        case _List(), _List():
+            return _List(element=_merged(left.element, right.element, path=path))
+        case _Object(), _Object():
+            return _merged_objects(left, right, path=path)
+        case _:
+            raise UserError(
+                f'column "{".".join(path)}" holds {_noun(left)} in one record and'
+                f" {_noun(right)} in another",
+                code=Code.TYPE_ERR,
+                hint='Name the columns with the option "schema", without this one.',
+            )
+
+
+def _merged_objects(left: _Object, right: _Object, *, path: tuple[str, ...]) -> _Object:
+    merged = dict(left.guess_by_name)
+    for name, guess in right.guess_by_name.items():
+        merged[name] = _merged(merged.get(name), guess, path=(*path, name))
+    return _Object(guess_by_name=merged)
+
+
+def _noun(guess: _Guess) -> str:
+    match guess:
+        case Primitive():
+            return "a scalar"
+        case _List():
+            return "an array"
+        case _Object():
+            return "an object"
+        case _:
+            assert_never(guess)
+
+
+def _settled(guess: _Guess | None) -> DataType | None:
+    """Give the type for what was seen; None if it is an object without any field."""
+    match guess:
+        case None:
+            return Primitive.STRING
+        case Primitive():
+            return guess
+        case _List():
+            element = _settled(guess.element)
+            return None if element is None else Array(element=element)
+        case _Object():
+            settled = {name: _settled(field) for name, field in guess.guess_by_name.items()}
+            fields = tuple(
+                Column(name=name, type=kind) for name, kind in settled.items() if kind
+            )
+            return Struct(fields=fields) if fields else None
+        case _:
+            assert_never(guess)
+
+
+_PRECISION_MAX = 38
+_INTEGERS = (Primitive.TINYINT, Primitive.SMALLINT, Primitive.INT, Primitive.BIGINT)
+_FLOATINGS = (Primitive.FLOAT, Primitive.DOUBLE)
+_DIGITS_BY_INTEGER = {
+    Primitive.TINYINT: 3,
+    Primitive.SMALLINT: 5,
+    Primitive.INT: 10,
+    Primitive.BIGINT: 19,
+}
+_SCHEMA_HINT = 'Name the columns with the option "schema", such as "id BIGINT, note STRING".'
+
+
+def infer_parquet_columns(streams: Iterable[BufferedIOBase]) -> tuple[Column, ...]:
+    """Give the columns that hold the rows of all files, in the order they are met."""
+    # None stands for what was never seen to have a type.
+    type_by_name: dict[str, DataType | None] = {}
+    for stream in streams:
+        for name, kind in _file_types(opened_parquet(stream)).items():
+            known = _known_name(name, type_by_name)
+            type_by_name[known] = _merged_types(type_by_name.get(known), kind, name=known)
+    if not type_by_name:
+        raise UserError(
+            "no column was found in the Parquet files",
+            code=Code.TYPE_ERR,
+            hint=_SCHEMA_HINT,
+        )
+    return tuple(
+        Column(name=name, type=kind or Primitive.STRING) for name, kind in type_by_name.items()
+    )
+
+
+def _file_types(file: pq.ParquetFile) -> dict[str, DataType | None]:
+    instants = instant_columns(file)
+    type_by_name: dict[str, DataType | None] = {}
+    for field in file.schema_arrow:
+        twin = next((name for name in type_by_name if _alike(name, field.name)), None)
+        if twin is not None:
+            raise UserError(
+                f'columns "{twin}" and "{field.name}" of one file must differ not only in case',
+                code=Code.TYPE_ERR,
+                hint=_SCHEMA_HINT,
+            )
+        type_by_name[field.name] = _type(field, instant=field.name in instants)
+    return type_by_name
+
+
+def _alike(left: str, right: str) -> bool:
+    return left.casefold() == right.casefold()
+
+
+def _known_name(name: str, known: Iterable[str]) -> str:
+    return next((other for other in known if _alike(other, name)), name)
+
+
+def _type(field: AnyField, *, instant: bool) -> DataType | None:
+    if pa.types.is_null(field.type):
+        return None
+    try:
+        kind = data_type(stored_type(field.type))
+    except UserError as error:
+        raise UserError(
+            f'column "{field.name}" is {field.type} in the file, which is no column type',
+            code=Code.TYPE_ERR,
+            hint='Name the columns with the option "schema", without this one.',
+        ) from error
+    return Primitive.TIMESTAMP if instant and kind is Primitive.TIMESTAMP_NTZ else kind
+
+
+def _merged_types(
+    left: DataType | None, right: DataType | None, *, name: str
+) -> DataType | None:
+    if left is None or right is None:
+        return left or right
+    widened = _widened(left, right)
+    if widened is None:
+        raise UserError(
+            f'column "{name}" is {left.sql} in one file and {right.sql} in another',
+            code=Code.TYPE_ERR,
+            hint='Name the columns with the option "schema", with a type that holds both.',
+        )
+    return widened
+
+
+def _widened(left: DataType, right: DataType) -> DataType | None:
+    """Give the type that holds the values of both; None if there is none."""
+    if left == right:
+        return left
+    match left, right:
+        case Primitive(), Primitive():
+            return _widened_number(left, right)
+        case (Decimal(), Decimal() | Primitive()) | (Primitive(), Decimal()):
+            return _widened_decimal(left, right)
+        case Array(), Array():
+            element = _widened(left.element, right.element)
+            return element and Array(element=element)
+        case Map(), Map():
+            key, value = _widened(left.key, right.key), _widened(left.value, right.value)
+            return Map(key=key, value=value) if key and value else None
+        case Struct(), Struct():
+            return _widened_struct(left, right)
+        case _:
+            return None
+
+
+def _widened_number(left: Primitive, right: Primitive) -> Primitive | None:
+    for family in (_INTEGERS, _FLOATINGS):
+        if left in family and right in family:
+            return max(left, right, key=family.index)
+    numbers = (*_INTEGERS, *_FLOATINGS)
+    return Primitive.DOUBLE if left in numbers and right in numbers else None
+
+
+def _widened_decimal(left: DataType, right: DataType) -> Decimal | None:
+    first, second = _as_decimal(left), _as_decimal(right)
+    if first is None or second is None:
+        return None
+    whole = max(first.precision - first.scale, second.precision - second.scale)
+    scale = max(first.scale, second.scale)
+    if whole + scale > _PRECISION_MAX:
+        return None
+    return Decimal(precision=whole + scale, scale=scale)
+
+
+def _as_decimal(kind: DataType) -> Decimal | None:
+    match kind:
+        case Decimal():
+            return kind
+        case Primitive() if kind in _DIGITS_BY_INTEGER:
+            return Decimal(precision=_DIGITS_BY_INTEGER[kind], scale=0)
+        case _:
+            return None
+
+
+def _widened_struct(left: Struct, right: Struct) -> Struct | None:
+    field_by_name = {field.name: field for field in left.fields}
+    lacking = field_by_name.keys() ^ {field.name for field in right.fields}
+    for field in right.fields:
+        known = field_by_name.get(field.name, field)
+        kind = _widened(known.type, field.type)
+        if kind is None:
+            return None
+        field_by_name[field.name] = Column(
+            name=field.name, type=kind, nullable=known.nullable or field.nullable
+        )
+    return Struct(
+        fields=tuple(
+            Column(name=name, type=field.type, nullable=field.nullable or name in lacking)
+            for name, field in field_by_name.items()
+        )
+    )

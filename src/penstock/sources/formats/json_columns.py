@@ -1,0 +1,438 @@
+"""Turn JSON lines into Arrow columns: Arrow's parser if safe, else value by value.
+
+Only what the columns need is written. A scalar for a STRING column becomes its JSON text, an
+exact number is rounded to its column's scale, a MAP becomes a list of entries.
+
+Arrow's reader crashes on a block that begins with ``null``, takes two objects on one line
+for two rows, and does not look at UTF-8. So a block is screened first, as a whole, because
+looking at every line in Python costs more than the reading itself.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from json.encoder import encode_basestring_ascii
+from typing import IO, Any, TypeAlias, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from penstock.arrow.casts import CastError, cast_array, decimal_from_text, shown
+from penstock.arrow.types import AnyType, NestedArray, data_type, list_like
+from penstock.sources.formats.blocks import column_message
+from penstock.sources.formats.json_values import (
+    AmbiguousObject,
+    BadRecordError,
+    FloatingText,
+    ForeignConstant,
+    IntegerText,
+)
+
+Render = Callable[[Any], str]
+
+_INTEGER_DIGITS_MAX = 20
+# The smallest numbers that round to infinity in FLOAT and in DOUBLE.
+_FLOATING_BOUND = {32: (2.0 - 2.0**-24) * 2.0**127, 64: float("inf")}
+
+
+class _MisfitError(ValueError):
+    """A value that its column cannot hold, with the way to it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.path: tuple[str, ...] = ()
+
+
+def record_renderer(schema: pa.Schema) -> Render:
+    """Give the function that writes a decoded record for columns of the schema."""
+    render = _struct(pa.struct(list(schema)))
+
+    def render_record(record: dict[str, Any]) -> str:
+        try:
+            return render(record)
+        except _MisfitError as error:
+            raise BadRecordError(column_message(error.path, str(error))) from error
+
+    return render_record
+
+
+def _renderer(arrow: AnyType) -> Render:
+    for fits, make in _MAKERS:
+        if fits(arrow):
+            return make(arrow)
+    raise TypeError(f"no JSON value is read as {arrow}")
+
+
+def _misfit(arrow: AnyType, value: object) -> _MisfitError:
+    return _MisfitError(f"expected {data_type(arrow).sql}, found {shown_value(value)}")
+
+
+def shown_value(value: object) -> str:
+    """Write a decoded value for an error message, cut short."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return "an object"
+        case list():
+            return "an array"
+        case IntegerText() | FloatingText() | ForeignConstant():
+            return shown(value)[1:-1]
+        case _:
+            return shown(str(value))
+
+
+def _boolean(arrow: AnyType) -> Render:
+    def render(value: object) -> str:
+        if value is True:
+            return "true"
+        if value is False:
+            return "false"
+        raise _misfit(arrow, value)
+
+    return render
+
+
+def _integer(arrow: AnyType) -> Render:
+    low, high = -(2 ** (arrow.bit_width - 1)), 2 ** (arrow.bit_width - 1) - 1
+
+    def render(value: object) -> str:
+        if (
+            isinstance(value, IntegerText)
+            and len(value) <= _INTEGER_DIGITS_MAX
+            and low <= int(value) <= high
+        ):
+            return value
+        raise _misfit(arrow, value)
+
+    return render
+
+
+def _floating(arrow: AnyType) -> Render:
+    bound = _FLOATING_BOUND[arrow.bit_width]
+
+    def render(value: object) -> str:
+        if isinstance(value, (IntegerText, FloatingText)) and abs(float(value)) < bound:
+            return value
+        raise _misfit(arrow, value)
+
+    return render
+
+
+def _decimal(arrow: AnyType) -> Render:
+    def render(value: object) -> str:
+        if isinstance(value, str) and not isinstance(value, ForeignConstant):
+            try:
+                return f'"{decimal_from_text(value.strip(), arrow):f}"'
+            except pa.ArrowInvalid as error:
+                raise _misfit(arrow, value) from error
+        raise _misfit(arrow, value)
+
+    return render
+
+
+def _string(arrow: AnyType) -> Render:
+    def render(value: object) -> str:
+        if isinstance(value, (IntegerText, FloatingText)):
+            return f'"{value}"'
+        if isinstance(value, bool):
+            return '"true"' if value else '"false"'
+        if type(value) is str:
+            return _quoted(value)
+        raise _misfit(arrow, value)
+
+    return render
+
+
+def _text(arrow: AnyType) -> Render:
+    def render(value: object) -> str:
+        if type(value) is str:
+            return _quoted(value)
+        raise _misfit(arrow, value)
+
+    return render
+
+
+def _quoted(value: str) -> str:
+    quoted: str = encode_basestring_ascii(value)
+    if "\\ud" in quoted:
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise _MisfitError("half of a surrogate pair is not a character") from error
+    return quoted
+
+
+def _list(arrow: AnyType) -> Render:
+    element = _nullable(arrow.value_type, nullable=arrow.value_field.nullable)
+
+    def render(value: object) -> str:
+        if isinstance(value, list):
+            return f"[{','.join([element(item) for item in value])}]"
+        raise _misfit(arrow, value)
+
+    return render
+
+
+def _map(arrow: AnyType) -> Render:
+    item = _nullable(arrow.item_type, nullable=arrow.item_field.nullable)
+
+    def render(value: object) -> str:
+        if not isinstance(value, dict):
+            raise _misfit(arrow, value)
+        if isinstance(value, AmbiguousObject):
+            raise _repeated(min(value.repeated))
+        entries = [f'{{"key":{_quoted(key)},"value":{item(at)}}}' for key, at in value.items()]
+        return f"[{','.join(entries)}]"
+
+    return render
+
+
+def _nullable(arrow: AnyType, *, nullable: bool) -> Render:
+    render = _renderer(arrow)
+    if not nullable:
+        return render
+    return lambda value: "null" if value is None else render(value)
+
+
+def _struct(arrow: AnyType) -> Render:
+    fields = [
+        (field.name, f"{_quoted(field.name)}:", _renderer(field.type), field.nullable)
+        for field in arrow
+    ]
+
+    def render(value: object) -> str:
+        if not isinstance(value, dict):
+            raise _misfit(arrow, value)
+        parts = []
+        name = ""
+        try:
+            for name, prefix, render_field, nullable in fields:
+                item = value.get(name)
+                if item is not None or not nullable:
+                    parts.append(prefix + render_field(item))
+                if isinstance(value, AmbiguousObject) and name in value.repeated:
+                    raise _repeated(name)
+        except _MisfitError as error:
+            error.path = (name, *error.path)
+            raise
+        return f"{{{','.join(parts)}}}"
+
+    return render
+
+
+def _repeated(key: str) -> _MisfitError:
+    return _MisfitError(f"key {shown(key)} occurs more than once in its object")
+
+
+_MAKERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Render]], ...] = (
+    (pa.types.is_boolean, _boolean),
+    (pa.types.is_integer, _integer),
+    (pa.types.is_floating, _floating),
+    (pa.types.is_decimal, _decimal),
+    (pa.types.is_string, _string),
+    (pa.types.is_binary, _text),
+    (pa.types.is_date, _text),
+    (pa.types.is_timestamp, _text),
+    (list_like, _list),
+    (pa.types.is_map, _map),
+    (pa.types.is_struct, _struct),
+)
+
+
+_Octets: TypeAlias = npt.NDArray[np.uint8]
+_Indexes: TypeAlias = npt.NDArray[np.intp]
+
+# Arrow reads no dates from texts, instants not as we do, and exact numbers wrongly: those
+# with more digits than their type holds are wrapped without a word.
+_READ_AS_TEXT = (pa.types.is_date, pa.types.is_timestamp, pa.types.is_decimal)
+_WORD_SHIFT = 3
+_WORD_BYTES = 1 << _WORD_SHIFT
+_ASCII_MAX = 127
+# Arrow reads pieces of this size fastest, and fewer calls with several pieces each.
+_PIECE_BYTES = 1 << 20
+_NEWLINE, _RETURN, _OPEN, _CLOSE = b"\n\r{}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonShape:
+    """How the columns of a schema are read from JSON."""
+
+    schema: pa.Schema
+    wire_schema: pa.Schema
+    render: Render
+    # Whether a record may be given to Arrow as it was written.
+    direct: bool
+    # The columns that are right as Arrow reads them.
+    plain: frozenset[int]
+
+
+def json_shape(schema: pa.Schema) -> JsonShape:
+    """Work out how the columns of a schema are read from JSON."""
+    wire = pa.schema([_wire_field(field) for field in schema])
+    return JsonShape(
+        schema=schema,
+        wire_schema=wire,
+        render=record_renderer(schema),
+        direct=not any(_holds_map(field.type) for field in schema),
+        plain=frozenset(
+            at
+            for at, field in enumerate(schema)
+            if field.type == wire.field(at).type
+            and not pa.types.is_nested(field.type)
+            and not pa.types.is_floating(field.type)
+        ),
+    )
+
+
+def read_directly(data: bytes | memoryview, shape: JsonShape) -> list[pa.RecordBatch] | None:
+    """Read a block whose every line is one plain record; else give None."""
+    if not shape.direct:
+        return None
+    lines = screened(data)
+    if lines is None:
+        return None
+    try:
+        batches = parse_records(data, shape, record_bytes_max=lines.bytes_max)
+    except ValueError:
+        return None
+    # The screen leaves one doubt. Inside a value, no object may follow an object without a
+    # comma, and no string may hold a newline; so where a line ends with a closing brace and
+    # the next begins with an opening one, a record has ended. Hence every line holds at
+    # least one whole record, and as many rows as lines means exactly one in each.
+    return batches if sum(batch.num_rows for batch in batches) == lines.count else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScreenedLines:
+    """How many lines a block has, and how long the longest is."""
+
+    count: int
+    bytes_max: int
+
+
+def screened(data: bytes | memoryview) -> ScreenedLines | None:
+    """Look at the lines; None unless all begin and end with a brace and the text is UTF-8."""
+    octets = np.frombuffer(data, np.uint8)
+    if not len(octets) or octets[0] != _OPEN:
+        return None
+    if octets.max() > _ASCII_MAX and not _utf8(data):
+        return None
+    ends = _newlines(octets)
+    if octets[-1] != _NEWLINE:
+        ends = np.append(ends, len(octets))
+    if not (octets[ends[:-1] + 1] == _OPEN).all():
+        return None
+    # Every line begins with a brace, so it has a last octet; with a return, two.
+    last = octets[ends - 1]
+    if _RETURN in last:
+        last = octets[ends - 1 - (last == _RETURN)]
+    if not (last == _CLOSE).all():
+        return None
+    bytes_max = max(int(ends[0]), int(np.diff(ends).max(initial=0)))
+    return ScreenedLines(count=len(ends), bytes_max=bytes_max)
+
+
+def _newlines(octets: _Octets) -> _Indexes:
+    """Give the indexes of all newlines."""
+    # Lines are long, so the words of eight octets that hold one are picked first.
+    found = octets == _NEWLINE
+    whole = len(found) // _WORD_BYTES * _WORD_BYTES
+    words = found[:whole].view(np.uint64)
+    picked = np.flatnonzero(words != 0)
+    within = np.flatnonzero(words[picked].view(np.bool_))
+    # Shifts, because numpy divides integers slowly.
+    ends = (picked[within >> _WORD_SHIFT] << _WORD_SHIFT) + (within & _WORD_BYTES - 1)
+    return np.append(ends, np.flatnonzero(found[whole:]) + whole)
+
+
+def parse_records(
+    data: bytes | memoryview, shape: JsonShape, *, record_bytes_max: int | None = None
+) -> list[pa.RecordBatch]:
+    """Read screened or rendered records; raise ``ValueError`` if one of them does not fit.
+
+    Where the longest record is known, there may be several batches.
+    """
+    if not data:
+        return [pa.RecordBatch.from_pylist([], schema=shape.schema)]
+    piece_bytes = len(data) + 1
+    if record_bytes_max is not None and record_bytes_max < _PIECE_BYTES:
+        piece_bytes = _PIECE_BYTES
+    table = pj.read_json(
+        cast("IO[bytes]", pa.BufferReader(data)),
+        read_options=pj.ReadOptions(use_threads=False, block_size=piece_bytes),
+        parse_options=pj.ParseOptions(
+            explicit_schema=shape.wire_schema,
+            newlines_in_values=False,
+            unexpected_field_behavior="ignore",
+        ),
+    )
+    # Arrow makes one batch of a piece. Without columns it still knows the number of rows.
+    batches = table.to_batches()
+    return [_shaped(batch, shape) for batch in batches] if shape.schema.names else batches
+
+
+def _shaped(batch: pa.RecordBatch, shape: JsonShape) -> pa.RecordBatch:
+    columns = [
+        column if at in shape.plain else _fitted(column, shape.schema.field(at))
+        for at, column in enumerate(batch.columns)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=shape.schema)
+
+
+def _fitted(array: NestedArray, field: AnyType) -> NestedArray:
+    _require_finite(array)
+    try:
+        return cast_array(array, field.type)
+    except CastError as error:
+        raise BadRecordError(column_message((field.name, *error.path), error.reason)) from error
+
+
+def _require_finite(array: NestedArray) -> None:
+    """Refuse NaN and Infinity, which Arrow takes from JSON or makes of a large number."""
+    if pa.types.is_floating(array.type):
+        if pc.all(pc.is_finite(array)).as_py() is False:
+            raise BadRecordError("a number must be finite")
+    elif pa.types.is_struct(array.type):
+        for child in array.flatten():
+            _require_finite(child)
+    elif list_like(array.type):
+        _require_finite(array.flatten())
+
+
+def _utf8(data: bytes | memoryview) -> bool:
+    try:
+        str(data, "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _wire_field(field: AnyType) -> AnyType:
+    return pa.field(field.name, _wire_type(field.type), nullable=field.nullable)
+
+
+def _wire_type(arrow: AnyType) -> AnyType:
+    """Give the type that Arrow reads from JSON before the cast to the wanted one."""
+    if any(fits(arrow) for fits in _READ_AS_TEXT):
+        return pa.string()
+    if list_like(arrow):
+        return pa.list_(_wire_field(arrow.value_field))
+    if pa.types.is_map(arrow):
+        item = _wire_field(arrow.item_field).with_name("value")
+        return pa.list_(pa.struct([pa.field("key", pa.string(), nullable=False), item]))
+    if pa.types.is_struct(arrow):
+        return pa.struct([_wire_field(field) for field in arrow])
+    return arrow
+
+
+def _holds_map(arrow: AnyType) -> bool:
+    if pa.types.is_map(arrow):
+        return True
+    if pa.types.is_struct(arrow):
+        return any(_holds_map(field.type) for field in arrow)
+    return list_like(arrow) and _holds_map(arrow.value_type)

@@ -1,0 +1,268 @@
+"""Decode, address and write JSON values without losing digits or duplicates.
+
+A number keeps its text, because a STRING or a DECIMAL column wants all of its digits. A
+repeated key is remembered, because the value to load is then anyone's guess.
+"""
+
+import json
+import re
+from copy import copy
+from dataclasses import dataclass
+from json.encoder import encode_basestring, encode_basestring_ascii
+from typing import Any
+
+import pyarrow as pa
+
+from penstock.arrow.casts import shown
+from penstock.arrow.types import AnyType, list_like
+from penstock.errors import Code, UserError
+
+_BLANK = " \t\r\n"
+
+
+class BadRecordError(ValueError):
+    """A line that cannot be loaded; its text says why, in words for the user."""
+
+
+class IntegerText(str):
+    """A JSON number without fraction or exponent, as written."""
+
+    __slots__ = ()
+
+
+class FloatingText(str):
+    """A JSON number with a fraction or an exponent, as written."""
+
+    __slots__ = ()
+
+
+class ForeignConstant(str):
+    """NaN or Infinity, which some programs write although JSON has no such values."""
+
+    __slots__ = ()
+
+
+class AmbiguousObject(dict[str, Any]):
+    """A JSON object in which some keys occur more than once."""
+
+    __slots__ = ("repeated",)
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        keys = [key for key, _ in pairs]
+        self.repeated = frozenset(key for key in keys if keys.count(key) > 1)
+
+
+def decode_record(line: bytes) -> dict[str, Any]:
+    """Read the one JSON object of a line."""
+    text = _text(line)
+    begin = text.lstrip(_BLANK)
+    if not begin.startswith("{"):
+        raise BadRecordError(f'a record must begin with "{{", found {shown(begin)}')
+    record: dict[str, Any] = _decoded(text)
+    return record
+
+
+def decode_document(line: bytes) -> Any:  # noqa: ANN401 - Any JSON value.
+    """Read the one JSON value of a line, whatever it is."""
+    return _decoded(_text(line))
+
+
+def _decoded(text: str) -> Any:  # noqa: ANN401
+    try:
+        return _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise BadRecordError(_reason(error)) from error
+    except RecursionError as error:
+        raise BadRecordError("the record is nested too deeply") from error
+
+
+def _text(line: bytes) -> str:
+    try:
+        return line.decode()
+    except UnicodeDecodeError as error:
+        raise BadRecordError(f"byte {error.start + 1} of the line is not UTF-8") from error
+
+
+def _reason(error: json.JSONDecodeError) -> str:
+    if error.msg == "Extra data":
+        return f"the record ends before character {error.pos + 1}, but the line goes on"
+    return f"the JSON is broken at character {error.pos + 1}"
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    plain = dict(pairs)
+    return plain if len(plain) == len(pairs) else AmbiguousObject(pairs)
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object,
+    parse_int=IntegerText,
+    parse_float=FloatingText,
+    parse_constant=ForeignConstant,
+)
+
+
+_NUMBERS = (IntegerText, FloatingText)
+_WRITTEN_AS_TEXT = (
+    pa.types.is_string,
+    pa.types.is_binary,
+    pa.types.is_date,
+    pa.types.is_timestamp,
+)
+_BOOLEAN_BY_NUMBER = {"1": True, "0": False}
+
+
+def json_text(value: object) -> str:
+    """Write a decoded value as JSON, numbers as they were written."""
+    try:
+        return _json_text(value)
+    except RecursionError as error:
+        raise BadRecordError("the record is nested too deeply") from error
+
+
+def _json_text(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case IntegerText() | FloatingText():
+            return str(value)
+        case ForeignConstant():
+            # JSON has no such value, but a text can say it.
+            return _quoted(str(value))
+        case dict():
+            members = [f"{_quoted(key)}: {_json_text(item)}" for key, item in value.items()]
+            return f"{{{', '.join(members)}}}"
+        case list():
+            return f"[{', '.join([_json_text(item) for item in value])}]"
+        case _:
+            return _quoted(str(value))
+
+
+def _quoted(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # Half of a surrogate pair has no encoding; its escape has one.
+        ascii_text: str = encode_basestring_ascii(text)
+        return ascii_text
+    quoted: str = encode_basestring(text)
+    return quoted
+
+
+def numbers_as_texts(value: Any, arrow: AnyType) -> Any:  # noqa: ANN401 - Any JSON value.
+    """Give a value in which numbers that are not read as numbers are the text they have."""
+    if isinstance(value, _NUMBERS):
+        return _number(value, arrow)
+    if isinstance(value, list) and list_like(arrow):
+        return [numbers_as_texts(item, arrow.value_type) for item in value]
+    if isinstance(value, dict) and pa.types.is_map(arrow):
+        return _items(value, dict.fromkeys(value, arrow.item_type))
+    if isinstance(value, dict) and pa.types.is_struct(arrow):
+        return _items(value, {field.name: field.type for field in arrow})
+    return value
+
+
+def _items(value: dict[str, Any], type_by_key: dict[str, AnyType]) -> dict[str, Any]:
+    # A copy keeps what the decoder has noticed about the keys.
+    items = copy(value)
+    for key in value.keys() & type_by_key.keys():
+        items[key] = numbers_as_texts(value[key], type_by_key[key])
+    return items
+
+
+def _number(number: str, arrow: AnyType) -> object:
+    if any(fits(arrow) for fits in _WRITTEN_AS_TEXT):
+        return str(number)
+    if pa.types.is_boolean(arrow):
+        return _BOOLEAN_BY_NUMBER.get(number, number)
+    return number
+
+
+_STEP = re.compile(
+    r"""
+      \.(?P<name>[^\s.\[\]'"*]+)
+    | \[(?P<index>[0-9]{1,9})\]
+    | \[(?P<quote>['"])(?P<quoted>(?:(?!(?P=quote))[^\\]|\\.)*)(?P=quote)\]
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_WILDCARD = re.compile(r"\[\*\]|\.\*|\.\.")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+
+class NoSuchPartError(LookupError):
+    """A path that leads nowhere in a document."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonPath:
+    """A path into a document, as written and step by step: keys and indexes."""
+
+    text: str
+    steps: tuple[str | int, ...]
+
+    def part_of(self, document: object) -> Any:  # noqa: ANN401 - Any JSON value.
+        """Give the part that the path leads to; ``NoSuchPartError`` if there is none."""
+        part: Any = document
+        for step in self.steps:
+            part = _follow(part, step)
+        return part
+
+
+def _follow(part: Any, step: str | int) -> Any:  # noqa: ANN401 - Any JSON value.
+    match step, part:
+        case str(), dict():
+            if isinstance(part, AmbiguousObject) and step in part.repeated:
+                raise BadRecordError(f"key {shown(step)} occurs more than once in its object")
+            if step in part:
+                return part[step]
+        case int(), list() if step < len(part):
+            return part[step]
+    raise NoSuchPartError
+
+
+def json_path(text: str, *, option: str) -> JsonPath:
+    """Read a path; ``UserError`` names the option that has it."""
+    steps: list[str | int] = []
+    at = 1 if text.startswith("$") else 0
+    while at and at < len(text):
+        step = _STEP.match(text, at)
+        if step is None:
+            raise _unknown_step(text, at, option=option)
+        steps.append(_step(step))
+        at = step.end()
+    if not at:
+        raise UserError(
+            f'option "{option}" must have paths that begin with $, not {shown(text)}',
+            code=Code.OPTION_ERR,
+            hint="Write for example $.customer.city, $.lines[0].price or $['odd name'].",
+        )
+    return JsonPath(text=text, steps=tuple(steps))
+
+
+def _step(match: re.Match[str]) -> str | int:
+    if match["index"] is not None:
+        return int(match["index"])
+    if match["name"] is not None:
+        return match["name"]
+    return _ESCAPED.sub(r"\1", match["quoted"])
+
+
+def _unknown_step(text: str, at: int, *, option: str) -> UserError:
+    wildcard = _WILDCARD.match(text, at)
+    if wildcard:
+        return UserError(
+            f'option "{option}" has the path {shown(text)}, and a path must lead to one value,'
+            f' which "{wildcard[0]}" does not',
+            code=Code.OPTION_ERR,
+            hint="Name one element, such as [0], or load the whole array as an ARRAY column.",
+        )
+    return UserError(
+        f'option "{option}" has the path {shown(text)}, in which a step must be .name, [0] or'
+        f" ['odd name'], not {shown(text[at:])}",
+        code=Code.OPTION_ERR,
+        hint="Write for example $.customer.city, $.lines[0].price or $['odd name'].",
+    )

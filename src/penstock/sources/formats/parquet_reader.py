@@ -1,0 +1,361 @@
+"""Read the row groups of a Parquet file into Arrow record batches of the wanted columns.
+
+Invariant: cut a file into ranges in any way, and every row is read by exactly one of them: a
+range owns the row groups whose first byte lies in it.
+"""
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from io import BufferedIOBase
+from typing import IO, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from penstock.arrow.casts import CastError, can_cast, cast_array
+from penstock.arrow.json_text import json_objects
+from penstock.arrow.types import AnyArray, AnyField, AnyType, NestedArray, data_type
+from penstock.errors import Code
+from penstock.sources.files.options import RESCUED, MissingColumns
+from penstock.sources.formats.blocks import (
+    BadRecord,
+    RecordBlock,
+    UnreadableFileError,
+    column_message,
+)
+from penstock.sources.formats.parquet_footer import RowGroup, read_row_groups
+from penstock.storage.store import read_ahead
+
+_BATCH_ROWS_MAX = 1 << 16
+_MAGIC = b"PAR1"
+_MAGIC_ENCRYPTED = b"PARE"
+_BROKEN_FOOTER = "the footer of the Parquet file is broken"
+_BROKEN_VALUES = "the values of the Parquet file are broken"
+_AGAIN = "Have the file written again, or take it away."
+
+
+def read_parquet(  # noqa: PLR0913 - What a range needs, as in every format.
+    stream: BufferedIOBase,
+    *,
+    columns: pa.Schema,
+    wanted: tuple[str, ...],
+    start: int,
+    end: int | None,
+    missing: MissingColumns,
+    rescue: bool,
+) -> Iterator[RecordBlock]:
+    """Read the row groups that begin in ``[start, end)`` of the file; None is its end."""
+    file = opened_parquet(stream)
+    plan = _plan(file, columns=columns, wanted=wanted, rescue=rescue)
+    _check_missing(plan, missing)
+    _check_types(plan)
+    first_line = 0
+    most = 2 * len(plan.read) >= len(file.schema_arrow)
+    for number, group, behind in _owned_groups(
+        stream, rows=file.metadata.num_rows, start=start, end=end
+    ):
+        # Where most columns are read, the group is read from its first byte to its last.
+        if most:
+            read_ahead(stream, group.first_byte, behind)
+        for batch in _batches(file, number, names=plan.read, rows=group.rows):
+            yield _block(batch, plan=plan, first_line=first_line)
+            first_line += batch.num_rows
+
+
+def opened_parquet(stream: BufferedIOBase) -> pq.ParquetFile:
+    """Open a Parquet file; raise ``UnreadableFileError`` if it is none."""
+    _check_magic(stream)
+    with _explained(_BROKEN_FOOTER):
+        # Nanoseconds, Arrow's own choice for INT96, wrap outside the years 1677 to 2262.
+        return pq.ParquetFile(
+            cast("IO[bytes]", stream),
+            coerce_int96_timestamp_unit="us",
+            page_checksum_verification=True,
+            pre_buffer=False,
+        )
+
+
+def instant_columns(file: pq.ParquetFile) -> frozenset[str]:
+    """Name the columns of type INT96, which hold instants although they name no zone."""
+    leaves = (file.schema.column(at) for at in range(len(file.schema)))
+    return frozenset(leaf.path for leaf in leaves if leaf.physical_type == "INT96")
+
+
+def stored_type(arrow: AnyType) -> AnyType:
+    """Give the type in which values of a type that Arrow only names, such as UUID, are kept."""
+    return arrow.storage_type if isinstance(arrow, pa.BaseExtensionType) else arrow
+
+
+def _check_magic(stream: BufferedIOBase) -> None:
+    size_bytes = stream.seek(0, os.SEEK_END)
+    stream.seek(0)
+    head = stream.read(len(_MAGIC))
+    stream.seek(max(size_bytes - len(_MAGIC), 0))
+    tail = stream.read(len(_MAGIC))
+    if _MAGIC_ENCRYPTED in (head, tail):
+        raise UnreadableFileError(
+            "the Parquet file is encrypted, and there is no key to read it",
+            hint="Have the file written without encryption.",
+        )
+    if head != _MAGIC:
+        raise UnreadableFileError(
+            f"a Parquet file begins with {_MAGIC!r}, found {head!r}",
+            hint='Check the option "format", or take the file away.',
+        )
+    if tail != _MAGIC:
+        raise UnreadableFileError(
+            f"a Parquet file ends with {_MAGIC!r}, found {tail!r} before byte {size_bytes}",
+            detail="The file may have been cut off.",
+            hint=_AGAIN,
+        )
+
+
+@contextmanager
+def _explained(what: str) -> Iterator[None]:
+    """Turn an error of Arrow's into one about the file, but not an error of the storage."""
+    try:
+        yield
+    except (OSError, ValueError, pa.ArrowException) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise UnreadableFileError(what, detail=str(error), hint=_AGAIN) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """Which columns of the file are read, and what becomes of them."""
+
+    fields: tuple[AnyField, ...]
+    # The file's names of the wanted columns that it has.
+    name_by_wanted: dict[str, str]
+    type_by_name: dict[str, AnyType]
+    instants: frozenset[str]
+    # The file's columns that nobody declared; None if they are not rescued.
+    extra: tuple[str, ...] | None
+
+    @property
+    def read(self) -> tuple[str, ...]:
+        return (*dict.fromkeys(self.name_by_wanted.values()), *(self.extra or ()))
+
+    @property
+    def schema(self) -> pa.Schema:
+        rescued = [] if self.extra is None else [pa.field(RESCUED, pa.string())]
+        return pa.schema([*self.fields, *rescued])
+
+
+def _plan(
+    file: pq.ParquetFile, *, columns: pa.Schema, wanted: tuple[str, ...], rescue: bool
+) -> _Plan:
+    with _explained(_BROKEN_FOOTER):
+        type_by_name = _type_by_name(file.schema_arrow)
+        instants = instant_columns(file)
+    found = _found(columns.names, names=tuple(type_by_name))
+    taken = frozenset(found.values())
+    return _Plan(
+        fields=tuple(columns.field(name) for name in wanted),
+        name_by_wanted={name: found[name] for name in wanted if name in found},
+        type_by_name=type_by_name,
+        instants=instants,
+        extra=tuple(name for name in type_by_name if name not in taken) if rescue else None,
+    )
+
+
+def _type_by_name(schema: pa.Schema) -> dict[str, AnyType]:
+    type_by_name = {field.name: stored_type(field.type) for field in schema}
+    if len(type_by_name) < len(schema):
+        names = schema.names
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise UnreadableFileError(
+            f'column "{repeated}" occurs more than once in the file',
+            hint="Have the file written with names that differ.",
+        )
+    return type_by_name
+
+
+def _found(columns: Iterable[str], *, names: tuple[str, ...]) -> dict[str, str]:
+    """Find the file's name of each column: the same, else the only one alike but for case."""
+    wanted = tuple(columns)
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        if name not in wanted:
+            alike.setdefault(name.casefold(), []).append(name)
+    found = {column: column for column in wanted if column in names}
+    for column in wanted:
+        candidates = alike.get(column.casefold(), [])
+        if column not in found and len(candidates) == 1:
+            found[column] = candidates[0]
+    return found
+
+
+def _check_missing(plan: _Plan, missing: MissingColumns) -> None:
+    lacking = [f.name for f in plan.fields if f.name not in plan.name_by_wanted]
+    if lacking and missing is MissingColumns.FAIL:
+        names = ", ".join(f'"{name}"' for name in lacking)
+        raise UnreadableFileError(
+            f"the file has no column {names}",
+            detail=f"It has {', '.join(plan.type_by_name) or 'none'}.",
+            hint='Set the option "missing_columns" to "null" to read NULL instead.',
+        )
+
+
+def _check_types(plan: _Plan) -> None:
+    for field in plan.fields:
+        name = plan.name_by_wanted.get(field.name)
+        source = plan.type_by_name.get(name or "")
+        if source is None or can_cast(_cast_type(source, name, field.type, plan), field.type):
+            continue
+        raise UnreadableFileError(
+            f'column "{field.name}" is {source} in the file, which cannot become'
+            f" {data_type(field.type).sql}",
+            code=Code.TYPE_ERR,
+            hint='Declare the column with another type in the option "schema".',
+        )
+
+
+def _cast_type(source: AnyType, name: str | None, target: AnyType, plan: _Plan) -> AnyType:
+    """Give the type in which a column is cast: instants in UTC where instants are wanted."""
+    zoned = pa.types.is_timestamp(target) and target.tz is not None
+    if zoned and name in plan.instants and pa.types.is_timestamp(source):
+        return pa.timestamp("us", "UTC")
+    return source
+
+
+def _owned_groups(
+    stream: BufferedIOBase, *, rows: int, start: int, end: int | None
+) -> Iterator[tuple[int, RowGroup, int]]:
+    """Yield number, row group, and where the next one begins."""
+    with _explained(_BROKEN_FOOTER):
+        groups = read_row_groups(stream)
+    if sum(group.rows for group in groups) != rows:
+        raise UnreadableFileError(
+            f"the row groups of the Parquet file must have {rows} rows together", hint=_AGAIN
+        )
+    firsts = sorted({stream.seek(0, os.SEEK_END), *(group.first_byte for group in groups)})
+    for number, group in enumerate(groups):
+        if start <= group.first_byte and (end is None or group.first_byte < end):
+            following = firsts[bisect_right(firsts, group.first_byte) :]
+            yield number, group, following[0] if following else group.first_byte
+
+
+def _batches(
+    file: pq.ParquetFile, group: int, *, names: tuple[str, ...], rows: int
+) -> Iterator[pa.RecordBatch]:
+    found = 0
+    with _explained(f"row group {group} of the Parquet file is broken"):
+        batches = file.iter_batches(
+            _BATCH_ROWS_MAX, row_groups=[group], columns=list(names), use_threads=False
+        )
+        for batch in batches:
+            found += batch.num_rows
+            yield _stored(batch.select(list(names)))
+    if found != rows:
+        raise UnreadableFileError(
+            f"row group {group} of the Parquet file must have {rows} rows, found {found}",
+            hint=_AGAIN,
+        )
+
+
+def _stored(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Give the values themselves, where the file has codes or names for them."""
+    columns = [column.cast(_value_type(column.type)) for column in batch.columns]
+    # Only a selection knows its number of rows when it has no columns.
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names) if columns else batch
+
+
+def _value_type(arrow: AnyType) -> AnyType:
+    return arrow.value_type if pa.types.is_dictionary(arrow) else stored_type(arrow)
+
+
+def _block(batch: pa.RecordBatch, *, plan: _Plan, first_line: int) -> RecordBlock:
+    reason_by_row: dict[int, str] = {}
+    arrays = []
+    for field in plan.fields:
+        source = _source(batch, field, plan)
+        try:
+            arrays.append(_fitted(source, field))
+        except CastError:
+            reason_by_row = _refused(source, field, first=0) | reason_by_row
+    if reason_by_row:
+        return _mixed_block(batch, reason_by_row, plan=plan, first_line=first_line)
+    if plan.extra is not None:
+        arrays.append(pa.array(_texts(batch.select(list(plan.extra))), pa.string()))
+    return RecordBlock(
+        batch=pa.RecordBatch.from_arrays(arrays, schema=plan.schema)
+        if arrays
+        else batch.select([]),
+        first_line=first_line,
+        lines=batch.num_rows,
+    )
+
+
+def _mixed_block(
+    batch: pa.RecordBatch, reason_by_row: dict[int, str], *, plan: _Plan, first_line: int
+) -> RecordBlock:
+    good = tuple(row for row in range(batch.num_rows) if row not in reason_by_row)
+    bad = sorted(reason_by_row)
+    texts = _texts(batch.take(pa.array(bad, pa.int64())))
+    block = _block(batch.take(pa.array(good, pa.int64())), plan=plan, first_line=first_line)
+    return replace(
+        block,
+        lines=batch.num_rows,
+        row_lines=good,
+        bad=tuple(
+            BadRecord(
+                line=first_line + row,
+                offset=-1,
+                error=reason_by_row[row],
+                raw=(text or "{}").encode(),
+            )
+            for row, text in zip(bad, texts, strict=True)
+        ),
+    )
+
+
+def _texts(batch: pa.RecordBatch) -> list[str | None]:
+    with _explained(_BROKEN_VALUES):
+        return json_objects(batch)
+
+
+def _source(batch: pa.RecordBatch, field: AnyField, plan: _Plan) -> NestedArray:
+    name = plan.name_by_wanted.get(field.name)
+    if name is None:
+        return pa.nulls(batch.num_rows, field.type)
+    array = batch.column(name)
+    return array.cast(_cast_type(array.type, name, field.type, plan))
+
+
+def _refused(array: AnyArray, field: AnyField, *, first: int) -> dict[int, str]:
+    """Find the rows that do not fit by halving, because nearly all of them do."""
+    try:
+        _fitted(array, field)
+    except CastError as error:
+        if len(array) > 1:
+            half = len(array) // 2
+            return _refused(array.slice(0, half), field, first=first) | _refused(
+                array.slice(half), field, first=first + half
+            )
+        return {first: column_message((field.name, *error.path), error.reason)}
+    return {}
+
+
+def _fitted(array: AnyArray, field: AnyField) -> AnyArray:
+    """Give the values in the column's type; ``CastError`` if one of them does not fit."""
+    sql = data_type(field.type).sql
+    try:
+        # Arrow reads texts from Parquet without a look at their encoding.
+        array.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise CastError(0, f"expected {sql}, found a text that is not UTF-8") from error
+    try:
+        values = cast_array(array, field.type)
+    except CastError:
+        raise
+    except (ValueError, OverflowError, pa.ArrowException) as error:
+        # Python has no words for some values, such as dates behind the year 9999.
+        raise CastError(0, f"expected {sql}, found a value that does not fit") from error
+    if values.null_count and not field.nullable:
+        raise CastError(0, f"expected {sql}, found NULL")
+    return values

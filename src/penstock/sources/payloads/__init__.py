@@ -1,1 +1,0 @@
-"""The bytes of stream records to Arrow rows, by the readers of files."""

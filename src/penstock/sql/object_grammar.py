@@ -1,0 +1,286 @@
+"""Read the statements about tables and secrets.
+
+Invariant: no message quotes a value. A key is quoted only where ``=`` follows it, for what
+stands alone may be a value in the wrong place.
+"""
+
+from collections.abc import Sequence
+
+from penstock.model.schema import Column, partition_refusal
+from penstock.model.secrets import SecretReference, is_mask, reference_of
+from penstock.sql.lexer import Token, TokenKind
+from penstock.sql.names import at_secret_reference, plain_name, secret_name, table_name
+from penstock.sql.reader import TokenReader, words
+from penstock.sql.statements import (
+    AlterSecret,
+    CreateSecret,
+    CreateTable,
+    DescribeDetail,
+    DescribeTable,
+    DropSecret,
+    DropTable,
+    Properties,
+    ShowCreateTable,
+)
+from penstock.sql.types import column_list
+
+_PLACE = "CREATE TABLE"
+_NAMES_SHOWN_MAX = 20
+_CLAUSES = ("USING", "PARTITIONED", "COMMENT", "LOCATION")
+_REFUSED_CLAUSES = {
+    "AGGREGATE": "AGGREGATE KEY",
+    "AS": "AS SELECT",
+    "CLUSTER": "CLUSTER BY",
+    "CLUSTERED": "CLUSTERED BY",
+    "DEFAULT": "DEFAULT COLLATION",
+    "DISTRIBUTED": "DISTRIBUTED BY",
+    "DUPLICATE": "DUPLICATE KEY",
+    "ENGINE": "ENGINE",
+    "LIKE": "LIKE",
+    "OPTIONS": "OPTIONS",
+    "PARTITION": "PARTITION BY",
+    "PROPERTIES": "PROPERTIES",
+    "ROW": "ROW FORMAT",
+    "SELECT": "AS SELECT",
+    "STORED": "STORED AS",
+    "TBLPROPERTIES": "TBLPROPERTIES",
+    "UNIQUE": "UNIQUE KEY",
+    "WITH": "WITH",
+}
+_REFUSED_DESCRIPTIONS = words("DATABASE EXTENDED FORMATTED FUNCTION HISTORY JOB QUERY SCHEMA")
+
+
+def parse_create_table(reader: TokenReader) -> CreateTable:
+    """Take what follows CREATE TABLE."""
+    if_not_exists = reader.skip("IF", "NOT", "EXISTS")
+    token = reader.look()
+    name = table_name(reader, after="IF NOT EXISTS" if if_not_exists else "CREATE TABLE")
+    _check_clause(reader)
+    if reader.at_any(_CLAUSES):
+        rule = f"{reader.look().keyword} must come after the columns"
+        raise reader.error(rule, hint="Write CREATE TABLE t (id BIGINT, …) COMMENT '…'.")
+    reader.expect_symbol("(", after="the table name")
+    if reader.at_symbol(")"):
+        raise reader.error(f'table "{name}" must have at least one column', token=token)
+    columns = column_list(reader, after='"("')
+    reader.expect_symbol(")", after=f'the column "{columns[-1].name}"')
+    text_by_clause, partition_by = _clauses(reader, columns)
+    return CreateTable(
+        name=name,
+        columns=columns,
+        partition_by=partition_by,
+        location=text_by_clause.get("LOCATION"),
+        comment=text_by_clause.get("COMMENT", ""),
+        if_not_exists=if_not_exists,
+    )
+
+
+def parse_drop_table(reader: TokenReader) -> DropTable:
+    """Take what follows DROP TABLE."""
+    if_exists = reader.skip("IF", "EXISTS")
+    name = table_name(reader, after="IF EXISTS" if if_exists else "DROP TABLE")
+    return DropTable(name=name, if_exists=if_exists)
+
+
+def parse_describe(reader: TokenReader) -> DescribeTable | DescribeDetail:
+    """Take what follows DESCRIBE; DETAIL and TABLE are names when nothing follows them."""
+    token = reader.look()
+    if reader.at_name(1) and token.keyword in _REFUSED_DESCRIPTIONS:
+        raise reader.unsupported(f"DESCRIBE {token.keyword}")
+    if reader.at_name(1) and reader.skip("DETAIL"):
+        return DescribeDetail(name=table_name(reader, after="DETAIL"))
+    if reader.at_name(1):
+        reader.skip("TABLE")
+    return DescribeTable(name=table_name(reader, after="DESCRIBE"))
+
+
+def parse_show_create_table(reader: TokenReader) -> ShowCreateTable:
+    """Take what follows SHOW CREATE TABLE."""
+    return ShowCreateTable(name=table_name(reader, after="SHOW CREATE TABLE"))
+
+
+def _clauses(
+    reader: TokenReader, columns: tuple[Column, ...]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    text_by_clause: dict[str, str] = {}
+    partition_by: tuple[str, ...] = ()
+    while not reader.ended:
+        _check_clause(reader)
+        token = reader.look()
+        if token.keyword not in _CLAUSES:
+            raise reader.unexpected(
+                "PARTITIONED BY, COMMENT, LOCATION or the end of the statement",
+                choices=_CLAUSES,
+            )
+        if token.keyword in text_by_clause:
+            raise reader.error(f"{token.keyword} must not come twice")
+        reader.take()
+        if token.keyword == "PARTITIONED":
+            partition_by = _partition_by(reader, columns)
+            text_by_clause[token.keyword] = ""
+        else:
+            text_by_clause[token.keyword] = _clause_text(reader, token.keyword)
+    return text_by_clause, partition_by
+
+
+def _check_clause(reader: TokenReader) -> None:
+    word = reader.look().keyword
+    construct = _REFUSED_CLAUSES.get(word)
+    if construct:
+        hint = "Write PARTITIONED BY (column, …)." if word == "PARTITION" else ""
+        raise reader.unsupported(construct, place=_PLACE, hint=hint)
+
+
+def _partition_by(reader: TokenReader, columns: tuple[Column, ...]) -> tuple[str, ...]:
+    reader.expect("BY", after="PARTITIONED")
+    first = reader.look()
+    reader.expect_symbol("(", after="PARTITIONED BY")
+    names: list[str] = []
+    while not names or reader.skip_symbol(","):
+        token = reader.look()
+        column = _partition_column(reader, columns, after='","' if names else '"("')
+        if column.name in names:
+            raise reader.error(
+                f'partition column "{column.name}" must not come twice', token=token
+            )
+        names.append(column.name)
+    reader.expect_symbol(")", after=f'the partition column "{names[-1]}"')
+    if len(names) == len(columns):
+        raise reader.error(
+            "PARTITIONED BY must leave at least one column out",
+            token=first,
+            hint="The files hold the columns that are no partition columns.",
+        )
+    return tuple(names)
+
+
+def _partition_column(reader: TokenReader, columns: Sequence[Column], *, after: str) -> Column:
+    token = reader.look()
+    name = plain_name(reader, "a column name", after=after)
+    _check_plain(reader, token)
+    column = next((c for c in columns if c.name.lower() == name.lower()), None)
+    if column is None:
+        known = ", ".join(f'"{c.name}"' for c in columns[:_NAMES_SHOWN_MAX])
+        more = " …" if len(columns) > _NAMES_SHOWN_MAX else ""
+        raise reader.error(
+            f'partition column "{name}" is not a column of the table',
+            token=token,
+            hint=f"The columns are {known}{more}.",
+        )
+    refusal = partition_refusal(column)
+    if refusal is not None:
+        raise reader.error(refusal.message, token=token, code=refusal.code, hint=refusal.hint)
+    return column
+
+
+def _check_plain(reader: TokenReader, token: Token) -> None:
+    """Refuse what Spark takes here besides names: new columns and functions of columns."""
+    if reader.at_name():
+        raise reader.unsupported(
+            "a type in PARTITIONED BY",
+            place=_PLACE,
+            token=token,
+            hint="Declare the column among the others, and give only its name here.",
+        )
+    if reader.at_symbol("("):
+        raise reader.unsupported(
+            f"{token.text}(…) in PARTITIONED BY",
+            place=_PLACE,
+            token=token,
+            hint="Partition by a column that holds the value itself.",
+        )
+
+
+def _clause_text(reader: TokenReader, clause: str) -> str:
+    token = reader.look()
+    if clause == "USING":
+        if reader.at_name() and token.text.upper() != "DELTA":
+            raise reader.unsupported(
+                f"USING {token.text}", place=_PLACE, hint="Tables are Delta tables."
+            )
+        reader.expect("DELTA", after="USING")
+        return ""
+    text = reader.expect_text(f"a {clause.lower()}", after=clause)
+    if clause == "LOCATION" and not text.strip():
+        raise reader.error("LOCATION must not be empty", token=token)
+    return text
+
+
+_VALUE_HINT = "A value stands in quotes, or is a number or word."
+_NESTED_HINT = "Give the value itself, or 'env:VARIABLE', or 'file:/path'."
+
+
+def parse_create_secret(reader: TokenReader) -> CreateSecret:
+    """Take what follows CREATE SECRET."""
+    if_not_exists = reader.skip("IF", "NOT", "EXISTS")
+    name = secret_name(reader, after="IF NOT EXISTS" if if_not_exists else "CREATE SECRET")
+    return CreateSecret(name=name, values=_values(reader), if_not_exists=if_not_exists)
+
+
+def parse_alter_secret(reader: TokenReader) -> AlterSecret:
+    """Take what follows ALTER SECRET."""
+    name = secret_name(reader, after="ALTER SECRET")
+    return AlterSecret(name=name, values=_values(reader))
+
+
+def parse_drop_secret(reader: TokenReader) -> DropSecret:
+    """Take what follows DROP SECRET."""
+    if_exists = reader.skip("IF", "EXISTS")
+    name = secret_name(reader, after="IF EXISTS" if if_exists else "DROP SECRET")
+    return DropSecret(name=name, if_exists=if_exists)
+
+
+def _values(reader: TokenReader) -> Properties:
+    """Take keys and values in parentheses; keys do not tell cases apart."""
+    first = reader.look()
+    hint = "Write CREATE SECRET name (s3.access_key = '…', s3.secret_key = '…')."
+    if not reader.skip_symbol("("):
+        raise reader.unexpected('"("', after="the secret name", hint=hint)
+    if reader.at_symbol(")"):
+        raise reader.error("a secret must have at least one value", token=first, hint=hint)
+    value_by_key: dict[str, str] = {}
+    while not value_by_key or reader.skip_symbol(","):
+        token = reader.look()
+        key = _key(reader, after='","' if value_by_key else '"("')
+        if not reader.skip_symbol("="):
+            raise reader.unexpected('"="', after="the key", hint=_VALUE_HINT)
+        if not key.strip():
+            raise reader.error("a key must not be empty", token=token)
+        if key in value_by_key:
+            raise reader.error(f'key "{key}" is given twice', token=token)
+        value_by_key[key] = _value(reader, key)
+    if not reader.skip_symbol(")"):
+        raise reader.unexpected('"," or ")"', after="the value", hint=_VALUE_HINT)
+    return tuple(value_by_key.items())
+
+
+def _key(reader: TokenReader, *, after: str) -> str:
+    """Take a key: a text in quotes, or a name that may have dots."""
+    if reader.look().kind is TokenKind.TEXT:
+        return reader.take().text.lower()
+    parts = [plain_name(reader, "a key", after=after)]
+    while reader.skip_symbol("."):
+        parts.append(plain_name(reader, "a name", after='"."'))
+    return ".".join(parts).lower()
+
+
+def _value(reader: TokenReader, key: str) -> str:
+    token = reader.look()
+    if at_secret_reference(reader):
+        raise reader.error("a secret must not refer to a secret", hint=_NESTED_HINT)
+    if token.kind not in (TokenKind.TEXT, TokenKind.NUMBER, TokenKind.WORD):
+        raise reader.unexpected("a value", after=f'"{key}" =', hint=_VALUE_HINT)
+    value = reader.take().text
+    if not value:
+        raise reader.error(f'value of "{key}" must not be empty', token=token)
+    if is_mask(value):
+        raise reader.error(
+            f'value of "{key}" must not be {value}, which stands where a value was hidden',
+            token=token,
+            hint="Type the value anew, or give 'env:VARIABLE' or 'file:/path'.",
+        )
+    if isinstance(reference_of(value), SecretReference):
+        raise reader.error(
+            "a secret must not refer to a secret", token=token, hint=_NESTED_HINT
+        )
+    return value
