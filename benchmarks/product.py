@@ -17,20 +17,21 @@ from penstock.cli.run import ROUND_PERIOD
 from penstock.clock import Clock
 from penstock.control.execute import execute
 from penstock.control.result import Analyst
-from penstock.engine.loop import LoadParts
+from penstock.engine.loop import LoadLoop, LoadParts
 from penstock.engine.run import Executor, Work
 from penstock.epochs.task import run_task_text
-from penstock.job_source import source_opener
 from penstock.model.epoch import Attachment, CommitKind, DataFile, EpochLimits, EpochPlan
-from penstock.model.job import JobState, Wish
+from penstock.model.job import DesiredState, JobState
 from penstock.model.query import QueryRun
-from penstock.model.split import SplitProgress
+from penstock.model.split import Progress
 from penstock.settings.settings import load_settings
-from penstock.sources.source import Listed
+from penstock.sources.registry import Sources
+from penstock.sources.source import Poll, Seen
 from penstock.sources.source import Source as JobSource
 from penstock.spark.job_session import Halves
 from penstock.sql.parser import parse_script
-from penstock.supervisor.supervisor import JobLook, Supervisor
+from penstock.supervisor.loop import RunnerKind
+from penstock.supervisor.supervisor import JobLook, Supervisor, SupervisorParts
 from penstock.tables.table import TableHandle, Tables
 from penstock.warehouse import open_warehouse
 
@@ -96,8 +97,8 @@ class Product:
     def sql(self, text: str) -> None:
         """Run statements."""
         for parsed in parse_script(text):
-            parts = replace(self._app.control(), open_analyst=self._analyst)
-            execute(parsed.statement, parts=parts)
+            services = replace(self._app.services(), open_analyst=self._analyst)
+            execute(parsed.statement, services=services)
 
     def _analyst(self) -> Analyst:
         return cast("Analyst", self._executor)
@@ -122,8 +123,8 @@ class Product:
 
     def _source(self, state: JobState, *, clock: Clock | None = None) -> JobSource:
         app = self._app
-        opener = source_opener(catalog=app.catalog, vault=app.vault, clock=clock or app.clock)
-        return opener(state, threading.Event())
+        sources = Sources(catalog=app.catalog, vault=app.vault, clock=clock or app.clock)
+        return sources.open(state, threading.Event())
 
     def load(self, job: str) -> Watch:
         """Run one job as ``run --until-caught-up --job`` does; answer what the watch saw."""
@@ -131,8 +132,6 @@ class Product:
         clock = self._app.clock
         supervisor = Supervisor(
             parts=self._parts(watch),
-            clock=clock,
-            start_thread=_start_thread,
             only=frozenset({job}),
             until_caught_up=True,
         )
@@ -150,14 +149,28 @@ class Product:
         """Close the catalog."""
         self._app.close()
 
-    def _parts(self, watch: Watch) -> LoadParts:
-        catalog = self._app.catalog
+    def _parts(self, watch: Watch) -> SupervisorParts:
+        parts = self._load_parts(watch)
+        runner = RunnerKind(
+            open_loop=lambda job_id, reporter: LoadLoop(job_id, parts=parts, reporter=reporter),
+            caught_up=self._app.sources.is_caught_up,
+        )
+        return SupervisorParts(
+            catalog=parts.catalog,
+            clock=parts.clock,
+            node_id=parts.node_id,
+            start_thread=_start_thread,
+            runners={"load": runner},
+            capabilities=frozenset({"boto3"}),
+        )
+
+    def _load_parts(self, watch: Watch) -> LoadParts:
 
         def open_watched(state: JobState, _stop: threading.Event) -> JobSource:
             return cast("JobSource", _WatchedSource(self._source(state), watch))
 
         return LoadParts(
-            catalog=catalog,
+            catalog=self._app.catalog,
             tables=cast("Tables", _WatchedTables(self._tables, watch)),
             executor=cast("Executor", _WatchedExecutor(self._executor, watch)),
             clock=self._app.clock,
@@ -199,8 +212,8 @@ def create_job(
 
 def _caught_up(look: JobLook) -> bool:
     # Also a pause that heals is none of what is measured here.
-    if look.state.wish.wish is Wish.PAUSE:
-        raise RuntimeError(f"job {look.state.name} is paused: {look.state.wish.reason}")
+    if look.state.desired.state is DesiredState.PAUSE:
+        raise RuntimeError(f"job {look.state.name} is paused: {look.state.desired.reason}")
     return look.caught_up
 
 
@@ -211,19 +224,17 @@ def _start_thread(run: Callable[[], None], name: str) -> threading.Thread:
 
 
 class _WatchedSource:
-    """A source whose looks and plans are timed; all else is its own."""
+    """A source whose polls and plans are timed; all else is its own."""
 
     def __init__(self, source: JobSource, watch: Watch) -> None:
         self._source = source
         self._watch = watch
 
-    def discover(self, progress: tuple[SplitProgress, ...], *, listed: Listed) -> Any:
+    def poll(self, progress: Progress, *, seen: Seen) -> Poll:
         self._watch.listing_at = self._watch.listing_at or perf_counter()
-        return self._source.discover(progress, listed=listed)
+        return self._source.poll(progress, seen=seen)
 
-    def plan(
-        self, progress: tuple[SplitProgress, ...], *, limits: EpochLimits
-    ) -> EpochPlan | None:
+    def plan(self, progress: Progress, *, limits: EpochLimits) -> EpochPlan | None:
         begun = perf_counter()
         plan = self._source.plan(progress, limits=limits)
         if plan is not None:

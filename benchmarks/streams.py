@@ -163,11 +163,11 @@ def _idle_minutes(
         clock = _MovedClock()
         source = bench.product.source(name, clock=clock)
         progress = bench.product.state(name).progress
-        source.discover(progress, listed=lambda _: None)
+        source.poll(progress, seen=lambda _: None)
         source.take_requests()
         for _ in range(int(timedelta(minutes=1) / POLL_INTERVAL)):
             clock.passed += POLL_INTERVAL
-            source.discover(progress, listed=lambda _: None)
+            source.poll(progress, seen=lambda _: None)
         figures.append(
             Figure(
                 name=f"an idle minute over {shards} shards",

@@ -1,10 +1,12 @@
 """Write the tables of docs/reference/options.md from the declarations of the options.
 
-Only what stands between two markers is written; all other words of the page are by hand.
-``make docs`` runs it, and a test compares the page with what it would write.
+The job kinds and the source kinds of the registry name the classes of options. Only the text
+between two markers is written. ``make docs`` runs this script, and a test compares the page
+with its output.
 """
 
 import re
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, fields
 from datetime import timedelta
@@ -12,13 +14,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from penstock.model.job import JobProperties
-from penstock.model.job_kinds import RoutineProperties
-from penstock.model.options import Rule, option_key, rule_of
+from penstock.model.job_kinds import JOB_KINDS
+from penstock.model.options import Rule, open_fields, option_key, rule_of
 from penstock.settings.home import settings_table
-from penstock.sources.files.options import FilesOptions
-from penstock.sources.kinesis.options import KinesisOptions, PositionOptions
-from penstock.storage.options import StoreOptions
+from penstock.sources.registry import source_kinds
 
 PAGE = Path(__file__).parent / "reference" / "options.md"
 SETTINGS_PAGE = PAGE.with_name("settings.md")
@@ -30,31 +29,28 @@ CONTROLS = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
 def main() -> None:
-    """Write the page anew."""
+    """Write both pages."""
     PAGE.write_text(page(PAGE.read_text("utf-8")), "utf-8")
     SETTINGS_PAGE.write_text(settings_page(SETTINGS_PAGE.read_text("utf-8")), "utf-8")
 
 
 def page(text: str) -> str:
-    """Answer the page with its tables written anew."""
-
-    def block(found: re.Match[str]) -> str:
-        return f"{found[1]}\n{TABLES[found[2]]()}\n{found[3]}"
-
-    return BLOCK.sub(block, text)
+    """Return the page with new tables."""
+    written = tables()
+    return BLOCK.sub(lambda found: f"{found[1]}\n{written[found[2]]}\n{found[3]}", text)
 
 
 def settings_page(text: str) -> str:
-    """Answer the page of settings with its table written anew."""
+    """Return the page of settings with a new table."""
     return BLOCK.sub(lambda found: f"{found[1]}\n{settings_table()}\n{found[3]}", text)
 
 
-def table(kind: type, *, only: Callable[[str], bool] = lambda _: True) -> str:
-    """Answer the table of a class's options whose explanations are wanted."""
+def table(kind: type, *, prefix: str = "", only: Callable[[str], bool] = lambda _: True) -> str:
+    """Return the table of a class's options whose explanations are wanted."""
     hints = get_type_hints(kind)
     declared = (f for f in fields(kind) if "option" in f.metadata)
     wanted = (f for f in declared if only(rule_of(f).explanation))
-    return HEADER + "".join(_line(f, hints[f.name]) for f in wanted)
+    return HEADER + "".join(_line(f, hints[f.name], prefix=prefix) for f in wanted)
 
 
 def _about(form: str) -> Callable[[str], bool]:
@@ -65,13 +61,13 @@ def _about_all(explanation: str) -> bool:
     return not any(_about(form)(explanation) for form in FORMATS)
 
 
-def _line(declared: Field[Any], kind: type) -> str:
+def _line(declared: Field[Any], kind: type, *, prefix: str) -> str:
     rule = rule_of(declared)
     meaning = rule.explanation
     for form in FORMATS:
         meaning = meaning.removeprefix(f"{form}: ")
     cells = (
-        f"`{option_key(declared)}`",
+        f"`{prefix}{option_key(declared)}`",
         "required" if declared.default is MISSING else _typed(declared.default, rule),
         _allowed(kind, rule),
         meaning[:1].upper() + meaning[1:],
@@ -85,9 +81,9 @@ def _allowed(kind: type, rule: Rule) -> str:
         return _choices(("true", "false"))
     if isinstance(kind, type) and issubclass(kind, Enum):
         return _choices(str(member.value) for member in kind)
-    if at_least is not None and at_most is not None:
-        return f"{_typed(at_least, rule)} to {_typed(at_most, rule)}"
     bound = "" if at_least is None else f"at least {_typed(at_least, rule)}"
+    if at_least is not None and at_most is not None:
+        bound = f"{_typed(at_least, rule)} to {_typed(at_most, rule)}"
     return f"`{rule.none_word}`, or {bound}" if rule.none_word else bound
 
 
@@ -123,18 +119,43 @@ def _size(size_bytes: int) -> str:
     return str(size_bytes)
 
 
-TABLES: dict[str, Callable[[], str]] = {
-    "job": lambda: table(JobProperties),
-    "files": lambda: table(FilesOptions, only=_about_all),
-    "bucket": lambda: table(StoreOptions),
-    "files csv": lambda: table(FilesOptions, only=_about("CSV")),
-    "files json": lambda: table(FilesOptions, only=_about("JSON")),
-    "kinesis": lambda: table(KinesisOptions),
-    "positions": lambda: table(PositionOptions),
-    "routine load": lambda: table(RoutineProperties, only=_about_all),
-    "routine load csv": lambda: table(RoutineProperties, only=_about("CSV")),
-    "routine load json": lambda: table(RoutineProperties, only=_about("JSON")),
-}
+def option_classes() -> dict[str, tuple[type, str]]:
+    """Return the classes of options that the page describes, and prefixes of keys, by name."""
+    found: dict[str, tuple[type, str]] = {
+        kind.noun: (kind.properties, "") for kind in JOB_KINDS.values()
+    }
+    for kind in source_kinds():
+        name = kind.name.lower()
+        found[name] = kind.options, ""
+        groups = (f for f in fields(kind.options) if "group" in f.metadata)
+        found |= {f"{name} {f.name}": (f.metadata["group"], "") for f in groups}
+        for f in open_fields(kind.options):
+            found[f"{name} {f.name}"] = _open_class(kind.options, f)
+        if kind.start_options is not None:
+            found[f"{name} start"] = kind.start_options, ""
+    return found
+
+
+def _open_class(options: type, declared: Field[Any]) -> tuple[type, str]:
+    """Return the class of options that are given by prefix, and how their keys start.
+
+    Options of the field ``fields`` are read by ``FieldOptions`` of the same module.
+    """
+    name = f"{declared.name.removesuffix('s').title()}Options"
+    found: type = getattr(sys.modules[options.__module__], name)
+    return found, f"{declared.metadata['prefix']}<name>."
+
+
+def tables() -> dict[str, str]:
+    """Return the tables by the names of their markers; options of one format are apart."""
+    found = {}
+    for name, (kind, prefix) in option_classes().items():
+        found[name] = table(kind, prefix=prefix, only=_about_all)
+        for form in FORMATS:
+            about = table(kind, prefix=prefix, only=_about(form))
+            if about != HEADER:
+                found[f"{name} {form.lower()}"] = about
+    return found
 
 
 if __name__ == "__main__":

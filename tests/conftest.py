@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from penstock.spark.executor import SparkExecutor
 from penstock.spark.session import SparkOptions
@@ -35,6 +36,10 @@ __all__ = [
     "kinesis_of_module",
     "own_kinesis",
 ]
+
+# No test fails because the machine is busy.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 FILE, S3 = "file", "s3"
 

@@ -20,7 +20,7 @@ NEEDED = (
     "penstock.cli.main",
     "penstock.app",
     "penstock.control.execute",
-    "penstock.cli.doctor.report",
+    "penstock.cli.doctor.examine",
     "penstock.cli.run",
     "penstock.cli.main",
     "penstock.cli.prompt.session",

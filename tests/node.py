@@ -16,21 +16,22 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from penstock.catalog.catalog import Catalog, open_catalog
 from penstock.clock import Clock, SystemClock
-from penstock.control.execute import ControlParts, execute
+from penstock.control.execute import Services, execute
 from penstock.control.result import Analyst, Cell
-from penstock.engine.loop import LoadParts
+from penstock.engine.loop import LoadLoop, LoadParts
 from penstock.engine.run import Work
 from penstock.epochs.task import run_task_text
-from penstock.job_source import source_opener
 from penstock.model.job import JobState
 from penstock.secrets.vault import Vault
 from penstock.settings.settings import KEY_FILE
 from penstock.sources.kinesis.reading import READ_INTERVAL
 from penstock.sources.kinesis.source import ReadBudgets
+from penstock.sources.registry import Sources
 from penstock.spark.executor import SparkExecutor
 from penstock.sql.parser import parse_script
+from penstock.supervisor.loop import RunnerKind
 from penstock.supervisor.runner import StartThread
-from penstock.supervisor.supervisor import JobLook, Supervisor
+from penstock.supervisor.supervisor import JobLook, Supervisor, SupervisorParts
 from penstock.tables.table import Tables
 from penstock.testing.executor import InProcessExecutor
 from penstock.warehouse import open_warehouse
@@ -79,18 +80,19 @@ class Node:
         """Run statements and answer the rows of the last one."""
         assert self.tables is not None
         tables = self.tables
-        parts = ControlParts(
+        services = Services(
             catalog=self.catalog,
             open_tables=lambda: tables,
             open_analyst=self._analyst,
             clock=self.clock,
             vault=self.vault,
+            sources=self.sources(),
             tasks_max=2,
         )
-        results = [execute(p.statement, parts=parts) for p in parse_script(text)]
+        results = [execute(p.statement, services=services) for p in parse_script(text)]
         last = results[-1]
         self.said = last.message
-        return [dict(zip(last.columns, row, strict=True)) for row in last.rows]
+        return [dict(zip(last.names, row, strict=True)) for row in last.rows]
 
     def _analyst(self) -> Analyst:
         assert self.spark is not None, "the SELECT needs Spark, and this node has none"
@@ -101,25 +103,29 @@ class Node:
     ) -> Supervisor:
         """Answer a supervisor whose runners are threads of this process."""
         assert self.tables is not None
+        sources = self.sources()
         parts = LoadParts(
             catalog=self.catalog,
             tables=self.tables,
             executor=self.spark or InProcessExecutor(),
             clock=self.clock,
-            open_source=source_opener(
-                catalog=self.catalog,
-                vault=self.vault,
-                clock=self.clock,
-                budgets=ReadBudgets(self.clock, interval=self.read_interval),
-            ),
+            open_source=sources.open,
             work=self.work,
             node_id=self.node_id,
         )
         return Supervisor(
-            parts=parts,
-            clock=self.clock,
-            start_thread=start_runner or start_thread,
+            parts=supervisor_parts(parts, sources, start_thread=start_runner or start_thread),
             until_caught_up=until_caught_up,
+        )
+
+    def sources(self) -> Sources:
+        """Answer what opens the sources of this node."""
+        budgets = ReadBudgets(self.clock, interval=self.read_interval)
+        return Sources(
+            catalog=self.catalog,
+            vault=self.vault,
+            clock=self.clock,
+            shared={"KINESIS": budgets},
         )
 
     def run(self) -> tuple[JobLook, ...]:
@@ -167,6 +173,24 @@ class Node:
     def read(self, location: str) -> list[dict[str, Any]]:
         """Answer the rows of the table at a location."""
         return read_table(location)
+
+
+def supervisor_parts(
+    parts: LoadParts, sources: Sources, *, start_thread: StartThread
+) -> SupervisorParts:
+    """Answer what a supervisor of load jobs works with."""
+    runner = RunnerKind(
+        open_loop=lambda job_id, reporter: LoadLoop(job_id, parts=parts, reporter=reporter),
+        caught_up=sources.is_caught_up,
+    )
+    return SupervisorParts(
+        catalog=parts.catalog,
+        clock=parts.clock,
+        node_id=parts.node_id,
+        start_thread=start_thread,
+        runners={"load": runner},
+        capabilities=frozenset({"boto3"}),
+    )
 
 
 def read_table(location: str) -> list[dict[str, Any]]:

@@ -12,9 +12,9 @@ import pytest
 
 from penstock.crashpoints import CrashPoint
 from penstock.errors import Code
-from penstock.model.job import JobProperties
+from penstock.model.job_kinds import JobProperties
 from penstock.model.options import option_fields, option_key
-from penstock.sources.files.options import FilesOptions
+from penstock.sources.files.kind import FilesOptions
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -63,6 +63,61 @@ def length(function: ast.FunctionDef) -> int:
     if ast.get_docstring(function) is not None:
         lines -= (first.end_lineno or 0) - first.lineno + 1
     return lines
+
+
+# The maxima only fall: whoever makes one smaller writes the new number here.
+MODULES_MAX = 192
+SINGLE_IMPORTERS_MAX = 43
+KIND_NAMERS_MAX = 3
+# The words by which a source kind is known, outside of its package.
+KIND_WORDS = re.compile(r"(?i:kinesis|kafka|datagen)|FilesOptions|\bFILES\b|sources\.files")
+
+
+def test_there_are_no_more_modules_than_before() -> None:
+    assert len(SOURCES) <= MODULES_MAX
+
+
+def test_no_more_modules_than_before_have_a_single_importer() -> None:
+    importers = importers_by_module()
+
+    assert sum(len(found) == 1 for found in importers.values()) <= SINGLE_IMPORTERS_MAX
+
+
+def importers_by_module() -> dict[str, set[str]]:
+    """Return which modules of the product import each of them."""
+    modules = {module_name(path): path for path in MODULES}
+    found: dict[str, set[str]] = {name: set() for name in modules}
+    for name, path in modules.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                named = {f"{node.module}.{alias.name}" for alias in node.names}
+                for target in found.keys() & {node.module, *named}:
+                    found[target].add(name)
+    return found
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+
+
+def test_no_more_modules_than_before_name_a_source_kind() -> None:
+    product = ROOT / "src" / "penstock"
+    outside = [
+        p for p in MODULES if p.relative_to(product).parts[0] not in ("sources", "testing")
+    ]
+
+    naming = [shown(path) for path in outside if KIND_WORDS.search(path.read_text())]
+
+    assert len(naming) <= KIND_NAMERS_MAX, naming
+
+
+@pytest.mark.parametrize(
+    "layer", ["model", "engine", "epochs", "tables", "catalog", "supervisor"]
+)
+def test_layers_below_control_name_no_source_kind(layer: str) -> None:
+    modules = sorted((ROOT / "src" / "penstock" / layer).rglob("*.py"))
+
+    assert not [shown(path) for path in modules if KIND_WORDS.search(path.read_text())]
 
 
 def test_package_files_hold_a_docstring_and_nothing_else() -> None:

@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING
 
 from penstock.catalog.catalog import Catalog, open_catalog
 from penstock.clock import SystemClock
-from penstock.control.execute import ControlParts
+from penstock.control.execute import Services
 from penstock.errors import Code, ExternalError
 from penstock.logs import log_files, write_logs
-from penstock.model.job import KINESIS_CAPABILITY
 from penstock.secrets.vault import Vault
 from penstock.settings.settings import KEY_FILE, Settings
+from penstock.sources.registry import Sources
 
 if TYPE_CHECKING:
     from penstock.engine.loop import LoadParts
     from penstock.engine.run import Executor
     from penstock.spark.executor import SparkExecutor
+    from penstock.supervisor.loop import RunnerKind
     from penstock.supervisor.supervisor import Supervisor
     from penstock.tables.delta import DeltaTables
 
@@ -53,6 +54,8 @@ class App:
         _make_folder(settings.home)
         self.catalog: Catalog = open_catalog(settings.catalog_url, clock=self.clock)
         self.vault = Vault(self.catalog, key_file=settings.home / KEY_FILE)
+        self.sources = Sources(catalog=self.catalog, vault=self.vault, clock=self.clock)
+        self.node_id = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
     def log(self, *, verbose: bool = False) -> None:
         """Begin to log, unless this process does already."""
@@ -60,14 +63,15 @@ class App:
             self._logging = True
             write_logs(self.logs, verbose=verbose)
 
-    def control(self) -> ControlParts:
-        """Answer what statements are run with."""
-        return ControlParts(
+    def services(self) -> Services:
+        """Return what statements are run with."""
+        return Services(
             catalog=self.catalog,
             open_tables=self._tables,
             open_analyst=self._analyst,
             clock=self.clock,
             vault=self.vault,
+            sources=self.sources,
             tasks_max=local_tasks(self.settings.spark.master),
             warehouse_secret=self.settings.warehouse_secret,
         )
@@ -78,15 +82,20 @@ class App:
         """Answer the supervisor of this node, and what ends everything it started."""
         from penstock.spark.session import clear_leftovers
         from penstock.supervisor.home_lock import HomeLock
-        from penstock.supervisor.supervisor import Supervisor
+        from penstock.supervisor.supervisor import Supervisor, SupervisorParts
 
         self.log()
         home = self.settings.home
         executor = self.executor()
         supervisor = Supervisor(
-            parts=self._load_parts(executor),
-            clock=self.clock,
-            start_thread=_start_thread,
+            parts=SupervisorParts(
+                catalog=self.catalog,
+                clock=self.clock,
+                node_id=self.node_id,
+                start_thread=_start_thread,
+                runners={"load": self._load_runner(executor)},
+                capabilities=_capabilities(),
+            ),
             only=only,
             until_caught_up=until_caught_up,
         )
@@ -120,20 +129,29 @@ class App:
             )
         )
 
-    def _load_parts(self, executor: "Executor") -> "LoadParts":
+    def _load_runner(self, executor: "Executor") -> "RunnerKind":
+        from penstock.engine.loop import LoadLoop
+        from penstock.supervisor.loop import RunnerKind
+
+        parts = self.load_parts(executor)
+        return RunnerKind(
+            open_loop=lambda job_id, reporter: LoadLoop(job_id, parts=parts, reporter=reporter),
+            caught_up=self.sources.is_caught_up,
+        )
+
+    def load_parts(self, executor: "Executor") -> "LoadParts":
+        """Return what load jobs run with."""
         from penstock.engine.loop import LoadParts
         from penstock.epochs.task import run_task_text
-        from penstock.job_source import source_opener
 
         return LoadParts(
             catalog=self.catalog,
             tables=self._tables(),
             executor=executor,
             clock=self.clock,
-            open_source=source_opener(catalog=self.catalog, vault=self.vault, clock=self.clock),
+            open_source=self.sources.open,
             work=run_task_text,
-            capabilities=_capabilities(),
-            node_id=f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}",
+            node_id=self.node_id,
         )
 
     def close(self) -> None:
@@ -179,10 +197,13 @@ class App:
 
 
 def _capabilities() -> frozenset[str]:
-    """Answer what this node can do beside loading files."""
+    """Return the libraries that source kinds need and this node has."""
     from importlib.util import find_spec
 
-    return frozenset({KINESIS_CAPABILITY}) if find_spec("boto3") else frozenset()
+    from penstock.sources.registry import source_kinds
+
+    needed = {library for kind in source_kinds() for library in kind.needs}
+    return frozenset(library for library in needed if find_spec(library))
 
 
 def local_tasks(master: str) -> int | None:

@@ -7,23 +7,23 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What the product asks of time."""
+    """The product's only access to time."""
 
     def now(self) -> datetime:
-        """Answer the current instant, aware, in UTC."""
+        """Return the current instant, aware, in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Answer seconds that only grow, for durations."""
+        """Return seconds that only grow, for durations."""
         ...
 
     def wait(self, event: threading.Event, timeout: timedelta) -> bool:
-        """Wait until the event is set or the time has passed; answer whether it is set."""
+        """Wait until the event is set or the time has passed; return whether it is set."""
         ...
 
 
 class SystemClock:
-    """The machine's own time."""
+    """The time of this machine."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)

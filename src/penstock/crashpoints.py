@@ -1,9 +1,9 @@
-"""Named places where a test may kill, freeze or crash whoever passes.
+"""Named places where a test may kill, stop or crash the process.
 
 In the product a crash point costs one lookup. A test process sets ``PENSTOCK_CRASH_AT`` to
-``name[:action[:count]]``: at the count-th passing (default the first) the process is killed
-(``kill``, the default) or stopped (``stop``). Tests inside one process install a handler for
-their own thread instead.
+``name[:action[:count]]``. When the point is reached for the count-th time (default 1), the
+process is killed (``kill``, the default) or stopped (``stop``). Tests inside one process
+install a handler for their own thread instead.
 """
 
 import os
@@ -14,7 +14,7 @@ from enum import StrEnum
 
 
 class CrashPoint(StrEnum):
-    """The places, each between two durable effects."""
+    """The points, each between two durable effects."""
 
     EPOCH_STARTED = "epoch-started"
     RUN_FINISHED = "run-finished"
@@ -30,7 +30,7 @@ class CrashPoint(StrEnum):
     RECOVERY_APPLIED = "recovery-applied"
     ATTEMPTS_CANCELLED = "attempts-cancelled"
     CHAIN_EXTENDED = "chain-extended"
-    WISH_STORED = "wish-stored"
+    DESIRED_STATE_STORED = "desired-stored"
     STATEMENT_COMMITTED = "statement-committed"
     STATEMENT_APPLIED = "statement-applied"
     OPENING_COMMITTED = "opening-committed"
@@ -46,7 +46,7 @@ _passed: dict[str, int] = {}
 
 
 def reached(point: CrashPoint) -> None:
-    """Tell that a crash point is passed; a test may end or stop us here."""
+    """Report a crash point; a test may kill or stop the process here."""
     handler: Callable[[CrashPoint], None] | None = getattr(_handlers, "handler", None)
     if handler is not None:
         handler(point)
@@ -56,7 +56,7 @@ def reached(point: CrashPoint) -> None:
 
 
 def handle_in_this_thread(handler: Callable[[CrashPoint], None] | None) -> None:
-    """Let a handler see every crash point that this thread passes."""
+    """Call a handler at every crash point that this thread reaches."""
     _handlers.handler = handler
 
 
@@ -69,6 +69,6 @@ def _act(point: CrashPoint, wanted: str) -> None:
         _passed[name] = _passed.get(name, 0) + 1
         due = _passed[name] == int(count or 1)
     if due:
-        # Sent to this very thread, which could run on for a while if another one took it.
+        # Sent to this thread: it would keep running if another thread got the signal.
         sign = signal.SIGSTOP if action == "stop" else signal.SIGKILL
         signal.pthread_kill(threading.get_ident(), sign)

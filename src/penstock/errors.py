@@ -1,4 +1,4 @@
-"""The whole tree of errors, with public codes.
+"""All error classes, with public codes.
 
 A class answers one question: who must act? The code is public and stable; clients match on it.
 Errors survive pickling, because Spark moves them between processes.
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 
 class Code(StrEnum):
-    """What went wrong, as clients match it; Doris' names where Doris has one."""
+    """Public error codes; Doris' names where Doris has one."""
 
     SYNTAX_ERR = "SYNTAX_ERR"
     NOT_SUPPORTED_ERR = "NOT_SUPPORTED_ERR"
@@ -60,7 +60,7 @@ class PenstockError(Exception):
 
 
 def _printable(text: str) -> str:
-    """Write what no encoding knows, such as half a surrogate pair, as its escape."""
+    """Escape characters that no encoding has, such as half a surrogate pair."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -71,10 +71,10 @@ def _revive(
 
 
 class UserError(PenstockError):
-    """Whoever wrote the statement, or the data, must act; never retried.
+    """The author of the statement, or of the data, must act; never retried.
 
-    ``line`` and ``column`` tell where in the statements, counted from 1, if that is known.
-    ``wanted`` tells what could have stood there instead.
+    ``line`` and ``column`` are the place in the statements, counted from 1, if it is known.
+    ``wanted`` is what the parser expected there.
     """
 
     code_default = Code.OPTION_ERR
@@ -87,27 +87,27 @@ class UserError(PenstockError):
         return (*super().__reduce__(), place)
 
     def at(self, *, line: int, column: int) -> Self:
-        """Let the error know its place, and its detail end with it."""
+        """Store the place, and append it to the detail."""
         self.line, self.column = line, column
         self.detail = f"{self.detail} Line {line}, column {column}.".lstrip()
         return self
 
 
 class SelectError(UserError):
-    """A SELECT means nothing, or cannot be used; ``offset`` tells where in it, if known."""
+    """A SELECT is wrong or cannot be used; ``offset`` is the place in it, if known."""
 
     offset: int | None = None
 
 
 class ExternalError(PenstockError):
-    """Nobody must act yet; it is tried again, waiting longer each time."""
+    """Nobody must act yet; retried with growing delays."""
 
     retryable = True
     code_default = Code.GET_REMOTE_DATA_ERROR
 
 
 class CommitOutcomeUnknownError(PenstockError):
-    """A table commit may or may not have landed; nobody may write before reading back."""
+    """A table commit may have succeeded; nobody may write before reading the table back."""
 
     code_default = Code.COMMIT_OUTCOME_UNKNOWN_ERR
 
@@ -119,12 +119,12 @@ class LeaseLostError(PenstockError):
 
 
 class InvariantError(PenstockError):
-    """We must act: something that never happens has happened; please report it."""
+    """The developers must act: an invariant was violated; ask the user for a report."""
 
     code_default = Code.INTERNAL_ERR
 
 
 class StoppedError(PenstockError):
-    """Nobody must act: the work was asked to stop, and did."""
+    """Nobody must act: the work was stopped on request."""
 
     code_default = Code.STOPPED_ERR

@@ -1,6 +1,6 @@
-"""Structured logs: files of JSON lines, one per process of a command, with Spark's beside it.
+"""Structured logs: JSON lines in one file per process of a command, and a file for Spark.
 
-Libraries are imported when something is written: most statements log nothing.
+Libraries are imported late: most statements log nothing.
 """
 
 import json
@@ -26,7 +26,7 @@ _NAME = re.compile(r"([a-z]+-\d{8}T\d{6}Z-(\d+))(?:-spark)?\.log(?:\.\d+)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFiles:
-    """Where one process of a command logs."""
+    """Log files of one process of a command."""
 
     folder: Path
     command: str
@@ -39,20 +39,20 @@ class LogFiles:
 
     @property
     def spark(self) -> Path:
-        """The file of whatever Spark and its JVM say."""
+        """The file of the output of Spark and its JVM."""
         return self.folder / f"{self.name}-spark.log"
 
 
 def log_files(home: Path, *, command: str, at: datetime) -> LogFiles:
-    """Answer where this process logs; nothing is made yet."""
+    """Return the log files of this process, without creating them."""
     name = f"{command}-{at.astimezone(UTC):%Y%m%dT%H%M%SZ}-{os.getpid()}"
     return LogFiles(folder=home / "logs", command=command, name=name)
 
 
 def write_logs(files: LogFiles, *, verbose: bool = False) -> None:
-    """Send what the product logs to its file; if verbose, in full and to standard error too.
+    """Write the product's events to its file; if verbose, all of them, also to standard error.
 
-    The logs of older processes of the command are removed, all but the newest.
+    Only the logs of the newest processes of the command are kept.
     """
     import logging
 
@@ -60,7 +60,7 @@ def write_logs(files: LogFiles, *, verbose: bool = False) -> None:
 
     files.folder.mkdir(parents=True, exist_ok=True)
     remove_older(files)
-    # A disk that is full must not put tracebacks between the lines of progress.
+    # A full disk must not print tracebacks between the lines of progress.
     logging.raiseExceptions = False
     level = logging.DEBUG if verbose else logging.INFO
     logger = logging.getLogger("penstock")
@@ -73,7 +73,7 @@ def write_logs(files: LogFiles, *, verbose: bool = False) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            *([_say] if verbose else []),
+            *([_echo] if verbose else []),
             structlog.processors.JSONRenderer(default=str),
         ],
         logger_factory=lambda *_: logger,
@@ -84,10 +84,7 @@ def write_logs(files: LogFiles, *, verbose: bool = False) -> None:
 def rotating_file(
     path: Path, *, bytes_max: int = FILE_BYTES_MAX, files_kept: int = FILES_KEPT
 ) -> "RotatingFileHandler":
-    """Answer what writes a file that is rotated at its size, and of the older ones keeps few.
-
-    The file is made with the first line.
-    """
+    """Return a handler that rotates its file by size; the first line creates the file."""
     from logging.handlers import RotatingFileHandler
 
     return RotatingFileHandler(
@@ -101,16 +98,16 @@ def rotating_file(
 
 
 def point_latest(files: LogFiles) -> None:
-    """Let latest.log lead to this process's log."""
+    """Point latest.log to this process's log."""
     link = files.folder / f".{files.name}.latest"
-    # Some file systems know no links; the log itself is there.
+    # Some file systems have no links; the log itself is written anyway.
     with suppress(OSError):
         link.symlink_to(files.product.name)
         link.replace(files.folder / LATEST)
 
 
 def readable(event: MutableMapping[str, Any]) -> str:
-    """Write an event as a line for people."""
+    """Format an event as a readable line."""
     hidden = ("timestamp", "level", "event", "exception")
     values = " ".join(f"{k}={_quoted(v)}" for k, v in event.items() if k not in hidden)
     clock_time = str(event.get("timestamp", ""))[11:19]
@@ -123,24 +120,24 @@ def _quoted(value: object) -> str:
     return json.dumps(text, ensure_ascii=False) if " " in text or '"' in text else text
 
 
-def _say(logger: object, method: str, event: MutableMapping[str, Any]) -> Any:  # noqa: ANN401 - The signature is structlog's.
+def _echo(logger: object, method: str, event: MutableMapping[str, Any]) -> Any:  # noqa: ANN401 - The signature is structlog's.
     del logger, method
-    # Looked up every time: a live display puts its own stream in the place of this one.
+    # Read for every event: a live display replaces the stream.
     sys.stderr.write(readable(event) + "\n")
     return event
 
 
 def remove_older(files: LogFiles) -> None:
-    """Remove the logs of all but the newest processes of a command."""
+    """Delete the logs of a command, except those of its newest processes."""
     found = [path.name for path in files.folder.glob(f"{files.command}-*.log*")]
     for name in too_old({*found, files.product.name}, alive=_alive):
-        # Another process may remove the same; one that must not be removed stays.
+        # Another process may delete the same file; a file that cannot be deleted stays.
         with suppress(OSError):
             (files.folder / name).unlink()
 
 
 def too_old(names: Iterable[str], *, alive: Callable[[int], bool]) -> list[str]:
-    """Choose the log files that go: those of all but the newest runs, unless one still runs."""
+    """Return the log files to delete: neither of the newest runs nor of a running process."""
     matches = [found for found in map(_NAME.fullmatch, sorted(names)) if found]
     newest = sorted({found[1] for found in matches})[-RUNS_KEPT:]
     return [
@@ -150,7 +147,7 @@ def too_old(names: Iterable[str], *, alive: Callable[[int], bool]) -> list[str]:
 
 def _alive(process: int) -> bool:
     if process == os.getpid():
-        # Whoever had our number has ended.
+        # The older process that had this number has ended.
         return False
     try:
         os.kill(process, 0)

@@ -1,4 +1,4 @@
-"""Open the warehouse: where new tables are made, and the keys that it needs."""
+"""Open the warehouse, the place of new tables, with its credentials."""
 
 from dataclasses import dataclass, replace
 
@@ -15,13 +15,13 @@ _PROBE = "_penstock-probe"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarehouseKeys:
-    """The options of the warehouse's bucket: those of a secret, else of the environment."""
+    """The bucket options of the warehouse: from a secret, else from the environment."""
 
     secret: str
     vault: Vault
 
     def options(self) -> StoreOptions:
-        """Answer the options with the values of this moment."""
+        """Return the options with their current values."""
         if not self.secret:
             return StoreOptions()
         known = {option_key(f) for f in option_fields(StoreOptions)}
@@ -40,13 +40,13 @@ class WarehouseKeys:
 
 
 def open_warehouse(location: str, *, secret: str, vault: Vault) -> DeltaTables:
-    """Answer the tables of a warehouse; nothing is asked of it yet."""
+    """Return the tables of a warehouse, without a request to it."""
     keys = WarehouseKeys(secret=secret, vault=vault)
     return DeltaTables(location, options=keys.options, seal=keys.seal)
 
 
 def try_warehouse(tables: DeltaTables) -> str:
-    """Write, read and remove a small object in the warehouse; answer what was found."""
+    """Write, read and delete a small object in the warehouse; return the finding."""
     folder = tables.folder(below(tables.warehouse, _PROBE))
     key = folder.key("probe")
     folder.store.make_folder(folder.root)
@@ -57,9 +57,9 @@ def try_warehouse(tables: DeltaTables) -> str:
     folder.store.delete_below(f"{folder.root}/")
     if not first or second or content != b"one":
         raise UserError(
-            f'warehouse "{tables.warehouse}" lets two writers make the same object',
+            f'warehouse "{tables.warehouse}" lets two writers create the same object',
             code=Code.STORAGE_ERR,
             detail="Commits would overwrite each other.",
-            hint="Use a store that knows conditional puts (If-None-Match).",
+            hint="Use a store that supports conditional puts (If-None-Match).",
         )
     return f"{tables.warehouse} can be written and read; of two writers one wins"

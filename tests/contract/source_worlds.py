@@ -1,34 +1,44 @@
-"""Kinds of sources with something in them, each beside a catalog that outlives the source."""
+"""Source kinds with records in them, each beside a catalog that outlives the source.
+
+A kind joins the contract suite with one class here, listed in ``WORLDS``.
+"""
 
 import json
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, Self
 
-from penstock.catalog.catalog import Catalog
-from penstock.clock import SystemClock
+import pytest
+
+from penstock.clock import Clock, SystemClock
 from penstock.engine.run import EpochTables, task_plans
-from penstock.epochs.output import StrictRejects
-from penstock.epochs.share import open_share
-from penstock.job_source import open_files, source_opener
-from penstock.model.epoch import Attachment, EpochPlan, Note
+from penstock.epochs.task import open_reader
+from penstock.model.epoch import Attachment, EpochPlan
 from penstock.model.formats import PayloadFormat
 from penstock.model.job import JobDefinition, JobState, LoadProperties, TargetColumn
 from penstock.model.job_kinds import RoutineProperties
 from penstock.model.schema import Column, Primitive
 from penstock.model.secrets import Sealed
-from penstock.model.split import After, Horizon, SplitProgress
+from penstock.model.split import (
+    After,
+    AtTime,
+    Horizon,
+    Note,
+    Position,
+    SplitProgress,
+    placed_at,
+)
 from penstock.secrets.vault import Vault
-from penstock.sources.files.options import FileFormat, FilesOptions
+from penstock.sources.files.kind import FILES, FileFormat, FilesOptions
 from penstock.sources.kinesis.client import CLIENTS
-from penstock.sources.kinesis.options import KinesisOptions
+from penstock.sources.kinesis.kind import KINESIS, KinesisOptions
 from penstock.sources.kinesis.source import ReadBudgets
-from penstock.sources.source import Source
+from penstock.sources.registry import Sources, source_ref
+from penstock.sources.source import Source, SourceKind
 from tests.contract.catalog.building import (
     DEFINITION,
     FIRST,
@@ -50,56 +60,28 @@ from tests.servers.kinesis_clients import (
 )
 
 Progress = tuple[SplitProgress, ...]
+TASKS = 2
+ID = (Column(name="id", type=Primitive.STRING),)
 
 
-class World(Protocol):
-    """One kind of source with something in it, and a catalog that outlives the source."""
+class StoredJob:
+    """A job in a catalog on disk, and what the epoch loop does with its source."""
 
-    # Whether a plan names the last thing that it will read.
-    plans_are_final: ClassVar[bool]
-    # Whether records that wait are counted, and those that were changed.
-    counts_records: ClassVar[bool]
-
-    def put(self, *names: str) -> None:
-        """Let records arrive; names that sort later stand later in the source."""
-        ...
-
-    def change(self, name: str) -> None:
-        """Change records that may have been loaded already."""
-        ...
-
-    def open(self) -> Source:
-        """Open catalog and source with nothing kept in memory."""
-        ...
-
-    def state(self) -> JobState:
-        """Answer what the catalog remembers."""
-        ...
-
-    def commit(self, plan: EpochPlan, *, by: Source) -> Attachment:
-        """Read what a plan says and store it as the next commit, which the source hears of."""
-        ...
-
-    def replay(self, attachment: Attachment) -> None:
-        """Store a commit that was stored before."""
-        ...
-
-    def move(self, name: str) -> None:
-        """Store that reading begins behind a name, as ALTER does."""
-        ...
-
-    def names(self, plan: EpochPlan | None) -> list[str]:
-        """Answer what tasks read that are given a plan."""
-        ...
-
-
-class Remembered:
-    """The job of a world in a catalog on disk."""
-
-    def __init__(self, folder: Path, definition: JobDefinition, progress: Progress) -> None:
-        self.clock = MovableClock()
+    def __init__(
+        self,
+        folder: Path,
+        definition: JobDefinition,
+        progress: Progress,
+        *,
+        clock: Clock | None = None,
+        shared: Mapping[str, object] | None = None,
+        name: Callable[[object], str] = str,
+    ) -> None:
+        self._name = name
+        self.clock = clock or SystemClock()
+        self._shared = shared or {}
         self._key_file = folder / "secret.key"
-        self._store = SqliteStore(folder, self.clock)
+        self._store = SqliteStore(folder, MovableClock())
         catalog = self._store.open()
         catalog.create_table(TABLE)
         body = created()
@@ -107,46 +89,137 @@ class Remembered:
         body = replace(body, definition=definition, generation=FIRST, opening=opening)
         catalog.create_job(JOB, body)
 
-    def open(self) -> tuple[Catalog, Vault]:
-        """Open the catalog as a process does that knows nothing of others."""
+    def open(self) -> Source:
+        """Open catalog and source with nothing kept in memory."""
         catalog = self._store.open()
-        return catalog, Vault(catalog, key_file=self._key_file)
+        vault = Vault(catalog, key_file=self._key_file)
+        sources = Sources(
+            catalog=catalog, vault=vault, clock=self.clock, shared=dict(self._shared)
+        )
+        return sources.open(self.state(), threading.Event())
 
     def state(self) -> JobState:
-        """Answer what the catalog remembers."""
+        """Return what the catalog stores."""
         state = self._store.open().job_by_id(JOB)
         assert state is not None
         return state
 
-    def commit(self, plan: EpochPlan, notes: Sequence[Note], *, by: Source) -> Attachment:
-        """Do with a source what the epoch loop does around a commit."""
+    def read(self, plan: EpochPlan) -> tuple[list[Note], list[str]]:
+        """Read a plan as tasks do; return their notes and the names of their rows."""
+        source = self.open()
+        tables = EpochTables(
+            columns=ID,
+            partition_by=(),
+            rejects_root="",
+            lookups=(),
+            table_access=Sealed(),
+            source_access=source.task_access(),
+        )
+        notes: list[Note] = []
+        names: list[str] = []
+        state = self.state()
+        shares = source.share(plan, tasks=TASKS, needed=state.definition.needed)
+        draft = commit(state.number + 1)
+        for task in task_plans(shares, definition=state.definition, draft=draft, tables=tables):
+            reader = open_reader(task)
+            for block in reader.blocks():
+                assert not block.bad
+                names += map(self._name, block.batch.column("id").to_pylist())
+            reader.close()
+            notes += reader.notes
+        source.close()
+        return notes, names
+
+    def commit(self, plan: EpochPlan, *, by: Source) -> Attachment:
+        """Read a plan and store it as the next commit, which the source follows."""
+        notes, _ = self.read(plan)
         attachment = replace(
             commit(self.state().number + 1),
-            progress=by.reached(plan, notes),
-            files=plan.files,
+            progress=by.advance(plan, notes),
+            items=plan.items,
         )
         self.apply(attachment)
-        by.committed(notes)
+        by.committed(attachment.progress, notes)
         return attachment
 
     def apply(self, attachment: Attachment) -> None:
-        """Let the catalog follow a commit."""
+        """Let the catalog follow a commit, a new one or one that was stored before."""
         self._store.open().apply_commit(JOB, attachment, table_version=1, commit_seconds=0)
+
+    def move(self, split: str, position: Position) -> None:
+        """Store that a split is read from a position, as ALTER does."""
+        before, number = self.state().progress, self.state().number + 1
+        moved = tuple(
+            # A floor that is a time says when the first row was due, and stays.
+            replace(
+                one,
+                floor=one.floor if isinstance(one.floor, AtTime) else position,
+                position=position,
+            )
+            if one.split == split
+            else one
+            for one in before
+        )
+        progress = placed_at(number, before=before, after=moved)
+        self.apply(replace(move(number, position), progress=progress))
+
+
+class World(Protocol):
+    """One source kind with records in it."""
+
+    kind: ClassVar[SourceKind]
+    # Whether a plan names the last thing that it will read.
+    plans_are_final: ClassVar[bool]
+    # Whether a poll counts waiting records, and records that changed after loading.
+    counts_records: ClassVar[bool]
+    # Whether records are read in the order of their names.
+    ordered: ClassVar[bool]
+    job: StoredJob
+
+    @classmethod
+    def opened(cls, folder: Path, request: pytest.FixtureRequest) -> "Iterator[Self]":
+        """Yield a world of its own; the request gives the servers that it needs."""
+        ...
+
+    def put(self, *names: str) -> None:
+        """Let records arrive; names that sort later are later in the source."""
+        ...
+
+    def change(self, name: str) -> None:
+        """Change records that may have been loaded already."""
+        ...
+
+    def after(self, name: str) -> tuple[str, Position]:
+        """Return the split that holds a name, and the position after it."""
+        ...
 
 
 class FilesWorld:
     """Files of a folder."""
 
+    kind: ClassVar[SourceKind] = FILES
     plans_are_final: ClassVar[bool] = True
     counts_records: ClassVar[bool] = True
+    ordered: ClassVar[bool] = True
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "in"
         self._folder.mkdir()
-        uri = f"file://{self._folder}/"
-        source = FilesOptions(uri=uri, format=FileFormat.JSON)
-        start = SplitProgress(split="files", floor=Horizon(), position=Horizon())
-        self._job = Remembered(folder, replace(DEFINITION, source=source), (start,))
+        self._uri = f"file://{self._folder}/"
+        options = FilesOptions(uri=self._uri, format=FileFormat.JSON)
+        start = SplitProgress(split=self._uri, floor=Horizon(), position=Horizon())
+        definition = replace(
+            DEFINITION,
+            source=source_ref(FILES, options),
+            source_columns=ID,
+            targets=(TargetColumn(name="id", path=("id",)),),
+        )
+        self.job = StoredJob(folder, definition, (start,))
+
+    @classmethod
+    def opened(cls, folder: Path, request: pytest.FixtureRequest) -> Iterator[Self]:
+        del request
+        yield cls(folder)
 
     def put(self, *names: str) -> None:
         for name in names:
@@ -155,32 +228,17 @@ class FilesWorld:
     def change(self, name: str) -> None:
         (self._folder / name).write_text('{"id": "changed"}\n')
 
-    def open(self) -> Source:
-        catalog, vault = self._job.open()
-        return open_files(self.state(), catalog=catalog, vault=vault, clock=self._job.clock)
-
-    def state(self) -> JobState:
-        return self._job.state()
-
-    def commit(self, plan: EpochPlan, *, by: Source) -> Attachment:
-        return self._job.commit(plan, (), by=by)
-
-    def replay(self, attachment: Attachment) -> None:
-        self._job.apply(attachment)
-
-    def move(self, name: str) -> None:
-        behind = After(value=str(self._folder / name))
-        self._job.apply(move(self.state().number + 1, behind))
-
-    def names(self, plan: EpochPlan | None) -> list[str]:
-        return [] if plan is None else [Path(file.key).name for file in plan.files]
+    def after(self, name: str) -> tuple[str, Position]:
+        return self._uri, After(value=str(self._folder / name))
 
 
 class KinesisWorld:
-    """A stream of two shards on the project's own server, of which the second has records."""
+    """A stream of two shards on the project's own server; the second shard has records."""
 
+    kind: ClassVar[SourceKind] = KINESIS
     plans_are_final: ClassVar[bool] = False
     counts_records: ClassVar[bool] = False
+    ordered: ClassVar[bool] = True
 
     def __init__(self, folder: Path, stream: StreamUnderTest, endpoint: str) -> None:
         self._stream = stream
@@ -189,7 +247,16 @@ class KinesisWorld:
             SplitProgress(split=shard, floor=Horizon(), position=Horizon())
             for shard in stream.shard_ids()
         )
-        self._job = Remembered(folder, _load_of(stream.name, endpoint), start)
+        budgets = ReadBudgets(SystemClock(), interval=timedelta(0))
+        definition = _load_of(stream.name, endpoint)
+        self.job = StoredJob(folder, definition, start, shared={KINESIS.name: budgets})
+
+    @classmethod
+    def opened(cls, folder: Path, request: pytest.FixtureRequest) -> Iterator[Self]:
+        server: KinesisServer = request.getfixturevalue("own_kinesis")
+        with kinesis_client(server.endpoint) as client:
+            yield cls(folder, new_stream(client, shards=2), server.endpoint)
+        CLIENTS.of_this_process().close()
 
     def put(self, *names: str) -> None:
         for name in sorted(names):
@@ -197,87 +264,41 @@ class KinesisWorld:
             self._sequence_by_name[name] = self._stream.put(data, hash_key=self.key_of(name))
 
     def key_of(self, name: str) -> int:
-        """Answer the hash key of a record."""
+        """Return the hash key of a record."""
         del name
         return MIDDLE
 
     def change(self, name: str) -> None:
-        raise AssertionError(f"nobody can change {name} of a stream")
+        raise AssertionError(f"record {name} of a stream cannot be changed")
 
-    def open(self) -> Source:
-        catalog, vault = self._job.open()
-        budgets = ReadBudgets(SystemClock(), interval=timedelta(0))
-        opener = source_opener(
-            catalog=catalog, vault=vault, clock=SystemClock(), budgets=budgets
-        )
-        return opener(self.state(), threading.Event())
-
-    def state(self) -> JobState:
-        return self._job.state()
-
-    def commit(self, plan: EpochPlan, *, by: Source) -> Attachment:
-        notes, _ = self._read(plan)
-        return self._job.commit(plan, notes, by=by)
-
-    def replay(self, attachment: Attachment) -> None:
-        self._job.apply(attachment)
-
-    def move(self, name: str) -> None:
-        quiet, split = self.state().progress
-        behind = After(value=self._sequence_by_name[name])
-        moved = replace(split, floor=behind, position=behind)
-        attachment = move(self.state().number + 1, behind)
-        self._job.apply(replace(attachment, progress=(quiet, moved)))
-
-    def names(self, plan: EpochPlan | None) -> list[str]:
-        return [] if plan is None else self._read(plan)[1]
-
-    def _read(self, plan: EpochPlan) -> tuple[list[Note], list[str]]:
-        """Read a plan as tasks do; answer their notes and what they have read."""
-        draft = commit(self.state().number + 1)
-        tables = EpochTables(
-            columns=ID,
-            partition_by=(),
-            rejects_root="",
-            lookups=(),
-            table_access=Sealed(),
-            source_access=self.open().task_access(),
-        )
-        notes: list[Note] = []
-        names: list[str] = []
-        for task in task_plans(plan, state=self.state(), draft=draft, tables=tables, count=2):
-            reader = open_share(task, StrictRejects())
-            for arrived in reader.blocks():
-                names += map(str, arrived.batch.column("id").to_pylist())
-            notes += reader.notes
-        return notes, names
+    def after(self, name: str) -> tuple[str, Position]:
+        return self._stream.shard_ids()[1], After(value=self._sequence_by_name[name])
 
 
 class SpreadKinesisWorld(KinesisWorld):
     """The same with records in both shards; there is no order between them."""
 
+    ordered: ClassVar[bool] = False
+
     def key_of(self, name: str) -> int:
         return ord(name) % 2 * MIDDLE
 
-    def names(self, plan: EpochPlan | None) -> list[str]:
-        return sorted(super().names(plan))
-
-
-ID = (Column(name="id", type=Primitive.STRING),)
-
 
 def _load_of(stream: str, endpoint: str) -> JobDefinition:
+    options = KinesisOptions(
+        region=REGION,
+        stream=stream,
+        endpoint=endpoint,
+        # A client is kept for every configuration, so this is one of its own.
+        access_key=secrets.token_hex(8),
+        secret_key="nobody checks it",  # noqa: S106 - As it says.
+    )
     return replace(
         DEFINITION,
         function="KINESIS",
-        source=KinesisOptions(
-            region=REGION,
-            stream=stream,
-            endpoint=endpoint,
-            # A client is kept for every configuration, so this is one of its own.
-            access_key=secrets.token_hex(8),
-            secret_key="nobody checks it",  # noqa: S106 - As it says.
-        ),
+        job_kind="ROUTINE_LOAD",
+        source=source_ref(KINESIS, options),
+        place_columns=KINESIS.place_columns,
         source_columns=ID,
         targets=(TargetColumn(name="id", path=("id",)),),
         properties=RoutineProperties(format=PayloadFormat.JSON),
@@ -285,11 +306,6 @@ def _load_of(stream: str, endpoint: str) -> JobDefinition:
     )
 
 
-@contextmanager
-def kinesis_world(
-    kind: type[KinesisWorld], folder: Path, server: KinesisServer
-) -> Iterator[KinesisWorld]:
-    """Answer a world with a stream of its own."""
-    with kinesis_client(server.endpoint) as client:
-        yield kind(folder, new_stream(client, shards=2), server.endpoint)
-    CLIENTS.of_this_process().close()
+# Worlds in which everything has one order, and those in which it has not.
+WORLDS: tuple[type[World], ...] = (FilesWorld, KinesisWorld)
+SPREAD_WORLDS: tuple[type[World], ...] = (SpreadKinesisWorld,)

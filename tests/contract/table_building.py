@@ -57,7 +57,7 @@ def attachment(number: int, *, job_id: str = JOB, attempt_id: str = "") -> Attac
         ),
         statistics=Statistics(rows_read=1, rows_loaded=1),
         cumulative=Statistics(rows_read=number, rows_loaded=number),
-        files=(),
+        items=(),
         timings=Timings(),
         committed_at=NOW,
     )

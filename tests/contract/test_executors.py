@@ -6,12 +6,17 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from penstock.clock import SystemClock
 from penstock.engine.run import Executor, Work
 from penstock.errors import Code, ExternalError, StoppedError
+from penstock.model.query import Lookup, QueryRun, QueryText
+from penstock.model.schema import Column, Primitive
 from penstock.spark.executor import SparkExecutor
+from penstock.spark.job_session import Halves
+from penstock.spark.worker import Batches
 from penstock.testing.executor import InProcessExecutor
 
 PATIENCE_SECONDS = 60
@@ -156,6 +161,72 @@ def test_a_group_runs_again_after_it_was_cancelled(executor: Executor) -> None:
     assert answers == ["a"]
 
 
+def test_no_file_of_the_driver_holds_the_text_of_a_running_task(spark: SparkExecutor) -> None:
+    work = searching(spark._options.scratch)
+
+    found = spark.run(["gentian", "saxifrage"], work=work, group="g")
+
+    assert found == ["", ""]
+
+
+@pytest.fixture
+def select() -> QueryRun:
+    """A SELECT whose frame is kept between epochs."""
+    query = QueryText(
+        text="SELECT text FROM source WHERE text <> 'no'",
+        view="source",
+        columns=(Column(name="text", type=Primitive.STRING),),
+        strict=True,
+        time_zone="UTC",
+        python_udfs="",
+    )
+    return QueryRun(query=query, lookups=(), needed=("text",), reusable=True)
+
+
+def test_a_select_reads_no_task_from_a_file_of_the_driver(
+    spark: SparkExecutor, select: QueryRun
+) -> None:
+    halves = halves_of(searching(spark._options.scratch))
+
+    found = spark.run_query(["gentian", "saxifrage"], run=select, halves=halves, group="s1")
+
+    assert found == ["[''] for gentian", "[''] for saxifrage"]
+
+
+@pytest.mark.parametrize("size", [1, 2**18], ids=["small", "large"])
+def test_every_epoch_of_a_select_sees_its_own_tasks(
+    spark: SparkExecutor, select: QueryRun, size: int
+) -> None:
+    epochs = [["a" * size, "b" * size], ["c" * size, "é\n"], ["d"], ["😀\u2028", "e" * size]]
+    halves = halves_of(counting())
+
+    answers = [
+        spark.run_query(e, run=select, halves=halves, group=f"own-{size}") for e in epochs
+    ]
+
+    assert answers == [[f"['{len(t)}'] for {t[:9]}" for t in epoch] for epoch in epochs]
+
+
+def test_a_task_of_a_select_is_tried_again_with_the_same_text(
+    spark: SparkExecutor, select: QueryRun, tmp_path: Path
+) -> None:
+    halves = halves_of(failing(tmp_path, times=TRIES_MAX - 1))
+
+    answers = spark.run_query(["a"], run=select, halves=halves, group="s3")
+
+    assert answers == [f"['a by {tries(tmp_path, 'a')[-1]}'] for a"]
+    assert len(set(tries(tmp_path, "a"))) == TRIES_MAX
+
+
+def test_a_writer_without_the_report_of_its_reader_fails(
+    spark: SparkExecutor, select: QueryRun
+) -> None:
+    halves = halves_of(counting(), reports=False)
+
+    with pytest.raises(ExternalError, match="the reading half left no report"):
+        spark.run_query(["a"], run=select, halves=halves, group="s4")
+
+
 # A function that is made inside another one travels to the workers whole; one of a module
 # would be looked up there by name, and the workers do not know the tests.
 
@@ -165,6 +236,42 @@ def echo() -> Work:
         return text
 
     return work
+
+
+def counting() -> Work:
+    def work(text: str, _: str) -> str:
+        return str(len(text))
+
+    return work
+
+
+def searching(folder: Path) -> Work:
+    """Return the names of the files below a folder that hold the text of the task."""
+
+    def work(text: str, _: str) -> str:
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        return " ".join(str(path) for path in files if text.encode() in path.read_bytes())
+
+    return work
+
+
+def halves_of(work: Work, *, reports: bool = True) -> Halves:
+    """Return halves whose reader yields the result of the work as its only row."""
+
+    def read(text: str, try_id: str, leave: Callable[[str], None]) -> Batches:
+        yield pa.RecordBatch.from_pylist([{"text": work(text, try_id)}])
+        if reports:
+            leave(text[:9])
+
+    def write(text: str, _: str, batches: Batches, report: Callable[[], str]) -> str:
+        rows = [str(row) for batch in batches for row in batch.column(0).to_pylist()]
+        assert report() == text[:9]
+        return f"{rows} for {text[:9]}"
+
+    def read_lookup(_: Lookup) -> Batches:
+        yield from ()
+
+    return Halves(read=read, write=write, read_lookup=read_lookup)
 
 
 def slower_for_small_numbers() -> Work:

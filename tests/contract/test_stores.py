@@ -1,4 +1,4 @@
-"""What every store keeps; another kind of store is another parameter of ``place``."""
+"""The contract of every store; another kind of store is another parameter of ``place``."""
 
 import io
 import pickle
@@ -32,7 +32,7 @@ ON_AZURITE = (pytest.mark.integration, pytest.mark.xdist_group("azurite"))
 
 
 class EndingWith:
-    """Wants the keys with an ending, in any folder."""
+    """Selects the keys with an ending, in any folder."""
 
     def __init__(self, ending: str) -> None:
         self._ending = ending
@@ -111,7 +111,7 @@ def test_a_listing_yields_only_what_is_selected(place: Place) -> None:
         ("B", "abcd"),
     ],
 )
-def test_a_listing_begins_behind_a_key_that_may_be_none(
+def test_a_listing_starts_after_a_key_that_need_not_exist(
     place: Place, after: str, behind: str
 ) -> None:
     place.put("in/a", "in/b", "in/c", "in/d")
@@ -121,7 +121,7 @@ def test_a_listing_begins_behind_a_key_that_may_be_none(
     assert found == [f"in/{name}" for name in behind]
 
 
-def test_a_listing_behind_a_key_takes_the_folders_before_it_for_seen_where_there_is_an_order(
+def test_a_listing_after_a_key_omits_the_folders_before_it_if_it_is_ordered(
     place: Place,
 ) -> None:
     place.put("a-b", "a/a", "a/b", "a/c", "a0", "b/a")
@@ -140,7 +140,7 @@ def test_a_listing_of_many_objects_yields_each_of_them_once(place: Place) -> Non
     assert place.names("in/", after=names[20]) == names[21:]
 
 
-def test_a_folder_that_does_not_exist_is_told_from_an_empty_one_where_there_are_folders(
+def test_a_missing_folder_differs_from_an_empty_one_where_there_are_folders(
     place: Place,
 ) -> None:
     place.folder("empty")
@@ -171,7 +171,7 @@ def test_an_object_by_itself_is_known_as_in_a_listing(place: Place) -> None:
     assert place.store.head(second.key) == second
 
 
-def test_nothing_is_known_of_what_is_no_object(place: Place) -> None:
+def test_head_returns_none_if_there_is_no_object(place: Place) -> None:
     place.put("folder/a")
 
     for name in ("folder", "fold", "folder/b", "folder/a/b", "missing/a"):
@@ -187,7 +187,7 @@ def test_an_object_without_a_byte_is_a_file_or_nothing(place: Place) -> None:
     assert place.store.holds(place.prefix.removesuffix("/")) is place.empty_files
 
 
-def test_what_was_written_is_read_again(place: Place) -> None:
+def test_a_written_object_can_be_read(place: Place) -> None:
     key = place.prefix + "new/folder/a"
     content = bytes(range(256)) * 1000
 
@@ -268,7 +268,7 @@ def test_an_object_that_was_prepared_is_read_as_any_other(place: Place) -> None:
     assert contents == [b"0123456789"] * 2
 
 
-def test_what_is_wrong_with_an_object_that_was_prepared_is_told_when_it_is_opened(
+def test_an_error_of_a_prepared_object_is_raised_when_it_is_opened(
     place: Place,
 ) -> None:
     place.put("gone", "changed")
@@ -329,7 +329,7 @@ def test_a_read_never_mixes_an_old_object_with_a_new_one(
     assert content == old
 
 
-def test_a_missing_object_is_told_from_a_changed_one(place: Place) -> None:
+def test_a_missing_object_differs_from_a_changed_one(place: Place) -> None:
     key = place.prefix + "gone"
 
     with pytest.raises(ObjectMissingError) as failure, place.store.open(key, etag="any"):
@@ -425,7 +425,7 @@ def test_an_object_is_not_lost_to_another_one_that_is_not_finished(place: Place)
     assert place.store.read_bytes(place.prefix + "t/part-0") == b"t/part-0"
 
 
-def test_what_is_synced_already_can_be_synced_again(place: Place) -> None:
+def test_synced_keys_can_be_synced_again(place: Place) -> None:
     place.put("t/a", "t/deep/b")
     names = ("t/a", "t/deep/b", "t/deep", "t")
 
@@ -434,7 +434,7 @@ def test_what_is_synced_already_can_be_synced_again(place: Place) -> None:
     assert place.names("t/") == ["t/a", "t/deep/b"]
 
 
-def test_a_folder_is_made_once_and_holds_nothing(place: Place) -> None:
+def test_a_folder_is_created_once_and_is_empty(place: Place) -> None:
     for _ in range(2):
         place.store.make_folder(place.prefix + "a/b/c")
 
@@ -442,7 +442,7 @@ def test_a_folder_is_made_once_and_holds_nothing(place: Place) -> None:
     assert not place.store.holds(place.prefix + "a/b/c")
 
 
-def test_a_folder_is_one_that_was_made_or_that_holds_something(place: Place) -> None:
+def test_a_folder_was_created_or_contains_something(place: Place) -> None:
     place.put("in/deep/a", "inner/c", "out")
     place.folder("made")
 
@@ -455,7 +455,9 @@ def test_a_folder_is_one_that_was_made_or_that_holds_something(place: Place) -> 
     assert found == ["in", "in/deep", "inner", *(["made"] if place.folders else [])]
 
 
-def test_a_folder_holds_what_lies_below_it_and_not_what_is_called_alike(place: Place) -> None:
+def test_a_folder_contains_the_keys_below_it_and_not_those_of_a_similar_name(
+    place: Place,
+) -> None:
     place.put("in/deep/a", "in/deep-old/b", "inner/c", "out")
 
     held = [
@@ -490,7 +492,7 @@ def test_many_objects_are_removed(place: Place) -> None:
     assert place.names() == ["u"]
 
 
-def test_where_nothing_is_nothing_is_removed(place: Place) -> None:
+def test_deleting_below_an_empty_prefix_does_nothing(place: Place) -> None:
     place.put("t-old/a")
 
     place.store.delete_below(f"{place.prefix}t/")
@@ -535,7 +537,7 @@ def test_the_store_of_a_bucket_holds_keys_and_is_sent_nowhere() -> None:
 
 
 @pytest.mark.integration
-def test_what_goes_last_from_a_bucket_is_there_when_removing_breaks_off(
+def test_the_last_objects_of_a_bucket_remain_when_deleting_fails(
     proxied: Proxied,
 ) -> None:
     place = bucket_place(proxied.direct, in_byte_order=False)

@@ -12,8 +12,8 @@ from penstock.errors import Code, CommitOutcomeUnknownError, InvariantError, Use
 from penstock.model.epoch import DataFile
 from penstock.model.job import TableRef
 from penstock.model.schema import Array, Column, Decimal, Map, Primitive, Struct
+from penstock.tables.chain import log_entry
 from penstock.tables.delta import DeltaTables
-from penstock.tables.log import log_entry
 from penstock.tables.table import ChainCommit, Tables
 from penstock.testing.memory_tables import MemoryTables
 from tests.contract.table_building import COLUMNS, JOB, OTHER_JOB, attachment, data_file

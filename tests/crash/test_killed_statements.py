@@ -126,7 +126,7 @@ def test_a_killed_alter_that_nobody_repeats_has_moved_the_job_wholly_or_not_at_a
     home.node.sql("RESUME JOB j")
     home.node.run()
 
-    assert_exact(home, 1, 2, *([] if point is CrashPoint.WISH_STORED else [2]))
+    assert_exact(home, 1, 2, *([] if point is CrashPoint.DESIRED_STATE_STORED else [2]))
 
 
 @pytest.mark.parametrize(("home", "point"), without_spark(DROP_POINTS), indirect=["home"])

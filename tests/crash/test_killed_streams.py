@@ -278,7 +278,9 @@ def test_a_killed_alter_is_done_once_by_repeating_it(
 
 
 # Before and behind the moment from which on the table knows.
-@pytest.mark.parametrize("point", [CrashPoint.WISH_STORED, CrashPoint.STATEMENT_COMMITTED])
+@pytest.mark.parametrize(
+    "point", [CrashPoint.DESIRED_STATE_STORED, CrashPoint.STATEMENT_COMMITTED]
+)
 def test_a_killed_alter_that_nobody_repeats_has_moved_the_load_wholly_or_not_at_all(
     home: Home, own_kinesis: KinesisServer, stream: StreamUnderTest, point: CrashPoint
 ) -> None:
@@ -293,7 +295,7 @@ def test_a_killed_alter_that_nobody_repeats_has_moved_the_load_wholly_or_not_at_
         home.node.sql("RESUME ROUTINE LOAD FOR j")
     home.node.run()
 
-    moved = [] if point is CrashPoint.WISH_STORED else before
+    moved = [] if point is CrashPoint.DESIRED_STATE_STORED else before
     assert Counter(ids(home.node)) == Counter([*moved, *producer.sent])
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.crashpoints import CrashPoint
-from penstock.tables.log import log_entry
+from penstock.tables.chain import log_entry
 from tests.crash.harness import KILLED, Home, assert_exact, assert_lasting, crash, until
 from tests.crash.places import BucketPlace
 from tests.crash.variants import opened

@@ -13,9 +13,9 @@ from penstock.model.job import TableRef
 from penstock.model.schema import Column
 from penstock.model.secrets import Sealed
 from penstock.supervisor.supervisor import Supervisor
+from penstock.tables.chain import log_entry
 from penstock.tables.delta import DeltaHandle, DeltaTables
 from penstock.tables.folder import LOG_FOLDER
-from penstock.tables.log import log_entry
 from penstock.tables.table import RejectsLog, TableHandle, outcome_unknown
 from tests.crash.harness import Home, assert_exact, rows_of, until
 
@@ -104,8 +104,8 @@ class SlowTables:
     def rejects_location(self, job_id: str) -> str:
         return self.real.rejects_location(job_id)
 
-    def open_rejects(self, job_id: str) -> RejectsLog:
-        return self.real.open_rejects(job_id)
+    def open_rejects(self, job_id: str, columns: tuple[Column, ...]) -> RejectsLog:
+        return self.real.open_rejects(job_id, columns)
 
     def delete_rejects(self, job_id: str) -> None:
         self.real.delete_rejects(job_id)

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 
-from penstock.aws.credentials import lender_of
+from penstock.aws.credentials import credentials_for
 from penstock.control.result import Cell
-from penstock.storage.bucket_clients import client_of
+from penstock.storage.bucket_clients import client_for
 from penstock.storage.options import StoreOptions
 from penstock.storage.store import open_store
 from tests.integration.driving import PATIENCE_SECONDS, MovedClock
@@ -183,8 +183,8 @@ def bare_aws(patch: pytest.MonkeyPatch, folder: Path) -> None:
     patch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(folder / "credentials"))
     patch.setenv("AWS_CONFIG_FILE", str(folder / "config"))
     # A process has one environment; what was found in that of another test is forgotten.
-    client_of.cache_clear()
-    lender_of.cache_clear()
+    client_for.cache_clear()
+    credentials_for.cache_clear()
 
 
 def write_profile(folder: Path, name: str, *, key: str) -> None:

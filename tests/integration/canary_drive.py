@@ -14,7 +14,7 @@ from penstock.catalog.catalog import Catalog
 from penstock.cli.main import Format
 from penstock.crashpoints import CrashPoint
 from penstock.errors import Code
-from penstock.model.events import WishChanged
+from penstock.model.events import DesiredStateChanged
 from penstock.model.job import JobState
 from penstock.settings.settings import KEY_FILE
 from tests.integration.canary import Piece, ui_pieces
@@ -188,7 +188,9 @@ def type_failures(ground: Ground, prompt: Prompt) -> None:
             prompt.ask(failing.sql, answer=f"error {failing.code}")
     wrong = f"CREATE SECRET edited ({pairs(lake.other_keys('to be edited'))}) oops"
     prompt.ask(wrong, answer="error SYNTAX_ERR")
-    assert "CREATE SECRET edited ('s3.access_key' = '***'" in prompt.press("\\e\r")
+    opened = prompt.press("\\e\r")
+    assert "CREATE SECRET" in opened
+    assert "CREATE SECRET edited" not in opened
     prompt.press(CTRL_C)
 
 
@@ -275,7 +277,7 @@ def _settled(state: JobState | None, catalog: Catalog) -> bool:
     reasons += [
         event.body.reason
         for event in catalog.events(state.id)
-        if isinstance(event.body, WishChanged)
+        if isinstance(event.body, DesiredStateChanged)
     ]
     return any(reason and reason.code is FAILING[state.name] for reason in reasons)
 
@@ -314,7 +316,8 @@ def look_back(ground: Ground) -> None:
         printed = [beside.submit(print_all, ground, output) for output in Format]
         with open_prompt(ground) as prompt:
             prompt.terminal.type(UP * 100)
-            prompt.terminal.see("CREATE SECRET s ('***');")
+            # The oldest statement without a secret.
+            prompt.terminal.see("CREATE JOB never ON STREAMING")
             prompt.press(CTRL_C)
         with ground.lake.echoing(ground.lake.warehouse, anything):
             ground.run("doctor", "--quick", "--format", "json")
@@ -367,7 +370,7 @@ def damage_the_catalog(ground: Ground) -> None:
     unknown = ground.sql("SHOW JOBS", words=("--verbose",))
     _update(ground, "jobs SET snapshot = substr(snapshot, 10)")
     unreadable = ground.sql("SHOW JOBS", words=("--verbose",))
-    assert "has been changed or cut off" in cut.text
+    assert "is damaged or truncated" in cut.text
     assert "error INTERNAL_ERR" in unknown.text
     assert "Traceback" in unreadable.text, unreadable.text
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from penstock.model.schema import quoted_text
+from penstock.model.text import quoted_text
 from tests.integration.canary_lake import ROLE, STRANGER, Lake
 from tests.servers.child import HOST, free_ports
 

@@ -133,7 +133,7 @@ def _until(look: Callable[[], tuple[JobLook, ...]], done: Done) -> tuple[JobLook
 
 def paused(looks: tuple[JobLook, ...]) -> bool:
     """Tell whether no job is to run, and none does any more."""
-    return all(look.state.wish.wish == "PAUSE" and look.progress is None for look in looks)
+    return all(look.state.desired.state == "PAUSE" and look.progress is None for look in looks)
 
 
 def idle(looks: tuple[JobLook, ...]) -> bool:
@@ -210,7 +210,7 @@ def pause_reason(node: Node) -> str:
     """Run the job until it has used up its immediate resume, and answer why it is paused."""
     assert isinstance(node.clock, MovedClock)
     with supervised(node) as supervisor:
-        rounds_until(supervisor, lambda looks: looks[0].state.wish.auto_resumes == 1)
+        rounds_until(supervisor, lambda looks: looks[0].state.desired.auto_resumes == 1)
         node.clock.move(seconds=2)
         rounds_until(supervisor, paused)
     assert node.show("j")["state"] == "PAUSED"

@@ -1,25 +1,29 @@
 """What a load does with its stream, epoch by epoch, without tables and Spark."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import timedelta
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from threading import Event
 
 import pytest
 
 from penstock.clock import SystemClock
-from penstock.model.epoch import EpochLimits, Note
+from penstock.model.codec import from_text, to_text
+from penstock.model.epoch import EpochLimits
+from penstock.model.events import Event as JobEvent
+from penstock.model.events import apply
 from penstock.model.secrets import Sealed
-from penstock.model.split import Horizon, ShardPart, ShardRead, SplitProgress, StreamReport
+from penstock.model.split import Amount, Horizon, Note, ReadCounts, SplitProgress, SplitRead
 from penstock.sources.kinesis.access import stream_access
 from penstock.sources.kinesis.client import GIVE_UP_AFTER, Patience, StreamClient
-from penstock.sources.kinesis.options import KinesisOptions
-from penstock.sources.kinesis.pages import ShardPages
-from penstock.sources.kinesis.reading import ShardReading
-from penstock.sources.kinesis.source import KinesisSource, ReadBudgets, StreamParts
-from penstock.sources.source import Backlog
+from penstock.sources.kinesis.kind import KinesisOptions
+from penstock.sources.kinesis.reading import ShardPages, ShardReading
+from penstock.sources.kinesis.shards import ShardWork, StreamMemory
+from penstock.sources.kinesis.source import KinesisSource, ReadBudgets
+from penstock.sources.source import SourceServices
+from tests.contract.catalog.building import BEGINNING, JOB, created
 from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import REGION, StreamUnderTest
 
@@ -44,17 +48,40 @@ class LeapingClock(SystemClock):
         self._passed += by
 
 
+CREATED = apply(None, JobEvent(job_id=JOB, number=1, at=BEGINNING, body=created()))
+
+
+class NoItems:
+    """The item index of a source that loads no items."""
+
+    pruned_before = None
+
+    def known(self, keys: Sequence[str]) -> Mapping[str, str]:
+        raise AssertionError(f"a stream has no items such as {keys}")
+
+    def newest(self, prefix: str) -> str:
+        raise AssertionError(f"a stream has no items such as {prefix}")
+
+    def prune(self, before: datetime, *, prefixes: Sequence[str]) -> None:
+        raise AssertionError(f"a stream has no items from before {before} in {prefixes}")
+
+
 @dataclass
-class KeptReports:
-    """Reports in memory."""
+class KeptMemory:
+    """What a source remembers, in memory."""
 
-    report: StreamReport = field(default_factory=StreamReport)
+    text: str = ""
 
-    def load(self) -> StreamReport:
-        return self.report
+    def load(self) -> str:
+        return self.text
 
-    def store(self, report: StreamReport) -> None:
-        self.report = report
+    def store(self, text: str) -> None:
+        self.text = text
+
+    @property
+    def stream(self) -> StreamMemory:
+        """The text, read."""
+        return from_text(StreamMemory, self.text)
 
 
 @dataclass
@@ -62,9 +89,9 @@ class Load:
     """What a job does with its stream; ``progress`` is what is committed."""
 
     options: KinesisOptions
-    reports: KeptReports = field(default_factory=KeptReports)
+    memory: KeptMemory = field(default_factory=KeptMemory)
     progress: tuple[SplitProgress, ...] = (
-        SplitProgress(split=PARENT, floor=Horizon(), position=Horizon()),
+        SplitProgress(split=PARENT, floor=Horizon(), position=Horizon(), placed=1),
     )
     limits: EpochLimits = LIMITS
     clock: LeapingClock = field(default_factory=LeapingClock)
@@ -72,44 +99,57 @@ class Load:
 
     def open(self, stop: Event | None = None) -> KinesisSource:
         """Open the source with nothing in memory."""
-        parts = StreamParts(
-            job_id="job",
-            stop=stop or Event(),
+        services = SourceServices(
+            state=replace(CREATED, progress=self.progress),
             clock=self.clock,
-            reports=self.reports,
-            budgets=ReadBudgets(self.clock, interval=self.read_interval),
+            stop=stop or Event(),
             reveal=lambda _key, text: text,
             seal=_unsealed,
+            items=NoItems(),
+            memory=self.memory,
+            shared=ReadBudgets(self.clock, interval=self.read_interval),
         )
-        return KinesisSource(self.options, parts=parts)
+        return KinesisSource(self.options, services=services)
 
-    def look(self, source: KinesisSource) -> Backlog:
-        """Look at the stream."""
-        return source.discover(self.progress, listed=lambda _seen: None)
+    def poll(self, source: KinesisSource) -> Amount:
+        """Poll the stream."""
+        return source.poll(self.progress, seen=lambda _seen: None).waiting
+
+    def commit(self, source: KinesisSource) -> None:
+        """Commit one epoch, and let the source follow."""
+        notes = self.load(source)
+        source.committed(self.progress, notes)
 
     def load(self, source: KinesisSource) -> list[Note]:
-        """Commit one epoch; the source does not hear of it."""
+        """Commit one epoch; the source does not follow."""
         plan = source.plan(self.progress, limits=self.limits)
         assert plan is not None
-        notes = [self._read(read) for read in plan.shards]
-        self.progress = source.reached(plan, notes)
+        notes = [self._read(read) for read in plan.reads]
+        self.progress = source.advance(plan, notes)
         return notes
 
-    def _read(self, read: ShardRead) -> Note:
+    def _read(self, read: SplitRead) -> Note:
         access = stream_access(self.options)
+        work = from_text(ShardWork, read.work)
+        assert read.limits is not None
         pages = ShardPages(
             StreamClient(access),
             access,
-            read.shard.id,
+            read.split,
             read.begin,
             patience=Patience(clock=SystemClock(), give_up_after=GIVE_UP_AFTER),
-            is_closed=lambda: read.shard.closed,
-            iterator=read.iterator,
+            is_closed=lambda: work.shard.closed,
+            iterator=work.iterator,
         )
         reading = ShardReading(pages, begun=read.begin, limits=read.limits, clock=SystemClock())
         rows = len(list(reading.items()))
-        part = ShardPart(shard=read.shard.id, begin=read.begin, outcome=reading.outcome)
-        return Note(part=part, rows_read=rows, rows_parsed=rows, records=rows)
+        outcome = reading.outcome
+        return Note(
+            read=read.id,
+            end=outcome.position,
+            counts=ReadCounts(rows_read=rows, rows_parsed=rows, records=rows),
+            result=to_text(outcome),
+        )
 
 
 def _unsealed(values: Mapping[str, str]) -> Sealed:

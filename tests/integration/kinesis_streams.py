@@ -8,7 +8,7 @@ import pytest
 from penstock.aws.credentials import AwsKeys
 from penstock.model.split import Position
 from penstock.sources.kinesis.client import CLIENTS, Patience, StreamAccess, StreamClient
-from penstock.sources.kinesis.pages import ShardPages
+from penstock.sources.kinesis.reading import ShardPages
 from tests.integration.driving import MovedClock
 from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import REGION, StreamUnderTest, kinesis_client, new_stream

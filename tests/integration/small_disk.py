@@ -86,7 +86,7 @@ def task_finds_no_room(node: Node, disk: SmallDisk) -> Findings:
     """The disk of the table becomes full before a task writes its rows."""
     node.work = Failing(first=disk.fill)
     with supervised(node) as supervisor:
-        rounds_until(supervisor, lambda looks: looks[0].state.wish.reason is not None)
+        rounds_until(supervisor, lambda looks: looks[0].state.desired.reason is not None)
     disk.free()
     return {"reason": _pause(node), "attempts": attempts(node)}
 
@@ -101,7 +101,7 @@ def commit_finds_no_room(node: Node, disk: SmallDisk) -> Findings:
 
     node.work = work
     with supervised(node) as supervisor:
-        rounds_until(supervisor, lambda looks: looks[0].state.wish.reason is not None)
+        rounds_until(supervisor, lambda looks: looks[0].state.desired.reason is not None)
     node.work = run_task_text
     disk.free()
     failed = [row["reason"] for row in node.sql("SHOW EPOCHS FOR j") if row["reason"]]

@@ -49,17 +49,18 @@ def failing(open_node: OpenNode, clock: MovedClock, folder: Path) -> Callable[..
 
 def pause_after(supervisor: Supervisor, clock: MovedClock, *, resumes: int) -> JobLook:
     """Answer the look at the pause that follows so many resumes, with no time lost."""
-    rounds_until(supervisor, lambda looks: looks[0].state.wish.auto_resumes == resumes)
+    rounds_until(supervisor, lambda looks: looks[0].state.desired.auto_resumes == resumes)
     clock.move(seconds=2)
     (look,) = rounds_until(
-        supervisor, lambda looks: paused(looks) and looks[0].state.wish.auto_resumes == resumes
+        supervisor,
+        lambda looks: paused(looks) and looks[0].state.desired.auto_resumes == resumes,
     )
     return look
 
 
 def delay(look: JobLook) -> timedelta | None:
     """Answer how long after the last resume the next one follows."""
-    resumed_at = look.state.wish.resumed_at
+    resumed_at = look.state.desired.resumed_at
     return look.resumes_at - resumed_at if look.resumes_at and resumed_at else None
 
 
@@ -88,7 +89,7 @@ def test_an_epoch_is_tried_four_times_and_the_ledger_shows_it(
     node = failing(times=TRIES_PER_EPOCH)
 
     with supervised(node) as supervisor:
-        rounds_until(supervisor, lambda looks: looks[0].state.wish.reason is not None)
+        rounds_until(supervisor, lambda looks: looks[0].state.desired.reason is not None)
 
     assert attempts(node) == [(1, number, "FAILED") for number in (1, 2, 3, 4)]
     reasons = [row["reason"] for row in node.sql("SHOW EPOCHS FOR j") if row["reason"]]
@@ -115,7 +116,7 @@ def test_the_first_resume_follows_at_once_and_heals(
     node = failing(times=TRIES_PER_EPOCH)
 
     with supervised(node, until_caught_up=True) as supervisor:
-        rounds_until(supervisor, lambda looks: looks[0].state.wish.auto_resumes == 1)
+        rounds_until(supervisor, lambda looks: looks[0].state.desired.auto_resumes == 1)
         clock.move(seconds=2)
         rounds_until(supervisor, lambda looks: looks[0].caught_up)
 
@@ -153,10 +154,10 @@ def test_a_pause_does_not_end_before_its_time(
         clock.move(seconds=5)
         (early,) = supervisor.round()
         clock.move(seconds=5)
-        (due,) = rounds_until(supervisor, lambda looks: looks[0].state.wish.wish == "RUN")
+        (due,) = rounds_until(supervisor, lambda looks: looks[0].state.desired.state == "RUN")
 
-    assert early.state.wish.wish == "PAUSE"
-    assert due.state.wish.auto_resumes == 2
+    assert early.state.desired.state == "PAUSE"
+    assert due.state.desired.auto_resumes == 2
 
 
 def test_the_count_of_resumes_survives_a_restart(
@@ -171,7 +172,7 @@ def test_the_count_of_resumes_survives_a_restart(
     with supervised(node) as supervisor:
         (after,) = supervisor.round()
 
-    assert after.state.wish == before.state.wish
+    assert after.state.desired == before.state.desired
     assert after.resumes_at == before.resumes_at
 
 
@@ -188,7 +189,7 @@ def test_a_job_whose_resumes_are_used_up_runs_again_after_resume_by_a_person(
     node.run()
 
     assert node.rows("t") == numbered(1)
-    assert node.job("j").wish.auto_resumes == 0
+    assert node.job("j").desired.auto_resumes == 0
     assert node.show("j")["position"] == str(folder / "a.json")
 
 
@@ -198,17 +199,19 @@ def test_a_success_begins_the_count_of_resumes_anew(
     node = failing(times=2 * TRIES_PER_EPOCH)
     with supervised(node, until_caught_up=True) as supervisor:
         waited(supervisor, clock, resumes=1)
-        rounds_until(supervisor, lambda looks: looks[0].state.wish.auto_resumes == 2)
+        rounds_until(supervisor, lambda looks: looks[0].state.desired.auto_resumes == 2)
         clock.move(seconds=2)
         rounds_until(supervisor, lambda looks: looks[0].caught_up)
     node.work = Failing(first=outage, times=TRIES_PER_EPOCH)
     write_rows(folder / "b.json", numbered(2))
 
     with supervised(node) as supervisor:
-        (look,) = rounds_until(supervisor, lambda looks: looks[0].state.wish.reason is not None)
+        (look,) = rounds_until(
+            supervisor, lambda looks: looks[0].state.desired.reason is not None
+        )
 
-    assert look.state.wish.auto_resumes == 0
-    assert look.resumes_at == look.state.wish.changed_at
+    assert look.state.desired.auto_resumes == 0
+    assert look.resumes_at == look.state.desired.changed_at
 
 
 @pytest.mark.of_local_files("files appear while a task runs")

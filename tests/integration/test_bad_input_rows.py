@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.model.job import Wish
+from penstock.model.job import DesiredState
 from tests.integration.driving import attempts
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
 
@@ -97,7 +97,7 @@ def test_a_bad_line_is_not_tried_again_by_itself(loading: Node, folder: Path) ->
     loading.run()
 
     assert attempts(loading) == [(1, 1, "COMMITTED"), (2, 1, "FAILED")]
-    assert loading.job("j").wish.auto_resumes == 0
+    assert loading.job("j").desired.auto_resumes == 0
 
 
 def test_the_ledger_keeps_the_reason_of_a_failed_attempt(loading: Node, folder: Path) -> None:
@@ -185,7 +185,7 @@ def test_a_line_number_is_right_behind_the_first_range_of_a_large_file(
 
     reason = str(loading.show("j")["reason"])
     assert f'file "{folder}/b.json", line 12001: ' in reason
-    assert loading.job("j").wish.wish is Wish.PAUSE
+    assert loading.job("j").desired.state is DesiredState.PAUSE
 
 
 def test_a_scalar_for_a_text_becomes_its_json(loading: Node, folder: Path) -> None:

@@ -1,5 +1,6 @@
 """What a bucket is asked for, and how often: requests cost money, keys cost memory."""
 
+import threading
 import tracemalloc
 from collections.abc import Iterator
 from datetime import timedelta
@@ -8,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from penstock.clock import Clock, SystemClock
-from penstock.job_source import open_files
-from penstock.sources.files.source import FilesSource
+from penstock.sources.registry import Sources
+from penstock.sources.source import Poll, Source
 from penstock.storage import bucket as bucket_stream
 from tests.contract.catalog.building import MovableClock
 from tests.integration.bucket_jobs import (
@@ -46,16 +47,19 @@ def ordered(bucket: Bucket, **options: str) -> dict[str, str]:
     return {**access(bucket), "ordered_listing": "true", **options}
 
 
-def source_of(node: Node, clock: Clock | None = None) -> FilesSource:
+def source_of(node: Node, clock: Clock | None = None) -> Source:
     """Open the job's source as its runner does."""
-    return open_files(
-        node.job("j"), catalog=node.catalog, vault=node.vault, clock=clock or SystemClock()
-    )
+    sources = Sources(catalog=node.catalog, vault=node.vault, clock=clock or SystemClock())
+    return sources.open(node.job("j"), threading.Event())
 
 
-def look(node: Node, source: FilesSource) -> int:
-    """Look for new files, and answer how many wait."""
-    return source.discover(node.job("j").progress, listed=lambda _: None).files
+def look(node: Node, source: Source) -> int | None:
+    """Poll for new files, and return how many wait."""
+    return poll(node, source).waiting.items
+
+
+def poll(node: Node, source: Source) -> Poll:
+    return source.poll(node.job("j").progress, seen=lambda _: None)
 
 
 @pytest.mark.parametrize("loaded", [100, 5_000, 1_000_000])
@@ -110,12 +114,12 @@ def test_an_audit_of_thousands_of_keys_finds_the_one_that_is_not_loaded(
     proxied.proxy.clear()
 
     source = source_of(node)
-    late = look(node, source)
+    found = poll(node, source)
 
-    assert late == 1
+    assert found.waiting.items == 1
     assert proxied.proxy.listings() == len(proxied.proxy.requests) == 6
     assert source.take_requests() == 6
-    assert source.modified_files == 5_000
+    assert found.notices == (("files_modified", 5_000),)
     node.run()
     assert ids(node) == [7]
 
@@ -193,7 +197,7 @@ def test_a_budget_makes_looks_rarer(node: Node, proxied: Proxied) -> None:
 
     while clock.now() < begin + timedelta(hours=1):
         look(node, source)
-        clock.move(seconds=max(1.0, source.pause().total_seconds()))
+        clock.move(seconds=max(1.0, source.poll_delay().total_seconds()))
 
     assert 110 <= len(proxied.proxy.requests) <= 122
 

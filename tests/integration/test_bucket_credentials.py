@@ -261,10 +261,10 @@ def test_a_role_that_is_refused_later_stops_the_job_with_the_reason(
         # The first pause resumes at once, so that the reason is taken when it is seen.
         with supervised(node) as supervisor:
             looks = rounds_until(
-                supervisor, lambda looks: looks[0].state.wish.reason is not None
+                supervisor, lambda looks: looks[0].state.desired.reason is not None
             )
 
-    reason = looks[0].state.wish.reason
+    reason = looks[0].state.desired.reason
     assert reason is not None
     assert f'role "{ROLE}" could not be assumed' in reason.message
 

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 
 from penstock.errors import ExternalError
+from penstock.sources.files.kind import FILES
 from penstock.storage import bucket, bucket_clients
 from penstock.storage import bucket as bucket_stream
+from penstock.tables.rejects import reject_columns
 from tests.integration.bucket_jobs import (
     FastClock,
     access,
@@ -103,7 +105,7 @@ def test_a_server_that_is_away_for_long_pauses_a_job_which_then_resumes(
     proxied.proxy.down()
 
     with supervised(fast_node) as supervisor:
-        rounds_until(supervisor, lambda looks: looks[0].state.wish.auto_resumes == 1)
+        rounds_until(supervisor, lambda looks: looks[0].state.desired.auto_resumes == 1)
         move(fast_node, seconds=2)
         rounds_until(supervisor, paused)
         reason = str(fast_node.show("j")["reason"])
@@ -191,7 +193,7 @@ def test_keys_that_are_taken_away_pause_a_job_until_the_secret_is_changed(
         rounds_until(supervisor, idle)
         put_rows(proxied.direct, "in/2.json", 2)
         fast_node.sql("ALTER SECRET s ('s3.secret_key' = 'taken away')")
-        rounds_until(supervisor, lambda looks: looks[0].state.wish.auto_resumes == 1)
+        rounds_until(supervisor, lambda looks: looks[0].state.desired.auto_resumes == 1)
         move(fast_node, seconds=2)
         rounds_until(supervisor, paused)
         reason = str(fast_node.show("j")["reason"])
@@ -214,7 +216,7 @@ def test_keys_of_the_warehouse_that_were_changed_reach_a_running_job(
             rounds_until(supervisor, idle)
             put_rows(proxied.direct, "in/2.json", 2)
             node.sql("ALTER SECRET wh ('s3.secret_key' = 'taken away')")
-            rounds_until(supervisor, lambda looks: looks[0].state.wish.auto_resumes == 1)
+            rounds_until(supervisor, lambda looks: looks[0].state.desired.auto_resumes == 1)
             move(node, seconds=2)
             rounds_until(supervisor, paused)
             reason = str(node.show("j")["reason"])
@@ -356,7 +358,7 @@ def test_what_a_server_repeats_is_not_told_of_a_refused_commit_of_rejects(
     stored: Node, proxied: Proxied
 ) -> None:
     assert stored.tables is not None
-    opened = stored.tables.open_rejects("job-1")
+    opened = stored.tables.open_rejects("job-1", reject_columns(FILES.place_columns))
     echo = b"<Error><Code>InvalidAccessKeyId</Code><Message>AKIACANARY</Message></Error>"
     proxied.proxy.inject(Answer(status=403, body=echo), when=put_of(f"{LOG}1.json"), times=10)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ExternalError, PenstockError, UserError
-from penstock.sources.files.options import FileFormat, FilesOptions
+from penstock.sources.files.kind import FileFormat, FilesOptions
 from penstock.sources.files.source import lists_behind
 from penstock.storage.options import StoreOptions
 from penstock.storage.uris import parse_uri
@@ -530,7 +530,7 @@ def test_a_key_that_cannot_be_named_is_told(node: Node, moto_bucket: Bucket, key
     put_rows(moto_bucket, key, 2)
     node.sql(CREATE_TABLE)
 
-    with pytest.raises(PenstockError, match="a key in it cannot be named") as odd:
+    with pytest.raises(PenstockError, match="a key in it is not supported") as odd:
         node.sql(bucket_job(moto_bucket))
 
     assert "Rename" in odd.value.hint

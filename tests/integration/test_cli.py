@@ -247,9 +247,9 @@ def test_the_catalog_can_be_kept_elsewhere(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("warehose = 'x'", 'setting "warehose": '),
-        ("[spark]\nmasters = 'local'", 'setting "spark.masters": '),
-        ("[spark]\nmaster = 3", 'setting "spark.master": '),
+        ("warehose = 'x'", 'setting "warehose" does not exist'),
+        ("[spark]\nmasters = 'local'", 'setting "spark.masters" does not exist'),
+        ("[spark]\nmaster = 3", 'setting "spark.master" must be a text'),
         ("warehouse = ", 'settings file "'),
         ("[catalog]\nurl = 'postgresql://host/db'", "catalog must be kept in SQLite"),
         ("[catalog]\nurl = 'somewhere'", "catalog URL must have the form sqlite:///path"),
@@ -271,7 +271,7 @@ def test_a_bad_setting_of_the_environment_is_named(shell: Shell) -> None:
     )
 
     assert said.code == 1
-    assert said.error.startswith('error SETTINGS_ERR: setting "spark.masters": ')
+    assert said.error.startswith('error SETTINGS_ERR: setting "spark.masters" does')
 
 
 def test_a_home_that_cannot_be_made_is_named(shell: Shell) -> None:

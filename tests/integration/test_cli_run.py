@@ -265,7 +265,7 @@ def test_control_c_ends_a_run_in_order_with_a_summary(shell: Shell, running: Run
     said = running.wait()
 
     assert said.code == 130
-    assert said.error == "stopping; press Ctrl-C again to end at once\n"
+    assert said.error == "stopping; press Ctrl-C again to stop at once\n"
     assert "loaded 1 file, 1 row in this run" in said.out.splitlines()[-1]
     assert job_row(shell)["state"] == "PENDING"
     assert shell.sql("SHOW EPOCHS FOR j", "--format", "csv").out.count("COMMITTED") == 3

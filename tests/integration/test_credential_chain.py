@@ -1,4 +1,4 @@
-"""Keys that stand in no statement: who lends them, and what is said when nobody does."""
+"""Credentials of the default chain: their sources, and errors when there are none."""
 
 import json
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterat
 
 @pytest.fixture
 def open_to_all(moto_bucket: Bucket) -> Iterator[Proxied]:
-    """A bucket with one object that any keys open, behind a proxy that remembers requests."""
+    """A bucket with one object, open to all keys, and a proxy that records requests."""
     put_rows(moto_bucket, "in/1.json", 1)
     with through_proxy(moto_bucket) as proxied:
         yield proxied
@@ -62,7 +62,7 @@ def open_to_all(moto_bucket: Bucket) -> Iterator[Proxied]:
 
 @dataclass
 class Metadata:
-    """A server that lends keys to a container, or to an instance and its role."""
+    """A server of credentials for a container, or for an instance and its role."""
 
     # Paths below which nothing is found.
     missing: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class Metadata:
     asked: list[str] = field(default_factory=list)
 
     def answer(self, path: str) -> tuple[int, str]:
-        """Answer what is found at a path."""
+        """Return the content of a path."""
         self.asked.append(path)
         if self.failing:
             return HTTPStatus.SERVICE_UNAVAILABLE, "not now"
@@ -96,7 +96,7 @@ def _lent() -> str:
 
 @contextmanager
 def metadata_server(metadata: Metadata) -> Iterator[str]:
-    """Serve what a machine is told of itself; give the address."""
+    """Serve the metadata of a machine; yield the address."""
 
     class Handler(QuietHandler):
         def _answer(self) -> None:
@@ -109,7 +109,7 @@ def metadata_server(metadata: Metadata) -> Iterator[str]:
 
 
 def load(node: Node, place: Proxied) -> set[str]:
-    """Load what is in the bucket without any keys; answer who signed the requests."""
+    """Load the bucket without keys; return the access keys that signed the requests."""
     options = {"s3.endpoint": place.bucket.endpoint}
     node.sql(f"{CREATE_TABLE}; {bucket_job(place.bucket, options=options)}")
     node.run()
@@ -169,7 +169,7 @@ def test_without_keys_those_of_an_instance_sign(
 
 
 @STATEMENTS
-def test_half_of_the_keys_in_the_environment_is_told_by_the_name_of_the_other_half(
+def test_half_of_the_keys_in_the_environment_names_the_other_half(
     node: Node, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ONLY")
@@ -178,12 +178,12 @@ def test_half_of_the_keys_in_the_environment_is_told_by_the_name_of_the_other_ha
     with pytest.raises(UserError, match="could not be looked up: AWS_SECRET_ACCESS_KEY") as bad:
         node.sql(statement)
 
-    assert bad.value.message.endswith("is lacking in the environment")
+    assert bad.value.message.endswith("is missing in the environment")
     assert bad.value.hint == "Set the access key and the secret key, both of them or none."
 
 
 @STATEMENTS
-def test_a_profile_that_does_not_exist_is_told(
+def test_a_profile_that_does_not_exist_is_reported(
     node: Node, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     monkeypatch.setenv("AWS_PROFILE", "laoding")
@@ -195,7 +195,7 @@ def test_a_profile_that_does_not_exist_is_told(
     assert "AWS_PROFILE" in bad.value.hint
 
 
-def test_a_profile_that_does_not_exist_is_told_beside_given_keys_of_a_stream(
+def test_a_profile_that_does_not_exist_is_reported_despite_given_keys_of_a_stream(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_PROFILE", "laoding")
@@ -206,7 +206,7 @@ def test_a_profile_that_does_not_exist_is_told_beside_given_keys_of_a_stream(
         node.sql(ROUTINE_LOAD.format(more=keys))
 
 
-def test_a_profile_that_does_not_exist_is_told_before_a_role_is_assumed(
+def test_a_profile_that_does_not_exist_is_reported_before_a_role_is_assumed(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_PROFILE", "laoding")
@@ -216,18 +216,18 @@ def test_a_profile_that_does_not_exist_is_told_before_a_role_is_assumed(
         node.sql(job_on("s3://orders/in/", {"s3.role_arn": ROLE}))
 
 
-def test_half_of_the_keys_in_a_profile_is_told(
+def test_half_of_the_keys_in_a_profile_is_reported(
     node: Node, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "credentials").write_text("[loading]\naws_access_key_id = ONLY\n")
     monkeypatch.setenv("AWS_PROFILE", "loading")
     node.sql(CREATE_TABLE)
 
-    with pytest.raises(UserError, match="aws_secret_access_key is lacking in the file"):
+    with pytest.raises(UserError, match="aws_secret_access_key is missing in the file"):
         node.sql(BUCKET_JOB)
 
 
-def test_a_file_of_profiles_that_cannot_be_read_is_told(
+def test_a_file_of_profiles_that_cannot_be_read_is_reported(
     node: Node, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "config").write_text("no profile, no value\n")
@@ -238,7 +238,7 @@ def test_a_file_of_profiles_that_cannot_be_read_is_told(
         node.sql(BUCKET_JOB)
 
 
-def test_an_address_that_lends_no_keys_is_told(
+def test_an_address_without_credentials_is_reported(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", "http://example.com/keys")
@@ -251,7 +251,7 @@ def test_an_address_that_lends_no_keys_is_told(
 
 
 @STATEMENTS
-def test_a_container_that_lends_nothing_now_may_do_so_later(
+def test_a_container_without_credentials_is_retried(
     node: Node, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     node.sql(CREATE_TABLE)
@@ -263,7 +263,7 @@ def test_a_container_that_lends_nothing_now_may_do_so_later(
 
 
 @STATEMENTS
-def test_a_web_identity_whose_token_is_not_there_yet_may_come_later(
+def test_a_web_identity_without_its_token_is_retried(
     node: Node, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/no/such/token")
@@ -283,7 +283,7 @@ def test_a_web_identity_whose_token_is_not_there_yet_may_come_later(
     ],
     ids=["half", "no-profile", "nothing"],
 )
-def test_keys_that_are_lost_later_are_told_by_who_must_act(
+def test_keys_that_are_lost_later_name_who_must_act(
     open_to_all: Proxied,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,

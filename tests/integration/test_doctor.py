@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.doctor.finding import Outcome
+from penstock.cli.doctor.examine import open_subject
 from penstock.cli.doctor.home import check_clock
-from penstock.cli.doctor.report import open_subject
+from penstock.cli.doctor.report import Outcome
 from tests.integration.command import SETTINGS, Shell
 from tests.integration.driving import MovedClock
 from tests.node import CREATE_TABLE, create_job, numbered, write_rows
@@ -70,7 +70,7 @@ def test_spark_is_really_started(shell: Shell, home: Path) -> None:
     said = shell.run("doctor")
 
     assert (said.code, said.error) == (0, "")
-    assert " on local[2,4] started and ran a task in " in said.out
+    assert " on local[2,4] ran a task in " in said.out
     assert list((home / "logs").glob("*")) == []
 
 
@@ -96,7 +96,7 @@ def test_a_setting_that_cannot_be_is_a_problem_and_the_rest_is_looked_at(
     said = shell.run("doctor", "--quick")
 
     assert said.code == 1
-    assert 'problem settings   setting "warehose": ' in said.out
+    assert 'problem settings   setting "warehose" does not exist' in said.out
     assert "1 job, 1 table, sound" in said.out
 
 
@@ -174,7 +174,7 @@ def test_a_job_that_a_person_paused_is_told_with_what_resumes_it(shell: Shell) -
 
     assert found["outcome"] == "warning"
     assert found["found"] == "j is paused by a person"
-    assert found["next"] == "To let it run: penstock sql -e 'RESUME JOB j'"
+    assert found["next"] == "To resume it: penstock sql -e 'RESUME JOB j'"
 
 
 def test_a_clock_before_the_newest_event_is_a_problem(home: Path) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.doctor.finding import Finding, Outcome, Subject
+from penstock.cli.doctor.examine import open_subject
 from penstock.cli.doctor.home import check_secrets, check_warehouse
-from penstock.cli.doctor.jobs import Question, ask_all, check_sources
-from penstock.cli.doctor.report import open_subject
+from penstock.cli.doctor.jobs import Probe, check_sources, send_all
+from penstock.cli.doctor.report import Finding, Outcome, Subject
 from penstock.clock import SystemClock
 from tests.integration.bucket_jobs import (
     access,
@@ -104,7 +104,7 @@ def test_secrets_whose_references_are_found_are_well(
     (found,) = secrets_found(node)
 
     assert found.outcome is Outcome.OK
-    assert found.found.endswith(" opens them")
+    assert found.found.endswith(" decrypts them")
 
 
 def test_files_of_this_machine_are_not_asked(node: Node, tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_files_of_this_machine_are_not_asked(node: Node, tmp_path: Path) -> None
 
     (found,) = sources_found(node)
 
-    assert found == Finding(check="sources", found="none but files of this machine")
+    assert found == Finding(check="sources", found="only files of this machine")
 
 
 def test_a_bucket_that_takes_the_keys_of_a_job_answers(node: Node, bucket: Bucket) -> None:
@@ -193,7 +193,7 @@ def test_a_load_that_was_stopped_is_not_asked_for(loads: Node, stream: StreamUnd
 
     (found,) = sources_found(loads)
 
-    assert found.found == "none but files of this machine"
+    assert found.found == "only files of this machine"
 
 
 def test_whoever_does_not_answer_is_not_waited_for(
@@ -205,8 +205,8 @@ def test_whoever_does_not_answer_is_not_waited_for(
     def silent() -> None:
         never.wait(LONG.total_seconds())
 
-    question = Question(state=loads.job("r"), ask=silent)
-    (found,) = ask_all([question], wait=BLINK, clock=SystemClock())
+    probe = Probe(state=loads.job("r"), send=silent)
+    (found,) = send_all([probe], wait=BLINK, clock=SystemClock())
 
     never.set()
     assert found.found.startswith('routine load "r" cannot ask ')

@@ -95,7 +95,7 @@ def test_a_bad_row_with_half_a_character_pauses_with_file_and_line(
 
     (look,) = node.run()
 
-    reason = look.state.wish.reason
+    reason = look.state.desired.reason
     assert reason is not None
     assert reason.code is Code.TOO_MANY_FAILURE_ROWS_ERR
     assert f'{node.name_of(folder / "b.json")}", line 1' in reason.message

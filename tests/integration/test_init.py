@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.settings.home import SETTING_WORDS
+from penstock.settings.home import SHOWN_SETTINGS
 from tests.integration.command import Shell
 from tests.node import CREATE_TABLE
 
@@ -19,7 +19,7 @@ def test_a_home_is_made_with_every_setting_in_its_file(shell: Shell) -> None:
 
     text = (shell.folder / "penstock-home" / "penstock.toml").read_text()
     assert (said.code, said.error) == (0, "")
-    assert [s.key for s in SETTING_WORDS if s.variable not in text] == []
+    assert [s.key for s in SHOWN_SETTINGS if s.variable not in text] == []
     assert shell.sql(CREATE_TABLE).out == "table t created\n"
 
 
@@ -49,8 +49,8 @@ def test_settings_that_are_there_are_kept(shell: Shell) -> None:
 
     assert (said.code, said.out) == (1, "")
     assert said.error == (
-        f'error ALREADY_EXISTS_ERR: settings file "{home}/penstock.toml" exists, and is kept '
-        "as it is\n  hint: Edit it, or remove it and type penstock init again.\n"
+        f'error ALREADY_EXISTS_ERR: settings file "{home}/penstock.toml" exists and was '
+        "not changed\n  hint: Edit it, or delete it and run penstock init again.\n"
     )
     assert (home / "penstock.toml").read_text() == "# mine\n"
 
@@ -62,4 +62,4 @@ def test_a_home_that_cannot_be_made_is_named(shell: Shell, folder: str) -> None:
     said = shell.run("init", folder)
 
     assert said.code == 1
-    assert f'home "{shell.folder}/{folder}" cannot be made: ' in said.error
+    assert f'home "{shell.folder}/{folder}" cannot be created: ' in said.error

@@ -92,9 +92,9 @@ def test_a_changed_file_pauses_the_job_for_good_when_that_was_asked(
     (look,) = node.run()
 
     assert look.paused_for_good
-    assert look.state.wish.reason is not None
-    assert look.state.wish.reason.code is Code.CANNOT_RESUME_ERR
-    assert f'file "{node.name_of(path)}" has changed since' in look.state.wish.reason.message
+    assert look.state.desired.reason is not None
+    assert look.state.desired.reason.code is Code.CANNOT_RESUME_ERR
+    assert f'file "{node.name_of(path)}" has changed since' in look.state.desired.reason.message
     assert node.rows("t") == numbered(1)
     (folder / "kept").replace(path)
     node.sql("RESUME JOB j")

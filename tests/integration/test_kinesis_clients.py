@@ -15,9 +15,9 @@ import pytest
 from penstock.aws import credentials as aws_credentials
 from penstock.aws.clients import CONNECTIONS_MAX
 from penstock.clock import SystemClock
-from penstock.epochs import shard_share
 from penstock.errors import ExternalError
 from penstock.sources.kinesis import client as client_module
+from penstock.sources.kinesis import reader as reader_module
 from penstock.sources.kinesis import source as source_module
 from penstock.sources.kinesis.client import (
     CLIENTS,
@@ -93,7 +93,7 @@ def test_t79_a_client_repeats_nothing_and_waits_less_than_who_pauses_a_load(
 
 
 def test_t79_every_thread_of_a_task_and_of_the_driver_has_a_connection() -> None:
-    assert CONNECTIONS_MAX >= shard_share._THREADS_MAX
+    assert CONNECTIONS_MAX >= reader_module._THREADS_MAX
     assert CONNECTIONS_MAX >= source_module._THREADS_MAX
 
 
@@ -213,7 +213,7 @@ def _ask_before_and_behind_a_fork(endpoint: str, name: str, telling: Any) -> Non
 def test_a_role_that_nobody_lends_is_given_up_in_time(
     monkeypatch: pytest.MonkeyPatch, access: StreamAccess
 ) -> None:
-    waits = aws_credentials._LENDING
+    waits = aws_credentials._CLIENT_CONFIG
     longest = (waits["connect_timeout"] + waits["read_timeout"]) * 2
     monkeypatch.setitem(waits, "read_timeout", 0.05)
     asked: list[str] = []
@@ -233,7 +233,7 @@ def test_a_role_that_nobody_lends_is_given_up_in_time(
 def test_a_role_that_nobody_lends_holds_up_no_other_load(
     monkeypatch: pytest.MonkeyPatch, access: StreamAccess, stream: StreamUnderTest
 ) -> None:
-    monkeypatch.setitem(aws_credentials._LENDING, "read_timeout", PATIENCE_SECONDS)
+    monkeypatch.setitem(aws_credentials._CLIENT_CONFIG, "read_timeout", PATIENCE_SECONDS)
     entered = threading.Event()
     role = keys(role_arn=ROLE, role_shown=ROLE)
     lent = StreamAccess(keys=role, stream="s", endpoint=access.endpoint)

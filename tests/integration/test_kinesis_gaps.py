@@ -7,8 +7,7 @@ from threading import Event
 import pytest
 
 from penstock.errors import Code, UserError
-from penstock.job_source import source_opener
-from penstock.model.job import Wish
+from penstock.model.job import DesiredState
 from penstock.sources.source import Source
 from tests.integration.routine_loads import (
     FIRST,
@@ -98,15 +97,15 @@ def test_t18_what_a_late_owner_has_heard_of_the_old_stream_is_not_kept(
     other = new_stream(stream.client)
     put(other, 2)
 
-    def meanwhile(_seen: int) -> None:
-        if loads.job("r").wish.wish is Wish.RUN:
+    def meanwhile(_seen: str) -> None:
+        if loads.job("r").desired.state is DesiredState.RUN:
             loads.sql("PAUSE ROUTINE LOAD FOR r")
             loads.sql(
                 f"ALTER ROUTINE LOAD FOR r FROM KINESIS('kinesis_stream' = '{other.name}', "
                 f"{HORIZON})"
             )
 
-    late.discover(loads.job("r").progress, listed=meanwhile)
+    late.poll(loads.job("r").progress, seen=meanwhile)
     loads.sql("RESUME ROUTINE LOAD FOR r")
     loads.run()
 
@@ -138,8 +137,7 @@ def test_a_load_that_is_made_again_knows_that_a_quiet_shard_lost_nothing(
 
 def source_of(node: Node) -> Source:
     """Open the source of the load as its owner does."""
-    open_source = source_opener(catalog=node.catalog, vault=node.vault, clock=node.clock)
-    return open_source(node.job("r"), Event())
+    return node.sources().open(node.job("r"), Event())
 
 
 @pytest.mark.parametrize("statement", ["EXPLAIN JOB r", "SHOW CREATE JOB r", "DROP JOB r"])

@@ -9,7 +9,7 @@ import pytest
 from penstock.engine.run import Work
 from penstock.epochs.task import run_task_text
 from penstock.errors import Code, UserError
-from penstock.model.split import After, Horizon, Lineage, SplitProgress
+from penstock.model.split import After, Horizon, SplitProgress
 from penstock.sources.kinesis.client import StreamError
 from penstock.sources.kinesis.source import KinesisSource
 from tests.integration.driving import MovedClock
@@ -38,7 +38,7 @@ def of_shards(*positions: Horizon | After) -> tuple[SplitProgress, ...]:
 def planned(load: Load, source: KinesisSource) -> list[str]:
     """Answer the shards that the next epoch would read, by the ends of their names."""
     plan = source.plan(load.progress, limits=load.limits)
-    return [] if plan is None else sorted(read.shard.id[-1] for read in plan.shards)
+    return [] if plan is None else sorted(read.split[-1] for read in plan.reads)
 
 
 @dataclass
@@ -117,11 +117,11 @@ def test_the_shard_that_is_nearest_to_the_horizon_is_read_on(
     put(wide, 4, 5, 6, hash_key=HIGH)
     server.control.move_clock(timedelta(hours=10))
     source = load.open()
-    load.look(source)
-    source.committed(load.load(source))
+    load.poll(source)
+    load.commit(source)
 
-    assert source.look_due(timedelta(hours=1))
-    load.look(source)
+    assert source.poll_due(timedelta(hours=1))
+    load.poll(source)
 
     assert planned(load, source) == ["0", "1"]
 
@@ -133,9 +133,9 @@ def test_a_look_does_not_follow_empty_pages_for_ever(
     put(stream, 1)
     server.control.switch(empty_pages_after_iterator=1_000)
 
-    backlog = load.look(load.open())
+    waiting = load.poll(load.open())
 
-    assert (backlog.files, backlog.complete) == (0, False)
+    assert (waiting.items, waiting.complete) == (0, False)
     assert len(server.control.requests("GetRecords")) < 20
 
 
@@ -147,21 +147,21 @@ def test_t66_a_child_of_a_shard_that_was_never_at_its_tip_may_have_a_gap(
     put(stream, 1, 2)
     load.limits = ONE
     first = load.open()
-    load.look(first)
-    first.committed(load.load(first))
+    load.poll(first)
+    load.commit(first)
     stream.split(0, MIDDLE)
     put(stream, 3, hash_key=0)
     server.control.move_clock(timedelta(hours=20))
     load.limits = LIMITS
     source = load.open()
-    load.look(source)
+    load.poll(source)
     notes = load.load(source)
     if not dies:
-        source.committed(notes)
+        source.committed(load.progress, notes)
     server.control.move_clock(timedelta(hours=10))
 
     with pytest.raises(UserError, match=GAP) as error:
-        load.look(load.open())
+        load.poll(load.open())
 
     assert error.value.code is Code.CANNOT_RESUME_ERR
 
@@ -174,12 +174,12 @@ def test_t66_a_child_whose_records_are_all_there_has_no_gap(
     stream.split(0, MIDDLE)
     put(stream, 2, hash_key=0)
     source = load.open()
-    load.look(source)
+    load.poll(source)
     load.load(source)
     server.control.move_clock(timedelta(hours=20))
     again = load.open()
 
-    load.look(again)
+    load.poll(again)
 
     assert planned(load, again) == ["1"]
 
@@ -193,15 +193,14 @@ def test_t66_who_wants_what_is_left_of_a_stream_that_was_split_long_ago_misses_n
     server.control.move_clock(timedelta(hours=23))
     put(stream, 2, hash_key=0)
     child = "shardId-000000000001"
-    lineage = Lineage(begins="", parents=(PARENT,))
     load.progress = (
-        SplitProgress(split=child, floor=Horizon(), position=Horizon(), lineage=lineage),
+        SplitProgress(split=child, floor=Horizon(), position=Horizon(), parents=(PARENT,)),
     )
-    load.look(load.open())
+    load.poll(load.open())
     server.control.move_clock(timedelta(hours=2))
     source = load.open()
 
-    load.look(source)
+    load.poll(source)
 
     assert planned(load, source) == ["1"]
 
@@ -216,8 +215,8 @@ def test_t66_records_that_go_with_a_shorter_retention_are_missed(
     put(stream, 1, 2, 3)
     load.limits = ONE
     source = load.open()
-    load.look(source)
-    source.committed(load.load(source))
+    load.poll(source)
+    load.commit(source)
     server.control.move_clock(timedelta(hours=30))
     stream.client.decrease_stream_retention_period(
         StreamName=stream.name, RetentionPeriodHours=24
@@ -225,7 +224,7 @@ def test_t66_records_that_go_with_a_shorter_retention_are_missed(
     load.clock.leap(timedelta(minutes=1))
 
     with pytest.raises(UserError, match=GAP):
-        load.look(source)
+        load.poll(source)
 
 
 def test_t66_whoever_heard_nothing_for_long_proves_its_position_again(
@@ -234,21 +233,21 @@ def test_t66_whoever_heard_nothing_for_long_proves_its_position_again(
     server.control.switch(retention_trims=True)
     put(stream, 1)
     source = load.open()
-    load.look(source)
-    source.committed(load.load(source))
+    load.poll(source)
+    load.commit(source)
     put(stream, 2)
     server.control.move_clock(timedelta(hours=30))
     load.clock.leap(timedelta(hours=30))
 
     with pytest.raises(UserError, match=GAP):
-        load.look(source)
+        load.poll(source)
 
 
 def refusing_numbers(load: Load, server: KinesisServer) -> KinesisSource:
     """Open the source of a service that refuses the number at which the load stands."""
     source = load.open()
-    load.look(source)
-    source.committed(load.load(source))
+    load.poll(source)
+    load.commit(source)
     server.control.inject("GetShardIterator", "InvalidArgumentException", times=1)
     return load.open()
 
@@ -261,9 +260,9 @@ def test_t66_a_number_that_is_refused_is_no_gap_where_all_was_loaded(
     server.control.trim(stream.name, PARENT)
     put(stream, 2)
 
-    load.look(source)
+    load.poll(source)
 
-    assert [note.records for note in load.load(source)] == [1]
+    assert [note.counts.records for note in load.load(source)] == [1]
 
 
 def test_t66_a_number_that_is_refused_may_hide_a_gap(
@@ -276,7 +275,7 @@ def test_t66_a_number_that_is_refused_may_hide_a_gap(
     server.control.trim(stream.name, PARENT)
 
     with pytest.raises(UserError, match=GAP) as error:
-        load.look(source)
+        load.poll(source)
 
     assert error.value.code is Code.CANNOT_RESUME_ERR
 
@@ -288,7 +287,7 @@ def test_t66_a_number_that_is_refused_although_it_is_there_is_an_error(
     source = refusing_numbers(load, server)
 
     with pytest.raises(StreamError, match="refused kinesis:GetShardIterator"):
-        load.look(source)
+        load.poll(source)
 
 
 def test_t70_a_stream_that_was_made_again_is_known_by_its_age_where_no_shard_tells(
@@ -297,14 +296,14 @@ def test_t70_a_stream_that_was_made_again_is_known_by_its_age_where_no_shard_tel
     put(stream, 1)
     stream.split(0, MIDDLE)
     source = load.open()
-    load.look(source)
-    source.committed(load.load(source))
+    load.poll(source)
+    load.commit(source)
     # The stream, and so the load, may have forgotten the parent.
     load.progress = load.progress[1:]
     stream.recreate()
 
     with pytest.raises(UserError, match="was made at") as error:
-        load.look(load.open())
+        load.poll(load.open())
 
     assert error.value.code is Code.STREAM_CHANGED_ERR
 
@@ -316,6 +315,6 @@ def test_t74_an_answer_that_does_not_tell_the_lag_is_not_the_tip(
     server.control.inject_body("GetRecords", '{"Records": [], "NextShardIterator": "none"}')
     source = load.open()
 
-    load.look(source)
+    load.poll(source)
 
     assert planned(load, source) == ["0"]

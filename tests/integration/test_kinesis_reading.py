@@ -15,7 +15,7 @@ from penstock.sources.kinesis.client import (
     StreamClient,
     StreamError,
 )
-from penstock.sources.kinesis.pages import Page, ShardPages, describe, list_shards
+from penstock.sources.kinesis.reading import Page, ShardPages, describe, list_shards
 from tests.integration.driving import MovedClock
 from tests.integration.kinesis_streams import (
     SHARD,
@@ -55,7 +55,7 @@ def all_pages(pages: ShardPages, *, to_end: bool = False, most: int = 20) -> lis
     found: list[Page] = []
     for _ in range(most):
         found.append(pages.next(limit=100))
-        if found[-1].ended or not (to_end or found[-1].behind):
+        if found[-1].ended or not (to_end or found[-1].lag):
             return found
     raise AssertionError(f"neither tip nor end within {most} pages")
 

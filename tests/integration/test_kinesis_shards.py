@@ -4,18 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.model.split import (
-    After,
-    At,
-    AtTime,
-    End,
-    Horizon,
-    Position,
-    ReadLimits,
-    ShardOutcome,
-)
+from penstock.model.split import After, At, AtTime, End, Horizon, Position, ReadLimits
 from penstock.sources.kinesis.client import Patience, StreamAccess, StreamClient
 from penstock.sources.kinesis.reading import READ_INTERVAL, ShardReading
+from penstock.sources.kinesis.shards import ShardOutcome
 from tests.integration.driving import MovedClock
 from tests.integration.kinesis_streams import (
     access,
@@ -65,7 +57,7 @@ def test_a_shard_is_read_to_its_tip(
     found, outcome = read(access, patience, Horizon())
 
     assert found == [b"0", b"1"]
-    assert (outcome.position, outcome.behind) == (After(value=numbers[-1]), timedelta(0))
+    assert (outcome.position, outcome.lag) == (After(value=numbers[-1]), timedelta(0))
 
 
 @pytest.mark.parametrize("page", [2, 10])
@@ -103,8 +95,8 @@ def test_t74_a_page_that_was_not_taken_whole_says_nothing_of_the_lag(
     first, outcome = read(access, patience, Horizon(), limits=few(2))
     second, caught_up = read(access, patience, outcome.position)
 
-    assert (first, outcome.behind, outcome.iterator) == ([b"0", b"1"], None, None)
-    assert (second, caught_up.behind) == ([b"2"], timedelta(0))
+    assert (first, outcome.lag, outcome.iterator) == ([b"0", b"1"], None, None)
+    assert (second, caught_up.lag) == ([b"2"], timedelta(0))
 
 
 def test_the_record_that_crosses_the_limit_of_bytes_is_taken(

@@ -6,7 +6,9 @@ from threading import Event
 import pytest
 
 from penstock.errors import Code, StoppedError, UserError
+from penstock.model.codec import from_text
 from penstock.model.split import End
+from penstock.sources.kinesis.shards import ShardWork
 from tests.integration.kinesis_load import LIMITS, Load, load
 from tests.integration.kinesis_streams import server, stream
 from tests.servers.kinesis.server import KinesisServer
@@ -19,7 +21,7 @@ pytestmark = pytest.mark.integration
 
 
 def shards_told_of(load: Load) -> list[str]:
-    return [one.shard for one in load.reports.report.shards if one.behind is not None]
+    return [one.shard for one in load.memory.stream.shards if one.lag is not None]
 
 
 def test_t24_the_lag_of_a_shard_is_not_told_once_its_end_is_committed(
@@ -28,10 +30,10 @@ def test_t24_the_lag_of_a_shard_is_not_told_once_its_end_is_committed(
     stream.put_all(b"1")
     stream.split(0, MIDDLE)
     died = load.open()
-    load.look(died)
+    load.poll(died)
     load.load(died)
 
-    load.look(load.open())
+    load.poll(load.open())
 
     assert isinstance(load.progress[0].position, End)
     assert shards_told_of(load) == ["shardId-000000000001", "shardId-000000000002"]
@@ -41,17 +43,17 @@ def test_t66_records_of_a_child_that_were_trimmed_before_they_were_read_are_miss
     load: Load, server: KinesisServer, stream: StreamUnderTest
 ) -> None:
     server.control.switch(retention_trims=True)
-    load.look(load.open())
+    load.poll(load.open())
     stream.split(0, MIDDLE)
     stream.put(hash_key=0)
     server.control.move_clock(timedelta(hours=20))
     source = load.open()
-    load.look(source)
-    source.committed(load.load(source))
+    load.poll(source)
+    load.commit(source)
     server.control.move_clock(timedelta(hours=10))
 
     with pytest.raises(UserError, match="may have been trimmed before they were read") as error:
-        load.look(load.open())
+        load.poll(load.open())
 
     assert error.value.code is Code.CANNOT_RESUME_ERR
 
@@ -63,15 +65,17 @@ def test_t76_the_keys_of_a_shard_are_known_before_it_is_read_however_late_listin
     stream.split(0, MIDDLE)
     stream.put(hash_key=0)
     died = load.open()
-    load.look(died)
+    load.poll(died)
     load.load(died)
     source = load.open()
-    load.look(source)
+    load.poll(source)
 
     plan = source.plan(load.progress, limits=LIMITS)
 
     assert plan is not None
-    assert [read.shard.hash_keys for read in plan.shards] == [(0, MIDDLE - 1)]
+    assert [from_text(ShardWork, read.work).shard.hash_keys for read in plan.reads] == [
+        (0, MIDDLE - 1)
+    ]
 
 
 def test_whoever_is_told_to_stop_does_not_wait_for_a_stream_that_fails(
@@ -83,6 +87,6 @@ def test_whoever_is_told_to_stop_does_not_wait_for_a_stream_that_fails(
     stop.set()
 
     with pytest.raises(StoppedError):
-        load.look(source)
+        load.poll(source)
 
     assert len(server.control.requests("ListShards")) == 1

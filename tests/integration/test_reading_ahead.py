@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.sources.files.options import MissingColumns
+from penstock.sources.files.kind import MissingColumns
 from penstock.sources.formats.parquet_reader import read_parquet
 from penstock.storage import bucket as bucket_stream
 from penstock.storage.options import StoreOptions

@@ -219,7 +219,7 @@ def test_t41_a_secret_that_is_altered_reaches_a_running_load(
     [
         (
             "PROPERTIES('max_error_number' = '0')",
-            'OPTION_ERR: ALTER changes nothing: routine load "r" is like that already',
+            'OPTION_ERR: ALTER changes nothing: routine load "r" is the same already',
         ),
         (
             "PROPERTIES('no_such' = '0')",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.aws.credentials import lender_of
+from penstock.aws.credentials import credentials_for
 from penstock.errors import ExternalError
 from penstock.sources.kinesis.client import CLIENTS
 from tests.integration.bucket_jobs import Sts, bare_aws, sts_server, write_profile
@@ -69,7 +69,7 @@ def asked(server: KinesisServer, operation: str = "") -> list[LoggedRequest]:
 def forget_what_is_kept() -> None:
     """Be a process that has asked for nothing yet, as a worker is."""
     CLIENTS.of_this_process().close()
-    lender_of.cache_clear()
+    credentials_for.cache_clear()
 
 
 def test_t81_a_session_token_goes_with_every_request(

@@ -242,7 +242,7 @@ def test_t36_the_window_trips_also_if_the_node_dies_behind_the_commit(
         rounds_until(supervisor, paused)
 
     assert ids(again) == [1]
-    reason = again.job("r").wish.reason
+    reason = again.job("r").desired.reason
     assert reason is not None
     assert reason.code is Code.TOO_MANY_FAILURE_ROWS_ERR
     assert len(rejects(again)) == 1
@@ -273,4 +273,4 @@ def test_the_epoch_that_fills_the_window_is_told_as_committed_alone(
     loads.run()
 
     told = [row["event"] for row in loads.sql("SHOW EVENTS FOR r")]
-    assert told[-3:] == ["EpochStarted", "Committed", "WishChanged"]
+    assert told[-3:] == ["EpochStarted", "EpochCommitted", "JobPaused"]

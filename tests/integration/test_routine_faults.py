@@ -47,7 +47,7 @@ def pause_reason(node: Node) -> str:
     """Run the load until it has used up its immediate resume; answer why it is paused."""
     assert isinstance(node.clock, MovedClock)
     with supervised(node) as supervisor:
-        rounds_until(supervisor, lambda looks: looks[0].state.wish.auto_resumes == 1)
+        rounds_until(supervisor, lambda looks: looks[0].state.desired.auto_resumes == 1)
         node.clock.move(seconds=2)
         rounds_until(supervisor, paused)
     assert shown(node)["State"] == "PAUSED"
@@ -311,8 +311,7 @@ def test_a_lag_that_nears_what_is_kept_is_told(
     crash_at(loads, CrashPoint.EPOCH_STARTED)
 
     assert shown(loads.restart())["OtherMsg"] == (
-        f"shard {FIRST} is 23 h 0 min behind, and the stream keeps records for 1 d 0 h: "
-        "what is older is lost"
+        f"shard {FIRST} lags 23 h 0 min; retention is 1 d 0 h: unread records will expire"
     )
 
 
@@ -329,7 +328,7 @@ def test_a_paused_load_tells_when_what_comes_may_soon_be_lost(
     loads.clock.move(hours=23)
 
     assert before == ""
-    assert shown(loads)["OtherMsg"].startswith(f"shard {FIRST} may be 23 h 0 min behind")
+    assert shown(loads)["OtherMsg"].startswith(f"shard {FIRST} may lag 23 h 0 min")
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock.cli.display import LiveDisplay, Tally, behind_words, summary_lines
+from penstock.cli.display import LiveDisplay, Tally, lag_text, summary_lines
 from penstock.epochs.progress import Progress, Step
 from penstock.model.epoch import Statistics
+from penstock.model.split import Amount
 from penstock.supervisor.supervisor import JobLook
 from tests.integration.driving import MovedClock
 from tests.integration.routine_loads import create, ids, loads, put, server, shown, stream
@@ -18,6 +19,7 @@ __all__ = ["loads", "server", "stream"]
 pytestmark = pytest.mark.integration
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
+UNKNOWN = Amount(complete=False)
 
 
 def test_a_node_without_the_library_leaves_a_load_alone_and_says_so(
@@ -36,18 +38,17 @@ def test_a_node_without_the_library_leaves_a_load_alone_and_says_so(
     told = shown(loads)
     assert told["State"] == "NEED_SCHEDULE"
     assert told["OtherMsg"] == (
-        "node node-1 lacks the capability kinesis; another node must run it"
+        "node node-1 lacks the capability boto3; another node must run it"
     )
     loads.run()
     assert ids(loads) == [1]
 
 
-def look_at(node: Node, **changes: object) -> JobLook:
-    """Answer a look at the load, whose runner has been loading since noon."""
-    progress = Progress(step=Step.LOADING, since=NOON)
+def look_at(node: Node, waiting: Amount = UNKNOWN) -> JobLook:
+    """Return a look at the load, whose runner has been loading since noon."""
     return JobLook(
         state=node.job("r"),
-        progress=replace(progress, **changes),  # type: ignore[arg-type] # Fields alone.
+        progress=Progress(step=Step.LOADING, since=NOON, waiting=waiting),
         last_words=None,
         resumes_at=None,
         caught_up=False,
@@ -61,31 +62,31 @@ def test_a_run_shows_records_and_how_far_a_load_is_behind(
     clock = MovedClock()
     tally = Tally(clock)
     tally.update([look_at(loads)])
-    look = look_at(loads, behind=timedelta(seconds=75), files_left=1)
+    look = look_at(loads, replace(UNKNOWN, items=1, lag=timedelta(seconds=75)))
     total = Statistics(records_read=1200, rows_loaded=1199, rows_rejected=1)
     look = replace(look, state=replace(look.state, cumulative=total))
 
     (line,) = summary_lines([look], tally)
 
     assert "loaded 1,200 records, 1,199 rows (1 rejected) in this run" in line
-    assert behind_words(look) == "1 min 15 s"
+    assert lag_text(look) == "1 min 15 s"
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("waiting", "text"),
     [
-        ({"all_seen": True}, "0 s"),
-        ({}, "?"),
-        ({"files_left": 1, "all_seen": True}, "?"),
-        ({"behind": timedelta(milliseconds=1)}, "0 s"),
+        (Amount(items=0, complete=True), "0 s"),
+        (UNKNOWN, "?"),
+        (Amount(items=1, complete=True), "?"),
+        (replace(UNKNOWN, lag=timedelta(milliseconds=1)), "0 s"),
     ],
 )
 def test_a_lag_that_nobody_knows_is_not_called_none(
-    loads: Node, stream: StreamUnderTest, *, changes: dict[str, object], told: str
+    loads: Node, stream: StreamUnderTest, *, waiting: Amount, text: str
 ) -> None:
     loads.sql(create(stream))
 
-    assert behind_words(look_at(loads, **changes)) == told
+    assert lag_text(look_at(loads, waiting)) == text
 
 
 def test_the_table_of_a_run_has_columns_for_streams(
@@ -98,10 +99,11 @@ def test_the_table_of_a_run_has_columns_for_streams(
     clock = MovedClock()
     console = Console(width=100)
     display = LiveDisplay(Tally(clock), clock, Live(console=console))
+    lagging = replace(UNKNOWN, lag=timedelta(seconds=3))
 
     with console.capture() as captured:
-        console.print(display.drawn([look_at(loads, behind=timedelta(seconds=3))], width=100))
+        console.print(display.drawn([look_at(loads, lagging)], width=100))
 
     head, _, row = captured.get().splitlines()[:3]
-    assert head.split() == ["job", "state", "step", "records", "rows", "behind", "rows/s"]
+    assert head.split() == ["job", "state", "step", "records", "rows", "lag", "rows/s"]
     assert row.split()[-3:] == ["3", "s", "0"]

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from penstock.control.routine_show import LOAD_COLUMNS, SHOWN_ALONE, TASK_COLUMNS
+from penstock.control.show import LOAD_COLUMNS, SHOWN_ALONE, TASK_COLUMNS
 from penstock.model.job_kinds import FIXED_OPTIONS, RoutineProperties
 from penstock.model.options import option_fields, option_key
-from penstock.sources.kinesis.options import KinesisOptions
+from penstock.sources.kinesis.kind import KinesisOptions
 from penstock.sources.kinesis.start import POSITION_KEYS
 from tests.integration.driving import Failing, Gate, MovedClock, idle, rounds_until, supervised
 from tests.integration.routine_loads import (
@@ -59,7 +59,7 @@ def test_a_load_is_shown_in_the_columns_of_doris(loads: Node, stream: StreamUnde
     (found,) = loads.sql("SHOW ROUTINE LOAD")
     told = shown(loads)
 
-    assert tuple(found) == LOAD_COLUMNS
+    assert list(found) == [column.name for column in LOAD_COLUMNS]
     assert len(LOAD_COLUMNS) == 24
     plain = ("Name", "DbName", "TableName", "IsMultiTable", "DataSourceType", "Comment")
     assert [told[column] for column in plain] == [
@@ -210,7 +210,7 @@ def test_a_task_that_runs_is_shown_with_where_it_began(
         behind = node.sql("SHOW ROUTINE LOAD TASK FOR r")
 
     (task,) = during
-    assert tuple(task) == TASK_COLUMNS
+    assert list(task) == [column.name for column in TASK_COLUMNS]
     assert (task["TxnId"], task["JobId"], task["Timeout"]) == (-1, node.job("r").id, 600)
     assert json.loads(str(task["DataSourceProperties"])) == {FIRST: "TRIM_HORIZON"}
     assert (running["CurrentTaskNum"], behind) == (1, [])

@@ -15,6 +15,7 @@ from penstock.errors import Code, ExternalError, UserError
 from penstock.model.job import TableRef
 from penstock.spark.executor import SparkExecutor
 from penstock.spark.table_query import SelectPlace, select_tables
+from penstock.spark.table_source import NEEDED as NEEDED_PROPERTY
 from penstock.tables.scan import TableScan, scan_table
 from tests.integration.command import COMMAND, PATIENCE_SECONDS, SETTINGS
 from tests.node import Node, create_job
@@ -264,7 +265,8 @@ def test_columns_that_a_select_does_not_look_at_are_not_read(
 
     select_tables(select, scans={"orders": scan_of(shop)}, find_scan=lost, place=place)
 
-    assert json.loads((place.folder / "0" / "needed.json").read_text()) == names
+    needed = json.loads(spark._running().context.getLocalProperty(NEEDED_PROPERTY))
+    assert needed == {str(place.folder / "0"): names}
 
 
 def scan_of(node: Node) -> TableScan:

@@ -83,7 +83,11 @@ def test_t3_a_job_altered_forward_loads_only_later_files(paused: Node, folder: P
 
 @pytest.mark.parametrize(
     "point",
-    [CrashPoint.WISH_STORED, CrashPoint.STATEMENT_COMMITTED, CrashPoint.STATEMENT_APPLIED],
+    [
+        CrashPoint.DESIRED_STATE_STORED,
+        CrashPoint.STATEMENT_COMMITTED,
+        CrashPoint.STATEMENT_APPLIED,
+    ],
 )
 def test_t3_an_alter_that_died_anywhere_moved_the_position_or_did_not(
     paused: Node, folder: Path, point: CrashPoint
@@ -94,7 +98,7 @@ def test_t3_an_alter_that_died_anywhere_moved_the_position_or_did_not(
 
     node.run()
 
-    moved = point is not CrashPoint.WISH_STORED
+    moved = point is not CrashPoint.DESIRED_STATE_STORED
     assert node.rows("t") == (numbered(0, 1, 2, 2) if moved else numbered(0, 1, 2))
     assert node.show("j")["rows_loaded"] == (4 if moved else 3)
     assert node.show("j")["position"] == str(folder / "c.json")
@@ -151,7 +155,7 @@ def test_t35_a_key_that_alter_does_not_name_stays_as_it_is(paused: Node, folder:
     altered = paused.job("j").definition.properties
 
     assert altered.max_interval == timedelta(seconds=3)
-    assert altered.limits.files == 1
+    assert altered.limits.items == 1
     assert paused.show("j")["position"] == str(folder / "c.json")
 
 

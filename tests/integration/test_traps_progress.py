@@ -13,7 +13,7 @@ from penstock.crashpoints import CrashPoint
 from penstock.model.codec import to_text
 from penstock.model.epoch import CommitKind, Statistics
 from penstock.model.events import Committed, apply
-from penstock.model.job import JobState, Wish
+from penstock.model.job import DesiredState, JobState
 from tests.integration.driving import (
     MovedClock,
     attempts,
@@ -224,7 +224,7 @@ def test_t7_a_job_whose_process_died_while_it_ran_shows_its_position_and_goes_on
 def test_t7_a_job_that_was_being_dropped_shows_its_position_after_a_restart(
     loaded: Node, folder: Path
 ) -> None:
-    crash_inside(loaded, "DROP JOB j", CrashPoint.WISH_STORED)
+    crash_inside(loaded, "DROP JOB j", CrashPoint.DESIRED_STATE_STORED)
     before = loaded.show("j")
 
     node = loaded.restart()
@@ -324,7 +324,9 @@ def test_t37_an_offset_given_at_create_is_not_executed_again_by_a_restart(
     assert node.show("j")["position"] == str(folder / "c.json")
 
 
-@pytest.mark.parametrize("point", [CrashPoint.WISH_STORED, CrashPoint.STATEMENT_APPLIED])
+@pytest.mark.parametrize(
+    "point", [CrashPoint.DESIRED_STATE_STORED, CrashPoint.STATEMENT_APPLIED]
+)
 def test_t38_a_manual_pause_holds_beyond_every_back_off(
     open_node: OpenNode, folder: Path, point: CrashPoint
 ) -> None:
@@ -373,7 +375,7 @@ def test_t43_an_aborted_epoch_moves_nothing(loaded: Node, folder: Path) -> None:
     loaded.run()
 
     after = loaded.job("j")
-    assert after.wish.wish is Wish.PAUSE
+    assert after.desired.state is DesiredState.PAUSE
     assert attempts(loaded)[-1] == (4, 1, "FAILED")
     assert (after.progress, after.cumulative) == (before.progress, before.cumulative)
     assert loaded.rows("t") == numbered(0, 1, 2)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from penstock.control.result import Cell
 from penstock.crashpoints import CrashPoint
 from penstock.epochs.task import run_task_text
+from penstock.model.status import Status, StatusCode
 from tests.integration.command import Shell
 from tests.integration.driving import (
     Gate,
@@ -186,3 +187,23 @@ def test_a_view_needs_no_heavy_library(tmp_path: Path, select: str) -> None:
     said = shell.sql(select)
 
     assert (said.code, said.error) == (0, "")
+
+
+def test_what_an_earlier_runner_said_is_over_when_an_epoch_starts(
+    tmp_path: Path,
+) -> None:
+    node, folder = Node(tmp_path / "home"), tmp_path / "in"
+    write_rows(folder / "a.json", numbered(1))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
+    idle = Status(code=StatusCode.IDLE, fields=(("until", "2026-01-31T10:00:00+00:00"),))
+    node.catalog.set_status(node.job("j").id, idle)
+    seen = []
+
+    def work(task: str, try_id: str) -> str:
+        seen.append(node.catalog.status(node.job("j").id))
+        return run_task_text(task, try_id)
+
+    node.work = work
+    node.run()
+
+    assert seen == [None]

@@ -11,6 +11,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from penstock.model.options import Rule, rule_of
+
 _PLAIN: dict[Any, SearchStrategy[Any]] = {
     str: st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
     int: st.integers(),
@@ -20,6 +22,12 @@ _PLAIN: dict[Any, SearchStrategy[Any]] = {
     datetime: st.datetimes(timezones=st.just(UTC)),
     timedelta: st.timedeltas(timedelta(0), timedelta(days=36_500)),
 }
+
+
+# No statement holds what is no character, nor the one that ends texts elsewhere.
+CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
+_REFERENCES = st.sampled_from(["", "secret:mine", "env:KEY", "file:/run/key"])
+_YEARS = timedelta(days=3650)
 
 
 @cache
@@ -51,6 +59,34 @@ def _instances(kind: type) -> SearchStrategy[Any]:
 
     # Deferred, because a column's type may hold columns.
     return st.deferred(instances)
+
+
+def options_of(kind: type) -> SearchStrategy[Any]:
+    """Return a strategy for a class of options; every option of it and its groups is drawn."""
+    hints = get_type_hints(kind)
+    drawn: dict[str, SearchStrategy[Any]] = {}
+    for f in fields(kind):
+        if "group" in f.metadata:
+            drawn[f.name] = options_of(f.metadata["group"])
+        elif "option" in f.metadata:
+            drawn[f.name] = _option_values(hints[f.name], rule_of(f))
+    return st.builds(kind, **drawn)
+
+
+def _option_values(hint: object, rule: Rule) -> SearchStrategy[Any]:
+    if rule.secret:
+        return _REFERENCES
+    if hint is str:
+        return st.text(CHARACTERS, max_size=5)
+    if hint is int:
+        return st.integers(rule.at_least, rule.at_most or 10**12)
+    if hint is float:
+        return st.floats(rule.at_least, rule.at_most)
+    if hint is timedelta:
+        return st.timedeltas(rule.at_least or timedelta(0), _YEARS)
+    if get_origin(hint) in (Union, types.UnionType):
+        return st.one_of([_option_values(one, rule) for one in get_args(hint)])
+    return values_of(hint)
 
 
 def reachable(*roots: type) -> tuple[type, ...]:

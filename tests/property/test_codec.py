@@ -12,17 +12,23 @@ from penstock.model.codec import encode, from_data, from_text, to_text
 from penstock.model.epoch import Attachment
 from penstock.model.events import Event
 from penstock.model.job import JobState
+from penstock.model.job_kinds import JOB_KINDS
 from penstock.model.ledger import LedgerEntry
-from tests.property.reflection import fields_of, reachable, values_of
+from penstock.model.options import parse_options, print_options
+from penstock.sources.registry import source_kinds
+from tests.property.reflection import fields_of, options_of, reachable, values_of
 
 STORED = reachable(Event, JobState, Attachment, LedgerEntry)
-# What stands beside values that are themselves not stored.
-NOT_STORED = {"KinesisOptions.origins", "StoreOptions.origins"}
 FIELDS = [
-    pytest.param(kind, f, id=f"{kind.__name__}.{f.name}")
-    for kind, f in fields_of(STORED)
-    if f"{kind.__name__}.{f.name}" not in NOT_STORED
+    pytest.param(kind, f, id=f"{kind.__name__}.{f.name}") for kind, f in fields_of(STORED)
 ]
+# Sources and properties are stored as the texts of their options.
+OPTIONS = (
+    *(kind.options for kind in source_kinds()),
+    *(kind.properties for kind in JOB_KINDS.values()),
+)
+# What says where values come from, which are themselves not stored.
+NOT_STORED = {"KinesisOptions.origins", "StoreOptions.origins"}
 
 quick = settings(
     max_examples=25,
@@ -56,19 +62,33 @@ def test_no_field_is_left_out(kind: type, f: Field[Any], data: st.DataObject) ->
 
 
 def test_a_field_opts_out_of_storage_only_on_purpose() -> None:
-    transient = {
+    transient = {f.name for _, f in fields_of(STORED) if f.metadata.get("transient")}
+    declared = {"option", "group", "prefix"}
+    beside = {
         f"{kind.__name__}.{f.name}"
-        for kind, f in fields_of(STORED)
-        if f.metadata.get("transient")
+        for kind, f in fields_of(reachable(*OPTIONS))
+        if not declared & f.metadata.keys()
     }
 
-    assert transient == NOT_STORED
+    assert transient == set()
+    assert beside == NOT_STORED
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+@given(data=st.data())
+@quick
+def test_options_come_back_as_they_were(kind: type, data: st.DataObject) -> None:
+    value = data.draw(options_of(kind))
+
+    back: object = parse_options(kind, print_options(value), what="a test")
+
+    assert back == value
 
 
 def test_what_holds_progress_is_among_the_stored() -> None:
     names = {kind.__name__ for kind in STORED}
 
-    assert {"SplitProgress", "After", "Statistics", "WishRecord", "Column", "Struct"} <= names
+    assert {"SplitProgress", "After", "Statistics", "Desired", "Column", "Struct"} <= names
 
 
 @pytest.mark.parametrize("kind", STORED)

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.sources.files.options import MissingColumns
+from penstock.sources.files.kind import MissingColumns
 from penstock.sources.formats.blocks import BadRecord, RecordBlock
 from penstock.sources.formats.csv_reader import read_at_once, read_csv, read_one_by_one
 from penstock.sources.formats.csv_records import CsvRecords, RecordCutter, csv_shape
@@ -107,12 +107,12 @@ def test_records_read_one_by_one_equal_those_read_at_once(
     if batch is not None:
         rows = read_one_by_one(cut(content, layout), shape)
         assert rows.batch.equals(batch)
-        assert (rows.blank, rows.reason_by_bad_record) == (0, {})
+        assert (rows.blank, rows.bad) == (0, ())
 
 
 @settings(deadline=None, max_examples=400)
 @given(case=cases, missing=st.sampled_from(MissingColumns), rescue=st.booleans())
-def test_records_have_the_same_fate_behind_a_bad_one(
+def test_records_have_the_same_fate_after_a_bad_one(
     *, case: tuple[CsvLayout, bytes], missing: MissingColumns, rescue: bool
 ) -> None:
     layout, content = case

@@ -14,16 +14,16 @@ from penstock.model.epoch import Attachment, CommitKind, Generation, Statistics
 from penstock.model.events import (
     Committed,
     DefinitionChanged,
+    DesiredStateChanged,
     EpochEnded,
     Event,
     EventBody,
     GenerationRaised,
-    ModifiedFilesSeen,
+    NoticesChanged,
     Outcome,
-    WishChanged,
     apply,
 )
-from penstock.model.job import JobState, Reason, Wish
+from penstock.model.job import DesiredState, JobState, Reason
 from penstock.model.split import SplitProgress
 from tests.contract.catalog.building import (
     BEGINNING,
@@ -81,16 +81,16 @@ class Journal(RuleBasedStateMachine):
         self.happen(DefinitionChanged(definition=definition))
 
     @rule(
-        wish=st.sampled_from(Wish),
+        state=st.sampled_from(DesiredState),
         reason=st.none() | values_of(Reason),
         number=numbers,
         resumes=st.integers(0, 5),
         resumed_at=st.none() | instants,
         rejected_before=st.none() | st.integers(0, 9),
     )
-    def wish(self, number: int, resumes: int, **record: object) -> None:
+    def want(self, number: int, resumes: int, **record: object) -> None:
         body = {**record, "generation": generation(number), "auto_resumes": resumes}
-        self.happen(WishChanged(**body))  # type: ignore[arg-type]
+        self.happen(DesiredStateChanged(**body))  # type: ignore[arg-type]
 
     @rule(number=numbers)
     def take_over(self, number: int) -> None:
@@ -121,8 +121,8 @@ class Journal(RuleBasedStateMachine):
         self.happen(Committed(attachment=attachment, table_version=number))
 
     @rule(files=st.integers(0, 9))
-    def see_modified_files(self, files: int) -> None:
-        self.happen(ModifiedFilesSeen(files=files))
+    def notice_modified_files(self, files: int) -> None:
+        self.happen(NoticesChanged(notices=(("files_modified", files),)))
 
     @rule(random=st.randoms(use_true_random=False))
     def any_event_again_changes_nothing(self, random: Random) -> None:
@@ -156,14 +156,18 @@ class Journal(RuleBasedStateMachine):
 
     @invariant()
     def the_newest_wish_stands(self) -> None:
-        wishes = [event.body for event in self.events if isinstance(event.body, WishChanged)]
+        wishes = [
+            event.body for event in self.events if isinstance(event.body, DesiredStateChanged)
+        ]
 
-        expected = (wishes[-1].wish, wishes[-1].reason) if wishes else (Wish.RUN, None)
-        assert (self.live.wish.wish, self.live.wish.reason) == expected
+        expected = (wishes[-1].state, wishes[-1].reason) if wishes else (DesiredState.RUN, None)
+        assert (self.live.desired.state, self.live.desired.reason) == expected
 
     @invariant()
     def what_was_rejected_before_the_last_resume_stands(self) -> None:
-        wishes = [event.body for event in self.events if isinstance(event.body, WishChanged)]
+        wishes = [
+            event.body for event in self.events if isinstance(event.body, DesiredStateChanged)
+        ]
         told = [one.rejected_before for one in wishes if one.rejected_before is not None]
 
         assert self.live.rejected_before == (told[-1] if told else 0)

@@ -8,13 +8,13 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.sources.files.options import MissingColumns
 from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError
-from penstock.sources.formats.json_arrays import read_elements
+from penstock.sources.formats.json_arrays import JsonSource, read_elements
 from penstock.sources.formats.json_reader import (
     JsonLayout,
-    read_json_documents,
-    read_json_lines,
+    json_reading,
+    read_json,
+    read_one_by_one,
 )
 from penstock.sources.formats.json_values import json_path
 
@@ -49,7 +49,7 @@ anything = st.recursive(
 )
 names = st.sampled_from([*TYPES, "unknown", "_rescued"])
 records = st.dictionaries(names, anything, max_size=4).map(json.dumps)
-# Texts that are whole to the eye of whoever counts brackets, but not always records.
+# Texts with balanced brackets that are not always records.
 odd = st.sampled_from(
     [
         "null",
@@ -67,17 +67,8 @@ texts = st.lists(records | odd, max_size=8)
 
 
 def read(content: bytes, *, layout: JsonLayout, rescue: bool = False) -> list[RecordBlock]:
-    blocks = read_json_documents(
-        io.BytesIO(content),
-        columns=COLUMNS,
-        wanted=tuple(COLUMNS.names),
-        layout=layout,
-        start=0,
-        end=None,
-        missing=MissingColumns.NULL,
-        rescue=rescue,
-    )
-    return list(blocks)
+    reading = json_reading(COLUMNS, layout=layout, rescue=rescue)
+    return list(read_json(io.BytesIO(content), reading=reading, start=0, end=None))
 
 
 def fates(blocks: list[RecordBlock]) -> list[str]:
@@ -102,11 +93,12 @@ def array(texts: list[str]) -> bytes:
 
 @settings(deadline=None, max_examples=200)
 @given(texts=texts)
-def test_a_record_has_the_fate_that_it_has_among_plain_lines(texts: list[str]) -> None:
-    plain = list(read_json_lines(io.BytesIO(lines(texts)), schema=COLUMNS, start=0, end=None))
+def test_a_record_has_the_fate_that_it_has_alone(texts: list[str]) -> None:
+    sources = [JsonSource(offset=0, text=text.encode(), line=True) for text in texts]
+    one_by_one = read_one_by_one(sources, reading=json_reading(COLUMNS))
 
-    assert fates(read(lines(texts), layout=LINES)) == fates(plain)
-    assert fates(read(array(texts), layout=ARRAYS)) == fates(plain)
+    assert fates(read(lines(texts), layout=LINES)) == fates([one_by_one])
+    assert fates(read(array(texts), layout=ARRAYS)) == fates([one_by_one])
 
 
 @settings(deadline=None, max_examples=100)
@@ -158,20 +150,11 @@ def test_the_fate_of_a_record_does_not_depend_on_its_neighbours(
 @given(record=st.dictionaries(st.text(max_size=4), anything, max_size=5))
 def test_rescued_fields_are_json_of_what_was_written(record: dict[str, Any]) -> None:
     line = json.dumps(record)
+    reading = json_reading(pa.schema([]), rescue=True)
 
-    ((rescued,),) = (
-        block.batch.column("_rescued").to_pylist()
-        for block in read_json_documents(
-            io.BytesIO(line.encode()),
-            columns=pa.schema([]),
-            wanted=(),
-            layout=LINES,
-            start=0,
-            end=None,
-            missing=MissingColumns.NULL,
-            rescue=True,
-        )
-    )
+    (block,) = read_json(io.BytesIO(line.encode()), reading=reading, start=0, end=None)
+
+    (rescued,) = block.batch.column("_rescued").to_pylist()
 
     numbers: dict[str, Any] = {"parse_float": str, "parse_int": str, "parse_constant": str}
     written: dict[str, Any] = json.loads(line, **numbers)

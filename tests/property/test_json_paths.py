@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from penstock.arrow.types import arrow_schema
 from penstock.errors import UserError
 from penstock.sources.formats.inference import infer_columns
-from penstock.sources.formats.json_columns import json_shape, read_directly
-from penstock.sources.formats.json_reader import read_json_lines, read_line_by_line
+from penstock.sources.formats.json_arrays import JsonSource
+from penstock.sources.formats.json_columns import read_directly
+from penstock.sources.formats.json_reader import json_reading, read_json, read_one_by_one
 
 SCALARS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "bigint": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
@@ -68,13 +69,14 @@ def test_records_read_line_by_line_equal_those_read_as_a_block(
     *, rows: list[dict[str, Any]], ascii_only: bool
 ) -> None:
     lines = [json.dumps(row, ensure_ascii=ascii_only).encode() for row in rows]
-    shape = json_shape(SCHEMA)
+    reading = json_reading(SCHEMA)
+    sources = [JsonSource(offset=0, text=line, line=True) for line in lines]
 
-    batches = read_directly(b"\n".join(lines), shape)
-    one_by_one = read_line_by_line(lines, shape)
+    batches = read_directly(b"\n".join(lines), reading.shape)
+    one_by_one = read_one_by_one(sources, reading=reading)
 
     assert batches == [one_by_one.batch]
-    assert one_by_one.reason_by_bad_line == {}
+    assert one_by_one.bad == ()
 
 
 @settings(deadline=None, max_examples=200)
@@ -113,9 +115,8 @@ def test_inferred_columns_hold_the_records_they_were_inferred_from(
     except UserError:
         reject()
 
-    blocks = list(
-        read_json_lines(io.BytesIO(content), schema=arrow_schema(columns), start=0, end=None)
-    )
+    reading = json_reading(arrow_schema(columns))
+    blocks = list(read_json(io.BytesIO(content), reading=reading, start=0, end=None))
 
     assert [bad.error for block in blocks for bad in block.bad] == []
 
@@ -138,7 +139,8 @@ def finite(value: object) -> bool:
 
 
 def read(content: bytes) -> tuple[list[Any], list[tuple[int, str]]]:
-    blocks = list(read_json_lines(io.BytesIO(content), schema=SCHEMA, start=0, end=None))
+    reading = json_reading(SCHEMA)
+    blocks = list(read_json(io.BytesIO(content), reading=reading, start=0, end=None))
     return (
         [row for block in blocks for row in block.batch.to_pylist()],
         [(bad.line, bad.error) for block in blocks for bad in block.bad],

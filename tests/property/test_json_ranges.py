@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.sources.formats.blocks import BadRecord
-from penstock.sources.formats.json_reader import read_json_lines
+from penstock.sources.formats.json_reader import json_reading, read_json
 from penstock.sources.formats.lines import LineLayout, count_lines_before
 
 TYPES: dict[str, pa.DataType] = {
@@ -108,12 +108,12 @@ def read_part(
     stream: io.BytesIO, start: int, end: int | None, block_bytes: int
 ) -> tuple[list[Any], list[BadRecord], tuple[int, int]]:
     blocks = list(
-        read_json_lines(
+        read_json(
             stream,
-            schema=SCHEMA,
+            reading=json_reading(SCHEMA),
             start=start,
             end=end,
-            layout=LineLayout(block_bytes=block_bytes, line_bytes_max=LINE_BYTES_MAX),
+            lines=LineLayout(block_bytes=block_bytes, line_bytes_max=LINE_BYTES_MAX),
         )
     )
     return (

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.sources.files.options import MissingColumns
+from penstock.sources.files.kind import MissingColumns
 from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError
 from penstock.sources.formats.parquet_reader import read_parquet
 

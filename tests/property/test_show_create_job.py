@@ -14,15 +14,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.catalog.tables import TableRecord
+from penstock.control.changes import ChangeParts
 from penstock.control.clauses import statement_of
-from penstock.control.define import DefinitionParts, define_job
+from penstock.control.define import define_load, load_request
 from penstock.errors import Code, UserError
+from penstock.model.events import Event, apply
 from penstock.model.job import JobDefinition
-from penstock.model.schema import Column, Primitive, columns_sql, quoted_text
-from penstock.model.split import Horizon, Position
+from penstock.model.schema import Column, Primitive, columns_sql
+from penstock.model.split import Progress
+from penstock.model.text import quoted_text
+from penstock.sources.files.kind import FILES
+from penstock.sources.registry import source_options, source_ref
+from penstock.sources.source import ShowRequest
 from penstock.sql.formatter import format_statement
 from penstock.sql.parser import parse_script
 from penstock.sql.statements import CreateJob
+from tests.contract.catalog.building import BEGINNING, JOB, created
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
 
 TABLE = TableRecord(
@@ -33,6 +40,7 @@ TABLE = TableRecord(
     comment="",
     created_at=datetime(2026, 3, 1, tzinfo=UTC),
 )
+CREATED = apply(None, Event(job_id=JOB, number=1, at=BEGINNING, body=created()))
 TRICKY = "ab'\"`\\;-/*#{}()=, \n\té😀%_n0."
 
 texts = st.text(st.sampled_from(TRICKY), max_size=12) | st.text(
@@ -131,28 +139,32 @@ def listed(pairs: dict[str, str]) -> str:
     return ", ".join(f"{quoted_text(k)} = {quoted_text(v)}" for k, v in pairs.items())
 
 
-def shown(definition: JobDefinition, floor: Position) -> str:
+def shown(definition: JobDefinition, progress: Progress) -> str:
     """Write a definition as SHOW CREATE JOB does."""
-    return format_statement(statement_of(definition, floor=floor))
+    state = replace(CREATED, definition=definition, progress=progress)
+    source = FILES.show(ShowRequest(state=state, memory="", at=BEGINNING))
+    return format_statement(statement_of(state, start=source.start))
 
 
-def defined(text: str, columns: tuple[Column, ...]) -> tuple[JobDefinition, Position]:
-    """Read a statement and answer what it defines."""
+def defined(text: str, columns: tuple[Column, ...]) -> tuple[JobDefinition, Progress]:
+    """Read a statement and return what it defines."""
     (parsed,) = parse_script(text)
     assert isinstance(parsed.statement, CreateJob)
     # No option is a reference, no SELECT needs Spark or another table: nothing is asked.
-    parts = cast("DefinitionParts", SimpleNamespace(vault=None))
-    made = define_job(parsed.statement, table=TABLE, columns=columns, parts=parts)
+    parts = cast("ChangeParts", SimpleNamespace(vault=None, clock=None))
+    request = load_request(parsed.statement)
+    made = define_load(request, table=TABLE, columns=columns, parts=parts)
     assert made.secret is None
-    return made.definition, made.floor or Horizon()
+    assert made.progress is not None
+    return made.definition, made.progress
 
 
 def assert_same_but_for_the_schema(again: JobDefinition, first: JobDefinition) -> None:
     """Require equal definitions, but for the schema that was inferred and is given now."""
     call = slice(first.select_source_start, first.select_source_end)
     assert first.select[call] == "FILES()"
-    given = replace(first.files, schema=columns_sql(first.source_columns))
-    assert again == replace(first, source=given)
+    given = replace(source_options(first.source), schema=columns_sql(first.source_columns))
+    assert again == replace(first, source=source_ref(FILES, given))
 
 
 @settings(deadline=None, max_examples=400)
@@ -160,14 +172,14 @@ def assert_same_but_for_the_schema(again: JobDefinition, first: JobDefinition) -
 def test_what_is_shown_defines_the_same_job(said: Said) -> None:
     with tempfile.TemporaryDirectory() as name:
         write_rows(Path(name) / "a.json", [said.record])
-        first, floor = defined(said.sql(Path(name)), said.columns)
-        text = shown(first, floor)
+        first, start = defined(said.sql(Path(name)), said.columns)
+        text = shown(first, start)
 
-        again, floor_again = defined(text, said.columns)
+        again, start_again = defined(text, said.columns)
 
-    assert floor_again == floor
+    assert start_again == start
     assert_same_but_for_the_schema(again, first)
-    assert shown(again, floor_again) == text
+    assert shown(again, start_again) == text
 
 
 @settings(deadline=None, max_examples=150)
@@ -178,9 +190,9 @@ def test_a_star_is_shown_as_a_star(fields: list[str], data: st.DataObject) -> No
         write_rows(Path(name) / "a.json", [{field: data.draw(scalars) for field in fields}])
         source = listed({"uri": f"file://{name}/", "format": "json"})
         job = "CREATE JOB j ON STREAMING DO INSERT INTO t SELECT * FROM FILES"
-        first, floor = defined(f"{job}({source})", columns)
+        first, start = defined(f"{job}({source})", columns)
 
-        again, _ = defined(shown(first, floor), columns)
+        again, _ = defined(shown(first, start), columns)
 
     assert [target.path for target in first.targets] == [(field,) for field in fields]
     assert_same_but_for_the_schema(again, first)
@@ -201,11 +213,11 @@ def test_fields_that_could_not_be_shown_are_refused_at_create(record: dict[str, 
             options={},
         )
         try:
-            first, floor = defined(said.sql(Path(name)), columns)
+            first, start = defined(said.sql(Path(name)), columns)
         except UserError as error:
             refusal = error
         else:
-            again, _ = defined(shown(first, floor), columns)
+            again, _ = defined(shown(first, start), columns)
             assert again.source_columns == first.source_columns
             return
     assert refusal.code is Code.TYPE_ERR

@@ -2,38 +2,36 @@
 
 import json
 from dataclasses import replace
-from datetime import timedelta
-from typing import Any, get_type_hints
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.control.clauses import FUNCTION, statement_of_load
+from penstock.control.clauses import statement_of
+from penstock.model.events import Event, apply
 from penstock.model.job import JobDefinition, JobState, LoadColumn, LoadProperties
 from penstock.model.job_kinds import RoutineProperties
-from penstock.model.options import Rule, option_fields, parse_options, plain_options, rule_of
+from penstock.model.options import parse_options, plain_options
 from penstock.model.split import (
     After,
     At,
     AtTime,
     End,
     Horizon,
-    Lineage,
     Position,
     SplitProgress,
 )
-from penstock.sources.kinesis.options import KinesisOptions
+from penstock.sources.kinesis.kind import KINESIS, KinesisOptions
 from penstock.sources.kinesis.start import POSITIONS, read_positions
+from penstock.sources.registry import source_ref
+from penstock.sources.source import ShowRequest
 from penstock.sql.formatter import format_statement
 from penstock.sql.parser import parse_script
 from penstock.sql.statements import CreateRoutineLoad
-from tests.contract.catalog.building import DEFINITION
-from tests.property.reflection import values_of
-from tests.unit.supervisor.test_restart import CREATED
+from tests.contract.catalog.building import BEGINNING, DEFINITION, JOB, created
+from tests.property.reflection import CHARACTERS, options_of, values_of
 
+CREATED = apply(None, Event(job_id=JOB, number=1, at=BEGINNING, body=created()))
 SEQUENCES = st.integers(0, 10**56).map(str)
-# No statement holds what is no character, nor the one that ends texts elsewhere.
-CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True)
 POSITION: st.SearchStrategy[Position] = st.one_of(
     st.just(Horizon()),
@@ -45,32 +43,6 @@ POSITION: st.SearchStrategy[Position] = st.one_of(
 EXPRESSIONS = st.sampled_from(
     ["id + 1", "upper(note)", "CASE WHEN a THEN 1 ELSE 2 END", "`odd name`", "a IN (1, 2)"]
 )
-
-
-REFERENCES = st.sampled_from(["", "secret:mine", "env:KEY", "file:/run/key"])
-YEARS = timedelta(days=3650)
-
-
-def values(hint: object, rule: Rule) -> st.SearchStrategy[Any]:
-    """Answer values of an option, by what is declared of it."""
-    if rule.secret:
-        return REFERENCES
-    if hint is str:
-        return st.text(CHARACTERS, max_size=5)
-    if hint is int:
-        return st.integers(rule.at_least, rule.at_most or 10**12)
-    if hint is float:
-        return st.floats(rule.at_least, rule.at_most)
-    if hint is timedelta:
-        return st.timedeltas(rule.at_least, YEARS)
-    return values_of(hint)
-
-
-def options(kind: type) -> st.SearchStrategy[Any]:
-    """Answer values of a class of options; each of them is drawn."""
-    hints = get_type_hints(kind)
-    drawn = {f.name: values(hints[f.name], rule_of(f)) for f in option_fields(kind)}
-    return st.builds(kind, **drawn)
 
 
 @st.composite
@@ -88,32 +60,38 @@ def clauses(draw: st.DrawFn) -> LoadProperties:
 
 
 @st.composite
-def states(draw: st.DrawFn) -> JobState:
+def states(draw: st.DrawFn, source: st.SearchStrategy[KinesisOptions]) -> JobState:
     positions = draw(st.lists(POSITION, min_size=1, max_size=4))
     progress = tuple(
         SplitProgress(
             split=f"shardId-{number:012d}",
             floor=Horizon(),
             position=position,
-            lineage=Lineage(begins=str(number)),
+            identity=str(number),
         )
         for number, position in enumerate(positions)
     )
     definition: JobDefinition = replace(
         DEFINITION,
         comment=draw(st.text(CHARACTERS, max_size=5)),
-        function=FUNCTION,
-        source=draw(options(KinesisOptions)),
-        properties=draw(options(RoutineProperties)),
+        function="KINESIS",
+        job_kind="ROUTINE_LOAD",
+        source=source_ref(KINESIS, draw(source)),
+        properties=draw(options_of(RoutineProperties)),
         load=draw(clauses()),
+        metadata=(),
     )
     return replace(CREATED, definition=definition, progress=progress)
 
 
 @settings(deadline=None, max_examples=300)
-@given(state=states())
-def test_t17_a_load_that_is_shown_and_read_again_is_the_same(state: JobState) -> None:
-    text = format_statement(statement_of_load(state))
+@given(data=st.data(), source=options_of(KinesisOptions))
+def test_t17_a_load_that_is_shown_and_read_again_is_the_same(
+    data: st.DataObject, source: KinesisOptions
+) -> None:
+    state = data.draw(states(st.just(source)))
+    shown = KINESIS.show(ShowRequest(state=state, memory="", at=BEGINNING))
+    text = format_statement(statement_of(state, start=shown.start))
 
     (parsed,) = parse_script(text)
 
@@ -124,14 +102,14 @@ def test_t17_a_load_that_is_shown_and_read_again_is_the_same(state: JobState) ->
     definition = state.definition
     assert (read.name, read.table) == (definition.name, definition.table.name)
     assert (read.load, read.comment) == (definition.load, definition.comment)
-    assert parse_options(KinesisOptions, given.items(), what="") == definition.source
+    assert parse_options(KinesisOptions, given.items(), what="") == source
     assert parse_options(RoutineProperties, read.properties, what="") == definition.properties
     assert positions == {split.split: split.position for split in state.progress}
     assert json.loads(dict(read.options)[POSITIONS]).keys() == positions.keys()
 
 
 @settings(deadline=None, max_examples=100)
-@given(properties=options(RoutineProperties))
+@given(properties=options_of(RoutineProperties))
 def test_t26_options_without_units_are_read_as_the_same(properties: RoutineProperties) -> None:
     read = parse_options(RoutineProperties, plain_options(properties), what="")
 

@@ -17,9 +17,8 @@ from penstock.model.schema import (
     Struct,
     columns_sql,
     partition_refusal,
-    quoted_name,
-    quoted_text,
 )
+from penstock.model.text import quoted_name, quoted_text
 from penstock.sql.formatter import format_statement
 from penstock.sql.parser import parse_script
 from penstock.sql.statements import (
@@ -219,7 +218,7 @@ routine_loads = st.builds(
         where=st.none() | expressions,
     ),
     properties=properties,
-    source=st.sampled_from(["KINESIS", "KAFKA"]),
+    source=st.from_regex("[A-Z_][A-Z0-9_]*", fullmatch=True),
     options=properties,
     comment=texts,
 )

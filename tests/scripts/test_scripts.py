@@ -1,8 +1,10 @@
 """Scripts of SQL say what is expected of them, word for word, in a file beside them.
 
-What differs from run to run stands in braces: ``{folder}``, ``{id}``, ``{time}``.
+What differs from run to run stands in braces: ``{folder}``, ``{id}``, ``{time}``. After a
+change of a sentence, ``UPDATE_SCRIPTS=1 pytest tests/scripts`` writes the files again.
 """
 
+import os
 import re
 from pathlib import Path
 
@@ -34,12 +36,20 @@ def told(text: str, folder: Path) -> str:
     return TIME.sub("{time}", SUFFIX.sub("{id}", UUID.sub("{id}", text)))
 
 
+def expected(script: Path, answer: str) -> str:
+    """Return what a script must answer; write it first if that was asked for."""
+    path = script.with_suffix(".out")
+    if os.environ.get("UPDATE_SCRIPTS"):
+        path.write_text(answer, "utf-8")
+    return path.read_text("utf-8")
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_a_script_answers_what_is_written_beside_it(script: Path, tmp_path: Path) -> None:
     said = run(script, tmp_path)
 
     assert (said.code, said.error) == (0, "")
-    assert told(said.out, tmp_path) == script.with_suffix(".out").read_text("utf-8")
+    assert told(said.out, tmp_path) == expected(script, told(said.out, tmp_path))
 
 
 @pytest.mark.parametrize("script", REFUSED, ids=lambda path: path.stem)
@@ -47,5 +57,5 @@ def test_a_script_is_refused_with_the_words_beside_it(script: Path, tmp_path: Pa
     said = run(script, tmp_path)
 
     assert said.code == 1
-    expected = script.with_suffix(".out").read_text("utf-8")
-    assert told(said.out + said.error, tmp_path) == expected
+    answer = told(said.out + said.error, tmp_path)
+    assert answer == expected(script, answer)

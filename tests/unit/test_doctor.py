@@ -8,10 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli.doctor import report as doctor
-from penstock.cli.doctor.finding import Finding, Outcome, Subject
+from penstock.cli.doctor import examine as doctor
+from penstock.cli.doctor.examine import examine
 from penstock.cli.doctor.home import file_system_of
-from penstock.cli.doctor.report import Report, examine, finding_lines, json_text
+from penstock.cli.doctor.report import (
+    Finding,
+    Outcome,
+    Report,
+    Subject,
+    finding_lines,
+    json_text,
+)
 from penstock.clock import SystemClock
 from penstock.errors import ExternalError
 from penstock.settings.settings import Settings
@@ -21,7 +28,7 @@ BAD = Finding(
     check="job",
     outcome=Outcome.PROBLEM,
     found="orders is paused: a row that nobody could have read",
-    advice="Mend the file.",
+    advice="Fix the file.",
 )
 MOUNTS = """\
 22 1 8:1 / / rw,relatime - ext4 /dev/sda1 rw
@@ -46,7 +53,7 @@ def subject(tmp_path: Path) -> Subject:
 def test_a_finding_is_one_line_where_nobody_folds_it() -> None:
     assert finding_lines(BAD, pretty=False, width=None) == [
         "problem job        orders is paused: a row that nobody could have read",
-        "                   next: Mend the file.",
+        "                   next: Fix the file.",
     ]
 
 
@@ -54,7 +61,7 @@ def test_a_finding_is_folded_below_itself_on_a_terminal() -> None:
     assert finding_lines(BAD, pretty=True, width=46) == [
         "✗ job        orders is paused: a row that",
         "             nobody could have read",
-        "             → Mend the file.",
+        "             → Fix the file.",
     ]
 
 
@@ -84,7 +91,7 @@ def test_programs_read_the_same() -> None:
         "check": "job",
         "outcome": "problem",
         "found": BAD.found,
-        "next": "Mend the file.",
+        "next": "Fix the file.",
     }
 
 

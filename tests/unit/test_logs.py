@@ -1,4 +1,4 @@
-"""Where a process logs, what is kept, and how an event reads."""
+"""Log files of a process, their retention, and the format of events."""
 
 import logging
 import os
@@ -27,7 +27,7 @@ START = datetime(2026, 11, 15, 10, 15, tzinfo=UTC)
 
 
 def names(count: int) -> list[str]:
-    """Answer the log files of as many runs, a minute apart."""
+    """Return the log files of that many runs, a minute apart."""
     stamps = [f"{START + timedelta(minutes=n):%Y%m%dT%H%M%SZ}" for n in range(count)]
     return [f"run-{stamp}-{100 + n}.log" for n, stamp in enumerate(stamps)]
 
@@ -50,7 +50,7 @@ def test_the_logs_of_the_newest_twenty_runs_are_kept() -> None:
     assert too_old(names(22), alive=nobody) == names(2)
 
 
-def test_what_was_rotated_and_what_spark_said_goes_with_its_run() -> None:
+def test_rotated_files_and_spark_logs_are_deleted_with_their_run() -> None:
     (oldest, *_) = names(21)
     more = [f"{oldest}.3", oldest.replace(".log", "-spark.log")]
 
@@ -77,7 +77,7 @@ def test_older_logs_of_the_command_are_removed_from_the_folder(tmp_path: Path) -
     assert left == [*names(20)[1:], "sql-20200101T000000Z-1.log"]
 
 
-def test_the_latest_log_leads_to_the_newest_run(tmp_path: Path) -> None:
+def test_the_latest_log_points_to_the_newest_run(tmp_path: Path) -> None:
     older = log_files(tmp_path, command="run", at=START)
     newer = log_files(tmp_path, command="run", at=START + timedelta(hours=1))
     newer.folder.mkdir()
@@ -107,7 +107,7 @@ def test_a_log_is_rotated_at_its_size_and_the_oldest_goes(tmp_path: Path) -> Non
 
 @pytest.fixture
 def _logs_of_others(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What this process logs is as it was when the test is over."""
+    """Restore the logging of this process after the test."""
     logger = logging.getLogger("penstock")
     for name in ("handlers", "level", "propagate"):
         monkeypatch.setattr(logger, name, getattr(logger, name))

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.model.text import counted, lasted, sized
+from penstock.model.text import counted, format_duration, sized
 
 
 @pytest.mark.parametrize(
@@ -27,12 +27,12 @@ def test_a_count_agrees_with_its_noun(number: int, words: str) -> None:
     ],
 )
 def test_a_duration_is_told_in_its_two_largest_units(seconds: float, words: str) -> None:
-    assert lasted(timedelta(seconds=seconds)) == words
+    assert format_duration(timedelta(seconds=seconds)) == words
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(0.84, "0.8 s"), (61, "1 min 1 s")])
 def test_a_short_duration_may_have_tenths(seconds: float, words: str) -> None:
-    assert lasted(timedelta(seconds=seconds), tenths=True) == words
+    assert format_duration(timedelta(seconds=seconds), tenths=True) == words
 
 
 @pytest.mark.parametrize(

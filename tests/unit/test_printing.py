@@ -5,9 +5,11 @@ import io
 import pytest
 
 from penstock.cli.printing import print_result
-from penstock.control.result import Result
+from penstock.control.result import Result, result_columns
 
-TWO_LINES = Result(columns=("name", "comment"), rows=(("t", "one\ntwo"), ("u", None)))
+TWO_LINES = Result(
+    columns=result_columns("name, comment"), rows=(("t", "one\ntwo"), ("u", None))
+)
 
 
 def printed(result: Result, *, output: str) -> str:
@@ -23,7 +25,9 @@ def test_a_comment_of_two_lines_keeps_its_row_whole() -> None:
 
 
 def test_a_create_statement_is_printed_bare_to_be_copied() -> None:
-    result = Result(columns=("job", "create_statement"), rows=(("j", "CREATE JOB j\nON …"),))
+    result = Result(
+        columns=result_columns("job, create_statement"), rows=(("j", "CREATE JOB j\nON …"),)
+    )
 
     assert printed(result, output="table") == "CREATE JOB j\nON …;\n"
 

@@ -13,13 +13,14 @@ from penstock.cli.display import (
     LiveDisplay,
     PlainDisplay,
     Tally,
-    reason_words,
+    reason_text,
     summary_lines,
 )
 from penstock.epochs.progress import Progress, Step
 from penstock.errors import Code
 from penstock.model.epoch import Statistics
-from penstock.model.job import JobState, Reason, Wish
+from penstock.model.job import DesiredState, JobState, Reason
+from penstock.model.split import Amount
 from penstock.supervisor.supervisor import JobLook
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
 
@@ -68,8 +69,8 @@ def look_of(state: JobState, step: Step | None = None, **changes: Any) -> JobLoo
 
 def paused_look(state: JobState, *, resumes_at: datetime | None) -> JobLook:
     reason = Reason(code=Code.GET_REMOTE_DATA_ERROR, message=WHY)
-    wish = replace(state.wish, wish=Wish.PAUSE, reason=reason)
-    return replace(look_of(replace(state, wish=wish)), resumes_at=resumes_at)
+    desired = replace(state.desired, state=DesiredState.PAUSE, reason=reason)
+    return replace(look_of(replace(state, desired=desired)), resumes_at=resumes_at)
 
 
 def loaded(state: JobState, *, files: int, rows: int) -> JobState:
@@ -98,8 +99,8 @@ def test_a_reason_has_the_whole_width_of_a_narrow_terminal(
 def test_a_pause_that_heals_tells_when_it_resumes(state: JobState) -> None:
     look = paused_look(state, resumes_at=NOON + timedelta(seconds=10))
 
-    assert reason_words(look).endswith("(resumes at 12:00:10Z)")
-    assert reason_words(look, NOON).endswith("(resumes in 10 s)")
+    assert reason_text(look).endswith("(resumes at 12:00:10Z)")
+    assert reason_text(look, NOON).endswith("(resumes in 10 s)")
 
 
 def test_a_step_that_takes_long_tells_how_long(state: JobState, clock: StandingClock) -> None:
@@ -120,16 +121,14 @@ def test_an_idle_job_has_caught_up_and_counts_down(
 
     clock.move(3)
 
-    assert "CAUGHT UP  next look in 7 s" in drawn([look], clock, width=120)[-1]
+    assert "CAUGHT UP  next poll in 7 s" in drawn([look], clock, width=120)[-1]
 
 
 def test_a_narrow_terminal_shows_whole_numbers(state: JobState, clock: StandingClock) -> None:
     look = look_of(
         loaded(state, files=12_345, rows=123_456_789),
         Step.STARTING_SPARK,
-        files_left=1234,
-        bytes_left=10**12,
-        all_seen=True,
+        waiting=Amount(items=1234, size_bytes=10**12),
     )
 
     lines = drawn([look], clock, width=80)
@@ -161,7 +160,7 @@ def test_a_listing_tells_how_far_it_is_only_when_it_takes_long(
 
     assert "keys" not in " ".join(short)
     assert "looking 3 s" in long[-2]
-    assert long[-1] == "j: looking at s3://lake/in: 12,000 keys so far"
+    assert long[-1] == "j: listing s3://lake/in: 12,000 keys so far"
 
 
 def test_a_retry_counts_down_and_tells_why(state: JobState, clock: StandingClock) -> None:
@@ -219,9 +218,9 @@ def printed(clock: StandingClock, capsys: pytest.CaptureFixture[str]) -> Printed
 def test_plain_lines_are_printed_only_when_something_changed(
     state: JobState, printed: Printed
 ) -> None:
-    first = printed.show(look_of(state, Step.LOADING, all_seen=True, files_left=1), seconds=5)
-    again = printed.show(look_of(state, Step.LOADING, all_seen=True, files_left=1), seconds=4)
-    then = printed.show(look_of(state, Step.COMMITTING, all_seen=True), seconds=4)
+    first = printed.show(look_of(state, Step.LOADING, waiting=Amount(items=1)), seconds=5)
+    again = printed.show(look_of(state, Step.LOADING, waiting=Amount(items=1)), seconds=4)
+    then = printed.show(look_of(state, Step.COMMITTING, waiting=Amount()), seconds=4)
 
     assert first == ["12:00:00Z j RUNNING loading: 0 files, 0 rows done, left 1 file, ? rows"]
     assert again == []
@@ -231,10 +230,10 @@ def test_plain_lines_are_printed_only_when_something_changed(
 
 
 def test_a_short_look_of_an_idle_job_is_no_news(state: JobState, printed: Printed) -> None:
-    idle = look_of(state, Step.IDLE, all_seen=True, caught_up=True)
+    idle = look_of(state, Step.IDLE, waiting=Amount(), caught_up=True)
     printed.show(idle, seconds=2)
 
-    looking = look_of(state, Step.LISTING, message="/in: 3 keys so far", all_seen=True)
+    looking = look_of(state, Step.LISTING, message="/in: 3 keys so far", waiting=Amount())
     brief = printed.show(replace_since(looking, seconds=2), seconds=1)
 
     assert brief == []
@@ -282,14 +281,14 @@ def test_a_silence_names_those_who_work_first(state: JobState, printed: Printed)
     lines = printed.show(idle, busy, seconds=12)
 
     assert lines[-1] == (
-        "12:00:11Z waiting: k committing for 11 s; j caught up, next look in 6 s"
+        "12:00:11Z waiting: k committing for 11 s; j caught up, next poll in 6 s"
     )
 
 
 def test_a_job_that_another_process_runs_is_told(state: JobState, printed: Printed) -> None:
     lines = printed.show(look_of(state), seconds=11)
 
-    assert lines[-1].endswith("waiting: j is not run by this process; another one may")
+    assert lines[-1].endswith("j does not run in this process; another process may run it")
 
 
 def test_the_summary_tells_rows_files_bytes_time_and_rejects(

@@ -4,22 +4,22 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.cli.doctor.jobs import about_pause
+from penstock.cli.doctor.jobs import pause_finding
 from penstock.epochs.takeover import behind
 from penstock.errors import Code, UserError
-from penstock.model.events import Event, WishChanged, apply
-from penstock.model.job import JobState, LoadProperties, Reason, Wish
+from penstock.model.events import DesiredStateChanged, Event, apply
+from penstock.model.job import DesiredState, JobState, Reason
 from penstock.tables.chain import require_followed
 from tests.contract.catalog.building import BEGINNING, DEFINITION, JOB, SECOND, created
 
-LOAD = replace(DEFINITION, load=LoadProperties())
+LOAD = replace(DEFINITION, job_kind="ROUTINE_LOAD")
 
 
 def load(reason: Reason) -> JobState:
     """Answer a routine load that is paused for a reason."""
     body = replace(created(), definition=LOAD)
     begun = apply(None, Event(job_id=JOB, number=1, at=BEGINNING, body=body))
-    pause = WishChanged(wish=Wish.PAUSE, reason=reason, generation=SECOND)
+    pause = DesiredStateChanged(state=DesiredState.PAUSE, reason=reason, generation=SECOND)
     return apply(begun, Event(job_id=JOB, number=2, at=BEGINNING, body=pause))
 
 
@@ -27,7 +27,7 @@ def load(reason: Reason) -> JobState:
 def test_doctor_names_the_statement_that_resumes_a_routine_load(code: Code) -> None:
     state = load(Reason(code=code, message="it stands"))
 
-    finding = about_pause(state, penstock="penstock")
+    finding = pause_finding(state, penstock="penstock")
 
     assert "penstock sql -e 'RESUME ROUTINE LOAD FOR load_orders'" in finding.advice
 

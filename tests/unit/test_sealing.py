@@ -1,4 +1,4 @@
-"""The key of a node: where it comes from, who may see it, and what it opens."""
+"""The key of a node: its source, its permissions, and what it decrypts."""
 
 import stat
 import subprocess
@@ -24,7 +24,7 @@ def key_file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("text", ["", "AKIA", "a\nb'\"\\é😀", "x" * 100_000])
-def test_what_was_sealed_is_opened(text: str) -> None:
+def test_a_sealed_text_can_be_opened(text: str) -> None:
     sealed = Sealer(KEY).seal(text)
 
     assert Sealer(KEY).open(sealed) == text
@@ -38,7 +38,7 @@ def test_a_sealed_text_hides_the_text_and_the_key() -> None:
     assert sealed != Sealer(KEY).seal("AKIA0123456789")
 
 
-def test_another_key_is_told_apart_by_its_id() -> None:
+def test_another_key_is_recognized_by_its_id() -> None:
     sealed = Sealer(KEY).seal("AKIA0123456789")
     other = Sealer("another key of some length")
 
@@ -55,11 +55,11 @@ def test_another_key_is_told_apart_by_its_id() -> None:
 def test_a_damaged_text_is_refused(damage: str) -> None:
     sealer = Sealer(KEY)
 
-    with pytest.raises(UserError, match="has been changed or cut off since"):
+    with pytest.raises(UserError, match="is damaged or truncated"):
         sealer.open(f"{sealer.key_id}:{damage}")
 
 
-def test_a_key_file_is_made_once_and_only_its_owner_reads_it(key_file: Path) -> None:
+def test_a_key_file_is_created_once_and_only_its_owner_reads_it(key_file: Path) -> None:
     first = load_sealer(key_file, create=True)
     second = load_sealer(key_file, create=True)
 
@@ -75,7 +75,7 @@ def test_two_homes_have_different_keys(tmp_path: Path) -> None:
     assert first.key_id != second.key_id
 
 
-def test_a_missing_key_file_is_not_made_by_whoever_opens(key_file: Path) -> None:
+def test_opening_does_not_create_a_missing_key_file(key_file: Path) -> None:
     with pytest.raises(UserError, match=r'secret\.key" does not exist') as refusal:
         load_sealer(key_file, create=False)
 
@@ -143,14 +143,14 @@ def test_an_empty_key_file_is_refused(key_file: Path) -> None:
         load_sealer(key_file, create=True)
 
 
-def test_a_key_file_that_cannot_be_read_or_made_is_told(tmp_path: Path) -> None:
+def test_a_key_file_that_cannot_be_read_or_created_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ExternalError, match="could not be read: Is a directory"):
         load_sealer(tmp_path, create=True)
-    with pytest.raises(ExternalError, match="could not be made: No such file"):
+    with pytest.raises(ExternalError, match="could not be created: No such file"):
         load_sealer(tmp_path / "missing" / "secret.key", create=True)
 
 
-def test_processes_that_make_the_key_at_once_agree(key_file: Path) -> None:
+def test_processes_that_create_the_key_at_once_agree(key_file: Path) -> None:
     program = (
         "from pathlib import Path\n"
         "from penstock.secrets.sealing import load_sealer\n"
@@ -166,7 +166,7 @@ def test_processes_that_make_the_key_at_once_agree(key_file: Path) -> None:
     assert [path.name for path in key_file.parent.iterdir()] == ["secret.key"]
 
 
-def test_a_task_opens_options_with_the_place_of_the_key_alone(key_file: Path) -> None:
+def test_a_task_opens_options_with_the_path_of_the_key_file_alone(key_file: Path) -> None:
     sealed = load_sealer(key_file, create=True).seal('{"s3.secret_key": "é"}')
 
     assert unsealed_with(str(key_file), sealed) == {"s3.secret_key": "é"}

@@ -1,4 +1,4 @@
-"""What the vault keeps, what it reveals and to whom."""
+"""What the vault stores and what it reveals."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,10 +89,12 @@ def test_a_secret_may_refer_to_the_environment(
         ("secret:lake", 'secret "lake" does not exist', Code.META_NOT_FOUND_ERR),
         ("env:NOT_SET_AT_ALL", '"NOT_SET_AT_ALL" is not set', Code.META_NOT_FOUND_ERR),
         ("file:/no/such/file", "could not be read: No such file", Code.META_NOT_FOUND_ERR),
-        ("file:lake", "must be given by its whole path", Code.OPTION_ERR),
+        ("file:lake", "must be an absolute path", Code.OPTION_ERR),
     ],
 )
-def test_what_leads_nowhere_is_told(vault: Vault, text: str, message: str, code: Code) -> None:
+def test_a_reference_without_a_value_is_refused(
+    vault: Vault, text: str, message: str, code: Code
+) -> None:
     with pytest.raises(UserError, match=message) as refusal:
         vault.reveal(text, option=OPTION)
 
@@ -100,7 +102,7 @@ def test_what_leads_nowhere_is_told(vault: Vault, text: str, message: str, code:
     assert OPTION in refusal.value.message + refusal.value.detail
 
 
-def test_a_value_that_a_secret_lacks_is_told_with_those_it_has(vault: Vault) -> None:
+def test_a_missing_value_is_refused_with_the_existing_keys(vault: Vault) -> None:
     vault.store("lake", {"s3.access_key": "AKIA", "s3.session_token": "t"})
 
     with pytest.raises(UserError, match='secret "lake" has no value for') as refusal:
@@ -121,11 +123,12 @@ def test_a_file_that_is_no_text_is_refused_without_its_bytes(
 
 
 def test_options_reach_tasks_as_ciphertext(vault: Vault) -> None:
-    sealed = vault.sealed({OPTION: "wJalr", "s3.region": "é"})
+    sealed = vault.sealed_for_tasks({OPTION: "wJalr", "s3.region": "é"})
 
-    assert "wJalr" not in sealed
-    assert vault.unsealed(sealed) == {OPTION: "wJalr", "s3.region": "é"}
-    assert unsealed_with(str(vault.key_file), sealed) == vault.unsealed(sealed)
+    assert "wJalr" not in sealed.text
+    assert sealed.key_file == str(vault.key_file.absolute())
+    options = unsealed_with(sealed.key_file, sealed.text)
+    assert options == {OPTION: "wJalr", "s3.region": "é"}
 
 
 def test_a_lost_key_is_not_replaced_in_silence(vault: Vault) -> None:
@@ -138,7 +141,7 @@ def test_a_lost_key_is_not_replaced_in_silence(vault: Vault) -> None:
     assert not vault.key_file.exists()
 
 
-def test_a_secret_of_a_lost_key_is_mended_by_giving_all_its_values(
+def test_a_secret_of_a_lost_key_is_repaired_by_giving_all_its_values(
     vault: Vault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vault.store("lake", {"s3.access_key": "AKIA", OPTION: "old"})

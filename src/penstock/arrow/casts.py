@@ -1,11 +1,10 @@
-"""Cast Arrow arrays between types, or name the value that does not fit.
+"""Cast Arrow arrays between types, or report the first value that does not fit.
 
-Every function raises ``pa.ArrowInvalid`` when one of the values does not fit; who asks finds
-out which one.
+Invariant: a value is never wrapped, truncated, or turned into NULL. A value that does not fit
+raises ``CastError`` with its row. Only digits beyond the precision of a floating type or the
+scale of a decimal are rounded.
 
-Invariant: a value is never wrapped, cut, or turned into NULL. What does not fit is an error
-that names the row. Only digits beyond the precision of a floating type or the scale of a
-decimal are rounded.
+The scalar casts raise ``pa.ArrowInvalid``; ``cast_array`` then finds the row.
 """
 
 import json
@@ -18,20 +17,21 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.arrow.bisect import bad_rows
 from penstock.arrow.types import AnyArray, AnyField, AnyType, NestedArray, data_type, list_like
 
 _NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _INTEGER_TEXT = r"^[+-]?[0-9]+$"
 _FLOATING_TEXT = rf"^(?:{_NUMBER}|NaN|[+-]?Infinity)$"
 _NUMBER_TEXT = re.compile(rf"{_NUMBER}\Z")
-# A colon must come before the zone, else the day of a plain date looks like an offset.
+# Without the colon before the zone, the day of a plain date would look like an offset.
 _ZONED = r":[0-9]{2}(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
 _SCALE_MAX = 38
-# Arrow wraps a number that overflows while it is brought to its scale, and makes a random
-# one of many digits after the point. It is only given texts that 256 bits hold at any scale.
+# Arrow wraps numbers that overflow when they are rescaled, and returns random numbers for many
+# digits after the point. So Arrow only gets texts that 256 bits hold at any scale.
 _WIDE_TEXT = r"^[+-]?[0-9]{1,28}(?:\.[0-9]{0,28})?(?:[eE][+-]?[0-9])?$"
-# No digit of a text may be lost before it is rounded to the wanted scale, so the context
-# is wider than any sum of digits that can still end inside 38.
+# Digits must not be lost before rounding to the target's scale, so the context is wider than
+# any text that can still be rounded to 38 digits.
 _EXACT = Context(prec=400, Emax=10**6, Emin=-(10**6))
 _SPARK_NAME = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
@@ -39,13 +39,13 @@ _SPARK_NAME = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 def text_to_integer(array: AnyArray, target: AnyType) -> AnyArray:
     """Read integers written in decimal digits."""
     text = _trimmed(array)
-    # Arrow itself would take hexadecimal digits, and refuse a plus.
+    # Arrow itself accepts hexadecimal digits and rejects a plus sign.
     _require_match(text, _INTEGER_TEXT)
     return pc.utf8_ltrim(text, "+").cast(target)
 
 
 def text_to_floating(array: AnyArray, target: AnyType) -> AnyArray:
-    """Read floating numbers; one too large for the type is refused, not made infinite."""
+    """Read floating numbers; a number too large for the type is an error, not infinity."""
     text = _trimmed(array)
     _require_match(text, _FLOATING_TEXT)
     values = text.cast(target)
@@ -102,26 +102,16 @@ def decimal_from_text(text: str, target: AnyType) -> Decimal:
 
 
 def round_decimals(array: AnyArray, target: AnyType) -> AnyArray:
-    """Bring exact numbers to the target's scale, rounded half up."""
-    # Rounding may add a digit, so it happens with room to spare. Arrow narrows before it
-    # changes the scale, so the scale changes while the numbers are still wide.
+    """Round exact numbers half up to the target's scale."""
+    # Rounding may add a digit, so the numbers are widened first. Arrow narrows before it
+    # changes the scale, so the scale is changed while the numbers are still wide.
     wide = array.cast(pa.decimal256(76, array.type.scale))
     rounded = pc.round(wide, ndigits=target.scale, round_mode="half_towards_infinity")
     return rounded.cast(pa.decimal256(76, target.scale)).cast(target)
 
 
-def text_to_boolean(array: AnyArray, target: AnyType) -> AnyArray:
-    """Read true, false, 1 and 0, in any case."""
-    return _trimmed(array).cast(target)
-
-
-def text_to_date(array: AnyArray, target: AnyType) -> AnyArray:
-    """Read dates written as 2026-11-15."""
-    return _trimmed(array).cast(target)
-
-
-def text_to_timestamp_ntz(array: AnyArray, target: AnyType) -> AnyArray:
-    """Read local date-times; a zone is refused."""
+def text_as_arrow_reads_it(array: AnyArray, target: AnyType) -> AnyArray:
+    """Read booleans (true, false, 1, 0), dates, and date-times without a zone."""
     return _trimmed(array).cast(target)
 
 
@@ -140,8 +130,9 @@ def text_to_timestamp(array: AnyArray, target: AnyType) -> AnyArray:
 
 def floating_to_text(array: AnyArray, target: AnyType) -> AnyArray:
     """Write floating numbers with the fewest digits that read back as the same number."""
-    # Arrow finds those digits but drops the point of a whole number.
-    texts = [None if text is None else repr(float(text)) for text in _texts(array)]
+    # Arrow finds these digits, but omits the point of a whole number.
+    digits = array.cast(pa.string()).to_pylist()
+    texts = [None if text is None else repr(float(text)) for text in digits]
     return pa.array([_SPARK_NAME.get(text or "", text) for text in texts], target)
 
 
@@ -156,20 +147,15 @@ def decimal_to_text(array: AnyArray, target: AnyType) -> AnyArray:
 
 
 def timestamp_to_text(array: AnyArray, target: AnyType) -> AnyArray:
-    """Write date-times in UTC, with no more fraction than they have."""
+    """Write date-times in UTC, without trailing zeros in the fraction."""
     texts = array.cast(pa.timestamp("us")).cast(target)
     return pc.replace_substring_regex(texts, pattern=r"\.?0+$", replacement="")
 
 
 def require(fits: AnyArray) -> None:
-    """Refuse when one of the truths, NULL aside, is false."""
+    """Raise if one of the booleans is false; NULL is ignored."""
     if pc.all(fits).as_py() is False:
         raise pa.ArrowInvalid("a value does not fit")
-
-
-def _texts(array: AnyArray) -> list[str | None]:
-    texts: list[str | None] = array.cast(pa.string()).to_pylist()
-    return texts
 
 
 def _trimmed(array: AnyArray) -> AnyArray:
@@ -184,7 +170,7 @@ _VALUE_SHOWN_MAX = 80
 
 
 class CastError(ValueError):
-    """A value that does not fit: its row, its path inside the row, and why."""
+    """A value that does not fit: its row, its path inside the row, and the reason."""
 
     def __init__(self, row: int, reason: str, path: tuple[str, ...] = ()) -> None:
         super().__init__(row, reason, path)
@@ -198,7 +184,7 @@ class CastError(ValueError):
 
 
 class _Kind(StrEnum):
-    """A family of Arrow types that are cast alike."""
+    """A family of Arrow types with the same casts."""
 
     BOOLEAN = "boolean"
     INTEGER = "integer"
@@ -216,7 +202,7 @@ class _Kind(StrEnum):
 
 
 def can_cast(source: AnyType, target: AnyType) -> bool:
-    """Say whether values of one type can become values of the other at all."""
+    """Return whether some values of the source type can be cast to the target type."""
     source = _decoded(source)
     if source == target or pa.types.is_null(source):
         return True
@@ -236,7 +222,7 @@ def can_cast(source: AnyType, target: AnyType) -> bool:
 
 
 def cast_array(array: AnyArray, target: AnyType) -> AnyArray:
-    """Give the same values in the target type; raise ``CastError`` for the first misfit."""
+    """Return the values in the target type; raise ``CastError`` for the first bad value."""
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
     if array.type == target:
@@ -255,7 +241,7 @@ def cast_array(array: AnyArray, target: AnyType) -> AnyArray:
 
 
 def shown(value: object) -> str:
-    """Write a value for an error message, cut short."""
+    """Write a value for an error message, truncated."""
     text = str(value)
     if len(text) > _VALUE_SHOWN_MAX:
         text = text[:_VALUE_SHOWN_MAX] + "…"
@@ -306,7 +292,7 @@ def _can_cast_struct(source: AnyType, target: AnyType) -> bool:
         return False
     type_by_name = {field.name: field.type for field in source}
     wanted = {field.name for field in target}
-    # A field that the target lacks would be lost without a word.
+    # A field that the target lacks would be lost silently.
     return type_by_name.keys() <= wanted and all(
         can_cast(type_by_name[field.name], field.type)
         if field.name in type_by_name
@@ -320,7 +306,7 @@ def _cast_struct(array: NestedArray, target: AnyType) -> AnyArray:
         zip((field.name for field in array.type), array.flatten(), strict=True)
     )
     children: list[AnyArray] = []
-    misfits: list[CastError] = []
+    errors: list[CastError] = []
     for field in target:
         child = child_by_name.get(field.name)
         if child is None:
@@ -329,9 +315,9 @@ def _cast_struct(array: NestedArray, target: AnyType) -> AnyArray:
             children.append(cast_array(child, field.type))
             _require_values(child, field, present=array.is_valid())
         except CastError as error:
-            misfits.append(CastError(error.row, error.reason, (field.name, *error.path)))
-    if misfits:
-        raise min(misfits, key=lambda misfit: misfit.row)
+            errors.append(CastError(error.row, error.reason, (field.name, *error.path)))
+    if errors:
+        raise min(errors, key=lambda error: error.row)
     return pa.StructArray.from_arrays(children, fields=list(target), mask=array.is_null())
 
 
@@ -351,7 +337,7 @@ def _cast_list(array: NestedArray, target: AnyType) -> AnyArray:
 
 def _cast_map(array: NestedArray, target: AnyType) -> AnyArray:
     if pa.types.is_map(array.type):
-        # Arrow gives the values of a sliced map only through the list of its entries.
+        # Arrow returns the values of a sliced map only through the list of its entries.
         array = array.cast(pa.list_(_entry_type(array.type)))
     offsets, entries = _unnested(array)
     entries = _cast_nested(entries, _entry_type(target), offsets)
@@ -366,7 +352,7 @@ def _entry_type(arrow: AnyType) -> pa.DataType:
 
 
 def _unnested(array: NestedArray) -> tuple[NestedArray, NestedArray]:
-    """Give the offsets and values of a list's own rows, whatever it was sliced from."""
+    """Return the offsets and values of the rows of a list, even if it is a slice."""
     lengths: NestedArray = pc.list_value_length(array)
     ends = pc.cumulative_sum(lengths.fill_null(0)).cast(pa.int32())
     return pa.concat_arrays([pa.array([0], pa.int32()), ends]), array.flatten()
@@ -387,23 +373,16 @@ def _cast_scalar(array: AnyArray, target: AnyType, cast: _ScalarCast) -> AnyArra
     try:
         return cast(array, target)
     except pa.ArrowInvalid as error:
-        row = _first_misfit(array, target, cast)
+        row, _ = next(
+            bad_rows(
+                len(array),
+                lambda first, count: cast(array.slice(first, count), target),
+                pa.ArrowInvalid,
+            ),
+            (0, error),
+        )
         reason = f"expected {data_type(target).sql}, found {shown(array[row].as_py())}"
         raise CastError(row, reason) from error
-
-
-def _first_misfit(array: AnyArray, target: AnyType, cast: _ScalarCast) -> int:
-    """Halve the range that holds the first misfit until one row is left."""
-    first, size = 0, len(array)
-    while size > 1:
-        half = size // 2
-        try:
-            cast(array.slice(first, half), target)
-        except pa.ArrowInvalid:
-            size = half
-        else:
-            first, size = first + half, size - half
-    return first
 
 
 def _exactly(array: AnyArray, target: AnyType) -> AnyArray:
@@ -411,7 +390,7 @@ def _exactly(array: AnyArray, target: AnyType) -> AnyArray:
 
 
 def _integer_to_floating(array: AnyArray, target: AnyType) -> AnyArray:
-    # A floating type keeps the leading digits of a long integer; that is its nature.
+    # A floating type keeps only the leading digits of a long integer.
     return array.cast(target, safe=False)
 
 
@@ -422,12 +401,12 @@ def _floating_to_floating(array: AnyArray, target: AnyType) -> AnyArray:
 
 
 def _decimal_to_floating(array: AnyArray, target: AnyType) -> AnyArray:
-    # Through text, because Arrow's own conversion is off by the last digit.
+    # Through text, because the last digit of Arrow's own conversion may be wrong.
     return array.cast(pa.string()).cast(target)
 
 
 def _number_to_decimal(array: AnyArray, target: AnyType) -> AnyArray:
-    # The number a person sees is rounded, not the binary one behind it: 1.005 becomes 1.01.
+    # The printed number is rounded, not the binary one: 1.005 becomes 1.01.
     return text_to_decimal(array.cast(pa.string()), target)
 
 
@@ -445,15 +424,15 @@ _SCALAR_CASTS: dict[tuple[_Kind | None, _Kind | None], _ScalarCast] = {
     (_Kind.DECIMAL, _Kind.FLOATING): _decimal_to_floating,
     (_Kind.DECIMAL, _Kind.DECIMAL): round_decimals,
     (_Kind.DECIMAL, _Kind.STRING): decimal_to_text,
-    (_Kind.STRING, _Kind.BOOLEAN): text_to_boolean,
+    (_Kind.STRING, _Kind.BOOLEAN): text_as_arrow_reads_it,
     (_Kind.STRING, _Kind.INTEGER): text_to_integer,
     (_Kind.STRING, _Kind.FLOATING): text_to_floating,
     (_Kind.STRING, _Kind.DECIMAL): text_to_decimal,
     (_Kind.STRING, _Kind.STRING): _exactly,
     (_Kind.STRING, _Kind.BINARY): _exactly,
-    (_Kind.STRING, _Kind.DATE): text_to_date,
+    (_Kind.STRING, _Kind.DATE): text_as_arrow_reads_it,
     (_Kind.STRING, _Kind.TIMESTAMP): text_to_timestamp,
-    (_Kind.STRING, _Kind.TIMESTAMP_NTZ): text_to_timestamp_ntz,
+    (_Kind.STRING, _Kind.TIMESTAMP_NTZ): text_as_arrow_reads_it,
     (_Kind.BINARY, _Kind.STRING): _exactly,
     (_Kind.BINARY, _Kind.BINARY): _exactly,
     (_Kind.DATE, _Kind.DATE): _exactly,

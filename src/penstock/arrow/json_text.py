@@ -1,12 +1,14 @@
 """Write the values of Arrow arrays as JSON texts, a whole array at a time.
 
-Numbers are written with all of their digits, binary values in base 64, and what JSON has no
-value for, such as a date or NaN, as a text.
+Values without a JSON form, such as dates and NaN, become strings; times are in UTC. There are
+two forms. The compact form omits members that are NULL, writes DECIMAL as a number with all
+digits, and BINARY in base 64. The printed form writes NULL as null, DECIMAL as a string, and
+BINARY as text, or in hexadecimal if it is not UTF-8.
 """
 
 import base64
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable
 from itertools import pairwise
 
 import pyarrow as pa
@@ -15,61 +17,59 @@ import pyarrow.compute as pc
 from penstock.arrow.casts import CastError, can_cast, cast_array
 from penstock.arrow.types import AnyArray, NestedArray, list_like
 
-_NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
+NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
+_WHOLE_SECOND = ".000000"
 
 
-def json_objects(batch: pa.RecordBatch) -> list[str | None]:
-    """Write every row as an object of its values that are not NULL; None if there is none."""
-    names = [json.dumps(name, ensure_ascii=False) for name in batch.schema.names]
-    columns = [json_texts(column) for column in batch.columns]
-    return [
-        _object((name, column[row]) for name, column in zip(names, columns, strict=True))
-        for row in range(batch.num_rows)
-    ]
+def json_objects(batch: pa.RecordBatch, *, printed: bool = False) -> list[str | None]:
+    """Write each row as an object; None for a row without members in the compact form."""
+    names = [_quoted(name) for name in batch.schema.names]
+    columns = [json_texts(column, printed=printed) for column in batch.columns]
+    rows = zip(*columns, strict=True) if columns else [()] * batch.num_rows
+    return [_object(zip(names, row, strict=True), printed=printed) for row in rows]
 
 
-def _object(members: Iterator[tuple[str, str | None]]) -> str | None:
-    written = [f"{name}: {text}" for name, text in members if text is not None]
-    return f"{{{', '.join(written)}}}" if written else None
+def _object(members: Iterable[tuple[str, str | None]], *, printed: bool) -> str | None:
+    written = [f"{name}: {text or 'null'}" for name, text in members if printed or text]
+    return f"{{{', '.join(written)}}}" if written or printed else None
 
 
-def json_texts(array: NestedArray) -> list[str | None]:
-    """Write every value as JSON; None for NULL."""
+def json_texts(array: NestedArray, *, printed: bool = False) -> list[str | None]:
+    """Write each value as JSON; None for NULL."""
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
     if pa.types.is_struct(array.type):
-        return _struct_texts(array)
+        return _struct_texts(array, printed=printed)
     if pa.types.is_map(array.type):
-        return _map_texts(array)
+        return _map_texts(array, printed=printed)
     if list_like(array.type):
-        return _list_texts(array)
-    return _scalar_texts(array)
+        elements = [text or "null" for text in json_texts(array.flatten(), printed=printed)]
+        return _where_valid(array, [f"[{text}]" for text in _joined(array, elements)])
+    texts = plain_texts(array, printed=printed)
+    if _unquoted(array, printed=printed):
+        return [_quoted(text) if text in NOT_FINITE else text for text in texts]
+    return [None if text is None else _quoted(text) for text in texts]
 
 
-def _struct_texts(array: NestedArray) -> list[str | None]:
+def _struct_texts(array: NestedArray, *, printed: bool) -> list[str | None]:
     fields = pa.RecordBatch.from_arrays(array.flatten(), names=[f.name for f in array.type])
-    texts = [text or "{}" for text in json_objects(fields)]
+    texts = [text or "{}" for text in json_objects(fields, printed=printed)]
     return _where_valid(array, texts)
 
 
-def _map_texts(array: NestedArray) -> list[str | None]:
+def _map_texts(array: NestedArray, *, printed: bool) -> list[str | None]:
     entry = pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])
     entries = array.cast(pa.list_(entry))
-    keys, values = (json_texts(part) for part in entries.flatten().flatten())
+    keys, values = (json_texts(part, printed=printed) for part in entries.flatten().flatten())
     members = [
-        f"{_key(key)}: {value or 'null'}" for key, value in zip(keys, values, strict=True)
+        f"{_key(key or '')}: {value or 'null'}" for key, value in zip(keys, values, strict=True)
     ]
     return _where_valid(array, [f"{{{text}}}" for text in _joined(entries, members)])
 
 
-def _key(text: str | None) -> str:
-    """Write a key, which must be a text whatever it was."""
-    return text if text and text.startswith('"') else json.dumps(text, ensure_ascii=False)
-
-
-def _list_texts(array: NestedArray) -> list[str | None]:
-    elements = [text or "null" for text in json_texts(array.flatten())]
-    return _where_valid(array, [f"[{text}]" for text in _joined(array, elements)])
+def _key(text: str) -> str:
+    """Write a key, which must be a string in JSON."""
+    return text if text.startswith('"') else _quoted(text)
 
 
 def _joined(array: NestedArray, elements: list[str]) -> list[str]:
@@ -86,38 +86,42 @@ def _where_valid(array: AnyArray, texts: list[str]) -> list[str | None]:
     ]
 
 
-def _scalar_texts(array: NestedArray) -> list[str | None]:
-    types = pa.types
-    if types.is_boolean(array.type):
-        return _plain_texts(array)
-    if types.is_integer(array.type) or types.is_decimal(array.type):
-        return _plain_texts(array)
-    if types.is_floating(array.type):
-        return [_quoted(text) if text in _NOT_FINITE else text for text in _plain_texts(array)]
-    return [_quoted(text) for text in _quotable_texts(array)]
+def _unquoted(array: NestedArray, *, printed: bool) -> bool:
+    types, arrow = pa.types, array.type
+    return (
+        types.is_boolean(arrow)
+        or types.is_integer(arrow)
+        or types.is_floating(arrow)
+        or (types.is_decimal(arrow) and not printed)
+    )
 
 
-def _quotable_texts(array: NestedArray) -> list[str | None]:
-    types = pa.types
-    if types.is_string(array.type) or types.is_large_string(array.type):
-        # A file may hold texts that are not UTF-8; they are shown all the same.
+def plain_texts(array: NestedArray, *, printed: bool = False) -> list[str | None]:
+    """Write each scalar as text without quotes; None for NULL."""
+    types, arrow = pa.types, array.type
+    if types.is_string(arrow) or types.is_large_string(arrow):
+        # Texts in files may be invalid UTF-8; they are written all the same.
         octets = array.cast(pa.large_binary()).to_pylist()
         return [None if text is None else text.decode(errors="replace") for text in octets]
-    if types.is_binary(array.type) or types.is_large_binary(array.type):
-        return [
-            None if value is None else base64.b64encode(value).decode()
-            for value in array.to_pylist()
-        ]
-    return _plain_texts(array)
-
-
-def _plain_texts(array: NestedArray) -> list[str | None]:
-    texts: list[str | None]
+    if types.is_binary(arrow) or types.is_large_binary(arrow):
+        octets = array.to_pylist()
+        return [None if value is None else _binary(value, printed=printed) for value in octets]
+    if types.is_timestamp(arrow) and printed:
+        texts = array.cast(pa.timestamp("us")).cast(pa.string()).to_pylist()
+        return [text and text.removesuffix(_WHOLE_SECOND) for text in texts]
     try:
-        texts = _cast_to_text(array).to_pylist()
+        return list(_cast_to_text(array).to_pylist())
     except pa.ArrowNotImplementedError:
-        texts = [None if value is None else str(value) for value in array.to_pylist()]
-    return texts
+        return [None if value is None else str(value) for value in array.to_pylist()]
+
+
+def _binary(value: bytes, *, printed: bool) -> str:
+    if not printed:
+        return base64.b64encode(value).decode()
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return f"0x{value.hex()}"
 
 
 def _cast_to_text(array: NestedArray) -> NestedArray:
@@ -125,9 +129,9 @@ def _cast_to_text(array: NestedArray) -> NestedArray:
     try:
         return cast_array(array, text) if can_cast(array.type, text) else array.cast(text)
     except CastError:
-        # Nanoseconds are more than our own timestamps hold; they are shown all the same.
+        # Column types have no nanoseconds; they are written all the same.
         return array.cast(text)
 
 
-def _quoted(text: str | None) -> str | None:
-    return None if text is None else json.dumps(text, ensure_ascii=False)
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Column types as Arrow types, and Arrow types as column types."""
+"""Convert column types to Arrow types and back."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, assert_never
@@ -8,8 +8,8 @@ import pyarrow as pa
 from penstock.errors import Code, UserError
 from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primitive, Struct
 
-# Arrow's classes are generic for the type checker only, and their attributes depend on the
-# kind of type, which is known at run time.
+# Arrow's classes are generic only for the type checker, and their attributes depend on the
+# type at run time.
 AnyArray: TypeAlias = "pa.Array[Any]"
 AnyField: TypeAlias = "pa.Field[Any]"
 AnyType: TypeAlias = Any
@@ -32,8 +32,8 @@ _ARROW_BY_PRIMITIVE: dict[Primitive, pa.DataType] = {
     Primitive.TIMESTAMP_NTZ: pa.timestamp("us"),
 }
 
-# Files written elsewhere hold more Arrow types than there are column types. An unsigned
-# integer takes the next wider signed type, because that one holds all of its values.
+# Files of other programs have more Arrow types than there are column types. An unsigned
+# integer becomes the next wider signed type, which holds all of its values.
 _SCALAR_BY_ARROW: dict[pa.DataType, DataType] = {
     **{arrow: primitive for primitive, arrow in _ARROW_BY_PRIMITIVE.items()},
     pa.uint8(): Primitive.SMALLINT,
@@ -51,7 +51,7 @@ _SCALAR_BY_ARROW: dict[pa.DataType, DataType] = {
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
-    """Give the Arrow type that holds the values of a column type."""
+    """Return the Arrow type that holds the values of a column type."""
     match kind:
         case Primitive():
             return _ARROW_BY_PRIMITIVE[kind]
@@ -68,7 +68,7 @@ def arrow_type(kind: DataType) -> pa.DataType:
 
 
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
-    """Give the Arrow schema of columns, NOT NULL kept."""
+    """Return the Arrow schema of columns, including NOT NULL."""
     return pa.schema([_arrow_field(column) for column in columns])
 
 
@@ -77,7 +77,7 @@ def _arrow_field(column: Column) -> AnyField:
 
 
 def data_type(arrow: pa.DataType) -> DataType:
-    """Give the column type that holds the values of an Arrow type."""
+    """Return the column type that holds the values of an Arrow type."""
     scalar = _SCALAR_BY_ARROW.get(arrow)
     if scalar is not None:
         return scalar
@@ -87,12 +87,12 @@ def data_type(arrow: pa.DataType) -> DataType:
     raise UserError(
         f"Arrow type {arrow} has no column type",
         code=Code.TYPE_ERR,
-        hint="Leave the column out, or have it written with another type.",
+        hint="Omit the column, or write it with another type.",
     )
 
 
 def list_like(arrow: pa.DataType) -> bool:
-    """Say whether values of the type are lists, however Arrow stores them."""
+    """Return whether the type is any of Arrow's list types."""
     return (
         pa.types.is_list(arrow)
         or pa.types.is_large_list(arrow)

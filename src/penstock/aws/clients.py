@@ -1,11 +1,11 @@
-"""Open clients of AWS services; boto3 is imported here and in credentials alone."""
+"""Open clients of AWS services; only this module and ``credentials`` import boto3."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from penstock.aws.credentials import AwsKeys, lender_of
+from penstock.aws.credentials import AwsKeys, credentials_for
 
-# At least as many as threads that use one client at once.
+# At least the number of threads that use one client at the same time.
 CONNECTIONS_MAX = 64
 
 
@@ -32,21 +32,21 @@ def open_client(
     from botocore.session import get_session
 
     session = get_session()
-    lend = lender_of(keys)
+    cached = credentials_for(keys)
 
-    def lent() -> dict[str, str | None]:
-        credentials = lend()
-        ends_at = credentials["expires_at"] or datetime.now(UTC) + timedelta(days=1)
+    def refresh() -> dict[str, str | None]:
+        credentials = cached()
+        expires_at = credentials["expires_at"] or datetime.now(UTC) + timedelta(days=1)
         return {
             "access_key": credentials["access_key_id"],
             "secret_key": credentials["secret_access_key"],
             "token": credentials["token"],
-            "expiry_time": ends_at.isoformat(),
+            "expiry_time": expires_at.isoformat(),
         }
 
-    session._credentials = DeferredRefreshableCredentials(lent, "lent")  # noqa: SLF001 - There is no public way.
+    session._credentials = DeferredRefreshableCredentials(refresh, "penstock")  # noqa: SLF001 - There is no public API.
     session.register(f"creating-serializer.{service}", _keep_milliseconds)
-    # Parsing dates takes as long as all the rest of reading a response.
+    # Parsing dates would double the time of reading a response.
     session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=float)
     return boto3.Session(botocore_session=session).client(
         service,
@@ -56,7 +56,7 @@ def open_client(
             connect_timeout=connect_timeout.total_seconds(),
             read_timeout=read_timeout.total_seconds(),
             max_pool_connections=CONNECTIONS_MAX,
-            # The caller decides what is retried, and counts requests.
+            # The caller retries, and counts requests.
             retries={"total_max_attempts": 1, "mode": "standard"},
         ),
     )

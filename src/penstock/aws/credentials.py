@@ -1,9 +1,7 @@
 """Credentials of AWS: given keys, an assumed role, or the default chain.
 
-What stands wrong in the environment or in a file of profiles heals only by hand; everything
-else, such as a service that lends keys and does not answer, may be there a moment later.
-
-They are lent: what ends is asked for again in time, by whoever needs it next.
+A wrong variable or profile is a UserError, because only the user can fix it. Any other failure
+is an ExternalError and is retried. Credentials are cached and refreshed before expiry.
 """
 
 import threading
@@ -11,56 +9,208 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
-from penstock.errors import Code, ExternalError, PenstockError, UserError
+from penstock.errors import ExternalError, UserError
+
+Credentials = dict[str, Any]
+
+_CACHES_MAX = 64
+# Keys of the environment or of a profile are read again after this time.
+_CHAIN_LIFE = timedelta(minutes=10)
+# Credentials that expire within this time are refreshed.
+_LIFE_LEFT_MIN = timedelta(minutes=6)
+_CHAIN = "environment, profile, web identity, container and instance"
+# A slow credentials service must not block the callers for long.
+_CLIENT_CONFIG: dict[str, Any] = {
+    "connect_timeout": 2,
+    "read_timeout": 2,
+    "retries": {"total_max_attempts": 2, "mode": "standard"},
+}
 
 _HINT_FILES = (
-    "Profiles stand in ~/.aws/config and ~/.aws/credentials, or where AWS_CONFIG_FILE and "
-    "AWS_SHARED_CREDENTIALS_FILE say."
+    "Profiles are read from ~/.aws/config and ~/.aws/credentials, or from the files in "
+    "AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE."
 )
-
-# As botocore calls them.
-_PLACES = {
+_PLACE_BY_PROVIDER = {
     "env": "the environment",
     "shared-credentials-file": "the file of credentials",
     "config-file": "the profile",
 }
 
 
-@contextmanager
-def asking_aws(fact: str, *, hint: str) -> Iterator[None]:
-    """Turn what botocore raises inside the block into an error of ours.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsKeys:
+    """Keys, a role, or neither of them for the default chain; with names for messages."""
 
-    ``hint`` is for what may heal; what must be mended by hand has a hint of its own.
+    region: str
+    access_key: str = field(default="", repr=False)
+    secret_key: str = field(default="", repr=False)
+    session_token: str = field(default="", repr=False)
+    role_arn: str = ""
+    # The role in messages.
+    role_shown: str = ""
+    external_id: str = ""
+    # The only provider of the default chain to use, by botocore's name; all of them if empty.
+    provider: str = ""
+    # The purpose of the credentials and the names of the options, for messages.
+    needed_for: str
+    access_key_option: str
+    secret_key_option: str
+    external_id_option: str
+
+
+class CredentialsCache:
+    """Caches credentials until shortly before they expire."""
+
+    def __init__(self, request: Callable[[], Credentials]) -> None:
+        self._request = request
+        self._lock = threading.Lock()
+        self._cached: Credentials | None = None
+
+    def __call__(self) -> Credentials:
+        """Return credentials that stay valid for some minutes."""
+        with self._lock:
+            if self._cached is None or _expires_soon(self._cached):
+                self._cached = self._request()
+            return self._cached
+
+    def forget(self) -> None:
+        """Request new credentials for the next call, because the cached ones were refused."""
+        with self._lock:
+            self._cached = None
+
+
+def _expires_soon(credentials: Credentials) -> bool:
+    expires_at: datetime | None = credentials["expires_at"]
+    return expires_at is not None and expires_at < datetime.now(UTC) + _LIFE_LEFT_MIN
+
+
+@lru_cache(maxsize=_CACHES_MAX)
+def credentials_for(keys: AwsKeys) -> CredentialsCache:
+    """Return the shared cache of these credentials; raise at once if there are none."""
+    if keys.role_arn:
+        request = _assume_role
+    elif keys.access_key:
+        request = _given
+    else:
+        request = _search_chain
+    cache = CredentialsCache(partial(request, keys))
+    cache()
+    return cache
+
+
+def _given(keys: AwsKeys) -> Credentials:
+    return _credentials(keys.access_key, keys.secret_key, keys.session_token or None)
+
+
+def _search_chain(keys: AwsKeys) -> Credentials:
+    """Search the environment, profile, web identity, container and instance."""
+    from botocore.config import Config
+    from botocore.credentials import CredentialResolver
+    from botocore.session import get_session
+
+    give = (
+        f'Give "{keys.access_key_option}" and "{keys.secret_key_option}", or set '
+        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+    )
+    with aws_failures(
+        f"credentials for {keys.needed_for} could not be looked up",
+        hint=f"Check the credentials of this process. {give}",
+    ):
+        # A session caches keys even when their file changes, so each search needs a new one.
+        session = get_session()
+        # The web identity provider calls a service of AWS with this configuration.
+        session.set_default_client_config(Config(**_CLIENT_CONFIG))
+        chain = session.get_component("credential_provider").providers
+        asked = [provider for provider in chain if keys.provider in ("", provider.METHOD)]
+        found = CredentialResolver(asked).load_credentials()
+        if found is None:
+            raise ExternalError(
+                f"no credentials were found for {keys.needed_for}",
+                detail=f"Asked: {keys.provider or _CHAIN}.",
+                hint=give,
+            )
+        frozen = found.get_frozen_credentials()
+    expires_at = datetime.now(UTC) + _CHAIN_LIFE
+    return _credentials(
+        frozen.access_key, frozen.secret_key, frozen.token, expires_at=expires_at
+    )
+
+
+def _assume_role(keys: AwsKeys) -> Credentials:
+    import boto3
+    from botocore.config import Config
+
+    request = {"RoleArn": keys.role_arn, "RoleSessionName": "penstock"}
+    if keys.external_id:
+        request["ExternalId"] = keys.external_id
+    with aws_failures(
+        f'role "{keys.role_shown}" could not be assumed',
+        hint=f"Check the role's trust policy, the keys and {keys.external_id_option}.",
+    ):
+        # boto3's shared session caches keys and is not thread-safe.
+        session = boto3.Session(
+            region_name=keys.region,
+            aws_access_key_id=keys.access_key or None,
+            aws_secret_access_key=keys.secret_key or None,
+            aws_session_token=keys.session_token or None,
+        )
+        with closing(session.client("sts", config=Config(**_CLIENT_CONFIG))) as client:
+            answer = client.assume_role(**request)["Credentials"]
+    return _credentials(
+        answer["AccessKeyId"],
+        answer["SecretAccessKey"],
+        answer["SessionToken"],
+        # obstore accepts only Python's own UTC.
+        expires_at=answer["Expiration"].astimezone(UTC),
+    )
+
+
+def _credentials(
+    access_key: str, secret_key: str, token: str | None, *, expires_at: datetime | None = None
+) -> Credentials:
+    return {
+        "access_key_id": access_key,
+        "secret_access_key": secret_key,
+        "token": token,
+        "expires_at": expires_at,
+    }
+
+
+@contextmanager
+def aws_failures(fact: str, *, hint: str) -> Iterator[None]:
+    """Convert errors of botocore inside the block to errors of Penstock.
+
+    ``hint`` is for failures that are retried; each UserError has a hint of its own.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
         yield
     except (BotoCoreError, ClientError, OSError, ValueError, RuntimeError) as error:
-        # What AWS says may name what no message of ours does.
-        raise _mended_by_hand(fact, error) or _healing(fact, error, hint=hint) from None
+        # The original message of AWS may contain names that must not be shown.
+        raise _user_error(fact, error) or _external_error(fact, error, hint=hint) from None
 
 
-def _mended_by_hand(fact: str, error: Exception) -> PenstockError | None:
-    from botocore import exceptions as of_botocore
+def _user_error(fact: str, error: Exception) -> UserError | None:
+    from botocore import exceptions as botocore
 
-    told = getattr(error, "kwargs", {})
+    values = getattr(error, "kwargs", {})
     match error:
-        case of_botocore.PartialCredentialsError():
-            place = _PLACES.get(told["provider"], told["provider"])
-            reason = f"{told['cred_var']} is lacking in {place}"
+        case botocore.PartialCredentialsError():
+            place = _PLACE_BY_PROVIDER.get(values["provider"], values["provider"])
+            reason = f"{values['cred_var']} is missing in {place}"
             hint = "Set the access key and the secret key, both of them or none."
-        case of_botocore.ProfileNotFound():
-            reason = f'there is no profile "{told["profile"]}"'
+        case botocore.ProfileNotFound():
+            reason = f'there is no profile "{values["profile"]}"'
             hint = f"Correct or unset AWS_PROFILE, or write the profile. {_HINT_FILES}"
-        case of_botocore.ConfigParseError() | of_botocore.ConfigNotFound():
-            reason = f'file "{told["path"]}" cannot be read as profiles'
+        case botocore.ConfigParseError() | botocore.ConfigNotFound():
+            reason = f'file "{values["path"]}" cannot be read as profiles'
             hint = _HINT_FILES
-        case of_botocore.InvalidConfigError() | of_botocore.UnknownCredentialError():
-            reason = "the profile does not say who lends its keys"
+        case botocore.InvalidConfigError() | botocore.UnknownCredentialError():
+            reason = "the profile names no valid source of credentials"
             hint = _HINT_FILES
         case ValueError():
             reason = "a variable whose name begins with AWS_ cannot be used"
@@ -70,10 +220,10 @@ def _mended_by_hand(fact: str, error: Exception) -> PenstockError | None:
             )
         case _:
             return None
-    return UserError(f"{fact}: {reason}", code=Code.OPTION_ERR, hint=hint)
+    return UserError(f"{fact}: {reason}", hint=hint)
 
 
-def _healing(fact: str, error: Exception, *, hint: str) -> ExternalError:
+def _external_error(fact: str, error: Exception, *, hint: str) -> ExternalError:
     answer = getattr(error, "response", None) or {}
     code = answer.get("Error", {}).get("Code", "")
     provider = getattr(error, "kwargs", {}).get("provider", "")
@@ -81,173 +231,3 @@ def _healing(fact: str, error: Exception, *, hint: str) -> ExternalError:
     if isinstance(error, OSError) and error.strerror:
         reason = f'file "{error.filename}": {error.strerror}'
     return ExternalError(f"{fact}: {reason}{f' of {provider}' if provider else ''}", hint=hint)
-
-
-_LENDERS_MAX = 64
-# Keys of the environment or of a profile are looked at again after this time.
-_CHAIN_LIFE = timedelta(minutes=10)
-# What ends within this time is not lent any more.
-_LEFT_MIN = timedelta(minutes=6)
-
-# Whoever lends credentials must not hold up those who wait for them.
-_LENDING: dict[str, Any] = {
-    "connect_timeout": 2,
-    "read_timeout": 2,
-    "retries": {"total_max_attempts": 2, "mode": "standard"},
-}
-
-_ASKED = "Asked: environment, profile, web identity, container and instance."
-
-Credentials = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AwsKeys:
-    """Who asks: keys, or a role, or nobody in particular; and what the options are called."""
-
-    region: str
-    access_key: str = field(default="", repr=False)
-    secret_key: str = field(default="", repr=False)
-    session_token: str = field(default="", repr=False)
-    role_arn: str = ""
-    # How messages name the role.
-    role_shown: str = ""
-    external_id: str = ""
-    # Where keys that are not given are looked for, as botocore calls it; everywhere if empty.
-    provider: str = ""
-    # For whom credentials are needed, and the names of the options, for messages.
-    needed_for: str
-    access_key_option: str
-    secret_key_option: str
-    external_id_option: str
-
-
-class Lender:
-    """Lends credentials, and keeps them until they are about to end."""
-
-    def __init__(self, ask: Callable[[], Credentials]) -> None:
-        self._ask = ask
-        self._lock = threading.Lock()
-        self._kept: Credentials | None = None
-
-    def __call__(self) -> Credentials:
-        """Answer credentials that are good for some minutes."""
-        with self._lock:
-            if self._kept is None or _ending(self._kept):
-                self._kept = self._ask()
-            return self._kept
-
-    def forget(self) -> None:
-        """Ask anew for the next ones: those that were lent are not good any more."""
-        with self._lock:
-            self._kept = None
-
-
-def _ending(credentials: Credentials) -> bool:
-    ends_at: datetime | None = credentials["expires_at"]
-    return ends_at is not None and ends_at < datetime.now(UTC) + _LEFT_MIN
-
-
-@lru_cache(maxsize=_LENDERS_MAX)
-def lender_of(keys: AwsKeys) -> Lender:
-    """Answer who lends credentials; whoever has none to lend says so at once."""
-    if keys.role_arn:
-        lender = Lender(_assumed(keys))
-    elif keys.access_key:
-        lender = Lender(_given(keys))
-    else:
-        lender = Lender(_chain(keys))
-    lender()
-    return lender
-
-
-def _given(keys: AwsKeys) -> Callable[[], Credentials]:
-    return lambda: {
-        "access_key_id": keys.access_key,
-        "secret_access_key": keys.secret_key,
-        "token": keys.session_token or None,
-        "expires_at": None,
-    }
-
-
-def _chain(keys: AwsKeys) -> Callable[[], Credentials]:
-    """Answer the default chain: environment, profile, web identity, container, instance."""
-    from botocore.config import Config
-    from botocore.credentials import CredentialResolver
-    from botocore.session import get_session
-
-    def credentials() -> Credentials:
-        # A session finds keys once and keeps them, also when their file changes.
-        session = get_session()
-        # The web identity is shown to a service of AWS.
-        session.set_default_client_config(Config(**_LENDING))
-        chain = session.get_component("credential_provider").providers
-        asked = [one for one in chain if keys.provider in ("", one.METHOD)]
-        found = CredentialResolver(asked).load_credentials()
-        if found is None:
-            raise _nobody(keys)
-        frozen = found.get_frozen_credentials()
-        return {
-            "access_key_id": frozen.access_key,
-            "secret_access_key": frozen.secret_key,
-            "token": frozen.token,
-            "expires_at": datetime.now(UTC) + _CHAIN_LIFE,
-        }
-
-    def asked_for() -> Credentials:
-        with asking_aws(
-            f"credentials for {keys.needed_for} could not be looked up",
-            hint=f"Check who lends them to this process. {_give(keys)}",
-        ):
-            return credentials()
-
-    return asked_for
-
-
-def _nobody(keys: AwsKeys) -> ExternalError:
-    return ExternalError(
-        f"no credentials were found for {keys.needed_for}",
-        detail=_ASKED if not keys.provider else f"Asked: {keys.provider}.",
-        hint=_give(keys),
-    )
-
-
-def _give(keys: AwsKeys) -> str:
-    return (
-        f'Give "{keys.access_key_option}" and "{keys.secret_key_option}", or set '
-        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
-    )
-
-
-def _assumed(keys: AwsKeys) -> Callable[[], Credentials]:
-    """Answer the credentials of a role, assumed anew before they end."""
-    import boto3
-    from botocore.config import Config
-
-    own = {
-        "aws_access_key_id": keys.access_key or None,
-        "aws_secret_access_key": keys.secret_key or None,
-        "aws_session_token": keys.session_token or None,
-    }
-    wanted = {"RoleArn": keys.role_arn, "RoleSessionName": "penstock"}
-    if keys.external_id:
-        wanted["ExternalId"] = keys.external_id
-
-    def credentials() -> Credentials:
-        with asking_aws(
-            f'role "{keys.role_shown}" could not be assumed',
-            hint=f"Check the role's trust policy, the keys and {keys.external_id_option}.",
-        ):
-            # The session that boto3 shares keeps keys, and must not be used by two threads.
-            session = boto3.Session(region_name=keys.region, **own)
-            with closing(session.client("sts", config=Config(**_LENDING))) as client:
-                answer = client.assume_role(**wanted)["Credentials"]
-        return {
-            "access_key_id": answer["AccessKeyId"],
-            "secret_access_key": answer["SecretAccessKey"],
-            "token": answer["SessionToken"],
-            # obstore takes Python's own UTC and no other.
-            "expires_at": answer["Expiration"].astimezone(UTC),
-        }
-
-    return credentials

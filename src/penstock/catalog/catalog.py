@@ -7,6 +7,7 @@ on the job's generation. All methods may be called from any thread.
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 
 from penstock.catalog import items as file_index
@@ -33,7 +34,7 @@ from penstock.model.events import (
 from penstock.model.job import JobState
 from penstock.model.ledger import LedgerEntry
 from penstock.model.secrets import SealedSecret, SecretRecord
-from penstock.model.split import StreamReport
+from penstock.model.status import Status
 
 LOCK_WAIT = timedelta(seconds=15)
 
@@ -139,10 +140,6 @@ class Catalog:
                     f"commit {attachment.number} before those between"
                 )
             file_index.follow(connection, job_id, attachment)
-            if attachment.kind is CommitKind.MOVE:
-                statuses.follow_move(
-                    connection, job_id, before=state.progress, after=attachment.progress
-                )
             body = Committed(
                 attachment=attachment,
                 table_version=table_version,
@@ -299,10 +296,10 @@ class Catalog:
                 secrets.remove(connection, name)
             return users
 
-    def set_status(self, job_id: str, text: str) -> None:
-        """Keep what a running job says of itself for observers."""
+    def set_status(self, job_id: str, status: Status | None) -> None:
+        """Store what a running job reports of itself."""
         with self._database.write() as connection:
-            statuses.put(connection, job_id, text)
+            statuses.put(connection, job_id, status)
 
     def add_requests(self, job_id: str, requests: int) -> None:
         """Count requests that a job has sent to its source."""
@@ -315,29 +312,46 @@ class Catalog:
         with self._database.read() as connection:
             return statuses.requests_by_job(connection, now=self._database.now())
 
-    def set_report(self, job_id: str, report: StreamReport, *, expected: Generation) -> None:
-        """Keep what a job last heard about its stream; whoever lost it is not listened to."""
+    def set_memory(self, job_id: str, text: str, *, expected: Generation) -> None:
+        """Store what a job's source remembers, unless the job has another owner."""
         with suppress(LeaseLostError), self._database.write() as connection:
             jobs.locked(connection, job_id, expected=expected)
-            statuses.put_report(connection, job_id, report)
+            statuses.put_memory(connection, job_id, text)
 
-    def report(self, job_id: str) -> StreamReport:
-        """Answer what a job last heard about its stream; an empty report if nothing."""
-        return self.reports().get(job_id, StreamReport())
+    def memory(self, job_id: str) -> str:
+        """Return what a job's source remembers; empty if nothing."""
+        return self.memories().get(job_id, "")
 
-    def reports(self) -> dict[str, StreamReport]:
-        """Answer what jobs last heard about their streams, by job id."""
+    def memories(self) -> dict[str, str]:
+        """Return what the sources of all jobs remember, by job id."""
         with self._database.read() as connection:
-            return statuses.report_by_job(connection)
+            return statuses.memory_by_job(connection)
 
-    def status(self, job_id: str) -> str | None:
-        """Answer what a job last said of itself."""
+    def status(self, job_id: str) -> Status | None:
+        """Return the newest status of a job."""
         return self.statuses().get(job_id)
 
-    def statuses(self) -> dict[str, str]:
-        """Answer what all jobs last said of themselves, by job id."""
+    def statuses(self) -> dict[str, Status]:
+        """Return the newest status of all jobs that have one, by job id."""
         with self._database.read() as connection:
-            return statuses.text_by_job(connection)
+            return statuses.status_by_job(connection)
+
+
+@dataclass(frozen=True, slots=True)
+class JobMemory:
+    """What the source of one job remembers, written by one owner."""
+
+    catalog: Catalog
+    job_id: str
+    generation: Generation
+
+    def load(self) -> str:
+        """Return the newest text."""
+        return self.catalog.memory(self.job_id)
+
+    def store(self, text: str) -> None:
+        """Replace the text, unless the job has another owner."""
+        self.catalog.set_memory(self.job_id, text, expected=self.generation)
 
 
 def _cancelled(attempt: LedgerEntry) -> EpochEnded:

@@ -50,7 +50,7 @@ def follow(connection: Connection, job_id: str, attachment: Attachment) -> None:
 
 
 def _remember(connection: Connection, job_id: str, attachment: Attachment) -> None:
-    file_by_key = {file.key: file for file in attachment.files}
+    file_by_key = {file.key: file for file in attachment.items}
     if not file_by_key:
         return
     connection.execute(_DELETE_KEY, [{"job": job_id, "file": key} for key in file_by_key])

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from penstock.catalog import relations
 from penstock.catalog.database import LeaseHeldError
 from penstock.errors import LeaseLostError
-from penstock.model.job import JobState, Wish
+from penstock.model.job import DesiredState, JobState
 
 _leases = relations.leases
 _OF_JOB = select(_leases).where(_leases.c.job_id == bindparam("job_id"))
@@ -40,8 +40,8 @@ def take(
     expires_at: datetime,
 ) -> None:
     """Give the job's lease to a node, unless the job should not run or another has it."""
-    if state.wish.wish is not Wish.RUN:
-        raise LeaseLostError(f'job "{state.name}" is not to run: {state.wish.wish.value}')
+    if state.desired.state is not DesiredState.RUN:
+        raise LeaseLostError(f'job "{state.name}" is not to run: {state.desired.state.value}')
     held = connection.execute(_OF_JOB, {"job_id": state.id}).one_or_none()
     if held is not None and held.node_id != node_id and held.expires_at > now:
         raise LeaseHeldError(

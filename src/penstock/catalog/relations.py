@@ -132,7 +132,8 @@ statuses = Table(
     _of_job(),
     Column("text", Text, nullable=False),
     Column("requests", Text),
-    Column("report", Text),
+    # What the job's source remembers, as the text of its kind.
+    Column("memory", Text),
 )
 
 secrets = Table(

@@ -15,8 +15,8 @@ from sqlalchemy.exc import IntegrityError
 from penstock.catalog import relations
 from penstock.errors import Code, UserError
 from penstock.model.job import JobDefinition, JobState
-from penstock.model.schema import quoted_name
 from penstock.model.secrets import SealedSecret, SecretRecord
+from penstock.model.text import quoted_name
 
 _secrets = relations.secrets
 
@@ -105,7 +105,7 @@ def require_known(connection: Connection, definition: JobDefinition) -> None:
             raise UserError(
                 f'secret "{name}" does not exist',
                 code=Code.META_NOT_FOUND_ERR,
-                detail=f"It was dropped before the {definition.kind} was stored.",
+                detail=f"It was dropped before the {definition.kind.noun} was stored.",
                 hint=f"Create it with CREATE SECRET {quoted_name(name)} (…), and try again.",
             )
 

@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, insert, literal, se
 
 from penstock.catalog import relations
 from penstock.model.codec import from_text, to_text
-from penstock.model.split import SplitProgress, StreamReport, report_behind_move
+from penstock.model.status import Status
 
 _MINUTES_KEPT = 60
 
@@ -41,8 +41,9 @@ _statuses = relations.statuses
 _jobs = relations.jobs
 
 
-def put(connection: Connection, job_id: str, text: str) -> None:
-    """Keep the newest words of a job; those of a dropped one are not kept."""
+def put(connection: Connection, job_id: str, status: Status | None) -> None:
+    """Store the newest status of a job; that of a dropped job is not stored."""
+    text = "" if status is None else to_text(status)
     found = connection.execute(
         update(_statuses).where(_statuses.c.job_id == bindparam("job")),
         {"job": job_id, "text": text},
@@ -60,36 +61,23 @@ def add_requests(connection: Connection, job_id: str, requests: int, *, at: date
     connection.execute(update(_statuses).where(of_job), {"requests": counted})
 
 
-def put_report(connection: Connection, job_id: str, report: StreamReport) -> None:
-    """Keep what a job last heard about its stream."""
+def put_memory(connection: Connection, job_id: str, text: str) -> None:
+    """Store what a job's source remembers."""
     of_job = _begun(connection, job_id)
-    connection.execute(update(_statuses).where(of_job), {"report": to_text(report)})
+    connection.execute(update(_statuses).where(of_job), {"memory": text})
 
 
-def follow_move(
-    connection: Connection,
-    job_id: str,
-    *,
-    before: tuple[SplitProgress, ...],
-    after: tuple[SplitProgress, ...],
-) -> None:
-    """Forget what was heard of shards that a person has moved."""
-    report = report_by_job(connection).get(job_id)
-    if report is not None:
-        put_report(connection, job_id, report_behind_move(report, before=before, after=after))
-
-
-def report_by_job(connection: Connection) -> dict[str, StreamReport]:
-    """Answer what jobs last heard about their streams, by job id."""
-    rows = connection.execute(select(_statuses).where(_statuses.c.report.is_not(None)))
-    return {row.job_id: from_text(StreamReport, row.report) for row in rows}
+def memory_by_job(connection: Connection) -> dict[str, str]:
+    """Return what the sources of jobs remember, by job id."""
+    rows = connection.execute(select(_statuses).where(_statuses.c.memory.is_not(None)))
+    return {row.job_id: row.memory for row in rows}
 
 
 def _begun(connection: Connection, job_id: str) -> ColumnElement[bool]:
     """Answer how the row of a job is found, after making one if there is none."""
     of_job = _statuses.c.job_id == job_id
     if connection.scalar(select(_statuses.c.text).where(of_job)) is None:
-        put(connection, job_id, "")
+        put(connection, job_id, None)
     return of_job
 
 
@@ -100,6 +88,7 @@ def requests_by_job(connection: Connection, *, now: datetime) -> dict[str, int]:
     return {job_id: requests for job_id, requests in found if requests is not None}
 
 
-def text_by_job(connection: Connection) -> dict[str, str]:
-    """Answer the newest words of all jobs, by job id."""
-    return {row.job_id: row.text for row in connection.execute(select(_statuses))}
+def status_by_job(connection: Connection) -> dict[str, Status]:
+    """Return the newest status of all jobs that have one, by job id."""
+    rows = connection.execute(select(_statuses).where(_statuses.c.text != ""))
+    return {row.job_id: from_text(Status, row.text) for row in rows}

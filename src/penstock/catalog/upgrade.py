@@ -25,8 +25,10 @@ from penstock.catalog import relations
 from penstock.catalog.database import Database, Place
 from penstock.errors import Code, UserError
 
-REVISIONS = ("0001", "0002", "0003")
+REVISIONS = ("0004",)
 HEAD = REVISIONS[-1]
+# Written by versions whose stored jobs this one cannot read.
+RETIRED = ("0001", "0002", "0003")
 
 _alembic_version = Table(
     "alembic_version",
@@ -64,6 +66,17 @@ def _stored_revision(connection: Connection, place: Place) -> str | None:
         )
     else:
         stored = None
+    if stored in RETIRED:
+        raise UserError(
+            f"catalog {place} has revision {stored}, which this version cannot read",
+            code=Code.CATALOG_ERR,
+            detail=f"The stored form of jobs changed with revision {REVISIONS[0]}.",
+            hint=(
+                "Choose another home, and create tables and jobs there again: CREATE TABLE "
+                "with the LOCATION of each table keeps its rows, and an offset or position "
+                "keeps what was loaded from loading again."
+            ),
+        )
     if stored is not None and stored not in REVISIONS:
         raise UserError(
             f"catalog {place} has revision {stored}, and this version knows up to {HEAD}",

@@ -1,9 +1,9 @@
 """The command line: penstock sql | run | doctor | init."""
 
 import gc
-import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -13,26 +13,26 @@ import typer
 from penstock import __doc__ as about
 from penstock.errors import Code, ExternalError, PenstockError, UserError
 from penstock.settings.home import command_for, settings_file
-from penstock.settings.settings import FILE_NAME, home_folder
+from penstock.settings.settings import FILE_NAME, home_folder, load_settings
 
 if TYPE_CHECKING:
     from penstock.app import App
 
 EXIT_FAILED = 1
-# A paragraph that begins with \b keeps its lines.
+# Typer keeps the lines of a paragraph that starts with \b.
 STEPS = """\b
 Three steps:
-  1. penstock init      makes a home; penstock doctor looks at it
+  1. penstock init      creates a home; penstock doctor checks it
   2. penstock sql -e "
        CREATE TABLE orders (id BIGINT, city STRING);
        CREATE JOB load_orders ON STREAMING DO INSERT INTO orders
        SELECT id, city FROM FILES('uri' = 'file:///data/*.json',
                                   'format' = 'json')"
-  3. penstock run       loads every file that appears, until Ctrl-C"""
+  3. penstock run       loads new files as they arrive, until Ctrl-C"""
 
 SQL_HELP = """Run SQL statements from -e, -f or standard input; on a terminal, open a prompt.
 
-The prompt completes with Tab, keeps a history, and lists what can be typed with "help".
+At the prompt, Tab completes, Up recalls earlier statements, and "help" shows examples.
 
 \b
 CREATE | DROP TABLE, DESCRIBE [DETAIL], SHOW TABLES, SHOW CREATE TABLE, SELECT
@@ -42,8 +42,8 @@ CREATE | ALTER | PAUSE | RESUME | STOP ROUTINE LOAD, SHOW SHARDS FOR,
   PAUSE | RESUME ALL ROUTINE LOAD, SHOW [ALL] [CREATE] ROUTINE LOAD [TASK]
 CREATE | ALTER | DROP SECRET, SHOW SECRETS
 
-A SELECT over tables starts Spark, which takes some seconds; SELECT … FROM jobs(…) needs none.
-A statement that ends with \\G instead of ; is printed vertically."""
+A SELECT over tables starts Spark, which takes some seconds; SELECT … FROM jobs(…) does not.
+End a statement with \\G instead of ; to print its result vertically."""
 
 app = typer.Typer(
     name="penstock",
@@ -57,7 +57,7 @@ app = typer.Typer(
 
 
 class Format(StrEnum):
-    """How results are printed."""
+    """Format of results."""
 
     TABLE = "table"
     VERTICAL = "vertical"
@@ -77,9 +77,7 @@ HomeOption = Annotated[
 
 VerboseOption = Annotated[
     bool,
-    typer.Option(
-        "--verbose", metavar="", help="Log everything, and show it on standard error too."
-    ),
+    typer.Option("--verbose", metavar="", help="Log everything, also to standard error."),
 ]
 
 
@@ -92,15 +90,14 @@ def _print_version(*, value: bool) -> None:
 
 
 def _complete_job(context: typer.Context, incomplete: str) -> list[str]:
-    """Answer the jobs whose names begin like this, from the catalog's file alone."""
+    """Return the jobs whose names start like this, read from the catalog's file alone."""
     from penstock.catalog.glance import catalog_path, job_names
-    from penstock.settings.settings import load_settings
 
     try:
         home = context.find_root().params.get("home")
         path = catalog_path(load_settings(home=home and Path(home)).catalog_url)
         names = job_names(path) if path is not None and path.exists() else []
-    except Exception:  # noqa: BLE001 - A shell that completes has no place for an error.
+    except Exception:  # noqa: BLE001 - A completing shell cannot show an error.
         return []
     return [name for name in names if name.startswith(incomplete)]
 
@@ -110,7 +107,7 @@ def penstock(
     context: typer.Context,
     *,
     home: HomeOption = None,
-    version: Annotated[  # noqa: ARG001 - Its callback has done what is to be done.
+    version: Annotated[  # noqa: ARG001 - The callback handles it.
         bool,
         typer.Option(
             "--version",
@@ -145,7 +142,7 @@ def sql(
         ),
     ] = None,
     output: Annotated[
-        Format, typer.Option("--format", help="How results are printed.")
+        Format, typer.Option("--format", help="Format of the results.")
     ] = Format.TABLE,
     verbose: VerboseOption = False,
 ) -> None:
@@ -160,17 +157,25 @@ def sql(
     )
 
 
-def _open_prompt(*, home: Path | None, output: Format, verbose: bool) -> int:
+@contextmanager
+def _opened(home: Path | None, *, verbose: bool) -> Iterator["App"]:
+    """Open the App for statements."""
     from penstock.app import App
-    from penstock.cli.prompt.session import open_prompt
-    from penstock.settings.settings import load_settings
 
-    application = App(load_settings(home=home), tell=_tell)
+    application = App(load_settings(home=home), tell=_notify)
     try:
-        _log_if(application, verbose=verbose)
-        open_prompt(application, output=output.value)
+        if verbose:
+            application.log(verbose=True)
+        yield application
     finally:
         application.close()
+
+
+def _open_prompt(*, home: Path | None, output: Format, verbose: bool) -> int:
+    from penstock.cli.prompt.session import open_prompt
+
+    with _opened(home, verbose=verbose) as application:
+        open_prompt(application, output=output.value)
     return 0
 
 
@@ -181,40 +186,26 @@ def _read(file: Path | None) -> str:
 
 
 def _run_sql(text: str, *, home: Path | None, output: Format, verbose: bool) -> int:
-    from penstock.app import App
     from penstock.cli.printing import print_result
     from penstock.control.execute import execute
-    from penstock.settings.settings import load_settings
     from penstock.sql.parser import parse_script
 
     statements = parse_script(text)
-    application = App(load_settings(home=home), tell=_tell)
-    try:
-        _log_if(application, verbose=verbose)
+    with _opened(home, verbose=verbose) as application:
         for parsed in statements:
-            result = execute(parsed.statement, parts=application.control())
-            _log_statement(parsed.statement, verbose=verbose)
+            result = execute(parsed.statement, services=application.services())
+            if verbose:
+                import structlog
+
+                kind = type(parsed.statement).__name__
+                structlog.get_logger().debug("statement executed", kind=kind)
             form = Format.VERTICAL if parsed.vertical else output
             print_result(result, output=form.value)
-    finally:
-        application.close()
     return 0
 
 
-def _log_if(application: "App", *, verbose: bool) -> None:
-    if verbose:
-        application.log(verbose=True)
-
-
-def _log_statement(statement: object, *, verbose: bool) -> None:
-    if verbose:
-        import structlog
-
-        structlog.get_logger().debug("statement executed", kind=type(statement).__name__)
-
-
-def _tell(line: str) -> None:
-    """Say to a person, not to a program, why they wait."""
+def _notify(line: str) -> None:
+    """Print a line to standard error if that is a terminal."""
     if sys.stderr.isatty():
         sys.stderr.write(line + "\n")
 
@@ -230,7 +221,7 @@ def run(
         typer.Option(
             "--until-caught-up",
             metavar="",
-            help="End when everything that waited at the start is loaded.",
+            help="Stop when everything that was waiting at the start is loaded.",
         ),
     ] = False,
     job: Annotated[
@@ -238,28 +229,28 @@ def run(
         typer.Option(
             "--job",
             metavar="NAME",
-            help="Only this job; repeatable.",
+            help="Run only this job; can be repeated.",
             autocompletion=_complete_job,
         ),
     ] = None,
     timeout: Annotated[
         str | None,
         typer.Option(
-            "--timeout", metavar="DURATION", help="Give up after this long: 90s, 5m, 1h."
+            "--timeout", metavar="DURATION", help="Stop after this time: 90s, 5m, 1h."
         ),
     ] = None,
     verbose: VerboseOption = False,
 ) -> None:
-    """Run jobs in the foreground, with live progress on a terminal and plain lines elsewhere.
+    """Run jobs in the foreground and show their progress.
 
-    Ctrl-C ends cleanly: an epoch is finished or aborted, never half. Twice ends at once.
+    Ctrl-C completes or aborts every epoch and stops; press it twice to stop at once.
+    The exit code is 1 after a failure, 130 after Ctrl-C, and otherwise 0.
     """
     from penstock.model.options import parse_duration
 
     def work() -> int:
         from penstock.app import App
         from penstock.cli.run import Request, run_jobs
-        from penstock.settings.settings import load_settings
 
         gc.enable()
         limit = None if timeout is None else parse_duration(timeout, what="--timeout")
@@ -286,7 +277,7 @@ def _guarded(work: Callable[[], int], *, script: str = "") -> NoReturn:
         code = EXIT_FAILED
     except OSError as error:
         if isinstance(error, BrokenPipeError):
-            # The reader of our output has gone, as `head` does; nothing is left to say.
+            # The reader of the output is gone, as after `| head`; nobody reads an error.
             sys.stderr.close()
         else:
             print_error(ExternalError(str(error), code=Code.STORAGE_ERR))
@@ -295,14 +286,14 @@ def _guarded(work: Callable[[], int], *, script: str = "") -> NoReturn:
 
 
 def print_error(error: PenstockError, *, script: str = "") -> None:
-    """Print code, message, detail, the place in the script, and hint on standard error."""
+    """Print code, message, detail, the place in the script, and hint to standard error."""
     from penstock.cli.prompt.display import error_text
 
     sys.stderr.write(error_text(error, script=script))
 
 
 class ReportFormat(StrEnum):
-    """How a report is printed."""
+    """Format of a report."""
 
     TEXT = "text"
     JSON = "json"
@@ -315,21 +306,21 @@ def doctor(
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", metavar="", help="Start no Spark, and ask no bucket or stream."
+            "--quick", metavar="", help="Do not start Spark, and do not ask buckets or streams."
         ),
     ] = False,
     output: Annotated[
-        ReportFormat, typer.Option("--format", help="How the report is printed.")
+        ReportFormat, typer.Option("--format", help="Format of the report.")
     ] = ReportFormat.TEXT,
 ) -> None:
-    """Look at Python, Java, Spark, the home, credentials and jobs; say what to type next.
+    """Check Python, Java, Spark, the home, credentials and jobs; suggest the next command.
 
-    Nothing is made or changed; a warehouse in a bucket is tried with a small object, unless
-    --quick is given. Ends with 1 if there is a problem.
+    Changes nothing. A small object, deleted at once, tests a warehouse in a bucket.
+    The exit code is 1 if there is a problem.
     """
 
     def work() -> int:
-        from penstock.cli.doctor.report import run_doctor
+        from penstock.cli.doctor.examine import run_doctor
 
         return run_doctor(context.obj, quick=quick, output=output.value)
 
@@ -341,14 +332,12 @@ def init(
     context: typer.Context,
     folder: Annotated[
         Path | None,
-        typer.Argument(help="The home to make.", show_default="--home, or ./penstock-home"),
+        typer.Argument(help="The home to create.", show_default="--home, or ./penstock-home"),
     ] = None,
 ) -> None:
-    """Make a home with a settings file in which every setting is explained."""
+    """Create a home with a settings file that explains every setting."""
 
     def work() -> int:
-        # REMOVED
-
         typer.echo(make_home(folder or context.obj))
         return 0
 
@@ -357,15 +346,13 @@ def init(
 
 def main() -> None:
     """Run the command line."""
-    # A statement is over before a collection pays; a run turns the collector on again.
+    # A statement ends before a collection pays off; a run turns the collector on again.
     gc.disable()
-    # Looking for plugins reads the metadata of every installed package; we use none.
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     app()
 
 
 def make_home(given: Path | None) -> str:
-    """Make the home and its settings file; answer what to say about it."""
+    """Create the home and its settings file; return the message."""
     home = home_folder(given)
     path = home / FILE_NAME
     try:
@@ -376,34 +363,33 @@ def make_home(given: Path | None) -> str:
         raise _taken(home, path) from error
     except OSError as error:
         raise ExternalError(
-            f'home "{home}" cannot be made: {error.strerror}',
+            f'home "{home}" cannot be created: {error.strerror}',
             code=Code.STORAGE_ERR,
-            hint="Choose another: penstock init FOLDER.",
+            hint="Choose another folder: penstock init FOLDER.",
         ) from error
-    said = f"made {home} with {FILE_NAME}, in which every setting is explained"
-    return f"{said}\n\n{steps(command_for(home))}"
+    created = f"created {home} with {FILE_NAME}, which explains every setting"
+    return f"{created}\n\n{_next_steps(command_for(home))}"
 
 
 def _taken(home: Path, path: Path) -> UserError:
     if not path.exists():
         return UserError(
-            f'home "{home}" cannot be made: a file has its name',
+            f'home "{home}" cannot be created: a file has this name',
             code=Code.ALREADY_EXISTS_ERR,
-            hint="Choose another: penstock init FOLDER.",
+            hint="Choose another folder: penstock init FOLDER.",
         )
     return UserError(
-        f'settings file "{path}" exists, and is kept as it is',
+        f'settings file "{path}" exists and was not changed',
         code=Code.ALREADY_EXISTS_ERR,
-        hint="Edit it, or remove it and type penstock init again.",
+        hint="Edit it, or delete it and run penstock init again.",
     )
 
 
-def steps(penstock: str) -> str:
-    """Say what to type next."""
+def _next_steps(penstock: str) -> str:
     lines = (
-        ("doctor", "does this machine have what is needed?"),
+        ("doctor", "check this machine"),
         ("sql", "create a table and a job"),
-        ("run", "load, until Ctrl-C"),
+        ("run", "load until Ctrl-C"),
     )
     width = max(len(f"{penstock} {word}") for word, _ in lines)
     typed = [f"  {f'{penstock} {word}':<{width}}  # {why}" for word, why in lines]

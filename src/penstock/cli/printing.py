@@ -1,4 +1,4 @@
-"""Print what a statement answered, for people or for programs."""
+"""Print the result of a statement for people (table, vertical) or programs (json, csv)."""
 
 import csv
 import json
@@ -12,7 +12,7 @@ from penstock.control.result import Cell, Result
 def print_result(
     result: Result, *, output: str, stream: TextIO | None = None, seconds: float | None = None
 ) -> None:
-    """Print a result as table, vertical, json or csv; people are told how long it took."""
+    """Print a result as table, vertical, json or csv; the first two show the duration."""
     stream = stream or sys.stdout
     match output:
         case "json":
@@ -28,14 +28,14 @@ def print_result(
 
 
 def _print_json(result: Result, stream: TextIO) -> None:
-    keys = _distinct(result.columns)
+    keys = _distinct(result.names)
     rows = [dict(zip(keys, row, strict=True)) for row in result.rows]
-    answer = rows if result.columns else [{"message": result.message}]
+    answer = rows if result.names else [{"message": result.message}]
     stream.write(json.dumps(answer, ensure_ascii=False) + "\n")
 
 
 def _distinct(names: tuple[str, ...]) -> list[str]:
-    """Give a name that comes again a number, for an object has no two equal keys."""
+    """Add numbers to repeated names: the keys of a JSON object are distinct."""
     keys: list[str] = []
     for name in names:
         further = (f"{name}_{number}" for number in count(2))
@@ -45,25 +45,25 @@ def _distinct(names: tuple[str, ...]) -> list[str]:
 
 def _print_csv(result: Result, stream: TextIO) -> None:
     writer = csv.writer(stream, lineterminator="\n")
-    if not result.columns:
+    if not result.names:
         writer.writerows([["message"], [result.message]])
         return
-    writer.writerow(result.columns)
+    writer.writerow(result.names)
     writer.writerows([[_text(cell) for cell in row] for row in result.rows])
 
 
 def _print_vertical(result: Result, stream: TextIO) -> None:
-    if not result.columns:
+    if not result.names:
         return
-    width = max(len(name) for name in result.columns)
+    width = max(len(name) for name in result.names)
     for number, row in enumerate(result.rows, start=1):
         stream.write(f"{'*' * 12} {number}. row {'*' * 12}\n")
-        for name, cell in zip(result.columns, row, strict=True):
+        for name, cell in zip(result.names, row, strict=True):
             stream.write(f"{name:>{width}}: {_text(cell)}\n")
 
 
 def _print_table(result: Result, stream: TextIO) -> None:
-    if not result.columns:
+    if not result.names:
         return
     if _holds_texts(result):
         _print_texts(result, stream)
@@ -77,7 +77,7 @@ def _print_table(result: Result, stream: TextIO) -> None:
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for index, name in enumerate(result.columns):
+    for index, name in enumerate(result.names):
         justify: Literal["left", "right"] = "right" if _numeric(result, index) else "left"
         table.add_column(name, justify=justify, overflow="fold")
     for row in result.rows:
@@ -86,9 +86,9 @@ def _print_table(result: Result, stream: TextIO) -> None:
 
 
 def _print_aligned(result: Result, stream: TextIO) -> None:
-    """Print the columns for a pipe, where no line is folded."""
-    lines = [result.columns, *(tuple(_line(cell) for cell in row) for row in result.rows)]
-    widths = [max(len(line[index]) for line in lines) for index in range(len(result.columns))]
+    """Print aligned columns without folding, for a pipe or a file."""
+    lines = [result.names, *(tuple(_line(cell) for cell in row) for row in result.rows)]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(result.names))]
     lines.insert(1, tuple("-" * width for width in widths))
     for line in lines:
         cells = [
@@ -104,13 +104,13 @@ def _numeric(result: Result, index: int) -> bool:
 
 
 def _print_texts(result: Result, stream: TextIO) -> None:
-    """Print texts of several lines bare, so that they can be copied."""
+    """Print texts of several lines bare, so that people can copy them."""
     for row in result.rows:
         stream.write(f"{_text(row[-1])};\n")
 
 
 def _line(cell: Cell) -> str:
-    """Write a cell in one line."""
+    """Return a cell in one line."""
     return " ".join(_text(cell).splitlines())
 
 
@@ -121,12 +121,12 @@ def _text(cell: Cell) -> str:
 
 
 def _holds_texts(result: Result) -> bool:
-    return result.columns[-1:] == ("create_statement",)
+    return result.names[-1:] == ("create_statement",)
 
 
 def _ending(result: Result, seconds: float | None, *, output: str) -> str:
-    """Write the last line: what was done or how many rows there are, and how long it took."""
-    if not result.columns:
+    """Return the last line: the message or the number of rows, and the duration."""
+    if not result.names:
         took = "" if seconds is None else f" ({seconds:.2f} s)"
         return f"{result.message}{took}\n"
     if seconds is None and output == "table" and _holds_texts(result):

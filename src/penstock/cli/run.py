@@ -1,4 +1,4 @@
-"""Run jobs in the foreground until told to stop, caught up, or out of time."""
+"""Run jobs in the foreground until Ctrl-C, until they are caught up, or for a time."""
 
 import os
 import signal
@@ -19,7 +19,8 @@ from penstock.cli.display import Display, open_display
 from penstock.clock import Clock
 from penstock.errors import Code, ExternalError, PenstockError, UserError
 from penstock.logs import point_latest
-from penstock.model.job import Wish
+from penstock.model.job import DesiredState
+from penstock.sources.registry import source_kind
 from penstock.supervisor.supervisor import JobLook, Supervisor
 
 log = structlog.get_logger()
@@ -31,7 +32,7 @@ EXIT_INTERRUPTED = 130
 
 
 class Ending(StrEnum):
-    """Why the rounds ended."""
+    """Why a run ended."""
 
     CAUGHT_UP = "caught up"
     FAILED = "failed"
@@ -41,7 +42,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What was asked of a run."""
+    """What a run shall do."""
 
     names: tuple[str, ...]
     until_caught_up: bool
@@ -50,7 +51,7 @@ class Request:
 
 
 def run_jobs(application: App, request: Request) -> int:
-    """Run the named jobs, or all; answer the exit code."""
+    """Run the named jobs, or all jobs; return the exit code."""
     known = _require_jobs(application, request.names)
     application.log(verbose=request.verbose)
     home = application.settings.home
@@ -77,21 +78,21 @@ def _run(application: App, request: Request) -> int:
             )
         finally:
             end()
-            _tell_losses(supervisor)
+            _report_losses(supervisor)
         looks = supervisor.looks()
         display.show(looks)
         display.summarise(looks)
-    _tell_pauses(looks)
+    _report_pauses(looks)
     if ending is Ending.TIMED_OUT and request.until_caught_up:
-        _tell_open(looks, last_looks, request)
+        _report_unfinished(looks, last_looks, request)
     code = _exit_code(ending, request)
     if code == EXIT_FAILED or any(_failed(look) for look in looks):
-        _tell(f"log: {application.logs.product}")
+        _report(f"log: {application.logs.product}")
     return code
 
 
 def _require_jobs(application: App, names: tuple[str, ...]) -> list[str]:
-    """Require that the named jobs exist; answer which will be run."""
+    """Return the names of the jobs to run; raise UserError if one does not exist."""
     known = [job.name for job in application.catalog.jobs()]
     for name in names:
         if name not in known:
@@ -111,35 +112,37 @@ def _rounds(
     display: Display,
     stop: threading.Event,
 ) -> tuple[Ending, tuple[JobLook, ...]]:
-    """Act until there is a reason to end; answer it with what was seen last."""
+    """Repeat rounds until there is a reason to end; return the reason and the last looks."""
     deadline = None if request.timeout is None else clock.now() + request.timeout
     looks: tuple[JobLook, ...] = ()
-    trouble = ""
+    failure = ""
     while True:
         try:
             looks = supervisor.round()
-            trouble = ""
+            failure = ""
         except ExternalError as error:
-            # A catalog that is locked or out of space for a while must not end a long run.
-            if error.message != trouble:
+            # A long run survives a catalog that is locked or out of space for a while.
+            if error.message != failure:
                 log.warning("catalog out of reach", code=error.code, reason=error.message)
-                _tell(f"warning {error.code}: {error.message}; trying again")
-            trouble = error.message
-        _tell_losses(supervisor)
+                _report(f"warning {error.code}: {error.message}; retrying")
+            failure = error.message
+        _report_losses(supervisor)
         display.show(looks)
-        # What was seen before the trouble says nothing about now.
-        ending = _ending(None if trouble else looks, request, late=_passed(deadline, clock))
+        # Looks from before the failure are stale.
+        ending = _ending(None if failure else looks, request, late=_passed(deadline, clock))
         if ending is not None:
             return ending, looks
         if clock.wait(stop, ROUND_PERIOD):
             return Ending.INTERRUPTED, looks
 
 
-def _tell_losses(supervisor: Supervisor) -> None:
+def _report_losses(supervisor: Supervisor) -> None:
     for loss in supervisor.take_losses():
         error = loss.error
         detail = f"; {error.detail}" if error.detail else ""
-        _tell(f"notice {error.code}: this process lost job {loss.job}: {error.message}{detail}")
+        _report(
+            f"notice {error.code}: this process lost job {loss.job}: {error.message}{detail}"
+        )
 
 
 def _passed(deadline: datetime | None, clock: Clock) -> bool:
@@ -154,69 +157,65 @@ def _ending(looks: Sequence[JobLook] | None, request: Request, *, late: bool) ->
     return Ending.TIMED_OUT if late else None
 
 
-def _tell_pauses(looks: Sequence[JobLook]) -> None:
+def _report_pauses(looks: Sequence[JobLook]) -> None:
     for look in looks:
         if look.left_out:
-            paused = look.state.wish.wish is Wish.PAUSE
+            paused = look.state.desired.state is DesiredState.PAUSE
             why = "paused by a person" if paused else "being dropped"
-            _tell(f"job {look.state.name} is {why} and was left out")
-        elif _failed(look) and look.state.wish.reason is not None:
-            reason = look.state.wish.reason
-            _tell(f"error {reason.code}: job {look.state.name} is paused: {reason.message}")
+            _report(f"job {look.state.name} is {why} and was left out")
+        elif _failed(look) and look.state.desired.reason is not None:
+            reason = look.state.desired.reason
+            _report(f"error {reason.code}: job {look.state.name} is paused: {reason.message}")
             if reason.hint:
-                _tell(f"  hint: {reason.hint}")
+                _report(f"  hint: {reason.hint}")
 
 
 def _failed(look: JobLook) -> bool:
     return look.paused_for_good and not look.left_out
 
 
-def _tell_open(
+def _report_unfinished(
     looks: Sequence[JobLook], last_looks: Sequence[JobLook], request: Request
 ) -> None:
-    """Say what is still open; how much waited is known from before the runners ended."""
+    """Report jobs that are not caught up; only the looks of the last round have amounts."""
     progress_by_job = {look.state.id: look.progress for look in last_looks}
     for look in looks:
         if look.left_out or look.caught_up:
             continue
         progress = progress_by_job.get(look.state.id)
-        known = "what waits is not known yet"
-        if progress is not None and (progress.all_seen or progress.files_left):
-            more = "" if progress.all_seen else "at least "
-            what = "files wait" if look.state.definition.load is None else "shards hold records"
-            known = f"{more}{progress.files_left} {what}"
-        _tell(
+        known = "the remaining work is not known yet"
+        if progress is not None and (progress.waiting.complete or progress.waiting.items):
+            more = "" if progress.waiting.complete else "at least "
+            noun = source_kind(look.state.definition.source.kind).waiting_noun
+            what = "files wait" if noun == "file" else f"{noun}s hold records"
+            known = f"{more}{progress.waiting.items} {what}"
+        _report(
             f"error {Code.TIMEOUT_ERR}: job {look.state.name} is not caught up after "
             f"{request.timeout}; {known}"
         )
 
 
 def _exit_code(ending: Ending, request: Request) -> int:
-    match ending:
-        case Ending.CAUGHT_UP:
-            return EXIT_OK
-        case Ending.FAILED:
-            return EXIT_FAILED
-        case Ending.INTERRUPTED:
-            return EXIT_INTERRUPTED
-        case Ending.TIMED_OUT:
-            return EXIT_FAILED if request.until_caught_up else EXIT_OK
+    if ending is Ending.INTERRUPTED:
+        return EXIT_INTERRUPTED
+    late = ending is Ending.TIMED_OUT and request.until_caught_up
+    return EXIT_FAILED if late or ending is Ending.FAILED else EXIT_OK
 
 
-def _tell(line: str) -> None:
+def _report(line: str) -> None:
     sys.stderr.write(line + "\n")
 
 
 @contextmanager
 def _signals(interrupted: threading.Event) -> Iterator[None]:
-    """Let the first Ctrl-C or SIGTERM end the run in order, and the second one at once."""
+    """End the run cleanly at the first Ctrl-C or SIGTERM, and at once at the second."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         del number, frame
         if interrupted.is_set():
             os._exit(EXIT_INTERRUPTED)
         interrupted.set()
-        _tell("stopping; press Ctrl-C again to end at once")
+        _report("stopping; press Ctrl-C again to stop at once")
 
     before = {sign: signal.signal(sign, handle) for sign in (signal.SIGINT, signal.SIGTERM)}
     try:

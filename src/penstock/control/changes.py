@@ -14,8 +14,8 @@ from penstock.control.result import Analyst
 from penstock.crashpoints import CrashPoint, reached
 from penstock.errors import Code, LeaseLostError, UserError
 from penstock.model.epoch import CommitKind, Generation
-from penstock.model.events import EventBody, GenerationRaised, WishChanged
-from penstock.model.job import JobState, Reason, Wish
+from penstock.model.events import DesiredStateChanged, EventBody, GenerationRaised
+from penstock.model.job import DesiredState, JobState, Reason
 from penstock.model.split import SplitProgress
 from penstock.secrets.vault import Vault
 from penstock.tables.chain import (
@@ -55,7 +55,7 @@ class ChangeParts:
 def change_job(
     state: JobState,
     *,
-    wish: WishChanged | None,
+    desired: DesiredStateChanged | None,
     kind: CommitKind,
     parts: ChangeParts,
     progress: tuple[SplitProgress, ...] | None = None,
@@ -65,8 +65,8 @@ def change_job(
     Raises UserError OVERTAKEN_ERR when another statement was quicker.
     """
     generation = next_generation(state.generation)
-    state = _store(state, generation, wish=wish, kind=kind, parts=parts)
-    reached(CrashPoint.WISH_STORED)
+    state = _store(state, generation, desired=desired, kind=kind, parts=parts)
+    reached(CrashPoint.DESIRED_STATE_STORED)
     for _ in range(ROLLBACKS_MAX):
         extension = extend(
             state,
@@ -91,7 +91,7 @@ def apply_chain(state: JobState, *, parts: ChangeParts) -> JobState:
         raise overtaken(state)
     # Whoever looks at a paused job finds what it rejected, whatever became of its runner.
     newest = newest_commit(handle, job_id=state.id).attachment
-    settle_rejects(newest, handle=handle, tables=parts.tables)
+    settle_rejects(newest, definition=state.definition, handle=handle, tables=parts.tables)
     return current
 
 
@@ -122,14 +122,16 @@ def _store(
     state: JobState,
     generation: Generation,
     *,
-    wish: WishChanged | None,
+    desired: DesiredStateChanged | None,
     kind: CommitKind,
     parts: ChangeParts,
 ) -> JobState:
     first: EventBody = (
         GenerationRaised(generation=generation, cause=str(kind))
-        if wish is None
-        else WishChanged(wish=wish.wish, reason=wish.reason, generation=generation)
+        if desired is None
+        else DesiredStateChanged(
+            state=desired.state, reason=desired.reason, generation=generation
+        )
     )
     return store_first(state, first, parts=parts)
 
@@ -141,12 +143,14 @@ def _outrun_rollback(state: JobState, found: Generation, *, parts: ChangeParts) 
         raise overtaken(state)
     generation = next_generation(current.generation, found)
     body: EventBody = GenerationRaised(generation=generation, cause="catalog behind")
-    if current.wish.wish is Wish.RUN:
+    if current.desired.state is DesiredState.RUN:
         reason = Reason(
             code=Code.CATALOG_BEHIND_ERR,
             message="the catalog was older than the table; look at it, then resume the job",
         )
-        body = WishChanged(wish=Wish.PAUSE, reason=reason, generation=generation)
+        body = DesiredStateChanged(
+            state=DesiredState.PAUSE, reason=reason, generation=generation
+        )
     try:
         return parts.catalog.append(state.id, body, expected=current.generation)
     except LeaseLostError as error:

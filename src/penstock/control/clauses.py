@@ -4,39 +4,46 @@ COLUMNS are the items of the SELECT, PRECEDING FILTER is the WHERE of an inner o
 own. A plain list of columns needs no Spark, as with files.
 """
 
-import json
-from dataclasses import replace
-
-from penstock.errors import Code, UserError
-from penstock.model.formats import PayloadFormat
+from penstock.errors import Code, InvariantError, UserError
+from penstock.model.formats import CSV_KEYS, JSON_KEYS, PayloadFormat
 from penstock.model.job import JobDefinition, JobState, LoadColumn, LoadProperties
+from penstock.model.job_kinds import RoutineProperties
 from penstock.model.options import print_options
-from penstock.model.schema import Column, Primitive, columns_sql, quoted_name
-from penstock.model.split import After, Position
-from penstock.sources.kinesis.start import POSITIONS, write_positions
+from penstock.model.schema import Column, Primitive
+from penstock.model.text import quoted_name
+from penstock.sources.registry import source_kind, source_options
 from penstock.sql.lexer import TokenKind, read_script, tokenize
 from penstock.sql.statements import CreateJob, CreateRoutineLoad, Insert, SelectItem, SourceCall
-from penstock.storage.uris import Scheme, Uri, parse_uri
-
-OFFSET = "offset"
 
 
-def statement_of(definition: JobDefinition, *, floor: Position) -> CreateJob:
-    """Answer the statement that creates the same job, its schema and floor included."""
+def statement_of(
+    state: JobState, *, start: tuple[tuple[str, str], ...]
+) -> CreateJob | CreateRoutineLoad:
+    """Return the statement that creates the same job; ``start`` is where it starts."""
+    definition = state.definition
     properties = (*print_options(definition.properties), *definition.metadata)
-    if offset := write_offset(floor):
-        properties = (*properties, (OFFSET, offset))
-    return CreateJob(
+    if definition.load is None:
+        return CreateJob(
+            name=definition.name,
+            insert=insert_of(definition),
+            properties=(*properties, *start),
+            comment=definition.comment,
+        )
+    return CreateRoutineLoad(
         name=definition.name,
-        insert=insert_of(definition),
+        table=definition.table.name,
+        load=definition.load,
         properties=properties,
+        source=definition.function,
+        options=(*definition.source.options, *start),
         comment=definition.comment,
     )
 
 
 def insert_of(definition: JobDefinition) -> Insert:
     """Answer the INSERT of a job; ``items`` is left out, nothing that prints needs it."""
-    frozen = replace(definition.files, schema=columns_sql(definition.source_columns))
+    kind = source_kind(definition.source.kind)
+    frozen = kind.freeze(source_options(definition.source), definition.source_columns)
     source = SourceCall(
         function=definition.function,
         options=print_options(frozen),
@@ -62,65 +69,64 @@ def _view_names(definition: JobDefinition) -> frozenset[str]:
     return frozenset(column.name for column in query.view_columns) if query else frozenset()
 
 
-def read_offset(text: str, *, uri: str) -> Position:
-    """Read ``{"fileName": "/in/a.json"}``: reading begins behind that file."""
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise _bad_offset(text) from error
-    name = data.get("fileName") if isinstance(data, dict) else None
-    if not isinstance(name, str) or not name.strip("/") or len(data) != 1 or _odd(name):
-        raise _bad_offset(text)
-    return After(value=_key(name, place=parse_uri(uri)))
+TEXT_COLUMN = "value"
+_KEYS = {PayloadFormat.CSV: CSV_KEYS, PayloadFormat.JSON: JSON_KEYS}
+_FORMAT_KEYS = ("format", "compress_type", *(key for keys in _KEYS.values() for key in keys))
 
 
-def _key(name: str, *, place: Uri) -> str:
-    """Answer the key that a name means; a whole URI must lead to the job's own place."""
-    if "://" in name:
-        given = parse_uri(name)
-        if (given.scheme, given.bucket) != (place.scheme, place.bucket):
+def require_meaning(definition: JobDefinition, *, decodes: bool) -> None:
+    """Refuse options that mean nothing in the format, or to a source without a format."""
+    properties, load = definition.properties, definition.load or LoadProperties()
+    if not isinstance(properties, RoutineProperties):
+        return
+    given = [key for key, _ in print_options(properties)]
+    if not decodes:
+        foreign = [key for key in _FORMAT_KEYS if key in given]
+        if foreign or load.separator is not None:
+            what = f'option "{foreign[0]}"' if foreign else "COLUMNS TERMINATED BY"
             raise UserError(
-                f'option "{OFFSET}" must name a file of {replace(place, key="")}, not "{name}"',
+                f"{what} has no meaning for {definition.function}, whose rows have columns",
                 code=Code.OPTION_ERR,
-                hint="Write the whole uri of the file, or only its key.",
+                hint="Leave it out.",
             )
-        return given.key
-    key = name.lstrip("/")
-    return f"/{key}" if place.scheme is Scheme.FILE else key
+        return
+    for format_, keys in _KEYS.items():
+        for key in keys:
+            if key in given and properties.format is not format_:
+                raise _meaningless(f'option "{key}"', properties.format)
+    if load.separator is not None and properties.format is not PayloadFormat.CSV:
+        raise _meaningless("COLUMNS TERMINATED BY", properties.format)
 
 
-def _odd(name: str) -> bool:
-    """Tell whether a name holds half a surrogate pair or NUL, which no file's name does."""
-    return name != name.encode("utf-8", "ignore").decode() or "\0" in name
-
-
-def write_offset(position: Position) -> str:
-    """Write a position as the offset that reads back to it; empty for the very beginning."""
-    if not isinstance(position, After):
-        return ""
-    return json.dumps({"fileName": position.value}, ensure_ascii=False)
-
-
-def _bad_offset(text: str) -> UserError:
+def _meaningless(what: str, format_: PayloadFormat) -> UserError:
     return UserError(
-        f'option "{OFFSET}" must be JSON with the key fileName, not "{text}"',
+        f"{what} has no meaning for the format {format_}",
         code=Code.OPTION_ERR,
-        hint="""Write '{"fileName": "/data/in/2026-11-15.json"}'; loading begins behind it.""",
+        hint="""The format is csv unless PROPERTIES("format" = "json") says otherwise.""",
     )
 
 
-FUNCTION = "KINESIS"
-TEXT_COLUMN = "value"
-_CALL = f"{FUNCTION}()"
-
-
 def source_columns(
+    definition: JobDefinition, *, columns: tuple[Column, ...]
+) -> tuple[Column, ...]:
+    """Return the columns of the records: those listed, or those of the table.
+
+    A column named like one of the table has its type, every other is a text.
+    """
+    from penstock.sources.formats.payloads import Decoder
+
+    payload, load = definition.payload, definition.load or LoadProperties()
+    if payload is None:
+        raise InvariantError("records without a format have no columns")
+    own = _record_columns(load, format_=payload.format, columns=columns)
+    # The decoder refuses options that contradict each other.
+    Decoder(payload, columns=own, needed=())
+    return own
+
+
+def _record_columns(
     load: LoadProperties, *, format_: PayloadFormat, columns: tuple[Column, ...]
 ) -> tuple[Column, ...]:
-    """Answer the columns of the records: those listed, or those of the table.
-
-    One that is called like a column of the table has its type, every other is a text.
-    """
     if format_ is PayloadFormat.TEXT:
         _require_text(load)
         return (Column(name=TEXT_COLUMN, type=Primitive.STRING),)
@@ -137,6 +143,18 @@ def source_columns(
         Column(name=name, type=type_by_name.get(name.lower(), Primitive.STRING))
         for name in names
     )
+
+
+def require_known_columns(load: LoadProperties, columns: tuple[Column, ...]) -> None:
+    """Refuse a listed column that a source with columns of its own does not have."""
+    known = {column.name.lower() for column in columns}
+    for column in _plain(load):
+        if column.name.lower() not in known:
+            raise UserError(
+                f'COLUMNS names "{column.name}", which is no column of the source',
+                code=Code.OPTION_ERR,
+                hint=f"Columns of the source: {', '.join(c.name for c in columns)}.",
+            )
 
 
 def _require_text(load: LoadProperties) -> None:
@@ -157,12 +175,14 @@ def _plain(load: LoadProperties) -> tuple[LoadColumn, ...]:
 def insert_of_load(
     load: LoadProperties,
     *,
+    function: str,
     table: str,
     columns: tuple[Column, ...],
     source: tuple[Column, ...],
     beside: tuple[Column, ...],
 ) -> Insert:
     """Write the INSERT that does what the clauses say."""
+    call = f"{function}()"
     made = {c.name.lower(): c.expression for c in load.columns or () if c.expression}
     _require_columns(made, columns=columns, table=table)
     given = {column.name.lower(): quoted_name(column.name) for column in source}
@@ -194,10 +214,10 @@ def insert_of_load(
     return Insert(
         table=table,
         columns=tuple(filled),
-        select=before + _CALL + behind,
+        select=before + call + behind,
         items=tuple(SelectItem(path=(name,)) for name in filled) if plain else None,
         source=SourceCall(
-            function=FUNCTION, options=(), start=len(before), end=len(before) + len(_CALL)
+            function=function, options=(), start=len(before), end=len(before) + len(call)
         ),
         plain=plain,
         names=names,
@@ -236,21 +256,4 @@ def _names_in(text: str) -> frozenset[str]:
     tokens = tokenize(read_script(text))
     return frozenset(
         token.text.lower() for token in tokens if token.kind in (TokenKind.WORD, TokenKind.NAME)
-    )
-
-
-def statement_of_load(state: JobState) -> CreateRoutineLoad:
-    """Answer the statement that creates the same load, from where this one stands."""
-    definition = state.definition
-    return CreateRoutineLoad(
-        name=definition.name,
-        table=definition.table.name,
-        load=definition.load or LoadProperties(),
-        properties=print_options(definition.properties),
-        source=definition.function,
-        options=(
-            *print_options(definition.source),
-            (POSITIONS, write_positions(state.progress)),
-        ),
-        comment=definition.comment,
     )

@@ -1,25 +1,54 @@
-"""Build the definition of a job, checked against the real table and source.
+"""Build the definition of a job, checked against the real table and the real source.
+
+One path serves CREATE and ALTER of all jobs. The two grammars of Apache Doris, JOB … ON
+STREAMING and ROUTINE LOAD, are two spellings of one definition: a request.
 
 Invariant: a literal secret of a statement is in no value that is stored or shown. It goes into
 a secret that belongs to the job, in the transaction that stores the definition.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from penstock.catalog.catalog import Catalog
 from penstock.catalog.tables import TableRecord
-from penstock.control.clauses import OFFSET, insert_of, read_offset
+from penstock.control.changes import ChangeParts
+from penstock.control.clauses import (
+    insert_of,
+    insert_of_load,
+    require_known_columns,
+    require_meaning,
+    source_columns,
+)
 from penstock.control.find import find_table, placed
-from penstock.control.result import Analyst
 from penstock.control.targets import plain_targets, query_targets
 from penstock.errors import Code, SelectError, UserError
-from penstock.model.job import JobDefinition, JobProperties, SparkQuery, TableRef, TargetColumn
-from penstock.model.job_kinds import RoutineProperties
-from penstock.model.options import parse_options, print_options, secret_options
+from penstock.model.job import (
+    JobDefinition,
+    JobState,
+    LoadProperties,
+    SourceRef,
+    SparkQuery,
+    TableRef,
+    TargetColumn,
+)
+from penstock.model.job_kinds import (
+    FIXED_OPTIONS,
+    ROUTINE_LOAD,
+    STREAMING,
+    JobKind,
+    Properties,
+    RoutineProperties,
+)
+from penstock.model.options import (
+    option_fields,
+    option_key,
+    parse_options,
+    print_options,
+    secret_options,
+)
 from penstock.model.query import Lookup, query_text, with_view
 from penstock.model.schema import Column
 from penstock.model.secrets import (
@@ -28,17 +57,26 @@ from penstock.model.secrets import (
     reference_text,
     resembles_secret_key,
 )
-from penstock.model.split import Position
+from penstock.model.split import Progress
 from penstock.secrets.vault import Vault
-from penstock.sources.files.columns import find_columns
-from penstock.sources.files.options import METADATA_COLUMNS, FilesOptions
-from penstock.sql.statements import CreateJob, Insert, Properties, SourceCall
-from penstock.storage.options import StoreOptions, require_meaning, revealed
+from penstock.sources.registry import kinds_of, source_kind, source_options, source_ref
+from penstock.sources.source import Draft, SourceKind, StartRequest
+from penstock.sql.statements import (
+    AlterJob,
+    AlterRoutineLoad,
+    CreateJob,
+    CreateRoutineLoad,
+    Insert,
+)
 from penstock.tables.chain import open_table
 from penstock.tables.scan import pin
-from penstock.tables.table import Tables
+
+METADATA_PREFIX = "__"
+_NAMES_SHOWN_MAX = 20
+_UTC_OFFSET = re.compile(r"[+-](0\d|1[0-8]):[0-5]\d")
 
 _T = TypeVar("_T")
+Pairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,28 +91,352 @@ class JobSecret:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceAccess:
-    """The options of a source with references only, and what stands behind them now."""
+class Defined:
+    """A definition with everything inferred frozen, and what is stored beside it."""
 
-    source: FilesOptions
-    values: StoreOptions
+    definition: JobDefinition
+    # Where the splits start; None: they stay where they are.
+    progress: Progress | None
     secret: JobSecret | None
 
 
-def read_source(
-    call: SourceCall, *, job: str, job_id: str | None, vault: Vault
-) -> SourceAccess:
-    """Read the options of a source call and take literal secrets out of them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRequest:
+    """A CREATE or ALTER of either grammar; what an ALTER leaves out is None or empty."""
 
-    ``job_id`` is None for a job that is being created.
-    """
-    given = parse_options(FilesOptions, call.options, what=call.function)
-    require_meaning(given.uri, given.store)
-    values = revealed(given.store, lambda key, text: vault.reveal(text, option=key))
-    source, secret = without_literals(
-        given, what=call.function, job=job, job_id=job_id, vault=vault
+    job_kind: JobKind
+    name: str
+    table: str | None
+    properties: Pairs
+    function: str | None
+    options: Pairs
+    insert: Insert | None = None
+    load: LoadProperties | None = None
+    comment: str = ""
+
+
+def load_request(
+    statement: CreateJob | AlterJob | CreateRoutineLoad | AlterRoutineLoad,
+) -> LoadRequest:
+    """Return what a statement asks for, whichever grammar it uses."""
+    comment = statement.comment if isinstance(statement, CreateJob | CreateRoutineLoad) else ""
+    if isinstance(statement, CreateJob | AlterJob):
+        insert = statement.insert
+        return LoadRequest(
+            job_kind=STREAMING,
+            name=statement.name,
+            table=insert.table if insert else None,
+            properties=statement.properties,
+            function=insert.source.function if insert else None,
+            options=insert.source.options if insert else (),
+            insert=insert,
+            comment=comment,
+        )
+    return LoadRequest(
+        job_kind=ROUTINE_LOAD,
+        name=statement.name,
+        table=statement.table if isinstance(statement, CreateRoutineLoad) else None,
+        properties=statement.properties,
+        function=statement.source,
+        options=statement.options,
+        load=statement.load,
+        comment=comment,
     )
-    return SourceAccess(source=source, values=values, secret=secret)
+
+
+def define_load(
+    request: LoadRequest,
+    *,
+    table: TableRecord,
+    columns: tuple[Column, ...],
+    parts: ChangeParts,
+) -> Defined:
+    """Return the definition of a new job, checked against the real table and source."""
+    kind = _kind_of(request.function or "", request.job_kind)
+    given = _sort(request, kind)
+    options = _parsed(given.options, kind, function=request.function)
+    values = kind.reveal(options, _revealer(parts.vault))
+    properties = _properties(given.properties, request.job_kind)
+    source, secret = without_literals(
+        options, what=kind.functions[0], job=request.name, job_id=None, vault=parts.vault
+    )
+    definition = JobDefinition(
+        name=request.name,
+        comment=request.comment,
+        revision=1,
+        job_kind=request.job_kind.name,
+        table=TableRef(name=table.name, id=table.id, location=table.location),
+        columns=None,
+        select="",
+        select_source_start=0,
+        select_source_end=0,
+        function=request.function or kind.functions[0],
+        source=source_ref(kind, source),
+        source_columns=kind.define(Draft(options=source, values=values, table_columns=columns)),
+        targets=(),
+        properties=properties,
+        metadata=given.metadata,
+        load=request.load,
+        needs=kind.needs,
+        place_columns=kind.place_columns,
+    )
+    definition = _with_insert(definition, request.insert, columns=columns, parts=parts)
+    start = StartRequest(
+        options=options,
+        values=values,
+        given=given.start,
+        properties=properties,
+        clock=parts.clock,
+        reveal=_revealer(parts.vault),
+    )
+    return Defined(definition=definition, progress=kind.start(start), secret=secret)
+
+
+def alter_load(state: JobState, request: LoadRequest, *, parts: ChangeParts) -> Defined:
+    """Return the definition as it would be; what the statement does not name stays."""
+    before = state.definition
+    kind = source_kind(before.source.kind)
+    given = _sort(request, kind)
+    properties = _altered_properties(before, given, kind)
+    altered = replace(
+        before,
+        properties=properties,
+        metadata=tuple({**dict(before.metadata), **dict(given.metadata)}.items()),
+        load=_merged(before.load, request.load),
+        revision=before.revision + 1,
+    )
+    options, source, secret = _altered_source(state, request, given, parts=parts)
+    redefined = request.insert is not None or request.load is not None
+    values = kind.reveal(options, _revealer(parts.vault)) if redefined else None
+    altered = replace(altered, source=source)
+    if redefined or (before.query is not None and properties != before.properties):
+        columns = open_table(parts.tables, before.table).columns()
+        if source != before.source and not kind.decodes:
+            options_stored = source_options(source)
+            draft = Draft(options=options_stored, values=values, table_columns=columns)
+            altered = replace(altered, source_columns=kind.define(draft))
+        insert = request.insert or (None if altered.load else insert_of(altered))
+        altered = _with_insert(altered, insert, columns=columns, parts=parts)
+    progress = None
+    if redefined or given.start:
+        progress = kind.start(
+            StartRequest(
+                options=options,
+                values=values,
+                given=given.start,
+                properties=properties,
+                clock=parts.clock,
+                reveal=_revealer(parts.vault),
+                before=before.source,
+                progress=state.progress,
+            )
+        )
+    return Defined(definition=altered, progress=progress, secret=secret)
+
+
+def _kind_of(function: str, job_kind: JobKind) -> SourceKind:
+    known = kinds_of(job_kind.name)
+    for kind in known:
+        if function in kind.functions:
+            return kind
+    names = " or ".join(f"FROM {kind.functions[0]}(…)" for kind in known)
+    raise UserError(
+        f"FROM {function} is not supported yet",
+        code=Code.NOT_SUPPORTED_ERR,
+        hint=f"Write {names}.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sorted:
+    """The pairs of a statement by their meaning."""
+
+    options: Mapping[str, str]
+    start: Mapping[str, str]
+    properties: Mapping[str, str]
+    metadata: Pairs
+
+
+def _sort(request: LoadRequest, kind: SourceKind) -> _Sorted:
+    """Sort pairs into options that stay, where to start, properties and metadata."""
+    starts = _keys(kind.start_options)
+    options: dict[str, str] = {}
+    for written, value in request.options:
+        key = kind.aliases.get(written, written)
+        if key in options:
+            raise UserError(
+                f'options "{key}" and "{written}" are the same', code=Code.OPTION_ERR
+            )
+        options[key] = value
+    properties = dict(request.properties)
+    metadata: Pairs = ()
+    start: dict[str, str] = {}
+    if request.job_kind is STREAMING:
+        metadata = tuple(p for p in request.properties if p[0].startswith(METADATA_PREFIX))
+        for key, _ in metadata:
+            _refuse_secret(key)
+            del properties[key]
+        start = {key: properties.pop(key) for key in starts if key in properties}
+    else:
+        start = {key: options.pop(key) for key in starts if key in options}
+    return _Sorted(options=options, start=start, properties=properties, metadata=metadata)
+
+
+def _keys(options: type | None) -> tuple[str, ...]:
+    return () if options is None else tuple(map(option_key, option_fields(options)))
+
+
+def _parsed(pairs: Mapping[str, str], kind: SourceKind, *, function: str | None) -> Any:  # noqa: ANN401
+    also = () if kind.name not in kinds_named(ROUTINE_LOAD) else _keys(kind.start_options)
+    what = function or kind.functions[0]
+    return parse_options(kind.options, pairs.items(), what=what, also=also)
+
+
+def kinds_named(job_kind: JobKind) -> frozenset[str]:
+    """Return the names of the source kinds that jobs of a kind can read."""
+    return frozenset(kind.name for kind in kinds_of(job_kind.name))
+
+
+def _properties(pairs: Mapping[str, str], job_kind: JobKind) -> Properties:
+    given = dict(pairs)
+    if job_kind is ROUTINE_LOAD:
+        for key, default in FIXED_OPTIONS.items():
+            text = given.pop(key, default)
+            if text.strip().lower() != default:
+                raise UserError(
+                    f'option "{key}" of Doris must be {default or "empty"} here, not "{text}"',
+                    code=Code.NOT_SUPPORTED_ERR,
+                    detail="It is known, but not supported.",
+                    hint="Leave it out.",
+                )
+        routine: Properties = parse_options(
+            job_kind.properties, given.items(), what="a routine load"
+        )
+        require_time_zone(routine.time_zone, key="timezone")
+        return routine
+    starts = tuple(key for kind in kinds_of(job_kind.name) for key in _keys(kind.start_options))
+    streaming: Properties = parse_options(
+        job_kind.properties, given.items(), what="a streaming job", also=starts
+    )
+    require_time_zone(streaming.time_zone, key="session.time_zone")
+    return streaming
+
+
+def _altered_properties(before: JobDefinition, given: _Sorted, kind: SourceKind) -> Properties:
+    merged = {**dict(print_options(before.properties)), **given.properties}
+    properties = _properties(merged, before.kind)
+    old = before.properties
+    if (
+        kind.decodes
+        and isinstance(properties, RoutineProperties)
+        and isinstance(old, RoutineProperties)
+        and properties.format is not old.format
+    ):
+        raise UserError(
+            'option "format" of a routine load cannot be altered',
+            code=Code.OPTION_ERR,
+            hint="Stop it, and create another one.",
+        )
+    return properties
+
+
+def _altered_source(
+    state: JobState, request: LoadRequest, given: _Sorted, *, parts: ChangeParts
+) -> tuple[Any, SourceRef, JobSecret | None]:
+    """Return the options with literals, the stored source, and the literals as a secret."""
+    before = state.definition
+    kind = source_kind(before.source.kind)
+    if request.function is None:
+        return source_options(before.source), before.source, None
+    if request.insert is not None:
+        # An INSERT names its source whole; table, function and place stay.
+        record = find_table(request.insert.table, catalog=parts.catalog)
+        _require_same("table", before.table.id, record.id, shown=record.name)
+        _require_same("source function", before.function, request.function)
+        pairs = dict(given.options)
+    else:
+        _kind_of(request.function, request.job_kind)
+        _require_same("source function", before.function, request.function)
+        pairs = kind.merge(dict(before.source.options), given.options)
+    options = _parsed(pairs, kind, function=request.function)
+    old, new = dict(before.source.options), dict(print_options(options))
+    for key in kind.fixed:
+        _require_same(key, old.get(key, ""), new.get(key, ""))
+    source, secret = without_literals(
+        options, what=request.function, job=before.name, job_id=state.id, vault=parts.vault
+    )
+    return options, source_ref(kind, source), secret
+
+
+def _require_same(what: str, old: str, new: str, *, shown: str = "") -> None:
+    if old != new:
+        raise UserError(
+            f'the {what} of a job cannot be changed, not even to "{shown or new}"',
+            code=Code.OPTION_ERR,
+            hint="Drop the job and create it again; its rows stay in the table.",
+        )
+
+
+def _merged(
+    before: LoadProperties | None, given: LoadProperties | None
+) -> LoadProperties | None:
+    if before is None or given is None:
+        return before
+    return LoadProperties(
+        separator=before.separator if given.separator is None else given.separator,
+        columns=before.columns if given.columns is None else given.columns,
+        preceding_filter=given.preceding_filter or before.preceding_filter,
+        where=given.where or before.where,
+    )
+
+
+def _revealer(vault: Vault) -> Any:  # noqa: ANN401
+    return lambda key, text: vault.reveal(text, option=key)
+
+
+def _with_insert(
+    definition: JobDefinition,
+    insert: Insert | None,
+    *,
+    columns: tuple[Column, ...],
+    parts: ChangeParts,
+) -> JobDefinition:
+    """Complete a definition with its SELECT; without one, the clauses make it."""
+    kind = source_kind(definition.source.kind)
+    if insert is None:
+        load = definition.load or LoadProperties()
+        require_meaning(definition, decodes=kind.decodes)
+        if kind.decodes:
+            own = source_columns(definition, columns=columns)
+            definition = replace(definition, source_columns=own)
+        else:
+            require_known_columns(load, definition.source_columns)
+        insert = insert_of_load(
+            load,
+            function=definition.function,
+            table=definition.table.name,
+            columns=columns,
+            source=definition.source_columns,
+            beside=kind.metadata_columns,
+        )
+    query, targets = define_insert(
+        insert,
+        source_columns=definition.source_columns,
+        columns=columns,
+        properties=definition.properties,
+        parts=parts,
+        beside=kind.metadata_columns,
+    )
+    kept = without_options(insert)
+    return replace(
+        definition,
+        columns=kept.columns,
+        select=kept.select,
+        select_source_start=kept.source.start,
+        select_source_end=kept.source.end,
+        targets=targets,
+        query=query,
+    )
 
 
 def without_literals(
@@ -102,86 +464,6 @@ def without_options(insert: Insert) -> Insert:
         select=insert.select[:begin] + call + insert.select[end:],
         source=replace(insert.source, end=begin + len(call)),
     )
-
-
-METADATA_PREFIX = "__"
-_NAMES_SHOWN_MAX = 20
-_UTC_OFFSET = re.compile(r"[+-](0\d|1[0-8]):[0-5]\d")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Defined:
-    """A definition with everything inferred frozen, and what is stored beside it."""
-
-    definition: JobDefinition
-    floor: Position | None
-    secret: JobSecret | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DefinitionParts:
-    """What a definition is checked against."""
-
-    catalog: Catalog
-    tables: Tables
-    open_analyst: Callable[[], Analyst]
-    vault: Vault
-
-
-def define_job(
-    statement: CreateJob,
-    *,
-    table: TableRecord,
-    columns: tuple[Column, ...],
-    parts: DefinitionParts,
-) -> Defined:
-    """Answer the definition, checked against the real table and the real files."""
-    access = read_source(
-        statement.insert.source, job=statement.name, job_id=None, vault=parts.vault
-    )
-    insert = statement.insert
-    properties, metadata, floor = read_properties(statement.properties, uri=access.source.uri)
-    source_columns = find_columns(access.source, access.values)
-    query, targets = define_insert(
-        insert,
-        source_columns=source_columns,
-        columns=columns,
-        properties=properties,
-        parts=parts,
-    )
-    kept = without_options(insert)
-    definition = JobDefinition(
-        name=statement.name,
-        comment=statement.comment,
-        revision=1,
-        table=TableRef(name=table.name, id=table.id, location=table.location),
-        columns=kept.columns,
-        select=kept.select,
-        select_source_start=kept.source.start,
-        select_source_end=kept.source.end,
-        function=kept.source.function,
-        source=access.source,
-        source_columns=source_columns,
-        targets=targets,
-        properties=properties,
-        metadata=metadata,
-        query=query,
-    )
-    return Defined(definition=definition, floor=floor, secret=access.secret)
-
-
-def read_properties(
-    pairs: Properties, *, uri: str
-) -> tuple[JobProperties, Properties, Position | None]:
-    """Sort PROPERTIES into options, metadata that is only kept, and the offset to begin at."""
-    metadata = tuple(pair for pair in pairs if pair[0].startswith(METADATA_PREFIX))
-    for key, _ in metadata:
-        _refuse_secret(key)
-    offset = next((value for key, value in pairs if key == OFFSET), None)
-    options = [p for p in pairs if p not in metadata and p[0] != OFFSET]
-    properties = parse_options(JobProperties, options, what="a streaming job", also=(OFFSET,))
-    require_time_zone(properties.time_zone, key="session.time_zone")
-    return properties, metadata, None if offset is None else read_offset(offset, uri=uri)
 
 
 def _refuse_secret(key: str) -> None:
@@ -213,9 +495,9 @@ def define_insert(
     *,
     source_columns: tuple[Column, ...],
     columns: tuple[Column, ...],
-    properties: JobProperties | RoutineProperties,
-    parts: DefinitionParts,
-    beside: tuple[Column, ...] = METADATA_COLUMNS,
+    properties: Properties,
+    parts: ChangeParts,
+    beside: tuple[Column, ...],
 ) -> tuple[SparkQuery | None, tuple[TargetColumn, ...]]:
     """Find out how the SELECT is run, and what fills which column of the table.
 
@@ -245,66 +527,6 @@ def _refuse_star_beside(metadata: tuple[Column, ...], insert: Insert) -> None:
         )
 
 
-def alter_insert(
-    definition: JobDefinition, insert: Insert | None, *, job_id: str, parts: DefinitionParts
-) -> tuple[JobDefinition, JobSecret | None]:
-    """Answer the definition with another INSERT; table, function and uri stay what they are."""
-    access = _altered_source(definition, insert, job_id=job_id, parts=parts)
-    insert = insert or insert_of(definition)
-    columns = open_table(parts.tables, definition.table).columns()
-    source_columns = _altered_columns(definition, access)
-    query, targets = define_insert(
-        insert,
-        source_columns=source_columns,
-        columns=columns,
-        properties=definition.properties,
-        parts=parts,
-    )
-    kept = without_options(insert)
-    altered = replace(
-        definition,
-        columns=kept.columns,
-        select=kept.select,
-        select_source_start=kept.source.start,
-        select_source_end=kept.source.end,
-        source=access.source,
-        source_columns=source_columns,
-        targets=targets,
-        query=query,
-    )
-    return altered, access.secret
-
-
-def _altered_source(
-    definition: JobDefinition, insert: Insert | None, *, job_id: str, parts: DefinitionParts
-) -> SourceAccess:
-    call = (insert or insert_of(definition)).source
-    access = read_source(call, job=definition.name, job_id=job_id, vault=parts.vault)
-    if insert is None:
-        return replace(access, source=definition.files)
-    record = find_table(insert.table, catalog=parts.catalog)
-    _require_same("table", definition.table.id, record.id, shown=record.name)
-    _require_same("source function", definition.function, insert.source.function)
-    _require_same("uri", definition.files.uri, access.source.uri)
-    return access
-
-
-def _altered_columns(definition: JobDefinition, access: SourceAccess) -> tuple[Column, ...]:
-    """Keep the frozen columns unless the options that they came from have changed."""
-    if access.source == definition.source:
-        return definition.source_columns
-    return find_columns(access.source, access.values)
-
-
-def _require_same(what: str, old: str, new: str, *, shown: str = "") -> None:
-    if old != new:
-        raise UserError(
-            f'the {what} of a job cannot be changed, not even to "{shown or new}"',
-            code=Code.OPTION_ERR,
-            hint="Drop the job and create it again; its rows stay in the table.",
-        )
-
-
 def _metadata(
     source_columns: tuple[Column, ...], named: frozenset[str], beside: tuple[Column, ...]
 ) -> tuple[Column, ...]:
@@ -317,8 +539,8 @@ def _analysed(
     insert: Insert,
     *,
     view_columns: tuple[Column, ...],
-    properties: JobProperties | RoutineProperties,
-    parts: DefinitionParts,
+    properties: Properties,
+    parts: ChangeParts,
 ) -> SparkQuery:
     source = insert.source
     view = source.function.lower()

@@ -1,27 +1,34 @@
 """EXPLAIN JOB: how a job's rows are made, and what its next epoch would read."""
 
-from functools import partial
+import threading
 
-from penstock.control.result import Result
+from penstock.control.execute import Services
+from penstock.control.find import find_job
+from penstock.control.result import Caller, Result, result_columns
 from penstock.model.job import JobDefinition, JobState, SparkQuery
+from penstock.model.job_kinds import STREAMING
 from penstock.model.options import all_options
 from penstock.model.text import counted
-from penstock.sources.files.reader import needed_columns, share_out, splittable
-from penstock.sources.files.source import FilesSource
+from penstock.sources.registry import source_kind
+from penstock.sources.source import Source
+from penstock.sql.statements import ExplainJob
 
 _TASKS_SHOWN_MAX = 8
 
 
-def explain_job(state: JobState, *, source: FilesSource, tasks_max: int | None) -> Result:
-    """Tell the path, why it was chosen, its operators, the next epoch and the limits."""
+def explain_job(statement: ExplainJob, *, services: Services, caller: Caller) -> Result:
+    """Show the path, why it was chosen, its operators, the next epoch and the limits."""
+    del caller
+    state = find_job(statement.name, kind=STREAMING, catalog=services.catalog)
+    source = services.sources.open(state, threading.Event())
     definition = state.definition
     rows = [
         *_path(definition),
-        ("reads", ", ".join(needed_columns(definition)) or "no column"),
-        *_next_epoch(state, source=source, tasks_max=tasks_max),
+        ("reads", ", ".join(definition.needed) or "no column"),
+        *_next_epoch(state, source=source, tasks_max=services.tasks_max),
         *_limits(definition),
     ]
-    return Result(columns=("item", "value"), rows=tuple(rows))
+    return Result(columns=result_columns("item, value"), rows=tuple(rows))
 
 
 def _limits(definition: JobDefinition) -> list[tuple[str, str]]:
@@ -57,28 +64,27 @@ def _rows(query: SparkQuery) -> str:
 
 
 def _next_epoch(
-    state: JobState, *, source: FilesSource, tasks_max: int | None
+    state: JobState, *, source: Source, tasks_max: int | None
 ) -> list[tuple[str, str]]:
     definition = state.definition
-    waiting = source.discover(state.progress, listed=lambda _: None)
+    noun = source_kind(definition.source.kind).waiting_noun
+    waiting = source.poll(state.progress, seen=lambda _: None).waiting
     plan = source.plan(state.progress, limits=definition.properties.limits)
     if plan is None:
         return [("next epoch", "nothing is waiting")]
-    told = [
-        ("waiting", _amount(waiting.files, waiting.size_bytes)),
-        ("next epoch", _amount(len(plan.files), plan.size_bytes)),
+    shown = [
+        ("waiting", _amount(waiting.items or 0, waiting.size_bytes or 0, noun)),
+        ("next epoch", _amount(len(plan.items), plan.size_bytes, noun)),
     ]
     if tasks_max is None:
-        return [*told, ("tasks", "as many as the cluster runs at once")]
-    needed = needed_columns(definition)
-    cut = partial(splittable, source=definition.files, needed=needed)
-    shares = share_out(plan.files, tasks=tasks_max, splittable=cut)
+        return [*shown, ("tasks", "as many as the cluster runs at once")]
+    shares = source.share(plan, tasks=tasks_max, needed=definition.needed)
     for number, share in enumerate(shares[:_TASKS_SHOWN_MAX]):
-        size_bytes = sum(read.end - read.start for read in share)
-        told.append((f"task {number}", f"{counted(len(share), 'part')}, {size_bytes:,} bytes"))
+        size_bytes = sum(read.size_bytes for read in share)
+        shown.append((f"task {number}", f"{counted(len(share), 'part')}, {size_bytes:,} bytes"))
     more = len(shares) - _TASKS_SHOWN_MAX
-    return [*told, ("tasks", f"{more} more")] if more > 0 else told
+    return [*shown, ("tasks", f"{more} more")] if more > 0 else shown
 
 
-def _amount(files: int, size_bytes: int) -> str:
-    return f"{counted(files, 'file')}, {counted(size_bytes, 'byte')}"
+def _amount(items: int, size_bytes: int, noun: str) -> str:
+    return f"{counted(items, noun)}, {counted(size_bytes, 'byte')}"

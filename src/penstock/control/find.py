@@ -6,50 +6,30 @@ from penstock.catalog.catalog import Catalog
 from penstock.catalog.tables import TableRecord
 from penstock.errors import Code, SelectError, UserError
 from penstock.model.job import JobState
+from penstock.model.job_kinds import STREAMING, JobKind
 from penstock.model.secrets import SecretRecord
 
 
-def find_job(name: str, *, catalog: Catalog) -> JobState:
-    """Answer a job by name, or say that there is none."""
+def find_job(name: str, *, catalog: Catalog, kind: JobKind | None = None) -> JobState:
+    """Return a job by name, of one kind if that matters."""
     state = catalog.job(name)
     if state is None:
-        known = ", ".join(job.name for job in catalog.jobs())
+        wanted = kind or STREAMING
+        jobs = [job for job in catalog.jobs() if not job.stopped]
+        known = ", ".join(job.name for job in jobs if kind in (None, job.definition.kind))
         raise UserError(
-            f'job "{name}" does not exist',
+            f'{wanted.noun} "{name}" does not exist',
             code=Code.META_NOT_FOUND_ERR,
-            hint=f"Known jobs: {known}." if known else "Create one with CREATE JOB.",
+            hint=f"Known {wanted.noun}s: {known}."
+            if known
+            else f"{wanted.create} creates one.",
         )
-    return state
-
-
-def find_streaming_job(name: str, *, catalog: Catalog) -> JobState:
-    """Answer a streaming job by name; a routine load has statements of its own."""
-    state = find_job(name, catalog=catalog)
-    if state.definition.load is not None:
+    found = state.definition.kind
+    if kind is not None and found is not kind:
         raise UserError(
-            f'"{name}" is a routine load',
+            f'"{name}" is a {found.title}',
             code=Code.STATE_ERR,
-            hint="Write SHOW CREATE, PAUSE, RESUME, ALTER or STOP ROUTINE LOAD FOR it.",
-        )
-    return state
-
-
-def find_routine_load(name: str, *, catalog: Catalog) -> JobState:
-    """Answer a routine load by name; a streaming job has statements of its own."""
-    state = catalog.job(name)
-    if state is None:
-        loads = [job for job in catalog.jobs() if job.definition.load is not None]
-        known = ", ".join(job.name for job in loads if not job.stopped)
-        raise UserError(
-            f'routine load "{name}" does not exist',
-            code=Code.META_NOT_FOUND_ERR,
-            hint=f"Known: {known}." if known else "Create one with CREATE ROUTINE LOAD.",
-        )
-    if state.definition.load is None:
-        raise UserError(
-            f'"{name}" is a streaming job',
-            code=Code.STATE_ERR,
-            hint="Write PAUSE, RESUME, ALTER or DROP JOB.",
+            hint=f"Write {found.statements}.",
         )
     return state
 
@@ -84,7 +64,7 @@ def require_unused(used_by: str, users: Sequence[JobState], *, instead: str = ""
     """Refuse to drop what jobs need; say which they are, and which statements end them."""
     if not users:
         return
-    named = ", ".join(f'{user.definition.kind} "{user.name}"' for user in users)
+    named = ", ".join(f'{user.definition.kind.noun} "{user.name}"' for user in users)
     endings = "; ".join(user.definition.ending for user in users)
     raise UserError(
         f"{used_by} {named}",

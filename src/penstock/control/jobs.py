@@ -1,119 +1,423 @@
-"""Statements about streaming jobs."""
+"""Statements that change jobs of any kind: CREATE, ALTER, PAUSE, RESUME, DROP and STOP.
 
+The statements check and define; ``changes`` has the steps of the protocol.
+"""
+
+import uuid
+from collections.abc import Callable
 from dataclasses import replace
 
-from penstock.control.changes import ChangeParts
+from penstock.control.changes import (
+    ChangeParts,
+    apply_chain,
+    change_job,
+    forget,
+    overtaken,
+    store_first,
+)
 from penstock.control.define import (
     Defined,
     JobSecret,
-    alter_insert,
-    define_job,
-    read_properties,
+    LoadRequest,
+    alter_load,
+    define_load,
+    load_request,
 )
-from penstock.control.find import find_streaming_job, find_table
-from penstock.control.lifecycle import (
-    alter,
-    definition_parts,
-    drop,
-    make_room,
-    open_job,
-    pause,
-    require_free_name,
-    require_paused,
-    resume,
-)
+from penstock.control.find import find_job, find_table
 from penstock.control.result import Result
-from penstock.model.job import JobDefinition, JobProperties, JobState
-from penstock.model.options import option_fields, option_key, print_options
-from penstock.model.schema import quoted_name
-from penstock.model.split import Horizon, Position, SplitProgress
-from penstock.sql.statements import AlterJob, CreateJob, DropJob, PauseJob, ResumeJob
+from penstock.crashpoints import CrashPoint, reached
+from penstock.errors import Code, CommitOutcomeUnknownError, LeaseLostError, UserError
+from penstock.model.epoch import Attachment, CommitKind
+from penstock.model.events import DefinitionChanged, DesiredStateChanged, JobCreated
+from penstock.model.job import DesiredState, JobDefinition, JobState, Reason
+from penstock.model.job_kinds import ROUTINE_LOAD, STREAMING, JobKind
+from penstock.model.secrets import SealedSecret, SecretReference, reference_of
+from penstock.model.split import Progress
+from penstock.model.text import counted, quoted_name
+from penstock.sources.registry import source_kind
+from penstock.sql.statements import (
+    AlterJob,
+    AlterRoutineLoad,
+    CreateJob,
+    CreateRoutineLoad,
+    DropJob,
+    PauseJob,
+    PauseRoutineLoad,
+    ResumeJob,
+    ResumeRoutineLoad,
+    StopRoutineLoad,
+)
+from penstock.tables.chain import (
+    TRIES_MAX,
+    Closed,
+    first_generation,
+    newest_commit,
+    next_generation,
+    open_table,
+    opening_attachment,
+    require_followed,
+)
 
 
-def create_job(statement: CreateJob, *, parts: ChangeParts) -> Result:
-    """Check everything against the real thing, open the job's chain, remember the job."""
-    ended = require_free_name(statement.name, parts=parts)
-    record = find_table(statement.insert.table, catalog=parts.catalog)
+def create_load(statement: CreateJob | CreateRoutineLoad, *, parts: ChangeParts) -> Result:
+    """Check everything against the real thing, open the job's chain, store the job."""
+    _forget_old(parts=parts)
+    request = load_request(statement)
+    ended = require_free_name(request.name, parts=parts)
+    request = _with_values(request, of=ended, parts=parts)
+    record = find_table(request.table or "", catalog=parts.catalog)
     handle = parts.tables.open(record.location)
     # A table whose partitions cannot be written is refused here.
     handle.partition_columns()
-    defined = define_job(
-        statement, table=record, columns=handle.columns(), parts=definition_parts(parts)
-    )
-    floor = defined.floor or Horizon()
-    start = SplitProgress(split=defined.definition.files.uri, floor=floor, position=floor)
+    defined = define_load(request, table=record, columns=handle.columns(), parts=parts)
     make_room(ended, parts=parts)
-    open_job(defined.definition, progress=(start,), secret=defined.secret, parts=parts)
-    return Result(message=f"job {statement.name} created")
-
-
-def pause_job(statement: PauseJob, *, parts: ChangeParts) -> Result:
-    """Stop a job so that no row appears any more, whoever runs it."""
-    state = find_streaming_job(statement.name, catalog=parts.catalog)
-    pause(state, said="PAUSE JOB", parts=parts)
-    return Result(message=f"job {state.name} paused")
-
-
-def resume_job(statement: ResumeJob, *, parts: ChangeParts) -> Result:
-    """Let a paused job run again from where it stands."""
-    state = find_streaming_job(statement.name, catalog=parts.catalog)
-    resume(state, parts=parts)
-    return Result(message=f"job {state.name} resumed")
-
-
-def alter_job(statement: AlterJob, *, parts: ChangeParts) -> Result:
-    """Change a paused job's properties or move its position; all of it or nothing."""
-    state = find_streaming_job(statement.name, catalog=parts.catalog)
-    require_paused(state, how=f"PAUSE JOB {quoted_name(state.name)}")
-    defined = _altered(state, statement, parts=parts)
-    floor = defined.floor
-    progress = None if floor is None else _moved(state, floor)
-    alter(state, defined, progress=progress, parts=parts)
-    return Result(message=f"job {state.name} altered")
-
-
-def _altered(state: JobState, statement: AlterJob, *, parts: ChangeParts) -> Defined:
-    """Answer the definition as it would be, checked like a new one, and the new floor."""
-    definition = state.definition
-    uri = definition.files.uri
-    _, metadata, floor = read_properties(statement.properties, uri=uri)
-    merged = {**dict(print_options(definition.properties)), **dict(statement.properties)}
-    options = tuple((k, v) for k, v in merged.items() if k in _option_keys())
-    properties, _, _ = read_properties(options, uri=uri)
-    kept = {**dict(definition.metadata), **dict(metadata)}
-    altered = replace(
-        definition,
-        properties=properties,
-        metadata=tuple(kept.items()),
-        revision=definition.revision + 1,
+    created = open_job(
+        defined.definition, progress=defined.progress or (), secret=defined.secret, parts=parts
     )
-    secret: JobSecret | None = None
-    if statement.insert is not None or _matters_to_spark(definition, properties):
-        altered, secret = alter_insert(
-            altered, statement.insert, job_id=state.id, parts=definition_parts(parts)
+    _inherit_memory(created, of=ended, parts=parts)
+    return Result(message=_created_message(created))
+
+
+def _created_message(created: JobState) -> str:
+    definition = created.definition
+    message = f"{definition.kind.noun} {created.name} created"
+    if definition.kind is not ROUTINE_LOAD:
+        return message
+    noun = source_kind(definition.source.kind).split_noun
+    unfilled = ", ".join(t.name for t in definition.targets if t.path is None)
+    note = f"; nothing fills the table's {unfilled}" if unfilled else ""
+    return f"{message}, {counted(len(created.progress), noun)}{note}"
+
+
+def _inherit_memory(created: JobState, *, of: JobState | None, parts: ChangeParts) -> None:
+    """Let a job that continues a stopped one keep what its source remembered."""
+    if of is None or of.definition.source.kind != created.definition.source.kind:
+        return
+    kind = source_kind(created.definition.source.kind)
+    memory = kind.inherit(parts.catalog.memory(of.id), of, created)
+    if memory:
+        parts.catalog.set_memory(created.id, memory, expected=created.generation)
+
+
+def _with_values(
+    request: LoadRequest, *, of: JobState | None, parts: ChangeParts
+) -> LoadRequest:
+    """Take over the secrets of a job that makes room: SHOW CREATE names them."""
+    if of is None or not of.stopped:
+        return request
+    owned = {secret.name for secret in parts.catalog.secrets() if secret.job_id == of.id}
+    options = []
+    for key, text in request.options:
+        reference = reference_of(text)
+        taken = isinstance(reference, SecretReference) and reference.name in owned
+        options.append((key, parts.vault.reveal(text, option=key) if taken else text))
+    return replace(request, options=tuple(options))
+
+
+def alter_job(statement: AlterJob | AlterRoutineLoad, *, parts: ChangeParts) -> Result:
+    """Change a paused job's properties or move its positions; all of it or nothing."""
+    request = load_request(statement)
+    state = find_job(request.name, kind=request.job_kind, catalog=parts.catalog)
+    require_paused(state)
+    alter(state, alter_load(state, request, parts=parts), parts=parts)
+    return _done(state, "altered")
+
+
+def pause_job(statement: PauseJob | PauseRoutineLoad, *, parts: ChangeParts) -> Result:
+    """Stop one job, or all loads, so that no row appears any more."""
+    kind = STREAMING if isinstance(statement, PauseJob) else ROUTINE_LOAD
+    if statement.name is None:
+        # A job that paused itself would be resumed automatically.
+        running = [state for state in _living(kind, parts) if not manually_paused(state)]
+        return _each(
+            running, lambda s: pause(s, said="PAUSE ALL ROUTINE LOAD", parts=parts), "paused"
         )
-    return Defined(definition=altered, floor=floor, secret=secret)
+    state = find_job(statement.name, kind=kind, catalog=parts.catalog)
+    pause(state, said=f"PAUSE {kind.noun.upper()}", parts=parts)
+    return _done(state, "paused")
 
 
-def _matters_to_spark(definition: JobDefinition, properties: JobProperties) -> bool:
-    """Tell whether the SELECT must be looked at again, because its session is another one."""
-    return definition.query is not None and properties != definition.properties
-
-
-def _option_keys() -> frozenset[str]:
-    return frozenset(option_key(f) for f in option_fields(JobProperties))
-
-
-def _moved(state: JobState, floor: Position) -> tuple[SplitProgress, ...]:
-    return tuple(
-        SplitProgress(split=split.split, floor=floor, position=floor)
-        for split in state.progress
-    )
+def resume_job(statement: ResumeJob | ResumeRoutineLoad, *, parts: ChangeParts) -> Result:
+    """Let one paused job, or all paused loads, run again from where they stand."""
+    kind = STREAMING if isinstance(statement, ResumeJob) else ROUTINE_LOAD
+    if statement.name is None:
+        paused = [
+            state for state in _living(kind, parts) if state.desired.state is DesiredState.PAUSE
+        ]
+        return _each(paused, lambda state: resume(state, parts=parts), "resumed")
+    state = find_job(statement.name, kind=kind, catalog=parts.catalog)
+    if kind is ROUTINE_LOAD and state.desired.state is DesiredState.RUN:
+        return _done(state, "is to run already")
+    resume(state, parts=parts)
+    return _done(state, "resumed")
 
 
 def drop_job(statement: DropJob, *, parts: ChangeParts) -> Result:
-    """End a job's chain and forget the job; the table and its rows stay."""
+    """End a job's chain and delete the job; the table and its rows stay."""
     if statement.if_exists and parts.catalog.job(statement.name) is None:
         return Result(message=f"job {statement.name} does not exist")
-    drop(find_streaming_job(statement.name, catalog=parts.catalog), parts=parts)
+    drop(find_job(statement.name, kind=STREAMING, catalog=parts.catalog), parts=parts)
     return Result(message=f"job {statement.name} dropped")
+
+
+def stop_load(statement: StopRoutineLoad, *, parts: ChangeParts) -> Result:
+    """End a load for good; it can still be shown for some days."""
+    state = find_job(statement.name, kind=ROUTINE_LOAD, catalog=parts.catalog)
+    require_alive(state)
+    close(state, desired=DesiredState.CLOSED, parts=parts)
+    return _done(state, "stopped")
+
+
+def _done(state: JobState, what: str) -> Result:
+    return Result(message=f"{state.definition.kind.noun} {state.name} {what}")
+
+
+def _each(states: list[JobState], change: Callable[[JobState], None], done: str) -> Result:
+    """Change loads one by one; a load that cannot be changed is named and stays as it is."""
+    failed: list[str] = []
+    for state in states:
+        try:
+            change(state)
+        except UserError as error:
+            failed.append(f"{state.name}: {error.message}")
+    changed = f"{counted(len(states) - len(failed), 'routine load')} {done}"
+    return Result(message="; ".join([changed, *failed]))
+
+
+def _living(kind: JobKind, parts: ChangeParts) -> list[JobState]:
+    return [
+        state
+        for state in parts.catalog.jobs()
+        if state.definition.kind is kind
+        and state.desired.state in (DesiredState.RUN, DesiredState.PAUSE)
+    ]
+
+
+def _forget_old(*, parts: ChangeParts) -> None:
+    """Delete jobs that were stopped longer ago than their kind keeps them."""
+    now = parts.clock.now()
+    for state in parts.catalog.jobs():
+        kept = state.definition.kind.kept_after_stop
+        if state.stopped and kept is not None and state.desired.changed_at < now - kept:
+            forget(state, catalog=parts.catalog, tables=parts.tables)
+
+
+def open_job(
+    definition: JobDefinition,
+    *,
+    progress: Progress,
+    parts: ChangeParts,
+    secret: JobSecret | None = None,
+) -> JobState:
+    """Begin a job under a new id: the opening commit first, then the catalog's event."""
+    job_id = str(uuid.uuid4())
+    generation = first_generation()
+    opening = opening_attachment(
+        job_id=job_id,
+        table_id=definition.table.id,
+        generation=generation,
+        progress=progress,
+        clock=parts.clock,
+    )
+    version = _open_chain(definition, opening, parts=parts)
+    reached(CrashPoint.OPENING_COMMITTED)
+    created = JobCreated(
+        definition=definition, generation=generation, opening=opening, table_version=version
+    )
+    owned = _sealed(secret, job_id=job_id, parts=parts)
+    return parts.catalog.create_job(job_id, created, secrets_owned=owned)
+
+
+def _sealed(
+    secret: JobSecret | None, *, job_id: str, parts: ChangeParts
+) -> tuple[SealedSecret, ...]:
+    if secret is None:
+        return ()
+    return (parts.vault.sealed_secret(secret.name, dict(secret.values), job_id=job_id),)
+
+
+def _open_chain(definition: JobDefinition, opening: Attachment, *, parts: ChangeParts) -> int:
+    """Write the opening commit; the job id is new, so whatever stands under it is ours."""
+    refusal: CommitOutcomeUnknownError | None = None
+    for _ in range(TRIES_MAX):
+        handle = open_table(parts.tables, definition.table)
+        if handle.newest_number(opening.job_id):
+            handle.write_copy(opening)
+            return newest_commit(handle, job_id=opening.job_id).table_version or handle.version
+        try:
+            handle.commit(opening, ())
+        except CommitOutcomeUnknownError as error:
+            refusal = error
+        else:
+            reached(CrashPoint.CHAIN_EXTENDED)
+    raise UserError(
+        f'table "{definition.table.name}" refused the opening commit of the job',
+        code=Code.TABLE_ERR,
+        detail=f"The last answer was: {refusal}.",
+        hint="Look for a full or read-only disk at the table's location.",
+    ) from refusal
+
+
+def pause(state: JobState, *, said: str, parts: ChangeParts) -> None:
+    """Stop a job so that no row appears any more, whoever runs it."""
+    require_alive(state)
+    if manually_paused(state) and not _pause_unfinished(state, parts=parts):
+        raise UserError(
+            f'{state.definition.kind.noun} "{state.name}" is already paused',
+            code=Code.STATE_ERR,
+        )
+    reason = Reason(code=Code.MANUAL_PAUSE_ERR, message=f"paused by {said}")
+    desired = DesiredStateChanged(
+        state=DesiredState.PAUSE, reason=reason, generation=state.generation
+    )
+    extension = change_job(state, desired=desired, kind=CommitKind.FENCE, parts=parts)
+    if isinstance(extension, Closed):
+        raise overtaken(state)
+    after = apply_chain(state, parts=parts)
+    if after.generation != extension.commit.attachment.generation:
+        raise overtaken(state)
+
+
+def manually_paused(state: JobState) -> bool:
+    """Tell whether a person has paused a job."""
+    desired = state.desired
+    manual = desired.reason is not None and desired.reason.code is Code.MANUAL_PAUSE_ERR
+    return desired.state is DesiredState.PAUSE and manual
+
+
+def _pause_unfinished(state: JobState, *, parts: ChangeParts) -> bool:
+    """Tell whether a PAUSE died before its fence was written and followed by the catalog."""
+    handle = open_table(parts.tables, state.definition.table)
+    newest = newest_commit(handle, job_id=state.id).attachment
+    return newest.generation != state.generation or newest.number != state.number
+
+
+def resume(state: JobState, *, parts: ChangeParts) -> None:
+    """Let a paused job run again from where it stands."""
+    require_alive(state)
+    if state.desired.state is not DesiredState.PAUSE:
+        raise UserError(
+            f'{state.definition.kind.noun} "{state.name}" is not paused',
+            code=Code.STATE_ERR,
+            hint="See SHOW JOBS.",
+        )
+    handle = open_table(parts.tables, state.definition.table)
+    newest = newest_commit(handle, job_id=state.id).attachment
+    require_followed(newest.number, state=state)
+    generation = next_generation(state.generation, newest.generation)
+    desired = DesiredStateChanged(
+        state=DesiredState.RUN,
+        reason=None,
+        generation=generation,
+        rejected_before=state.cumulative.rows_rejected,
+    )
+    store_first(state, desired, parts=parts)
+    reached(CrashPoint.DESIRED_STATE_STORED)
+
+
+def require_paused(state: JobState) -> None:
+    """Require a job that may be altered."""
+    require_alive(state)
+    if state.desired.state is not DesiredState.PAUSE:
+        pausing = state.definition.kind.pause.format(quoted_name(state.name))
+        raise UserError(
+            f'{state.definition.kind.noun} "{state.name}" must be paused before it is altered',
+            code=Code.STATE_ERR,
+            hint=f"{pausing}, ALTER it, then RESUME it.",
+        )
+
+
+def alter(state: JobState, defined: Defined, *, parts: ChangeParts) -> None:
+    """Store another definition, and move the job if it has a start; all or nothing."""
+    definition, progress = defined.definition, defined.progress
+    changed = (
+        replace(definition, revision=state.definition.revision) != state.definition
+        or defined.secret is not None
+    )
+    if progress is None and not changed:
+        raise UserError(
+            f'ALTER changes nothing: {definition.kind.noun} "{state.name}" is the same already',
+            code=Code.OPTION_ERR,
+        )
+    extension = change_job(
+        state,
+        desired=None,
+        kind=CommitKind.FENCE if progress is None else CommitKind.MOVE,
+        progress=progress,
+        parts=parts,
+    )
+    if isinstance(extension, Closed):
+        raise overtaken(state)
+    if changed:
+        _store_definition(state, defined, extension.commit.attachment, parts=parts)
+    apply_chain(state, parts=parts)
+
+
+def _store_definition(
+    state: JobState, defined: Defined, landed: Attachment, *, parts: ChangeParts
+) -> None:
+    body = DefinitionChanged(definition=defined.definition)
+    owned = _sealed(defined.secret, job_id=state.id, parts=parts)
+    try:
+        parts.catalog.append(state.id, body, expected=landed.generation, secrets_owned=owned)
+    except LeaseLostError as error:
+        raise overtaken(state) from error
+
+
+def drop(state: JobState, *, parts: ChangeParts) -> None:
+    """End a job's chain and forget the job; the table and its rows stay."""
+    close(state, desired=DesiredState.DROP, parts=parts)
+    forget(state, catalog=parts.catalog, tables=parts.tables)
+
+
+def make_room(ended: JobState | None, *, parts: ChangeParts) -> None:
+    """Free the name of a job that has ended; a stopped load can still be looked at."""
+    if ended is None:
+        return
+    if ended.stopped:
+        parts.catalog.retire_job(ended.id)
+    else:
+        drop(ended, parts=parts)
+
+
+def close(state: JobState, *, desired: DesiredState, parts: ChangeParts) -> None:
+    """End a job's chain."""
+    wanted = DesiredStateChanged(state=desired, reason=None, generation=state.generation)
+    try:
+        change_job(state, desired=wanted, kind=CommitKind.CLOSING, parts=parts)
+    except UserError as error:
+        # A table that is gone, or is another one, holds no chain that could be closed.
+        if error.code not in (Code.TABLE_CHANGED_ERR, Code.CANNOT_RESUME_ERR):
+            raise
+    reached(CrashPoint.CLOSING_COMMITTED)
+
+
+def require_free_name(name: str, *, parts: ChangeParts) -> JobState | None:
+    """Require that no living job has this name; return one that has ended.
+
+    The statement that takes the name drops that job after everything else is checked.
+    """
+    state = parts.catalog.job(name)
+    if state is None or state.desired.state in (DesiredState.DROP, DesiredState.CLOSED):
+        return state
+    ending = state.definition.ending
+    raise UserError(
+        f'{state.definition.kind.noun} "{name}" exists already',
+        code=Code.ALREADY_EXISTS_ERR,
+        hint=f"Choose another name, or {ending} first.",
+    )
+
+
+def require_alive(state: JobState) -> None:
+    """Require a job that was not ended."""
+    if state.desired.state is DesiredState.RUN or state.desired.state is DesiredState.PAUSE:
+        return
+    ended = state.stopped
+    told = "was stopped" if ended else "is being dropped"
+    raise UserError(
+        f'{state.definition.kind.noun} "{state.name}" {told}',
+        code=Code.STATE_ERR,
+        hint="Create it again."
+        if ended
+        else f"{state.definition.ending} finishes what was begun.",
+    )

@@ -4,34 +4,31 @@ Invariant: a table is looked at once, however often a SELECT names it, so that a
 sees one version of it.
 """
 
-from collections.abc import Callable
 from difflib import get_close_matches
 from typing import assert_never
 
 from penstock.catalog.catalog import Catalog
 from penstock.control.cells import result_of
+from penstock.control.execute import Services
 from penstock.control.find import find_job, find_table, placed
-from penstock.control.result import Analyst, Result
+from penstock.control.result import Caller, Result
 from penstock.errors import SelectError, UserError
 from penstock.model.job import TableRef
 from penstock.model.query import with_view
-from penstock.model.schema import quoted_name
+from penstock.model.text import quoted_name
 from penstock.sql.names import DATABASE
 from penstock.sql.statements import RejectsRead, TableQuery, VersionRead
+from penstock.tables.rejects import reject_columns
 from penstock.tables.scan import TableScan, scan_rejects, scan_table
 from penstock.tables.table import Tables
 
 _REJECTS = "rejects"
 
 
-def select_from_tables(
-    query: TableQuery,
-    *,
-    catalog: Catalog,
-    tables: Tables,
-    open_analyst: Callable[[], Analyst],
-) -> Result:
-    """Answer what a SELECT finds in tables."""
+def select_from_tables(query: TableQuery, *, services: Services, caller: Caller) -> Result:
+    """Return what a SELECT finds in tables."""
+    del caller
+    catalog, tables = services.catalog, services.open_tables()
     scans = {
         _view(number): _scan(read, catalog=catalog, tables=tables)
         for number, read in enumerate(query.reads)
@@ -46,7 +43,9 @@ def select_from_tables(
         return scan_by_table[table.name]
 
     try:
-        rows = open_analyst().select(spark_text(query), scans=scans, find_scan=find_scan)
+        rows = services.open_analyst().select(
+            spark_text(query), scans=scans, find_scan=find_scan
+        )
     except SelectError as error:
         raise placed(error, query.select, begins_at=query.select_at) from error
     return result_of(rows)
@@ -70,7 +69,8 @@ def _scan(read: RejectsRead | VersionRead, *, catalog: Catalog, tables: Tables) 
     match read:
         case RejectsRead():
             job = find_job(read.job, catalog=catalog)
-            return scan_rejects(job.id, name=_REJECTS, tables=tables)
+            columns = reject_columns(job.definition.place_columns)
+            return scan_rejects(job.id, name=_REJECTS, columns=columns, tables=tables)
         case VersionRead():
             table = _table(read.table, catalog=catalog)
             return scan_table(table, tables=tables, version=read.version)

@@ -1,7 +1,8 @@
-"""The result of a statement, and what statements ask of Spark."""
+"""The result of a statement, who asked for it, and what statements ask of Spark."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.model.job import SparkQuery
@@ -16,22 +17,57 @@ Cell = str | int | float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """Named columns and rows, or a sentence about what was done."""
+class ResultColumn:
+    """A column of a result, with its type as Spark SQL names it."""
 
-    columns: tuple[str, ...] = ()
+    name: str
+    type: str = "STRING"
+
+
+def result_columns(text: str) -> tuple[ResultColumn, ...]:
+    """Read columns from a list such as ``name, rows BIGINT``; the default type is STRING."""
+    words = (column.split() for column in text.split(","))
+    return tuple(
+        ResultColumn(name=first, type=" ".join(rest) or "STRING") for first, *rest in words
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """Typed columns and rows, or a sentence about what was done."""
+
+    columns: tuple[ResultColumn, ...] = ()
     rows: tuple[tuple[Cell, ...], ...] = ()
     message: str = ""
+    # The same rows as Arrow has them, for clients that want values and not cells.
+    batches: "Iterable[pa.RecordBatch] | None" = field(default=None, compare=False)
+    # Sentences beside the rows.
+    notices: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who runs a statement."""
+
+    user: str = ""
+    roles: frozenset[str] = frozenset({"read", "write"})
+    # Set by the caller to give up waiting.
+    cancel: threading.Event = field(default_factory=threading.Event, compare=False)
 
 
 class Analyst(Protocol):
-    """Knows what Spark makes of a SELECT."""
+    """Analyses and runs SELECTs; Spark in the product, so that control never imports it."""
 
     def analyse(self, query: QueryText, *, find_lookup: Callable[[str], Lookup]) -> SparkQuery:
-        """Answer what is known of the SELECT; refuse one that cannot run row by row.
+        """Return what is known of a SELECT; refuse one that cannot run row by row.
 
-        SelectError with the place where Spark names one; ``find_lookup`` is asked for every
-        table that the SELECT names.
+        Raises SelectError with the place where Spark names one. ``find_lookup`` is called for
+        every table that the SELECT names.
         """
         ...
 
@@ -42,10 +78,10 @@ class Analyst(Protocol):
         scans: Mapping[str, "TableScan"],
         find_scan: Callable[[str], "TableScan"],
     ) -> "pa.Table":
-        """Answer the rows of a SELECT over tables.
+        """Return the rows of a SELECT over tables.
 
-        ``scans`` are found by the names of views; ``find_scan`` is asked once for every other
-        table that the SELECT names, with its database if that was written. SelectError with the
-        place where Spark names one.
+        ``scans`` are found by the names of views. ``find_scan`` is called once for every other
+        table that the SELECT names, with its database if that was written. Raises SelectError
+        with the place where Spark names one.
         """
         ...

@@ -1,22 +1,23 @@
 """Statements about secrets; values go in and never come out."""
 
-from datetime import UTC, datetime
-
-from penstock.catalog.catalog import Catalog
 from penstock.catalog.secrets import users
+from penstock.control.execute import Services
 from penstock.control.find import find_secret, require_unused
-from penstock.control.result import Cell, Result
+from penstock.control.result import Caller, Cell, Result, result_columns
 from penstock.errors import Code, UserError
-from penstock.model.schema import quoted_name
-from penstock.secrets.vault import Vault
-from penstock.sql.statements import AlterSecret, CreateSecret, DropSecret
+from penstock.model.text import format_instant, quoted_name
+from penstock.sql.statements import AlterSecret, CreateSecret, DropSecret, ShowSecrets
 
-SECRET_COLUMNS = ("name", "keys", "used_by", "created_at", "changed_at")
+SECRET_COLUMNS = result_columns(
+    "name, keys, used_by, created_at TIMESTAMP, changed_at TIMESTAMP"
+)
 WAREHOUSE = "warehouse"
 
 
-def create_secret(statement: CreateSecret, *, catalog: Catalog, vault: Vault) -> Result:
+def create_secret(statement: CreateSecret, *, services: Services, caller: Caller) -> Result:
     """Seal values and store them under a name."""
+    del caller
+    catalog, vault = services.catalog, services.vault
     name = statement.name
     if catalog.secret(name) is not None:
         if statement.if_not_exists:
@@ -30,21 +31,23 @@ def create_secret(statement: CreateSecret, *, catalog: Catalog, vault: Vault) ->
     return Result(message=f"secret {name} created")
 
 
-def alter_secret(statement: AlterSecret, *, catalog: Catalog, vault: Vault) -> Result:
+def alter_secret(statement: AlterSecret, *, services: Services, caller: Caller) -> Result:
     """Add values to a secret, or replace those with the same keys."""
+    del caller
+    catalog, vault = services.catalog, services.vault
     record = find_secret(statement.name, catalog=catalog)
     vault.change(record.name, dict(statement.values))
     return Result(message=f"secret {record.name} altered")
 
 
-def drop_secret(
-    statement: DropSecret, *, catalog: Catalog, warehouse_secret: str = ""
-) -> Result:
+def drop_secret(statement: DropSecret, *, services: Services, caller: Caller) -> Result:
     """Forget a secret that nothing uses."""
+    del caller
+    catalog = services.catalog
     if catalog.secret(statement.name) is None and statement.if_exists:
         return Result(message=f"secret {statement.name} does not exist")
     record = find_secret(statement.name, catalog=catalog)
-    if record.name == warehouse_secret.lower():
+    if record.name == services.warehouse_secret.lower():
         raise UserError(
             f'secret "{record.name}" is used by the warehouse',
             code=Code.STATE_ERR,
@@ -58,18 +61,16 @@ def drop_secret(
     return Result(message=f"secret {record.name} dropped")
 
 
-def show_secrets(*, catalog: Catalog, warehouse_secret: str = "") -> Result:
+def show_secrets(statement: ShowSecrets, *, services: Services, caller: Caller) -> Result:
     """List the secrets: what they are called, what for and who uses them."""
+    del statement, caller
+    catalog = services.catalog
     states = catalog.jobs()
     rows: list[tuple[Cell, ...]] = []
     for record in catalog.secrets():
         using = [user.name for user in users(record.name, states)]
-        if record.name == warehouse_secret.lower():
+        if record.name == services.warehouse_secret.lower():
             using = [*using, WAREHOUSE]
-        times = (_instant(record.created_at), _instant(record.changed_at))
+        times = (format_instant(record.created_at), format_instant(record.changed_at))
         rows.append((record.name, ", ".join(record.keys), ", ".join(using), *times))
     return Result(columns=SECRET_COLUMNS, rows=tuple(rows))
-
-
-def _instant(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,221 +1,495 @@
-"""Statements that only look: jobs, their definition, ledger and journal."""
+"""SHOW statements about jobs of any kind, in the columns of Apache Doris where it has them."""
 
-from datetime import UTC, datetime
+import json
+import re
+from collections.abc import Mapping
 
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.leases import Lease
 from penstock.control.clauses import statement_of
-from penstock.control.result import Cell, Result
-from penstock.model.epoch import Statistics
+from penstock.control.execute import Services
+from penstock.control.find import find_job
+from penstock.control.job_view import (
+    JobView,
+    RunState,
+    job_facts,
+    reason_text,
+    status_text,
+    view_job,
+)
+from penstock.control.result import Caller, Cell, Result, result_columns
+from penstock.errors import Code, UserError
 from penstock.model.events import (
     Committed,
     DefinitionChanged,
+    DesiredStateChanged,
     EpochEnded,
     EpochStarted,
-    Event,
+    EventBody,
     GenerationRaised,
     JobCreated,
-    ModifiedFilesSeen,
-    WishChanged,
+    NoticesChanged,
+    Outcome,
 )
-from penstock.model.job import JobDefinition, JobState, Reason, Wish
+from penstock.model.formats import PayloadFormat
+from penstock.model.job import DesiredState, JobDefinition, JobState, LoadProperties
+from penstock.model.job_kinds import FIXED_OPTIONS, ROUTINE_LOAD, STREAMING, RoutineProperties
 from penstock.model.ledger import LedgerEntry
-from penstock.model.split import After, End, Position, SplitProgress, position_text
-from penstock.model.text import counted
+from penstock.model.options import plain_options, secret_options
+from penstock.model.split import Progress, SplitState, position_text
+from penstock.model.text import counted, format_duration, format_instant, quoted_text
+from penstock.sources.registry import source_kind, source_options
 from penstock.sql.formatter import format_statement
-
-JOB_COLUMNS = (
-    "name",
-    "kind",
-    "state",
-    "table",
-    "position",
-    "files_loaded",
-    "rows_loaded",
-    "rows_rejected",
-    "rows_unselected",
-    "files_modified",
-    "requests_per_hour",
-    "last_commit",
-    "reason",
-    "comment",
-)
-EPOCH_COLUMNS = (
-    "number",
-    "kind",
-    "epoch",
-    "attempt",
-    "outcome",
-    "position",
-    "rows",
-    "rejected",
-    "files",
-    "bytes",
-    "table_version",
-    "plan_ms",
-    "run_ms",
-    "commit_ms",
-    "ended",
-    "reason",
+from penstock.sql.statements import (
+    ShowCreateJob,
+    ShowCreateRoutineLoad,
+    ShowEpochs,
+    ShowEvents,
+    ShowJobs,
+    ShowRoutineLoad,
+    ShowRoutineLoadTask,
+    ShowShards,
 )
 
+JOB_COLUMNS = result_columns(
+    "name, kind, state, table, position, files_loaded BIGINT, rows_loaded BIGINT, "
+    "rows_rejected BIGINT, rows_unselected BIGINT, files_modified BIGINT, "
+    "requests_per_hour BIGINT, last_commit TIMESTAMP, reason, comment"
+)
+EPOCH_COLUMNS = result_columns(
+    "number BIGINT, kind, epoch BIGINT, attempt BIGINT, outcome, position, rows BIGINT, "
+    "rejected BIGINT, files BIGINT, bytes BIGINT, table_version BIGINT, plan_ms DOUBLE, "
+    "run_ms DOUBLE, commit_ms DOUBLE, ended TIMESTAMP, reason"
+)
+EVENT_COLUMNS = result_columns("number BIGINT, at TIMESTAMP, event, detail")
+SPLIT_COLUMNS = result_columns(
+    "shard, state, lag_ms BIGINT, lag_age, records BIGINT, parents, position"
+)
+LOAD_COLUMNS = result_columns(
+    "Id, Name, CreateTime TIMESTAMP, PauseTime TIMESTAMP, EndTime TIMESTAMP, DbName, "
+    "TableName, IsMultiTable, State, DataSourceType, CurrentTaskNum BIGINT, JobProperties, "
+    "DataSourceProperties, CustomProperties, Statistic, Progress, Lag, ReasonOfStateChanged, "
+    "ErrorLogUrls, OtherMsg, User, Comment, ComputeGroup, FirstErrorMsg"
+)
+TASK_COLUMNS = result_columns(
+    "TaskId, TxnId BIGINT, TxnStatus, JobId, CreateTime TIMESTAMP, ExecuteStartTime TIMESTAMP, "
+    "Timeout BIGINT, BeId, DataSourceProperties"
+)
+MASK = "******"
+# Entries of JobProperties that are no options: clauses of the statement, and what follows.
+SHOWN_ALONE = frozenset(
+    {
+        "partitions",
+        "columnToColumnExpr",
+        "precedingFilter",
+        "whereExpr",
+        "column_separator",
+        "line_delimiter",
+        "delete",
+        "sequence_col",
+        "merge_type",
+        "current_concurrent_number",
+    }
+)
+_UNSET = "*"
+# The words of Apache Doris for the states of a routine load.
+_DORIS_STATES = {
+    RunState.PENDING: "NEED_SCHEDULE",
+    RunState.RUNNING: "RUNNING",
+    RunState.PAUSED: "PAUSED",
+}
 
-def show_jobs(*, catalog: Catalog) -> Result:
+
+def show_jobs(statement: ShowJobs, *, services: Services, caller: Caller) -> Result:
     """List the jobs with their state, position and counts."""
-    leases = catalog.leases()
-    requests = catalog.requests_in_hour()
-    rows = tuple(
-        _job_row(state, leases.get(state.id), requests.get(state.id))
-        for state in catalog.jobs()
-        if not state.stopped
-    )
-    return Result(columns=JOB_COLUMNS, rows=rows)
+    del statement, caller
+    facts = job_facts(services.catalog, clock=services.clock)
+    views = (view_job(one) for one in facts if not one.state.stopped)
+    return Result(columns=JOB_COLUMNS, rows=tuple(_job_row(view) for view in views))
 
 
-def job_state(state: JobState, lease: Lease | None) -> str:
-    """Name a job's state; RUNNING is derived from the wish and a live lease."""
-    match state.wish.wish:
-        case Wish.RUN:
-            return "RUNNING" if lease is not None and lease.live else "PENDING"
-        case Wish.PAUSE:
-            return "PAUSED"
-        case Wish.DROP:
-            return "DROPPING"
-        case Wish.CLOSED:
-            return "STOPPED" if state.stopped else "CLOSED"
-
-
-def _job_row(state: JobState, lease: Lease | None, requests: int | None) -> tuple[Cell, ...]:
-    total = state.cumulative
+def _job_row(view: JobView) -> tuple[Cell, ...]:
+    definition = view.job.definition
     return (
-        state.name,
-        "STREAMING" if state.definition.load is None else "ROUTINE LOAD",
-        job_state(state, lease),
-        state.definition.table.name,
-        _positions(state.progress),
-        total.files_read,
-        total.rows_loaded,
-        total.rows_rejected,
-        _unselected(state.definition, total),
-        state.modified_files,
-        requests,
-        _instant(state.committed_at),
-        _reason(state.wish.reason),
-        state.definition.comment,
+        view.name,
+        definition.kind.shown,
+        str(view.state),
+        definition.table.name,
+        view.position,
+        view.totals.files_read,
+        view.totals.rows_loaded,
+        view.totals.rows_rejected,
+        view.rows_unselected,
+        view.notices.get("files_modified", 0),
+        view.requests,
+        format_instant(view.job.committed_at),
+        reason_text(view.reason),
+        definition.comment,
     )
 
 
-def _unselected(definition: JobDefinition, total: Statistics) -> int | None:
-    """Answer what the WHERE dropped; unknown where a row may give several."""
-    query = definition.query
-    return total.rows_unselected if query is None or query.row_wise else None
-
-
-def show_create_job(state: JobState) -> Result:
-    """Write the statement that makes the same job."""
-    statement = statement_of(state.definition, floor=state.progress[0].floor)
+def show_create_job(statement: ShowCreateJob, *, services: Services, caller: Caller) -> Result:
+    """Write the statement that creates the same job."""
+    del caller
+    state = find_job(statement.name, kind=STREAMING, catalog=services.catalog)
     return Result(
-        columns=("job", "create_statement"),
-        rows=((state.name, format_statement(statement)),),
+        columns=result_columns("job, create_statement"),
+        rows=((state.name, _create_statement(state, services)),),
     )
 
 
-def show_epochs(state: JobState, *, catalog: Catalog) -> Result:
+def show_create_load(
+    statement: ShowCreateRoutineLoad, *, services: Services, caller: Caller
+) -> Result:
+    """Write the statement that creates the same load, from where it stands."""
+    del caller
+    state = find_job(statement.name, kind=ROUTINE_LOAD, catalog=services.catalog)
+    if state.desired.state is DesiredState.CLOSED and not statement.all:
+        raise UserError(
+            f'routine load "{statement.name}" was stopped',
+            code=Code.META_NOT_FOUND_ERR,
+            hint="SHOW ALL CREATE ROUTINE LOAD FOR shows it.",
+        )
+    return Result(
+        columns=result_columns("JobId, JobName, CreateStmt"),
+        rows=((state.id, state.name, _create_statement(state, services)),),
+    )
+
+
+def _create_statement(state: JobState, services: Services) -> str:
+    (facts,) = job_facts(services.catalog, clock=services.clock, states=[state])
+    return format_statement(statement_of(state, start=view_job(facts).source.start))
+
+
+def show_epochs(statement: ShowEpochs, *, services: Services, caller: Caller) -> Result:
     """List the ledger of a job, the newest entry last."""
-    rows = tuple(_epoch_row(entry) for entry in catalog.ledger(state.id, newest=1000))
+    del caller
+    state = find_job(statement.name, catalog=services.catalog)
+    entries = services.catalog.ledger(state.id, newest=1000)
+    rows = tuple(_epoch_row(entry, state.definition) for entry in entries)
     return Result(columns=EPOCH_COLUMNS, rows=rows)
 
 
-def _epoch_row(entry: LedgerEntry) -> tuple[Cell, ...]:
-    counted = entry.statistics
+def _epoch_row(entry: LedgerEntry, definition: JobDefinition) -> tuple[Cell, ...]:
+    total = entry.statistics
     return (
         entry.number,
         str(entry.kind),
         entry.epoch,
         entry.attempt,
         str(entry.outcome),
-        _positions(entry.progress),
-        counted.rows_loaded,
-        counted.rows_rejected,
-        counted.files_read,
-        counted.bytes_read,
+        source_kind(definition.source.kind).position(entry.progress),
+        total.rows_loaded,
+        total.rows_rejected,
+        total.files_read,
+        total.bytes_read,
         entry.table_version,
         _milliseconds(entry.plan_seconds),
         _milliseconds(entry.run_seconds),
         _milliseconds(entry.commit_seconds),
-        _instant(entry.ended_at),
-        _reason(entry.reason),
+        format_instant(entry.ended_at),
+        reason_text(entry.reason),
     )
 
 
-def show_events(state: JobState, *, catalog: Catalog) -> Result:
+def show_events(statement: ShowEvents, *, services: Services, caller: Caller) -> Result:
     """List the journal of a job, the newest entry last."""
+    del caller
+    state = find_job(statement.name, catalog=services.catalog)
     rows = tuple(
-        (event.number, _instant(event.at), type(event.body).__name__, _told(event))
-        for event in catalog.events(state.id)
+        (event.number, format_instant(event.at), *_event_text(event.body, state.definition))
+        for event in services.catalog.events(state.id)
     )
-    return Result(columns=("number", "at", "event", "detail"), rows=rows)
+    return Result(columns=EVENT_COLUMNS, rows=rows)
 
 
-def _told(event: Event) -> str:
-    match event.body:
-        case JobCreated() as body:
-            return f"generation {body.generation.number}"
-        case DefinitionChanged() as body:
-            return f"revision {body.definition.revision}"
-        case WishChanged() as body:
-            reason = _reason(body.reason)
-            return f"{body.wish}, generation {body.generation.number}" + (
-                f", {reason}" if reason else ""
+def _event_text(body: EventBody, definition: JobDefinition) -> tuple[str, str]:
+    """Name an event for users, with its detail."""
+    match body:
+        case JobCreated():
+            return "JobCreated", f"generation {body.generation.number}"
+        case DefinitionChanged():
+            return "JobAltered", f"revision {body.definition.revision}"
+        case DesiredStateChanged():
+            reason = reason_text(body.reason)
+            detail = f"{body.state}, generation {body.generation.number}"
+            return _request_name(body), detail + (f", {reason}" if reason else "")
+        case GenerationRaised():
+            name = "OwnerChanged" if body.cause == "lease" else "ChangeStarted"
+            return name, f"generation {body.generation.number}, {body.cause}"
+        case EpochStarted():
+            items = f", {counted(body.items, 'file')}" if body.items else ""
+            return "EpochStarted", f"epoch {body.epoch}, attempt {body.attempt}{items}"
+        case EpochEnded():
+            failed = body.outcome is Outcome.FAILED
+            detail = f"epoch {body.epoch}, attempt {body.attempt}, {body.outcome}"
+            return "EpochFailed" if failed else "EpochCancelled", detail
+        case Committed():
+            return f"{str(body.attachment.kind).title()}Committed", _commit_text(
+                body, definition
             )
-        case GenerationRaised() as body:
-            return f"generation {body.generation.number}, {body.cause}"
-        case EpochStarted() as body:
-            files = f", {counted(body.files, 'file')}" if body.files else ""
-            return f"epoch {body.epoch}, attempt {body.attempt}{files}"
-        case EpochEnded() as body:
-            return f"epoch {body.epoch}, attempt {body.attempt}, {body.outcome}"
-        case Committed() as body:
-            return _told_commit(body)
-        case ModifiedFilesSeen() as body:
-            return f"{body.files} loaded files have changed"
+        case NoticesChanged():
+            return "SourceChanged", ", ".join(f"{name} {n}" for name, n in body.notices)
 
 
-def _told_commit(body: Committed) -> str:
+def _request_name(body: DesiredStateChanged) -> str:
+    manual = body.reason is not None and body.reason.code is Code.MANUAL_PAUSE_ERR
+    match body.state:
+        case DesiredState.RUN:
+            return "ResumedAutomatically" if body.auto_resumes else "ResumeRequested"
+        case DesiredState.PAUSE:
+            return "PauseRequested" if manual else "JobPaused"
+        case DesiredState.DROP:
+            return "DropRequested"
+        case DesiredState.CLOSED:
+            return "StopRequested"
+
+
+def _commit_text(body: Committed, definition: JobDefinition) -> str:
     attachment = body.attachment
+    position = source_kind(definition.source.kind).position(attachment.progress)
     return (
         f"{attachment.kind} {attachment.number}, generation {attachment.generation.number}, "
-        f"{attachment.statistics.rows_loaded} rows, position {_positions(attachment.progress)}"
+        f"{attachment.statistics.rows_loaded} rows, position {position}"
     )
 
 
-def _positions(progress: tuple[SplitProgress, ...]) -> str:
-    """Write the position among files, or those of shards that are still read."""
-    if any(split.lineage is not None for split in progress):
-        return _shards(progress)
-    return ", ".join(_file(split.position) for split in progress)
+def show_splits(statement: ShowShards, *, services: Services, caller: Caller) -> Result:
+    """List the splits of a load, children below their parents."""
+    del caller
+    state = find_job(statement.name, kind=ROUTINE_LOAD, catalog=services.catalog)
+    (facts,) = job_facts(services.catalog, clock=services.clock, states=[state])
+    view = view_job(facts)
+    statuses = {status.split: status for status in view.splits}
+    splits = {split.split: split for split in state.progress}
+    lags = _lags(view)
+    rows: list[tuple[Cell, ...]] = []
+    for name, depth in _tree(state.progress):
+        split, status = splits[name], statuses[name]
+        finished = status.state is SplitState.FINISHED
+        age = view.at - status.seen_at if status.seen_at and not finished else None
+        rows.append(
+            (
+                ("  " * (depth - 1) + "└ " if depth else "") + name,
+                str(status.state),
+                lags.get(name),
+                None if age is None else format_duration(age),
+                split.records,
+                ", ".join(split.parents),
+                position_text(split.position),
+            )
+        )
+    return Result(columns=SPLIT_COLUMNS, rows=tuple(rows))
 
 
-def _file(position: Position) -> str:
-    return position.value if isinstance(position, After) else "beginning"
+def _lags(view: JobView) -> dict[str, int]:
+    """Return the lag of every unfinished split in milliseconds; -1 if unknown."""
+    return {
+        split.split: -1
+        if split.remaining.lag is None
+        else max(0, round(split.remaining.lag.total_seconds() * 1000))
+        for split in view.splits
+        if split.state is not SplitState.FINISHED
+    }
 
 
-def _shards(progress: tuple[SplitProgress, ...]) -> str:
-    """Write where a single shard stands; of several, only how many there are."""
-    reading = [split for split in progress if not isinstance(split.position, End)]
-    if len(reading) == 1:
-        return f"{reading[0].split} {position_text(reading[0].position)}"
-    finished = len(progress) - len(reading)
-    told = f"{counted(len(reading), 'shard')}, see SHOW SHARDS"
-    return told + (f" ({finished} finished)" if finished else "")
+def _tree(progress: Progress) -> list[tuple[str, int]]:
+    """Return the splits, each below the first of its parents, and how deep it is."""
+    by_name = {split.split: split for split in progress}
+    children: dict[str | None, list[str]] = {}
+    for name in sorted(by_name):
+        known = [parent for parent in by_name[name].parents if parent in by_name]
+        children.setdefault(known[0] if known else None, []).append(name)
+    found: list[tuple[str, int]] = []
+    waiting = [(name, 0) for name in reversed(children.get(None, []))]
+    while waiting:
+        name, depth = waiting.pop()
+        found.append((name, depth))
+        waiting += [(child, depth + 1) for child in reversed(children.get(name, []))]
+    return found
 
 
-def _reason(reason: Reason | None) -> str:
-    return "" if reason is None else f"{reason.code}: {reason.message}"
+def show_loads(statement: ShowRoutineLoad, *, services: Services, caller: Caller) -> Result:
+    """List routine loads, the oldest first; stopped ones only with ALL."""
+    del caller
+    facts = job_facts(
+        services.catalog,
+        clock=services.clock,
+        states=_chosen(statement, catalog=services.catalog),
+        with_ledger=True,
+    )
+    views = (view_job(one, tasks_max=services.tasks_max) for one in facts)
+    return Result(columns=LOAD_COLUMNS, rows=tuple(_load_row(view) for view in views))
 
 
-def _instant(at: datetime | None) -> str | None:
-    return None if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+def _chosen(statement: ShowRoutineLoad, *, catalog: Catalog) -> list[JobState]:
+    loads = [state for state in catalog.jobs() if state.definition.kind is ROUTINE_LOAD]
+    if not statement.all:
+        loads = [s for s in loads if s.desired.state is not DesiredState.CLOSED]
+    if statement.name is not None:
+        loads = [state for state in loads if state.name == statement.name]
+        if not loads:
+            history = "also among those that were stopped" if statement.all else ""
+            raise UserError(
+                " ".join(
+                    filter(None, [f'there is no routine load "{statement.name}"', history])
+                ),
+                code=Code.META_NOT_FOUND_ERR,
+                hint="" if statement.all else "SHOW ALL ROUTINE LOAD finds stopped ones, too.",
+            )
+    if statement.like is not None:
+        pattern = _pattern(statement.like)
+        loads = [state for state in loads if pattern.fullmatch(state.name)]
+    return sorted(loads, key=lambda state: state.created_at)
+
+
+def _pattern(like: str) -> re.Pattern[str]:
+    """Turn a SQL pattern into a regular expression; a backslash makes a sign plain."""
+    parts = re.findall(r"\\.|.", like, re.DOTALL)
+    signs = {"%": ".*", "_": "."}
+    return re.compile(
+        "".join(signs.get(part, re.escape(part[-1])) for part in parts), re.DOTALL
+    )
+
+
+def _load_row(view: JobView) -> tuple[Cell, ...]:
+    job = view.job
+    changed_at = format_instant(job.desired.changed_at)
+    rejects = f"SELECT * FROM rejects('job' = {quoted_text(view.name)})"  # noqa: S608 - A hint.
+    return (
+        job.id,
+        view.name,
+        format_instant(job.created_at),
+        changed_at if view.state is RunState.PAUSED else None,
+        changed_at if view.ended else None,
+        "default",
+        job.definition.table.name,
+        "false",
+        _DORIS_STATES.get(view.state, "STOPPED"),
+        job.definition.function,
+        view.tasks if view.state is RunState.RUNNING else 0,
+        _json(job_properties(view)),
+        _json(view.source.properties),
+        _json(custom_properties(job)),
+        _json(statistic(view)),
+        _json({split.split: position_text(split.position) for split in job.progress}),
+        _json(_lags(view)),
+        reason_text(view.reason),
+        rejects if view.window.first else "",
+        other_message(view),
+        "",
+        job.definition.comment,
+        "",
+        view.window.first,
+    )
+
+
+def job_properties(view: JobView) -> dict[str, str]:
+    """Return the clauses and the options of a load; a star is what is not given."""
+    definition = view.job.definition
+    load = definition.load or LoadProperties()
+    return {
+        "partitions": _UNSET,
+        "columnToColumnExpr": _columns(load) or _UNSET,
+        "precedingFilter": load.preceding_filter or _UNSET,
+        "whereExpr": load.where or _UNSET,
+        **_separators(definition, load),
+        "delete": _UNSET,
+        "sequence_col": _UNSET,
+        "partial_columns": FIXED_OPTIONS["partial_columns"],
+        "exec_mem_limit": FIXED_OPTIONS["exec_mem_limit"],
+        "merge_type": "APPEND",
+        "current_concurrent_number": str(view.tasks),
+        **dict(plain_options(definition.properties)),
+    }
+
+
+def _columns(load: LoadProperties) -> str:
+    columns = load.columns or ()
+    listed = [column.name for column in columns if column.expression is None]
+    made = [f"{c.name} = {c.expression}" for c in columns if c.expression is not None]
+    return ", ".join([*listed, *made])
+
+
+def _separators(definition: JobDefinition, load: LoadProperties) -> dict[str, str]:
+    properties = definition.properties
+    csv = isinstance(properties, RoutineProperties) and properties.format is PayloadFormat.CSV
+    if not csv or not source_kind(definition.source.kind).decodes:
+        return {}
+    return {"column_separator": load.separator or "\t", "line_delimiter": "\n"}
+
+
+def custom_properties(job: JobState) -> dict[str, str]:
+    """Return the options of the source as given, without their secrets."""
+    hidden = {key for key, _ in secret_options(source_options(job.definition.source))}
+    return {
+        key: MASK if key in hidden else value for key, value in job.definition.source.options
+    }
+
+
+def statistic(view: JobView) -> dict[str, object]:
+    """Return the counters of a load since it was created."""
+    total, counts = view.totals, view.counts
+    milliseconds = max(1, round((view.at - view.job.created_at).total_seconds() * 1000))
+    return {
+        "totalRows": total.rows_read,
+        "loadedRows": total.rows_loaded,
+        "errorRows": total.rows_rejected,
+        "errorRowsAfterResumed": total.rows_rejected - view.job.rejected_before,
+        "unselectedRows": max(0, total.rows_unselected),
+        "skippedRows": total.rows_skipped,
+        "foreignRows": total.rows_foreign,
+        "receivedRecords": total.records_read,
+        "receivedBytes": total.bytes_read,
+        "taskExecuteTimeMs": milliseconds,
+        "receivedBytesRate": total.bytes_read * 1000 // milliseconds,
+        "loadRowsRate": total.rows_loaded * 1000 // milliseconds,
+        "committedTaskNum": counts.get(Outcome.COMMITTED, 0),
+        "abortedTaskNum": counts.get(Outcome.FAILED, 0) + counts.get(Outcome.CANCELLED, 0),
+        "runningTxns": [entry.attempt_id for entry in view.running],
+        **view.source.statistic,
+    }
+
+
+def other_message(view: JobView) -> str:
+    """Return what a load waits for, and what a person should know of its source."""
+    job = view.job
+    notes = []
+    if job.desired.state is DesiredState.RUN and view.status is not None:
+        notes.append(status_text(view.status))
+    if job.desired.state is DesiredState.PAUSE and view.reason and view.reason.hint:
+        notes.append(view.reason.hint.rstrip("."))
+    return "; ".join([*notes, *(() if view.ended else view.source.messages)])
+
+
+def show_load_tasks(
+    statement: ShowRoutineLoadTask, *, services: Services, caller: Caller
+) -> Result:
+    """List the epochs of a load that are running."""
+    del caller
+    state = find_job(statement.name, kind=ROUTINE_LOAD, catalog=services.catalog)
+    (facts,) = job_facts(
+        services.catalog, clock=services.clock, states=[state], with_ledger=True
+    )
+    timeout = state.definition.properties.task_timeout
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (
+            entry.attempt_id,
+            -1,
+            "UNKNOWN",
+            state.id,
+            format_instant(entry.started_at),
+            format_instant(entry.started_at),
+            round(timeout.total_seconds()) if timeout else None,
+            facts.lease.node_id if facts.lease else "",
+            _json({s.split: position_text(s.position) for s in entry.progress}),
+        )
+        for entry in facts.running
+    )
+    return Result(columns=TASK_COLUMNS, rows=rows)
+
+
+def _json(value: Mapping[str, object]) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _milliseconds(seconds: float | None) -> float | None:

@@ -2,14 +2,14 @@
 
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.tables import TableRecord
-from penstock.clock import Clock
 from penstock.control.changes import forget
+from penstock.control.execute import Services
 from penstock.control.find import find_table, require_unused
-from penstock.control.result import Result
+from penstock.control.result import Caller, Result, result_columns
 from penstock.crashpoints import CrashPoint, reached
 from penstock.errors import Code, UserError
 from penstock.model.job import JobState, TableRef
-from penstock.model.schema import quoted_name
+from penstock.model.text import quoted_name
 from penstock.sql.formatter import format_statement
 from penstock.sql.statements import (
     CreateTable,
@@ -17,16 +17,17 @@ from penstock.sql.statements import (
     DescribeTable,
     DropTable,
     ShowCreateTable,
+    ShowTables,
 )
 from penstock.tables.table import TableHandle, Tables
 
 _WORD = {True: "YES", False: "NO"}
 
 
-def create_table(
-    statement: CreateTable, *, catalog: Catalog, tables: Tables, clock: Clock
-) -> Result:
-    """Create an empty Delta table and remember it."""
+def create_table(statement: CreateTable, *, services: Services, caller: Caller) -> Result:
+    """Create an empty Delta table and register it."""
+    del caller
+    catalog, tables, clock = services.catalog, services.open_tables(), services.clock
     if catalog.table(statement.name) is not None:
         if statement.if_not_exists:
             return Result(message=f"table {statement.name} exists already")
@@ -80,8 +81,10 @@ def _left_behind(
     return TableRef(name=statement.name, id=handle.table_id, location=location)
 
 
-def drop_table(statement: DropTable, *, catalog: Catalog, tables: Tables) -> Result:
+def drop_table(statement: DropTable, *, services: Services, caller: Caller) -> Result:
     """Forget a table; its files go too unless they lie at a given location."""
+    del caller
+    catalog, tables = services.catalog, services.open_tables()
     if catalog.table(statement.name) is None and statement.if_exists:
         return Result(message=f"table {statement.name} does not exist")
     record = find_table(statement.name, catalog=catalog)
@@ -115,38 +118,39 @@ def _joins(state: JobState, record: TableRecord) -> bool:
     return query is not None and any(table.id == record.id for table in query.lookups)
 
 
-def show_tables(*, catalog: Catalog) -> Result:
+def show_tables(statement: ShowTables, *, services: Services, caller: Caller) -> Result:
     """List the tables."""
-    rows = tuple((t.name, t.location, t.comment) for t in catalog.tables())
-    return Result(columns=("name", "location", "comment"), rows=rows)
+    del statement, caller
+    rows = tuple((t.name, t.location, t.comment) for t in services.catalog.tables())
+    return Result(columns=result_columns("name, location, comment"), rows=rows)
 
 
-def describe_table(statement: DescribeTable, *, catalog: Catalog, tables: Tables) -> Result:
+def describe_table(statement: DescribeTable, *, services: Services, caller: Caller) -> Result:
     """List a table's columns."""
+    del caller
+    catalog, tables = services.catalog, services.open_tables()
     handle = _open(statement.name, catalog=catalog, tables=tables)
     partition_columns = handle.partition_columns()
     rows = tuple(
         (c.name, c.type.sql, _WORD[c.nullable], _WORD[c.name in partition_columns], c.comment)
         for c in handle.columns()
     )
-    return Result(columns=("column", "type", "nullable", "partition", "comment"), rows=rows)
+    return Result(
+        columns=result_columns("column, type, nullable, partition, comment"), rows=rows
+    )
 
 
-def describe_detail(statement: DescribeDetail, *, catalog: Catalog, tables: Tables) -> Result:
+def describe_detail(statement: DescribeDetail, *, services: Services, caller: Caller) -> Result:
     """Tell where a table is and how much it holds."""
+    del caller
+    catalog, tables = services.catalog, services.open_tables()
     record = find_table(statement.name, catalog=catalog)
     handle = _open(statement.name, catalog=catalog, tables=tables)
     detail = handle.detail()
     return Result(
-        columns=(
-            "name",
-            "location",
-            "table_id",
-            "version",
-            "files",
-            "bytes",
-            "rows",
-            "partition_columns",
+        columns=result_columns(
+            "name, location, table_id, version BIGINT, files BIGINT, bytes BIGINT, "
+            "rows BIGINT, partition_columns"
         ),
         rows=(
             (
@@ -164,9 +168,11 @@ def describe_detail(statement: DescribeDetail, *, catalog: Catalog, tables: Tabl
 
 
 def show_create_table(
-    statement: ShowCreateTable, *, catalog: Catalog, tables: Tables
+    statement: ShowCreateTable, *, services: Services, caller: Caller
 ) -> Result:
     """Write the statement that makes the same table."""
+    del caller
+    catalog, tables = services.catalog, services.open_tables()
     record = find_table(statement.name, catalog=catalog)
     handle = _open(statement.name, catalog=catalog, tables=tables)
     text = format_statement(
@@ -179,7 +185,9 @@ def show_create_table(
             if_not_exists=False,
         )
     )
-    return Result(columns=("table", "create_statement"), rows=((record.name, text),))
+    return Result(
+        columns=result_columns("table, create_statement"), rows=((record.name, text),)
+    )
 
 
 def _open(name: str, *, catalog: Catalog, tables: Tables) -> TableHandle:

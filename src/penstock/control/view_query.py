@@ -12,8 +12,9 @@ from datetime import timedelta
 from functools import partial
 
 from penstock.clock import Clock
-from penstock.control.result import Cell, Result
-from penstock.control.views import View
+from penstock.control.execute import Services
+from penstock.control.result import Caller, Cell, Result, ResultColumn
+from penstock.control.views import View, jobs_view, tasks_view
 from penstock.errors import Code, UserError
 from penstock.sql.lexer import TokenKind, read_script, tokenize
 from penstock.sql.reader import words
@@ -41,8 +42,16 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _ORDER = "The order is SELECT … FROM … WHERE … GROUP BY … HAVING … ORDER BY … LIMIT …."
 
 
-def query_view(query: ViewQuery, view: View, *, clock: Clock) -> Result:
-    """Answer what a SELECT finds in a view."""
+def query_view(query: ViewQuery, *, services: Services, caller: Caller) -> Result:
+    """Return what a SELECT finds in one of the views."""
+    del caller
+    build = jobs_view if query.view == "jobs" else tasks_view
+    view = build(services.catalog, clock=services.clock)
+    return select_from_view(query, view, clock=services.clock)
+
+
+def select_from_view(query: ViewQuery, view: View, *, clock: Clock) -> Result:
+    """Return what a SELECT finds in a view."""
     with closing(_memory()) as connection, closing(_memory()) as scratch:
         extract = partial(_json_extract, scratch)
         connection.create_function("json_extract", -1, extract, deterministic=True)
@@ -54,7 +63,7 @@ def query_view(query: ViewQuery, view: View, *, clock: Clock) -> Result:
         except sqlite3.Error as error:
             raise _explained(error, view) from error
     return Result(
-        columns=tuple(column[0] for column in cursor.description),
+        columns=tuple(ResultColumn(name=column[0]) for column in cursor.description),
         rows=tuple(tuple(_cell(value) for value in row) for row in rows),
     )
 

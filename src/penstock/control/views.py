@@ -10,20 +10,20 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, time
-from functools import reduce
 
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.leases import Lease
 from penstock.catalog.ledger import ENTRIES_KEPT, LedgerDay
-from penstock.control.clauses import write_offset
-from penstock.control.show import job_state
+from penstock.clock import Clock
+from penstock.control.job_view import JobView, RunState, job_facts, status_text, view_job
 from penstock.model.epoch import CommitKind, Statistics
 from penstock.model.events import Outcome
-from penstock.model.job import JobDefinition, JobState, Reason, Wish
+from penstock.model.job import DesiredState, JobDefinition, JobState, Reason
+from penstock.model.job_kinds import STREAMING
 from penstock.model.ledger import LedgerEntry
 from penstock.model.options import print_options
-from penstock.model.schema import quoted_name
-from penstock.model.split import After, Horizon, Position, SplitProgress, further
+from penstock.model.split import Progress
+from penstock.model.text import format_instant, quoted_name
+from penstock.sources.registry import source_kind
 
 JOB_COLUMNS = (
     "Id",
@@ -64,13 +64,11 @@ TASK_COLUMNS = (
     "FirstErrorMsg",
     "RunningOffset",
 )
-END_OFFSET_ENTRIES_MAX = 100
 
 # The ledger is cut only now and then, so it may hold somewhat more than it keeps.
 _ENTRIES_MAX = 2 * ENTRIES_KEPT
 
 Row = tuple[str | None, ...]
-Progress = tuple[SplitProgress, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,60 +84,58 @@ class View:
     counts: tuple[str, ...] = ()
 
 
-def jobs_view(catalog: Catalog) -> View:
-    """Answer all streaming jobs, by name; routine loads have SHOW ROUTINE LOAD."""
-    leases, said = catalog.leases(), catalog.statuses()
-    rows = tuple(
-        _job_row(state, leases.get(state.id), said=said.get(state.id, ""), catalog=catalog)
-        for state in catalog.jobs()
-        if state.definition.load is None
-    )
+def jobs_view(catalog: Catalog, *, clock: Clock) -> View:
+    """Return all streaming jobs, by name; routine loads have SHOW ROUTINE LOAD."""
+    facts = job_facts(catalog, clock=clock, states=_streaming(catalog), with_ledger=True)
+    rows = tuple(_job_row(view_job(one)) for one in facts)
     return View(name="jobs", columns=JOB_COLUMNS, rows=rows, counts=COUNT_COLUMNS)
 
 
-def _job_row(state: JobState, lease: Lease | None, *, said: str, catalog: Catalog) -> Row:
-    tasks = _tasks_by_status(state, catalog=catalog)
-    definition = state.definition
+def _streaming(catalog: Catalog) -> list[JobState]:
+    return [state for state in catalog.jobs() if state.definition.kind is STREAMING]
+
+
+def _job_row(view: JobView) -> Row:
+    job, definition = view.job, view.job.definition
+    tasks = _tasks_by_status(view)
     properties = dict((*print_options(definition.properties), *definition.metadata))
-    status = job_state(state, lease)
     return (
-        state.id,
-        state.name,
+        job.id,
+        view.name,
         "",
         "STREAMING",
         "",
-        status,
+        str(view.state),
         _insert(definition),
-        _instant(state.created_at),
+        format_instant(job.created_at),
         str(tasks["SUCCESS"]),
         str(tasks["FAILED"]),
         str(tasks["CANCELED"]),
         definition.comment,
         _json(properties) if properties else "",
-        write_offset(state.progress[0].position),
-        write_offset(_end_position(state, catalog=catalog)),
-        _job_statistic(state.cumulative),
-        _error(state.wish.reason),
-        # What a runner said last is true only as long as it lives.
-        said if status == "RUNNING" else "",
+        view.source.offset,
+        view.source.end_offset,
+        _job_statistic(view.totals),
+        _error(view.reason),
+        # The status of a runner is true only as long as it lives.
+        status_text(view.status) if view.state is RunState.RUNNING else "",
         "",
-        _instant(state.committed_at) or "",
+        format_instant(job.committed_at) or "",
     )
 
 
-def _tasks_by_status(state: JobState, *, catalog: Catalog) -> Counter[str]:
+def _tasks_by_status(view: JobView) -> Counter[str]:
     tasks: Counter[str] = Counter()
-    counts = catalog.ledger_counts(state.id, kind=CommitKind.EPOCH)
-    for outcome, attempts in counts.items():
-        tasks[_status(outcome, wish=state.wish.wish)] += attempts
+    for outcome, attempts in view.counts.items():
+        tasks[_status(outcome, desired=view.job.desired.state)] += attempts
     return tasks
 
 
-def _status(outcome: Outcome, *, wish: Wish) -> str:
+def _status(outcome: Outcome, *, desired: DesiredState) -> str:
     match outcome:
         case Outcome.STARTED:
             # Behind a pause nothing can be committed, even if nobody was left to say so.
-            return "RUNNING" if wish is Wish.RUN else "CANCELED"
+            return "RUNNING" if desired is DesiredState.RUN else "CANCELED"
         case Outcome.COMMITTED:
             return "SUCCESS"
         case Outcome.FAILED:
@@ -153,21 +149,6 @@ def _insert(definition: JobDefinition) -> str:
     if definition.columns is not None:
         columns = f" ({', '.join(quoted_name(column) for column in definition.columns)})"
     return f"INSERT INTO {quoted_name(definition.table.name)}{columns} {definition.select}"
-
-
-def _end_position(state: JobState, *, catalog: Catalog) -> Position:
-    """Answer the newest file that is known; never before the current position."""
-    split = state.progress[0]
-    # Only an offset that a person gave can lie before files that were loaded.
-    if isinstance(split.floor, Horizon):
-        return split.position
-    entries = catalog.ledger(state.id, newest=END_OFFSET_ENTRIES_MAX)
-    loaded = [entry.progress[0].position for entry in entries if _loaded(entry)]
-    return reduce(further, loaded, split.position)
-
-
-def _loaded(entry: LedgerEntry) -> bool:
-    return entry.kind is CommitKind.EPOCH and entry.outcome is Outcome.COMMITTED
 
 
 def _job_statistic(total: Statistics) -> str:
@@ -186,10 +167,10 @@ def _error(reason: Reason | None) -> str:
     return "" if reason is None else _json({"code": str(reason.code), "msg": reason.message})
 
 
-def tasks_view(catalog: Catalog) -> View:
-    """Answer the attempts of all jobs, the newest first."""
-    streaming = (state for state in catalog.jobs() if state.definition.load is None)
-    tasks = [task for state in streaming for task in _tasks(state, catalog=catalog)]
+def tasks_view(catalog: Catalog, *, clock: Clock) -> View:
+    """Return the attempts of all jobs, the newest first."""
+    del clock
+    tasks = [task for state in _streaming(catalog) for task in _tasks(state, catalog=catalog)]
     tasks.sort(key=lambda task: task.at, reverse=True)
     return View(name="tasks", columns=TASK_COLUMNS, rows=tuple(task.row for task in tasks))
 
@@ -228,30 +209,25 @@ def _task(
             state.id,
             state.name,
             f"{state.id}_{entry.attempt_id}",
-            _status(entry.outcome, wish=state.wish.wish),
+            _status(entry.outcome, desired=state.desired.state),
             None if reason is None else f"{reason.code}: {reason.message}",
-            _instant(began_at),
-            _instant(began_at),
-            _instant(entry.ended_at),
+            format_instant(began_at),
+            format_instant(began_at),
+            format_instant(entry.ended_at),
             None,
             _task_statistic(entry.statistics, tasks=1),
             "",
             None,
-            _range(entry, end_by_number=end_by_number),
+            _span(entry, state, end_by_number=end_by_number),
         ),
     )
 
 
-def _range(entry: LedgerEntry, *, end_by_number: Mapping[int, Progress]) -> str:
-    """Write where an attempt began and, once it is committed, where it ended."""
+def _span(entry: LedgerEntry, state: JobState, *, end_by_number: Mapping[int, Progress]) -> str:
+    """Write where an attempt started and, once it is committed, where it ended."""
     start = end_by_number.get(entry.number - 1, ()) if entry.number else entry.progress
     end = entry.progress if entry.number else ()
-    return _json({"startFileName": _file_name(start), "endFileName": _file_name(end)})
-
-
-def _file_name(progress: Progress) -> str:
-    position = progress[0].position if progress else Horizon()
-    return position.value if isinstance(position, After) else ""
+    return source_kind(state.definition.source.kind).span(start, end)
 
 
 def _day_of_tasks(day: LedgerDay, state: JobState) -> _Task:
@@ -263,9 +239,9 @@ def _day_of_tasks(day: LedgerDay, state: JobState) -> _Task:
             state.id,
             state.name,
             None,
-            _status(day.outcome, wish=state.wish.wish),
+            _status(day.outcome, desired=state.desired.state),
             None,
-            _instant(began_at),
+            format_instant(began_at),
             None,
             None,
             None,
@@ -294,7 +270,3 @@ def _task_statistic(counted: Statistics, *, tasks: int) -> str:
 
 def _json(value: Mapping[str, object]) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _instant(at: datetime | None) -> str | None:
-    return None if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")

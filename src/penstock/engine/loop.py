@@ -1,14 +1,13 @@
 """Load epoch after epoch for one job: plan, run, ack, commit, in that order.
 
-Invariant: a position moves only in a commit. An attempt that fails leaves nothing behind but
-files nobody sees; the next attempt plans anew from the committed state.
+Invariant: a position moves only in a commit. A failed attempt leaves nothing but files that
+are not visible; the next attempt plans again from the committed state.
 """
 
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 import structlog
 
@@ -25,6 +24,7 @@ from penstock.epochs.ack import (
     require_few_rejects,
     too_many_errors,
 )
+from penstock.epochs.cadence import ATTEMPTS_MAX, epoch_limits, poll_interval, retry_delay
 from penstock.epochs.commit import (
     CommitParts,
     EpochAbortedError,
@@ -33,7 +33,7 @@ from penstock.epochs.commit import (
     require_predecessor,
     require_unchanged,
 )
-from penstock.epochs.progress import Step, Telling
+from penstock.epochs.progress import Progress, ProgressReporter, Step
 from penstock.epochs.takeover import take_over
 from penstock.errors import (
     Code,
@@ -44,13 +44,18 @@ from penstock.errors import (
     StoppedError,
 )
 from penstock.model.epoch import Ack, Attachment, EpochPlan, Generation, Timings
-from penstock.model.events import EpochEnded, EpochStarted, ModifiedFilesSeen, Outcome
-from penstock.model.job import KINESIS_CAPABILITY, JobDefinition, JobState, Reason
+from penstock.model.events import EpochEnded, EpochStarted, NoticesChanged, Outcome
+from penstock.model.job import JobDefinition, JobState, Reason
 from penstock.model.query import Lookup
-from penstock.model.text import counted
-from penstock.sources.source import Source
+from penstock.model.split import Position, SplitRead
+from penstock.model.status import Status, StatusCode
+from penstock.sources.source import OnFailure, Source
 from penstock.tables.scan import pin
 from penstock.tables.table import TableHandle, Tables
+
+log = structlog.get_logger()
+
+SPARK_START_MESSAGE = "first time takes about 10 s"
 
 
 class PinnedLookups:
@@ -61,7 +66,7 @@ class PinnedLookups:
         self._pinned: tuple[int, tuple[Lookup, ...]] | None = None
 
     def of(self, definition: JobDefinition, *, epoch: int) -> tuple[Lookup, ...]:
-        """Answer the tables that the SELECT of a job joins with, as this epoch sees them."""
+        """Return the tables that the SELECT of a job joins with, as this epoch sees them."""
         query = definition.query
         if query is None or not query.lookups:
             return ()
@@ -70,13 +75,6 @@ class PinnedLookups:
             found = (pin(t, tables=self._tables, bytes_max=limit) for t in query.lookups)
             self._pinned = (epoch, tuple(found))
         return self._pinned[1]
-
-
-log = structlog.get_logger()
-
-ATTEMPTS_MAX = 4
-RETRY_DELAY_FIRST = timedelta(milliseconds=200)
-SPARK_PATIENCE = "first time takes about 10 s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,82 +89,110 @@ class LoadParts:
     open_source: Callable[[JobState, threading.Event], Source]
     work: Work
     node_id: str
-    # What this node can do beside loading files.
-    capabilities: frozenset[str] = frozenset({KINESIS_CAPABILITY})
 
 
-class EpochLoop:
-    """One runner's tenure of one job."""
+class LoadLoop:
+    """One runner's tenure of one load job; it implements the supervisor's Loop."""
 
-    def __init__(
-        self, job_id: str, *, parts: LoadParts, stop: threading.Event, telling: Telling
-    ) -> None:
+    def __init__(self, job_id: str, *, parts: LoadParts, reporter: ProgressReporter) -> None:
         self._job_id = job_id
         self._parts = parts
-        self._stop = stop
-        self._telling = telling
+        self._stop = threading.Event()
+        self._reporter = reporter
         self._commits = CommitParts(
             catalog=parts.catalog, tables=parts.tables, clock=parts.clock
         )
         self.outcome_unknown = False
-        self.generation: Generation | None = None
-        self.believed: Generation | None = None
+        self.owned: Generation | None = None
+        self.assumed: Generation | None = None
         self._lookups = PinnedLookups(parts.tables)
-        self._said: str | None = None
+        # The status that this runner has stored; None before it has stored any.
+        self._status: tuple[Status | None] | None = None
         self._overdue = threading.Event()
+        # Where the splits must be read to before the run counts as caught up.
+        self._heads: Mapping[str, Position] | None = None
         self._state: JobState
         self._handle: TableHandle
         self._source: Source
 
+    @property
+    def progress(self) -> Progress:
+        """What the loop does now."""
+        return self._reporter.now
+
     def run(self, *, until_caught_up: bool) -> None:
-        """Own the job and load until told to stop, or until caught up if that was asked."""
+        """Own the job and load until stopped or, if asked, until caught up."""
         self._begin()
+        try:
+            self._load(until_caught_up=until_caught_up)
+        finally:
+            self._source.close()
+
+    def _load(self, *, until_caught_up: bool) -> None:
         while not self._stop.is_set():
-            self._look()
-            self._tell_backlog()
-            while not self._done(until_caught_up) and self._load_epoch():
-                self._look_if_due()
-                self._tell_backlog()
+            self._poll()
+            while not self._done(until_caught_up=until_caught_up) and self._load_epoch():
+                self._poll_if_due()
+                self._report_waiting()
             if self._stop.is_set():
                 break
-            # That of the last look: one behind a failed attempt may have found more.
-            if self._source.caught_up():
-                self._telling.tell(caught_up=True)
+            # By the last poll: the one after a failed attempt may have found more.
+            if self._caught_up():
+                self._reporter.report(caught_up=True)
                 if until_caught_up:
                     break
                 self._idle()
 
-    def abort_epoch(self) -> None:
-        """Let the tasks that run now be given up, and their epoch be begun anew."""
+    def stop(self) -> None:
+        """Ask the loop to end, and cancel its Spark work; return at once."""
+        self._stop.set()
+        if self.progress.step in (Step.LOADING, Step.STARTING_SPARK):
+            self._parts.executor.cancel(self._job_id)
+
+    def abort_attempt(self, reason: str) -> None:
+        """Cancel the running tasks, and start their epoch again."""
+        log.warning("epoch aborted", job_id=self._job_id, reason=reason)
         self._overdue.set()
         self._parts.executor.cancel(self._job_id)
 
-    def _done(self, until_caught_up: bool) -> bool:  # noqa: FBT001 - Named where it is passed on.
-        """Tell whether no further epoch is wanted, even if more waits."""
-        return self._stop.is_set() or (until_caught_up and self._source.caught_up())
+    def _done(self, *, until_caught_up: bool) -> bool:
+        """Return whether no further epoch is wanted, even if more waits."""
+        return self._stop.is_set() or (until_caught_up and self._caught_up())
 
-    def _look(self) -> None:
-        self._telling.tell(step=Step.LISTING)
+    def _caught_up(self) -> bool:
+        heads = self._heads or {}
+        return all(self._source.passed(split, head) for split, head in heads.items())
+
+    def _poll(self) -> None:
+        self._reporter.report(step=Step.LISTING)
         try:
-            backlog = self._source.discover(self._state.progress, listed=self._listed)
+            poll = self._source.poll(self._state.progress, seen=self._seen)
         finally:
             self._count_requests()
-        if backlog.complete:
-            self._note_modified_files()
+        if self._heads is None:
+            self._heads = self._source.heads()
+        # A count that was never stored is zero.
+        stored = dict(self._state.notices)
+        changed = any(stored.get(name, 0) != found for name, found in poll.notices)
+        if poll.waiting.complete and changed:
+            self._state = self._parts.catalog.append(
+                self._job_id,
+                NoticesChanged(notices=poll.notices),
+                expected=self._state.generation,
+            )
+        self._report_waiting()
 
-    def _look_if_due(self) -> None:
+    def _poll_if_due(self) -> None:
         """Let no part of a source wait until everything else is loaded."""
-        interval = self._state.definition.properties.max_interval
-        if not self._stop.is_set() and self._source.look_due(interval):
-            self._look()
+        due = self._source.poll_due(poll_interval(self._state.definition))
+        if not self._stop.is_set() and due:
+            self._poll()
 
-    def _listed(self, keys: int) -> None:
-        """Tell how far a look is, and end it when the runner is asked to stop."""
-        definition = self._state.definition
-        noun = "key" if definition.load is None else "shard"
-        self._telling.tell_listed(definition.source_name, seen=counted(keys, noun))
+    def _seen(self, text: str) -> None:
+        """Report how far a poll is, and end it when the runner is asked to stop."""
+        self._reporter.report(message=text)
         if self._stop.is_set():
-            raise StoppedError("the runner was asked to stop while it looked at the source")
+            raise StoppedError("the runner was asked to stop while it polled the source")
 
     def _count_requests(self) -> None:
         sent = self._source.take_requests()
@@ -174,7 +200,7 @@ class EpochLoop:
             self._parts.catalog.add_requests(self._job_id, sent)
 
     def _begin(self) -> None:
-        self._telling.tell(step=Step.TAKING_OVER)
+        self._reporter.report(step=Step.TAKING_OVER)
         parts = self._parts
         self._state, self._handle = take_over(
             self._job_id,
@@ -182,33 +208,33 @@ class EpochLoop:
             catalog=parts.catalog,
             tables=parts.tables,
             clock=parts.clock,
-            believe=self._believe,
+            assume=self._assume,
         )
-        self.generation = self._state.generation
-        # Whatever this runner's thread logs from here on carries the job's name.
+        self.owned = self._state.generation
+        # Everything that this runner's thread logs from here on carries the job's name.
         structlog.contextvars.bind_contextvars(job=self._state.name)
         self._require_few_errors()
-        log.info("job taken", generation=self.generation.number, commit=self._state.number)
+        log.info("job taken", generation=self.owned.number, commit=self._state.number)
         self._source = parts.open_source(self._state, self._stop)
 
-    def _believe(self, generation: Generation) -> None:
-        self.believed = generation
+    def _assume(self, generation: Generation) -> None:
+        self.assumed = generation
 
     def _idle(self) -> None:
-        """Wait for the next look; an idle owner also checks that it still is one."""
-        delay = max(self._state.definition.properties.max_interval, self._source.pause())
+        """Wait for the next poll; an idle owner also checks that it still is one."""
+        delay = max(poll_interval(self._state.definition), self._source.poll_delay())
         next_at = self._parts.clock.now() + delay
-        self._telling.tell(step=Step.IDLE, until=next_at)
-        self._say(f"no data, next try at {next_at:%Y-%m-%d %H:%M:%S}")
+        self._reporter.report(step=Step.IDLE, until=next_at)
+        self._set_status(Status(code=StatusCode.IDLE, fields=(("until", next_at.isoformat()),)))
         self._parts.clock.wait(self._stop, delay)
-        self._say("")
+        self._set_status(None)
         self._check_tenure()
 
-    def _say(self, text: str) -> None:
-        """Let observers know what the job is about; nothing depends on it."""
-        if text != self._said:
-            self._said = text
-            self._parts.catalog.set_status(self._job_id, text)
+    def _set_status(self, status: Status | None) -> None:
+        """Store the job's status for observers; nothing depends on it."""
+        if self._status != (status,):
+            self._status = (status,)
+            self._parts.catalog.set_status(self._job_id, status)
 
     def _check_tenure(self) -> None:
         require_unchanged(self._parts.catalog.job_by_id(self._job_id), owner=self._state)
@@ -216,24 +242,25 @@ class EpochLoop:
         require_predecessor(self._handle, owner=self._state)
 
     def _load_epoch(self) -> bool:
-        """Load the next epoch with a few attempts; answer whether there was one."""
+        """Load the next epoch with a few attempts; return whether there was one."""
         epoch = self._state.epoch_newest + 1
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
                 return self._attempt(epoch, attempt)
             except ExternalError as error:
-                if attempt == ATTEMPTS_MAX:
+                refused = self._source.failed("", error) is OnFailure.RAISE
+                if refused or attempt == ATTEMPTS_MAX:
                     raise
                 self._wait_to_retry(error, attempt=attempt + 1)
             if self._stop.is_set():
                 return False
-            self._look()
+            self._poll()
         return False
 
     def _wait_to_retry(self, error: ExternalError, *, attempt: int) -> None:
-        delay = RETRY_DELAY_FIRST * 2 ** (attempt - 1)
+        delay = retry_delay(attempt)
         next_at = self._parts.clock.now() + delay
-        self._telling.tell(
+        self._reporter.report(
             step=Step.RETRYING, attempt=attempt, until=next_at, message=error.message
         )
         log.warning("epoch failed", code=error.code, reason=error.message, attempt=attempt - 1)
@@ -241,11 +268,11 @@ class EpochLoop:
 
     def _attempt(self, epoch: int, attempt: int) -> bool:
         started = self._parts.clock.monotonic()
-        limits = self._state.definition.properties.limits
+        limits = epoch_limits(self._state.definition)
         plan = self._source.plan(self._state.progress, limits=limits)
         if plan is None:
             return False
-        self._say("")
+        self._set_status(None)
         attempt_id = uuid.uuid4().hex
         plan_seconds = self._parts.clock.monotonic() - started
         self._state = self._parts.catalog.append(
@@ -255,7 +282,7 @@ class EpochLoop:
                 epoch=epoch,
                 attempt=attempt,
                 progress=self._state.progress,
-                files=len(plan.files),
+                items=len(plan.items),
                 size_bytes=plan.size_bytes,
                 plan_seconds=plan_seconds,
             ),
@@ -282,16 +309,11 @@ class EpochLoop:
 
     def _run_and_commit(self, plan: EpochPlan, draft: Attachment) -> None:
         started = self._parts.clock.monotonic()
-        ready = self._parts.executor.ready
-        if not ready:
-            self._telling.tell(step=Step.STARTING_SPARK, message=SPARK_PATIENCE)
-        # Asking how many tasks run at once starts Spark.
-        if ready or self._parts.executor.parallelism:
-            self._telling.tell(step=Step.LOADING)
-        acks = self._run(plan, draft)
+        shares = self._share(plan)
+        acks = self._run(shares, draft)
         reached(CrashPoint.RUN_FINISHED)
-        check_cover(plan, acks)
-        definition = self._state.definition
+        check_cover(shares, acks)
+        definition, notes = self._state.definition, notes_of(acks)
         query = definition.query
         statistics = count(plan, acks, row_wise=query is None or query.row_wise)
         ratio_max = definition.properties.filter_ratio_max
@@ -299,7 +321,7 @@ class EpochLoop:
         reject_files = tuple(file for ack in acks for file in ack.reject_files)
         attachment = replace(
             draft,
-            progress=self._source.reached(plan, notes_of(acks)),
+            progress=self._source.advance(plan, notes),
             window=next_window(
                 self._state.window,
                 statistics,
@@ -315,22 +337,32 @@ class EpochLoop:
         )
         if self._stop.is_set():
             raise StoppedError("the runner was asked to stop before the commit")
-        self._telling.tell(step=Step.COMMITTING)
+        self._reporter.report(step=Step.COMMITTING)
         self._commit(attachment, acks)
-        self._source.committed(notes_of(acks))
+        self._source.committed(attachment.progress, notes)
+
+    def _share(self, plan: EpochPlan) -> list[tuple[SplitRead, ...]]:
+        """Distribute the plan to as many tasks as run at once; this starts Spark."""
+        executor, definition = self._parts.executor, self._state.definition
+        if not executor.ready:
+            self._reporter.report(step=Step.STARTING_SPARK, message=SPARK_START_MESSAGE)
+        tasks = min(executor.parallelism, definition.properties.tasks_max or 10**9)
+        self._reporter.report(step=Step.LOADING)
+        return self._source.share(plan, tasks=tasks, needed=definition.needed)
 
     def _require_few_errors(self) -> None:
-        """End the tenure of a routine load whose window of errors is too full."""
-        if self._state.has_too_many_errors:
-            raise too_many_errors(self._state)
+        """End the tenure of a job whose error window exceeded a limit."""
+        if self._state.has_too_many_errors and self._state.tripped is not None:
+            raise too_many_errors(self._state.tripped)
 
-    def _run(self, plan: EpochPlan, draft: Attachment) -> tuple[Ack, ...]:
+    def _run(self, shares: list[tuple[SplitRead, ...]], draft: Attachment) -> tuple[Ack, ...]:
+        location = self._state.definition.table.location
         tables = EpochTables(
             columns=self._handle.columns(),
             partition_by=self._handle.partition_columns(),
             rejects_root=self._parts.tables.rejects_location(self._job_id),
             lookups=self._lookups.of(self._state.definition, epoch=draft.epoch),
-            table_access=self._parts.tables.task_access(self._state.definition.table.location),
+            table_access=self._parts.tables.task_access(location),
             source_access=self._source.task_access(),
         )
         parts = RunParts(
@@ -340,7 +372,7 @@ class EpochLoop:
         )
         self._overdue.clear()
         try:
-            return run_epoch(plan, state=self._state, draft=draft, tables=tables, parts=parts)
+            return run_epoch(shares, state=self._state, draft=draft, tables=tables, parts=parts)
         except StoppedError as error:
             if self._stop.is_set() or not self._overdue.is_set():
                 raise
@@ -384,7 +416,7 @@ class EpochLoop:
     def _journal_end(
         self, draft: Attachment, error: PenstockError, *, run_seconds: float
     ) -> None:
-        """Write into the ledger how the attempt ended, whoever owns the job now."""
+        """Store in the ledger how the attempt ended, whichever node owns the job now."""
         cancelled = isinstance(error, StoppedError | LeaseLostError)
         ended = EpochEnded(
             attempt_id=draft.attempt_id,
@@ -402,18 +434,5 @@ class EpochLoop:
         reached(CrashPoint.ATTEMPT_ENDED)
         self._state = replace(self._state, epoch_newest=state.epoch_newest)
 
-    def _note_modified_files(self) -> None:
-        seen = self._source.modified_files
-        if seen != self._state.modified_files:
-            self._state = self._parts.catalog.append(
-                self._job_id, ModifiedFilesSeen(files=seen), expected=self._state.generation
-            )
-
-    def _tell_backlog(self) -> None:
-        waiting = self._source.waiting()
-        self._telling.tell(
-            files_left=waiting.files,
-            bytes_left=waiting.size_bytes,
-            all_seen=waiting.complete,
-            behind=waiting.behind,
-        )
+    def _report_waiting(self) -> None:
+        self._reporter.report(waiting=self._source.waiting())

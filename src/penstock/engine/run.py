@@ -1,10 +1,10 @@
 """Run one epoch's tasks and collect their acks."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 from typing import Protocol
 
+from penstock.epochs.output import TaskPlan
 from penstock.epochs.task import (
     Refusal,
     TaskResult,
@@ -14,16 +14,15 @@ from penstock.epochs.task import (
     result_of,
     write_half,
 )
-from penstock.epochs.task_plan import TaskPlan
 from penstock.errors import Code, UserError
 from penstock.model.codec import to_text
-from penstock.model.epoch import Ack, Attachment, EpochPlan
+from penstock.model.epoch import Ack, Attachment
 from penstock.model.job import JobDefinition, JobState, SparkQuery
 from penstock.model.query import Lookup, QueryRun, query_text
 from penstock.model.schema import Column
 from penstock.model.secrets import Sealed
-from penstock.model.split import ShardRead
-from penstock.sources.files.reader import needed_columns, share_out, splittable
+from penstock.model.split import SplitRead
+from penstock.sources.source import ReadTask
 from penstock.spark.job_session import Halves
 from penstock.tables.scan import read_lookup
 
@@ -33,11 +32,10 @@ Work = Callable[[str, str], str]
 class Executor(Protocol):
     """Runs tasks somewhere; Spark in the product, the test's own process in tests.
 
-    A task is a text and the function that turns it into another text; the function also gets
-    an id of the try. A task that raises is tried again up to the executor's limit; only the
-    answer of the try that succeeded counts. After ``cancel`` of its group, ``run`` raises
-    StoppedError soon; tasks may still be ending. Everything else that goes wrong is an
-    ExternalError.
+    A task is a text, and the function that turns it into another text; the function also gets
+    the id of the attempt. A task that raises is retried up to the executor's limit; only the
+    result of the attempt that succeeded counts. After ``cancel`` of its group, ``run`` raises
+    StoppedError soon; tasks may still be ending. Every other failure is an ExternalError.
     """
 
     @property
@@ -51,13 +49,13 @@ class Executor(Protocol):
         ...
 
     def run(self, tasks: Sequence[str], *, work: Work, group: str) -> list[str]:
-        """Run every task and answer their results in order."""
+        """Run every task and return their results in order."""
         ...
 
     def run_query(
         self, tasks: Sequence[str], *, run: QueryRun, halves: Halves, group: str
     ) -> list[str]:
-        """Run a SELECT over the shares of the tasks and answer the writers' results."""
+        """Run a SELECT over the shares of the tasks and return the writers' results."""
         ...
 
     def cancel(self, group: str) -> None:
@@ -67,7 +65,7 @@ class Executor(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochTables:
-    """What is known of the tables that an epoch writes and looks at."""
+    """The tables that an epoch writes and reads, and how its tasks reach them."""
 
     columns: tuple[Column, ...]
     partition_by: tuple[str, ...]
@@ -79,7 +77,7 @@ class EpochTables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunParts:
-    """Who runs tasks, what they do, and who hears how often they asked the source."""
+    """What runs the tasks, what they do, and what counts their requests."""
 
     executor: Executor
     work: Work
@@ -87,25 +85,23 @@ class RunParts:
 
 
 def run_epoch(
-    plan: EpochPlan,
+    shares: Sequence[Sequence[SplitRead]],
     *,
     state: JobState,
     draft: Attachment,
     tables: EpochTables,
     parts: RunParts,
 ) -> tuple[Ack, ...]:
-    """Share the plan out, run it and answer the acks; the first refusal is raised."""
-    executor = parts.executor
+    """Run one task for each share and return the acks; the first refusal is raised."""
     definition = state.definition
     _require_targets(definition, tables.columns)
-    count = executor.parallelism
-    plans = task_plans(plan, state=state, draft=draft, tables=tables, count=count)
+    plans = task_plans(shares, definition=definition, draft=draft, tables=tables)
     tasks = [to_text(task) for task in plans]
     if definition.query is None:
-        answers = executor.run(tasks, work=parts.work, group=state.id)
+        answers = parts.executor.run(tasks, work=parts.work, group=state.id)
     else:
         run = query_run(definition, definition.query, tables.lookups)
-        answers = executor.run_query(tasks, run=run, halves=HALVES, group=state.id)
+        answers = parts.executor.run_query(tasks, run=run, halves=HALVES, group=state.id)
     results = [result_of(answer) for answer in answers]
     parts.charge(sum(requests_of(result) for result in results))
     return tuple(_ack(result) for result in results)
@@ -117,7 +113,7 @@ HALVES = Halves(read=read_half, write=write_half, read_lookup=read_lookup)
 def query_run(
     definition: JobDefinition, query: SparkQuery, lookups: tuple[Lookup, ...]
 ) -> QueryRun:
-    """Answer what Spark is told about the job's SELECT."""
+    """Return what Spark needs to run the job's SELECT."""
     text = query_text(
         query.text,
         view=query.view,
@@ -128,46 +124,41 @@ def query_run(
 
 
 def task_plans(
-    plan: EpochPlan, *, state: JobState, draft: Attachment, tables: EpochTables, count: int
+    shares: Sequence[Sequence[SplitRead]],
+    *,
+    definition: JobDefinition,
+    draft: Attachment,
+    tables: EpochTables,
 ) -> list[TaskPlan]:
-    """Cut an epoch into what each task is told."""
-    definition = state.definition
+    """Return the plan of each task."""
     query = definition.query
-    needed = needed_columns(definition)
-    whole = TaskPlan(
-        task=0,
-        attempt_id=draft.attempt_id,
-        number=draft.number,
-        epoch=draft.epoch,
-        table_root=definition.table.location,
-        rejects_root=tables.rejects_root,
-        table_access=tables.table_access,
-        source_access=tables.source_access,
-        strict=definition.properties.strict,
-        columns=tables.columns,
-        partition_by=tables.partition_by,
-        targets=definition.targets,
-        source=definition.source,
-        payload=definition.payload,
-        source_columns=definition.source_columns,
-        needed=needed,
-        view_columns=query.view_columns if query else (),
-        output_names=tuple(column.name for column in query.outputs) if query else (),
-    )
-    if plan.shards:
-        shards = deal(plan.shards, hands=min(count, definition.routine_properties.tasks_max))
-        return [replace(whole, task=task, shards=hand) for task, hand in enumerate(shards)]
-    shares = share_out(
-        plan.files,
-        tasks=count,
-        splittable=partial(splittable, source=definition.files, needed=needed),
-    )
-    return [replace(whole, task=task, reads=reads) for task, reads in enumerate(shares)]
-
-
-def deal(reads: tuple[ShardRead, ...], *, hands: int) -> list[tuple[ShardRead, ...]]:
-    """Deal shards out to tasks, one after the other; no task is left without one."""
-    return [reads[hand::hands] for hand in range(min(hands, len(reads)))]
+    return [
+        TaskPlan(
+            task=task,
+            attempt_id=draft.attempt_id,
+            number=draft.number,
+            epoch=draft.epoch,
+            table_root=definition.table.location,
+            rejects_root=tables.rejects_root,
+            table_access=tables.table_access,
+            strict=definition.properties.strict,
+            columns=tables.columns,
+            partition_by=tables.partition_by,
+            targets=definition.targets,
+            place_columns=definition.place_columns,
+            view_columns=query.view_columns if query else (),
+            output_names=tuple(column.name for column in query.outputs) if query else (),
+            read=ReadTask(
+                source=definition.source,
+                access=tables.source_access,
+                payload=definition.payload,
+                columns=definition.source_columns,
+                needed=definition.needed,
+                reads=tuple(reads),
+            ),
+        )
+        for task, reads in enumerate(shares)
+    ]
 
 
 def _require_targets(definition: JobDefinition, columns: tuple[Column, ...]) -> None:

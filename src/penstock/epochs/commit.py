@@ -21,7 +21,7 @@ from penstock.errors import (
     LeaseLostError,
 )
 from penstock.model.epoch import Ack, Attachment, CommitKind, EpochPlan, Statistics, Timings
-from penstock.model.job import JobState, Wish
+from penstock.model.job import DesiredState, JobState
 from penstock.model.schema import Column
 from penstock.tables.chain import newest_commit, open_table
 from penstock.tables.rejects import settle_rejects
@@ -64,7 +64,7 @@ def draft_of(
         progress=plan.progress,
         statistics=Statistics(),
         cumulative=owner.cumulative,
-        files=plan.files,
+        items=plan.items,
         timings=Timings(),
         committed_at=at,
         rejects_number=owner.rejects_number,
@@ -99,7 +99,9 @@ def commit_epoch(
         reached(CrashPoint.CATALOG_APPLIED)
         handle.write_copy(attachment)
         reached(CrashPoint.COPY_WRITTEN)
-        settle_rejects(attachment, handle=handle, tables=parts.tables)
+        settle_rejects(
+            attachment, definition=owner.definition, handle=handle, tables=parts.tables
+        )
     except ExternalError as error:
         # The rows are in the table. Trying the epoch again would be wrong; whoever takes the
         # job next, most likely we ourselves, applies and copies what is missing.
@@ -133,8 +135,8 @@ def require_unchanged(state: JobState | None, *, owner: JobState) -> None:
             f'job "{owner.name}" has a newer owner',
             detail=f"Generation is {state.generation.number}, ours {owner.generation.number}.",
         )
-    if state.wish.wish is not Wish.RUN:
-        raise LeaseLostError(f'job "{owner.name}" is not to run any more')
+    if state.desired.state is not DesiredState.RUN:
+        raise LeaseLostError(f'job "{owner.name}" was paused or dropped')
     if state.number != owner.number:
         raise LeaseLostError(
             f'job "{owner.name}" has moved on',

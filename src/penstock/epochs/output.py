@@ -1,20 +1,25 @@
 """Write the rows of a task: fitting rows to Parquet, the others to rejects."""
 
-import json
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from penstock.arrow.json_text import json_objects
 from penstock.arrow.types import arrow_schema
-from penstock.epochs.task_plan import TaskPlan
 from penstock.errors import Code, UserError
-from penstock.model.epoch import Ack, DataFile, Note
+from penstock.model.epoch import Ack, DataFile
+from penstock.model.job import TargetColumn
+from penstock.model.schema import Column
+from penstock.model.secrets import Sealed
+from penstock.model.split import Note
+from penstock.sources.registry import source_kind
+from penstock.sources.source import Place, ReadTask
 from penstock.tables.fitting import sort_out
 from penstock.tables.folder import TableFolder, open_sealed_folder
-from penstock.tables.rejects import REJECT_COLUMNS
+from penstock.tables.rejects import reject_columns
 from penstock.tables.writer import TableWriter
 
 _BATCH_ROWS = 1_000
@@ -29,43 +34,55 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowPlace:
-    """Where a row came from: a line of a file, or a record of a shard, as far as is known."""
+class TaskPlan:
+    """Everything a task needs to know; it travels with the Spark job."""
 
-    file: str | None = None
-    line: int | None = None
-    shard: str | None = None
-    sequence: str | None = None
+    task: int
+    attempt_id: str
+    number: int
+    epoch: int
+    table_root: str
+    rejects_root: str
+    # How the task reaches the tables.
+    table_access: Sealed
+    strict: bool
+    columns: tuple[Column, ...]
+    partition_by: tuple[str, ...]
+    targets: tuple[TargetColumn, ...]
+    place_columns: tuple[Column, ...]
+    # The columns of the source that a SELECT of Spark sees; empty if there is none.
+    view_columns: tuple[Column, ...]
+    # The names of the outputs of such a SELECT, in their order.
+    output_names: tuple[str, ...]
+    read: ReadTask
 
-    def __str__(self) -> str:
-        if self.file is not None:
-            return f'file "{self.file}"' + _told(", line", self.line)
-        return f"shard {self.shard}" + _told(", record", self.sequence)
-
-
-def _told(what: str, value: object) -> str:
-    return "" if value is None else f"{what} {value}"
+    def file_name(self, try_id: str) -> str:
+        """Return the common name of the files of one task attempt."""
+        return f"{self.attempt_id}-{self.task:05d}-{try_id}"
 
 
 class Rejects(Protocol):
     """Where a task puts the rows that it cannot load."""
 
-    def add(self, *, stage: Stage, place: RowPlace, error: str, raw: bytes) -> None:
+    def add(self, *, stage: Stage, place: Place, error: str, raw: bytes) -> None:
         """Take a row; what is strict raises instead."""
         ...
 
 
 class StrictRejects:
-    """Lets no bad row pass: the first one ends the epoch."""
+    """Raises at the first bad row, which fails the epoch."""
 
-    def add(self, *, stage: Stage, place: RowPlace, error: str, raw: bytes) -> None:  # noqa: ARG002 - Part of the protocol.
+    def __init__(self, place_text: Callable[[Place], str]) -> None:
+        self._text = place_text
+
+    def add(self, *, stage: Stage, place: Place, error: str, raw: bytes) -> None:  # noqa: ARG002 - Part of the protocol.
         """Refuse the row's epoch."""
         raise UserError(
-            f"{place}: {error}",
+            f"{self._text(place)}: {error}",
             code=Code.TOO_MANY_FAILURE_ROWS_ERR,
             detail="The epoch was not committed; nothing of it is in the table.",
             hint=(
-                "Mend or remove the file, then RESUME the job; or set "
+                "Fix or remove the file, then RESUME the job; or set "
                 '"session.enable_insert_strict" = "false" to keep such rows apart.'
             ),
         )
@@ -74,26 +91,29 @@ class StrictRejects:
 class KeptRejects:
     """Writes rejected rows into Parquet files that nobody can see yet."""
 
-    def __init__(self, folder: TableFolder, name: str, *, number: int, epoch: int) -> None:
+    def __init__(self, folder: TableFolder, name: str, *, plan: TaskPlan) -> None:
         self._folder = folder
-        self._writer = TableWriter(folder, REJECT_COLUMNS, name)
-        self._number = number
-        self._epoch = epoch
+        self._columns = reject_columns(plan.place_columns)
+        self._places = [column.name for column in plan.place_columns]
+        self._text = source_kind(plan.read.source.kind).place_text
+        self._writer = TableWriter(folder, self._columns, name)
+        self._number = plan.number
+        self._epoch = plan.epoch
         self._waiting: list[dict[str, Any]] = []
         self._waiting_bytes = 0
         self.first = ""
 
-    def add(self, *, stage: Stage, place: RowPlace, error: str, raw: bytes) -> None:
+    def add(self, *, stage: Stage, place: Place, error: str, raw: bytes) -> None:
         """Keep the row."""
         # An error may quote half a surrogate pair, which no text can hold.
         error = error.encode("utf-8", "backslashreplace").decode()
-        self.first = self.first or f"{place}: {error}"
+        self.first = self.first or f"{self._text(place)}: {error}"
         self._waiting.append(
             {
                 "commit_number": self._number,
                 "epoch": self._epoch,
                 "stage": str(stage),
-                **asdict(place),
+                **dict(zip(self._places, place, strict=True)),
                 "error": error,
                 "raw": raw,
             }
@@ -115,35 +135,33 @@ class KeptRejects:
         if not self._waiting:
             return
         self._folder.store.make_folder(self._folder.root)
-        batch = pa.RecordBatch.from_pylist(self._waiting, schema=arrow_schema(REJECT_COLUMNS))
+        batch = pa.RecordBatch.from_pylist(self._waiting, schema=arrow_schema(self._columns))
         self._waiting.clear()
         self._waiting_bytes = 0
         self._writer.write(batch)
 
 
+def strict_rejects(plan: TaskPlan) -> StrictRejects:
+    """Return rejects that fail the epoch."""
+    return StrictRejects(source_kind(plan.read.source.kind).place_text)
+
+
 def kept_rejects(plan: TaskPlan, name: str) -> KeptRejects | None:
-    """Answer where a task keeps its rejects; None if the first one ends the epoch."""
+    """Return where a task stores its rejects; None if the first one fails the epoch."""
     if plan.strict:
         return None
     folder = open_sealed_folder(plan.rejects_root, plan.table_access)
-    return KeptRejects(folder, name, number=plan.number, epoch=plan.epoch)
+    return KeptRejects(folder, name, plan=plan)
 
 
 def row_text(batch: pa.RecordBatch, row: int, *, names: tuple[str, ...] = ()) -> bytes:
-    """Write a row as JSON, which is what is kept of it when it does not fit."""
-    columns = batch.slice(row, 1).columns
-    keys = names or tuple(batch.schema.names)
-    values = {key: column[0].as_py() for key, column in zip(keys, columns, strict=True)}
-    return json.dumps(values, ensure_ascii=False, default=_text).encode(
-        "utf-8", "backslashreplace"
-    )
+    """Write a rejected row as JSON."""
+    rows = batch.slice(row, 1)
+    (text,) = json_objects(rows.rename_columns(list(names)) if names else rows, printed=True)
+    return (text or "").encode()
 
 
-def _text(value: object) -> str:
-    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
-
-
-PlaceOf = Callable[[int], RowPlace]
+PlaceOf = Callable[[int], Place]
 
 
 class TaskOutput:
@@ -155,7 +173,7 @@ class TaskOutput:
         folder = open_sealed_folder(plan.table_root, plan.table_access)
         self._writer = TableWriter(folder, plan.columns, name, partition_by=plan.partition_by)
         self._kept = kept_rejects(plan, name)
-        self.rejects: Rejects = self._kept or StrictRejects()
+        self.rejects: Rejects = self._kept or strict_rejects(plan)
         self._produced = 0
         self._misfit = 0
 

@@ -1,11 +1,12 @@
-"""What a runner tells observers while it works; nothing here is the truth of progress."""
+"""Progress of a runner for observers; the table alone holds the truth."""
 
 import threading
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from penstock.clock import Clock
+from penstock.model.split import Amount
 
 
 class Step(StrEnum):
@@ -24,7 +25,7 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """One look at a runner; message and until belong to the step."""
+    """What a runner does now; message and until belong to the step."""
 
     step: Step = Step.STARTING
     since: datetime
@@ -32,36 +33,29 @@ class Progress:
     until: datetime | None = None
     # Which attempt at the epoch comes next, while the runner waits to retry.
     attempt: int = 1
-    files_left: int = 0
-    bytes_left: int = 0
-    all_seen: bool = False
-    # How old the oldest is that waits in a stream; None where nobody knows.
-    behind: timedelta | None = None
+    # What the source found and no epoch has loaded.
+    waiting: Amount = Amount(complete=False)  # noqa: RUF009 - It is frozen.
     caught_up: bool = False
     message: str = ""
 
 
-class Telling:
-    """The newest progress of a runner, written by its thread and read by others."""
+class ProgressReporter:
+    """Holds the newest progress of a runner, written by its thread and read by others."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._progress = Progress(since=clock.now())
 
-    def tell(self, **changes: object) -> None:
-        """Change what is told; a new step begins now, and what was told of the last is over."""
+    def report(self, **changes: object) -> None:
+        """Change the progress; a new step starts now and clears what the last one reported."""
         with self._lock:
             if changes.get("step", self._progress.step) is not self._progress.step:
                 changes = {"since": self._clock.now(), "until": None, "message": "", **changes}
             self._progress = replace(self._progress, **changes)  # type: ignore[arg-type]
 
-    def tell_listed(self, place: str, *, seen: str) -> None:
-        """Tell how far a look is; cheap enough for every page of keys."""
-        self.tell(message=f"{place}: {seen} so far")
-
     @property
     def now(self) -> Progress:
-        """What was told last."""
+        """The newest progress."""
         with self._lock:
             return self._progress

@@ -15,8 +15,8 @@ from penstock.crashpoints import CrashPoint, reached
 from penstock.epochs.commit import require_unchanged
 from penstock.errors import Code, LeaseLostError, UserError
 from penstock.model.epoch import CommitKind, Generation
-from penstock.model.events import WishChanged
-from penstock.model.job import JobState, Wish
+from penstock.model.events import DesiredStateChanged
+from penstock.model.job import DesiredState, JobState
 from penstock.tables.chain import (
     Closed,
     Landed,
@@ -42,17 +42,17 @@ def take_over(
     catalog: Catalog,
     tables: Tables,
     clock: Clock,
-    believe: Callable[[Generation], None],
+    assume: Callable[[Generation], None],
 ) -> tuple[JobState, TableHandle]:
     """Become the job's owner; answer its state and a fresh handle of its table.
 
-    ``believe`` hears under which generation each step acts, so that what is said about a
-    failure is said about that generation and no later one.
+    ``assume`` records the generation of each step, so that a failure is reported for that
+    generation and no later one.
     """
     state = catalog.job_by_id(job_id)
-    if state is None or state.wish.wish is not Wish.RUN:
-        raise LeaseLostError("the job is not to be run")
-    believe(state.generation)
+    if state is None or state.desired.state is not DesiredState.RUN:
+        raise LeaseLostError("the job was paused or dropped")
+    assume(state.generation)
     _look_before(state, catalog=catalog, tables=tables)
     generation = next_generation(state.generation)
     state = catalog.take_lease(
@@ -62,7 +62,7 @@ def take_over(
         expected=state.generation,
         generation=generation,
     )
-    believe(generation)
+    assume(generation)
     reached(CrashPoint.LEASE_TAKEN)
     match extend(
         state, kind=CommitKind.FENCE, generation=generation, tables=tables, clock=clock
@@ -78,7 +78,10 @@ def take_over(
     if caught_up is None:
         raise LeaseLostError(f'job "{state.name}" was dropped')
     settle_rejects(
-        newest_commit(handle, job_id=job_id).attachment, handle=handle, tables=tables
+        newest_commit(handle, job_id=job_id).attachment,
+        definition=state.definition,
+        handle=handle,
+        tables=tables,
     )
     catalog.cancel_open_attempts(job_id)
     reached(CrashPoint.ATTEMPTS_CANCELLED)
@@ -102,8 +105,10 @@ def _look_before(state: JobState, *, catalog: Catalog, tables: Tables) -> None:
 
 
 def _close(state: JobState, *, catalog: Catalog) -> LeaseLostError:
-    wish = WishChanged(wish=Wish.CLOSED, reason=None, generation=state.generation)
-    catalog.append(state.id, wish, expected=state.generation)
+    desired = DesiredStateChanged(
+        state=DesiredState.CLOSED, reason=None, generation=state.generation
+    )
+    catalog.append(state.id, desired, expected=state.generation)
     return LeaseLostError(f'job "{state.name}" was dropped; its chain of commits has ended')
 
 
@@ -119,7 +124,7 @@ def _surpassed(
 def behind(state: JobState, found: Generation) -> UserError:
     """Answer the error of a catalog that knows less than the table."""
     return UserError(
-        f'catalog is older than the table of {state.definition.kind} "{state.name}"',
+        f'catalog is older than the table of {state.definition.kind.noun} "{state.name}"',
         code=Code.CATALOG_BEHIND_ERR,
         detail=(
             f"The table holds generation {found.number}, the catalog knows "

@@ -10,19 +10,28 @@ fails.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from penstock.arrow.types import arrow_schema
 from penstock.crashpoints import CrashPoint, reached
-from penstock.epochs.output import Rejects, RowPlace, StrictRejects, TaskOutput, kept_rejects
-from penstock.epochs.share import open_share
-from penstock.epochs.task_plan import TaskPlan
+from penstock.epochs.output import (
+    Rejects,
+    Stage,
+    TaskOutput,
+    TaskPlan,
+    kept_rejects,
+    strict_rejects,
+)
 from penstock.errors import Code, ExternalError, PenstockError, UserError
 from penstock.model.codec import from_data, from_text, to_text
-from penstock.model.epoch import Ack, DataFile, Note
+from penstock.model.epoch import Ack, DataFile
+from penstock.model.split import Note
+from penstock.model.text import some_names
+from penstock.sources.registry import source_kind
+from penstock.sources.source import Place, RowBlock, TaskReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +66,7 @@ def requests_of(result: TaskResult) -> int:
     """Count the requests that a task has sent to the source."""
     if isinstance(result, Refusal):
         return result.requests
-    return sum(note.requests for note in result.notes)
+    return sum(note.counts.requests for note in result.notes)
 
 
 def error_of(refusal: Refusal) -> PenstockError:
@@ -81,10 +90,12 @@ def run_task_text(text: str, try_id: str) -> str:
 def run_task(plan: TaskPlan, *, try_id: str) -> TaskResult:
     """Load the task's part into Parquet files that nobody can see yet."""
     output = TaskOutput(plan, try_id=try_id)
-    reader = open_share(plan, output.rejects)
+    reader = open_reader(plan)
     try:
-        for arrived in reader.blocks():
-            output.write(arrived.batch, place_of=arrived.place_of)
+        for block in reader.blocks():
+            keep_bad_rows(block, output.rejects)
+            if block.batch.num_rows:
+                output.write(block.batch, place_of=block.place)
         ack = output.close(tuple(reader.notes))
     except (UserError, ExternalError) as error:
         output.abort()
@@ -92,11 +103,21 @@ def run_task(plan: TaskPlan, *, try_id: str) -> TaskResult:
     except BaseException:
         output.abort()
         raise
+    finally:
+        reader.close()
     reached(CrashPoint.TASK_WRITTEN)
     return ack
 
 
-_NAMES_SHOWN_MAX = 3
+def open_reader(plan: TaskPlan) -> TaskReader:
+    """Open what a task reads, by the kind of its source."""
+    return source_kind(plan.read.source.kind).reader(plan.read)
+
+
+def keep_bad_rows(block: RowBlock, rejects: Rejects) -> None:
+    """Hand over the records that gave no row."""
+    for bad in block.bad:
+        rejects.add(stage=Stage.READER, place=bad.place, error=bad.error, raw=bad.raw)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,12 +134,14 @@ def read_half(text: str, try_id: str, leave: Callable[[str], None]) -> Iterator[
     """Yield the rows of a task's share in the columns that the SELECT sees."""
     plan = from_text(TaskPlan, text)
     kept = kept_rejects(plan, f"{plan.file_name(try_id)}-r")
-    rejects: Rejects = kept or StrictRejects()
-    reader = open_share(plan, rejects)
+    rejects: Rejects = kept or strict_rejects(plan)
+    reader = open_reader(plan)
     schema = arrow_schema(plan.view_columns)
     try:
-        for arrived in reader.blocks():
-            yield _padded(arrived.batch, schema)
+        for block in reader.blocks():
+            keep_bad_rows(block, rejects)
+            if block.batch.num_rows:
+                yield _padded(block.batch, schema)
     except (UserError, ExternalError) as error:
         if kept is not None:
             kept.abort()
@@ -130,6 +153,8 @@ def read_half(text: str, try_id: str, leave: Callable[[str], None]) -> Iterator[
         if kept is not None:
             kept.abort()
         raise
+    finally:
+        reader.close()
     leave(
         to_text(
             ReadReport(
@@ -184,13 +209,7 @@ def _padded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _place_of(plan: TaskPlan) -> RowPlace:
-    """Name what a share is made of; which part of it a row came from is not known any more."""
-    if plan.shards:
-        return RowPlace(shard=_some([read.shard.id for read in plan.shards]))
-    return RowPlace(file=_some([read.file.key for read in plan.reads]))
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - _NAMES_SHOWN_MAX
-    return ", ".join(names[:_NAMES_SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+def _place_of(plan: TaskPlan) -> Place:
+    """Name everything that a task reads; Spark does not keep which part a row came from."""
+    names = some_names([read.shown for read in plan.read.reads])
+    return (names, *(None for _ in plan.place_columns[1:]))

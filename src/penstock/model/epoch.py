@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from penstock.model.split import ShardPart, ShardRead, SplitProgress
+from penstock.model.split import Backlog, Note, Progress, SplitRead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class Statistics:
     # By the reader, and by the writer because they did not fit the table.
     rows_rejected: int = 0
     rows_misfit: int = 0
-    # Of the rejected ones, those that belong to another shard.
+    # Rejected rows that belong to another split.
     rows_foreign: int = 0
     records_read: int = 0
     files_read: int = 0
@@ -53,7 +53,7 @@ class Statistics:
         return self.rows_rejected / wanted if wanted else 0.0
 
 
-ATTACHMENT_FORMAT = 1
+ATTACHMENT_FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,13 +64,13 @@ class Generation:
     id: str
 
     def newer_than(self, mine: "Generation") -> bool:
-        """Tell whether a holder of ``mine`` cannot have known this generation."""
+        """Return whether an owner under ``mine`` cannot know this generation."""
         return self.number > mine.number or (self.number == mine.number and self.id != mine.id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFile:
-    """A file as the listing saw it; the ETag pins exactly these bytes."""
+class LoadedItem:
+    """A whole object of a source, such as a file; the ETag pins exactly these bytes."""
 
     key: str
     etag: str
@@ -79,69 +79,35 @@ class SourceFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileRead:
-    """What one task reads of one file: the lines that begin in [start, end)."""
-
-    file: SourceFile
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EpochLimits:
-    """How much an epoch takes at most; what crosses a limit is included whole."""
+    """Limits of one epoch; the item or record that crosses a limit is included.
+
+    Zero means that the limit does not apply to the kind of job.
+    """
 
     size_bytes: int
-    # Of files alone.
-    files: int = 0
-    # Of streams alone.
+    items: int = 0
     records: int = 0
     duration: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochPlan:
-    """What one epoch will load, and where its splits stand once it has.
+    """What one epoch reads.
 
-    Where a shard ends is found by reading: its progress is that before the epoch.
+    ``progress`` is the progress after the epoch if the plan is final. Otherwise the ends are
+    found by reading, and it is the progress before the epoch.
     """
 
-    files: tuple[SourceFile, ...] = ()
-    shards: tuple[ShardRead, ...] = ()
-    progress: tuple[SplitProgress, ...]
+    reads: tuple[SplitRead, ...]
+    progress: Progress
+    items: tuple[LoadedItem, ...] = ()
+    final: bool = False
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files together."""
-        return sum(file.size_bytes for file in self.files)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilePart:
-    """The part of a file that a task has read."""
-
-    key: str
-    etag: str
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Note:
-    """What the reading half of a task leaves for the writing half: which part, which counts."""
-
-    part: FilePart | ShardPart
-    rows_read: int
-    rows_parsed: int
-    rows_skipped: int = 0
-    rows_rejected: int = 0
-    # Of the rejected ones, those that belong to another shard.
-    rows_foreign: int = 0
-    # What was read of a stream; files are counted by the plan.
-    records: int = 0
-    size_bytes: int = 0
-    # How often a bucket or a stream was asked.
-    requests: int = 0
+        """Bytes of all reads, as far as the plan knows them."""
+        return sum(read.size_bytes for read in self.reads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +125,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ack:
-    """What one task reports: files written, the notes of what it read, and its rejects."""
+    """Report of one task: files written, the notes of its reads, and its rejects."""
 
     task: int
     files: tuple[DataFile, ...]
@@ -189,20 +155,30 @@ class Timings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Tripped:
+    """Which limit an error window exceeded, with the counts at that moment."""
+
+    limit: str
+    limit_value: float
+    rows: int
+    errors: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorWindow:
-    """Rows of a routine load since its window of errors was opened."""
+    """Rows and errors of a job since its error window was opened."""
 
     rows: int = 0
     errors: int = 0
-    # The first error of the latest epoch that had any.
+    # The first error of the latest epoch with errors.
     first: str = ""
-    # Why the commit that this stands in pauses the job; empty if it does not.
-    tripped: str = ""
+    # Why the commit that holds this window pauses the job; None if it does not.
+    tripped: Tripped | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """What a commit of a job leaves in the table's log; progress is rebuilt from it alone."""
+    """What a commit of a job stores in the table's log; progress is rebuilt from it alone."""
 
     format: int = ATTACHMENT_FORMAT
     kind: CommitKind
@@ -214,13 +190,16 @@ class Attachment:
     attempt: int
     attempt_id: str
     revision: int
-    progress: tuple[SplitProgress, ...]
+    progress: Progress
     statistics: Statistics
     cumulative: Statistics
-    files: tuple[SourceFile, ...]
+    items: tuple[LoadedItem, ...]
     timings: Timings
     committed_at: datetime
     reject_files: tuple[DataFile, ...] = ()
-    # The newest commit with reject files, so that nobody must search the chain for it.
+    # The newest commit with reject files, so that the chain need not be searched for it.
     rejects_number: int = 0
     window: ErrorWindow = ErrorWindow()
+    backlog: Backlog = Backlog()  # noqa: RUF009 - It is frozen.
+    # What the job's runner stores for itself, such as a checkpoint and a batch id.
+    runner: str = ""

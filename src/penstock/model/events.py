@@ -1,10 +1,11 @@
 """What can happen to a job, and ``apply``, which folds it into the job's state.
 
 Invariant: ``apply`` is the only way a state changes, live, in recovery and for snapshots alike.
-The state is made of registers, each won by its own number: the definition by its revision, the
-wish by its event, what was rejected before a RESUME by the event of that, the generation by its
-number, progress and statistics by the commit number. So repeating an event changes nothing, an
-older one never overwrites a newer one, and the order of events after the first does not matter.
+The state is made of registers. In each register the last writer wins, by the register's own
+number: the definition by its revision, the desired state and the notices by their event, the
+generation by its number, progress and statistics by the commit number. Repeating an event
+changes nothing, an older event never overwrites a newer one, and the order of events after the
+first does not matter.
 """
 
 from dataclasses import dataclass, replace
@@ -14,8 +15,8 @@ from typing import assert_never
 
 from penstock.errors import InvariantError
 from penstock.model.epoch import Attachment, CommitKind, Generation, Statistics
-from penstock.model.job import JobDefinition, JobState, Reason, Wish, WishRecord
-from penstock.model.split import SplitProgress
+from penstock.model.job import Desired, DesiredState, JobDefinition, JobState, Reason
+from penstock.model.split import Progress
 
 
 class Outcome(StrEnum):
@@ -45,10 +46,10 @@ class DefinitionChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WishChanged:
+class DesiredStateChanged:
     """A person, or the product itself, wants the job in another state."""
 
-    wish: Wish
+    state: DesiredState
     reason: Reason | None
     generation: Generation
     auto_resumes: int = 0
@@ -72,8 +73,8 @@ class EpochStarted:
     attempt_id: str
     epoch: int
     attempt: int
-    progress: tuple[SplitProgress, ...]
-    files: int
+    progress: Progress
+    items: int
     size_bytes: int
     plan_seconds: float
 
@@ -100,21 +101,21 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModifiedFilesSeen:
-    """A listing found this many loaded files changed since."""
+class NoticesChanged:
+    """A poll of the source reported other counts than before."""
 
-    files: int
+    notices: tuple[tuple[str, int], ...]
 
 
 EventBody = (
     JobCreated
     | DefinitionChanged
-    | WishChanged
+    | DesiredStateChanged
     | GenerationRaised
     | EpochStarted
     | EpochEnded
     | Committed
-    | ModifiedFilesSeen
+    | NoticesChanged
 )
 
 
@@ -126,6 +127,8 @@ class Event:
     number: int
     at: datetime
     body: EventBody
+    # The user whose statement caused it; empty for the product itself.
+    by: str = ""
 
 
 def apply(state: JobState | None, event: Event) -> JobState:
@@ -141,18 +144,20 @@ def apply(state: JobState | None, event: Event) -> JobState:
         case DefinitionChanged():
             newer = body.definition.revision > state.definition.revision
             return replace(state, definition=body.definition) if newer else state
-        case WishChanged():
-            return _wish_changed(_generation_raised(state, body.generation), event, body)
+        case DesiredStateChanged():
+            return _desired_state_changed(
+                _generation_raised(state, body.generation), event, body
+            )
         case GenerationRaised():
             return _generation_raised(state, body.generation)
         case EpochStarted() | EpochEnded():
             return replace(state, epoch_newest=max(state.epoch_newest, body.epoch))
         case Committed():
             return _committed(state, event, body.attachment)
-        case ModifiedFilesSeen():
-            newer = event.number > state.modified_files_event
+        case NoticesChanged():
+            newer = event.number > state.notices_event
             return (
-                replace(state, modified_files=body.files, modified_files_event=event.number)
+                replace(state, notices=body.notices, notices_event=event.number)
                 if newer
                 else state
             )
@@ -165,7 +170,9 @@ def _created(event: Event, body: JobCreated) -> JobState:
         created_at=event.at,
         definition=body.definition,
         generation=body.generation,
-        wish=WishRecord(wish=Wish.RUN, reason=None, event=event.number, changed_at=event.at),
+        desired=Desired(
+            state=DesiredState.RUN, reason=None, event=event.number, changed_at=event.at
+        ),
         number=body.opening.number,
         progress=body.opening.progress,
         cumulative=Statistics(),
@@ -174,8 +181,6 @@ def _created(event: Event, body: JobCreated) -> JobState:
         epoch_newest=0,
         epoch_committed=0,
         succeeded_event=0,
-        modified_files=0,
-        modified_files_event=0,
         event_number=event.number,
     )
 
@@ -185,24 +190,26 @@ def _generation_raised(state: JobState, generation: Generation) -> JobState:
     return replace(state, generation=generation) if newer else state
 
 
-def _wish_changed(state: JobState, event: Event, body: WishChanged) -> JobState:
+def _desired_state_changed(
+    state: JobState, event: Event, body: DesiredStateChanged
+) -> JobState:
     if body.rejected_before is not None and event.number > state.rejected_before_event:
         state = replace(
             state,
             rejected_before=body.rejected_before,
             rejected_before_event=event.number,
         )
-    if event.number <= state.wish.event:
+    if event.number <= state.desired.event:
         return state
-    wish = WishRecord(
-        wish=body.wish,
+    desired = Desired(
+        state=body.state,
         reason=body.reason,
         event=event.number,
         changed_at=event.at,
         auto_resumes=body.auto_resumes,
         resumed_at=body.resumed_at,
     )
-    return replace(state, wish=wish)
+    return replace(state, desired=desired)
 
 
 def _committed(state: JobState, event: Event, attachment: Attachment) -> JobState:

@@ -1,19 +1,17 @@
 """A job: a named, durable definition that loads a source into a table."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
-from penstock.errors import Code, InvariantError
-from penstock.model.epoch import EpochLimits, ErrorWindow, Generation, Statistics
+from penstock.errors import Code
+from penstock.model.epoch import ErrorWindow, Generation, Statistics, Tripped
 from penstock.model.formats import Payload
-from penstock.model.job_kinds import RoutineProperties
-from penstock.model.options import option, print_options
-from penstock.model.schema import Column, quoted_name
+from penstock.model.job_kinds import JobKind, JobProperties, RoutineProperties, job_kind
+from penstock.model.schema import Column
 from penstock.model.secrets import SecretReference, reference_of
-from penstock.model.split import SplitProgress
-from penstock.sources.files.options import FilesOptions
-from penstock.sources.kinesis.options import KinesisOptions
+from penstock.model.split import Progress
+from penstock.model.text import quoted_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,66 +33,6 @@ class LoadProperties:
     columns: tuple[LoadColumn, ...] | None = None
     preceding_filter: str | None = None
     where: str | None = None
-
-
-# What a node can do that has the library of AWS.
-KINESIS_CAPABILITY = "kinesis"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobProperties:
-    """Options of a streaming job, given in PROPERTIES."""
-
-    max_interval: timedelta = option(
-        "Longest wait before the source is looked at again.",
-        default=timedelta(seconds=10),
-        at_least=timedelta(seconds=1),
-    )
-    batch_files_max: int = option(
-        "Most files in one epoch.", key="s3.max_batch_files", default=256, at_least=1
-    )
-    batch_bytes_max: int = option(
-        "Bytes after which an epoch takes no further file; the file that crosses is included.",
-        key="s3.max_batch_bytes",
-        default=10 * 2**30,
-        at_least=1,
-        at_most=10 * 2**30,
-        unit="bytes",
-    )
-    strict: bool = option(
-        "Whether a row that cannot be loaded fails its epoch; if not, it is kept in rejects().",
-        key="session.enable_insert_strict",
-        default=True,
-    )
-    filter_ratio_max: float = option(
-        "Not strict: the largest share of rejected rows with which an epoch is committed.",
-        key="session.insert_max_filter_ratio",
-        default=1.0,
-        at_least=0.0,
-        at_most=1.0,
-    )
-    time_zone: str = option(
-        "The time zone in which a SELECT that needs Spark sees local times.",
-        key="session.time_zone",
-        default="UTC",
-    )
-    python_udfs: str = option(
-        "A Python module whose functions made with pyspark's udf() the SELECT may call.",
-        key="session.python_udfs",
-        default="",
-    )
-    lookup_bytes_max: int = option(
-        "Most bytes of a table that the SELECT joins with.",
-        key="lookup_max_bytes",
-        default=64 * 2**20,
-        at_least=1,
-        unit="bytes",
-    )
-
-    @property
-    def limits(self) -> EpochLimits:
-        """How much an epoch takes at most."""
-        return EpochLimits(files=self.batch_files_max, size_bytes=self.batch_bytes_max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,19 +79,29 @@ class SparkQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRef:
+    """A source: the name of its kind, and its options as text; secrets are references."""
+
+    kind: str
+    options: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobDefinition:
     """What a person asked for, with everything that was inferred frozen into it."""
 
     name: str
     comment: str
     revision: int
+    job_kind: str
     table: TableRef
     columns: tuple[str, ...] | None
     select: str
     select_source_start: int
     select_source_end: int
+    # The name by which the statement calls the source kind.
     function: str
-    source: FilesOptions | KinesisOptions
+    source: SourceRef
     source_columns: tuple[Column, ...]
     targets: tuple[TargetColumn, ...]
     properties: JobProperties | RoutineProperties
@@ -162,29 +110,31 @@ class JobDefinition:
     query: SparkQuery | None = None
     # The clauses of a routine load, from which the SELECT was made.
     load: LoadProperties | None = None
+    # The capabilities that a node needs to run the job.
+    needs: tuple[str, ...] = ()
+    # The columns that locate a rejected row in the source.
+    place_columns: tuple[Column, ...] = ()
 
     @property
-    def kind(self) -> str:
-        """What the job is called in messages."""
-        return "job" if self.load is None else "routine load"
+    def kind(self) -> JobKind:
+        """The traits of the job's kind."""
+        return job_kind(self.job_kind)
 
     @property
     def ending(self) -> str:
         """The statement that ends the job."""
-        name = quoted_name(self.name)
-        return f"DROP JOB {name}" if self.load is None else f"STOP ROUTINE LOAD FOR {name}"
+        return self.kind.drop.format(quoted_name(self.name))
 
     @property
     def resuming(self) -> str:
-        """The statement that lets the job run again."""
-        name = quoted_name(self.name)
-        return f"RESUME JOB {name}" if self.load is None else f"RESUME ROUTINE LOAD FOR {name}"
+        """The statement that resumes the job."""
+        return self.kind.resume.format(quoted_name(self.name))
 
     @property
     def keys_by_secret(self) -> dict[str, frozenset[str]]:
-        """The secrets that its options refer to, and the keys that they take of each."""
+        """The secrets that the options refer to, and the keys used of each."""
         found: dict[str, frozenset[str]] = {}
-        for key, text in print_options(self.source):
+        for key, text in self.source.options:
             reference = reference_of(text)
             if isinstance(reference, SecretReference):
                 known = found.get(reference.name, frozenset())
@@ -192,46 +142,19 @@ class JobDefinition:
         return found
 
     @property
-    def needs(self) -> frozenset[str]:
-        """The capabilities that a node must have to run the job."""
-        streams = isinstance(self.source, KinesisOptions)
-        return frozenset({KINESIS_CAPABILITY}) if streams else frozenset()
-
-    @property
-    def files(self) -> FilesOptions:
-        """The source of a streaming job."""
-        if not isinstance(self.source, FilesOptions):
-            raise InvariantError(f'job "{self.name}" loads no files')
-        return self.source
-
-    @property
-    def stream(self) -> KinesisOptions:
-        """The source of a routine load."""
-        if not isinstance(self.source, KinesisOptions):
-            raise InvariantError(f'job "{self.name}" loads no stream')
-        return self.source
-
-    @property
-    def routine_properties(self) -> RoutineProperties:
-        """The properties of a routine load."""
-        if not isinstance(self.properties, RoutineProperties):
-            raise InvariantError(f'job "{self.name}" is no routine load')
-        return self.properties
-
-    @property
     def payload(self) -> Payload | None:
-        """How the records of a stream become rows."""
-        if self.load is None:
-            return None
-        return self.routine_properties.payload(self.load.separator)
+        """How the bytes of a record become rows, if PROPERTIES declare it."""
+        return self.properties.payload(self.load.separator if self.load else None)
 
     @property
-    def source_name(self) -> str:
-        """What the source is called for people."""
-        return self.source.uri if isinstance(self.source, FilesOptions) else self.source.stream
+    def needed(self) -> tuple[str, ...]:
+        """The columns of the source that any output is made of."""
+        if self.query is not None:
+            return self.query.needed
+        return tuple(dict.fromkeys(t.path[0] for t in self.targets if t.path))
 
 
-class Wish(StrEnum):
+class DesiredState(StrEnum):
     """What is wanted of a job."""
 
     RUN = "RUN"
@@ -250,10 +173,10 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WishRecord:
+class Desired:
     """State and reason as one record, with what auto-resume needs to know."""
 
-    wish: Wish
+    state: DesiredState
     reason: Reason | None
     event: int
     changed_at: datetime
@@ -269,21 +192,22 @@ class JobState:
     created_at: datetime
     definition: JobDefinition
     generation: Generation
-    wish: WishRecord
+    desired: Desired
     number: int
-    progress: tuple[SplitProgress, ...]
+    progress: Progress
     cumulative: Statistics
     rejects_number: int
     committed_at: datetime | None
     epoch_newest: int
     epoch_committed: int
     succeeded_event: int
-    modified_files: int
-    modified_files_event: int
     event_number: int
+    # Counts that the source reports beside its rows, by name.
+    notices: tuple[tuple[str, int], ...] = ()
+    notices_event: int = 0
     window: ErrorWindow = ErrorWindow()  # noqa: RUF009 - It is frozen.
-    # What was said when the window was last too full.
-    tripped: str = ""
+    # The limit that the window exceeded last.
+    tripped: Tripped | None = None
     tripped_event: int = 0
     # How many rows had been rejected when a person last resumed the job.
     rejected_before: int = 0
@@ -296,15 +220,16 @@ class JobState:
 
     @property
     def stopped(self) -> bool:
-        """Whether the job is a routine load that a person has ended."""
-        return self.wish.wish is Wish.CLOSED and self.definition.load is not None
+        """Whether a person ended the job and it is kept to be shown."""
+        kept = self.definition.kind.kept_after_stop is not None
+        return self.desired.state is DesiredState.CLOSED and kept
 
     @property
     def has_too_many_errors(self) -> bool:
         """Whether the window was found too full since somebody last wanted the job to run."""
-        return self.tripped_event > self.wish.event
+        return self.tripped_event > self.desired.event
 
     @property
     def auto_resumes_in_a_row(self) -> int:
         """How often the job was resumed by itself since it last committed an epoch."""
-        return self.wish.auto_resumes if self.wish.event > self.succeeded_event else 0
+        return self.desired.auto_resumes if self.desired.event > self.succeeded_event else 0

@@ -1,10 +1,24 @@
-"""Options of a routine load, given in PROPERTIES; Doris' names and defaults."""
+"""Job kinds: their properties and traits.
+
+Shared code reads a trait of the kind and never compares the kind itself. The names and
+defaults of properties are those of Apache Doris.
+"""
 
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
+from typing import Any
 
+from penstock.errors import InvariantError
 from penstock.model.epoch import EpochLimits
-from penstock.model.formats import Payload, PayloadCompression, PayloadFormat
+from penstock.model.formats import (
+    CSV_KEYS,
+    JSON_KEYS,
+    Payload,
+    PayloadCompression,
+    PayloadFormat,
+    format_option,
+)
 from penstock.model.options import option
 
 POLL_INTERVAL_MAX = timedelta(seconds=10)
@@ -24,8 +38,78 @@ _TIMEOUT_MIN = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobProperties:
+    """Options of a streaming job, given in PROPERTIES."""
+
+    max_interval: timedelta = option(
+        "Longest wait before the source is polled again.",
+        default=timedelta(seconds=10),
+        at_least=timedelta(seconds=1),
+    )
+    batch_files_max: int = option(
+        "Most files in one epoch.", key="s3.max_batch_files", default=256, at_least=1
+    )
+    batch_bytes_max: int = option(
+        "Bytes after which an epoch takes no further file; the file that crosses is included.",
+        key="s3.max_batch_bytes",
+        default=10 * 2**30,
+        at_least=1,
+        at_most=10 * 2**30,
+        unit="bytes",
+    )
+    strict: bool = option(
+        "Whether a row that cannot be loaded fails its epoch; if not, it is kept in rejects().",
+        key="session.enable_insert_strict",
+        default=True,
+    )
+    filter_ratio_max: float = option(
+        "Not strict: the largest share of rejected rows with which an epoch is committed.",
+        key="session.insert_max_filter_ratio",
+        default=1.0,
+        at_least=0.0,
+        at_most=1.0,
+    )
+    time_zone: str = option(
+        "The time zone in which a SELECT that needs Spark sees local times.",
+        key="session.time_zone",
+        default="UTC",
+    )
+    python_udfs: str = option(
+        "A Python module whose functions made with pyspark's udf() the SELECT may call.",
+        key="session.python_udfs",
+        default="",
+    )
+    lookup_bytes_max: int = option(
+        "Most bytes of a table that the SELECT joins with.",
+        key="lookup_max_bytes",
+        default=64 * 2**20,
+        at_least=1,
+        unit="bytes",
+    )
+
+    @property
+    def limits(self) -> EpochLimits:
+        """How much an epoch takes at most."""
+        return EpochLimits(items=self.batch_files_max, size_bytes=self.batch_bytes_max)
+
+    @property
+    def tasks_max(self) -> int | None:
+        """Most tasks of an epoch; None: as many as run at once."""
+        return None
+
+    @property
+    def task_timeout(self) -> timedelta | None:
+        """How long the tasks of an epoch may take; None: an epoch has no time limit."""
+        return None
+
+    def payload(self, separator: str | None) -> Payload | None:  # noqa: ARG002 - As below.
+        """Return None: the source itself declares its format."""
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RoutineProperties:
-    """How a routine load reads, and how many bad rows it bears."""
+    """How a routine load reads, and how many bad rows it tolerates."""
 
     tasks_max: int = option(
         "Most tasks of an epoch; never more than there are shards.",
@@ -76,31 +160,14 @@ class RoutineProperties:
     compress_type: PayloadCompression = option(
         "How every record is compressed.", default=PayloadCompression.NONE
     )
-    enclose: str = option(
-        "CSV: the character around a field that may hold separators and line ends.", default=""
-    )
-    escape: str = option(
-        "CSV: the character that takes the meaning from the one behind it, in enclosed fields.",
-        default="",
-    )
-    trim_double_quotes: bool = option(
-        "CSV: whether double quotes around a field are taken away.", default=False
-    )
-    empty_field_as_null: bool = option(
-        "CSV: whether an empty field is NULL instead of an empty text.", default=False
-    )
-    strip_outer_array: bool = option(
-        "JSON: whether a record is one array, and every element of it a row.", default=False
-    )
-    json_root: str = option(
-        "JSON: path of the part of a document that is the row, such as $.data.", default=""
-    )
-    jsonpaths: str = option(
-        'JSON: paths of the columns, in their order: ["$.id", "$.customer.city"].', default=""
-    )
-    num_as_string: bool = option(
-        "JSON: whether numbers are read as the text they are written with.", default=False
-    )
+    enclose: str = format_option("enclose")
+    escape: str = format_option("escape")
+    trim_double_quotes: bool = format_option("trim_double_quotes")
+    empty_field_as_null: bool = format_option("empty_field_as_null")
+    strip_outer_array: bool = format_option("strip_outer_array")
+    json_root: str = format_option("json_root")
+    jsonpaths: str = format_option("jsonpaths")
+    num_as_string: bool = format_option("num_as_string")
     python_udfs: str = option(
         "A Python module whose functions made with pyspark's udf() expressions may call.",
         key="session.python_udfs",
@@ -143,19 +210,99 @@ class RoutineProperties:
         """The share of rejected rows with which an epoch is committed: any."""
         return 1.0
 
-    def payload(self, separator: str | None) -> Payload:
-        """Answer how the bytes of a record become rows."""
-        given = {} if separator is None else {"column_separator": separator}
-        return Payload(
-            format=self.format,
-            enclose=self.enclose,
-            escape=self.escape,
-            trim_double_quotes=self.trim_double_quotes,
-            empty_field_as_null=self.empty_field_as_null,
-            strip_outer_array=self.strip_outer_array,
-            json_root=self.json_root,
-            jsonpaths=self.jsonpaths,
-            num_as_string=self.num_as_string,
-            compress_type=self.compress_type,
-            **given,
-        )
+    def payload(self, separator: str | None) -> Payload | None:
+        """Return how the bytes of a record become rows."""
+        given: dict[str, Any] = {} if separator is None else {"column_separator": separator}
+        options: dict[str, Any] = {key: getattr(self, key) for key in (*CSV_KEYS, *JSON_KEYS)}
+        return Payload(format=self.format, compress_type=self.compress_type, **options, **given)
+
+
+Properties = JobProperties | RoutineProperties
+
+
+class ErrorLimits(StrEnum):
+    """What bounds the rows that a job rejects."""
+
+    # A ratio per epoch; an epoch above it is not committed.
+    PER_EPOCH = "per epoch"
+    # A window over epochs; good rows are committed, then the job is paused.
+    WINDOW = "window"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumePolicy:
+    """How a job that paused itself is resumed automatically."""
+
+    delay_first: timedelta = timedelta(seconds=10)
+    doublings_max: int = 5
+    delay_max: timedelta = timedelta(seconds=300)
+    # Most resumes in a row; None: no limit.
+    resumes_max: int | None = 10
+    # A quiet time after which the count starts again; None: only a commit resets it.
+    forgotten_after: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobKind:
+    """A kind of job as its traits; ``{}`` in a statement is the job's quoted name."""
+
+    name: str
+    noun: str
+    # How the kind is told from others, and in the column kind of SHOW JOBS.
+    title: str
+    shown: str
+    properties: type[JobProperties] | type[RoutineProperties]
+    create: str
+    pause: str
+    resume: str
+    drop: str
+    # The statements of the kind, for a person who used those of another one.
+    statements: str
+    resume_policy: ResumePolicy
+    errors: ErrorLimits
+    # How long a job can be shown after it was ended; None: it is deleted at once.
+    kept_after_stop: timedelta | None
+    # Which loop runs the job.
+    runner: str = "load"
+    # Whether rows are updated by key.
+    keyed: bool = False
+
+
+STREAMING = JobKind(
+    name="STREAMING",
+    noun="job",
+    title="streaming job",
+    shown="STREAMING",
+    properties=JobProperties,
+    create="CREATE JOB",
+    pause="PAUSE JOB {}",
+    resume="RESUME JOB {}",
+    drop="DROP JOB {}",
+    statements="PAUSE, RESUME, ALTER or DROP JOB",
+    resume_policy=ResumePolicy(),
+    errors=ErrorLimits.PER_EPOCH,
+    kept_after_stop=None,
+)
+ROUTINE_LOAD = JobKind(
+    name="ROUTINE_LOAD",
+    noun="routine load",
+    title="routine load",
+    shown="ROUTINE LOAD",
+    properties=RoutineProperties,
+    create="CREATE ROUTINE LOAD",
+    pause="PAUSE ROUTINE LOAD FOR {}",
+    resume="RESUME ROUTINE LOAD FOR {}",
+    drop="STOP ROUTINE LOAD FOR {}",
+    statements="SHOW CREATE, PAUSE, RESUME, ALTER or STOP ROUTINE LOAD FOR it",
+    resume_policy=ResumePolicy(resumes_max=None, forgotten_after=timedelta(minutes=10)),
+    errors=ErrorLimits.WINDOW,
+    kept_after_stop=timedelta(days=3),
+)
+JOB_KINDS = {kind.name: kind for kind in (STREAMING, ROUTINE_LOAD)}
+
+
+def job_kind(name: str) -> JobKind:
+    """Return a kind by its name."""
+    if name not in JOB_KINDS:
+        raise InvariantError(f'job kind "{name}" is unknown to this version')
+    return JOB_KINDS[name]

@@ -18,7 +18,7 @@ from penstock.model.events import (
     Outcome,
 )
 from penstock.model.job import Reason
-from penstock.model.split import SplitProgress
+from penstock.model.split import Progress
 
 _N = TypeVar("_N", int, float)
 _RANK = {
@@ -40,7 +40,7 @@ class LedgerEntry:
     outcome: Outcome
     number: int | None = None
     table_version: int | None = None
-    progress: tuple[SplitProgress, ...] = ()
+    progress: Progress = ()
     statistics: Statistics = Statistics()
     started_at: datetime | None = None
     ended_at: datetime | None = None

@@ -88,6 +88,14 @@ def option(  # noqa: PLR0913 - A declaration names what it needs.
     return field(default=default, repr=not secret, metadata={"option": rule})
 
 
+def open_options(prefix: str, explanation: str) -> Any:  # noqa: ANN401 - As option().
+    """Declare a field that holds all options whose keys start with a prefix.
+
+    Its value is a tuple of pairs: the key without the prefix, and the text.
+    """
+    return field(default=(), metadata={"prefix": prefix, "explanation": explanation})
+
+
 def group(kind: type[_T]) -> _T:
     """Declare a field that holds options of their own class, all of which have defaults."""
     declared: _T = field(default=kind(), metadata={"group": kind})
@@ -109,9 +117,14 @@ def parse_options(
     """
     given = dict(pairs)
     by_key = {option_key(f): f for f in option_fields(kind)}
-    unknown = [key for key in given if key not in by_key]
+    prefixes = tuple(f.metadata["prefix"] for f in open_fields(kind))
+    unknown = [key for key in given if key not in by_key and not key.startswith(prefixes)]
     if unknown:
-        raise _unknown(unknown, allowed=sorted([*by_key, *also]), what=what)
+        raise _unknown(
+            unknown,
+            allowed=sorted([*by_key, *also, *(f"{prefix}…" for prefix in prefixes)]),
+            what=what,
+        )
     missing = [k for k, f in by_key.items() if k not in given and f.default is MISSING]
     if missing:
         names = ", ".join(f'"{key}"' for key in missing)
@@ -129,6 +142,9 @@ def _built(kind: type[_T], given: dict[str, str], origins: Origins) -> _T:
     for declared in fields(kind):  # type: ignore[arg-type] # Options are dataclasses.
         if "group" in declared.metadata:
             values[declared.name] = _built(declared.metadata["group"], given, origins)
+        elif prefix := declared.metadata.get("prefix"):
+            found = ((key, text) for key, text in given.items() if key.startswith(prefix))
+            values[declared.name] = tuple((key.removeprefix(prefix), t) for key, t in found)
         elif "option" in declared.metadata and (key := option_key(declared)) in given:
             hint, text = hints[declared.name], given[key]
             told = _Told(what=f'option "{key}"', value=shown_value(key, text, origins))
@@ -142,7 +158,21 @@ def print_options(value: object) -> tuple[tuple[str, str], ...]:
         (option_key(f), _print_value(given, rule_of(f)))
         for f, given in _declared(value)
         if f.default is MISSING or given != f.default
+    ) + _open_pairs(value)
+
+
+def _open_pairs(value: object) -> tuple[tuple[str, str], ...]:
+    """Write the options of open fields back as text."""
+    return tuple(
+        (f"{f.metadata['prefix']}{key}", text)
+        for f in open_fields(type(value))
+        for key, text in getattr(value, f.name)
     )
+
+
+def open_fields(kind: type) -> tuple[Field[Any], ...]:
+    """Return the fields of a class that hold options by prefix."""
+    return tuple(f for f in fields(kind) if "prefix" in f.metadata)
 
 
 def all_options(value: object) -> tuple[tuple[str, str], ...]:

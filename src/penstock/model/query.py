@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass
 
-from penstock.model.job import JobProperties, TableRef
-from penstock.model.job_kinds import RoutineProperties
+from penstock.model.job import TableRef
+from penstock.model.job_kinds import Properties
 from penstock.model.schema import Column
 from penstock.model.secrets import Sealed
 
@@ -75,7 +75,7 @@ def query_text(
     *,
     view: str,
     columns: tuple[Column, ...],
-    properties: JobProperties | RoutineProperties,
+    properties: Properties,
 ) -> QueryText:
     """Answer a SELECT with the session that a job's properties ask for."""
     return QueryText(

@@ -1,17 +1,16 @@
 """Columns and their types, named as Spark SQL names them."""
 
-import re
 from dataclasses import dataclass
 from enum import StrEnum
 
 from penstock.errors import Code, UserError
+from penstock.model.text import quoted_name, quoted_text
 
 # The longest name of a folder has 255 bytes; this leaves room for every value but long texts.
 PARTITION_NAME_BYTES_MAX = 200
 
 # What a folder's name, its value and a path are told apart by; readers decode no names.
 _PATH_SIGNS = "/=:"
-_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 class Primitive(StrEnum):
@@ -134,16 +133,6 @@ def _type_refusal(column: Column, *, hint: str) -> UserError:
 
 def _field_sql(field: Column) -> str:
     return f"{quoted_name(field.name)}: {_rest_sql(field)}"
-
-
-def quoted_name(name: str) -> str:
-    """Write a name so that the parser reads the same name back."""
-    return name if _PLAIN_NAME.match(name) else "`" + name.replace("`", "``") + "`"
-
-
-def quoted_text(text: str) -> str:
-    r"""Write a text as a string literal in single quotes; quotes are doubled, \ escaped."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
 
 
 def columns_sql(columns: tuple[Column, ...]) -> str:

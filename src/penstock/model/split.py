@@ -1,7 +1,13 @@
-"""Splits of a source: typed positions, progress, and what was reported of shards."""
+"""Splits of a source: typed positions, progress, planned reads and task notes.
 
+A split is one independently readable part of a source. Positions are typed; the text inside
+one belongs to the source kind. This module knows no kind.
+"""
+
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,23 +17,23 @@ class Horizon:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtTime:
-    """At the first record that arrived at this moment or later."""
+    """At the first record that arrived at this time or later."""
 
     at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class At:
-    """At the named record, which was not taken yet."""
+    """At the named record, which was not read yet."""
 
     value: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class After:
-    """Behind the named record or file, which was taken.
+    """After the named record or item, which was read.
 
-    Of a record that holds others, those up to the number ``sub`` were taken; None: all.
+    ``sub`` is the number of the last part that was read of a record with parts; None: all.
     """
 
     value: str
@@ -36,51 +42,177 @@ class After:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End:
-    """Behind the last record that the split will ever have."""
+    """After the last record that the split will ever have."""
 
 
 Position = Horizon | AtTime | At | After | End
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lineage:
-    """What tells a shard from one of the same name, and which shards it follows."""
-
-    # The sequence number with which it began: a stream made again uses the names again.
-    begins: str
-    parents: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SplitProgress:
-    """How far one split was read, and where a person said that reading begins."""
+    """How far one split was read, and the floor that a person set."""
 
     split: str
     floor: Position
     position: Position
-    # Of shards alone.
-    lineage: Lineage | None = None
     records: int = 0
+    # Differs when a split of the same name was recreated; empty while unknown.
+    identity: str = ""
+    # The splits that must be finished before this one is read.
+    parents: tuple[str, ...] = ()
+    # Number of the commit that last placed the split. What a source remembers of an older
+    # placement is ignored.
+    placed: int = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether the split was read to its end."""
+        return isinstance(self.position, End)
 
 
-def further(one: Position, other: Position) -> Position:
-    """Answer the position among files that lies further on, by the bytes of its key."""
-    match one, other:
-        case After(), After():
-            return max(one, other, key=lambda position: position.value.encode())
-        case After(), _:
-            return one
-        case _:
-            return other
+Progress = tuple[SplitProgress, ...]
 
 
-def lies_above(key: str, position: Position) -> bool:
-    """Tell whether a key lies strictly behind a position among files."""
-    return not isinstance(position, After) or key.encode() > position.value.encode()
+def same_split(one: SplitProgress, other: SplitProgress) -> bool:
+    """Return whether two splits of one name are the same, as far as their identity is known."""
+    return len({one.identity, other.identity} - {""}) <= 1
+
+
+def placed_at(number: int, *, before: Progress, after: Progress) -> Progress:
+    """Mark the splits that a commit placed anew; the others keep their mark.
+
+    A split at the horizon counts as placed: the person asked for everything that is left.
+    """
+    known = {split.split: split for split in before}
+
+    def stayed(split: SplitProgress) -> bool:
+        old = known.get(split.split)
+        return (
+            old is not None
+            and old.position == split.position
+            and same_split(old, split)
+            and not isinstance(split.position, Horizon)
+        )
+
+    return tuple(
+        replace(split, placed=known[split.split].placed if stayed(split) else number)
+        for split in after
+    )
+
+
+class SplitState(StrEnum):
+    """Where a job is with a split."""
+
+    WAITING = "waiting"
+    OPEN = "open"
+    DRAINING = "draining"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amount:
+    """How much waits; None where the source cannot measure it."""
+
+    items: int | None = None
+    rows: int | None = None
+    size_bytes: int | None = None
+    # Age of the oldest unread record.
+    lag: timedelta | None = None
+    # Whether this is everything that the last poll could see.
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitStatus:
+    """What is known of one split beside its progress."""
+
+    split: str
+    state: SplitState = SplitState.OPEN
+    remaining: Amount = Amount()
+    seen_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadLimits:
+    """Limits of one read; the record that crosses a limit is read whole.
+
+    Two requests are at least ``interval`` apart.
+    """
+
+    records: int
+    size_bytes: int
+    duration: timedelta
+    interval: timedelta = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitRead:
+    """One planned unit of work of a task."""
+
+    # Unique in the plan; the tasks must report every id exactly once.
+    id: str
+    split: str
+    begin: Position
+    # None: the end is found by reading.
+    end: Position | None = None
+    limits: ReadLimits | None = None
+    size_bytes: int = 0
+    # Name of the file, shard or partition in messages.
+    shown: str = ""
+    # Text of the source kind; nothing else reads it.
+    work: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadCounts:
+    """What one read counted."""
+
+    rows_read: int = 0
+    rows_parsed: int = 0
+    rows_skipped: int = 0
+    rows_rejected: int = 0
+    # Rejected rows that belong to another split.
+    rows_foreign: int = 0
+    # Records and bytes of a source whose plans do not know them in advance.
+    records: int = 0
+    size_bytes: int = 0
+    # Requests sent to the source.
+    requests: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Report of one finished read, from the reading half of a task to the writing half."""
+
+    read: str
+    end: Position
+    counts: ReadCounts
+    # Text of the source kind; nothing else reads it.
+    result: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitBacklog:
+    """The boundary of one split's backlog, and whether it was reached."""
+
+    split: str
+    boundary: Position
+    finished_at: datetime | None = None
+    epoch: int = 0
+    lagging: bool = False
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """The backlog of a job; ``armed`` counts how often the boundaries were fixed."""
+
+    armed: int = 0
+    splits: tuple[SplitBacklog, ...] = ()
 
 
 def position_text(position: Position) -> str:
-    """Write one position: a word, or a word and what it is about."""
+    """Write one position: a word, and the value that it is about."""
     match position:
         case Horizon():
             return "TRIM_HORIZON"
@@ -96,127 +228,14 @@ def position_text(position: Position) -> str:
             return "END"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListedShard:
-    """A shard as the stream tells of it."""
-
-    id: str
-    # The sequence number with which it begins; empty where a parent's end names its children.
-    begins: str = ""
-    parents: tuple[str, ...] = ()
-    closed: bool = False
-    # The first and the last hash key of its records.
-    hash_keys: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadLimits:
-    """How much of a shard an epoch takes; the record that crosses a limit is taken whole.
-
-    Two requests for records lie at least ``interval`` apart, and so does the first from
-    whatever was asked before.
-    """
-
-    records: int
-    size_bytes: int
-    duration: timedelta
-    interval: timedelta
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardRead:
-    """What one task reads of one shard: from a position to a limit, to the tip or the end."""
-
-    shard: ListedShard
-    begin: Position
-    limits: ReadLimits
-    # The one that has found something there; it may have expired meanwhile.
-    iterator: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardOutcome:
-    """Where a reading ended, and what the stream said then.
-
-    ``behind``, ``at`` and ``iterator`` are those of a page that was taken whole; of one that
-    was not, nobody knows.
-    """
-
-    position: Position
-    behind: timedelta | None = None
-    at: datetime | None = None
-    iterator: str | None = None
-    children: tuple[ListedShard, ...] = ()
-    # When the last record that was taken had arrived, in seconds since 1970.
-    arrived_at: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardPart:
-    """The part of a shard that a task has read."""
-
-    shard: str
-    begin: Position
-    outcome: ShardOutcome
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShardReport:
-    """The newest report of a shard, by the service's clock."""
-
-    shard: str
-    # How old the oldest unread record was; None where nobody knows.
-    behind: timedelta | None = None
-    at: datetime | None = None
-    # Everything that had arrived in the shard by then is loaded.
-    caught_up_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamReport:
-    """What a job last heard about its stream; kept outside of epochs, the newest wins.
-
-    An idle shard moves no position, but how long it has been idle decides whether anything can
-    have been lost.
-    """
-
-    shards: tuple[ShardReport, ...] = ()
-    # The shards that take no new records.
-    closed: tuple[str, ...] = ()
-    # For how long the stream keeps records.
-    retention: timedelta | None = None
-    # When the stream was made; one that was made again under its name is another.
-    created_at: datetime | None = None
-
-
-def report_behind_move(
-    report: StreamReport,
-    *,
-    before: tuple[SplitProgress, ...],
-    after: tuple[SplitProgress, ...],
-) -> StreamReport:
-    """Forget what was heard of shards that are read from elsewhere now, or are others.
-
-    Whoever asks for the horizon takes what there is, whatever was before.
-    """
-    known = {split.split: split for split in before}
-    stayed = {
-        split.split
-        for split in after
-        if split.split in known
-        and known[split.split].position == split.position
-        and same_shard(known[split.split], split)
-        and not isinstance(split.position, Horizon)
-    }
-    return replace(
-        report,
-        shards=tuple(one for one in report.shards if one.shard in stayed),
-        closed=tuple(shard for shard in report.closed if shard in stayed),
-        created_at=None,
+def readable(progress: Progress, *, held_back: Collection[str] = ()) -> Progress:
+    """Return the splits that may be read: unfinished, with every known parent finished."""
+    finished = {split.split for split in progress if split.finished}
+    known = {split.split for split in progress}
+    return tuple(
+        split
+        for split in progress
+        if split.split not in finished
+        and split.split not in held_back
+        and all(parent in finished or parent not in known for parent in split.parents)
     )
-
-
-def same_shard(one: SplitProgress, other: SplitProgress) -> bool:
-    """Tell whether two shards of a name are one, as far as it was told where they begin."""
-    begins = {split.lineage.begins for split in (one, other) if split.lineage} - {""}
-    return len(begins) <= 1

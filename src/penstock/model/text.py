@@ -1,7 +1,10 @@
-"""Numbers with their nouns, for people."""
+"""Write numbers, durations, instants and names for people and for SQL."""
 
-from datetime import timedelta
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 
+_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _MINUTE = 60
 _HOUR = 60 * _MINUTE
 _DAY = 24 * _HOUR
@@ -14,7 +17,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
-def lasted(duration: timedelta, *, tenths: bool = False) -> str:
+def format_duration(duration: timedelta, *, tenths: bool = False) -> str:
     """Write a duration in its two largest units: 7 s, 3 min 20 s, 2 h 5 min, 4 d 1 h."""
     seconds = max(duration.total_seconds(), 0.0)
     if tenths and seconds < _MINUTE:
@@ -35,3 +38,24 @@ def sized(size_bytes: int) -> str:
         return counted(size_bytes, "byte")
     power = min((len(str(size_bytes)) - 1) // 3, len(_UNITS))
     return f"{size_bytes / _THOUSAND**power:,.1f} {_UNITS[power - 1]}"
+
+
+def format_instant(at: datetime | None) -> str | None:
+    """Write an instant in UTC, to the second; None stays None."""
+    return None if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def some_names(names: Sequence[str], *, shown_max: int = 3) -> str:
+    """Write the first names, and how many more there are."""
+    more = len(names) - shown_max
+    return ", ".join(names[:shown_max]) + (f" and {more} more" if more > 0 else "")
+
+
+def quoted_name(name: str) -> str:
+    """Write a name so that the parser reads the same name back."""
+    return name if _PLAIN_NAME.match(name) else "`" + name.replace("`", "``") + "`"
+
+
+def quoted_text(text: str) -> str:
+    r"""Write a text as a string literal in single quotes; quotes are doubled, \ escaped."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -1,1 +1,1 @@
-"""Encrypt secrets, and store them in the catalog."""
+"""Encrypt secrets and store them in the catalog."""

@@ -1,9 +1,9 @@
-"""Seal texts with the key of a node, and open them again.
+"""Encrypt and decrypt texts with the key of a node.
 
 The key is the environment variable PENSTOCK_SECRET_KEY, or else a file that only its owner may
-read. Both are stretched alike, so that the text of the file may move into the variable.
+read. Both are derived in the same way, so the text of the file also works as the variable.
 
-Invariant: neither a key nor a sealed text is a part of any message; a key is told by its id.
+Invariant: no message contains a key or a ciphertext; messages show the id of a key.
 """
 
 import os
@@ -31,18 +31,18 @@ _FILE_BYTES_MAX = 65_536
 
 
 class Sealer:
-    """One key; what it sealed names it, so that another key can say which one is needed."""
+    """One key; ciphertexts contain its id, so that a wrong key can name the needed one."""
 
     def __init__(self, key: str) -> None:
         self._key = key.encode("utf-8", "surrogateescape")
         self.key_id = _derived(self._key, b"id")[:_ID_BYTES].hex()
 
     def seal(self, text: str) -> str:
-        """Answer a text that only this key opens."""
+        """Return ciphertext that only this key decrypts."""
         return f"{self.key_id}:{self._fernet().encrypt(text.encode()).decode()}"
 
     def open(self, sealed: str) -> str:
-        """Answer the text that was sealed, if it was sealed with this key."""
+        """Return the plain text; raise UserError if another key encrypted it."""
         from cryptography.fernet import InvalidToken
 
         key_id, _, token = sealed.partition(":")
@@ -57,13 +57,13 @@ class Sealer:
             return self._fernet().decrypt(token.encode()).decode()
         except (InvalidToken, ValueError) as error:
             raise UserError(
-                f"what was sealed with the key {key_id} has been changed or cut off since",
+                f"a value sealed with the key {key_id} is damaged or truncated",
                 code=Code.SETTINGS_ERR,
                 hint="Give the secret's values again with ALTER SECRET.",
             ) from error
 
     def _fernet(self) -> "Fernet":
-        # Imported late, because most statements need no secret.
+        # Imported late: most statements need no secret.
         from base64 import urlsafe_b64encode
 
         from cryptography.fernet import Fernet
@@ -72,13 +72,13 @@ class Sealer:
 
 
 def load_sealer(key_file: Path, *, create: bool) -> Sealer:
-    """Answer the sealer of this node; ``create`` makes its key file if there is no key yet."""
+    """Return the sealer of this node; ``create`` creates a missing key file."""
     given = os.environ.get(VARIABLE, "").strip()
     if given:
         return Sealer(_long_enough(given, f"the key in {VARIABLE}"))
     key = _read(key_file)
     if key is None and create:
-        _make(key_file)
+        _create(key_file)
         key = _read(key_file)
     if key is None:
         raise UserError(
@@ -90,7 +90,7 @@ def load_sealer(key_file: Path, *, create: bool) -> Sealer:
 
 
 def unsealed_with(key_file: str, text: str) -> dict[str, str]:
-    """Answer the options that a vault has sealed; all that a task needs is the key's place."""
+    """Return the options in a ciphertext; a task needs only the path of the key file."""
     import json
 
     options: dict[str, str] = json.loads(load_sealer(Path(key_file), create=False).open(text))
@@ -98,7 +98,7 @@ def unsealed_with(key_file: str, text: str) -> dict[str, str]:
 
 
 def _derived(key: bytes, purpose: bytes) -> bytes:
-    """Stretch a key by HKDF; what serves one purpose tells nothing about another."""
+    """Derive a key by HKDF; keys of two purposes reveal nothing about each other."""
     return digest(digest(_SALT, key, sha256), purpose + b"\1", sha256)
 
 
@@ -107,13 +107,13 @@ def _long_enough(key: str, what: str) -> str:
         raise UserError(
             f"{what} must have at least {CHARACTERS_MIN} characters, not {len(key)}",
             code=Code.SETTINGS_ERR,
-            hint="Write 32 random bytes, for example what openssl rand -hex 32 answers.",
+            hint="Use 32 random bytes, for example the output of openssl rand -hex 32.",
         )
     return key
 
 
 def _read(key_file: Path) -> str | None:
-    """Answer the text of the key file, None if there is none; refuse one that others see."""
+    """Return the text of the key file, None if it is missing; only the owner may read it."""
     try:
         with key_file.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -132,13 +132,13 @@ def _read(key_file: Path) -> str | None:
     return content.decode("utf-8", "surrogateescape").strip()
 
 
-def _make(key_file: Path) -> None:
-    """Make a key file that is whole as soon as it has its name; keep one that is there."""
+def _create(key_file: Path) -> None:
+    """Create the key file atomically; keep an existing one."""
     draft = key_file.with_name(f"{key_file.name}.{uuid.uuid4().hex}")
     try:
         _write(draft, os.urandom(_RANDOM_BYTES).hex() + "\n")
         try:
-            # Unlike a rename, a link does not replace what another process has made meanwhile.
+            # Unlike a rename, a link does not replace the file of another process.
             key_file.hardlink_to(draft)
         except FileExistsError:
             return
@@ -146,7 +146,7 @@ def _make(key_file: Path) -> None:
             draft.unlink()
         _flush_folder(key_file.parent)
     except OSError as error:
-        raise _failed(key_file, "made", error) from error
+        raise _failed(key_file, "created", error) from error
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,7 +1,7 @@
-"""The vault: stores secrets sealed, and gives their values to those who need them.
+"""The vault: stores encrypted secrets and reveals their values.
 
-Invariant: a value leaves the vault only as the answer of ``reveal`` and ``unsealed``; what is
-stored, and what is handed to tasks, is sealed, and no message holds a value.
+Invariant: only ``reveal`` and ``reveal_all`` return values. The catalog and tasks get
+ciphertext, and no message contains a value.
 """
 
 import json
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Protocol
 
 from penstock.errors import Code, UserError
-from penstock.model.schema import quoted_name
 from penstock.model.secrets import (
     EnvironmentReference,
     FileReference,
@@ -22,20 +21,21 @@ from penstock.model.secrets import (
     SecretReference,
     reference_of,
 )
+from penstock.model.text import quoted_name
 from penstock.secrets.sealing import Sealer, load_sealer
 
 _FILE_BYTES_MAX = 1_048_576
 
 
 class SecretStore(Protocol):
-    """Where sealed secrets are stored: the catalog."""
+    """Storage of encrypted secrets: the catalog."""
 
     def create_secret(self, secret: SealedSecret) -> None:
-        """Store a secret; refuse a name that is taken."""
+        """Store a secret; raise UserError if the name exists."""
         ...
 
     def change_secret(self, name: str, value_by_key: Mapping[str, str], *, key_id: str) -> None:
-        """Add or replace sealed values of a secret."""
+        """Add or replace encrypted values of a secret."""
         ...
 
     def secret(self, name: str) -> SecretRecord | None:
@@ -48,14 +48,14 @@ class SecretStore(Protocol):
 
 
 class Vault:
-    """The secrets of a catalog, and the key of this node that opens them."""
+    """The secrets of a catalog, and the key of this node that decrypts them."""
 
     def __init__(self, catalog: SecretStore, *, key_file: Path) -> None:
         self._catalog = catalog
         self.key_file = key_file
 
     def store(self, name: str, values: Mapping[str, str]) -> None:
-        """Store a new secret; refuse a name that is taken."""
+        """Store a new secret; raise UserError if the name exists."""
         self._catalog.create_secret(self.sealed_secret(name, values))
 
     def change(self, name: str, values: Mapping[str, str]) -> None:
@@ -66,7 +66,7 @@ class Vault:
     def sealed_secret(
         self, name: str, values: Mapping[str, str], *, job_id: str | None = None
     ) -> SealedSecret:
-        """Answer a secret as it may be stored; a job's own is created together with it."""
+        """Return an encrypted secret; one that a job owns is created together with the job."""
         sealer = self._sealer()
         return SealedSecret(
             name=name,
@@ -76,7 +76,7 @@ class Vault:
         )
 
     def free_name(self, name: str, *, job_id: str | None) -> str:
-        """Answer a name for a job's own secret: the given one, with a number if it is taken."""
+        """Return the name, or the name with a number if another owner has it."""
         for number in count(1):
             wanted = name if number == 1 else f"{name}_{number}"
             taken = self._catalog.secret(wanted)
@@ -85,59 +85,37 @@ class Vault:
         raise AssertionError("unreachable")
 
     def reveal(self, text: str, *, option: str) -> str:
-        """Answer the value of an option, which may be a reference to it."""
+        """Return the value of an option, which may be a reference."""
         reference = reference_of(text)
         if not isinstance(reference, SecretReference):
-            return _looked_up(text, what=f'option "{option}"')
+            return _resolved(text, what=f'option "{option}"')
         stored = self._value(reference.name, option=option)
-        return _looked_up(stored, what=f'"{option}" of secret "{reference.name}"')
-
-    def sealed(self, values: Mapping[str, str]) -> str:
-        """Answer options as ciphertext, to hand them to tasks."""
-        return self._sealer().seal(json.dumps(dict(values)))
+        return _resolved(stored, what=f'"{option}" of secret "{reference.name}"')
 
     def sealed_for_tasks(self, values: Mapping[str, str]) -> Sealed:
-        """Answer options as tasks get them: ciphertext, and where its key lies."""
-        return Sealed(text=self.sealed(values), key_file=str(self.key_file.absolute()))
+        """Return options as ciphertext, with the path of the key file."""
+        text = self._sealer().seal(json.dumps(dict(values)))
+        return Sealed(text=text, key_file=str(self.key_file.absolute()))
 
     def reveal_all(self, name: str, *, known: Collection[str]) -> list[tuple[str, str]]:
-        """Answer the values of a secret whose keys are known, by one look at the catalog."""
-        record = self._catalog.secret(name.lower())
-        if record is None:
-            raise UserError(
-                f'secret "{name}" does not exist',
-                code=Code.META_NOT_FOUND_ERR,
-                hint=f"Create it with CREATE SECRET {name} (…).",
-            )
-        wanted = {key: text for key, text in record.value_by_key.items() if key in known}
+        """Return the values of the known keys of a secret."""
+        record = self._record(name, needed="…")
         sealer = load_sealer(self.key_file, create=False)
         return [
-            (key, _looked_up(sealer.open(text), what=f'"{key}" of secret "{record.name}"'))
-            for key, text in wanted.items()
+            (key, _resolved(sealer.open(text), what=f'"{key}" of secret "{record.name}"'))
+            for key, text in record.value_by_key.items()
+            if key in known
         ]
 
-    def unsealed(self, text: str) -> dict[str, str]:
-        """Answer the options that were sealed."""
-        options: dict[str, str] = json.loads(
-            load_sealer(self.key_file, create=False).open(text)
-        )
-        return options
-
     def _sealer(self) -> Sealer:
-        # A new key beside secrets that need the old one would hide that the old one is lost.
+        # Creating a new key while secrets need a lost one would hide the loss.
         create = self.key_file.exists() or not self._catalog.secrets()
         return load_sealer(self.key_file, create=create)
 
     def _value(self, name: str, *, option: str) -> str:
-        """Answer the value of a stored secret that belongs to an option."""
-        record = self._catalog.secret(name)
-        if record is None:
-            raise UserError(
-                f'secret "{name}" does not exist',
-                code=Code.META_NOT_FOUND_ERR,
-                detail=f'Option "{option}" refers to it.',
-                hint=f"Create it with CREATE SECRET {quoted_name(name)} ({option} = '…').",
-            )
+        """Return the value that a stored secret has for an option."""
+        detail = f'Option "{option}" refers to it.'
+        record = self._record(name, needed=f"{option} = '…'", detail=detail)
         sealed = record.value_by_key.get(option.lower())
         if sealed is None:
             raise UserError(
@@ -148,9 +126,20 @@ class Vault:
             )
         return load_sealer(self.key_file, create=False).open(sealed)
 
+    def _record(self, name: str, *, needed: str, detail: str = "") -> SecretRecord:
+        record = self._catalog.secret(name.lower())
+        if record is None:
+            raise UserError(
+                f'secret "{name}" does not exist',
+                code=Code.META_NOT_FOUND_ERR,
+                detail=detail,
+                hint=f"Create it with CREATE SECRET {quoted_name(name)} ({needed}).",
+            )
+        return record
 
-def _looked_up(text: str, *, what: str) -> str:
-    """Answer what a text of the environment or a file refers to, or the text itself."""
+
+def _resolved(text: str, *, what: str) -> str:
+    """Return the value of a reference to the environment or a file, or the text itself."""
     match reference_of(text):
         case EnvironmentReference(variable=variable):
             return _from_environment(variable, what=what)
@@ -175,8 +164,7 @@ def _from_environment(variable: str, *, what: str) -> str:
 def _from_file(path: str, *, what: str) -> str:
     if not Path(path).is_absolute():
         raise UserError(
-            f'file "{path}" must be given by its whole path, such as file:/run/secrets/key',
-            code=Code.OPTION_ERR,
+            f'file "{path}" must be an absolute path, such as file:/run/secrets/key',
             detail=f"It gives {what}.",
         )
     try:
@@ -193,7 +181,6 @@ def _from_file(path: str, *, what: str) -> str:
     if len(content) > _FILE_BYTES_MAX:
         raise UserError(
             f'file "{path}" must have at most {_FILE_BYTES_MAX} bytes',
-            code=Code.OPTION_ERR,
             detail=f"It gives {what}.",
         )
     return text.removesuffix("\n").removesuffix("\r")

@@ -1,155 +1,194 @@
-"""Settings of one node, read from flags, the environment and penstock.toml.
+"""Settings of one node: flags, environment, penstock.toml, defaults, in that order."""
 
-A node without either needs none of this, so it is imported only where something was given.
-"""
-
+import difflib
+import json
 import os
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
-
 from penstock.errors import Code, UserError
-
-
-class _Catalog(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    url: str | None = None
-
-
-class _Spark(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    master: str | None = None
-    conf: dict[str, str] = Field(default_factory=dict)
-
-
-class _Given(BaseSettings):
-    model_config = SettingsConfigDict(
-        env_prefix="PENSTOCK_", env_nested_delimiter="__", extra="forbid"
-    )
-
-    home: Path | None = None
-    warehouse: str | None = None
-    warehouse_secret: str | None = None
-    catalog: _Catalog = _Catalog()
-    spark: _Spark = _Spark()
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Let the environment win over what was read from the file."""
-        del settings_cls, dotenv_settings, file_secret_settings
-        return env_settings, init_settings
-
-
-def check_given(from_file: dict[str, object], *, path: Path) -> dict[str, Any]:
-    """Answer what was given, the environment over the file, or say what is wrong with it."""
-    try:
-        given = _Given.model_validate(from_file)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(str(part) for part in first["loc"])
-        raise UserError(
-            f'setting "{name}": {first["msg"].lower()}',
-            code=Code.SETTINGS_ERR,
-            detail=f"Read from {path} and the environment (PENSTOCK_…).",
-            hint=(
-                "Known settings: warehouse, warehouse_secret, [catalog] url, [spark] master, "
-                "[spark.conf] …."
-            ),
-        ) from error
-    return given.model_dump(exclude_none=True)
-
+from penstock.model.options import group, option, option_fields, option_key
 
 HOME_DEFAULT = "./penstock-home"
 FILE_NAME = "penstock.toml"
 KEY_FILE = "secret.key"
-_PREFIX = "PENSTOCK_"
-_HOME = f"{_PREFIX}HOME"
+PREFIX = "PENSTOCK_"
+_HOME_VARIABLE = f"{PREFIX}HOME"
+# Stands for the home in the defaults below.
+_HOME = "<home>"
+_WAREHOUSE = f"{_HOME}/warehouse"
+_CATALOG = f"sqlite:///{_HOME}/catalog.db"
+_CONF = "spark.conf"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogSettings:
-    """Where jobs and tables are remembered."""
+    """Where jobs and tables are stored."""
 
-    url: str | None = None
+    url: str | None = option(
+        "SQLite database with jobs and tables.",
+        key="catalog.url",
+        default=None,
+        none_word=_CATALOG,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
-    """Which Spark runs the loads."""
+    """Spark, which runs the loads."""
 
-    master: str = "local[*,4]"
-    conf: Mapping[str, str] = field(default_factory=dict)
+    master: str = option(
+        "Spark master, local[cores,tries]. With plain local[*], Spark does not retry tasks.",
+        key="spark.master",
+        default="local[*,4]",
+    )
+    conf: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata=option(
+            "Further Spark properties by name. The variable takes a JSON object.", key=_CONF
+        ).metadata,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Everything that can be set about a node."""
+    """All settings of a node."""
 
     home: Path
-    # A folder, or the URI of a bucket's.
-    warehouse: str | None = None
-    warehouse_secret: str = ""
-    catalog: CatalogSettings = field(default_factory=CatalogSettings)
-    spark: SparkSettings = field(default_factory=SparkSettings)
+    warehouse: str | None = option(
+        "Where new tables are created: a folder, or a bucket with a path, s3://….",
+        default=None,
+        none_word=_WAREHOUSE,
+    )
+    warehouse_secret: str = option(
+        "Name of the secret with the credentials of a warehouse in a bucket. Without it, the "
+        "credentials of the machine are used.",
+        default="",
+    )
+    catalog: CatalogSettings = group(CatalogSettings)
+    spark: SparkSettings = group(SparkSettings)
+    # The variable or file that each given setting was read from.
+    origin_by_key: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def catalog_url(self) -> str:
-        """The catalog's URL."""
-        return self.catalog.url or f"sqlite:///{self.home / 'catalog.db'}"
+        """URL of the catalog."""
+        return self.catalog.url or _CATALOG.replace(_HOME, str(self.home))
 
     @property
     def warehouse_location(self) -> str:
-        """Where new tables are made."""
-        given = self.warehouse or str(self.home / "warehouse")
+        """Absolute folder or URI in which new tables are created."""
+        given = self.warehouse or _WAREHOUSE.replace(_HOME, str(self.home))
         return given.rstrip("/") if "://" in given else str(Path(given).expanduser().absolute())
 
 
-def load_settings(*, home: Path | None) -> Settings:
-    """Read the settings of a home: the flag, PENSTOCK_…, penstock.toml, defaults."""
-    folder = home_folder(home)
-    path = folder / FILE_NAME
-    from_file = _read_file(path)
-    from_environment = any(k.startswith(_PREFIX) and k != _HOME for k in os.environ)
-    if not from_file and not from_environment:
-        return Settings(home=folder)
-    # REMOVED
+SETTING_FIELDS = option_fields(Settings)
+_KEYS = tuple(option_key(declared) for declared in SETTING_FIELDS)
+# Other variables with our prefix are not settings.
+_FIRST_WORDS = frozenset(key.partition(".")[0] for key in _KEYS)
 
-    given = check_given(from_file, path=path)
+
+def load_settings(*, home: Path | None) -> Settings:
+    """Read the settings of a home; environment variables override its file."""
+    folder = home_folder(home)
+    values: dict[str, Any] = {_CONF: {}}
+    origin_by_key = {
+        key: variable
+        for key in ("home", "secret_key")
+        if (variable := PREFIX + key.upper()) in os.environ
+    }
+    for given in (*_from_file(folder / FILE_NAME), *_from_environment(os.environ)):
+        _check(given)
+        if given.key in _KEYS:
+            values[given.key] = given.value
+        else:
+            values[_CONF][given.key.removeprefix(f"{_CONF}.")] = given.value
+        origin_by_key[given.key if given.key in _KEYS else _CONF] = given.origin
     return Settings(
         home=folder,
-        warehouse=given.get("warehouse"),
-        warehouse_secret=given.get("warehouse_secret", ""),
-        catalog=CatalogSettings(**given["catalog"]),
-        spark=SparkSettings(**given["spark"]),
+        **_chosen(Settings, values),
+        catalog=CatalogSettings(**_chosen(CatalogSettings, values)),
+        spark=SparkSettings(**_chosen(SparkSettings, values)),
+        origin_by_key=origin_by_key,
     )
 
 
 def home_folder(given: Path | None) -> Path:
-    """Answer the home: the flag's, that of the environment, the default."""
-    folder = given or Path(os.environ.get(_HOME) or HOME_DEFAULT)
+    """Return the absolute home: the given one, PENSTOCK_HOME or the default."""
+    folder = given or Path(os.environ.get(_HOME_VARIABLE) or HOME_DEFAULT)
     return folder.expanduser().absolute()
 
 
-def _read_file(path: Path) -> dict[str, object]:
-    if not path.exists():
-        return {}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """A setting as it was found; the keys of tables are joined by dots."""
+
+    key: str
+    value: object
+    origin: str
+
+
+def _from_environment(environment: Mapping[str, str]) -> Iterator[_Given]:
+    for variable, text in environment.items():
+        name = variable.upper()
+        key = name.removeprefix(PREFIX).lower().replace("__", ".")
+        if name.startswith(PREFIX) and key.partition(".")[0] in _FIRST_WORDS:
+            yield from _flat(key, _json(text) if key == _CONF else text, origin=variable)
+
+
+def _from_file(path: Path) -> Iterator[_Given]:
     try:
-        return tomllib.loads(path.read_text())
+        table = tomllib.loads(path.read_text()) if path.exists() else {}
     except (OSError, ValueError) as error:
         raise UserError(
             f'settings file "{path}" cannot be read: {error}', code=Code.SETTINGS_ERR
         ) from error
+    for key, value in table.items():
+        yield from _flat(key, value, origin=FILE_NAME)
+
+
+def _flat(key: str, value: object, *, origin: str) -> Iterator[_Given]:
+    if not isinstance(value, Mapping):
+        yield _Given(key=key, value=value, origin=origin)
+        return
+    for name, inner in value.items():
+        yield from _flat(f"{key}.{name}", inner, origin=origin)
+
+
+def _json(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _check(given: _Given) -> None:
+    """Raise UserError unless a setting exists and has a text; the text may be a secret."""
+    hint = "Put the value in quotes."
+    if given.key == _CONF:
+        fault = "must map names of Spark properties to values"
+        hint = 'Write {"spark.driver.memory": "2g"} in the variable.'
+    elif given.key not in _KEYS and not given.key.startswith(f"{_CONF}."):
+        fault = "does not exist"
+        near = difflib.get_close_matches(given.key, _KEYS, n=1)
+        guess = f'Did you mean "{near[0]}"? ' if near else ""
+        hint = f"{guess}Known settings: {', '.join(_KEYS)}."
+    elif not isinstance(given.value, str):
+        fault = "must be a text"
+    else:
+        return
+    raise UserError(
+        f'setting "{given.key}" {fault}',
+        code=Code.SETTINGS_ERR,
+        detail=f"Read from {given.origin}.",
+        hint=hint,
+    )
+
+
+def _chosen(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the given values of a class's own settings; an empty one means the default."""
+    own = [declared for declared in fields(kind) if "option" in declared.metadata]
+    return {f.name: values[option_key(f)] for f in own if values.get(option_key(f))}

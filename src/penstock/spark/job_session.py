@@ -1,31 +1,101 @@
-"""Run the SELECT of one job, epoch after epoch, in a session that is kept between them.
+"""Sessions of Spark for the SELECTs of jobs: check a SELECT, and run it epoch by epoch.
 
-Nothing but paths and the names of functions travels in closures. What a task shall read lies in
-a file that is replaced for every epoch, so the frame that reads it stays the same.
+A job keeps its session between epochs. The frame of a SELECT is kept too, unless its plan may
+change from epoch to epoch. Small task texts travel as a local property of the Spark job, so a
+kept frame reads new tasks in every epoch. Large ones travel in the closures of a frame that is
+built for one epoch; pyspark broadcasts large closures.
 """
 
+import importlib
 import json
-import os
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-import pyarrow as pa
+from penstock.arrow.types import data_type
+from penstock.errors import Code, InvariantError, PenstockError, UserError
+from penstock.model.job import SparkQuery
+from penstock.model.query import Lookup, QueryRun, QueryText, output_name
+from penstock.model.schema import Column, Primitive, columns_sql
+from penstock.spark.plan_check import PlanFindings, check_plan
+from penstock.spark.sql_errors import explained, located, missing_relation, unqualified
+from penstock.spark.worker import (
+    TASKS,
+    Batches,
+    ReadHalf,
+    ReadLookup,
+    WriteHalf,
+    lookup_function,
+    source_function,
+    writer_function,
+)
 
-from penstock.errors import InvariantError
-from penstock.model.codec import from_text, to_text
-from penstock.model.query import Lookup, QueryRun
-from penstock.spark.plan_check import check_plan
-from penstock.spark.query_session import QuerySession, name_view
-from penstock.spark.worker import freeze_once
+# A DataFrame or a SparkSession; pyspark has no types here.
+Frame = Any
+Session = Any
+Selected = TypeVar("Selected")
 
-Batches = Iterator[pa.RecordBatch]
-ReadHalf = Callable[[str, str, Callable[[str], None]], Batches]
-WriteHalf = Callable[[str, str, Batches, Callable[[], str]], str]
-ReadLookup = Callable[[Lookup], Batches]
-_ANSWER = pa.schema([("answer", pa.string())])
+# Every task of a Spark job gets the job's properties, hence the texts of all its tasks.
+_PROPERTY_CHARACTERS_MAX = 2**18
+# With one partition Spark plans no exchange, so operators that need one would pass.
+_PARTITIONS_CHECKED = 2
+_LOOKUPS_MAX = 50
+_COMMON_SETTINGS = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    # Only tables can be named in a SELECT: no parquet.`/some/path`.
+    "spark.sql.runSQLOnFiles": "false",
+}
+
+
+def open_session(root: Session, settings: Mapping[str, str]) -> Session:
+    """Return a new session with these settings."""
+    # pyspark logs every error of a SELECT to the terminal, with its stack.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    session = root.newSession()
+    for key, value in {**_COMMON_SETTINGS, **settings}.items():
+        session.conf.set(key, value)
+    return session
+
+
+def select_frame(session: Session, text: str) -> Frame:
+    """Return the frame of a SELECT; raise Spark's error for any other statement."""
+    session._jsparkSession.sessionState().sqlParser().parseQuery(text)  # noqa: SLF001
+    return session.sql(text)
+
+
+def select_known(
+    text: str, *, select: Callable[[str], Selected], add: Callable[[str], str], tables_max: int
+) -> tuple[Selected, str]:
+    """Select, after adding the tables that Spark does not know.
+
+    ``add`` registers a table and returns the name of its view. Return what ``select`` returned,
+    and the text with the names of views.
+    """
+    added: set[str] = set()
+    while True:
+        try:
+            return select(text), text
+        except Exception as error:
+            name = missing_relation(error)
+            if name is None or name in added:
+                raise
+            if len(added) >= tables_max:
+                raise UserError(
+                    f"a SELECT may name {tables_max} tables", code=Code.TYPE_ERR
+                ) from error
+            try:
+                view = add(name)
+            except UserError as unknown:
+                raise located(unknown, error, text) from error
+            added.add(name)
+            text = unqualified(text, error, view)
+
+
+def name_view(frame: Frame, view: str) -> None:
+    """Register a frame as a view of its session."""
+    quoted = view.replace("`", "``")
+    frame.createOrReplaceTempView(f"`{quoted}`")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,37 +107,123 @@ class Halves:
     read_lookup: ReadLookup
 
 
-class JobSession:
-    """The session of one job, with the frames that may be used again."""
+class QuerySession:
+    """A session with the settings and functions of one job."""
 
-    def __init__(self, root: Any, run: QueryRun, *, folder: Path, halves: Halves) -> None:  # noqa: ANN401
-        folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
+    def __init__(self, root: Session, query: QueryText) -> None:
+        self._session = open_session(root, _settings(query))
+        _register_functions(self._session, query.python_udfs)
+
+    def carry(self, tasks: Sequence[str] | None) -> None:
+        """Set the task texts that travel with the next Spark jobs of this thread."""
+        text = None if tasks is None else json.dumps(list(tasks))
+        self._session.sparkContext.setLocalProperty(TASKS, text)
+
+    def reader(
+        self, columns: tuple[Column, ...], read: Callable[[Batches], Batches], *, tasks: int
+    ) -> Frame:
+        """Return a frame of as many partitions as tasks, each read by the function."""
+        ddl = columns_sql(tuple(Column(name=c.name, type=c.type) for c in columns))
+        return self._session.range(0, tasks, 1, tasks).mapInArrow(read, ddl)
+
+    def name_lookup(self, lookup: Lookup, read: ReadLookup) -> None:
+        """Register a joined table as a view that Spark broadcasts."""
+        frame = self.reader(lookup.columns, lookup_function(read, lookup), tasks=1)
+        name_view(frame.hint("broadcast"), lookup.table.name)
+
+    def select(self, text: str) -> tuple[Frame, tuple[str, ...]]:
+        """Return the frame of a SELECT with numbered columns, and their original names."""
+        frame = select_frame(self._session, text)
+        names = tuple(frame.columns)
+        return frame.toDF(*(output_name(at) for at in range(len(names)))), names
+
+
+def _settings(query: QueryText) -> dict[str, str]:
+    return {
+        "spark.sql.session.timeZone": query.time_zone,
+        "spark.sql.ansi.enabled": str(query.strict).lower(),
+        # Adaptive execution may remove the reader at run time if a joined table is empty.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+        # Without code generation, a join with an empty table does not read the source at all.
+        "spark.sql.codegen.maxFields": "100000",
+    }
+
+
+def _register_functions(session: Session, module_name: str) -> None:
+    if not module_name:
+        return
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        raise UserError(
+            f'module "{module_name}" of "session.python_udfs" cannot be imported: {error}',
+            code=Code.OPTION_ERR,
+            hint="Install it where Penstock and Spark's workers run, or set PYTHONPATH.",
+        ) from error
+    functions = {
+        name: value
+        for name, value in vars(module).items()
+        if hasattr(value, "returnType") and hasattr(value, "evalType")
+    }
+    if not functions:
+        raise UserError(
+            f'module "{module_name}" of "session.python_udfs" has no function',
+            code=Code.OPTION_ERR,
+            hint="Make functions with pyspark.sql.functions.udf at the top of the module.",
+        )
+    for name, function in functions.items():
+        session.udf.register(name, function)
+
+
+class JobSession:
+    """The session of one job, with the frames that serve more than one epoch."""
+
+    def __init__(self, root: Session, run: QueryRun, *, halves: Halves) -> None:
         self._halves = halves
         self._query = run.query
         self._session = QuerySession(root, run.query)
-        self._reader_by_tasks: dict[int, Any] = {}
-        self._frame_by_tasks: dict[int, Any] = {}
+        self._reader_by_tasks: dict[int, Frame] = {}
+        self._frame_by_tasks: dict[int, Frame] = {}
         self._lookups: tuple[Lookup, ...] = ()
 
     def serves(self, run: QueryRun) -> bool:
-        """Tell whether this session was made for such a SELECT."""
+        """Return whether this session was opened for the run's SELECT."""
         return run.query == self._query
 
     def answers(self, run: QueryRun, tasks: Sequence[str]) -> list[str]:
-        """Run the SELECT over the tasks' shares and answer what the writers said."""
-        _replace(self._folder / "tasks", json.dumps(list(tasks)))
+        """Run the SELECT over the tasks and return the answers of their writing halves."""
         self._name_lookups(run.lookups)
-        rows = self._frame(run, len(tasks)).collect()
-        return [str(row[0]) for row in rows]
+        if sum(map(len, tasks)) > _PROPERTY_CHARACTERS_MAX:
+            self._session.carry(None)
+            frame = self._large_frame(run, tuple(tasks))
+        else:
+            self._session.carry(tasks)
+            frame = self._small_frame(run, len(tasks))
+        return [str(row[0]) for row in frame.collect()]
 
-    def _frame(self, run: QueryRun, tasks: int) -> Any:  # noqa: ANN401 - A DataFrame.
-        if tasks in self._frame_by_tasks:
-            return self._frame_by_tasks[tasks]
-        name_view(self._reader(run, tasks), run.query.view)
+    def _large_frame(self, run: QueryRun, tasks: tuple[str, ...]) -> Frame:
+        return self._frame(run, self._reader(run, len(tasks), tasks), tasks)
+
+    def _small_frame(self, run: QueryRun, count: int) -> Frame:
+        if count in self._frame_by_tasks:
+            return self._frame_by_tasks[count]
+        if count not in self._reader_by_tasks:
+            self._reader_by_tasks[count] = self._reader(run, count, None)
+        frame = self._frame(run, self._reader_by_tasks[count], None)
+        if run.reusable:
+            self._frame_by_tasks[count] = frame
+        return frame
+
+    def _reader(self, run: QueryRun, count: int, tasks: tuple[str, ...] | None) -> Frame:
+        read = source_function(self._halves.read, tasks)
+        return self._session.reader(run.query.columns, read, tasks=count)
+
+    def _frame(self, run: QueryRun, reader: Frame, tasks: tuple[str, ...] | None) -> Frame:
+        """Return the frame that reads, selects and writes, if its plan is row-wise."""
+        name_view(reader, run.query.view)
         select, _ = self._session.select(run.query.text)
-        writer = writer_function(str(self._folder), self._halves.write)
-        frame = select.mapInArrow(writer, "answer STRING")
+        frame = select.mapInArrow(writer_function(self._halves.write, tasks), "answer STRING")
         findings = check_plan(frame, text=run.query.text)
         unread = set(findings.needed) - set(run.needed)
         if unread:
@@ -75,103 +231,91 @@ class JobSession:
                 f"the SELECT looks at {', '.join(sorted(unread))}, which is not read",
                 hint="ALTER the job with the same INSERT, so that it is looked at anew.",
             )
-        if run.reusable:
-            self._frame_by_tasks[tasks] = frame
         return frame
-
-    def _reader(self, run: QueryRun, tasks: int) -> Any:  # noqa: ANN401
-        if tasks not in self._reader_by_tasks:
-            read = source_function(str(self._folder), self._halves.read)
-            frame = self._session.reader(run.query.columns, read, tasks=tasks)
-            self._reader_by_tasks[tasks] = frame
-        return self._reader_by_tasks[tasks]
 
     def _name_lookups(self, lookups: tuple[Lookup, ...]) -> None:
         if lookups == self._lookups:
             return
-        for number, lookup in enumerate(lookups):
-            path = self._folder / f"lookup-{number}"
-            _replace(path, to_text(lookup))
-            read = lookup_function(str(path), self._halves.read_lookup)
-            frame = self._session.reader(lookup.columns, read, tasks=1)
-            name_view(frame.hint("broadcast"), lookup.table.name)
+        for lookup in lookups:
+            self._session.name_lookup(lookup, self._halves.read_lookup)
         self._lookups = lookups
 
 
-def source_function(folder: str, read: ReadHalf) -> Callable[[Batches], Batches]:
-    """Answer the function by which the plan knows the source."""
+def analyse(
+    root: Session, query: QueryText, *, find_lookup: Callable[[str], Lookup], log_file: object
+) -> SparkQuery:
+    """Check a SELECT and return its properties; ``find_lookup`` finds the tables it joins."""
+    session = QuerySession(root, query)
+    source = source_function(_never, None)
+    name_view(session.reader(query.columns, source, tasks=_PARTITIONS_CHECKED), query.view)
+    lookups: list[Lookup] = []
 
-    def read_source(batches: Batches) -> Batches:
-        return _read(folder, read, batches)
+    def add(name: str) -> str:
+        lookups.append(find_lookup(name))
+        session.name_lookup(lookups[-1], _never)
+        return lookups[-1].table.name
 
-    return read_source
-
-
-def lookup_function(path: str, read: ReadLookup) -> Callable[[Batches], Batches]:
-    """Answer the function by which the plan knows a joined table."""
-
-    def read_lookup(batches: Batches) -> Batches:
-        for _ in batches:
-            yield from read(from_text(Lookup, Path(path).read_text("utf-8")))
-
-    return read_lookup
-
-
-def writer_function(folder: str, write: WriteHalf) -> Callable[[Batches], Batches]:
-    """Answer the function that ends the plan."""
-
-    def write_share(batches: Batches) -> Batches:
-        return _write(folder, write, batches)
-
-    return write_share
-
-
-def _read(folder: str, read: ReadHalf, batches: Batches) -> Batches:
-    task, try_id = _whoami()
-    for _ in batches:
-        leave = partial(_replace, _report_path(folder, try_id))
-        yield from read(_task_text(folder, task), try_id, leave)
-    freeze_once()
-
-
-def _write(folder: str, write: WriteHalf, batches: Batches) -> Batches:
-    task, try_id = _whoami()
-    path = _report_path(folder, try_id)
     try:
-        answer = write(_task_text(folder, task), try_id, batches, partial(_report, path))
-    finally:
-        path.unlink(missing_ok=True)
-    yield pa.RecordBatch.from_pylist([{"answer": answer}], schema=_ANSWER)
-    freeze_once()
+        (frame, names), text = select_known(
+            query.text, select=session.select, add=add, tables_max=_LOOKUPS_MAX
+        )
+    except PenstockError:
+        raise
+    except Exception as error:
+        raise _located(error, query, log_file=log_file) from error
+    findings = _checked(frame, text, log_file=log_file)
+    return SparkQuery(
+        text=text,
+        view=query.view,
+        view_columns=query.columns,
+        needed=findings.needed,
+        outputs=_outputs(frame, names),
+        lookups=tuple(lookup.table for lookup in lookups),
+        operators=findings.operators,
+        row_wise=findings.row_wise,
+        reusable=findings.reusable,
+    )
 
 
-def _whoami() -> tuple[int, str]:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    if context is None:
-        raise RuntimeError("not inside a Spark task")
-    return context.partitionId(), str(context.taskAttemptId())
+def _never(*_: object) -> Any:  # noqa: ANN401 - Stands for functions of several types.
+    raise InvariantError("a plan that is only checked was run")
 
 
-def _task_text(folder: str, task: int) -> str:
-    tasks: list[str] = json.loads((Path(folder) / "tasks").read_text("utf-8"))
-    return tasks[task]
-
-
-def _report_path(folder: str, try_id: str) -> Path:
-    return Path(folder) / f"report-{try_id}"
-
-
-def _report(path: Path) -> str:
+def _checked(frame: Frame, text: str, *, log_file: object) -> PlanFindings:
+    written = frame.mapInArrow(writer_function(_never, None), "answer STRING")
     try:
-        return path.read_text("utf-8")
-    except FileNotFoundError as error:
-        raise RuntimeError("the reading half left no report") from error
+        return check_plan(written, text=text)
+    except PenstockError:
+        raise
+    except Exception as error:
+        raise explained(error, log_file=log_file) from error
 
 
-def _replace(path: Path, text: str) -> None:
-    """Write a file so that whoever reads it sees the old text or all of the new one."""
-    beside = path.with_name(f"{path.name}.{os.getpid()}.new")
-    beside.write_text(text, "utf-8")
-    beside.replace(path)
+def _outputs(frame: Frame, names: tuple[str, ...]) -> tuple[Column, ...]:
+    from pyspark.sql.pandas.types import to_arrow_type
+    from pyspark.sql.types import NullType
+
+    outputs: list[Column] = []
+    for name, field in zip(names, frame.schema.fields, strict=True):
+        # A bare NULL fits every column, and so does a STRING that is always NULL.
+        if isinstance(field.dataType, NullType):
+            outputs.append(Column(name=name, type=Primitive.STRING))
+            continue
+        try:
+            kind = data_type(to_arrow_type(field.dataType, timezone="UTC"))
+        except Exception as error:
+            raise UserError(
+                f'output "{name}" of the SELECT is {field.dataType.simpleString()}, '
+                "which no column can hold",
+                code=Code.TYPE_ERR,
+                hint="Convert it with CAST(… AS STRING), for example.",
+            ) from error
+        outputs.append(Column(name=name, type=kind))
+    return tuple(outputs)
+
+
+def _located(error: Exception, query: QueryText, *, log_file: object) -> PenstockError:
+    known = explained(error, log_file=log_file)
+    if not isinstance(known, UserError):
+        known = UserError(known.message, code=Code.TYPE_ERR)
+    return located(known, error, query.text)

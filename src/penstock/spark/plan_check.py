@@ -1,31 +1,23 @@
-"""Check that a SELECT runs row by row in one stage, by Spark's own plan.
+"""Check with Spark's plans that a SELECT runs row by row in one stage.
 
-The logical plan is used to name what a person wrote; the physical plan decides. Between the
-writer and the reader it may hold only operators that treat every row by itself, for a task must
-have seen all rows whose notes it reports, and lose none.
+The logical plan gives the construct of an error message; the physical plan decides. Only
+row-wise operators are allowed between the writer and the reader. Otherwise a task could report
+the notes of rows that it did not write.
 """
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import pyarrow as pa
-
-from penstock.arrow.types import data_type
-from penstock.errors import Code, PenstockError, UserError
-from penstock.model.job import SparkQuery
-from penstock.model.query import Lookup, QueryText
-from penstock.model.schema import Column, Primitive
-from penstock.spark.query_session import QuerySession, name_view
-from penstock.spark.sql_errors import explained, located, missing_relation, unqualified
+from penstock.errors import Code, UserError
 
 Node = Any
 
 
 def all_nodes(plan: Node) -> Iterator[Node]:
-    """Yield a plan's nodes, outermost first, with those of its subqueries."""
+    """Yield the nodes of a plan and of its subqueries, outermost first."""
     for node in own_nodes(plan):
         yield node
         for subquery in sequence(node.subqueries()):
@@ -33,24 +25,24 @@ def all_nodes(plan: Node) -> Iterator[Node]:
 
 
 def own_nodes(plan: Node) -> Iterator[Node]:
-    """Yield a plan's nodes, outermost first, without subqueries."""
+    """Yield the nodes of a plan without its subqueries, outermost first."""
     yield plan
     for child in children(plan):
         yield from own_nodes(child)
 
 
 def children(node: Node) -> list[Node]:
-    """Answer the nodes that a node takes its rows from."""
+    """Return the inputs of a node."""
     return sequence(node.children())
 
 
 def sequence(found: Node) -> list[Node]:
-    """Answer the elements of a Scala sequence."""
+    """Return the elements of a Scala sequence."""
     return [found.apply(index) for index in range(found.size())]
 
 
 def class_name(node: Node) -> str:
-    """Answer the name of a node's class, without its package."""
+    """Return the class name of a node, without its package."""
     return str(node.getClass().getSimpleName())
 
 
@@ -60,13 +52,13 @@ LOOKUP_FUNCTION = "read_lookup"
 _HINT = "Load the rows as they are and derive that table from the loaded one, with a SELECT."
 _JOIN_HINT = (
     "Join one table at a time, the source on the side whose rows are kept: "
-    "FILES(…) LEFT JOIN t ON …, or WHERE x IN (SELECT y FROM t)."
+    "source LEFT JOIN t ON …, or WHERE x IN (SELECT y FROM t)."
 )
 _JOIN_WORDS = ("FULL JOIN", "a join that keeps rows of the other table")
 _ROW_WISE = frozenset({"Project", "Filter", "WholeStageCodegen", "InputAdapter", "MapInArrow"})
 _ALLOWED = _ROW_WISE | {"Generate", "ArrowEvalPython", "BatchEvalPython"}
 _JOINS = frozenset({"BroadcastHashJoin", "BroadcastNestedLoopJoin"})
-# The side that is streamed, and the joins that keep or drop its rows one by one.
+# By the streamed side: the joins that keep or drop its rows one by one.
 _JOIN_TYPES_BY_STREAMED = {
     0: frozenset(
         {"Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti", "LeftSingle", "ExistenceJoin"}
@@ -89,14 +81,14 @@ _WORDS = {
     "WindowGroupLimit": "a window function",
 }
 _SET_OPERATIONS = {"Except": "EXCEPT", "Intersect": "INTERSECT", "Union": "UNION"}
-# Calls that may mean something else in the next epoch although nothing was changed.
+# Calls whose value may differ in the next epoch.
 _CHANGING = re.compile(
     r"\b(current_\w+|now|curdate|localtimestamp|rand|randn|random|randstr|uniform|uuid|shuffle"
     r"|user|session_user)\("
 )
-# Spark reads these texts as a moment, and what stands in the plan is that moment.
+# Spark replaces these texts by a moment when it plans.
 _MOMENT = re.compile(r"'\s*(now|today|yesterday|tomorrow)\s*'", re.IGNORECASE)
-# Calls about the file or the task, which know nothing of how a job reads.
+# Calls about files or tasks of Spark's own readers.
 _FOREIGN_CALL = re.compile(
     r"\b(input_file_\w+|monotonically_increasing_id|spark_partition_id)\("
 )
@@ -105,7 +97,7 @@ _FIELDS_MAX = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFindings:
-    """What Spark's plans say about a SELECT that may run."""
+    """Properties of a SELECT that passed the check."""
 
     operators: tuple[str, ...]
     needed: tuple[str, ...]
@@ -114,27 +106,30 @@ class PlanFindings:
 
 
 def check_plan(written: Node, *, text: str) -> PlanFindings:
-    """Look at the plans of the frame that writes a SELECT; refuse what is not row-wise."""
+    """Return the properties of a SELECT by the frame that writes it.
+
+    Raise UserError if the SELECT is not row-wise.
+    """
     execution = written._jdf.queryExecution()  # noqa: SLF001 - No public way.
     analysed, optimised = execution.analyzed(), execution.optimizedPlan()
     _check_logical(optimised, analysed=analysed)
     path = _path(execution.executedPlan())
     for node, child in pairwise(path):
         _check_operator(node, child)
-    told = str(analysed.treeString(True, False, _FIELDS_MAX, False, False)).lower()  # noqa: FBT003 - Java.
-    _check_calls(told)
-    changing = bool(_CHANGING.search(told) or _MOMENT.search(text))
+    tree = str(analysed.treeString(True, False, _FIELDS_MAX, False, False)).lower()  # noqa: FBT003 - Java.
+    _check_calls(tree)
+    changing = bool(_CHANGING.search(tree) or _MOMENT.search(text))
     return PlanFindings(
         operators=tuple(_name(node) for node in path if _name(node) not in _WRAPPERS),
-        # What the optimiser drops today because of the date it may want tomorrow.
+        # A column that today's date makes needless may be needed tomorrow.
         needed=_needed(analysed if changing else optimised),
         row_wise=all(_name(node) in _ROW_WISE | _EVALUATIONS for node in path),
-        reusable=not changing and LOOKUP_FUNCTION not in told,
+        reusable=not changing and LOOKUP_FUNCTION not in tree,
     )
 
 
-def _check_calls(told: str) -> None:
-    found = _FOREIGN_CALL.search(told)
+def _check_calls(tree: str) -> None:
+    found = _FOREIGN_CALL.search(tree)
     if found is not None:
         raise _refusal(
             f"{found[1]}()", hint="Select the columns _file and _row instead, or uuid()."
@@ -154,7 +149,7 @@ def _check_logical(plan: Node, *, analysed: Node) -> None:
             hint="Its WHERE is false for every row, as one on today's date may become.",
         )
     found = [construct for node in _above_source(plan) if (construct := _construct(node))]
-    # Spark makes a DISTINCT of every set operation, which is not what was written.
+    # Spark plans set operations as DISTINCT, so they are named first.
     written = {_SET_OPERATIONS.get(class_name(node), "") for node in all_nodes(analysed)}
     for construct in (*(sorted(written - {""}) if found else ()), *found):
         raise _refusal(construct, hint=_JOIN_HINT if construct in _JOIN_WORDS else _HINT)
@@ -163,7 +158,7 @@ def _check_logical(plan: Node, *, analysed: Node) -> None:
 
 
 def _construct(node: Node) -> str | None:
-    """Name what a person wrote that made this node; None if it may be harmless."""
+    """Return the SQL construct of a node; None if the node may be row-wise."""
     kind = class_name(node)
     if kind == "Aggregate":
         plain = not str(node.aggregateExpressions().mkString()).count("(")
@@ -186,7 +181,7 @@ def _join(node: Node) -> str | None:
 
 
 def _path(plan: Node) -> list[Node]:
-    """Answer the nodes from the writer down to the reader."""
+    """Return the nodes from the writer down to the reader."""
     if sum(_count(sub) for sub in sequence(plan.subqueriesAll())):
         raise _refusal("the source in a subquery")
     path = [plan]
@@ -211,7 +206,7 @@ def _check_operator(node: Node, child: Node) -> None:
 
 
 def _needed(plan: Node) -> tuple[str, ...]:
-    """Answer the names of the source's columns that anything above it looks at."""
+    """Return the names of the source's columns that other nodes refer to."""
     source = next(node for node in all_nodes(plan) if _is_source(node))
     name_by_id = {
         attribute.exprId().id(): str(attribute.name())
@@ -227,7 +222,7 @@ def _needed(plan: Node) -> tuple[str, ...]:
 
 
 def _above_source(plan: Node) -> Iterator[Node]:
-    """Yield the nodes that hold the source, outermost first."""
+    """Yield the nodes that contain the source, outermost first."""
     if _count(plan):
         yield plan
         for child in children(plan):
@@ -235,7 +230,7 @@ def _above_source(plan: Node) -> Iterator[Node]:
 
 
 def _count(plan: Node) -> int:
-    """Count how often the source is read below a node."""
+    """Return how often a plan reads the source."""
     return sum(_is_source(node) for node in all_nodes(plan))
 
 
@@ -259,112 +254,3 @@ def _refusal(construct: str, *, hint: str = _HINT) -> UserError:
         "a time.",
         hint=hint,
     )
-
-
-# With one part Spark plans no exchange, and what needs one would pass unseen.
-_PARTS = 2
-_LOOKUPS_MAX = 50
-
-FindLookup = Callable[[str], Lookup]
-
-
-def analyse(
-    root: Any,  # noqa: ANN401 - A SparkSession.
-    query: QueryText,
-    *,
-    find_lookup: FindLookup,
-    log_file: object,
-) -> SparkQuery:
-    """Answer what is known of the SELECT; ``find_lookup`` finds the tables it joins with."""
-    session = QuerySession(root, query)
-    name_view(session.reader(query.columns, read_source, tasks=_PARTS), query.view)
-    lookups: dict[str, Lookup] = {}
-    for _ in range(_LOOKUPS_MAX):
-        try:
-            frame, names = session.select(query.text)
-            break
-        except Exception as error:
-            name = missing_relation(error)
-            if name is None or name in lookups:
-                raise _located(error, query, log_file=log_file) from error
-            lookup = _found(name, error, query, find=find_lookup)
-            lookups[name] = lookup
-            text = unqualified(query.text, error, lookup.table.name)
-            query = replace(query, text=text)
-        view = session.reader(lookup.columns, read_lookup, tasks=1).hint("broadcast")
-        name_view(view, lookup.table.name)
-    else:
-        raise UserError(f"a SELECT may join with {_LOOKUPS_MAX} tables", code=Code.TYPE_ERR)
-    findings = _checked(frame, query, log_file=log_file)
-    return SparkQuery(
-        text=query.text,
-        view=query.view,
-        view_columns=query.columns,
-        needed=findings.needed,
-        outputs=_outputs(frame, names),
-        lookups=tuple(lookup.table for lookup in lookups.values()),
-        operators=findings.operators,
-        row_wise=findings.row_wise,
-        reusable=findings.reusable,
-    )
-
-
-def _found(name: str, error: Exception, query: QueryText, *, find: FindLookup) -> Lookup:
-    try:
-        return find(name)
-    except UserError as unknown:
-        raise located(unknown, error, query.text) from error
-
-
-def read_source(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Stand for the reader in a plan that is never run."""
-    yield from batches
-
-
-def read_lookup(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Stand for the reader of a joined table in a plan that is never run."""
-    yield from batches
-
-
-def write_share(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Stand for the writer in a plan that is never run."""
-    yield from batches
-
-
-def _checked(frame: Any, query: QueryText, *, log_file: object) -> PlanFindings:  # noqa: ANN401
-    try:
-        return check_plan(frame.mapInArrow(write_share, "ack STRING"), text=query.text)
-    except PenstockError:
-        raise
-    except Exception as error:
-        raise explained(error, log_file=log_file) from error
-
-
-def _outputs(frame: Any, names: tuple[str, ...]) -> tuple[Column, ...]:  # noqa: ANN401
-    from pyspark.sql.pandas.types import to_arrow_type
-    from pyspark.sql.types import NullType
-
-    outputs: list[Column] = []
-    for name, field in zip(names, frame.schema.fields, strict=True):
-        # A bare NULL fits every column; so does a text, once it is NULL.
-        if isinstance(field.dataType, NullType):
-            outputs.append(Column(name=name, type=Primitive.STRING))
-            continue
-        try:
-            kind = data_type(to_arrow_type(field.dataType, timezone="UTC"))
-        except Exception as error:
-            raise UserError(
-                f'output "{name}" of the SELECT is {field.dataType.simpleString()}, '
-                "which no column can hold",
-                code=Code.TYPE_ERR,
-                hint="Convert it with CAST(… AS STRING), for example.",
-            ) from error
-        outputs.append(Column(name=name, type=kind))
-    return tuple(outputs)
-
-
-def _located(error: Exception, query: QueryText, *, log_file: object) -> PenstockError:
-    known = explained(error, log_file=log_file)
-    if not isinstance(known, UserError):
-        known = UserError(known.message, code=Code.TYPE_ERR)
-    return located(known, error, query.text)

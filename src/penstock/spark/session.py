@@ -1,7 +1,7 @@
-"""Start the one Spark of this node, quietly and bound to this machine.
+"""Start the Spark of this node, bound to this machine, with its output in a log file.
 
-The JVM and the workers that it starts speak into a pipe, and pyspark through Python's logging;
-one handler writes both, so that the file can be rotated below all of them.
+The JVM and its workers write to a pipe, pyspark to Python's logging. One handler writes both to
+the file, so the file can be rotated.
 """
 
 import hashlib
@@ -24,65 +24,65 @@ from penstock.logs import FILE_BYTES_MAX, FILES_KEPT, rotating_file
 from penstock.spark.java import java_home
 
 _LINE_BYTES_MAX = 65_536
-_LAST_WORDS_SECONDS_MAX = 5
+_OUTPUT_END_SECONDS_MAX = 5
 
 
 class SparkLog:
-    """The log of one Spark: a file that is rotated at its size, of which few are kept."""
+    """The log of one Spark: a file that is rotated by size, with few old files kept."""
 
     def __init__(
         self, path: Path, *, bytes_max: int = FILE_BYTES_MAX, files_kept: int = FILES_KEPT
     ) -> None:
-        # It is there even if nothing is ever said: errors name it.
+        # Errors name the file, so it exists even without output.
         path.touch()
         self.handler = rotating_file(path, bytes_max=bytes_max, files_kept=files_kept)
         self._follower: Thread | None = None
 
     def follow(self) -> IO[bytes]:
-        """Answer a pipe; what is written to it is kept, until nobody holds it any more."""
+        """Return a pipe whose lines are logged until every holder has closed it."""
         read_end, write_end = os.pipe()
-        said = os.fdopen(read_end, "rb")
-        self._follower = Thread(target=self._keep, args=(said,), name="spark-log", daemon=True)
+        output = os.fdopen(read_end, "rb")
+        self._follower = Thread(target=self._log, args=(output,), name="spark-log", daemon=True)
         self._follower.start()
         return os.fdopen(write_end, "wb")
 
     def close(self) -> None:
-        """Keep the last words of a process that has ended, and close the file."""
+        """Log the last output of a process that has ended, and close the file."""
         if self._follower is not None:
-            # A worker that outlives its JVM holds the pipe open; it is not waited for.
-            self._follower.join(_LAST_WORDS_SECONDS_MAX)
+            # A worker that outlives its JVM keeps the pipe open, so the wait is limited.
+            self._follower.join(_OUTPUT_END_SECONDS_MAX)
         self.handler.close()
 
-    def _keep(self, said: IO[bytes]) -> None:
-        with said:
-            while line := said.readline(_LINE_BYTES_MAX):
+    def _log(self, output: IO[bytes]) -> None:
+        with output:
+            while line := output.readline(_LINE_BYTES_MAX):
                 text = line.decode("utf-8", "replace").rstrip("\r\n")
-                # The handler swallows its own errors: whoever speaks must not be held up.
+                # The handler ignores its own errors: the writers must not be blocked.
                 self.handler.handle(logging.makeLogRecord({"msg": text}))
 
 
 JVM_END_SECONDS_MAX = 10
-# Where the JVM only schedules, optimising its code and collecting in parallel costs the tasks'
-# cores more than it ever returns, and doubles the time to start.
-_SCHEDULES = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-_COMPUTES = "-XX:+UseParallelGC"
+# In a JVM that only schedules, the optimising compiler and parallel collection take more time
+# from the tasks' cores than they save, and double the time to start.
+_SCHEDULING = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_COMPUTING = "-XX:+UseParallelGC"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions:
-    """Which Spark to use and where its files go."""
+    """The master to use, the places of files and further settings."""
 
     master: str
     scratch: Path
     log_file: Path
-    # Whether a SELECT of a job runs inside Spark; otherwise the JVM only schedules.
+    # Whether a job's SELECT runs inside Spark; otherwise the JVM only schedules.
     computing: bool = False
     conf: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spark:
-    """A Spark that was started: its context, its JVM, its log and the folder of its sockets."""
+    """A started Spark: its context, its JVM, its log and the folder of its sockets."""
 
     context: Any
     jvm: "subprocess.Popen[bytes]"
@@ -92,22 +92,22 @@ class Spark:
 
     @property
     def alive(self) -> bool:
-        """Whether the JVM still runs, and the context in it."""
+        """Whether the JVM and its context still run."""
         if self.jvm.poll() is not None:
             return False
         try:
             return not self.context._jsc.sc().isStopped()  # noqa: SLF001 - No public way.
-        except Exception:  # noqa: BLE001 - A JVM that does not answer is not alive.
+        except Exception:  # noqa: BLE001 - A JVM without an answer is not alive.
             return False
 
     def sessions(self) -> Any:  # noqa: ANN401 - pyspark carries no types here.
-        """Answer the session from which others are made; the first time takes a second."""
+        """Return the session from which others are derived; the first call takes a second."""
         from pyspark.sql import SparkSession
 
         return SparkSession(self.context)
 
     def stop(self) -> None:
-        """Stop Spark and end its JVM, so that this process may start another one."""
+        """Stop Spark and end its JVM, so that this process can start another one."""
         if self.alive:
             self.context.stop()
         else:
@@ -118,15 +118,15 @@ class Spark:
 
 
 def start_spark(options: SparkOptions) -> Spark:
-    """Start Spark; the JVM's own words go to the log file."""
+    """Start Spark, with the output of the JVM in the log file."""
     from pyspark import SparkConf, SparkContext
 
     sockets = _make_folders(options)
     log = SparkLog(options.log_file)
-    _keep_chatter(log)
+    _redirect_logging(log)
     os.environ["JAVA_HOME"] = str(java_home(scratch=options.scratch))
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    # pyspark would use the JVM of an earlier Spark once more, although that has ended.
+    # Otherwise pyspark uses the JVM of an earlier Spark, which has ended.
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - There is no public way.
     settings = _settings(options, sockets=sockets)
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
@@ -142,7 +142,7 @@ def start_spark(options: SparkOptions) -> Spark:
             parallelism=int(context.defaultParallelism),
         )
     except Exception as error:
-        # An error of the JVM asks it for its words, so they are taken while it lives.
+        # A Java error fetches its message from the JVM, which must still run.
         reason = cause_of(error)
         if jvm is not None:
             _end(jvm)
@@ -156,10 +156,10 @@ def start_spark(options: SparkOptions) -> Spark:
 
 
 def _launch(conf: Any, log: SparkLog) -> tuple["subprocess.Popen[bytes]", Any]:  # noqa: ANN401 - pyspark carries no types here.
-    """Start a JVM whose words go to the log; answer it, and how it is spoken to."""
+    """Start a JVM whose output goes to the log; return it and the gateway to it."""
     from pyspark.java_gateway import launch_gateway
 
-    # Followed from the first word on: a JVM that does not start says why.
+    # The first lines count: a JVM that does not start prints the reason.
     with log.follow() as pipe:
         gateway = launch_gateway(  # type: ignore[no-untyped-call]
             conf, popen_kwargs={"stdout": pipe, "stderr": pipe}
@@ -167,8 +167,8 @@ def _launch(conf: Any, log: SparkLog) -> tuple["subprocess.Popen[bytes]", Any]: 
     return gateway.proc, gateway
 
 
-def _keep_chatter(log: SparkLog) -> None:
-    """Send the stacks of pyspark and py4j to Spark's file: a JVM's end makes many."""
+def _redirect_logging(log: SparkLog) -> None:
+    """Send the log of pyspark and py4j to Spark's file; the end of a JVM logs many stacks."""
     from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 
     root = logging.getLogger()
@@ -184,7 +184,7 @@ def _log_error(server: object, *request: object) -> None:
 
 
 def cause_of(error: Exception) -> str:
-    """Answer the line of a Spark error that says what happened, without the stacks."""
+    """Return the line of a Spark error that names the cause, without the stacks."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     raised = [line for line in lines if "Error: " in line or "Exception: " in line]
     python = [
@@ -194,11 +194,11 @@ def cause_of(error: Exception) -> str:
 
 
 def _make_folders(options: SparkOptions) -> Path:
-    """Make the folders that Spark needs; answer the one of its sockets."""
+    """Create the folders that Spark needs; return the one of its sockets."""
     try:
         options.scratch.mkdir(parents=True, exist_ok=True)
         options.log_file.parent.mkdir(parents=True, exist_ok=True)
-        # A path of a Unix socket may have about a hundred bytes, so the folder's is short.
+        # The path of a Unix socket is limited to about 100 bytes, so the folder is short.
         return Path(tempfile.mkdtemp(prefix=_sockets_prefix(options.scratch)))
     except OSError as error:
         raise ExternalError(
@@ -209,7 +209,7 @@ def _make_folders(options: SparkOptions) -> Path:
 
 
 def clear_leftovers(scratch: Path) -> None:
-    """Remove what killed processes of this home left; only for the sole process of a home."""
+    """Remove files of killed processes of this home; only for the sole process of a home."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_sockets_prefix(scratch)}*"):
         shutil.rmtree(folder, ignore_errors=True)
     shutil.rmtree(scratch, ignore_errors=True)
@@ -220,8 +220,8 @@ def _sockets_prefix(scratch: Path) -> str:
 
 
 def _tidy_up(context: Any) -> None:  # noqa: ANN401 - pyspark carries no types here.
-    """Let pyspark forget a context whose JVM has ended."""
-    # It first fails to reach the JVM; the second time it only cleans up after itself.
+    """Make pyspark forget a context whose JVM has ended."""
+    # The first call fails to reach the JVM; the second one only cleans up.
     with suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         context.stop()
@@ -230,7 +230,7 @@ def _tidy_up(context: Any) -> None:  # noqa: ANN401 - pyspark carries no types h
 
 def _end(jvm: "subprocess.Popen[bytes]") -> None:
     if jvm.stdin is not None:
-        # The JVM ends when nobody can speak to it any more.
+        # The JVM ends when its standard input is closed.
         jvm.stdin.close()
     try:
         jvm.wait(JVM_END_SECONDS_MAX)
@@ -246,12 +246,13 @@ def _settings(options: SparkOptions, *, sockets: Path) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "2g",
-        "spark.driver.extraJavaOptions": _COMPUTES if options.computing else _SCHEDULES,
+        "spark.driver.extraJavaOptions": _COMPUTING if options.computing else _SCHEDULING,
         "spark.local.dir": str(options.scratch),
         "spark.log.level": "WARN",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.scheduler.mode": "FAIR",
+        # With FAIR, small epochs of many jobs wait several times longer at worst.
+        "spark.scheduler.mode": "FIFO",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.python.unix.domain.socket.enabled": "true",

@@ -1,15 +1,15 @@
-"""Spark's errors in our words: what is wrong and where, without a Java stack."""
+"""Convert Spark's errors: what is wrong and where, without a Java stack."""
 
 import re
 from typing import Any
 
 from penstock.errors import Code, ExternalError, PenstockError, SelectError, UserError
-from penstock.model.schema import quoted_name
+from penstock.model.text import quoted_name
 
 _CONDITION = re.compile(r"^\[[A-Z0-9_.]+\]\s*")
 _STATE = re.compile(r"\s*SQLSTATE: [0-9A-Z]{5}.*", re.DOTALL)
 _POSITION = re.compile(r"\(?line (\d+),? pos(?:ition)? (\d+)\)?")
-# Nobody who writes a job can follow this advice.
+# Users of Penstock cannot follow this advice.
 _ADVICE = re.compile(r'\s*If necessary,? set "?spark[\w.]*"? to [^.]*\.?')
 _RAISED = re.compile(r"(?!SQLSTATE)[A-Za-z_][\w.]*: ")
 _DATA_ERROR = "22"
@@ -19,14 +19,14 @@ _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
 
 
 def explained(error: Exception, *, log_file: object) -> PenstockError:
-    """Answer our error for one of Spark's."""
+    """Convert an error of a job's SELECT."""
     state = _asked(error, "getSqlState") or ""
     if state.startswith(_DATA_ERROR):
         return UserError(
             _message(error),
             code=Code.TOO_MANY_FAILURE_ROWS_ERR,
             detail=f"In the SELECT, {_place(error)}. The epoch was not committed.",
-            hint="Mend the value, or use try_cast and the like in the SELECT.",
+            hint="Fix the value, or use try_cast and the like in the SELECT.",
         )
     if state.startswith(("42", "0A", "21")):
         return UserError(_message(error), code=Code.TYPE_ERR, detail=_place(error))
@@ -38,7 +38,7 @@ def explained(error: Exception, *, log_file: object) -> PenstockError:
 
 
 def explained_select(error: Exception, text: str, *, log_file: object) -> PenstockError:
-    """Answer our error for one of Spark's about a SELECT that no job runs."""
+    """Convert an error of a SELECT over tables."""
     state = _asked(error, "getSqlState") or ""
     if state.startswith((_DATA_ERROR, "42", "0A", "21")):
         code = Code.SYNTAX_ERR if state == _SYNTAX_ERROR else Code.TYPE_ERR
@@ -53,14 +53,14 @@ def explained_select(error: Exception, text: str, *, log_file: object) -> Pensto
 
 
 def located(known: UserError, error: Exception, text: str) -> SelectError:
-    """Answer our error with the place in the SELECT that Spark's one names."""
+    """Add the place in the SELECT, which Spark's error names, to an error."""
     placed = SelectError(known.message, code=known.code, detail=known.detail, hint=known.hint)
     placed.offset = _offset_of(error, text)
     return placed
 
 
 def _offset_of(error: Exception, text: str) -> int | None:
-    """Answer where in the SELECT the error lies, if Spark tells."""
+    """Return the offset of an error in the SELECT; None if Spark does not report it."""
     span, place = span_of(error), line_and_column(error)
     if span is not None or place is None:
         return None if span is None else span[0]
@@ -69,7 +69,7 @@ def _offset_of(error: Exception, text: str) -> int | None:
 
 
 def missing_relation(error: Exception) -> str | None:
-    """Answer the name of the table that Spark did not find, as it was written."""
+    """Return the name of the table that Spark did not find, as written."""
     if _asked(error, "getCondition") != "TABLE_OR_VIEW_NOT_FOUND":
         return None
     name = (_asked(error, "getMessageParameters") or {}).get("relationName", "")
@@ -77,17 +77,17 @@ def missing_relation(error: Exception) -> str | None:
 
 
 def span_of(error: Exception) -> tuple[int, int] | None:
-    """Answer where in the SELECT the error lies, from and up to, where Spark tells."""
+    """Return start and end of an error in the SELECT; None if Spark does not report them."""
     try:
         contexts = _asked(error, "getQueryContext") or []
         spans = [(int(one.startIndex()), int(one.stopIndex()) + 1) for one in contexts]
-    except Exception:  # noqa: BLE001 - Some contexts speak of a program and have no offset.
+    except Exception:  # noqa: BLE001 - Contexts of a program have no offset.
         spans = []
     return spans[0] if spans else None
 
 
 def unqualified(text: str, error: Exception, name: str) -> str:
-    """Write a table's name without its database, and blanks in the place of that."""
+    """Replace a qualified table name by its last part, padded to the same length."""
     span = span_of(error)
     if span is None:
         return text
@@ -100,7 +100,7 @@ def unqualified(text: str, error: Exception, name: str) -> str:
 
 
 def line_and_column(error: Exception) -> tuple[int, int] | None:
-    """Answer line and column, both from 1, of a SELECT that does not parse."""
+    """Return line and column, both from 1, of a SELECT that does not parse."""
     found = _POSITION.search(str(error))
     return (int(found[1]), int(found[2]) + 1) if found else None
 
@@ -111,7 +111,7 @@ def _place(error: Exception) -> str:
 
 
 def _message(error: Exception) -> str:
-    """Answer the sentence that says what happened."""
+    """Return the sentence of an error that names the fault."""
     text = _raised(_asked(error, "getMessage") or str(error))
     first = _CONDITION.sub("", text.strip()).split("\n\n")[0]
     first = _ADVICE.sub("", _STATE.sub("", first).split("\n")[0]).strip()
@@ -119,13 +119,13 @@ def _message(error: Exception) -> str:
 
 
 def _raised(text: str) -> str:
-    """Answer the line of a Python traceback that says what was raised, if there is one."""
+    """Return the last line of a Python traceback in a text, else the text."""
     _, traceback, lines = text.partition("Traceback (most recent call last):")
-    told = [line for line in lines.splitlines() if _RAISED.match(line)]
-    return told[-1] if traceback and told else text
+    raised = [line for line in lines.splitlines() if _RAISED.match(line)]
+    return raised[-1] if traceback and raised else text
 
 
-def _asked(error: Exception, method: str) -> Any:  # noqa: ANN401 - As pyspark answers.
+def _asked(error: Exception, method: str) -> Any:  # noqa: ANN401 - Of several types.
     ask = getattr(error, method, None)
     try:
         return ask() if ask is not None else None

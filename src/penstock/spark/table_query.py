@@ -1,26 +1,26 @@
-"""Run a SELECT over tables: Spark says which tables it names, and reads them by our source."""
+"""Run a SELECT over tables: Spark finds the tables it names and reads them by our source."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from penstock.arrow.types import data_type
-from penstock.errors import Code, PenstockError, UserError
+from penstock.errors import PenstockError
 from penstock.model.query import output_name
 from penstock.model.schema import columns_sql
+from penstock.spark.job_session import name_view, open_session, select_frame, select_known
 from penstock.spark.plan_check import Node, all_nodes, children, class_name, own_nodes, sequence
-from penstock.spark.query_session import name_view, open_session, select_frame
-from penstock.spark.sql_errors import explained_select, located, missing_relation, unqualified
+from penstock.spark.sql_errors import explained_select
 from penstock.tables.scan import TableScan
 
-TABLES_MAX = 100
-
+_TABLES_MAX = 100
 _TASKS_AFTER_SHUFFLE = 4
-# Operators whose outputs are their inputs, or are made of what they refer to. Any other may
-# take its inputs by their places.
+# Operators whose outputs are inputs, or derive from attributes that they refer to. Others may
+# use their inputs by position.
 _TRANSPARENT = frozenset(
     {"Aggregate", "Filter", "GlobalLimit", "Join", "LocalLimit", "Project", "Sort", "Window"}
 )
@@ -30,7 +30,7 @@ FindScan = Callable[[str], TableScan]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectPlace:
-    """Where a SELECT is run: the session to branch off, a folder of its own, how many tasks."""
+    """Where a SELECT runs: the parent session, its own folder, the number of tasks."""
 
     root: Any
     folder: Path
@@ -41,14 +41,14 @@ class SelectPlace:
 def select_tables(
     text: str, *, scans: Mapping[str, TableScan], find_scan: FindScan, place: SelectPlace
 ) -> "pa.Table":
-    """Answer the rows of a SELECT; ``find_scan`` is asked for the tables that it names."""
+    """Return the rows of a SELECT; ``find_scan`` finds the tables that it names."""
     views = _Views(place)
     for view, scan in scans.items():
         views.name(view, scan)
     try:
         frame = views.frame(text, find_scan=find_scan)
         numbered = _numbered(frame)
-        views.leave_needed(numbered)
+        views.carry_needed(numbered)
         rows: pa.Table = numbered.toArrow()
     except PenstockError:
         raise
@@ -58,7 +58,7 @@ def select_tables(
 
 
 class _Views:
-    """A session in which tables have names."""
+    """A session in which snapshots of tables are views."""
 
     def __init__(self, place: SelectPlace) -> None:
         from penstock.spark.table_source import TableSource
@@ -69,10 +69,10 @@ class _Views:
         self._session.dataSource.register(TableSource)
 
     def name(self, view: str, scan: TableScan) -> None:
-        """Let the SELECT find a snapshot by a name."""
+        """Register a snapshot as a view."""
         from penstock.spark.table_source import FOLDER, FORMAT, TASKS, write_snapshot
 
-        # What is not looked at is read as NULL.
+        # Columns that the SELECT does not use are read as NULL.
         scan = replace(scan, columns=tuple(replace(c, nullable=True) for c in scan.columns))
         folder = self._place.folder / str(len(self._folders))
         write_snapshot(folder, scan)
@@ -82,29 +82,23 @@ class _Views:
         name_view(frame, view)
 
     def frame(self, text: str, *, find_scan: FindScan) -> Node:
-        """Answer the frame of a SELECT, once every table that it names was found."""
-        found: set[str] = set()
-        while True:
-            try:
-                return select_frame(self._session, text)
-            except Exception as error:
-                name = missing_relation(error)
-                if name is None or name in found:
-                    raise
-                if len(found) >= TABLES_MAX:
-                    raise _too_many() from error
-                scan = _found(name, error, text, find=find_scan)
-                found.add(name)
-                text = unqualified(text, error, scan.name)
-            self.name(scan.name, scan)
+        """Return the frame of a SELECT, after finding every table that it names."""
 
-    def leave_needed(self, frame: Node) -> None:
-        """Tell the source which columns of every table the SELECT looks at."""
-        from penstock.spark.table_source import write_needed
+        def add(name: str) -> str:
+            scan = find_scan(name)
+            self.name(scan.name, scan)
+            return scan.name
+
+        select = partial(select_frame, self._session)
+        return select_known(text, select=select, add=add, tables_max=_TABLES_MAX)[0]
+
+    def carry_needed(self, frame: Node) -> None:
+        """Set the columns that the frame needs, for the next Spark jobs of this thread."""
+        from penstock.spark.table_source import NEEDED, needed_text
 
         plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - No public way.
-        for folder, names in needed_by_folder(plan).items():
-            write_needed(Path(folder), names)
+        text = needed_text(needed_by_folder(plan))
+        self._session.sparkContext.setLocalProperty(NEEDED, text)
 
 
 def _settings(place: SelectPlace) -> dict[str, str]:
@@ -117,19 +111,8 @@ def _settings(place: SelectPlace) -> dict[str, str]:
     }
 
 
-def _too_many() -> UserError:
-    return UserError(f"a SELECT may name {TABLES_MAX} tables", code=Code.TYPE_ERR)
-
-
-def _found(name: str, error: Exception, text: str, *, find: FindScan) -> TableScan:
-    try:
-        return find(name)
-    except UserError as unknown:
-        raise located(unknown, error, text) from error
-
-
 def needed_by_folder(plan: Node) -> dict[str, set[str]]:
-    """Answer the columns of every snapshot that anything in the optimised plan looks at."""
+    """Return the columns of every snapshot that an optimised plan uses."""
     seen = set(_seen(plan))
     needed: dict[str, set[str]] = {}
     for node in all_nodes(plan):
@@ -140,7 +123,7 @@ def needed_by_folder(plan: Node) -> dict[str, set[str]]:
 
 
 def _seen(plan: Node) -> Iterator[int]:
-    """Yield the numbers of the attributes that are looked at below and at the plan's end."""
+    """Yield the ids of the attributes that a plan returns or uses."""
     yield from (attribute.exprId().id() for attribute in _outputs(plan))
     for node in own_nodes(plan):
         if _is_scan(node):
@@ -168,7 +151,7 @@ def _outputs(node: Node) -> list[Node]:
 
 
 def _numbered(frame: Node) -> Node:
-    """Answer the frame with numbered columns, those of a type no table knows as texts."""
+    """Return the frame with numbered columns; a type that no table has becomes STRING."""
     from pyspark.sql.functions import col
 
     numbered = frame.toDF(*(output_name(at) for at in range(len(frame.columns))))
@@ -188,6 +171,6 @@ def _known(kind: Any) -> bool:  # noqa: ANN401 - A type of Spark.
         return False
     try:
         data_type(to_arrow_type(kind, timezone="UTC"))
-    except Exception:  # noqa: BLE001 - Spark and we refuse types in different ways.
+    except Exception:  # noqa: BLE001 - Spark and Penstock raise different errors.
         return False
     return True

@@ -1,12 +1,14 @@
-"""A table's snapshot as a source of Spark, read without the table's log.
+"""A table's snapshot as a data source of Spark, read without the table's log.
 
-Spark gets the name of a folder and nothing else. The snapshot lies in it, and later the names
-of the columns that the SELECT looks at; all others are read as NULL.
+Spark plans a scan in a Python process of the driver, which reads the snapshot from a folder.
+The input partitions carry the files to the executors, which never open that folder. The names
+of the columns that the SELECT uses are known only after planning and travel as a local property
+of the Spark job. All other columns are read as NULL.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from penstock.arrow.types import arrow_schema
 from penstock.model.codec import from_text, to_text
-from penstock.spark.worker import freeze_once
+from penstock.spark.worker import freeze_once, local_property
 from penstock.tables.pruning import Comparison, Condition, Pruning
 from penstock.tables.scan import TableFiles, TableScan, read_file
 from penstock.tables.table import SnapshotFile
@@ -26,8 +28,10 @@ FORMAT = "penstock"
 FOLDER = "folder"
 TASKS = "tasks"
 
+# Local property of a Spark job: the names of the needed columns by folder, as JSON.
+NEEDED = "penstock.needed"
+
 _SNAPSHOT = "snapshot.json"
-_NEEDED = "needed.json"
 _COMPARISON_BY_FILTER: dict[type[pushed.Filter], Comparison] = {
     pushed.EqualTo: Comparison.EQUAL,
     pushed.EqualNullSafe: Comparison.EQUAL,
@@ -43,35 +47,35 @@ _COMPARISON_BY_FILTER: dict[type[pushed.Filter], Comparison] = {
 
 
 def write_snapshot(folder: Path, scan: TableScan) -> None:
-    """Leave a snapshot where the source looks for it."""
+    """Write a snapshot where the planning of its scan finds it."""
     folder.mkdir(parents=True)
     (folder / _SNAPSHOT).write_text(to_text(scan), "utf-8")
 
 
-def write_needed(folder: Path, names: Iterable[str]) -> None:
-    """Leave the names of the columns to read; before that all of them are read."""
-    (folder / _NEEDED).write_text(json.dumps(sorted(names)), "utf-8")
+def needed_text(needed: Mapping[str, Iterable[str]]) -> str:
+    """Write the needed columns by folder as the local property of a Spark job."""
+    return json.dumps({folder: sorted(names) for folder, names in needed.items()})
 
 
 class TableSource(DataSource):
-    """The source that Spark knows by its format."""
+    """The data source that Spark finds by its format."""
 
     @classmethod
     def name(cls) -> str:
-        """Answer the format."""
+        """Return the format."""
         return FORMAT
 
     def reader(self, schema: StructType) -> "TableReader":
-        """Answer a reader of the snapshot in the folder."""
+        """Return a reader of the snapshot in the folder."""
         del schema
         return TableReader(self.options[FOLDER], tasks=int(self.options[TASKS]))
 
 
 @dataclass(frozen=True)
 class FileGroup(InputPartition):
-    """The files of one task, by their places in the snapshot."""
+    """What one task reads: the snapshot with some of its files."""
 
-    places: tuple[int, ...]
+    scan: TableScan
 
 
 class TableReader(DataSourceReader):
@@ -83,51 +87,48 @@ class TableReader(DataSourceReader):
         self._conditions: tuple[Condition, ...] = ()
 
     def pushFilters(self, filters: list[pushed.Filter]) -> Iterable[pushed.Filter]:  # noqa: N802
-        """Remember what is asked for; Spark still looks at every row itself."""
+        """Store the conditions; Spark still checks every row itself."""
         self._conditions = conditions_of(filters)
         return filters
 
     def partitions(self) -> list[FileGroup]:
-        """Answer the files to read, shared out by their bytes."""
-        scan = self._scan()
-        files = scan.files
-        kept = set(self._pruning(scan).files(files))
-        places = [place for place, file in enumerate(files) if file in kept]
-        groups = share_out([files[place] for place in places], tasks=self._tasks)
-        return [FileGroup(tuple(places[at] for at in group)) for group in groups]
+        """Return the files to read, in groups of about the same bytes."""
+        scan = from_text(TableScan, (Path(self._folder) / _SNAPSHOT).read_text("utf-8"))
+        kept = self._pruning(scan).files(scan.files)
+        return [
+            FileGroup(replace(scan, files=tuple(kept[at] for at in group)))
+            for group in share_out(kept, tasks=self._tasks)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the files of one task."""
-        scan = self._scan()
-        pruning = self._pruning(scan)
-        needed = self._needed()
-        columns = tuple(c for c in scan.columns if needed is None or c.name in needed)
-        schema = arrow_schema(scan.columns)
-        files = TableFiles(scan.location, scan.access)
-        for place in partition.places if isinstance(partition, FileGroup) else ():
-            for batch in read_file(
-                files,
-                scan.files[place],
-                # Rows without columns could not be counted, so one is read in any case.
-                columns=columns or scan.columns[:1],
-                pruning=pruning,
-            ):
-                yield _widened(batch, schema)
+        if isinstance(partition, FileGroup):
+            needed = json.loads(local_property(NEEDED) or "{}").get(self._folder)
+            pruning = self._pruning(partition.scan)
+            yield from read_scan(partition.scan, needed=needed, pruning=pruning)
         freeze_once()
-
-    def _scan(self) -> TableScan:
-        return from_text(TableScan, (Path(self._folder) / _SNAPSHOT).read_text("utf-8"))
 
     def _pruning(self, scan: TableScan) -> Pruning:
         return Pruning(conditions=self._conditions, columns=scan.columns)
 
-    def _needed(self) -> set[str] | None:
-        path = Path(self._folder) / _NEEDED
-        return set(json.loads(path.read_text("utf-8"))) if path.exists() else None
+
+def read_scan(
+    scan: TableScan, *, needed: Sequence[str] | None, pruning: Pruning
+) -> Iterator[pa.RecordBatch]:
+    """Read the files of a scan; columns that are not needed are NULL, None needs all."""
+    columns = tuple(c for c in scan.columns if needed is None or c.name in needed)
+    schema = arrow_schema(scan.columns)
+    files = TableFiles(scan.location, scan.access)
+    for file in scan.files:
+        # Rows without columns cannot be counted, so at least one column is read.
+        for batch in read_file(
+            files, file, columns=columns or scan.columns[:1], pruning=pruning
+        ):
+            yield _widened(batch, schema)
 
 
 def conditions_of(filters: Iterable[pushed.Filter]) -> tuple[Condition, ...]:
-    """Answer those of Spark's filters by which files can be left out."""
+    """Return those of Spark's filters by which files can be skipped."""
     found = (_condition(asked, negated=False) for asked in filters)
     return tuple(condition for condition in found if condition is not None)
 
@@ -141,7 +142,7 @@ def _condition(asked: pushed.Filter, *, negated: bool) -> Condition | None:
         return None
     value: Any = getattr(asked, "value", None)
     if isinstance(asked, pushed.EqualNullSafe):
-        # Negated it is also true for NULL, and so it may be for every file.
+        # The negation is true for NULL too, so every file may match.
         if negated:
             return None
         comparison = Comparison.NULL if value is None else comparison
@@ -155,18 +156,18 @@ def _condition(asked: pushed.Filter, *, negated: bool) -> Condition | None:
 
 
 def share_out(files: Sequence[SnapshotFile], *, tasks: int) -> list[list[int]]:
-    """Divide files, by their places, into at most so many groups of about the same bytes."""
+    """Divide file indexes into at most ``tasks`` groups of about the same bytes."""
     groups: list[list[int]] = [[] for _ in range(max(1, min(tasks, len(files))))]
     size_by_group = [0] * len(groups)
-    for place in sorted(range(len(files)), key=lambda at: -files[at].size_bytes):
+    for index in sorted(range(len(files)), key=lambda at: -files[at].size_bytes):
         smallest = size_by_group.index(min(size_by_group))
-        groups[smallest].append(place)
-        size_by_group[smallest] += files[place].size_bytes
+        groups[smallest].append(index)
+        size_by_group[smallest] += files[index].size_bytes
     return [sorted(group) for group in groups]
 
 
 def _widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Put NULLs in the place of the columns that were not read."""
+    """Add the columns that were not read, as NULLs."""
     columns = [
         batch.column(field.name)
         if field.name in batch.schema.names

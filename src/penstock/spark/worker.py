@@ -1,14 +1,144 @@
-"""What a Python worker of Spark does once in its life."""
+"""Functions that run inside Spark's Python workers, on any host.
+
+Invariant: nothing here opens a file of the driver. A task's text travels with the Spark job: as
+a row, as a local property of the job, or inside the closure. The reading half of a task leaves
+its report in the local directory of its executor, where the writing half of the same task
+attempt finds it. Spark may write rows, closures and properties to disk, so secrets in task
+texts are ciphertext.
+"""
 
 import gc
+import json
+import os
 import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 
+import pyarrow as pa
+
+from penstock.model.query import Lookup
+
+# Local property of a Spark job: the texts of its tasks by partition, a JSON array.
+TASKS = "penstock.tasks"
+
+Batches = Iterator[pa.RecordBatch]
+Work = Callable[[str, str], str]
+ReadHalf = Callable[[str, str, Callable[[str], None]], Batches]
+WriteHalf = Callable[[str, str, Batches, Callable[[], str]], str]
+ReadLookup = Callable[[Lookup], Batches]
+
+_ANSWER = pa.schema([("answer", pa.string())])
 _frozen = threading.Event()
 
 
+def run_tasks(work: Work, texts: Iterator[str]) -> Iterator[str]:
+    """Run the tasks of one partition."""
+    for text in texts:
+        yield work(text, _attempt()[1])
+    freeze_once()
+
+
+def source_function(
+    read: ReadHalf, tasks: tuple[str, ...] | None
+) -> Callable[[Batches], Batches]:
+    """Return the function that stands for the source in a plan; see ``_task_text``."""
+
+    def read_source(batches: Batches) -> Batches:
+        return _read(read, tasks, batches)
+
+    return read_source
+
+
+def writer_function(
+    write: WriteHalf, tasks: tuple[str, ...] | None
+) -> Callable[[Batches], Batches]:
+    """Return the function that ends a plan; see ``_task_text``."""
+
+    def write_share(batches: Batches) -> Batches:
+        return _write(write, tasks, batches)
+
+    return write_share
+
+
+def lookup_function(read: ReadLookup, lookup: Lookup) -> Callable[[Batches], Batches]:
+    """Return the function that stands for a joined table in a plan."""
+
+    def read_lookup(batches: Batches) -> Batches:
+        for _ in batches:
+            yield from read(lookup)
+
+    return read_lookup
+
+
+def local_property(key: str) -> str | None:
+    """Return a local property of the Spark job; None outside of a task."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return None if context is None else context.getLocalProperty(key)
+
+
 def freeze_once() -> None:
-    """Spare a reused worker the full collection that pyspark runs after every task."""
+    """Exempt loaded modules from the full collection that pyspark runs after every task."""
     if not _frozen.is_set():
         _frozen.set()
         gc.collect()
         gc.freeze()
+
+
+def _read(read: ReadHalf, tasks: tuple[str, ...] | None, batches: Batches) -> Batches:
+    partition, try_id = _attempt()
+    for _ in batches:
+        leave = partial(_leave_report, _report_path(try_id))
+        yield from read(_task_text(tasks, partition), try_id, leave)
+    freeze_once()
+
+
+def _write(write: WriteHalf, tasks: tuple[str, ...] | None, batches: Batches) -> Batches:
+    partition, try_id = _attempt()
+    path = _report_path(try_id)
+    try:
+        text = _task_text(tasks, partition)
+        answer = write(text, try_id, batches, partial(_read_report, path))
+    finally:
+        path.unlink(missing_ok=True)
+    yield pa.RecordBatch.from_pylist([{"answer": answer}], schema=_ANSWER)
+    freeze_once()
+
+
+def _attempt() -> tuple[int, str]:
+    """Return the partition and the id of the running task attempt."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        raise RuntimeError("not inside a Spark task")
+    return context.partitionId(), str(context.taskAttemptId())
+
+
+def _task_text(tasks: tuple[str, ...] | None, partition: int) -> str:
+    """Return the text of a task: from the closure, else from the job's local property."""
+    if tasks is None:
+        tasks = tuple(json.loads(local_property(TASKS) or "[]"))
+    return tasks[partition]
+
+
+def _report_path(try_id: str) -> Path:
+    # Spark sets this variable for its workers; the directory belongs to one executor.
+    local_dir = os.environ["SPARK_LOCAL_DIRS"].split(",")[0]
+    return Path(local_dir) / f"penstock-report-{try_id}"
+
+
+def _leave_report(path: Path, text: str) -> None:
+    """Write a report so that a reader sees all of its text, or no report."""
+    unfinished = path.with_name(f"{path.name}.new")
+    unfinished.write_text(text, "utf-8")
+    unfinished.replace(path)
+
+
+def _read_report(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except FileNotFoundError as error:
+        raise RuntimeError("the reading half left no report") from error

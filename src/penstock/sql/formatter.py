@@ -1,11 +1,12 @@
-"""Write statements so that the parser reads the same statement back."""
+"""Format statements so that the parser reads the same statement back."""
 
 from collections.abc import Iterable, Iterator
 from typing import assert_never
 
 from penstock.model.job import LoadColumn, LoadProperties
-from penstock.model.schema import column_sql, quoted_name, quoted_text
+from penstock.model.schema import column_sql
 from penstock.model.secrets import SecretReference, reference_of, reference_text
+from penstock.model.text import quoted_name, quoted_text
 from penstock.sql.names import is_secret_name
 from penstock.sql.statements import (
     CreateJob,
@@ -17,7 +18,7 @@ from penstock.sql.statements import (
 
 
 def format_statement(statement: CreateTable | CreateJob | CreateRoutineLoad) -> str:
-    """Write a statement on several lines, without a semicolon."""
+    """Return a statement on several lines, without a semicolon."""
     match statement:
         case CreateTable():
             return _create_table(statement)

@@ -1,11 +1,11 @@
 r"""Split a script into tokens, each with its line and column.
 
 The tokenizer is sqlglot's for Spark, without its keywords: every word is just a word, so a
-table may be called ``events``. Comments are ``--`` and ``/* */``, which nest. A text stands in
-single or double quotes; inside it a doubled quote is one quote, and a backslash is read as
-Spark reads it: ``\n \t \r \b \Z \\``, ``\uXXXX``, ``\UXXXXXXXX`` and three octal digits are
-one character, ``\%`` and ``\_`` stay as written, any other ``\x`` is ``x``. A text ``r'…'`` is
-taken as it stands. A name stands bare or in backquotes, doubled inside.
+table may be called ``events``. Comments are ``--`` and ``/* */``, which nest. A text is in
+single or double quotes; inside it a doubled quote is one quote. A backslash means what it means
+in Spark: ``\n \t \r \b \Z \\``, ``\uXXXX``, ``\UXXXXXXXX`` and three octal digits are one
+character, ``\%`` and ``\_`` stay as written, any other ``\x`` is ``x``. A text ``r'…'`` has no
+escapes. A name is bare, or in backquotes that are doubled inside.
 """
 
 import re
@@ -21,7 +21,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from penstock.errors import Code, UserError
 
-# Reading a script costs two to six microseconds per character; a longer one is an accident.
+# A character costs two to six microseconds; a longer script is an accident.
 SCRIPT_CHARACTERS_MAX = 1_000_000
 
 _BYTE_ORDER_MARK = "\ufeff"
@@ -39,27 +39,27 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """A text to parse; ``line_starts`` are the offsets at which its lines begin."""
+    """A text to parse; ``line_starts`` are the offsets of its lines."""
 
     text: str
     line_starts: tuple[int, ...]
 
     def position(self, offset: int) -> Position:
-        """Tell the line and column of an offset."""
+        """Return the line and column of an offset."""
         line = bisect_right(self.line_starts, offset)
         return Position(line=line, column=offset - self.line_starts[line - 1] + 1)
 
     def error(
         self, message: str, *, offset: int, code: Code = Code.SYNTAX_ERR, hint: str = ""
     ) -> UserError:
-        """Build the error about the text at an offset; its detail is the position."""
+        """Return an error about the text at an offset; its detail is the position."""
         place = self.position(offset)
         error = UserError(message, code=code, hint=hint)
         return error.at(line=place.line, column=place.column)
 
 
 def read_script(text: str) -> Script:
-    """Take a text as a script; one that could be neither stored nor read in time is refused."""
+    """Return a text as a script; raise UserError if it is too long or cannot be stored."""
     text = text.removeprefix(_BYTE_ORDER_MARK)
     if len(text) > SCRIPT_CHARACTERS_MAX:
         raise UserError(
@@ -79,17 +79,18 @@ def read_script(text: str) -> Script:
 
 
 def line_of(text: str, number: int) -> str:
-    """Answer a line of a script, counted from 1; empty where there is none."""
+    """Return a line of a script, counted from 1; empty if there is none."""
     lines = _LINE_BREAK.split(text.removeprefix(_BYTE_ORDER_MARK))
     return lines[number - 1] if number <= len(lines) else ""
 
 
 def character_name(character: str) -> str:
-    """Write a character so that it can be seen in a message."""
+    """Return a character as a message shows it."""
     return f'"{character}"' if character.isprintable() else f"U+{ord(character):04X}"
 
 
 SHOWN_CHARACTERS_MAX = 64
+BACKQUOTES = "Write a name with special characters in backquotes."
 
 _COMMENT_MARK = re.compile(r"/\*|\*/")
 _LINE_END = re.compile(r"[\r\n]|\Z")
@@ -101,7 +102,7 @@ _COMMENT_HINT = "A comment begins with -- or /*."
 
 
 class TokenKind(StrEnum):
-    """What a token is."""
+    """The kind of a token."""
 
     WORD = "word"
     NAME = "name"
@@ -115,7 +116,7 @@ class TokenKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A piece of a script; ``text`` is what it means, without quotes and escapes."""
+    """A piece of a script; ``text`` is its meaning, without quotes and escapes."""
 
     kind: TokenKind
     text: str
@@ -129,9 +130,13 @@ class Token:
         bare = self.kind is TokenKind.WORD and self.text.isascii()
         return self.text.upper() if bare else ""
 
+    def is_symbol(self, symbol: str) -> bool:
+        """Return whether the token is a symbol."""
+        return self.kind is TokenKind.SYMBOL and self.text == symbol
+
     @property
     def shown(self) -> str:
-        """How a message quotes the token; texts are not shown, for they may be secrets."""
+        """The token as a message quotes it; a text is not quoted, because it may be secret."""
         match self.kind:
             case TokenKind.TEXT | TokenKind.LITERAL:
                 return "a text" if self.kind is TokenKind.TEXT else "a literal"
@@ -153,7 +158,7 @@ class _Tokenizer(Spark.Tokenizer):
 
 
 def tokenize(script: Script) -> tuple[Token, ...]:
-    """Split a script into its tokens; comments and white space are left out."""
+    """Return the tokens of a script, without comments and white space."""
     tokenizer = _Tokenizer(dialect="spark")
     try:
         found = tokenizer.tokenize(script.text)
@@ -163,7 +168,7 @@ def tokenize(script: Script) -> tuple[Token, ...]:
     tokens: list[Token] = []
     end = 0
     for token in found:
-        # A hint looks like a comment, so it would be taken for a part of the space before it.
+        # A hint looks like a comment, so the check would take it for space.
         if token.token_type != TokenType.HINT:
             _check_space(script, end, token.start)
         end = token.end + 1
@@ -193,8 +198,8 @@ def _misplaced(script: Script, offset: int, *, hint: str) -> UserError:
 
 
 def _check_space(script: Script, start: int, end: int) -> None:
-    # The tokenizer also takes {# … #} for a comment and overlooks /*/* as two beginnings, so
-    # what it skipped is looked at again.
+    # The tokenizer also takes {# … #} for a comment and does not nest /*/*, so the text that it
+    # skipped is checked again.
     stop = _skip_space(script, start)
     if stop != end:
         raise _misplaced(script, min(stop, end), hint=_COMMENT_HINT)
@@ -257,5 +262,4 @@ def _plain_kind(script: Script, start: int, end: int) -> TokenKind:
     if len(written) == 1 and written.isascii() and written.isprintable():
         return TokenKind.SYMBOL
     offset = start + (word.end() if word else 0)
-    hint = "A name with special characters stands in backquotes."
-    raise _misplaced(script, offset, hint=hint)
+    raise _misplaced(script, offset, hint=BACKQUOTES)

@@ -1,11 +1,14 @@
-"""Read the statements about jobs and routine loads."""
+"""Parse the statements about jobs and routine loads.
+
+Each function parses what follows the first words of its statement, such as CREATE JOB.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from penstock.errors import UserError
 from penstock.model.job import LoadColumn, LoadProperties
 from penstock.sql.names import (
+    comment_clause,
     database_name,
     declared_name,
     job_name,
@@ -15,7 +18,7 @@ from penstock.sql.names import (
     table_name,
 )
 from penstock.sql.reader import TokenReader, either
-from penstock.sql.select import SOURCES, parse_expression, parse_select
+from penstock.sql.select import parse_expression, parse_select
 from penstock.sql.statements import (
     AlterJob,
     AlterRoutineLoad,
@@ -23,143 +26,18 @@ from penstock.sql.statements import (
     CreateRoutineLoad,
     DropJob,
     Insert,
-    PauseJob,
-    PauseRoutineLoad,
     Properties,
-    ResumeJob,
-    ResumeRoutineLoad,
-    ShowCreateRoutineLoad,
     ShowRoutineLoad,
     ShowRoutineLoadTask,
-    ShowShards,
-    StopRoutineLoad,
 )
 
-_SEPARATOR = "COLUMNS TERMINATED BY"
-_COLUMNS = "COLUMNS"
-_PRECEDING_FILTER = "PRECEDING FILTER"
-_WHERE = "WHERE"
-_COMMA = "A comma stands between COLUMNS TERMINATED BY, COLUMNS, PRECEDING FILTER and WHERE."
-_APPENDS = "Rows are appended: choose them by WHERE."
-_PARTITIONS = "Rows go to the partitions that their columns tell: choose them by WHERE."
-_FOREIGN_CLAUSES = {
-    "DELETE": ("DELETE ON", _APPENDS),
-    "ORDER": ("ORDER BY", "Rows are appended in the order of the stream: leave it out."),
-    "PARTITION": ("PARTITION", _PARTITIONS),
-    "PARTITIONS": ("PARTITIONS", _PARTITIONS),
-    "TEMPORARY": ("TEMPORARY PARTITION", _PARTITIONS),
-}
-_CLAUSE_WORDS = ("COLUMNS", "PRECEDING", "WHERE", *_FOREIGN_CLAUSES)
+_END = "the end of the statement"
 
-
-def at_load_property(reader: TokenReader) -> bool:
-    """Tell whether a clause about records comes next."""
-    return reader.at_any(_CLAUSE_WORDS)
-
-
-def missing_clauses(load: LoadProperties) -> tuple[str, ...]:
-    """Answer the clauses that were not given yet."""
-    return tuple(clause for clause, value in _value_by_clause(load).items() if value is None)
-
-
-def parse_load_properties(reader: TokenReader) -> LoadProperties:
-    """Take the clauses about records, each at most once, with commas between them."""
-    load = LoadProperties()
-    if not at_load_property(reader):
-        return load
-    load = _with_clause(reader, load)
-    while reader.skip_symbol(","):
-        load = _with_clause(reader, load)
-    if at_load_property(reader):
-        clause = take_clause(reader.fork(), wanted=())
-        raise reader.error(f'"," must come before {clause}', hint=_COMMA)
-    return load
-
-
-def take_clause(reader: TokenReader, *, wanted: Iterable[str]) -> str:
-    """Take the words of a clause; ``wanted`` are those to name where there is none."""
-    if reader.at_any(_FOREIGN_CLAUSES):
-        construct, hint = _FOREIGN_CLAUSES[reader.look().keyword]
-        raise reader.unsupported(construct, place="ROUTINE LOAD", hint=hint)
-    if reader.skip("WHERE"):
-        return _WHERE
-    if reader.skip("PRECEDING"):
-        reader.expect("FILTER", after="PRECEDING")
-        return _PRECEDING_FILTER
-    if not reader.skip("COLUMNS"):
-        raise reader.unexpected(either(*wanted), after='","', choices=_CLAUSE_WORDS)
-    if reader.skip("TERMINATED"):
-        reader.expect("BY", after="COLUMNS TERMINATED")
-        return _SEPARATOR
-    if not reader.at_symbol("("):
-        raise reader.unexpected('TERMINATED BY or "("', after="COLUMNS")
-    return _COLUMNS
-
-
-def _value_by_clause(load: LoadProperties) -> dict[str, object]:
-    return {
-        _SEPARATOR: load.separator,
-        _COLUMNS: load.columns,
-        _PRECEDING_FILTER: load.preceding_filter,
-        _WHERE: load.where,
-    }
-
-
-def _with_clause(reader: TokenReader, load: LoadProperties) -> LoadProperties:
-    token = reader.look()
-    clause = take_clause(reader, wanted=missing_clauses(load) or ("PROPERTIES", "FROM"))
-    if clause not in missing_clauses(load):
-        raise reader.error(f"{clause} must not come twice", token=token)
-    if clause == _SEPARATOR:
-        return replace(load, separator=_separator(reader))
-    if clause == _COLUMNS:
-        return replace(load, columns=_columns(reader))
-    expression = parse_expression(reader, after=clause)
-    if clause == _WHERE:
-        return replace(load, where=expression)
-    return replace(load, preceding_filter=expression)
-
-
-def _separator(reader: TokenReader) -> str:
-    token = reader.look()
-    text = reader.expect_text("a separator", after=_SEPARATOR)
-    if not text:
-        raise reader.error(f"{_SEPARATOR} must not be empty", token=token)
-    return text
-
-
-def _columns(reader: TokenReader) -> tuple[LoadColumn, ...]:
-    first = reader.take()
-    if reader.at_symbol(")"):
-        raise reader.error("COLUMNS must have at least one column", token=first)
-    columns: list[LoadColumn] = []
-    seen: set[tuple[str, bool]] = set()
-    while not columns or reader.skip_symbol(","):
-        token = reader.look()
-        column = _column(reader, after='","' if columns else '"("')
-        computed = column.expression is not None
-        # The columns of the records are a list of their own, those that are computed another.
-        if (column.name.lower(), computed) in seen:
-            told = "is computed twice" if computed else "is given twice"
-            raise reader.error(f'column "{column.name}" {told}', token=token)
-        seen.add((column.name.lower(), computed))
-        columns.append(column)
-    if not reader.skip_symbol(")"):
-        wanted = '"=", "," or ")"' if columns[-1].expression is None else '"," or ")"'
-        raise reader.unexpected(wanted, after="the column")
-    return tuple(columns)
-
-
-def _column(reader: TokenReader, *, after: str) -> LoadColumn:
-    name = declared_name(reader, "a column name", after=after)
-    if not reader.skip_symbol("="):
-        return LoadColumn(name=name)
-    return LoadColumn(name=name, expression=parse_expression(reader, after=f'"{name}" ='))
-
-
-_ORDER = (
+# Clauses of CREATE JOB in their order; the keys are the words that begin them.
+_JOB_CLAUSES = {"PROPERTIES": "PROPERTIES", "ON": "ON STREAMING", "COMMENT": "COMMENT"}
+_JOB_ORDER = (
     "The order is CREATE JOB name PROPERTIES(…) ON STREAMING COMMENT '…' DO INSERT INTO …; "
-    "PROPERTIES and COMMENT may be left out."
+    "PROPERTIES and COMMENT are optional."
 )
 _FILTER_COLUMNS = frozenset({"JOBNAME", "NAME"})
 _INSERT_MODIFIERS = {
@@ -173,7 +51,7 @@ _INSERT_MODIFIERS = {
 
 
 def parse_create_job(reader: TokenReader) -> CreateJob:
-    """Take what follows CREATE JOB."""
+    """Parse CREATE JOB."""
     if reader.at("IF", "NOT"):
         raise reader.unsupported("IF NOT EXISTS", place="CREATE JOB")
     if reader.at("ON", "STREAMING"):
@@ -182,55 +60,43 @@ def parse_create_job(reader: TokenReader) -> CreateJob:
     properties: Properties = ()
     if reader.skip("PROPERTIES"):
         properties = parse_properties(reader, after="PROPERTIES")
+        _check_order(reader, _JOB_CLAUSES, last="PROPERTIES", order=_JOB_ORDER)
     _expect_on_streaming(reader)
-    comment = ""
-    if reader.skip("COMMENT"):
-        comment = reader.expect_text("a comment", after="COMMENT")
-    _expect_do(reader)
-    insert = _insert(reader)
-    return CreateJob(name=name, properties=properties, comment=comment, insert=insert)
+    _check_order(reader, _JOB_CLAUSES, last="ON", order=_JOB_ORDER)
+    comment = comment_clause(reader)
+    if comment is not None:
+        _check_order(reader, _JOB_CLAUSES, last="COMMENT", order=_JOB_ORDER)
+    _refuse_from(reader)
+    if not reader.skip("DO"):
+        raise reader.unexpected("DO INSERT", after="ON STREAMING", hint=_JOB_ORDER)
+    insert = _parse_insert(reader)
+    return CreateJob(name=name, properties=properties, comment=comment or "", insert=insert)
 
 
 def parse_alter_job(reader: TokenReader) -> AlterJob:
-    """Take what follows ALTER JOB."""
+    """Parse ALTER JOB."""
     name = job_name(reader, after="ALTER JOB")
     properties: Properties = ()
-    if reader.at("PROPERTIES"):
-        reader.take()
-        token = reader.look()
-        properties = parse_properties(reader, after="PROPERTIES")
-        if not properties:
-            raise reader.error("PROPERTIES must have at least one key to change", token=token)
-    if reader.at("FROM"):
-        raise _from_to_database(reader)
-    # Doris writes no DO here; whoever copies it from CREATE JOB is understood.
+    if reader.skip("PROPERTIES"):
+        properties = _parse_pairs(reader, after="PROPERTIES", pairs_min=1)
+    _refuse_from(reader)
+    # Doris has no DO here, but it is easily copied from CREATE JOB.
     if reader.at("INSERT") or reader.at("DO", "INSERT"):
         reader.skip("DO")
-        return AlterJob(name=name, properties=properties, insert=_insert(reader))
+        return AlterJob(name=name, properties=properties, insert=_parse_insert(reader))
     if not properties:
         raise reader.unexpected("PROPERTIES or INSERT", after="the job name")
     return AlterJob(name=name, properties=properties)
 
 
-def parse_pause_job(reader: TokenReader) -> PauseJob:
-    """Take what follows PAUSE JOB."""
-    return PauseJob(name=filtered_job_name(reader, after="PAUSE JOB"))
-
-
-def parse_resume_job(reader: TokenReader) -> ResumeJob:
-    """Take what follows RESUME JOB."""
-    return ResumeJob(name=filtered_job_name(reader, after="RESUME JOB"))
-
-
 def parse_drop_job(reader: TokenReader) -> DropJob:
-    """Take what follows DROP JOB."""
+    """Parse DROP JOB."""
     if_exists = reader.skip("IF", "EXISTS")
-    after = "IF EXISTS" if if_exists else "DROP JOB"
-    return DropJob(name=filtered_job_name(reader, after=after), if_exists=if_exists)
+    return DropJob(name=filtered_job_name(reader, after=reader.head), if_exists=if_exists)
 
 
 def filtered_job_name(reader: TokenReader, *, after: str) -> str:
-    """Take the name of a job, as it is or as ``WHERE jobname = '…'``."""
+    """Read the name of a job, bare or as ``WHERE jobname = '…'``."""
     if not reader.skip("WHERE"):
         return job_name(reader, after=after)
     token = reader.look()
@@ -242,39 +108,50 @@ def filtered_job_name(reader: TokenReader, *, after: str) -> str:
     return quoted_job_name(reader, after='"="')
 
 
+def name_after_for(reader: TokenReader) -> str:
+    """Read FOR and the name of a routine load."""
+    reader.expect("FOR", after=reader.head)
+    return routine_load_name(reader, after="FOR")
+
+
 def _expect_on_streaming(reader: TokenReader) -> None:
-    _check_order(reader, "PROPERTIES", "PROPERTIES must not come twice")
-    _check_order(reader, "COMMENT", "COMMENT must come after ON STREAMING")
-    if reader.at("FROM"):
-        raise _from_to_database(reader)
+    if reader.at("COMMENT"):
+        raise reader.error("COMMENT must come after ON STREAMING", hint=_JOB_ORDER)
+    _refuse_from(reader)
     if not reader.skip("ON"):
-        raise reader.unexpected("ON STREAMING", after="the job name", hint=_ORDER)
+        raise reader.unexpected("ON STREAMING", after="the job name", hint=_JOB_ORDER)
     if reader.at("SCHEDULE"):
         raise reader.unsupported("ON SCHEDULE", hint="Write ON STREAMING.")
     reader.expect("STREAMING", after="ON")
 
 
-def _expect_do(reader: TokenReader) -> None:
-    _check_order(reader, "PROPERTIES", "PROPERTIES must come before ON STREAMING")
-    _check_order(reader, "COMMENT", "COMMENT must not come twice")
-    _check_order(reader, "ON", "ON STREAMING must come once, before COMMENT")
+def _refuse_from(reader: TokenReader) -> None:
     if reader.at("FROM"):
-        raise _from_to_database(reader)
-    if not reader.skip("DO"):
-        raise reader.unexpected("DO INSERT", after="ON STREAMING", hint=_ORDER)
+        hint = "Write DO INSERT INTO t SELECT … FROM source(…)."
+        raise reader.unsupported("FROM … TO DATABASE", hint=hint)
 
 
-def _check_order(reader: TokenReader, keyword: str, rule: str) -> None:
-    if reader.at(keyword):
-        raise reader.error(rule, hint=_ORDER)
+def _check_order(
+    reader: TokenReader, clauses: dict[str, str], *, last: str, order: str
+) -> None:
+    """Raise if the next clause repeats the last one or must precede it."""
+    word = reader.look().keyword
+    if word == last:
+        raise reader.error(f"{clauses[word]} must not come twice", hint=order)
+    begun = list(clauses)
+    if word in begun[: begun.index(last)]:
+        raise reader.error(f"{clauses[word]} must come before {clauses[last]}", hint=order)
 
 
-def _from_to_database(reader: TokenReader) -> UserError:
-    hint = "Write DO INSERT INTO t SELECT … FROM FILES(…)."
-    return reader.unsupported("FROM … TO DATABASE", hint=hint)
+def _parse_pairs(reader: TokenReader, *, after: str, pairs_min: int) -> Properties:
+    token = reader.look()
+    pairs = parse_properties(reader, after=after)
+    if len(pairs) < pairs_min:
+        raise reader.error(f"{after} must have at least one key to change", token=token)
+    return pairs
 
 
-def _insert(reader: TokenReader) -> Insert:
+def _parse_insert(reader: TokenReader) -> Insert:
     reader.expect("INSERT", after="DO")
     if reader.at("OVERWRITE"):
         raise reader.unsupported("INSERT OVERWRITE", hint="A job appends: write INSERT INTO.")
@@ -283,35 +160,21 @@ def _insert(reader: TokenReader) -> Insert:
     if reader.at("TABLE") and reader.at_name(1) and reader.look(1).keyword != "SELECT":
         reader.take()
     table = table_name(reader, after="INSERT INTO")
-    _check_no_modifier(reader)
-    columns = _insert_columns(reader)
-    _check_no_modifier(reader)
-    begin = reader.script.position(reader.look().start)
-    select = parse_select(reader)
-    return Insert(
-        table=table,
-        columns=columns,
-        select=select.text,
-        items=select.items,
-        source=select.source,
-        plain=select.plain,
-        starred=select.starred,
-        source_starred=select.source_starred,
-        names=select.names,
-        stars=select.stars,
-        select_at=(begin.line, begin.column),
-    )
+    _refuse_modifier(reader)
+    columns = _parse_insert_columns(reader)
+    _refuse_modifier(reader)
+    return parse_select(reader, table=table, columns=columns)
 
 
-def _check_no_modifier(reader: TokenReader) -> None:
+def _refuse_modifier(reader: TokenReader) -> None:
     if reader.at_any(_INSERT_MODIFIERS):
         raise reader.unsupported(
             _INSERT_MODIFIERS[reader.look().keyword],
-            hint="Write INSERT INTO t (column, …) SELECT … FROM FILES(…).",
+            hint="Write INSERT INTO t (column, …) SELECT … FROM source(…).",
         )
 
 
-def _insert_columns(reader: TokenReader) -> tuple[str, ...] | None:
+def _parse_insert_columns(reader: TokenReader) -> tuple[str, ...] | None:
     # A column may be called select, but then a comma or the end of the list follows.
     listed = reader.at_symbol(",", 2) or reader.at_symbol(")", 2)
     nested = reader.look(1).keyword in ("SELECT", "WITH") and not listed
@@ -330,33 +193,46 @@ def _insert_columns(reader: TokenReader) -> tuple[str, ...] | None:
 
 
 _CREATE = "CREATE ROUTINE LOAD"
-_SOURCE = "FROM KINESIS"
-_END = "the end of the statement"
-_SEQUENCE = ("PROPERTIES", "FROM", "COMMENT")
-_WORDS = ("WITH", "COLUMNS", "PRECEDING", "WHERE", *_SEQUENCE)
+_SOURCE = "FROM source"
+_SEPARATOR = "COLUMNS TERMINATED BY"
+_PRECEDING_FILTER = "PRECEDING FILTER"
+_COMMA = "Separate COLUMNS TERMINATED BY, COLUMNS, PRECEDING FILTER and WHERE with commas."
+_APPENDS = "Rows are appended: choose them by WHERE."
+_PARTITIONS = "The columns of a row determine its partition: choose rows by WHERE."
+_REFUSED_CLAUSES = {
+    "DELETE": ("DELETE ON", _APPENDS),
+    "ORDER": ("ORDER BY", "Rows are appended in the order of the stream: omit the clause."),
+    "PARTITION": ("PARTITION", _PARTITIONS),
+    "PARTITIONS": ("PARTITIONS", _PARTITIONS),
+    "TEMPORARY": ("TEMPORARY PARTITION", _PARTITIONS),
+}
+_RECORD_CLAUSES = ("COLUMNS", "PRECEDING", "WHERE", *_REFUSED_CLAUSES)
+# Clauses after those about records, in their order.
+_LOAD_CLAUSES = {word: word for word in ("PROPERTIES", "FROM", "COMMENT")}
+_WORDS = ("WITH", "COLUMNS", "PRECEDING", "WHERE", *_LOAD_CLAUSES)
 _CLAUSES = (
     "COLUMNS TERMINATED BY '…', COLUMNS(…), PRECEDING FILTER …, WHERE … PROPERTIES(…) "
-    "FROM KINESIS(…)"
+    "FROM source(…)"
 )
 _CREATE_ORDER = (
     f"The order is CREATE ROUTINE LOAD name ON table {_CLAUSES} COMMENT '…'; "
-    "all but ON and FROM may be left out."
+    "all but ON and FROM are optional."
 )
 _ALTER_ORDER = f"The order is ALTER ROUTINE LOAD FOR name {_CLAUSES}; one of them is enough."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Clauses:
-    """What CREATE and ALTER have in common; None is what was not said."""
+    """The clauses that CREATE and ALTER share; None for a clause that was not given."""
 
     load: LoadProperties
-    properties: Properties | None
+    properties: Properties | None = None
     source: str | None = None
     options: Properties = ()
 
 
 def parse_create_routine_load(reader: TokenReader) -> CreateRoutineLoad:
-    """Take what follows CREATE ROUTINE LOAD."""
+    """Parse CREATE ROUTINE LOAD."""
     if reader.at("IF", "NOT"):
         hint = "Write CREATE ROUTINE LOAD name ON table …."
         raise reader.unsupported("IF NOT EXISTS", place=_CREATE, hint=hint)
@@ -364,15 +240,20 @@ def parse_create_routine_load(reader: TokenReader) -> CreateRoutineLoad:
     if reader.at("ON") and reader.at_name(1) and reader.look(1).keyword != "ON":
         raise reader.unexpected("a job name", after=_CREATE)
     name = routine_load_name(reader, after=_CREATE)
-    table = _target_table(reader)
+    table = _parse_target(reader)
     appends = _skip_append(reader)
-    clauses = _clauses(reader, order=_CREATE_ORDER)
-    if reader.at("COMMENT") and clauses.source is None:
-        raise reader.error("COMMENT must come after FROM", hint=_CREATE_ORDER)
+    clauses = _parse_clauses(reader, order=_CREATE_ORDER)
     if clauses.source is None:
-        begin = () if appends or not _bare(clauses) else ("WITH APPEND",)
+        if reader.at("COMMENT"):
+            raise reader.error("COMMENT must come after FROM", hint=_CREATE_ORDER)
+        begin = () if appends or not _is_bare(clauses) else ("WITH APPEND",)
         wanted = either(*begin, *_wanted(clauses))
         raise reader.unexpected(wanted, hint=_CREATE_ORDER, choices=_WORDS)
+    comment = comment_clause(reader)
+    if comment is not None:
+        _check_load_order(reader, last="COMMENT", order=_CREATE_ORDER)
+    elif not reader.ended:
+        raise reader.unexpected(f"COMMENT or {_END}", after=f"FROM {clauses.source}(…)")
     return CreateRoutineLoad(
         name=name,
         table=table,
@@ -380,18 +261,18 @@ def parse_create_routine_load(reader: TokenReader) -> CreateRoutineLoad:
         properties=clauses.properties or (),
         source=clauses.source,
         options=clauses.options,
-        comment=_comment(reader, source=clauses.source),
+        comment=comment or "",
     )
 
 
 def parse_alter_routine_load(reader: TokenReader) -> AlterRoutineLoad:
-    """Take what follows ALTER ROUTINE LOAD."""
-    name = _name_behind_for(reader, after="ALTER ROUTINE LOAD")
-    clauses = _clauses(reader, order=_ALTER_ORDER, pairs_min=1)
+    """Parse ALTER ROUTINE LOAD."""
+    name = name_after_for(reader)
+    clauses = _parse_clauses(reader, order=_ALTER_ORDER, pairs_min=1)
     if reader.at("COMMENT"):
         raise reader.unsupported("COMMENT", place="ALTER ROUTINE LOAD", hint=_ALTER_ORDER)
-    if clauses.source is None and (_bare(clauses) or not reader.ended):
-        end = () if _bare(clauses) else (_END,)
+    if clauses.source is None and (_is_bare(clauses) or not reader.ended):
+        end = () if _is_bare(clauses) else (_END,)
         wanted = either(*_wanted(clauses), *end)
         raise reader.unexpected(wanted, hint=_ALTER_ORDER, choices=_WORDS)
     return AlterRoutineLoad(
@@ -403,33 +284,19 @@ def parse_alter_routine_load(reader: TokenReader) -> AlterRoutineLoad:
     )
 
 
-def parse_pause_routine_load(reader: TokenReader) -> PauseRoutineLoad:
-    """Take what follows PAUSE ROUTINE LOAD."""
-    return PauseRoutineLoad(name=_name_behind_for(reader, after="PAUSE ROUTINE LOAD"))
-
-
-def parse_resume_routine_load(reader: TokenReader) -> ResumeRoutineLoad:
-    """Take what follows RESUME ROUTINE LOAD."""
-    return ResumeRoutineLoad(name=_name_behind_for(reader, after="RESUME ROUTINE LOAD"))
-
-
-def parse_stop_routine_load(reader: TokenReader) -> StopRoutineLoad:
-    """Take what follows STOP ROUTINE LOAD."""
-    return StopRoutineLoad(name=_name_behind_for(reader, after="STOP ROUTINE LOAD"))
-
-
-def parse_show_routine_load(reader: TokenReader) -> ShowRoutineLoad:
-    """Take what follows SHOW ROUTINE LOAD."""
-    return _show_routine_load(reader, with_ended=False)
-
-
-def parse_show_all_routine_load(reader: TokenReader) -> ShowRoutineLoad:
-    """Take what follows SHOW ALL ROUTINE LOAD."""
-    return _show_routine_load(reader, with_ended=True)
+def parse_show_routine_load(reader: TokenReader, *, ended: bool) -> ShowRoutineLoad:
+    """Parse SHOW [ALL] ROUTINE LOAD."""
+    if reader.skip("FOR"):
+        return ShowRoutineLoad(name=routine_load_name(reader, after="FOR"), all=ended)
+    if reader.skip("LIKE"):
+        return ShowRoutineLoad(like=reader.expect_text("a pattern", after="LIKE"), all=ended)
+    if not reader.ended:
+        raise reader.unexpected(f"FOR, LIKE or {_END}", after="ROUTINE LOAD")
+    return ShowRoutineLoad(all=ended)
 
 
 def parse_show_routine_load_task(reader: TokenReader) -> ShowRoutineLoadTask:
-    """Take what follows SHOW ROUTINE LOAD TASK."""
+    """Parse SHOW ROUTINE LOAD TASK."""
     after = "SHOW ROUTINE LOAD TASK"
     if reader.at_any(("FROM", "IN")):
         database_name(reader, after=reader.take().keyword)
@@ -442,41 +309,7 @@ def parse_show_routine_load_task(reader: TokenReader) -> ShowRoutineLoadTask:
     return ShowRoutineLoadTask(name=routine_load_name(reader, after="FOR"))
 
 
-def parse_show_create_routine_load(reader: TokenReader) -> ShowCreateRoutineLoad:
-    """Take what follows SHOW CREATE ROUTINE LOAD."""
-    name = _name_behind_for(reader, after="SHOW CREATE ROUTINE LOAD")
-    return ShowCreateRoutineLoad(name=name)
-
-
-def parse_show_all_create_routine_load(reader: TokenReader) -> ShowCreateRoutineLoad:
-    """Take what follows SHOW ALL CREATE ROUTINE LOAD."""
-    name = _name_behind_for(reader, after="SHOW ALL CREATE ROUTINE LOAD")
-    return ShowCreateRoutineLoad(name=name, all=True)
-
-
-def parse_show_shards(reader: TokenReader) -> ShowShards:
-    """Take what follows SHOW SHARDS."""
-    return ShowShards(name=_name_behind_for(reader, after="SHOW SHARDS"))
-
-
-def _name_behind_for(reader: TokenReader, *, after: str) -> str:
-    reader.expect("FOR", after=after)
-    return routine_load_name(reader, after="FOR")
-
-
-def _show_routine_load(reader: TokenReader, *, with_ended: bool) -> ShowRoutineLoad:
-    if reader.skip("FOR"):
-        name = routine_load_name(reader, after="FOR")
-        return ShowRoutineLoad(name=name, all=with_ended)
-    if reader.skip("LIKE"):
-        like = reader.expect_text("a pattern", after="LIKE")
-        return ShowRoutineLoad(like=like, all=with_ended)
-    if not reader.ended:
-        raise reader.unexpected(f"FOR, LIKE or {_END}", after="ROUTINE LOAD")
-    return ShowRoutineLoad(all=with_ended)
-
-
-def _target_table(reader: TokenReader) -> str:
+def _parse_target(reader: TokenReader) -> str:
     if reader.skip("ON"):
         return table_name(reader, after="ON")
     if reader.at_any(_WORDS) or reader.ended:
@@ -492,76 +325,143 @@ def _skip_append(reader: TokenReader) -> bool:
         raise reader.unsupported(
             f"WITH {reader.look().keyword}",
             place=_CREATE,
-            hint="A routine load appends: write WITH APPEND, or leave it out.",
+            hint="A routine load appends: write WITH APPEND, or omit it.",
         )
     reader.expect("APPEND", after="WITH")
     return True
 
 
-def _clauses(reader: TokenReader, *, order: str, pairs_min: int = 0) -> _Clauses:
-    """Take the clauses up to the source, if they are in order."""
-    load = parse_load_properties(reader)
-    properties: Properties | None = None
+def _parse_clauses(reader: TokenReader, *, order: str, pairs_min: int = 0) -> _Clauses:
+    """Parse the clauses up to the source and check their order."""
+    clauses = _Clauses(load=_parse_record_clauses(reader))
     if reader.skip("PROPERTIES"):
-        properties = _pairs(reader, after="PROPERTIES", pairs_min=pairs_min)
-        _check_clause_order(reader, behind="PROPERTIES", order=order)
-    if not reader.skip("FROM"):
-        return _Clauses(load=load, properties=properties)
-    source = _source_kind(reader)
-    options = _pairs(reader, after=source, pairs_min=pairs_min)
-    _check_clause_order(reader, behind="FROM", order=order)
-    return _Clauses(load=load, properties=properties, source=source, options=options)
+        properties = _parse_pairs(reader, after="PROPERTIES", pairs_min=pairs_min)
+        clauses = replace(clauses, properties=properties)
+        _check_load_order(reader, last="PROPERTIES", order=order)
+    if reader.skip("FROM"):
+        source = reader.look().keyword
+        if not source:
+            raise reader.unexpected("a source", after="FROM")
+        reader.take()
+        options = _parse_pairs(reader, after=source, pairs_min=pairs_min)
+        clauses = replace(clauses, source=source, options=options)
+        _check_load_order(reader, last="FROM", order=order)
+    return clauses
 
 
-def _pairs(reader: TokenReader, *, after: str, pairs_min: int) -> Properties:
-    token = reader.look()
-    pairs = parse_properties(reader, after=after)
-    if len(pairs) < pairs_min:
-        raise reader.error(f"{after} must have at least one key to change", token=token)
-    return pairs
+def _check_load_order(reader: TokenReader, *, last: str, order: str) -> None:
+    if reader.at_any(_RECORD_CLAUSES):
+        clause = _take_clause(reader.fork(), wanted=())
+        raise reader.error(f"{clause} must come before {last}", hint=order)
+    _check_order(reader, _LOAD_CLAUSES, last=last, order=order)
 
 
-def _check_clause_order(reader: TokenReader, *, behind: str, order: str) -> None:
-    """Refuse what has to come before a clause, or is that clause again."""
-    if at_load_property(reader):
-        clause = take_clause(reader.fork(), wanted=())
-        raise reader.error(f"{clause} must come before {behind}", hint=order)
-    word = reader.look().keyword
-    if word == behind:
-        raise reader.error(f"{word} must not come twice", hint=order)
-    if word in _SEQUENCE[: _SEQUENCE.index(behind)]:
-        raise reader.error(f"{word} must come before {behind}", hint=order)
-
-
-def _source_kind(reader: TokenReader) -> str:
-    token = reader.look()
-    if reader.at_any(SOURCES):
-        return reader.take().keyword
-    if reader.at_name():
-        raise reader.unsupported(f"FROM {token.text}", hint="Write FROM KINESIS(…).")
-    raise reader.unexpected("KINESIS", after="FROM")
-
-
-def _comment(reader: TokenReader, *, source: str) -> str:
-    if reader.skip("COMMENT"):
-        comment = reader.expect_text("a comment", after="COMMENT")
-        _check_clause_order(reader, behind="COMMENT", order=_CREATE_ORDER)
-        return comment
-    if not reader.ended:
-        raise reader.unexpected(f"COMMENT or {_END}", after=f"FROM {source}(…)")
-    return ""
-
-
-def _bare(clauses: _Clauses) -> bool:
-    """Tell whether not one clause was read."""
-    return clauses == _Clauses(load=LoadProperties(), properties=None)
+def _is_bare(clauses: _Clauses) -> bool:
+    return clauses == _Clauses(load=LoadProperties())
 
 
 def _wanted(clauses: _Clauses) -> tuple[str, ...]:
-    """Answer what could come behind the clauses that were read, up to the source."""
+    """Return the clauses, up to the source, that may follow those that were read."""
     if clauses.properties is not None:
         return (_SOURCE,)
-    missing = missing_clauses(clauses.load)
-    if not _bare(clauses):
+    missing = _missing_clauses(clauses.load)
+    if not _is_bare(clauses):
         missing = ('","',) if missing else ()
     return (*missing, "PROPERTIES", _SOURCE)
+
+
+def _parse_record_clauses(reader: TokenReader) -> LoadProperties:
+    """Parse the clauses about records, each at most once, with commas between them."""
+    load = LoadProperties()
+    if not reader.at_any(_RECORD_CLAUSES):
+        return load
+    load = _with_clause(reader, load)
+    while reader.skip_symbol(","):
+        load = _with_clause(reader, load)
+    if reader.at_any(_RECORD_CLAUSES):
+        clause = _take_clause(reader.fork(), wanted=())
+        raise reader.error(f'"," must come before {clause}', hint=_COMMA)
+    return load
+
+
+def _with_clause(reader: TokenReader, load: LoadProperties) -> LoadProperties:
+    token = reader.look()
+    missing = _missing_clauses(load)
+    clause = _take_clause(reader, wanted=missing or ("PROPERTIES", "FROM"))
+    if clause not in missing:
+        raise reader.error(f"{clause} must not come twice", token=token)
+    if clause == _SEPARATOR:
+        return replace(load, separator=_parse_separator(reader))
+    if clause == "COLUMNS":
+        return replace(load, columns=_parse_columns(reader))
+    expression = parse_expression(reader, after=clause)
+    if clause == "WHERE":
+        return replace(load, where=expression)
+    return replace(load, preceding_filter=expression)
+
+
+def _missing_clauses(load: LoadProperties) -> tuple[str, ...]:
+    value_by_clause = {
+        _SEPARATOR: load.separator,
+        "COLUMNS": load.columns,
+        _PRECEDING_FILTER: load.preceding_filter,
+        "WHERE": load.where,
+    }
+    return tuple(clause for clause, value in value_by_clause.items() if value is None)
+
+
+def _take_clause(reader: TokenReader, *, wanted: Iterable[str]) -> str:
+    """Take the words of a clause; an error lists the ``wanted`` clauses."""
+    if reader.at_any(_REFUSED_CLAUSES):
+        construct, hint = _REFUSED_CLAUSES[reader.look().keyword]
+        raise reader.unsupported(construct, place="ROUTINE LOAD", hint=hint)
+    if reader.skip("WHERE"):
+        return "WHERE"
+    if reader.skip("PRECEDING"):
+        reader.expect("FILTER", after="PRECEDING")
+        return _PRECEDING_FILTER
+    if not reader.skip("COLUMNS"):
+        raise reader.unexpected(either(*wanted), after='","', choices=_RECORD_CLAUSES)
+    if reader.skip("TERMINATED"):
+        reader.expect("BY", after="COLUMNS TERMINATED")
+        return _SEPARATOR
+    if not reader.at_symbol("("):
+        raise reader.unexpected('TERMINATED BY or "("', after="COLUMNS")
+    return "COLUMNS"
+
+
+def _parse_separator(reader: TokenReader) -> str:
+    token = reader.look()
+    text = reader.expect_text("a separator", after=_SEPARATOR)
+    if not text:
+        raise reader.error(f"{_SEPARATOR} must not be empty", token=token)
+    return text
+
+
+def _parse_columns(reader: TokenReader) -> tuple[LoadColumn, ...]:
+    first = reader.take()
+    if reader.at_symbol(")"):
+        raise reader.error("COLUMNS must have at least one column", token=first)
+    columns: list[LoadColumn] = []
+    # A computed column may have the name of a column of the records.
+    seen: set[tuple[str, bool]] = set()
+    while not columns or reader.skip_symbol(","):
+        token = reader.look()
+        column = _parse_column(reader, after='","' if columns else '"("')
+        computed = column.expression is not None
+        if (column.name.lower(), computed) in seen:
+            verb = "computed" if computed else "given"
+            raise reader.error(f'column "{column.name}" is {verb} twice', token=token)
+        seen.add((column.name.lower(), computed))
+        columns.append(column)
+    if not reader.skip_symbol(")"):
+        wanted = '"=", "," or ")"' if columns[-1].expression is None else '"," or ")"'
+        raise reader.unexpected(wanted, after="the column")
+    return tuple(columns)
+
+
+def _parse_column(reader: TokenReader, *, after: str) -> LoadColumn:
+    name = declared_name(reader, "a column name", after=after)
+    if not reader.skip_symbol("="):
+        return LoadColumn(name=name)
+    return LoadColumn(name=name, expression=parse_expression(reader, after=f'"{name}" ='))

@@ -1,27 +1,27 @@
-"""Read the names of tables, columns, jobs and secrets, and lists of properties.
+"""Parse the names of tables, columns, jobs and secrets, and lists of properties.
 
-Names of tables and secrets are lower-cased, because Spark does not tell cases apart; columns
-and jobs keep theirs. A name with anything but letters, digits and ``_`` stands in backquotes.
+Names of tables and secrets are lower-cased, because Spark ignores case; columns and jobs keep
+theirs. A name with anything but letters, digits and ``_`` needs backquotes.
 """
 
 from unicodedata import category
 
 from penstock.errors import Code
 from penstock.model.secrets import SecretReference, is_secret_key, reference_text
-from penstock.sql.lexer import Token, TokenKind
+from penstock.sql.lexer import BACKQUOTES, Token, TokenKind
 from penstock.sql.reader import TokenReader
 
 JOB_CHARACTERS_MAX = 64
 TABLE_CHARACTERS_MAX = 128
 SECRET_CHARACTERS_MAX = 128
 DATABASE = "default"
+VALUE_HINT = "A value is in quotes, or is a number or word."
 
 _RESERVED_PREFIX = "inner_"
-_BACKQUOTES = "A name with special characters stands in backquotes."
 
 
 def plain_name(reader: TokenReader, what: str, *, after: str = "") -> str:
-    """Take a bare or backquoted name of a thing that has no rules of its own."""
+    """Parse a bare or backquoted name without further rules."""
     token = reader.look()
     if not reader.at_name():
         raise reader.unexpected(what, after=after)
@@ -31,54 +31,47 @@ def plain_name(reader: TokenReader, what: str, *, after: str = "") -> str:
 
 
 def declared_name(reader: TokenReader, what: str, *, after: str = "") -> str:
-    """Take a name where no expression can stand, so that ``my-name`` can be explained."""
+    """Parse a name where no expression can be, and explain an unquoted ``my-name``."""
     bare = reader.look().kind is TokenKind.WORD
     name = plain_name(reader, what, after=after)
     if bare and reader.at_symbol("-") and reader.look().start == reader.taken_end:
-        raise reader.unexpected("the end of the name", hint=_BACKQUOTES)
+        raise reader.unexpected("the end of the name", hint=BACKQUOTES)
     return name
 
 
 def database_name(reader: TokenReader, *, after: str) -> None:
-    """Take the name of the one database."""
+    """Parse the name of the one database."""
     token = reader.look()
     declared_name(reader, "a database name", after=after)
     _check_database(reader, token, hint=f"Write {DATABASE}, or leave it out.")
 
 
 def table_name(reader: TokenReader, *, after: str) -> str:
-    """Take the name of a table, with or without its database."""
-    token = reader.look()
-    name = declared_name(reader, "a table name", after=after)
-    if reader.skip_symbol("."):
-        _check_database(reader, token, hint=f"Write {DATABASE}.t, or just t.")
-        token = reader.look()
-        name = declared_name(reader, "a table name", after="the database")
-    name = name.lower()
+    """Parse the name of a table, with or without its database."""
+    hint = f"Write {DATABASE}.t, or just t."
+    token = _qualified_name(reader, "a table name", after=after, hint=hint)
+    name = token.text.lower()
     _check_length(reader, token, f'table name "{name}"', len(name), TABLE_CHARACTERS_MAX)
     return name
 
 
 def job_name(reader: TokenReader, *, after: str) -> str:
-    """Take the name of a job."""
+    """Parse the name of a job."""
     token = reader.look()
     declared_name(reader, "a job name", after=after)
     return _checked_job_name(reader, token)
 
 
 def routine_load_name(reader: TokenReader, *, after: str) -> str:
-    """Take the name of a job that is a routine load, with or without its database."""
-    token = reader.look()
-    declared_name(reader, "a job name", after=after)
-    if reader.skip_symbol("."):
-        _check_database(reader, token, hint=f"Write {DATABASE}.name, or just name.")
-        token = reader.look()
-        declared_name(reader, "a job name", after="the database")
-    return _checked_job_name(reader, token)
+    """Parse the name of a routine load, with or without its database."""
+    hint = f"Write {DATABASE}.name, or just name."
+    return _checked_job_name(
+        reader, _qualified_name(reader, "a job name", after=after, hint=hint)
+    )
 
 
 def quoted_job_name(reader: TokenReader, *, after: str) -> str:
-    """Take the name of a job that stands as a text in quotes."""
+    """Parse the name of a job as a text in quotes."""
     token = reader.look()
     reader.expect_text("a job name", after=after)
     _check_characters(reader, token, "job name")
@@ -86,7 +79,7 @@ def quoted_job_name(reader: TokenReader, *, after: str) -> str:
 
 
 def secret_name(reader: TokenReader, *, after: str) -> str:
-    """Take the name of a secret; it may also stand as a text in quotes."""
+    """Parse the name of a secret, which may be a text in quotes."""
     token = reader.look()
     if token.kind is TokenKind.TEXT:
         reader.take()
@@ -99,10 +92,21 @@ def secret_name(reader: TokenReader, *, after: str) -> str:
 
 
 def is_secret_name(text: str) -> bool:
-    """Tell whether a text is the name of a secret, as one is stored."""
+    """Return whether a text can be the stored name of a secret."""
     plain = all(category(character) != "Cc" for character in text)
     fits = len(text) <= SECRET_CHARACTERS_MAX and text == text.lower()
     return plain and fits and bool(text.strip())
+
+
+def _qualified_name(reader: TokenReader, what: str, *, after: str, hint: str) -> Token:
+    """Parse a name with or without its database; return the token of the name itself."""
+    token = reader.look()
+    declared_name(reader, what, after=after)
+    if reader.skip_symbol("."):
+        _check_database(reader, token, hint=hint)
+        token = reader.look()
+        declared_name(reader, what, after="the database")
+    return token
 
 
 def _checked_job_name(reader: TokenReader, token: Token) -> str:
@@ -117,10 +121,10 @@ def _checked_job_name(reader: TokenReader, token: Token) -> str:
 def _check_characters(reader: TokenReader, token: Token, what: str) -> None:
     if not token.text.strip():
         raise reader.error(f"{what} must not be empty", token=token)
-    for character in token.text:
-        if category(character) == "Cc":
-            message = f"{what} must not contain the control character U+{ord(character):04X}"
-            raise reader.error(message, token=token)
+    control = next((one for one in token.text if category(one) == "Cc"), None)
+    if control:
+        message = f"{what} must not contain the control character U+{ord(control):04X}"
+        raise reader.error(message, token=token)
 
 
 def _check_length(
@@ -143,8 +147,13 @@ def _check_database(reader: TokenReader, token: Token, *, hint: str) -> None:
         raise error
 
 
+def comment_clause(reader: TokenReader) -> str | None:
+    """Parse COMMENT and its text; return None if the clause is missing."""
+    return reader.expect_text("a comment", after="COMMENT") if reader.skip("COMMENT") else None
+
+
 def parse_properties(reader: TokenReader, *, after: str) -> tuple[tuple[str, str], ...]:
-    """Take keys and values in parentheses, in written order."""
+    """Parse keys and values in parentheses; keep their order."""
     reader.expect_symbol("(", after=after)
     value_by_key: dict[str, str] = {}
     seen: set[str] = set()
@@ -153,13 +162,13 @@ def parse_properties(reader: TokenReader, *, after: str) -> tuple[tuple[str, str
         key = reader.expect_text("a key", after='"("' if not value_by_key else '","')
         if not key.strip():
             raise reader.error("a key must not be empty", token=token)
-        # Options are found whatever their case, so two keys that differ only there collide.
+        # Options ignore case, so two keys that differ only in case collide.
         if key.lower() in seen:
             raise reader.error(f'key "{key}" is given twice', token=token)
-        # Behind a secret, what looks like a key may be the rest of a value with a quote in it.
-        told = "the key" if any(map(is_secret_key, seen)) else f'the key "{key}"'
+        # After a secret, a key may be the rest of a value that contains a quote.
+        shown = "the key" if any(map(is_secret_key, seen)) else f'the key "{key}"'
         seen.add(key.lower())
-        reader.expect_symbol("=", after=told)
+        reader.expect_symbol("=", after=shown)
         value_by_key[key] = _property_value(reader, key)
         if not reader.skip_symbol(","):
             break
@@ -177,14 +186,10 @@ def _property_value(reader: TokenReader, key: str) -> str:
     token = reader.look()
     kinds = {TokenKind.NUMBER} if sign else {TokenKind.TEXT, TokenKind.NUMBER, TokenKind.WORD}
     if token.kind not in kinds:
-        raise reader.unexpected(
-            "a value",
-            after=f'"{key}" =',
-            hint="A value stands in quotes, or is a number or word.",
-        )
+        raise reader.unexpected("a value", after=f'"{key}" =', hint=VALUE_HINT)
     return sign + reader.take().text
 
 
 def at_secret_reference(reader: TokenReader) -> bool:
-    """Tell whether SECRET and a name come next, not the mere word."""
+    """Return whether SECRET and a name come next, not the word alone."""
     return reader.at("SECRET") and (reader.at_name(1) or reader.look(1).kind is TokenKind.TEXT)

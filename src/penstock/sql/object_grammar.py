@@ -1,7 +1,9 @@
-"""Read the statements about tables and secrets.
+"""Parse the statements about tables and secrets.
 
-Invariant: no message quotes a value. A key is quoted only where ``=`` follows it, for what
-stands alone may be a value in the wrong place.
+Each function parses what follows the first words of its statement, such as CREATE TABLE.
+
+Invariant: no message quotes the value of a secret. A key is quoted only if ``=`` follows it,
+because a text alone may be a value in the wrong place.
 """
 
 from collections.abc import Sequence
@@ -9,7 +11,13 @@ from collections.abc import Sequence
 from penstock.model.schema import Column, partition_refusal
 from penstock.model.secrets import SecretReference, is_mask, reference_of
 from penstock.sql.lexer import Token, TokenKind
-from penstock.sql.names import at_secret_reference, plain_name, secret_name, table_name
+from penstock.sql.names import (
+    VALUE_HINT,
+    at_secret_reference,
+    plain_name,
+    secret_name,
+    table_name,
+)
 from penstock.sql.reader import TokenReader, words
 from penstock.sql.statements import (
     AlterSecret,
@@ -51,10 +59,10 @@ _REFUSED_DESCRIPTIONS = words("DATABASE EXTENDED FORMATTED FUNCTION HISTORY JOB 
 
 
 def parse_create_table(reader: TokenReader) -> CreateTable:
-    """Take what follows CREATE TABLE."""
+    """Parse CREATE TABLE."""
     if_not_exists = reader.skip("IF", "NOT", "EXISTS")
     token = reader.look()
-    name = table_name(reader, after="IF NOT EXISTS" if if_not_exists else "CREATE TABLE")
+    name = table_name(reader, after=reader.head)
     _check_clause(reader)
     if reader.at_any(_CLAUSES):
         rule = f"{reader.look().keyword} must come after the columns"
@@ -76,14 +84,13 @@ def parse_create_table(reader: TokenReader) -> CreateTable:
 
 
 def parse_drop_table(reader: TokenReader) -> DropTable:
-    """Take what follows DROP TABLE."""
+    """Parse DROP TABLE."""
     if_exists = reader.skip("IF", "EXISTS")
-    name = table_name(reader, after="IF EXISTS" if if_exists else "DROP TABLE")
-    return DropTable(name=name, if_exists=if_exists)
+    return DropTable(name=table_name(reader, after=reader.head), if_exists=if_exists)
 
 
 def parse_describe(reader: TokenReader) -> DescribeTable | DescribeDetail:
-    """Take what follows DESCRIBE; DETAIL and TABLE are names when nothing follows them."""
+    """Parse DESCRIBE; DETAIL and TABLE are names when nothing follows them."""
     token = reader.look()
     if reader.at_name(1) and token.keyword in _REFUSED_DESCRIPTIONS:
         raise reader.unsupported(f"DESCRIBE {token.keyword}")
@@ -95,8 +102,8 @@ def parse_describe(reader: TokenReader) -> DescribeTable | DescribeDetail:
 
 
 def parse_show_create_table(reader: TokenReader) -> ShowCreateTable:
-    """Take what follows SHOW CREATE TABLE."""
-    return ShowCreateTable(name=table_name(reader, after="SHOW CREATE TABLE"))
+    """Parse SHOW CREATE TABLE."""
+    return ShowCreateTable(name=table_name(reader, after=reader.head))
 
 
 def _clauses(
@@ -149,7 +156,7 @@ def _partition_by(reader: TokenReader, columns: tuple[Column, ...]) -> tuple[str
         raise reader.error(
             "PARTITIONED BY must leave at least one column out",
             token=first,
-            hint="The files hold the columns that are no partition columns.",
+            hint="The data files store the other columns.",
         )
     return tuple(names)
 
@@ -174,13 +181,13 @@ def _partition_column(reader: TokenReader, columns: Sequence[Column], *, after: 
 
 
 def _check_plain(reader: TokenReader, token: Token) -> None:
-    """Refuse what Spark takes here besides names: new columns and functions of columns."""
+    """Raise if a new column or a function of columns follows, which Spark allows here."""
     if reader.at_name():
         raise reader.unsupported(
             "a type in PARTITIONED BY",
             place=_PLACE,
             token=token,
-            hint="Declare the column among the others, and give only its name here.",
+            hint="Declare the column in the column list; write only its name here.",
         )
     if reader.at_symbol("("):
         raise reader.unsupported(
@@ -206,32 +213,29 @@ def _clause_text(reader: TokenReader, clause: str) -> str:
     return text
 
 
-_VALUE_HINT = "A value stands in quotes, or is a number or word."
 _NESTED_HINT = "Give the value itself, or 'env:VARIABLE', or 'file:/path'."
 
 
 def parse_create_secret(reader: TokenReader) -> CreateSecret:
-    """Take what follows CREATE SECRET."""
+    """Parse CREATE SECRET."""
     if_not_exists = reader.skip("IF", "NOT", "EXISTS")
-    name = secret_name(reader, after="IF NOT EXISTS" if if_not_exists else "CREATE SECRET")
+    name = secret_name(reader, after=reader.head)
     return CreateSecret(name=name, values=_values(reader), if_not_exists=if_not_exists)
 
 
 def parse_alter_secret(reader: TokenReader) -> AlterSecret:
-    """Take what follows ALTER SECRET."""
-    name = secret_name(reader, after="ALTER SECRET")
-    return AlterSecret(name=name, values=_values(reader))
+    """Parse ALTER SECRET."""
+    return AlterSecret(name=secret_name(reader, after=reader.head), values=_values(reader))
 
 
 def parse_drop_secret(reader: TokenReader) -> DropSecret:
-    """Take what follows DROP SECRET."""
+    """Parse DROP SECRET."""
     if_exists = reader.skip("IF", "EXISTS")
-    name = secret_name(reader, after="IF EXISTS" if if_exists else "DROP SECRET")
-    return DropSecret(name=name, if_exists=if_exists)
+    return DropSecret(name=secret_name(reader, after=reader.head), if_exists=if_exists)
 
 
 def _values(reader: TokenReader) -> Properties:
-    """Take keys and values in parentheses; keys do not tell cases apart."""
+    """Parse keys and values in parentheses; keys ignore case."""
     first = reader.look()
     hint = "Write CREATE SECRET name (s3.access_key = '…', s3.secret_key = '…')."
     if not reader.skip_symbol("("):
@@ -243,19 +247,19 @@ def _values(reader: TokenReader) -> Properties:
         token = reader.look()
         key = _key(reader, after='","' if value_by_key else '"("')
         if not reader.skip_symbol("="):
-            raise reader.unexpected('"="', after="the key", hint=_VALUE_HINT)
+            raise reader.unexpected('"="', after="the key", hint=VALUE_HINT)
         if not key.strip():
             raise reader.error("a key must not be empty", token=token)
         if key in value_by_key:
             raise reader.error(f'key "{key}" is given twice', token=token)
         value_by_key[key] = _value(reader, key)
     if not reader.skip_symbol(")"):
-        raise reader.unexpected('"," or ")"', after="the value", hint=_VALUE_HINT)
+        raise reader.unexpected('"," or ")"', after="the value", hint=VALUE_HINT)
     return tuple(value_by_key.items())
 
 
 def _key(reader: TokenReader, *, after: str) -> str:
-    """Take a key: a text in quotes, or a name that may have dots."""
+    """Parse a key: a text in quotes, or a name with dots."""
     if reader.look().kind is TokenKind.TEXT:
         return reader.take().text.lower()
     parts = [plain_name(reader, "a key", after=after)]
@@ -269,7 +273,7 @@ def _value(reader: TokenReader, key: str) -> str:
     if at_secret_reference(reader):
         raise reader.error("a secret must not refer to a secret", hint=_NESTED_HINT)
     if token.kind not in (TokenKind.TEXT, TokenKind.NUMBER, TokenKind.WORD):
-        raise reader.unexpected("a value", after=f'"{key}" =', hint=_VALUE_HINT)
+        raise reader.unexpected("a value", after=f'"{key}" =', hint=VALUE_HINT)
     value = reader.take().text
     if not value:
         raise reader.error(f'value of "{key}" must not be empty', token=token)

@@ -1,30 +1,22 @@
-r"""Turn a script into statements; what Spark or Doris know and Penstock does not is named.
+r"""Parse a script into statements; name constructs of Spark and Doris that are not supported.
 
-A statement ends with ``;``, or with ``\G``, which asks for its result to be printed vertically.
+A statement ends with ``;``, or with ``\G``, which prints its result vertically.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from enum import StrEnum
 
 from penstock.errors import UserError
 from penstock.sql.lexer import Script, Token, TokenKind, read_script, tokenize
 from penstock.sql.load_grammar import (
+    filtered_job_name,
+    name_after_for,
     parse_alter_job,
     parse_alter_routine_load,
     parse_create_job,
     parse_create_routine_load,
     parse_drop_job,
-    parse_pause_job,
-    parse_pause_routine_load,
-    parse_resume_job,
-    parse_resume_routine_load,
-    parse_show_all_create_routine_load,
-    parse_show_all_routine_load,
-    parse_show_create_routine_load,
     parse_show_routine_load,
     parse_show_routine_load_task,
-    parse_show_shards,
-    parse_stop_routine_load,
 )
 from penstock.sql.names import job_name
 from penstock.sql.object_grammar import (
@@ -41,35 +33,25 @@ from penstock.sql.reader import TokenReader, either, words
 from penstock.sql.statements import (
     ExplainJob,
     ParsedStatement,
+    PauseJob,
     PauseRoutineLoad,
+    ResumeJob,
     ResumeRoutineLoad,
     ShowCreateJob,
+    ShowCreateRoutineLoad,
     ShowEpochs,
     ShowEvents,
     ShowJobs,
     ShowSecrets,
+    ShowShards,
     ShowTables,
     Statement,
+    StopRoutineLoad,
 )
 
 Parse = Callable[[TokenReader], Statement]
 
 
-class Ending(StrEnum):
-    """What a statement ends with."""
-
-    PLAIN = ";"
-    VERTICAL = "\\G"
-
-
-_STATEMENTS = (
-    "CREATE TABLE, DROP TABLE, SHOW TABLES, DESCRIBE, DESCRIBE DETAIL, SHOW CREATE TABLE, "
-    "CREATE JOB, ALTER JOB, PAUSE JOB, RESUME JOB, DROP JOB, SHOW JOBS, SHOW CREATE JOB, "
-    "SHOW EPOCHS, SHOW EVENTS, EXPLAIN JOB, CREATE ROUTINE LOAD, ALTER ROUTINE LOAD, "
-    "PAUSE ROUTINE LOAD, RESUME ROUTINE LOAD, STOP ROUTINE LOAD, SHOW ROUTINE LOAD, "
-    "SHOW ROUTINE LOAD TASK, SHOW CREATE ROUTINE LOAD, SHOW SHARDS, CREATE SECRET, "
-    "ALTER SECRET, DROP SECRET, SHOW SECRETS, SELECT"
-)
 _FOREIGN_STATEMENTS = words(
     "ADD ANALYZE BEGIN CACHE CALL CANCEL CLEAR COMMENT COMMIT CONVERT COPY DECLARE "
     "DELETE EXECUTE EXPORT GRANT INSERT KILL LIST LOAD LOCK MERGE MSCK "
@@ -105,13 +87,14 @@ _FOREIGN_OBJECTS = {
 
 
 def parse_script(text: str) -> tuple[ParsedStatement, ...]:
-    r"""Read the statements of a script, each up to ; or \G; empty ones are skipped."""
+    r"""Parse the statements of a script, each up to ; or \G; skip empty ones."""
     script = read_script(text)
-    return tuple(_parsed(script, *found) for found in _split(tokenize(script)))
+    found = _split(tokenize(script))
+    return tuple(_parsed(script, tokens, vertical=vertical) for tokens, vertical in found)
 
 
 def statement_heads() -> tuple[tuple[str, ...], ...]:
-    """Answer the words that every statement begins with, such as SHOW CREATE JOB."""
+    """Return the words that every statement begins with, such as SHOW CREATE JOB."""
     heads: list[tuple[str, ...]] = []
     for verb, parsers in _PARSERS.items():
         for word, parse in parsers.items():
@@ -120,36 +103,30 @@ def statement_heads() -> tuple[tuple[str, ...], ...]:
     return (*heads, ("DESCRIBE",), ("DESCRIBE", "DETAIL"), ("SELECT",))
 
 
-def _split(tokens: tuple[Token, ...]) -> Iterator[tuple[list[Token], Ending]]:
-    """Yield the tokens of every statement, and what it ends with."""
+def _split(tokens: tuple[Token, ...]) -> Iterator[tuple[list[Token], bool]]:
+    r"""Yield the tokens of every statement, and whether it ends with \G."""
     statement: list[Token] = []
     for token in tokens:
-        ending = _ending([*statement[-1:], token])
-        if ending is None:
+        vertical = _is_vertical([*statement[-1:], token])
+        if not vertical and not token.is_symbol(";"):
             statement.append(token)
             continue
-        if ending is Ending.VERTICAL:
+        if vertical:
             statement.pop()
         if statement:
-            yield statement, ending
+            yield statement, vertical
         statement = []
     if statement:
-        yield statement, Ending.PLAIN
+        yield statement, False
 
 
-def _ending(tokens: list[Token]) -> Ending | None:
-    """Tell what the last tokens end a statement with, if they do."""
-    last = tokens[-1]
-    if last.kind is TokenKind.SYMBOL and last.text == ";":
-        return Ending.PLAIN
-    before = tokens[0]
-    slash = before.kind is TokenKind.SYMBOL and before.text == "\\"
-    if slash and before.end == last.start and (last.kind, last.text) == (TokenKind.WORD, "G"):
-        return Ending.VERTICAL
-    return None
+def _is_vertical(tokens: list[Token]) -> bool:
+    first, last = tokens[0], tokens[-1]
+    ends = (last.kind, last.text) == (TokenKind.WORD, "G")
+    return ends and first.is_symbol("\\") and first.end == last.start
 
 
-def _parsed(script: Script, tokens: list[Token], ending: Ending) -> ParsedStatement:
+def _parsed(script: Script, tokens: list[Token], *, vertical: bool) -> ParsedStatement:
     reader = TokenReader(script, tokens)
     statement = _statement(reader)
     if not reader.ended:
@@ -160,7 +137,7 @@ def _parsed(script: Script, tokens: list[Token], ending: Ending) -> ParsedStatem
         text=script.text[tokens[0].start : tokens[-1].end],
         line=start.line,
         column=start.column,
-        vertical=ending is Ending.VERTICAL,
+        vertical=vertical,
     )
 
 
@@ -173,9 +150,10 @@ def _statement(reader: TokenReader) -> Statement:
         construct = f"{word} {second}" if second in ("TABLE", "TASK") else word
         raise reader.unsupported(construct, hint=_FOREIGN_HINTS.get(word, ""))
     if word not in _PARSERS and word not in ("DESCRIBE", "DESC"):
+        known = ", ".join(" ".join(head) for head in statement_heads())
         raise reader.unexpected(
             "a statement",
-            hint=f"The statements are {_STATEMENTS}.",
+            hint=f"The statements are {known}.",
             choices=[*_PARSERS, "DESCRIBE", "SELECT", *_FOREIGN_STATEMENTS],
         )
     reader.take()
@@ -187,16 +165,16 @@ def _object(reader: TokenReader, verb: str, parsers: Mapping[str, Parse]) -> Sta
     if word in _FOREIGN_OBJECTS[verb]:
         construct = "CREATE OR REPLACE" if word == "OR" else f"{verb} {word}"
         raise reader.unsupported(construct, hint=_FOREIGN_HINTS.get(construct, ""))
-    said = [phrase for phrase in parsers if reader.at(*phrase.split())]
-    if not said:
+    found = [phrase for phrase in parsers if reader.at(*phrase.split())]
+    if not found:
         raise _unknown(reader, parsers, after=verb)
-    longest = max(said, key=len)
+    longest = max(found, key=len)
     reader.skip(*longest.split())
     return parsers[longest](reader)
 
 
 def _unknown(reader: TokenReader, phrases: Iterable[str], *, after: str) -> UserError:
-    """Build the error about the first word that goes on with none of the phrases."""
+    """Return the error about the first word that continues none of the phrases."""
     word = reader.look().keyword
     begun = [
         phrase.removeprefix(f"{word} ") for phrase in phrases if word in phrase.split()[:1]
@@ -218,24 +196,15 @@ def _show_create_job(reader: TokenReader) -> ShowCreateJob:
     return ShowCreateJob(name=job_name(reader, after="SHOW CREATE JOB"))
 
 
-def _explain_job(reader: TokenReader) -> ExplainJob:
-    return ExplainJob(name=job_name(reader, after="EXPLAIN JOB"))
-
-
-def _show_epochs(reader: TokenReader) -> ShowEpochs:
-    reader.expect("FOR", after="SHOW EPOCHS")
-    return ShowEpochs(name=job_name(reader, after="FOR"))
-
-
-def _show_events(reader: TokenReader) -> ShowEvents:
-    reader.expect("FOR", after="SHOW EVENTS")
-    return ShowEvents(name=job_name(reader, after="FOR"))
+def _job_after_for(reader: TokenReader) -> str:
+    reader.expect("FOR", after=reader.head)
+    return job_name(reader, after="FOR")
 
 
 _SHOW_CREATE: Mapping[str, Parse] = {
     "TABLE": parse_show_create_table,
     "JOB": _show_create_job,
-    "ROUTINE LOAD": parse_show_create_routine_load,
+    "ROUTINE LOAD": lambda reader: ShowCreateRoutineLoad(name=name_after_for(reader)),
 }
 _PARSERS: Mapping[str, Mapping[str, Parse]] = {
     "CREATE": {
@@ -250,33 +219,35 @@ _PARSERS: Mapping[str, Mapping[str, Parse]] = {
         "SECRET": parse_alter_secret,
     },
     "PAUSE": {
-        "JOB": parse_pause_job,
-        "ROUTINE LOAD": parse_pause_routine_load,
+        "JOB": lambda reader: PauseJob(name=filtered_job_name(reader, after=reader.head)),
+        "ROUTINE LOAD": lambda reader: PauseRoutineLoad(name=name_after_for(reader)),
         "ALL ROUTINE LOAD": lambda _: PauseRoutineLoad(name=None),
     },
     "RESUME": {
-        "JOB": parse_resume_job,
-        "ROUTINE LOAD": parse_resume_routine_load,
+        "JOB": lambda reader: ResumeJob(name=filtered_job_name(reader, after=reader.head)),
+        "ROUTINE LOAD": lambda reader: ResumeRoutineLoad(name=name_after_for(reader)),
         "ALL ROUTINE LOAD": lambda _: ResumeRoutineLoad(name=None),
     },
-    "STOP": {"ROUTINE LOAD": parse_stop_routine_load},
+    "STOP": {"ROUTINE LOAD": lambda reader: StopRoutineLoad(name=name_after_for(reader))},
     "DROP": {
         "TABLE": parse_drop_table,
         "JOB": parse_drop_job,
         "SECRET": parse_drop_secret,
     },
-    "EXPLAIN": {"JOB": _explain_job},
+    "EXPLAIN": {"JOB": lambda reader: ExplainJob(name=job_name(reader, after="EXPLAIN JOB"))},
     "SHOW": {
         "TABLES": lambda _: ShowTables(),
         "JOBS": lambda _: ShowJobs(),
         "CREATE": _show_create,
-        "EPOCHS": _show_epochs,
-        "EVENTS": _show_events,
-        "ROUTINE LOAD": parse_show_routine_load,
+        "EPOCHS": lambda reader: ShowEpochs(name=_job_after_for(reader)),
+        "EVENTS": lambda reader: ShowEvents(name=_job_after_for(reader)),
+        "ROUTINE LOAD": lambda reader: parse_show_routine_load(reader, ended=False),
         "ROUTINE LOAD TASK": parse_show_routine_load_task,
-        "ALL ROUTINE LOAD": parse_show_all_routine_load,
-        "ALL CREATE ROUTINE LOAD": parse_show_all_create_routine_load,
-        "SHARDS": parse_show_shards,
+        "ALL ROUTINE LOAD": lambda reader: parse_show_routine_load(reader, ended=True),
+        "ALL CREATE ROUTINE LOAD": lambda reader: ShowCreateRoutineLoad(
+            name=name_after_for(reader), all=True
+        ),
+        "SHARDS": lambda reader: ShowShards(name=name_after_for(reader)),
         "SECRETS": lambda _: ShowSecrets(),
     },
 }

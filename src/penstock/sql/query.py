@@ -1,8 +1,6 @@
-"""Read a SELECT over tables, or from the views ``jobs(…)`` and ``tasks(…)``.
+"""Parse a SELECT over tables, or from the views ``jobs(…)`` and ``tasks(…)``.
 
-Only what the SELECT reads from is understood here; the rest is kept as written.
-
-That is ``rejects(…)``, and ``VERSION AS OF`` behind a table; all else is kept as written.
+Only the views, ``rejects(…)`` and ``VERSION AS OF`` are parsed; the rest is kept as written.
 """
 
 from typing import Literal
@@ -11,6 +9,7 @@ from penstock.errors import Code, UserError
 from penstock.sql.lexer import Token, TokenKind
 from penstock.sql.names import parse_properties, plain_name, table_name
 from penstock.sql.reader import TokenReader, words
+from penstock.sql.select import SOURCE_FUNCTIONS
 from penstock.sql.statements import (
     Properties,
     RejectsRead,
@@ -22,6 +21,8 @@ from penstock.sql.statements import (
 
 TYPE = "type"
 INSERT = "insert"
+JOB = "job"
+QUERY_WORDS = words("FROM SELECT VALUES WITH")
 
 _VIEWS: dict[str, Literal["jobs", "tasks"]] = {"JOBS": "jobs", "TASKS": "tasks"}
 _VIEW_CLAUSES = words("GROUP HAVING LIMIT ORDER WHERE WINDOW")
@@ -29,18 +30,46 @@ _JOINS = words("CROSS FULL INNER JOIN LEFT NATURAL RIGHT")
 _SET_OPERATIONS = words("EXCEPT INTERSECT MINUS UNION")
 _PLACEHOLDERS = frozenset("?:@$")
 _VIEW_PLACE = "a SELECT from jobs(…) or tasks(…)"
-_HINT = 'A view is read alone: SELECT … FROM jobs("type" = "insert") WHERE … ORDER BY ….'
+_VIEW_HINT = 'Read a view alone: SELECT … FROM jobs("type" = "insert") WHERE … ORDER BY ….'
+_PLACE = "a SELECT over tables"
+_HINT_BY_CALL = dict.fromkeys(
+    SOURCE_FUNCTIONS,
+    "Load files with a job: CREATE JOB name ON STREAMING DO INSERT INTO t SELECT ….",
+) | dict.fromkeys(_VIEWS, _VIEW_HINT)
+_VERSION = words("VERSION SYSTEM_VERSION")
+_TIMESTAMP = words("TIMESTAMP SYSTEM_TIME")
+_VERSION_HINT = (
+    "Write for example t VERSION AS OF 3; SHOW EPOCHS and DESCRIBE DETAIL list versions."
+)
+# Words that may follow a table without an alias. TABLESAMPLE is missing because it comes before
+# the alias, so that no alias can be inserted there.
+_CLAUSES = words(
+    "ANTI CLUSTER CROSS DISTRIBUTE EXCEPT FULL GROUP HAVING INNER INTERSECT JOIN LATERAL LEFT "
+    "LIMIT MINUS NATURAL OFFSET ON ORDER PIVOT RIGHT SELECT SEMI SORT UNION UNPIVOT USING "
+    "WHERE WINDOW"
+)
 
 
-def at_view(reader: TokenReader) -> bool:
-    """Tell whether the SELECT that comes next reads from a view."""
+def at_query(reader: TokenReader) -> bool:
+    """Return whether a query comes next."""
+    return reader.at_any(QUERY_WORDS) or reader.at_symbol("(")
+
+
+def parse_query(reader: TokenReader) -> Statement:
+    """Parse a query: from jobs(…) or tasks(…), which need no Spark, or over tables."""
+    if reader.at("SELECT") and _at_view(reader):
+        return _parse_view_query(reader)
+    return _parse_table_query(reader)
+
+
+def _at_view(reader: TokenReader) -> bool:
     distance = _distance_of_from(reader)
     named = reader.look(distance + 1).keyword in _VIEWS
     return named and reader.at_symbol("(", distance + 2)
 
 
 def _distance_of_from(reader: TokenReader) -> int:
-    """Answer how far the FROM of the SELECT is; without one, the end."""
+    """Return the distance to the FROM of the SELECT, or to the end."""
     distance = depth = 0
     while (token := reader.look(distance)).kind is not TokenKind.END:
         depth += reader.at_symbol("(", distance) - reader.at_symbol(")", distance)
@@ -52,15 +81,17 @@ def _distance_of_from(reader: TokenReader) -> int:
     return distance
 
 
-def parse_view_query(reader: TokenReader) -> ViewQuery:
-    """Take a SELECT for which ``at_view`` is true."""
+def _parse_view_query(reader: TokenReader) -> ViewQuery:
     start = reader.take().start
     for _ in range(_distance_of_from(reader)):
         _take_verbatim(reader)
     reader.expect("FROM", after="the select list")
     call = reader.take()
     options = parse_properties(reader, after=call.text)
-    _check_options(reader, options, call=call)
+    kind = _only_option(reader, options, call=call, key=TYPE, example=INSERT)
+    if kind.lower() != INSERT:
+        message = f'option "{TYPE}" must be one of {INSERT}, not "{kind}"'
+        raise _option_error(reader, message, call=call, key=TYPE, example=INSERT)
     call_end = reader.taken_end
     _take_alias(reader)
     _check_alone(reader)
@@ -88,22 +119,6 @@ def _take_verbatim(reader: TokenReader) -> None:
     reader.take()
 
 
-def _check_options(reader: TokenReader, options: Properties, *, call: Token) -> None:
-    view = call.text
-    value_by_key = {key.lower(): value for key, value in options}
-    unknown = [key for key, _ in options if key.lower() != TYPE]
-    if unknown:
-        message = f'{view}() does not know the option "{unknown[0]}"'
-    elif TYPE not in value_by_key:
-        message = f'{view}() lacks "{TYPE}"'
-    elif value_by_key[TYPE].lower() != INSERT:
-        message = f'option "{TYPE}" must be one of {INSERT}, not "{value_by_key[TYPE]}"'
-    else:
-        return
-    hint = f'Allowed: {TYPE}. Write {view}("{TYPE}" = "{INSERT}").'
-    raise reader.error(message, token=call, code=Code.OPTION_ERR, hint=hint)
-
-
 def _take_alias(reader: TokenReader) -> None:
     if reader.skip("AS"):
         plain_name(reader, "an alias", after="AS")
@@ -125,32 +140,32 @@ def _check_alone(reader: TokenReader) -> None:
 
 
 def _refusal(reader: TokenReader, construct: str) -> UserError:
-    return reader.unsupported(construct, place=_VIEW_PLACE, hint=_HINT)
+    return reader.unsupported(construct, place=_VIEW_PLACE, hint=_VIEW_HINT)
 
 
-JOB = "job"
-
-_PLACE = "a SELECT over tables"
-_HINT_BY_CALL = {
-    "FILES": "Load files with a job: CREATE JOB name ON STREAMING DO INSERT INTO t SELECT ….",
-    "JOBS": "A view is read alone: SELECT … FROM jobs(…) WHERE ….",
-}
-_HINT_BY_CALL |= {"S3": _HINT_BY_CALL["FILES"], "TASKS": _HINT_BY_CALL["JOBS"]}
-_VERSION = words("VERSION SYSTEM_VERSION")
-_TIMESTAMP = words("TIMESTAMP SYSTEM_TIME")
-# What may follow a table that has no alias. A sample stands before the alias, so that none can
-# be put there.
-_CLAUSES = words(
-    "ANTI CLUSTER CROSS DISTRIBUTE EXCEPT FULL GROUP HAVING INNER INTERSECT JOIN LATERAL LEFT "
-    "LIMIT MINUS NATURAL OFFSET ON ORDER PIVOT RIGHT SELECT SEMI SORT UNION UNPIVOT USING "
-    "WHERE WINDOW"
-)
+def _only_option(
+    reader: TokenReader, options: Properties, *, call: Token, key: str, example: str
+) -> str:
+    """Return the value of the one option that a function has."""
+    value_by_key = {written.lower(): value for written, value in options}
+    unknown = [written for written, _ in options if written.lower() != key]
+    if not unknown and key in value_by_key:
+        return value_by_key[key]
+    problem = f'does not know the option "{unknown[0]}"' if unknown else f'lacks "{key}"'
+    message = f"{call.text}() {problem}"
+    raise _option_error(reader, message, call=call, key=key, example=example)
 
 
-def parse_table_query(reader: TokenReader) -> TableQuery:
-    """Take a whole SELECT."""
+def _option_error(
+    reader: TokenReader, message: str, *, call: Token, key: str, example: str
+) -> UserError:
+    hint = f'Allowed: {key}. Write {call.text}("{key}" = "{example}").'
+    return reader.error(message, token=call, code=Code.OPTION_ERR, hint=hint)
+
+
+def _parse_table_query(reader: TokenReader) -> TableQuery:
     start = reader.look().start
-    begin = reader.script.position(start)
+    place = reader.script.position(start)
     reads: list[RejectsRead | VersionRead] = []
     taken: list[Token] = []
     while not reader.ended:
@@ -158,75 +173,61 @@ def parse_table_query(reader: TokenReader) -> TableQuery:
         if call in _HINT_BY_CALL:
             raise reader.unsupported(f"{call}()", place=_PLACE, hint=_HINT_BY_CALL[call])
         if call == "REJECTS":
-            reads.append(_rejects(reader, start))
+            reads.append(_parse_rejects(reader, start))
         elif name := _name_before_version(reader, taken):
-            reads.append(_version(reader, name, start))
+            reads.append(_parse_version(reader, name, start))
         else:
             taken.append(reader.take())
     return TableQuery(
         select=reader.script.text[start : reader.taken_end],
         reads=tuple(reads),
-        select_at=(begin.line, begin.column),
+        select_at=(place.line, place.column),
     )
 
 
 def _call(reader: TokenReader, taken: list[Token]) -> str:
-    """Answer the function that is called next; a method or a qualified one is another's."""
-    qualified = bool(taken) and _symbol(taken[-1], ".")
+    """Return the function that is called next; empty for a qualified one."""
+    qualified = bool(taken) and taken[-1].is_symbol(".")
     return "" if qualified or not reader.at_symbol("(", 1) else reader.look().keyword
 
 
-def _rejects(reader: TokenReader, start: int) -> RejectsRead:
+def _parse_rejects(reader: TokenReader, start: int) -> RejectsRead:
     call = reader.take()
     options = parse_properties(reader, after=call.text)
     end = reader.taken_end
     return RejectsRead(
-        job=_job(reader, options, call=call),
+        job=_only_option(reader, options, call=call, key=JOB, example="name"),
         start=call.start - start,
         end=end - start,
         aliased=_aliased(reader),
     )
 
 
-def _job(reader: TokenReader, options: Properties, *, call: Token) -> str:
-    value_by_key = {key.lower(): value for key, value in options}
-    unknown = [key for key, _ in options if key.lower() != JOB]
-    if not unknown and JOB in value_by_key:
-        return value_by_key[JOB]
-    message = (
-        f'{call.text}() does not know the option "{unknown[0]}"'
-        if unknown
-        else f'{call.text}() lacks "{JOB}"'
-    )
-    hint = f'Allowed: {JOB}. Write {call.text}("{JOB}" = "name").'
-    raise reader.error(message, token=call, code=Code.OPTION_ERR, hint=hint)
-
-
 def _name_before_version(reader: TokenReader, taken: list[Token]) -> list[Token]:
-    """Answer the tokens of the table's name if its version comes next, else none."""
+    """Return the tokens of the table's name if its version comes next."""
     distance = 1 if reader.at("FOR") else 0
     word = reader.look(distance).keyword
-    said = [reader.look(distance + further).keyword for further in (1, 2)]
-    if word not in _VERSION | _TIMESTAMP or said != ["AS", "OF"]:
+    following = [reader.look(distance + further).keyword for further in (1, 2)]
+    if word not in _VERSION | _TIMESTAMP or following != ["AS", "OF"]:
         return []
-    # A column called so may get the alias "of".
-    behind = reader.look(distance + 3)
-    if behind.kind is TokenKind.END or behind.keyword == "FROM" or behind.text in (",", ")"):
+    # A column called version may have the alias "of".
+    after = reader.look(distance + 3)
+    if after.kind is TokenKind.END or after.keyword == "FROM" or after.text in (",", ")"):
         return []
     if word in _TIMESTAMP:
-        raise reader.unsupported(f"{word} AS OF", place=_PLACE, hint=_version_hint())
-    qualified = len(taken) > 1 and _symbol(taken[-2], ".")
+        raise reader.unsupported(f"{word} AS OF", place=_PLACE, hint=_VERSION_HINT)
+    qualified = len(taken) > 1 and taken[-2].is_symbol(".")
     return taken[-3:] if qualified else taken[-1:]
 
 
-def _version(reader: TokenReader, name: list[Token], start: int) -> VersionRead:
+def _parse_version(reader: TokenReader, name: list[Token], start: int) -> VersionRead:
     table = table_name(TokenReader(reader.script, name), after="FROM")
     reader.skip("FOR")
     for _ in ("VERSION", "AS", "OF"):
         reader.take()
     token = reader.look()
     if token.kind not in (TokenKind.NUMBER, TokenKind.TEXT) or not token.text.isdecimal():
-        raise reader.unexpected("a number", after="VERSION AS OF", hint=_version_hint())
+        raise reader.unexpected("a number", after="VERSION AS OF", hint=_VERSION_HINT)
     reader.take()
     end = reader.taken_end
     return VersionRead(
@@ -238,29 +239,6 @@ def _version(reader: TokenReader, name: list[Token], start: int) -> VersionRead:
     )
 
 
-def _version_hint() -> str:
-    return "Write for example t VERSION AS OF 3; SHOW EPOCHS and DESCRIBE DETAIL tell versions."
-
-
 def _aliased(reader: TokenReader) -> bool:
-    """Tell whether an alias follows, or none may."""
+    """Return whether an alias follows, or none is allowed."""
     return reader.at_name() and reader.look().keyword not in _CLAUSES
-
-
-def _symbol(token: Token, symbol: str) -> bool:
-    return token.kind is TokenKind.SYMBOL and token.text == symbol
-
-
-QUERY_WORDS = words("FROM SELECT VALUES WITH")
-
-
-def at_query(reader: TokenReader) -> bool:
-    """Tell whether a query comes next."""
-    return reader.at_any(QUERY_WORDS) or reader.at_symbol("(")
-
-
-def parse_query(reader: TokenReader) -> Statement:
-    """Take a query: from jobs(…) or tasks(…), which need no Spark, or over tables."""
-    if reader.at("SELECT") and at_view(reader):
-        return parse_view_query(reader)
-    return parse_table_query(reader)

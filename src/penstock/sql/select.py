@@ -1,20 +1,19 @@
-"""Read the SELECT of a job; expressions are Spark's and stay verbatim.
+"""Parse the SELECT of a job; expressions belong to Spark and stay verbatim.
 
-A plain list (columns by name, or ``*``, from the call and nothing else) needs no Spark. Any
-other SELECT is kept as it was written; what it means is Spark's to say when the job is created.
+A plain list (columns by name, or ``*``, from the source and nothing else) needs no Spark. Any
+other SELECT is kept as written, and Spark checks it when the job is created.
 """
-
-from dataclasses import dataclass
 
 from penstock.sql.lexer import Token, TokenKind
 from penstock.sql.names import parse_properties, plain_name
-from penstock.sql.reader import TokenReader, words
-from penstock.sql.statements import SelectItem, SourceCall
+from penstock.sql.reader import TokenReader, either, words
+from penstock.sql.statements import Insert, SelectItem, SourceCall
 
-SOURCES = ("KINESIS", "KAFKA")
+# Functions that the SELECT of a job can read from.
+SOURCE_FUNCTIONS = ("FILES", "S3")
 
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
-# What begins another clause of a routine load, and no part of an expression.
+# Words that begin another clause of a routine load and occur in no expression.
 _CLAUSES = (
     ("WHERE",),
     ("PRECEDING", "FILTER"),
@@ -26,7 +25,7 @@ _CALLED_CLAUSES = ("COLUMNS", "PROPERTIES")
 
 
 def parse_expression(reader: TokenReader, *, after: str) -> str:
-    """Take the verbatim text up to a comma, a closing parenthesis or another clause."""
+    """Return the verbatim text up to a comma, a closing parenthesis or another clause."""
     begin = reader.look().start
     before: Token | None = None
     opened: list[Token] = []
@@ -52,21 +51,15 @@ def _close(reader: TokenReader, opened: list[Token]) -> None:
 
 
 def _at_stop(reader: TokenReader, before: Token | None) -> bool:
-    """Tell whether the expression ends here, outside of all parentheses."""
-    token = reader.look()
-    if token.kind is TokenKind.SYMBOL:
-        return token.text == "," or token.text in _CLOSING.values()
-    # A field may be called like a clause.
-    if before is not None and before.text == "." and before.kind is TokenKind.SYMBOL:
+    """Return whether the expression ends here, outside of all parentheses."""
+    if reader.look().kind is TokenKind.SYMBOL:
+        return reader.look().text in {",", *_CLOSING.values()}
+    # A field may have the name of a clause.
+    if before is not None and before.is_symbol("."):
         return False
-    return _at_from(reader, before) or _at_clause(reader)
-
-
-def _at_from(reader: TokenReader, before: Token | None) -> bool:
     # IS DISTINCT FROM compares two values.
     compares = before is not None and before.keyword == "DISTINCT"
-    source = reader.look(1).keyword in SOURCES and reader.at_symbol("(", 2)
-    return reader.at("FROM") and (source or not compares)
+    return (reader.at("FROM") and not compares) or _at_clause(reader)
 
 
 def _at_clause(reader: TokenReader) -> bool:
@@ -77,10 +70,11 @@ def _at_clause(reader: TokenReader) -> bool:
 
 
 _PLACE = "a job's SELECT"
+_CALLS = either(*(f"{function}(…)" for function in SOURCE_FUNCTIONS))
+_RULE = f"a job's SELECT must read from {_CALLS}"  # noqa: S608 - A message.
 _HINT = (
-    "A job reads from one FILES(…) or S3(…): SELECT id, price FROM FILES(…) WHERE price > 0."
+    f"A job reads from one {_CALLS}, such as SELECT id, price FROM {SOURCE_FUNCTIONS[0]}(…)."  # noqa: S608 - A message.
 )
-_FUNCTIONS = ("FILES", "S3")
 # Words that begin an expression, or are one, unless they are quoted.
 _EXPRESSION_WORDS = words(
     "ALL CASE CAST CURRENT_CATALOG CURRENT_DATABASE CURRENT_DATE CURRENT_SCHEMA CURRENT_TIME "
@@ -89,61 +83,38 @@ _EXPRESSION_WORDS = words(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Select:
-    """The verbatim text of a SELECT and what it says.
-
-    ``plain`` tells that it is a list of columns; ``items`` are they, None for ``*``.
-    ``starred`` tells that ``*`` is all that the outermost SELECT gives, ``source_starred`` that
-    it is the star of the source itself. ``names`` are all names in it, in lower case, and
-    ``stars`` tells whether a star stands anywhere but in count(*).
-    """
-
-    text: str
-    plain: bool
-    items: tuple[SelectItem, ...] | None
-    starred: bool
-    source_starred: bool
-    names: frozenset[str]
-    stars: bool
-    source: SourceCall
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _PlainList:
-    """The items of a plain list; None for ``*``."""
-
-    items: tuple[SelectItem, ...] | None
-
-
-def parse_select(reader: TokenReader) -> Select:
-    """Take a SELECT that ends with the statement."""
+def parse_select(reader: TokenReader, *, table: str, columns: tuple[str, ...] | None) -> Insert:
+    """Parse the SELECT of an INSERT up to the end of the statement."""
     start = reader.look().start
     if not (reader.at_any(("SELECT", "WITH", "FROM")) or reader.at_symbol("(")):
         raise reader.unexpected("SELECT", after="the table and its columns")
-    plain = _plain_list(reader.fork())
+    paths = _plain_list(reader.fork())
     starred, source_starred = _starred(reader.fork())
     names, stars = _mentioned(reader.fork())
     source = _take_all(reader, start)
-    return Select(
-        text=reader.script.text[start : reader.taken_end],
-        plain=plain is not None,
-        items=None if plain is None else plain.items,
+    place = reader.script.position(start)
+    return Insert(
+        table=table,
+        columns=columns,
+        select=reader.script.text[start : reader.taken_end],
+        items=paths or None,
+        source=source,
+        plain=paths is not None,
         starred=starred,
         source_starred=source_starred,
         names=names,
         stars=stars,
-        source=source,
+        select_at=(place.line, place.column),
     )
 
 
 def _take_all(reader: TokenReader, start: int) -> SourceCall:
-    """Take everything up to the end; answer the one call of a source in it."""
+    """Take everything up to the end and return the one source in it."""
     calls: list[SourceCall] = []
     after_dot = False
     while not reader.ended:
         token = reader.look()
-        if not (token.keyword in _FUNCTIONS and reader.at_symbol("(", 1)) or after_dot:
+        if not (token.keyword in SOURCE_FUNCTIONS and reader.at_symbol("(", 1)) or after_dot:
             after_dot = reader.at_symbol(".")
             reader.take()
             continue
@@ -151,7 +122,7 @@ def _take_all(reader: TokenReader, start: int) -> SourceCall:
             raise reader.unsupported(f"a second {token.keyword}()", place=_PLACE, hint=_HINT)
         calls.append(_call(reader, start))
     if not calls:
-        raise reader.error("a job's SELECT must read from FILES(…) or S3(…)", hint=_HINT)
+        raise reader.error(_RULE, hint=_HINT)
     return calls[0]
 
 
@@ -166,7 +137,7 @@ def _call(reader: TokenReader, start: int) -> SourceCall:
 
 
 def _mentioned(reader: TokenReader) -> tuple[frozenset[str], bool]:
-    """Answer all names, and whether a star stands for columns."""
+    """Return all names in lower case, and whether a star stands for columns."""
     names: set[str] = set()
     stars = False
     before: list[str] = ["", ""]
@@ -174,7 +145,7 @@ def _mentioned(reader: TokenReader) -> tuple[frozenset[str], bool]:
         token = reader.take()
         if token.kind in (TokenKind.WORD, TokenKind.NAME):
             names.add(token.text.lower())
-        star = token.kind is TokenKind.SYMBOL and token.text == "*"
+        star = token.is_symbol("*")
         counted = before == ["COUNT", "("]
         stars = stars or (star and before[1] in ("SELECT", ",", ".", "(") and not counted)
         before = [before[1], token.keyword or token.text]
@@ -182,28 +153,27 @@ def _mentioned(reader: TokenReader) -> tuple[frozenset[str], bool]:
 
 
 def _starred(reader: TokenReader) -> tuple[bool, bool]:
-    """Tell whether the outermost SELECT gives ``*`` alone, and whether that of the source."""
+    """Return whether the outermost SELECT is ``*`` alone, and whether from the source."""
     depth = 0
     starred = source_starred = False
     while not reader.ended:
         depth += reader.at_symbol("(") - reader.at_symbol(")")
         if depth == 0 and reader.at("SELECT"):
             starred = reader.at_symbol("*", 1) and reader.look(2).keyword == "FROM"
-            source_starred = starred and reader.look(3).keyword in _FUNCTIONS
+            source_starred = starred and reader.look(3).keyword in SOURCE_FUNCTIONS
         reader.take()
     return starred, source_starred
 
 
-def _plain_list(reader: TokenReader) -> _PlainList | None:
-    """Read ``SELECT a, b.c AS d FROM FILES(…) [alias]``; None for everything else."""
+def _plain_list(reader: TokenReader) -> tuple[SelectItem, ...] | None:
+    """Read ``SELECT a, b.c AS d FROM FILES(…) [alias]``; empty for ``*``, None otherwise."""
     if not reader.skip("SELECT"):
         return None
     paths = _paths(reader)
-    token = reader.look(1)
-    if paths is None or not reader.skip("FROM") or not reader.at_any(_FUNCTIONS):
+    if paths is None or not reader.skip("FROM") or not reader.at_any(SOURCE_FUNCTIONS):
         return None
     function = reader.take().keyword
-    if not (token.keyword == function and reader.at_symbol("(")):
+    if not reader.at_symbol("("):
         return None
     parse_properties(reader, after=function)
     named = reader.skip("AS") or reader.at_name()
@@ -215,7 +185,7 @@ _Path = tuple[tuple[str, ...], str | None]
 
 
 class _Star(str):
-    """The star as the last part of a path; a column that is called so is none."""
+    """The star as the last part of a path, different from a column called ``*``."""
 
     __slots__ = ()
 
@@ -224,7 +194,7 @@ _STAR = _Star("*")
 
 
 def _paths(reader: TokenReader) -> list[_Path] | None:
-    """Read names with their aliases up to FROM."""
+    """Read names with their aliases up to FROM; None for anything else."""
     paths: list[_Path] = []
     while not paths or reader.skip_symbol(","):
         path = _path(reader)
@@ -235,20 +205,14 @@ def _paths(reader: TokenReader) -> list[_Path] | None:
 
 
 def _path(reader: TokenReader) -> tuple[str, ...] | None:
-    if reader.skip_symbol("*"):
-        return (_STAR,)
     path: list[str] = []
     while not path or reader.skip_symbol("."):
-        if path and reader.skip_symbol("*"):
+        if reader.skip_symbol("*"):
             return (*path, _STAR)
-        if not reader.at_name() or _begins_expression(reader.look()):
+        if not reader.at_name() or reader.at_any(_EXPRESSION_WORDS):
             return None
         path.append(plain_name(reader, "a column"))
     return tuple(path)
-
-
-def _begins_expression(token: Token) -> bool:
-    return token.kind is TokenKind.WORD and token.keyword in _EXPRESSION_WORDS
 
 
 def _alias(reader: TokenReader) -> str | None:
@@ -257,17 +221,19 @@ def _alias(reader: TokenReader) -> str | None:
     return None
 
 
-def _unqualified(paths: list[_Path], alias: str | None, function: str) -> _PlainList | None:
-    """Take the source's alias away from columns; None where only Spark knows what is meant."""
+def _unqualified(
+    paths: list[_Path], alias: str | None, function: str
+) -> tuple[SelectItem, ...] | None:
+    """Remove the alias of the source from columns; None where only Spark can resolve them."""
     own = (alias or function).lower()
     (*before, last), _ = paths[0]
     alone = len(paths) == 1 and isinstance(last, _Star)
     if alone and [part.lower() for part in before] in ([], [own]):
-        return _PlainList(items=None)
+        return ()
     items: list[SelectItem] = []
     for path, name in paths:
         qualified = len(path) > 1 and path[0].lower() == own
         if isinstance(path[-1], _Star) or (qualified and alias is None):
             return None
         items.append(SelectItem(path=path[1:] if qualified else path, alias=name))
-    return _PlainList(items=tuple(items))
+    return tuple(items)

@@ -1,4 +1,4 @@
-"""What can be said: one frozen value for each statement."""
+"""The statements: one frozen class for each."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -43,7 +43,7 @@ class DescribeTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeDetail:
-    """DESCRIBE DETAIL: where a table is and how much is in it."""
+    """DESCRIBE DETAIL: the location and size of a table."""
 
     name: str
 
@@ -57,7 +57,7 @@ class ShowCreateTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectItem:
-    """A column of the source, or a field inside one, and the name it gets if another."""
+    """A column of the source, or a field of it, and its alias."""
 
     path: tuple[str, ...]
     alias: str | None = None
@@ -65,7 +65,7 @@ class SelectItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceCall:
-    """The source that is read; ``start`` and ``end`` are offsets of the call in the SELECT."""
+    """The source of a SELECT; ``start`` and ``end`` are offsets of the call in the SELECT."""
 
     function: str
     options: Properties
@@ -77,11 +77,10 @@ class SourceCall:
 class Insert:
     """INSERT INTO … SELECT; ``select`` is its verbatim text.
 
-    A ``plain`` SELECT is a list of columns, ``items``, or ``*`` for None; ``starred`` tells
-    that ``*`` is all that the outermost SELECT gives, ``source_starred`` that it is the star of
-    the source itself. ``names`` are the names in it, ``stars`` tells whether a star stands for
-    columns. ``select_at`` is the line and column at which it begins in the script, None if it
-    does not stand there.
+    A ``plain`` SELECT is a list of columns, ``items``, or ``*`` for None. ``starred``: the
+    outermost SELECT is ``*`` alone; ``source_starred``: and reads from the source itself.
+    ``names`` are all names in it, in lower case; ``stars``: it has a star other than count(*).
+    ``select_at`` is its line and column in the script, None if it is not part of a script.
     """
 
     table: str
@@ -173,7 +172,7 @@ class ShowEvents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateSecret:
-    """CREATE SECRET; its values are part of no text that shows the statement."""
+    """CREATE SECRET; its ``repr`` omits the values."""
 
     name: str
     values: Properties = field(repr=False)
@@ -198,7 +197,7 @@ class DropSecret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowSecrets:
-    """SHOW SECRETS: names and keys."""
+    """SHOW SECRETS: their names and keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,9 +234,9 @@ class VersionRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableQuery:
-    """A SELECT over tables; ``reads`` are what Spark cannot find by itself, in their order.
+    """A SELECT over tables; ``reads`` are the parts that Spark cannot resolve, in order.
 
-    ``select_at`` is the line and column at which the SELECT begins in the script.
+    ``select_at`` is the line and column of the SELECT in the script.
     """
 
     select: str
@@ -247,7 +246,7 @@ class TableQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateRoutineLoad:
-    """CREATE ROUTINE LOAD … ON … FROM; ``source`` is KINESIS or KAFKA."""
+    """CREATE ROUTINE LOAD … ON … FROM; ``source`` is any word in upper case."""
 
     name: str
     table: str
@@ -260,7 +259,7 @@ class CreateRoutineLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterRoutineLoad:
-    """ALTER ROUTINE LOAD FOR; what is None or empty stays as it is."""
+    """ALTER ROUTINE LOAD FOR; parts that are None or empty do not change."""
 
     name: str
     load: LoadProperties = field(default_factory=LoadProperties)
@@ -292,7 +291,7 @@ class StopRoutineLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowRoutineLoad:
-    """SHOW ROUTINE LOAD; ``all`` shows those that have ended, too."""
+    """SHOW ROUTINE LOAD; ``all`` includes ended ones."""
 
     name: str | None = None
     like: str | None = None
@@ -308,7 +307,7 @@ class ShowRoutineLoadTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowCreateRoutineLoad:
-    """SHOW CREATE ROUTINE LOAD FOR; ``all`` finds those that have ended, too."""
+    """SHOW CREATE ROUTINE LOAD FOR; ``all`` includes ended ones."""
 
     name: str
     all: bool = False
@@ -316,7 +315,7 @@ class ShowCreateRoutineLoad:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowShards:
-    """SHOW SHARDS FOR: how far each shard of a routine load was read."""
+    """SHOW SHARDS FOR: the position of each shard of a routine load."""
 
     name: str
 
@@ -361,11 +360,11 @@ Statement = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedStatement:
-    """A statement, its verbatim text, and where it begins in the script, counted from 1."""
+    """A statement, its verbatim text, and its line and column, counted from 1."""
 
     statement: Statement
     text: str
     line: int
     column: int
-    # Whether its result is to be printed vertically.
+    # Whether to print the result vertically.
     vertical: bool = False

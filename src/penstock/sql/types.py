@@ -1,7 +1,7 @@
-"""Read column lists and the types of columns, as Spark writes them.
+"""Parse column lists and the types of columns, in Spark's syntax.
 
 ``VARCHAR(n)``, ``CHAR(n)`` and ``TEXT`` become STRING; the length is not enforced. Types nest
-at most ``DEPTH_MAX`` deep, because they are read and written by functions that call themselves.
+at most ``DEPTH_MAX`` levels, because recursive functions parse and write them.
 """
 
 import re
@@ -9,7 +9,7 @@ import re
 from penstock.errors import Code, UserError
 from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primitive, Struct
 from penstock.sql.lexer import TokenKind, read_script, tokenize
-from penstock.sql.names import declared_name
+from penstock.sql.names import comment_clause, declared_name
 from penstock.sql.reader import TokenReader, words
 
 DEPTH_MAX = 64
@@ -64,11 +64,11 @@ _TYPES_HINT = (
 
 
 def parse_columns(text: str) -> tuple[Column, ...]:
-    """Read a column list without parentheses: ``id BIGINT NOT NULL, note STRING``."""
+    """Parse a column list without parentheses: ``id BIGINT NOT NULL, note STRING``."""
     try:
         return _columns_only(text)
     except UserError as error:
-        # The place lies in this text, which is but an option of a statement.
+        # The position is in this text, which is only an option of a statement.
         error.line = error.column = None
         raise
 
@@ -83,7 +83,7 @@ def _columns_only(text: str) -> tuple[Column, ...]:
 
 
 def column_list(reader: TokenReader, *, after: str, depth: int = 0) -> tuple[Column, ...]:
-    """Take the columns of a table, or the fields of a struct, up to what closes their list."""
+    """Parse the columns of a table or the fields of a struct, without parentheses."""
     columns: list[Column] = []
     seen: set[str] = set()
     while not columns or reader.skip_symbol(","):
@@ -107,9 +107,7 @@ def _column(reader: TokenReader, *, after: str, depth: int) -> Column:
         reader.skip_symbol(":")
     kind = _type(reader, after=f'the name "{name}"', depth=depth)
     nullable = not reader.skip("NOT", "NULL")
-    comment = ""
-    if reader.skip("COMMENT"):
-        comment = reader.expect_text("a comment", after="COMMENT")
+    comment = comment_clause(reader) or ""
     if reader.at("NOT", "NULL"):
         raise reader.error("NOT NULL must come once, and before COMMENT")
     if reader.at_any(_COLUMN_CLAUSES):

@@ -1,7 +1,7 @@
 """Clients of buckets, one per process and configuration.
 
-A client is found by everything that it was made of, so that changed credentials reach the very
-next request: they make another client.
+The whole configuration is the key of the cache. Changed credentials therefore open another
+client, and the next request uses it.
 """
 
 import json
@@ -12,24 +12,107 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from penstock.aws.credentials import AwsKeys, Lender, lender_of
-from penstock.errors import Code, UserError
+from penstock.aws.credentials import AwsKeys, CredentialsCache, credentials_for
+from penstock.errors import UserError
 from penstock.model.secrets import shown_name
 from penstock.storage.options import Choice, Provider, StoreOptions
 from penstock.storage.uris import Scheme
 
 REGION_DEFAULT = "us-east-1"
+_CLIENTS_MAX = 64
+# The client waits for a server that is down for some seconds; the job retries longer failures.
+# Each wait is random between the first backoff and the last one times the base, so waits hardly
+# grow. The timeout ends the retries, never their number.
+_RETRIES: dict[str, Any] = {
+    "max_retries": 1_000,
+    "backoff": {
+        "init_backoff": timedelta(milliseconds=100),
+        "max_backoff": timedelta(seconds=2),
+        "base": 3,
+    },
+    "retry_timeout": timedelta(seconds=15),
+}
+_TIMEOUTS: dict[str, Any] = {
+    "timeout": timedelta(seconds=60),
+    "read_timeout": timedelta(seconds=20),
+    "connect_timeout": timedelta(seconds=5),
+}
+# Hosts of S3 without a bucket: of one region, of its older form, or of all regions.
+_AWS_HOST = re.compile(
+    r"s3(?:-[a-z0-9-]+)?(?:\.dualstack)?(?:\.[a-z0-9-]+)?\.amazonaws\.com(?:\.cn)?"
+)
+_HOST_STYLE = frozenset({Provider.OSS, Provider.COS, Provider.OBS, Provider.BOS})
 
 
-def region_of(options: StoreOptions) -> str:
-    """Answer the region to sign for."""
-    environment = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    return options.region or environment or REGION_DEFAULT
+@lru_cache(maxsize=_CLIENTS_MAX)
+def client_for(scheme: Scheme, bucket: str, options: StoreOptions) -> Any:  # noqa: ANN401
+    """Return the shared client of a bucket."""
+    try:
+        match scheme:
+            case Scheme.GS:
+                return _google(bucket, options)
+            case Scheme.AZ:
+                return _azure(bucket, options)
+            case _:
+                return _s3(bucket, options)
+    except (ValueError, TypeError) as error:
+        raise UserError(
+            f'bucket "{scheme}://{bucket}" cannot be reached with these options',
+            detail="The client of the store refuses them.",
+            hint='Check "s3.endpoint" and "s3.region".',
+        ) from error
 
 
-def bucket_lender(options: StoreOptions) -> Lender:
-    """Answer who lends credentials for a bucket."""
-    return lender_of(
+def _s3(bucket: str, options: StoreOptions) -> Any:  # noqa: ANN401
+    from obstore.store import S3Store
+
+    endpoint = s3_endpoint(options)
+    in_path = path_style(options)
+    config: dict[str, Any] = {
+        "region": region_of(options),
+        "virtual_hosted_style_request": not in_path,
+    }
+    if endpoint:
+        config["endpoint"] = endpoint if in_path else with_bucket(endpoint, bucket)
+    allowed = {"allow_http": endpoint.startswith("http://")}
+    credentials: Any = bucket_credentials(options)
+    return S3Store(bucket, credential_provider=credentials, **_settings(config, allowed))
+
+
+def _google(bucket: str, options: StoreOptions) -> Any:  # noqa: ANN401
+    from obstore.store import GCSStore
+
+    account = options.service_account
+    config = {"service_account_key": account} if account else {}
+    # If it is not set here, the environment may still allow HTTP.
+    allowed = {"allow_http": True} if google_in_clear(options) else {}
+    return GCSStore(bucket, **_settings(config, allowed))
+
+
+def _azure(bucket: str, options: StoreOptions) -> Any:  # noqa: ANN401
+    from obstore.store import AzureStore
+
+    config: dict[str, Any] = {}
+    if options.access_key:
+        config |= {"account_name": options.access_key, "account_key": options.secret_key}
+    if endpoint := azure_endpoint(options):
+        config["endpoint"] = endpoint
+    return AzureStore(
+        bucket, **_settings(config, {"allow_http": endpoint.startswith("http://")})
+    )
+
+
+def _settings(config: dict[str, Any], client_options: dict[str, bool]) -> dict[str, Any]:
+    return {
+        "config": config,
+        "client_options": _TIMEOUTS | client_options,
+        "retry_config": _RETRIES,
+    }
+
+
+def bucket_credentials(options: StoreOptions) -> CredentialsCache:
+    """Return the cached credentials for a bucket of S3."""
+    return credentials_for(
         AwsKeys(
             region=region_of(options),
             access_key=options.access_key,
@@ -46,148 +129,54 @@ def bucket_lender(options: StoreOptions) -> Lender:
     )
 
 
-_CLIENTS_MAX = 64
-
-# A server that is away for some seconds is waited for; what lasts longer is an error that the
-# job's own retries deal with. The waits are drawn between the first and the last one times the
-# base, so they hardly grow; it is the timeout that ends them, and never their number.
-_RETRIES: dict[str, Any] = {
-    "max_retries": 1_000,
-    "backoff": {
-        "init_backoff": timedelta(milliseconds=100),
-        "max_backoff": timedelta(seconds=2),
-        "base": 3,
-    },
-    "retry_timeout": timedelta(seconds=15),
-}
-_TIMES: dict[str, Any] = {
-    "timeout": timedelta(seconds=60),
-    "read_timeout": timedelta(seconds=20),
-    "connect_timeout": timedelta(seconds=5),
-}
-# Addresses of S3 without a bucket: of a region, in its older form, or of all of them.
-_AWS_HOST = re.compile(
-    r"s3(?:-[a-z0-9-]+)?(?:\.dualstack)?(?:\.[a-z0-9-]+)?\.amazonaws\.com(?:\.cn)?"
-)
-_HOST_STYLE = frozenset({Provider.OSS, Provider.COS, Provider.OBS, Provider.BOS})
-
-
-@lru_cache(maxsize=_CLIENTS_MAX)
-def client_of(scheme: Scheme, bucket: str, options: StoreOptions) -> Any:  # noqa: ANN401
-    """Answer the client of a bucket."""
-    try:
-        match scheme:
-            case Scheme.GS:
-                return _google(bucket, options)
-            case Scheme.AZ:
-                return _azure(bucket, options)
-            case _:
-                return _s3(bucket, options)
-    except (ValueError, TypeError) as error:
-        raise UserError(
-            f'bucket "{scheme}://{bucket}" cannot be reached with these options',
-            code=Code.OPTION_ERR,
-            detail="The client of the store refuses them.",
-            hint='Check "s3.endpoint" and "s3.region".',
-        ) from error
+def region_of(options: StoreOptions) -> str:
+    """Return the region that requests are signed for."""
+    environment = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    return options.region or environment or REGION_DEFAULT
 
 
 def s3_endpoint(options: StoreOptions) -> str:
-    """Answer the address that is given for S3; empty where AWS' own follows from the region."""
+    """Return the given address of S3; empty for the address that AWS has in the region."""
     return _endpoint(options, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
 
 def of_aws(options: StoreOptions) -> bool:
-    """Tell whether AWS itself is asked, by an address of its own or without one."""
+    """Return whether the server is AWS itself."""
     endpoint = s3_endpoint(options)
     return not endpoint or bool(_AWS_HOST.fullmatch(urlsplit(endpoint).hostname or ""))
 
 
-def azure_endpoint(options: StoreOptions) -> str:
-    """Answer the address of the account; empty where Azure's own follows from its name."""
-    return _endpoint(options, "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
-
-
-def _endpoint(options: StoreOptions, *variables: str) -> str:
-    """Answer the address that is given, or the first one of the environment."""
-    given = (options.endpoint, *(os.environ.get(name, "") for name in variables))
-    endpoint = next(filter(None, given), "").rstrip("/")
-    # Doris' users write it without a scheme.
-    return endpoint if "://" in endpoint or not endpoint else f"https://{endpoint}"
-
-
 def path_style(options: StoreOptions) -> bool:
-    """Tell whether the bucket stands in the path of a request."""
+    """Return whether the bucket is part of the path, and not of the host."""
     if options.path_style is Choice.AUTO:
         return not of_aws(options) and options.provider not in _HOST_STYLE
     return options.path_style is Choice.TRUE
 
 
-def _s3(bucket: str, options: StoreOptions) -> Any:  # noqa: ANN401
-    from obstore.store import S3Store
-
-    endpoint = s3_endpoint(options)
-    in_path = path_style(options)
-    config: dict[str, Any] = {
-        "region": region_of(options),
-        "virtual_hosted_style_request": not in_path,
-    }
-    if endpoint:
-        config["endpoint"] = endpoint if in_path else with_bucket(endpoint, bucket)
-    return S3Store(
-        bucket,
-        config=config,  # type: ignore[arg-type]
-        client_options={**_TIMES, "allow_http": endpoint.startswith("http://")},  # type: ignore[arg-type]
-        retry_config=_RETRIES,  # type: ignore[arg-type]
-        credential_provider=bucket_lender(options),  # type: ignore[arg-type]
-    )
-
-
 def with_bucket(endpoint: str, bucket: str) -> str:
-    """Answer the address of a bucket that stands in the name of the host."""
+    """Add the bucket to the host of an address."""
     parts = urlsplit(endpoint)
     return urlunsplit(parts._replace(netloc=f"{bucket}.{parts.netloc}"))
 
 
-def _google(bucket: str, options: StoreOptions) -> Any:  # noqa: ANN401
-    from obstore.store import GCSStore
+def azure_endpoint(options: StoreOptions) -> str:
+    """Return the given address of the account; empty for Azure's own."""
+    return _endpoint(options, "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
 
-    config: dict[str, Any] = {}
-    if options.service_account:
-        config["service_account_key"] = options.service_account
-    # Otherwise the environment may allow it.
-    in_clear = {"allow_http": True} if google_in_clear(options) else {}
-    return GCSStore(
-        bucket,
-        config=config,  # type: ignore[arg-type]
-        client_options={**_TIMES, **in_clear},  # type: ignore[arg-type]
-        retry_config=_RETRIES,  # type: ignore[arg-type]
-    )
+
+def _endpoint(options: StoreOptions, *variables: str) -> str:
+    """Return the given address, or the first one in the environment."""
+    given = (options.endpoint, *(os.environ.get(name, "") for name in variables))
+    endpoint = next(filter(None, given), "").rstrip("/")
+    # Users of Doris omit the scheme.
+    return endpoint if "://" in endpoint or not endpoint else f"https://{endpoint}"
 
 
 def google_in_clear(options: StoreOptions) -> bool:
-    """Tell whether the key of a service account leads to a server that speaks plain HTTP."""
+    """Return whether the key of the service account names a server that uses plain HTTP."""
     try:
         account = json.loads(options.service_account or "{}")
     except ValueError:
         return False
-    place = account.get("gcs_base_url") if isinstance(account, dict) else None
-    return isinstance(place, str) and place.startswith("http://")
-
-
-def _azure(bucket: str, options: StoreOptions) -> Any:  # noqa: ANN401
-    from obstore.store import AzureStore
-
-    config: dict[str, Any] = {}
-    if options.access_key:
-        config["account_name"] = options.access_key
-        config["account_key"] = options.secret_key
-    if endpoint := azure_endpoint(options):
-        config["endpoint"] = endpoint
-    allow_http = endpoint.startswith("http://")
-    return AzureStore(
-        bucket,
-        config=config,  # type: ignore[arg-type]
-        client_options={**_TIMES, "allow_http": allow_http},  # type: ignore[arg-type]
-        retry_config=_RETRIES,  # type: ignore[arg-type]
-    )
+    url = account.get("gcs_base_url") if isinstance(account, dict) else None
+    return isinstance(url, str) and url.startswith("http://")

@@ -7,21 +7,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from io import BufferedIOBase
-from typing import IO, Protocol, runtime_checkable
+from typing import IO, Protocol
 
 from penstock.errors import Code, ExternalError
 from penstock.model.options import from_sealed_pairs
 from penstock.model.secrets import Sealed
-from penstock.storage.options import StoreOptions, without
+from penstock.storage.options import StoreOptions, mask
 from penstock.storage.uris import Scheme, Uri, parse_uri
 
 _STATUS = re.compile(r"\b([45]\d\d [A-Z][A-Za-z ]{1,40}[a-z])")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,80})</Code>")
+# A parser that expects the JSON of a service account prints the text that it found instead.
+_FOUND_INSTEAD = re.compile(r'string ".*')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectMeta:
-    """One object as a listing saw it; the ETag changes whenever the content does."""
+    """One object in a listing; the ETag changes whenever the content does."""
 
     key: str
     etag: str
@@ -29,181 +31,139 @@ class ObjectMeta:
     modified_at: datetime
 
 
-def read_ahead(stream: BufferedIOBase, begin: int, end: int) -> None:
-    """Tell a stream what will be read next; one that is far away then fetches it early."""
-    if isinstance(stream, ReadingAhead):
-        stream.read_ahead(begin, end)
-
-
-@runtime_checkable
-class ReadingAhead(Protocol):
-    """A stream to which it matters what will be read next."""
-
-    def read_ahead(self, begin: int, end: int) -> None:
-        """Take note that a range will be read."""
-        ...
-
-
-class Selection(Protocol):
-    """Which keys a listing is about.
-
-    A store asks before it looks closer, so that what is not wanted costs nothing and cannot
-    fail the listing. Keys and folders are text; a name that is not UTF-8 arrives with its
-    odd bytes as lone surrogates.
-    """
-
-    def matches(self, key: str) -> bool:
-        """Answer whether the key is wanted."""
-        ...
-
-    def may_contain(self, folder: str) -> bool:
-        """Answer whether a wanted key may lie below the folder, which ends with a slash."""
-        ...
-
-
 class ObjectChangedError(ExternalError):
-    """The object is no longer the one that was planned; it is planned anew."""
+    """The object has changed since it was planned; it is planned again."""
 
 
 class ObjectMissingError(ExternalError):
-    """The object is gone; the plan is made anew without it."""
+    """The object does not exist any more; the next plan omits it."""
 
 
 class FolderMissingError(ExternalError):
-    """The folder to list does not exist, or is no folder."""
+    """The folder to list does not exist, or is not a folder."""
 
 
-def told_by_server(text: str) -> str:
-    """Answer status and code of a server's answer in a library's words; or nothing.
+class Selection(Protocol):
+    """The keys that a listing selects.
 
-    Its message is left out: it may name the keys of whoever asked.
+    A store calls this before it reads the status of a file, so files that are not selected cost
+    nothing and cannot fail the listing. In a name that is not UTF-8, the wrong bytes are lone
+    surrogates.
     """
-    found = (pattern.search(text) for pattern in (_STATUS, _CODE))
-    return ", ".join(dict.fromkeys(match[1].strip() for match in found if match))
 
+    def matches(self, key: str) -> bool:
+        """Return whether the key is selected."""
+        ...
 
-def storage_error(
-    fact: str, error: BaseException, *, hidden: tuple[str, ...] = ()
-) -> ExternalError:
-    """Wrap what the storage said, but for what is hidden, into an error that is tried again."""
-    return ExternalError(
-        fact,
-        code=Code.STORAGE_ERR,
-        detail=f"{said_by(error, hidden=hidden)}.",
-        hint="Check the free space of the disk and the rights of the user that runs Penstock.",
-    )
-
-
-def said_by(error: BaseException, *, hidden: tuple[str, ...]) -> str:
-    """Answer what the storage said, without what a server repeats of whoever asked."""
-    said = told_by_server(str(error)) or str(error).strip().partition("\n")[0].rstrip(".")
-    return without(said, hidden) or type(error).__name__
+    def may_contain(self, folder: str) -> bool:
+        """Return whether the folder, which ends with a slash, may contain a selected key."""
+        ...
 
 
 class NewObject(Protocol):
-    """An object that is being written; nobody sees it before it is finished."""
+    """An object that is being written; it is invisible until it is finished."""
 
     @property
     def file(self) -> IO[bytes]:
-        """Where the bytes go; ``tell`` answers how many there are."""
+        """The file to write to; ``tell`` returns the number of bytes written."""
         ...
 
     def finish(self) -> int:
-        """Complete the object, durably, and answer its size."""
+        """Complete the object durably and return its size."""
         ...
 
     def abort(self) -> None:
-        """Let nobody see it, not even after it was finished."""
+        """Discard the object, even if it was finished."""
         ...
 
 
 class Store(Protocol):
     """Files or a bucket: list, read, write.
 
-    The driver lists and writes, tasks read; a store may be used from several threads at once.
-    Every method raises ExternalError when the storage fails, and never anything of its library.
+    The driver lists and writes; tasks read. Several threads may use one store. When the storage
+    fails, every method raises ExternalError, never an exception of its library.
     """
 
     @property
     def requests(self) -> int:
-        """How many requests this store has sent; 0 where asking costs nothing."""
+        """Number of requests sent by this store, without retries inside the library."""
         ...
 
     def list(
         self, prefix: str, *, selection: Selection, after: str = ""
     ) -> Iterator[ObjectMeta]:
-        """Yield the selected objects below a prefix whose keys lie behind another key.
+        """Yield the selected objects below a prefix whose keys are greater than ``after``.
 
-        They come in the byte order of their UTF-8 keys, unless the store is known not to keep
-        it. The prefix is empty or ends with a slash. Memory does not grow with the number of
-        objects, only with the largest folder. An object that comes or goes meanwhile may or
-        may not be seen; every other one is seen exactly once.
+        The order is the byte order of the UTF-8 keys, unless the store is known not to keep it.
+        The prefix is empty or ends with a slash. Memory grows with the largest folder, not with
+        the number of objects. An object that is created or deleted during the listing may be
+        listed or not; every other object is listed exactly once.
         """
         ...
 
     def open(self, key: str, *, etag: str | None) -> AbstractContextManager[BufferedIOBase]:
-        """Open exactly the object that was listed, to read and to seek; None for any.
+        """Open exactly the object that was listed, to read and seek; any object if None.
 
-        Raises ObjectMissingError or ObjectChangedError at once when the key names nothing or
-        another object now. When the object changes while it is being read, reading or leaving
-        the block raises ObjectChangedError, also in place of an error of the block itself. What
-        is made of the bytes must not be kept before the block has been left.
+        Raises ObjectMissingError or ObjectChangedError at once if there is no object or another
+        one. If the object changes while it is read, reading or leaving the block raises
+        ObjectChangedError, even in place of an exception of the block. Callers must not keep
+        results of the bytes before the block has ended.
         """
         ...
 
     def prepare(self, key: str, *, etag: str) -> None:
-        """Begin to fetch an object that will be opened soon, where that takes its time."""
+        """Start to fetch an object that will be opened soon, if fetching takes time."""
         ...
 
     def read_bytes(self, key: str) -> bytes:
-        """Read a whole, small object; raise ObjectMissingError when there is none."""
+        """Read a whole, small object; raise ObjectMissingError if it does not exist."""
         ...
 
     def write(self, key: str, content: bytes) -> None:
-        """Put the object in place, durably; readers see the old one or all of the new one."""
+        """Create or replace the object atomically and durably."""
         ...
 
     def write_new(self, key: str, content: bytes) -> bool:
-        """Put the object in place unless the key is taken; answer whether this call did it.
+        """Create the object unless the key exists; return whether this call created it.
 
-        Of several writers at once one is answered True, and none but that one.
+        At most one of several concurrent writers gets True.
         """
         ...
 
     def make_folder(self, folder: str) -> None:
-        """Make a folder where there are such things."""
+        """Create a folder and its parents durably, if the store has folders."""
         ...
 
     def create(self, folder: str, name: str) -> NewObject:
-        """Begin an object below a folder, which exists where folders do; name may have slashes.
+        """Start an object below a folder, which must exist; the name may contain slashes.
 
-        InvariantError if the key is taken, where that can be told.
+        Raises InvariantError if the key exists and the store can detect it.
         """
         ...
 
     def sync(self, keys: Iterable[str]) -> None:
-        """Return when objects, or the names in folders, survive a power cut."""
+        """Make objects, or the names in folders, survive a power failure."""
         ...
 
     def head(self, key: str) -> ObjectMeta | None:
-        """Answer what a listing would say of the object; None if there is none."""
+        """Return the object as a listing shows it; None if it does not exist."""
         ...
 
     def is_folder(self, folder: str) -> bool:
-        """Tell whether there is such a folder; in a bucket, one that holds something."""
+        """Return whether the folder exists; in a bucket, whether it contains an object."""
         ...
 
     def holds(self, folder: str) -> bool:
-        """Tell whether anything lies below a folder."""
+        """Return whether the folder contains anything."""
         ...
 
     def delete_below(self, prefix: str, *, last: str = "") -> None:
-        """Remove every object below a prefix; those below the prefix ``last`` go last."""
+        """Delete every object below a prefix; those below the prefix ``last`` at the end."""
         ...
 
 
 def open_store(uri: str | Uri, options: StoreOptions | None = None) -> tuple[Store, str]:
-    """Split a URI into its store and the pattern of keys in it.
+    """Open the store of a URI and return it with the URI's pattern of keys.
 
     The options hold values, no references.
     """
@@ -221,7 +181,7 @@ def open_store(uri: str | Uri, options: StoreOptions | None = None) -> tuple[Sto
 
 
 def open_sealed(uri: str, sealed: Sealed) -> tuple[Store, str]:
-    """Open a store inside a task."""
+    """Open the store of a URI inside a task."""
     return open_store(uri, _unsealed(sealed))
 
 
@@ -233,3 +193,34 @@ def _unsealed(sealed: Sealed) -> StoreOptions:
 
     values = unsealed_with(sealed.key_file, sealed.text)
     return from_sealed_pairs(StoreOptions, values, what="a bucket")
+
+
+def read_ahead(stream: BufferedIOBase, begin: int, end: int) -> None:
+    """Announce the range that is read next; a stream of a bucket prefetches it."""
+    announce = getattr(stream, "read_ahead", None)
+    if announce is not None:
+        announce(begin, end)
+
+
+def storage_error(
+    fact: str, error: BaseException, *, hidden: tuple[str, ...] = ()
+) -> ExternalError:
+    """Convert an error of the storage, without hidden values, to one that is retried."""
+    return ExternalError(
+        fact,
+        code=Code.STORAGE_ERR,
+        detail=f"{error_text(error, hidden=hidden)}.",
+        hint="Check the free space of the disk and the rights of the user that runs Penstock.",
+    )
+
+
+def error_text(error: BaseException, *, hidden: tuple[str, ...]) -> str:
+    """Return status and code of a server's response, or the first line of another error.
+
+    The message of a response is omitted, because it may contain keys.
+    """
+    found = (pattern.search(str(error)) for pattern in (_STATUS, _CODE))
+    status = ", ".join(dict.fromkeys(match[1].strip() for match in found if match))
+    line = str(error).strip().partition("\n")[0].rstrip(".")
+    text = status or _FOUND_INSTEAD.sub("a text", line)
+    return mask(text, hidden) or type(error).__name__

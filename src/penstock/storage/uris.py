@@ -1,8 +1,7 @@
-"""Where objects lie, as people write it: a scheme, a bucket, a path.
+"""URIs of objects: a scheme, a bucket, a path.
 
-The path is taken literally, nothing is percent-decoded, and ``?`` and ``#`` have no meaning of
-a URI: users type patterns with ``[``, ``{`` and ``?`` in them, and a file may well be called
-``100%25.json``.
+The path is literal: nothing is percent-decoded, and ``?`` and ``#`` have no special meaning.
+Users type patterns with ``[``, ``{`` and ``?``, and a file may have the name ``100%25.json``.
 """
 
 import re
@@ -20,7 +19,7 @@ _EXAMPLE = (
 
 
 class Scheme(StrEnum):
-    """What kind of store a URI names."""
+    """Kind of store."""
 
     FILE = "file"
     S3 = "s3"
@@ -28,7 +27,7 @@ class Scheme(StrEnum):
     AZ = "az"
 
 
-# Hadoop's names for the same things.
+# With Hadoop's names for S3.
 _SCHEME_BY_NAME = {str(scheme): scheme for scheme in Scheme} | {
     "s3a": Scheme.S3,
     "s3n": Scheme.S3,
@@ -37,7 +36,7 @@ _SCHEME_BY_NAME = {str(scheme): scheme for scheme in Scheme} | {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uri:
-    """A parsed URI; the key of a file is its absolute path, that of an object has no slash."""
+    """A parsed URI; keys of files are absolute paths, keys of objects have no first slash."""
 
     scheme: Scheme
     bucket: str
@@ -48,7 +47,7 @@ class Uri:
 
 
 def parse_uri(uri: str) -> Uri:
-    """Take a URI apart; UserError if it names nothing that can be opened."""
+    """Parse a URI; raise UserError if no store can open it."""
     scheme = _SCHEME.match(uri)
     if scheme is None:
         raise UserError(f'uri "{uri}" must begin with file:// or s3://', hint=_EXAMPLE)
@@ -74,33 +73,28 @@ def parse_uri(uri: str) -> Uri:
             detail="A bucket has 3 to 63 lower-case letters, digits, dots and hyphens.",
             hint=_EXAMPLE,
         )
-    _require_plain_path(key, parts=key, odd={".", ".."})
-    if "//" in f"/{key}":
-        raise UserError(
-            f'path "{key}" must not hold an empty part',
-            detail="Keys with two slashes in a row cannot be listed.",
-            hint=_EXAMPLE,
-        )
+    if key:
+        _require_plain_path(key, parts=key)
     return Uri(scheme=kind, bucket=bucket, key=key)
 
 
 def _local_path(uri: str, path: str) -> str:
     if not path.startswith("/"):
         raise UserError(
-            f'uri "{uri}" must go on with an absolute path after file://',
-            detail="What stands before the third slash is a host, and it must be empty.",
+            f'uri "{uri}" must have an absolute path after file://',
+            detail="The part before the third slash is a host, and it must be empty.",
             hint=_EXAMPLE,
         )
     if path != "/":
-        _require_plain_path(path, parts=path[1:], odd={"", ".", ".."})
+        _require_plain_path(path, parts=path[1:])
     return path
 
 
-def _require_plain_path(path: str, *, parts: str, odd: set[str]) -> None:
-    if odd & set(parts.removesuffix("/").split("/")):
+def _require_plain_path(path: str, *, parts: str) -> None:
+    if {"", ".", ".."} & set(parts.removesuffix("/").split("/")):
         raise UserError(
             f'path "{path}" must not hold an empty part, "." or ".."',
-            detail="A file is known by its path, so that one file must not have two of them.",
+            detail="A file is identified by its path, so it must not have two paths.",
             hint=_EXAMPLE,
         )
     if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in path):

@@ -8,12 +8,14 @@ from enum import StrEnum
 
 import structlog
 
+from penstock.catalog.catalog import Catalog
+from penstock.clock import Clock
 from penstock.crashpoints import CrashPoint, reached
-from penstock.engine.loop import EpochLoop, LoadParts
-from penstock.epochs.progress import Progress, Step, Telling
+from penstock.epochs.progress import Progress, ProgressReporter, Step
 from penstock.errors import Code, InvariantError, LeaseLostError, PenstockError, StoppedError
 from penstock.model.epoch import Generation
-from penstock.supervisor.restart import RestartPolicy, pause_for
+from penstock.supervisor.loop import RunnerKind
+from penstock.supervisor.restart import pause_for
 
 log = structlog.get_logger()
 
@@ -37,6 +39,16 @@ class LastWords:
     error: PenstockError | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerParts:
+    """What every runner works with."""
+
+    catalog: Catalog
+    clock: Clock
+    node_id: str
+    start_thread: StartThread
+
+
 class Runner:
     """Runs one job until it is stopped, caught up, paused or overtaken."""
 
@@ -44,21 +56,19 @@ class Runner:
         self,
         job_id: str,
         *,
-        parts: LoadParts,
-        policy: RestartPolicy,
+        parts: RunnerParts,
+        kind: RunnerKind,
         until_caught_up: bool,
-        start_thread: StartThread,
     ) -> None:
         self.job_id = job_id
         self._parts = parts
-        self._policy = policy
         self._until_caught_up = until_caught_up
-        self._stop = threading.Event()
+        self._stopping = False
         self._lost: LeaseLostError | None = None
-        self._telling = Telling(parts.clock)
-        self._loop = EpochLoop(job_id, parts=parts, stop=self._stop, telling=self._telling)
+        self._reporter = ProgressReporter(parts.clock)
+        self._loop = kind.open_loop(job_id, self._reporter)
         self.last_words: LastWords | None = None
-        self._thread = start_thread(self._run, f"runner-{job_id[:8]}")
+        self._thread = parts.start_thread(self._run, f"runner-{job_id[:8]}")
 
     @property
     def ended(self) -> bool:
@@ -68,12 +78,12 @@ class Runner:
     @property
     def generation(self) -> Generation | None:
         """The generation under which the runner owns the job, once it does."""
-        return self._loop.generation
+        return self._loop.owned
 
     @property
     def progress(self) -> Progress:
         """What the runner told last."""
-        return self._telling.now
+        return self._reporter.now
 
     def stop(self, *, lost: LeaseLostError | None = None) -> None:
         """Ask the runner to end; an epoch whose commit has not begun is aborted.
@@ -81,14 +91,12 @@ class Runner:
         ``lost`` says why the job is not ours any more, if that is the reason.
         """
         self._lost = self._lost or lost
-        self._stop.set()
-        if self.progress.step in (Step.LOADING, Step.STARTING_SPARK):
-            self._parts.executor.cancel(self.job_id)
+        self._stopping = True
+        self._loop.stop()
 
-    def abort_epoch(self) -> None:
-        """Let the running epoch be begun anew: its tasks take too long."""
-        log.warning("epoch given up", job_id=self.job_id, since=self.progress.since)
-        self._loop.abort_epoch()
+    def abort_attempt(self) -> None:
+        """Restart the running epoch: its tasks take too long."""
+        self._loop.abort_attempt(f"tasks have run since {self.progress.since:%H:%M:%S}")
 
     def join(self, timeout: timedelta) -> bool:
         """Wait until the runner has ended or the time has passed; answer whether it has."""
@@ -104,7 +112,7 @@ class Runner:
             words = self._work()
         finally:
             self.last_words = words
-            self._telling.tell(step=Step.STOPPED)
+            self._reporter.report(step=Step.STOPPED)
 
     def _work(self) -> LastWords:
         try:
@@ -121,7 +129,7 @@ class Runner:
                 f"unexpected {type(error).__name__}: {error}", code=Code.INTERNAL_ERR
             )
             return self._pause(unexpected)
-        if self._stop.is_set():
+        if self._stopping:
             return self._leave(self._stopped())
         return self._leave(LastWords(ending=Ending.CAUGHT_UP))
 
@@ -137,11 +145,11 @@ class Runner:
         log.warning("job paused", job_id=self.job_id, code=error.code, reason=error.message)
         try:
             state = self._parts.catalog.job_by_id(self.job_id)
-            believed = self._loop.believed
-            if state is None or believed is None:
+            assumed = self._loop.assumed
+            if state is None or assumed is None:
                 return LastWords(ending=Ending.LOST, error=error)
-            wish = pause_for(error, state=state, policy=self._policy)
-            self._parts.catalog.append(self.job_id, wish, expected=believed)
+            desired = pause_for(error, state=state)
+            self._parts.catalog.append(self.job_id, desired, expected=assumed)
             reached(CrashPoint.PAUSE_STORED)
         except LeaseLostError as lost:
             return LastWords(ending=Ending.LOST, error=lost)
@@ -152,7 +160,7 @@ class Runner:
         return self._leave(LastWords(ending=Ending.PAUSED, error=error))
 
     def _leave(self, words: LastWords) -> LastWords:
-        """Give the lease back, unless a write of ours may still be on its way."""
+        """Release the lease unless a commit may be in flight."""
         if self._loop.outcome_unknown:
             return words
         try:

@@ -4,23 +4,25 @@ Control and supervisor meet only in the catalog: a statement stores what is want
 the supervisor compares that with what runs here. A round decides nothing about data.
 """
 
-import threading
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
 
+from penstock.catalog.catalog import Catalog
 from penstock.catalog.leases import Lease
 from penstock.clock import Clock
-from penstock.engine.loop import LoadParts
 from penstock.epochs.progress import Progress
 from penstock.errors import Code, LeaseLostError, PenstockError
 from penstock.model.epoch import Generation
-from penstock.model.events import WishChanged
-from penstock.model.job import JobState, Wish
+from penstock.model.events import DesiredStateChanged
+from penstock.model.job import DesiredState, JobState
+from penstock.model.status import Status, StatusCode
 from penstock.supervisor.leases import LeaseKeeper
-from penstock.supervisor.restart import RestartPolicy, next_resumes, overdue, resume_at
-from penstock.supervisor.runner import Ending, LastWords, Runner, StartThread
+from penstock.supervisor.loop import RunnerKind
+from penstock.supervisor.restart import next_resumes, overdue, resume_at
+from penstock.supervisor.runner import Ending, LastWords, Runner, RunnerParts, StartThread
 from penstock.tables.chain import next_generation
 
 log = structlog.get_logger()
@@ -43,14 +45,16 @@ class JobLook:
     @property
     def left_out(self) -> bool:
         """Whether a person paused or dropped the job, so that nobody waits for it."""
-        wish = self.state.wish
-        manual = wish.reason is not None and wish.reason.code is Code.MANUAL_PAUSE_ERR
-        return wish.wish in (Wish.DROP, Wish.CLOSED) or (wish.wish is Wish.PAUSE and manual)
+        desired = self.state.desired
+        manual = desired.reason is not None and desired.reason.code is Code.MANUAL_PAUSE_ERR
+        return desired.state in (DesiredState.DROP, DesiredState.CLOSED) or (
+            desired.state is DesiredState.PAUSE and manual
+        )
 
     @property
     def paused_for_good(self) -> bool:
         """Whether the job is paused and will not resume by itself."""
-        return self.state.wish.wish is Wish.PAUSE and self.resumes_at is None
+        return self.state.desired.state is DesiredState.PAUSE and self.resumes_at is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,26 +65,43 @@ class Loss:
     error: PenstockError
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisorParts:
+    """What a node's supervisor works with."""
+
+    catalog: Catalog
+    clock: Clock
+    node_id: str
+    start_thread: StartThread
+    # How jobs are run, by the runner that their kind names.
+    runners: Mapping[str, RunnerKind]
+    # What this node can do; a job whose needs it lacks is not started.
+    capabilities: frozenset[str] = frozenset()
+
+
 class Supervisor:
     """The runners of one node."""
 
     def __init__(
         self,
         *,
-        parts: LoadParts,
-        clock: Clock,
-        start_thread: StartThread,
+        parts: SupervisorParts,
         only: frozenset[str] = frozenset(),
         until_caught_up: bool = False,
-        policy: RestartPolicy | None = None,
     ) -> None:
         self._parts = parts
-        self._clock = clock
-        self._start_thread = start_thread
+        self._clock = parts.clock
         self._only = only
         self._until_caught_up = until_caught_up
-        self._policy = policy or RestartPolicy()
-        self._keeper = LeaseKeeper(node_id=parts.node_id, catalog=parts.catalog, clock=clock)
+        self._runner_parts = RunnerParts(
+            catalog=parts.catalog,
+            clock=parts.clock,
+            node_id=parts.node_id,
+            start_thread=parts.start_thread,
+        )
+        self._keeper = LeaseKeeper(
+            node_id=parts.node_id, catalog=parts.catalog, clock=parts.clock
+        )
         self._runners: dict[str, Runner] = {}
         self._last_words: dict[str, LastWords] = {}
         self._ended_at: dict[str, datetime] = {}
@@ -162,7 +183,7 @@ class Supervisor:
         except PenstockError:
             # A catalog that is out of reach may be why the runner has ended.
             return True
-        return state is not None and state.wish.wish is Wish.RUN
+        return state is not None and state.desired.state is DesiredState.RUN
 
     def _stop_unless_ours(
         self,
@@ -171,18 +192,18 @@ class Supervisor:
         state: JobState | None,
         lease: Lease | None,
     ) -> None:
-        if state is not None and state.wish.wish is Wish.PAUSE:
+        if state is not None and state.desired.state is DesiredState.PAUSE:
             runner.stop()
         elif (lost := self._loss(owned, state, lease)) is not None:
             runner.stop(lost=lost)
         elif state is not None and overdue(state, runner.progress, now=self._clock.now()):
-            runner.abort_epoch()
+            runner.abort_attempt()
 
     def _loss(
         self, owned: Generation | None, state: JobState | None, lease: Lease | None
     ) -> LeaseLostError | None:
         """Answer why a runner does not own its job any more; None if it does."""
-        if state is None or state.wish.wish is not Wish.RUN:
+        if state is None or state.desired.state is not DesiredState.RUN:
             return LeaseLostError("the job was dropped")
         if self._keeper.expired:
             trouble = self._keeper.trouble
@@ -201,48 +222,47 @@ class Supervisor:
         return None if held else LeaseLostError("the lease has run out")
 
     def _advance(self, state: JobState, *, held_elsewhere: bool) -> None:
-        due = resume_at(state, policy=self._policy)
+        due = resume_at(state)
         if due is not None and due <= self._clock.now():
             self._resume(state)
-        elif state.wish.wish is not Wish.RUN or held_elsewhere:
+        elif state.desired.state is not DesiredState.RUN or held_elsewhere:
             return
-        elif lacking := state.definition.needs - self._parts.capabilities:
+        elif lacking := set(state.definition.needs) - self._parts.capabilities:
             self._say_lacking(state, min(lacking))
         elif self._may_start(state.id):
             self._name_by_id[state.id] = state.name
             self._runners[state.id] = Runner(
                 state.id,
-                parts=self._parts,
-                policy=self._policy,
+                parts=self._runner_parts,
+                kind=self._runner_kind(state),
                 until_caught_up=self._until_caught_up,
-                start_thread=self._start_thread,
             )
 
+    def _runner_kind(self, state: JobState) -> RunnerKind:
+        return self._parts.runners[state.definition.kind.runner]
+
     def _say_lacking(self, state: JobState, capability: str) -> None:
-        """Let observers know why this node does not run a job."""
-        node = self._parts.node_id
-        told = f"node {node} lacks the capability {capability}; another node must run it"
-        if self._parts.catalog.status(state.id) != told:
-            self._parts.catalog.set_status(state.id, told)
+        """Report why this node does not run a job."""
+        fields = (("node", self._parts.node_id), ("capability", capability))
+        status = Status(code=StatusCode.LACKS_CAPABILITY, fields=fields)
+        if self._parts.catalog.status(state.id) != status:
+            self._parts.catalog.set_status(state.id, status)
 
     def _watch_other_owner(self, state: JobState) -> None:
-        """Notice that what another process runs has caught up, by a look of our own."""
+        """Notice that a job of another process is caught up, by polling its source."""
         looked_at = self._looked_at.get(state.id)
         now = self._clock.now()
         waits = looked_at is not None and now < looked_at + LOOK_PERIOD
-        if waits or state.id in self._caught_up or state.wish.wish is not Wish.RUN:
+        if waits or state.id in self._caught_up or state.desired.state is not DesiredState.RUN:
             return
         self._looked_at[state.id] = now
-        # Of a generation that nobody has, nothing that is heard is kept: that is the owner's.
-        seen = replace(state, generation=next_generation(state.generation))
         try:
-            source = self._parts.open_source(seen, threading.Event())
-            source.discover(state.progress, listed=lambda _: None)
+            caught_up = self._runner_kind(state).caught_up(state)
         except PenstockError as error:
-            # What is wrong with the job is its owner's to say.
-            log.debug("look failed", job=state.name, code=error.code, reason=error.message)
+            # The owner reports what is wrong with the job.
+            log.debug("poll failed", job=state.name, code=error.code, reason=error.message)
             return
-        if source.caught_up():
+        if caught_up:
             self._caught_up.add(state.id)
 
     def _may_start(self, job_id: str) -> bool:
@@ -253,11 +273,11 @@ class Supervisor:
 
     def _resume(self, state: JobState) -> None:
         now = self._clock.now()
-        body = WishChanged(
-            wish=Wish.RUN,
+        body = DesiredStateChanged(
+            state=DesiredState.RUN,
             reason=None,
             generation=next_generation(state.generation),
-            auto_resumes=next_resumes(state, now=now, policy=self._policy),
+            auto_resumes=next_resumes(state, now=now),
             resumed_at=now,
         )
         try:
@@ -273,7 +293,7 @@ class Supervisor:
             state=state,
             progress=runner.progress if runner else None,
             last_words=self._last_words.get(state.id),
-            resumes_at=resume_at(state, policy=self._policy),
+            resumes_at=resume_at(state),
             caught_up=state.id in self._caught_up,
         )
 

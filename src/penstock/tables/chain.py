@@ -1,22 +1,28 @@
-"""A job's chain of commits: read it, extend it, apply it.
+"""A job's chain of commits: read it from a table's log, extend it, apply it.
 
-Invariant: what is answered is contiguous. A commit that is found nowhere, stands out of order
-or has an unknown format ends the search with an error; none is ever skipped.
+Invariant: a chain that was read is contiguous. A commit that is missing, out of order or of an
+unknown format raises an error; none is skipped.
 
-Invariant: the table is the truth about progress and the catalog follows it. Every change of a
-job's position, every pause, takeover and end is a commit under the job's id, numbered without a
-gap. Whoever writes one first grew the generation in the catalog; whoever finds a generation it
-cannot know has been overtaken, or looks at a catalog that was rolled back.
+Invariant: the table decides about progress and the catalog follows. Every change of a job's
+position, every pause, takeover and end is a commit under the job's id, numbered without a gap.
+A writer increases the generation in the catalog before it commits. A writer that finds a newer
+generation in the table has been replaced, or uses a catalog that was rolled back.
+
+A start normally needs the newest one or two commits of a job. The log is therefore read
+backwards from a known version, one small file at a time, and never listed. A copy of every
+attachment outlives the cleaning of the log.
 """
 
+import json
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from penstock.clock import Clock
 from penstock.crashpoints import CrashPoint, reached
 from penstock.errors import Code, CommitOutcomeUnknownError, ExternalError, UserError
+from penstock.model.codec import from_data, to_text
 from penstock.model.epoch import (
     ATTACHMENT_FORMAT,
     Attachment,
@@ -26,10 +32,100 @@ from penstock.model.epoch import (
     Timings,
 )
 from penstock.model.job import JobState, TableRef
-from penstock.model.split import SplitProgress
+from penstock.model.split import Progress, placed_at
+from penstock.storage.store import ObjectMissingError
+from penstock.tables.folder import LOG_FOLDER, TableFolder
 from penstock.tables.table import ChainCommit, TableHandle, Tables
 
+ATTACHMENT_KEY = "penstock"
+TRIES_MAX = 50
+
+_COPIES_FOLDER = "_penstock"
 _HINT = "Restore the table from a backup, or create the job anew with the offset to start from."
+# A table does not record the kinds of the jobs that load it.
+_ENDINGS = "DROP JOB, or STOP ROUTINE LOAD"
+
+
+def log_entry(version: int) -> str:
+    """Return the name of the object that holds one version of a table's log."""
+    return f"{LOG_FOLDER}/{version:020d}.json"
+
+
+def logged_commits(folder: TableFolder, job_id: str, *, version: int) -> Iterator[ChainCommit]:
+    """Yield the job's commits from a version backwards, up to the cleaned part of the log."""
+    for number in range(version, -1, -1):
+        try:
+            data = _attachment_data(folder, number, job_id)
+        except ObjectMissingError:
+            return
+        if data is not None:
+            yield ChainCommit(attachment=_attachment(data), table_version=number)
+
+
+def landed_version(folder: TableFolder, attachment: Attachment, *, after: int) -> int | None:
+    """Sync the log and return the version above ``after`` that holds an attempt, if any."""
+    version = after + 1
+    while True:
+        try:
+            data = _attachment_data(folder, version, attachment.job_id)
+        except ObjectMissingError:
+            return None
+        # Earlier entries of other writers are synced too: a log with a gap cannot be read.
+        folder.store.sync([folder.key(log_entry(version))])
+        if data is not None and data.get("attempt_id") == attachment.attempt_id:
+            folder.store.sync([folder.key(LOG_FOLDER)])
+            return version
+        version += 1
+
+
+def write_copy(folder: TableFolder, attachment: Attachment) -> None:
+    """Write a copy of an attachment beside the table, unless there is one."""
+    key = _copy_key(folder, attachment.job_id, attachment.number)
+    folder.store.write_new(key, to_text(attachment).encode())
+
+
+def read_copy(folder: TableFolder, job_id: str, number: int) -> Attachment | None:
+    """Read the copy of an attachment; None if there is none."""
+    try:
+        text = folder.store.read_bytes(_copy_key(folder, job_id, number))
+    except ObjectMissingError:
+        return None
+    return _attachment(_decoded(text, where=f"the copy of commit {number}"))
+
+
+def _copy_key(folder: TableFolder, job_id: str, number: int) -> str:
+    return folder.key(f"{_COPIES_FOLDER}/{job_id}/{number}.json")
+
+
+def _attachment_data(folder: TableFolder, version: int, job_id: str) -> dict[str, Any] | None:
+    content = folder.store.read_bytes(folder.key(log_entry(version)))
+    key = f'"{ATTACHMENT_KEY}"'.encode()
+    if key not in content or job_id.encode() not in content:
+        return None
+    where = f"log entry {version}"
+    for line in content.split(b"\n"):
+        if b'"commitInfo"' in line and key in line:
+            info = _decoded(line, where=where).get("commitInfo", {})
+            data = _decoded(info.get(ATTACHMENT_KEY, "{}"), where=where)
+            if data.get("job_id") == job_id:
+                return data
+    return None
+
+
+def _decoded(text: str | bytes, *, where: str) -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise UserError(
+            f"{where} is not readable as JSON", code=Code.CANNOT_RESUME_ERR, detail=f"{error}."
+        ) from error
+    return data if isinstance(data, dict) else {}
+
+
+def _attachment(data: dict[str, Any]) -> Attachment:
+    # The format is checked first: another format may have other fields.
+    expect_known_format(data.get("format"), number=data.get("number"))
+    return from_data(Attachment, data)
 
 
 def chain_above(
@@ -39,7 +135,7 @@ def chain_above(
     logged: Iterable[ChainCommit],
     copy_of: Callable[[int], Attachment | None],
 ) -> tuple[ChainCommit, ...]:
-    """Answer the commits above a number, ascending; ``logged`` gives the job's newest first."""
+    """Return the commits above a number, ascending; ``logged`` yields the newest first."""
     found: list[ChainCommit] = []
     wanted = newest
     if wanted > number:
@@ -60,13 +156,16 @@ def chain_above(
 
 
 def expect_known_format(written: object, *, number: object) -> None:
-    """Refuse an attachment of a format that this version does not know."""
+    """Raise UserError if an attachment has a format that this version does not know."""
     if written != ATTACHMENT_FORMAT:
         raise UserError(
             f"commit {number} of the job has the attachment format {written}, "
-            f"this version knows {ATTACHMENT_FORMAT}",
+            f"this version reads {ATTACHMENT_FORMAT}",
             code=Code.CANNOT_RESUME_ERR,
-            hint="Run the job with the version of Penstock that wrote the commit.",
+            hint=(
+                "Run the job with the version of Penstock that wrote the commit; or create it "
+                "again from where it stands. The table and its rows stay."
+            ),
         )
 
 
@@ -89,16 +188,11 @@ def _missing(wanted: int, *, above: int, newest: int) -> UserError:
     )
 
 
-TRIES_MAX = 50
-# A table does not tell of which kind the jobs are that load it.
-_ENDINGS = "DROP JOB, or STOP ROUTINE LOAD"
-
-
 class ProgressStore(Protocol):
-    """The part of the catalog that follows the chain."""
+    """The part of the catalog that follows chains."""
 
     def job_by_id(self, job_id: str) -> JobState | None:
-        """Answer what is remembered of a job."""
+        """Return the state of a job; None if there is no such job."""
         ...
 
     def apply_commit(
@@ -109,7 +203,7 @@ class ProgressStore(Protocol):
         table_version: int | None,
         commit_seconds: float | None,
     ) -> JobState:
-        """Apply the next commit of the chain; older ones change nothing, a gap is refused."""
+        """Apply the next commit of a chain; ignore older ones, raise an error for a gap."""
         ...
 
 
@@ -129,7 +223,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surpassed:
-    """The table holds a generation that this writer cannot know."""
+    """The table holds a newer generation than this writer's."""
 
     generation: Generation
 
@@ -138,12 +232,12 @@ Extension = Landed | Closed | Surpassed
 
 
 def next_generation(*seen: Generation) -> Generation:
-    """Answer a generation above all those seen."""
+    """Return a generation above all those seen."""
     return Generation(number=1 + max(g.number for g in seen), id=uuid.uuid4().hex)
 
 
 def first_generation() -> Generation:
-    """Answer the generation of a new job."""
+    """Return the generation of a new job."""
     return Generation(number=1, id=uuid.uuid4().hex)
 
 
@@ -152,10 +246,10 @@ def opening_attachment(
     job_id: str,
     table_id: str,
     generation: Generation,
-    progress: tuple[SplitProgress, ...],
+    progress: Progress,
     clock: Clock,
 ) -> Attachment:
-    """Answer the first attachment of a job's chain."""
+    """Return the first attachment of a job's chain."""
     return Attachment(
         kind=CommitKind.OPENING,
         job_id=job_id,
@@ -166,17 +260,17 @@ def opening_attachment(
         attempt=0,
         attempt_id=uuid.uuid4().hex,
         revision=1,
-        progress=progress,
+        progress=placed_at(1, before=(), after=progress),
         statistics=Statistics(),
         cumulative=Statistics(),
-        files=(),
+        items=(),
         timings=Timings(),
         committed_at=clock.now(),
     )
 
 
 def open_table(tables: Tables, table: TableRef) -> TableHandle:
-    """Open a job's table freshly; refuse another table at the same place."""
+    """Open a job's table at its newest version; raise UserError if it is another table."""
     handle = tables.open(table.location)
     if handle.table_id != table.id:
         raise UserError(
@@ -192,7 +286,7 @@ def open_table(tables: Tables, table: TableRef) -> TableHandle:
 
 
 def newest_commit(handle: TableHandle, *, job_id: str) -> ChainCommit:
-    """Answer the job's newest commit; a chain without a beginning cannot be resumed."""
+    """Return the job's newest commit; raise UserError if the table has none."""
     number = handle.newest_number(job_id)
     if number == 0:
         raise UserError(
@@ -205,9 +299,9 @@ def newest_commit(handle: TableHandle, *, job_id: str) -> ChainCommit:
 
 
 def require_followed(newest: int, *, state: JobState) -> None:
-    """Refuse a table that holds less of the job's chain than the catalog has followed.
+    """Raise UserError if the table holds fewer commits of the job than the catalog.
 
-    Whoever wrote behind such a chain would hide that rows are gone.
+    A further commit after such a chain would hide the loss of rows.
     """
     if newest < state.number:
         raise UserError(
@@ -228,12 +322,12 @@ def extend(
     generation: Generation,
     tables: Tables,
     clock: Clock,
-    progress: tuple[SplitProgress, ...] | None = None,
+    progress: Progress | None = None,
 ) -> Extension:
-    """Write a commit without rows behind the newest one, and see it there.
+    """Commit an attachment without rows after the newest one, and read it back.
 
-    Every try opens the table anew. Whatever a try answers, only the next look at the table
-    tells what became of it, so a lost answer and a late write are recognised as our own.
+    Every try opens the table anew and looks for the attempts of earlier tries. A commit whose
+    answer was lost or that landed late is therefore recognised.
     """
     own_attempts: set[str] = set()
     refusal: CommitOutcomeUnknownError | None = None
@@ -249,9 +343,9 @@ def extend(
         if newest.attachment.generation.newer_than(generation):
             return Surpassed(generation=newest.attachment.generation)
         attachment = replace(
-            _behind(newest.attachment, kind=kind, generation=generation, clock=clock),
+            _following(newest.attachment, kind=kind, generation=generation, clock=clock),
             revision=state.definition.revision,
-            progress=newest.attachment.progress if progress is None else progress,
+            progress=_placed(newest.attachment, progress),
         )
         own_attempts.add(attachment.attempt_id)
         try:
@@ -268,7 +362,13 @@ def extend(
     ) from refusal
 
 
-def _behind(
+def _placed(newest: Attachment, progress: Progress | None) -> Progress:
+    if progress is None:
+        return newest.progress
+    return placed_at(newest.number + 1, before=newest.progress, after=progress)
+
+
+def _following(
     newest: Attachment, *, kind: CommitKind, generation: Generation, clock: Clock
 ) -> Attachment:
     return replace(
@@ -279,24 +379,24 @@ def _behind(
         attempt=0,
         attempt_id=uuid.uuid4().hex,
         statistics=Statistics(),
-        files=(),
+        items=(),
         reject_files=(),
         timings=Timings(),
         committed_at=clock.now(),
-        # What a commit has found is said once.
-        window=replace(newest.window, tripped=""),
+        # A limit that was exceeded is reported once.
+        window=replace(newest.window, tripped=None),
     )
 
 
 def catch_up(
     job_id: str, *, store: ProgressStore, handle: TableHandle, passed: Callable[[], None]
 ) -> JobState | None:
-    """Apply every commit that the catalog has not seen, in order; None if the job is gone."""
+    """Apply the commits that the catalog lacks, in order; return None if the job is gone."""
     state = store.job_by_id(job_id)
     if state is None:
         return None
     if handle.newest_number(job_id) < state.number:
-        # Somebody may have committed between the handle's snapshot and our look at the catalog.
+        # Another writer may have committed between the handle's snapshot and the read above.
         handle.refresh()
     require_followed(handle.newest_number(job_id), state=state)
     for commit in handle.chain_after(job_id, state.number):
@@ -309,10 +409,10 @@ def catch_up(
 
 
 def statement_passed() -> None:
-    """Pass the crash point behind an applied commit of a statement."""
+    """Pass the crash point after an applied commit of a statement."""
     reached(CrashPoint.STATEMENT_APPLIED)
 
 
 def recovery_passed() -> None:
-    """Pass the crash point behind an applied commit of recovery."""
+    """Pass the crash point after an applied commit of recovery."""
     reached(CrashPoint.RECOVERY_APPLIED)

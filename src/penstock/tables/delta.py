@@ -1,13 +1,12 @@
 """Delta tables in a folder or a bucket, written with delta-rs.
 
-Invariant: delta-rs moves a handle's snapshot only in ``refresh``; a commit leaves it where it
-is. It is therefore the snapshot of the last refresh against which delta-rs looks for others
-that committed under the same job id.
+Invariant: only ``refresh`` moves a handle's snapshot; a commit does not. delta-rs therefore
+checks for other commits under the same job id since the last refresh.
 
-delta-rs calls no fsync, so log entries are synced here before a commit counts as made. It also
-follows a path and not a table: a table that was removed and created again at the same path
-would be taken for the old one. The handle therefore remembers the very log entry that made its
-snapshot, and looks at it again.
+delta-rs calls no fsync, so log entries are synced here before a commit counts as successful.
+delta-rs also identifies a table by its path: it takes a table that was recreated at the same
+path for the old one. The handle therefore stores the etag of the log entry of its snapshot and
+compares it again.
 """
 
 import json
@@ -38,10 +37,17 @@ from penstock.model.job import TableRef
 from penstock.model.schema import Column
 from penstock.model.secrets import Sealed
 from penstock.storage.options import StoreOptions
-from penstock.storage.store import said_by, storage_error
+from penstock.storage.store import error_text, storage_error
 from penstock.storage.uris import Scheme
-from penstock.tables import log
-from penstock.tables.chain import chain_above
+from penstock.tables.chain import (
+    ATTACHMENT_KEY,
+    chain_above,
+    landed_version,
+    log_entry,
+    logged_commits,
+    read_copy,
+    write_copy,
+)
 from penstock.tables.folder import (
     LOG_FOLDER,
     TableFolder,
@@ -52,7 +58,6 @@ from penstock.tables.folder import (
     table_uri,
 )
 from penstock.tables.partitions import check_partition_columns
-from penstock.tables.rejects import REJECT_COLUMNS
 from penstock.tables.schema import check_columns, columns_of, schema_text
 from penstock.tables.table import (
     ChainCommit,
@@ -67,7 +72,7 @@ from penstock.tables.table import (
 
 
 def add_action(file: DataFile) -> AddAction:
-    """Answer the entry that makes a file part of the table."""
+    """Return the log action that adds a file to the table."""
     return AddAction(
         path=file.path,
         size=file.size_bytes,
@@ -83,7 +88,7 @@ _BOUNDS = {"min.": "minValues", "max.": "maxValues", "null_count.": "nullCount"}
 
 
 def snapshot_files(table: DeltaTable) -> tuple[SnapshotFile, ...]:
-    """Answer the files of the snapshot, with partition values as texts and statistics."""
+    """Return the files of the snapshot, with partition values as texts and statistics."""
     actions = pa.table(table.get_add_actions(flatten=True))
     texts = [
         (name.removeprefix(_PARTITION), pc.cast(actions[name], pa.string()).to_pylist())
@@ -107,7 +112,7 @@ def snapshot_files(table: DeltaTable) -> tuple[SnapshotFile, ...]:
 
 
 def _partition_value(name: str, value: str | None, path: str) -> str | None:
-    """Tell the empty text from NULL, which delta-rs takes for the same; its folder does not."""
+    """Return the empty text where delta-rs returns NULL for it; the folder names differ."""
     return "" if value is None and f"{name}=" in path.split("/") else value
 
 
@@ -125,39 +130,30 @@ def _statistics(row: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         )
 
 
-# Appends of others do not conflict with ours, they only take the next version; delta-rs then
-# looks for conflicts again and tries the version after it, this often.
+# Appends of other writers do not conflict, but take the next version. delta-rs then checks for
+# conflicts again and retries with the following version, this often.
 _COMMIT_RETRIES_MAX = 15
 
-# What the files of a table may need to be read as they are.
+# Reader features under which files can be read without the log.
 _READER_FEATURES = frozenset({"timestampNtz"})
 
-# A checkpoint, every hundred versions by default, keeps opening fast. Cleaning the log is
-# upkeep and nothing that a load waits for.
+# A checkpoint, every hundred versions by default, keeps opening fast. A load does not wait for
+# the cleaning of the log.
 _AFTER_COMMIT = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 
 
-def _no_options() -> StoreOptions:
-    return StoreOptions()
-
-
-def _not_sealed(options: StoreOptions) -> Sealed:
-    del options
-    return Sealed()
-
-
 class DeltaRejects:
-    """The newest snapshot of a job's rejects; the table is made when it is first needed."""
+    """The newest snapshot of a job's rejects; opening creates the table."""
 
-    def __init__(self, folder: TableFolder, job_id: str) -> None:
+    def __init__(self, folder: TableFolder, job_id: str, columns: tuple[Column, ...]) -> None:
         self._folder = folder
         self._app_id = f"{job_id}/rejects"
         try:
             self._table = DeltaTable.create(
                 folder.location,
-                Schema.from_json(schema_text(REJECT_COLUMNS)),
+                Schema.from_json(schema_text(columns)),
                 mode="ignore",
-                storage_options=dict(folder.library_options) or None,
+                storage_options=folder.library_options,
             )
             folder.store.sync([folder.key(LOG_FOLDER), folder.root])
         except (DeltaError, OSError, ValueError) as error:
@@ -167,11 +163,9 @@ class DeltaRejects:
 
     @property
     def newest_number(self) -> int:
-        """The newest commit number whose rejects are visible, 0 if there is none."""
         return self._table.transaction_version(self._app_id) or 0
 
     def commit(self, number: int, files: Sequence[DataFile]) -> None:
-        """Make the reject files of a commit visible, unless they are."""
         try:
             self._table.update_incremental()
             if self.newest_number >= number:
@@ -185,14 +179,14 @@ class DeltaRejects:
                 ),
             )
             self._table.update_incremental()
-            entry = log.log_entry(self._table.version())
+            entry = log_entry(self._table.version())
             self._folder.store.sync(map(self._folder.key, (entry, LOG_FOLDER)))
         except (DeltaError, OSError) as error:
-            # Whether it landed is seen by whoever settles the rejects next.
+            # The next settlement of the rejects finds out whether the commit landed.
             raise ExternalError(
                 f"rejects of commit {number} could not be committed",
                 code=Code.TABLE_ERR,
-                detail=f"{said_by(error, hidden=self._folder.hidden)}.",
+                detail=f"{error_text(error, hidden=self._folder.hidden)}.",
                 hint="They are committed before the job loads on.",
             ) from error
 
@@ -201,12 +195,12 @@ class DeltaRejects:
 class DeltaTables:
     """Delta tables in a warehouse, or at a location of their own.
 
-    The options are asked for whenever a table is opened, so that changed keys are used at once.
+    The options are read whenever a table is opened, so changed keys take effect at once.
     """
 
     warehouse: str
-    options: Callable[[], StoreOptions] = _no_options
-    seal: Callable[[StoreOptions], Sealed] = _not_sealed
+    options: Callable[[], StoreOptions] = StoreOptions
+    seal: Callable[[StoreOptions], Sealed] = lambda _: Sealed()
 
     def create(
         self,
@@ -217,7 +211,6 @@ class DeltaTables:
         comment: str,
         partition_by: tuple[str, ...] = (),
     ) -> TableRef:
-        """Create an empty table, in a folder of its own unless a location is given."""
         folder = self.folder(location or new_folder(self.warehouse, name))
         check_columns(name, columns)
         check_partition_columns(columns, partition_by)
@@ -230,11 +223,11 @@ class DeltaTables:
                 partition_by=list(partition_by) or None,
                 name=name,
                 description=comment or None,
-                storage_options=dict(folder.library_options) or None,
+                storage_options=folder.library_options,
             )
-            made = (log.log_entry(0), LOG_FOLDER)
+            created = (log_entry(0), LOG_FOLDER)
             parent = folder.root.rpartition("/")[0]
-            folder.store.sync([*map(folder.key, made), folder.root, parent])
+            folder.store.sync([*map(folder.key, created), folder.root, parent])
         except ValueError as error:
             raise UserError(
                 f'table "{name}" cannot have these columns',
@@ -250,46 +243,40 @@ class DeltaTables:
         return TableRef(name=name, id=str(table.metadata().id), location=folder.location)
 
     def open(self, location: str) -> "DeltaHandle":
-        """Open a table freshly."""
         return DeltaHandle(partial(self.folder, location))
 
     def normal_location(self, location: str) -> str:
-        """Answer a location as a table that is created there has it."""
         return location_of(table_uri(location))
 
     def delete(self, location: str) -> None:
-        """Remove a table's folder; a folder that holds no table is left alone."""
         folder = self.folder(location)
+        # A folder that holds no table is left alone.
         if not folder.store.is_folder(folder.key(LOG_FOLDER)):
             return
-        # The log goes last: what an interruption leaves is still known for a table.
+        # The log is deleted last: after an interruption the folder still counts as a table.
         folder.store.delete_below(f"{folder.root}/", last=f"{folder.key(LOG_FOLDER)}/")
 
     def rejects_location(self, job_id: str) -> str:
-        """Answer where the rejects of a job lie."""
         return below(self.warehouse, "_rejects", job_id)
 
-    def open_rejects(self, job_id: str) -> DeltaRejects:
+    def open_rejects(self, job_id: str, columns: tuple[Column, ...]) -> DeltaRejects:
         """Open the rejects of a job; they are made when they are first needed."""
-        return DeltaRejects(self.folder(self.rejects_location(job_id)), job_id)
+        return DeltaRejects(self.folder(self.rejects_location(job_id)), job_id, columns)
 
     def delete_rejects(self, job_id: str) -> None:
-        """Remove the rejects of a job; nothing happens if there are none."""
         folder = self.folder(self.rejects_location(job_id))
         folder.store.delete_below(f"{folder.root}/")
 
     def missing_files(self, location: str, paths: Sequence[str]) -> tuple[str, ...]:
-        """Answer which of the data files, relative to the table, do not exist."""
         folder = self.folder(location)
         return tuple(path for path in paths if folder.store.head(folder.key(path)) is None)
 
     def task_access(self, location: str) -> Sealed:
-        """Answer what tasks need to reach a table's files."""
         local = table_uri(location).scheme is Scheme.FILE
         return Sealed() if local else self.seal(self.options())
 
     def folder(self, location: str) -> TableFolder:
-        """Answer the place that a location names."""
+        """Return the folder of a table."""
         local = table_uri(location).scheme is Scheme.FILE
         return open_folder(location, StoreOptions() if local else self.options())
 
@@ -317,16 +304,13 @@ class DeltaHandle:
 
     @property
     def table_id(self) -> str:
-        """The id that the table got when it was created."""
         return str(self._table.metadata().id)
 
     @property
     def version(self) -> int:
-        """The version of the snapshot."""
         return int(self._table.version())
 
     def refresh(self) -> None:
-        """Move the snapshot to the newest version, with the keys of this moment."""
         folder = self._open_folder()
         if folder.library_options != self._folder.library_options:
             self._folder = folder
@@ -335,28 +319,25 @@ class DeltaHandle:
         if self._same_log():
             with _reading(self._folder):
                 self._table.update_incremental()
-            # Looked at again, because the table may have been replaced in between.
+            # Compared again, because the table may have been replaced in between.
             if self._same_log():
                 self._mark = _mark(self._folder, self.version)
                 return
         self._open()
 
     def newest_number(self, job_id: str) -> int:
-        """Answer the newest commit number of the job in the snapshot, 0 if there is none."""
         return self._table.transaction_version(job_id) or 0
 
     def chain_after(self, job_id: str, number: int) -> Sequence[ChainCommit]:
-        """Answer the job's commits above a number up to the newest one, ascending, no gap."""
         with _reading(self._folder):
             return chain_above(
                 number,
                 newest=self.newest_number(job_id),
-                logged=log.logged_commits(self._folder, job_id, version=self.version),
-                copy_of=lambda wanted: log.read_copy(self._folder, job_id, wanted),
+                logged=logged_commits(self._folder, job_id, version=self.version),
+                copy_of=lambda wanted: read_copy(self._folder, job_id, wanted),
             )
 
     def commit(self, attachment: Attachment, files: Sequence[DataFile]) -> int:
-        """Commit files with the attachment and txn(job id, number); answer the new version."""
         after = self.version
         partition_columns = tuple(self._table.metadata().partition_columns)
         require_partitions(files, columns=partition_columns)
@@ -369,16 +350,16 @@ class DeltaHandle:
                 schema=self._table.schema(),
                 partition_by=list(partition_columns) or None,
                 commit_properties=CommitProperties(
-                    custom_metadata={log.ATTACHMENT_KEY: to_text(attachment)},
+                    custom_metadata={ATTACHMENT_KEY: to_text(attachment)},
                     max_commit_retries=_COMMIT_RETRIES_MAX,
                     app_transactions=[Transaction(attachment.job_id, attachment.number)],
                 ),
                 post_commithook_properties=_AFTER_COMMIT,
             )
-            version = log.landed_version(self._folder, attachment, after=after)
+            version = landed_version(self._folder, attachment, after=after)
         except Exception as error:
             raise outcome_unknown(
-                attachment, said_by(error, hidden=self._folder.hidden)
+                attachment, error_text(error, hidden=self._folder.hidden)
             ) from error
         if version is None:
             raise outcome_unknown(
@@ -387,23 +368,19 @@ class DeltaHandle:
         return version
 
     def write_copy(self, attachment: Attachment) -> None:
-        """Keep the attachment beside the table, for the day the log has been cleaned."""
         if not self._folder.store.is_folder(self._folder.key(LOG_FOLDER)):
             raise table_gone(self._folder)
-        log.write_copy(self._folder, attachment)
+        write_copy(self._folder, attachment)
 
     def columns(self) -> tuple[Column, ...]:
-        """Answer the table's columns in the snapshot."""
         return columns_of(self._table.schema().to_json())
 
     def partition_columns(self) -> tuple[str, ...]:
-        """Answer the columns that divide the table into folders, outermost first."""
         names = tuple(self._table.metadata().partition_columns)
         check_partition_columns(self.columns(), names)
         return names
 
     def detail(self) -> TableDetail:
-        """Answer what the snapshot holds; files without a row count add none."""
         actions = pa.table(self._table.get_add_actions())
         counts = actions["num_records"] if "num_records" in actions.column_names else None
         return TableDetail(
@@ -414,13 +391,12 @@ class DeltaHandle:
         )
 
     def files(self) -> tuple[SnapshotFile, ...]:
-        """Answer the data files of the snapshot."""
         self._require_readable()
         with _reading(self._folder):
             return snapshot_files(self._table)
 
     def _require_readable(self) -> None:
-        """Refuse a table whose files say less than its log: rows deleted, columns renamed."""
+        """Raise UserError if files cannot be read without the log: deleted rows, renames."""
         features = set(self._table.protocol().reader_features or ()) - _READER_FEATURES
         mapping = self._table.metadata().configuration.get("delta.columnMapping.mode", "none")
         if features or mapping != "none":
@@ -432,7 +408,6 @@ class DeltaHandle:
             )
 
     def at(self, version: int) -> "DeltaHandle":
-        """Answer the table as it was at a version."""
         if version > self.version:
             raise no_version(self._folder, version, newest=self.version)
         try:
@@ -445,12 +420,12 @@ class DeltaHandle:
             self._table = DeltaTable(
                 self._folder.location,
                 version=version,
-                storage_options=dict(self._folder.library_options) or None,
+                storage_options=self._folder.library_options,
             )
             self._mark = _mark(self._folder, self.version)
 
     def _same_log(self) -> bool:
-        """Tell whether the log entry of the snapshot is surely the file that it was."""
+        """Return whether the log entry of the snapshot is certainly unchanged."""
         return self._mark is not None and _mark(self._folder, self._mark.version) == self._mark
 
     def _same_table(self) -> bool:
@@ -465,7 +440,7 @@ class _Mark(NamedTuple):
 
 
 def _mark(folder: TableFolder, version: int) -> _Mark | None:
-    entry = folder.store.head(folder.key(log.log_entry(version)))
+    entry = folder.store.head(folder.key(log_entry(version)))
     return None if entry is None else _Mark(version, entry.etag, entry.modified_at)
 
 

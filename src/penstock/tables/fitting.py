@@ -1,7 +1,7 @@
 """Fit rows to the columns of a table, and separate the rows that do not fit.
 
-Invariant: what leaves here has exactly the table's Arrow schema, valid UTF-8 and no NULL where
-the table allows none. The table's log checks none of this.
+Invariant: fitted rows have exactly the table's Arrow schema, valid UTF-8 and no NULL in a
+NOT NULL column. delta-rs checks none of this.
 """
 
 import difflib
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.arrow.bisect import bad_rows
 from penstock.arrow.casts import CastError, can_cast, cast_array
 from penstock.arrow.types import AnyArray, AnyType, arrow_schema, arrow_type
 from penstock.errors import Code, UserError
@@ -22,7 +23,7 @@ _NAMES_SHOWN_MAX = 20
 
 
 class RowError(ValueError):
-    """A row that does not fit the table: which one, in which column, and why."""
+    """A row that does not fit the table: its index, the column and the reason."""
 
     def __init__(self, row: int, column: str, reason: str) -> None:
         super().__init__(row, column, reason)
@@ -41,7 +42,7 @@ def fit(
     columns: tuple[Column, ...],
     partition_by: tuple[str, ...] = (),
 ) -> pa.RecordBatch:
-    """Answer the batch in the table's schema; RowError for a row that does not fit."""
+    """Return the batch in the table's schema; raise RowError for a row that does not fit."""
     path_by_name = {target.name: target.path for target in targets}
     schema = arrow_schema(columns)
     arrays: list[AnyArray] = []
@@ -84,7 +85,7 @@ def _check_partition(values: AnyArray, column: Column) -> None:
 
 
 def _field_values(batch: pa.RecordBatch, path: tuple[str, ...]) -> AnyArray:
-    """Answer the values at a path; below a NULL everything is NULL."""
+    """Return the values at a path; fields of a NULL are NULL."""
     values: AnyArray = batch.column(_index(path[0], batch.schema.names))
     for name in path[1:]:
         names = [field.name for field in values.type]
@@ -93,23 +94,11 @@ def _field_values(batch: pa.RecordBatch, path: tuple[str, ...]) -> AnyArray:
 
 
 def _expect_utf8(values: AnyArray) -> None:
-    if not _valid(values):
-        first, size = 0, len(values)
-        while size > 1:
-            half = size // 2
-            if _valid(values.slice(first, half)):
-                first, size = first + half, size - half
-            else:
-                size = half
-        raise CastError(first, "the text is not valid UTF-8")
+    def check(first: int, count: int) -> None:
+        values.slice(first, count).validate(full=True)
 
-
-def _valid(values: AnyArray) -> bool:
-    try:
-        values.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
+    for row, _ in bad_rows(len(values), check, pa.ArrowInvalid):
+        raise CastError(row, "the text is not valid UTF-8")
 
 
 def check_fit(
@@ -117,14 +106,15 @@ def check_fit(
     targets: tuple[TargetColumn, ...],
     columns: tuple[Column, ...],
 ) -> None:
-    """Refuse targets that no row could fill: unknown fields, types without a conversion."""
+    """Raise UserError for targets that no row can fill: unknown fields, unconvertible types."""
     column_by_name = {column.name: column for column in columns}
     for target in targets:
         column = column_by_name.get(target.name)
         if column is None:
             raise _unknown("table", target.name, list(column_by_name))
         if target.path is not None:
-            _check_types(target.path, _source_type(source_columns, target.path), column)
+            kind = _fields_along(source_columns, target.path)[-1].type
+            _check_types(target.path, kind, column)
     filled = {target.name for target in targets if target.path is not None}
     for column in columns:
         if not column.nullable and column.name not in filled:
@@ -138,7 +128,7 @@ def check_fit(
 def canonical_path(
     source_columns: tuple[Column, ...], path: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Write a path as the source spells it; UserError where it leads nowhere."""
+    """Return a path in the spelling of the source; raise UserError for an unknown field."""
     return tuple(field.name for field in _fields_along(source_columns, path))
 
 
@@ -150,10 +140,6 @@ def _check_types(path: tuple[str, ...], kind: DataType, column: Column) -> None:
             code=Code.TYPE_ERR,
             hint="Change the column's type, or convert the field in the SELECT.",
         )
-
-
-def _source_type(source_columns: tuple[Column, ...], path: tuple[str, ...]) -> DataType:
-    return _fields_along(source_columns, path)[-1].type
 
 
 def _fields_along(
@@ -169,7 +155,7 @@ def _fields_along(
 
 
 def _index(name: str, names: Sequence[str], parents: tuple[str, ...] = ()) -> int:
-    """Find a field as Spark does: by exact name, else by the only one alike but for case."""
+    """Return the index of a field by Spark's rule: exact name, else unique without case."""
     if name in names:
         return names.index(name)
     alike = [index for index, other in enumerate(names) if other.lower() == name.lower()]
@@ -201,7 +187,7 @@ def _unknown(where: str, name: str, names: Sequence[str]) -> UserError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortedOut:
-    """Rows that fit, in batches of the table's schema, and what is wrong with the others."""
+    """Rows that fit, in batches of the table's schema, and the errors of the others."""
 
     fitting: tuple[pa.RecordBatch, ...]
     misfits: tuple[RowError, ...]
@@ -214,22 +200,15 @@ def sort_out(
     columns: tuple[Column, ...],
     partition_by: tuple[str, ...],
 ) -> SortedOut:
-    """Fit what fits; the rows of the errors are counted from the batch's first."""
+    """Fit every row that fits; errors name rows by their index in the batch."""
     fitting: list[pa.RecordBatch] = []
-    misfits: list[RowError] = []
-    # Nearly all rows fit, so a batch that does not is halved until the bad row is alone.
-    waiting = [(0, batch)]
-    while waiting:
-        first, part = waiting.pop()
-        try:
-            fitting.append(
-                fit(part, targets=targets, columns=columns, partition_by=partition_by)
-            )
-        except RowError as error:
-            if part.num_rows == 1:
-                misfits.append(RowError(first, error.column, error.reason))
-                continue
-            half = part.num_rows // 2
-            waiting.append((first + half, part.slice(half)))
-            waiting.append((first, part.slice(0, half)))
-    return SortedOut(fitting=tuple(fitting), misfits=tuple(misfits))
+
+    def fit_part(first: int, count: int) -> None:
+        part = batch.slice(first, count)
+        fitting.append(fit(part, targets=targets, columns=columns, partition_by=partition_by))
+
+    misfits = tuple(
+        RowError(row, error.column, error.reason)
+        for row, error in bad_rows(batch.num_rows, fit_part, RowError)
+    )
+    return SortedOut(fitting=tuple(fitting), misfits=misfits)

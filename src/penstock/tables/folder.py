@@ -1,17 +1,16 @@
 """Locations of tables, and the folder or bucket prefix that each one names.
 
-The path after the scheme is taken literally, nothing is percent-decoded, as in the sources.
+The path after the scheme is literal: as in sources, nothing is percent-decoded.
 """
 
 import os
 import re
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.errors import UserError
 from penstock.model.secrets import Sealed
-from penstock.storage.options import StoreOptions, hidden_texts
+from penstock.storage.options import StoreOptions, hidden_values
 from penstock.storage.store import Store, open_sealed, open_store
 from penstock.storage.uris import Scheme, Uri, parse_uri
 
@@ -21,10 +20,10 @@ _NAME_MAX = 100
 
 
 def table_uri(location: str) -> Uri:
-    """Answer the place that a location names: an absolute path, ``file:///…`` or a bucket."""
+    """Parse a location: an absolute path, ``file:///…`` or a folder of a bucket."""
     scheme = _SCHEME.match(location)
     if "%" in location:
-        # delta-rs would decode it and read another folder.
+        # delta-rs decodes it and reads another folder.
         raise UserError(f'location "{location}" must not have a percent sign in it')
     if scheme is None or scheme[1].lower() == Scheme.FILE:
         return Uri(scheme=Scheme.FILE, bucket="", key=_local(location))
@@ -48,17 +47,17 @@ def _local(location: str) -> str:
 
 
 def location_of(uri: Uri) -> str:
-    """Answer a place as people and the table library name it."""
+    """Return the location of a folder as users and delta-rs write it."""
     return uri.key if uri.scheme is Scheme.FILE else str(uri)
 
 
 def below(location: str, *names: str) -> str:
-    """Answer the location of a folder inside of another."""
+    """Return the location of a folder inside another."""
     return "/".join((location.rstrip("/"), *names))
 
 
 def new_folder(warehouse: str, name: str) -> str:
-    """Answer a folder that no other table has had: two tables of one name never share one."""
+    """Return a new folder; two tables of the same name never share one."""
     safe = _UNSAFE.sub("_", name)[:_NAME_MAX]
     return below(warehouse, f"{safe}-{secrets.token_hex(4)}")
 
@@ -68,18 +67,18 @@ LOG_FOLDER = "_delta_log"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFolder:
-    """The place of one table; ``location`` is how people and the table library name it."""
+    """The folder of one table; ``location`` is its name for users and delta-rs."""
 
     store: Store
     root: str
     location: str
-    # What the table library needs to reach it.
-    library_options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    # What of that no message may show.
+    # The storage options of delta-rs.
+    library_options: dict[str, str] = field(default_factory=dict, repr=False)
+    # Texts among them that no message may show.
     hidden: tuple[str, ...] = field(default=(), repr=False)
 
     def key(self, name: str) -> str:
-        """Answer the key of an object of the table."""
+        """Return the key of an object of the table."""
         return f"{self.root}/{name}"
 
     def __str__(self) -> str:
@@ -87,7 +86,7 @@ class TableFolder:
 
 
 def open_folder(location: str, options: StoreOptions) -> TableFolder:
-    """Answer the place that a location names, with keys that are good now."""
+    """Return the folder of a location, with credentials that are valid now."""
     uri = table_uri(location)
     store, root = open_store(uri, options)
     return TableFolder(
@@ -95,12 +94,12 @@ def open_folder(location: str, options: StoreOptions) -> TableFolder:
         root=root,
         location=location_of(uri),
         library_options=_library_options(uri, options),
-        hidden=hidden_texts(options),
+        hidden=hidden_values(options),
     )
 
 
 def open_sealed_folder(location: str, access: Sealed) -> TableFolder:
-    """Answer the place of a table inside a task, which writes files and no log."""
+    """Return the folder of a table inside a task, which does not use delta-rs."""
     uri = table_uri(location)
     store, root = open_sealed(str(uri), access)
     return TableFolder(store=store, root=root, location=location)
@@ -111,7 +110,7 @@ def _library_options(uri: Uri, options: StoreOptions) -> dict[str, str]:
         case Scheme.FILE:
             return {}
         case Scheme.S3:
-            return _s3(uri.bucket, options)
+            given = _s3(uri.bucket, options)
         case Scheme.GS:
             given = _google(options)
         case _:
@@ -142,7 +141,7 @@ def _azure(options: StoreOptions) -> dict[str, str]:
 
 def _s3(bucket: str, options: StoreOptions) -> dict[str, str]:
     from penstock.storage.bucket_clients import (
-        bucket_lender,
+        bucket_credentials,
         path_style,
         region_of,
         s3_endpoint,
@@ -153,14 +152,13 @@ def _s3(bucket: str, options: StoreOptions) -> dict[str, str]:
     if endpoint and not path_style(options):
         endpoint = with_bucket(endpoint, bucket)
     # The table library has a chain of its own, which finds less and knows no roles.
-    lent = bucket_lender(options)()
-    given = {
+    credentials = bucket_credentials(options)()
+    return {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ALLOW_HTTP": "true" if endpoint.startswith("http://") else "",
         "AWS_REGION": region_of(options),
-        "AWS_ACCESS_KEY_ID": lent["access_key_id"],
-        "AWS_SECRET_ACCESS_KEY": lent["secret_access_key"],
-        "AWS_SESSION_TOKEN": lent["token"] or "",
+        "AWS_ACCESS_KEY_ID": credentials["access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": credentials["secret_access_key"],
+        "AWS_SESSION_TOKEN": credentials["token"] or "",
         "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(not path_style(options)).lower(),
     }
-    return {key: value for key, value in given.items() if value}

@@ -1,8 +1,8 @@
-"""Divide rows into partitions, and name the folders after their values.
+"""Divide rows into partitions, and name the folders by their values.
 
-Readers take a partition's values from the log, Polars from the names of the folders; both are
-written here, so that every reader sees the same. A value after which no folder can be named,
-or which a reader would take for another one, is refused with its row.
+Most readers take a partition's values from the log, Polars from the folder names. Both are
+written here, so all readers see the same values. A value that cannot be a folder name, or that
+a reader would take for another value, raises an error with its row.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ PartitionValues = tuple[tuple[str, str | None], ...]
 
 _NULL_FOLDER = "__HIVE_DEFAULT_PARTITION__"
 _FOLDER_BYTES_MAX = 255
-# A byte that no folder's name may have takes three.
+# Length of a percent-encoded byte.
 _ENCODED_BYTES_MAX = 3
 _FIRST_DAY, _LAST_DAY = "0001-01-01", "9999-12-31"
 _FIRST_MOMENT, _LAST_MOMENT = f"{_FIRST_DAY}T00:00:00.000000", f"{_LAST_DAY}T23:59:59.999999"
@@ -37,7 +37,7 @@ class Share:
 
 
 def check_partition_columns(columns: tuple[Column, ...], names: tuple[str, ...]) -> None:
-    """Refuse partition columns that no table can have."""
+    """Raise UserError for partition columns that no table can have."""
     column_by_name = {column.name: column for column in columns}
     for name in names:
         if name not in column_by_name:
@@ -54,7 +54,7 @@ def check_partition_columns(columns: tuple[Column, ...], names: tuple[str, ...])
 
 
 def folder_names(values: PartitionValues) -> tuple[str, ...]:
-    """Answer the folders of a partition, outermost first."""
+    """Return the folder names of a partition, outermost first."""
     return tuple(_folder_name(name, value) for name, value in values)
 
 
@@ -63,12 +63,12 @@ def _folder_name(name: str, value: str | None) -> str:
 
 
 def split(rows: pa.Table, keys: tuple[Column, ...]) -> list[Share]:
-    """Answer the rows of every partition, in the order they came, the largest first."""
+    """Return the partitions, largest first, each with its rows in the original order."""
     if not keys:
         return [Share(values=(), rows=rows)]
     codes = _codes([rows[key.name].combine_chunks() for key in keys])
     order: NestedArray = pc.sort_indices(codes)
-    # Codes are numbered as they first appear, and so they are counted.
+    # Codes and their counts are both in the order of first appearance.
     sizes: list[int] = codes.value_counts().field("counts").to_pylist()
     starts = [0, *accumulate(sizes[:-1])]
     texts = [
@@ -90,7 +90,7 @@ def split(rows: pa.Table, keys: tuple[Column, ...]) -> list[Share]:
 
 
 def _codes(arrays: Sequence[NestedArray]) -> NestedArray:
-    """Give every distinct row of the arrays a number from 0, as they first appear."""
+    """Return a code for every row of the arrays, numbered from 0 by first appearance."""
     codes: NestedArray = None
     for array in arrays:
         encoded = array.dictionary_encode(null_encoding="encode")
@@ -98,14 +98,14 @@ def _codes(arrays: Sequence[NestedArray]) -> NestedArray:
         if codes is None:
             codes = own
             continue
-        # Numbered anew after every column, so that no product overflows.
+        # Codes are renumbered after every column, so no product overflows.
         pairs = pc.add(pc.multiply(codes, len(encoded.dictionary)), own)
         codes = pairs.dictionary_encode().indices.cast(pa.int64())
     return codes
 
 
 def value_texts(values: AnyArray, kind: DataType) -> list[str | None]:
-    """Write values as the log of a Delta table does."""
+    """Convert values to the texts of a Delta log."""
     texts: list[str | None] = _texts(values, kind).to_pylist()
     return texts
 
@@ -113,7 +113,7 @@ def value_texts(values: AnyArray, kind: DataType) -> list[str | None]:
 def _texts(values: NestedArray, kind: DataType) -> NestedArray:
     match kind:
         case Primitive.TIMESTAMP:
-            # In UTC and with the letter for it, else it depends on the reader's time zone.
+            # Without the Z for UTC, the value would depend on the reader's time zone.
             local = values.cast(pa.timestamp("us")).cast(pa.string())
             iso = pc.replace_substring(local, " ", "T")
             return pc.binary_join_element_wise(iso, "Z", "")
@@ -124,7 +124,7 @@ def _texts(values: NestedArray, kind: DataType) -> NestedArray:
 
 
 def require_partition_values(values: AnyArray, column: Column) -> None:
-    """Raise ``CastError`` for the first value after which no folder can be named."""
+    """Raise ``CastError`` for the first value that cannot be a folder name."""
     match column.type:
         case Primitive.STRING:
             _require_short(values, column.name)

@@ -1,8 +1,8 @@
-"""Which data files can hold a row that a condition asks for, by what the log says of them.
+"""Skip data files and row groups that cannot match the conditions of a scan.
 
-Invariant: a file or row group that is left out holds no row for which every condition is true.
-Bounds may be wider than the values, never narrower, and not everybody's are exact: a long text
-may have been cut, a timestamp rounded down to milliseconds, a NaN overlooked.
+Invariant: a skipped file or row group holds no row for which every condition is true. Bounds
+may be wider than the values. Bounds of other writers may also be inexact: a long text may be
+truncated, a timestamp rounded down to milliseconds, a NaN ignored.
 """
 
 import json
@@ -22,7 +22,7 @@ from penstock.arrow.types import arrow_type
 from penstock.model.schema import Column, DataType, Decimal, Primitive
 from penstock.tables.table import SnapshotFile
 
-# Shorter texts are nowhere cut.
+# No writer truncates shorter texts.
 CUT_CHARACTERS_MIN = 32
 
 _ROUNDED = timedelta(milliseconds=1)
@@ -32,7 +32,7 @@ _WHOLE = (Primitive.TINYINT, Primitive.SMALLINT, Primitive.INT, Primitive.BIGINT
 
 
 class Comparison(StrEnum):
-    """What is asked of the value of a column."""
+    """How a condition compares the value of a column."""
 
     EQUAL = "equal"
     LESS = "less"
@@ -55,10 +55,10 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Range:
-    """What is known of the values of a column; None is not known.
+    """Known facts about the values of a column; None is unknown.
 
-    ``above`` tells that values may lie above ``high``, as NaN does; ``cut`` that ``high`` is
-    only the beginning of a text; ``exact`` that both bounds are values.
+    ``above``: values such as NaN may lie above ``high``. ``cut``: ``high`` is the prefix of a
+    text. ``exact``: both bounds are values of the column.
     """
 
     low: Any = None
@@ -72,18 +72,18 @@ class Range:
 
 @dataclass(slots=True, kw_only=True)
 class Pruning:
-    """The conditions of one scan, and the partition values that were read already."""
+    """The conditions of one scan, with a cache of parsed partition values."""
 
     conditions: tuple[Condition, ...]
     columns: tuple[Column, ...]
     value_by_text: dict[tuple[str, str], Any] = field(default_factory=dict)
 
     def files(self, files: Iterable[SnapshotFile]) -> tuple[SnapshotFile, ...]:
-        """Answer the files that may hold a wanted row."""
+        """Return the files that may hold a matching row."""
         return tuple(file for file in files if self._possible(self._ranges(file)))
 
     def row_groups(self, metadata: pq.FileMetaData) -> list[int]:
-        """Answer the row groups that may hold a wanted row."""
+        """Return the row groups that may hold a matching row."""
         groups = ((at, metadata.row_group(at)) for at in range(metadata.num_row_groups))
         return [at for at, group in groups if self._possible(self._group_ranges(group))]
 
@@ -96,16 +96,16 @@ class Pruning:
 
     def _ranges(self, file: SnapshotFile) -> dict[str, Range]:
         # A float would lose digits of a DECIMAL.
-        said: dict[str, Any] = json.loads(file.statistics_json or "{}", parse_float=Number)
+        logged: dict[str, Any] = json.loads(file.statistics_json or "{}", parse_float=Number)
         text_by_column = dict(file.partition_values)
         return {
             column.name: self._partition_range(column, text_by_column[column.name])
             if column.name in text_by_column
-            else _logged_range(said, column)
-            for column in self._asked()
+            else _logged_range(logged, column)
+            for column in self._compared()
         }
 
-    def _asked(self) -> list[Column]:
+    def _compared(self) -> list[Column]:
         names = {condition.column for condition in self.conditions}
         # The log writes the field b of a struct a as "a.b".
         return [c for c in self.columns if c.name in names and "." not in c.name]
@@ -121,7 +121,7 @@ class Pruning:
         return Range(low=value, high=value, nulls=0, rows=1, exact=True)
 
     def _group_ranges(self, group: pq.RowGroupMetaData) -> dict[str, Range]:
-        kind_by_name = {column.name: column.type for column in self._asked()}
+        kind_by_name = {column.name: column.type for column in self._compared()}
         chunks = (group.column(at) for at in range(group.num_columns))
         return {
             chunk.path_in_schema: _group_range(chunk, kind_by_name[chunk.path_in_schema])
@@ -131,7 +131,7 @@ class Pruning:
 
 
 def possible(condition: Condition, known: Range) -> bool:
-    """Tell whether the condition can be true for a value of the range."""
+    """Return whether the condition can be true for a value of the range."""
     only_nulls = known.rows is not None and known.nulls == known.rows
     if condition.comparison is Comparison.NULL:
         return not only_nulls if condition.negated else known.nulls != 0
@@ -146,7 +146,7 @@ def possible(condition: Condition, known: Range) -> bool:
             return not _all_pass(condition.comparison, values, known)
         return any(_some_pass(condition.comparison, value, known) for value in values)
     except TypeError:
-        # A bound that cannot be compared with the value says nothing about it.
+        # Values that cannot be compared with the bound may match.
         return True
 
 
@@ -170,14 +170,14 @@ def _some_pass(comparison: Comparison, value: Any, known: Range) -> bool:  # noq
 
 
 def _reached(value: Any, known: Range) -> bool:  # noqa: ANN401 - Follows the column.
-    """Tell whether the upper bound lies at or above the value."""
+    """Return whether the upper bound is at or above the value."""
     if known.high is None:
         return True
     return bool((value[: len(known.high)] if known.cut else value) <= known.high)
 
 
 def _all_pass(comparison: Comparison, values: Sequence[Any], known: Range) -> bool:
-    """Tell whether the comparison is surely true for every value that is not NULL."""
+    """Return whether the comparison is certainly true for every value that is not NULL."""
     if not known.exact or known.low != known.high:
         return False
     match comparison:
@@ -189,13 +189,13 @@ def _all_pass(comparison: Comparison, values: Sequence[Any], known: Range) -> bo
             return False
 
 
-def _logged_range(said: Mapping[str, Any], column: Column) -> Range:
-    bounds = [said.get(key, {}).get(column.name) for key in ("minValues", "maxValues")]
+def _logged_range(logged: Mapping[str, Any], column: Column) -> Range:
+    bounds = [logged.get(key, {}).get(column.name) for key in ("minValues", "maxValues")]
     return _range(
         column.type,
         bounds=[None if bound is None else _parsed(bound, column.type) for bound in bounds],
-        nulls=said.get("nullCount", {}).get(column.name),
-        rows=said.get("numRecords"),
+        nulls=logged.get("nullCount", {}).get(column.name),
+        rows=logged.get("numRecords"),
     )
 
 
@@ -208,7 +208,7 @@ def _group_range(chunk: pq.ColumnChunkMetaData, kind: DataType) -> Range:
     try:
         bounds = [known.min, known.max] if known.has_min_max else [None, None]
     except (ValueError, OverflowError):
-        # A year that Python cannot hold.
+        # Python cannot represent the year.
         bounds = [None, None]
     return _range(kind, bounds=bounds, nulls=nulls, rows=rows)
 
@@ -216,7 +216,7 @@ def _group_range(chunk: pq.ColumnChunkMetaData, kind: DataType) -> Range:
 def _range(
     kind: DataType, *, bounds: Sequence[Any], nulls: int | None, rows: int | None
 ) -> Range:
-    """Answer the range of logged bounds, as wide as it may be in truth."""
+    """Return the range of logged bounds, widened by their possible inexactness."""
     low, high = bounds
     exact = low is not None and high is not None
     if kind in _TIMES:
@@ -243,7 +243,7 @@ def _later(at: datetime) -> datetime | None:
 
 
 def _parsed(bound: Any, kind: DataType) -> Any:  # noqa: ANN401 - Follows the column.
-    """Read a bound as the log has it; None if it is not what the column says."""
+    """Parse a bound of the log; None if it does not have the column's type."""
     try:
         match kind:
             case Primitive.DATE:

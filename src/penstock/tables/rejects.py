@@ -1,38 +1,42 @@
-"""The rejects of a job: one Delta table, with a chain of commits of its own.
+"""The rejects of a job: one Delta table with its own chain of commits.
 
 Invariant: the reject files of a commit become visible after the commit itself, once, in the
-order of the commit numbers. The job's chain names them, so whoever owns the job next finishes
-what a crash left undone.
+order of the commit numbers. The job's chain names the files, so the next owner of the job can
+commit them after a crash.
 """
 
 from penstock.crashpoints import CrashPoint, reached
 from penstock.model.epoch import Attachment, DataFile
+from penstock.model.job import JobDefinition
 from penstock.model.schema import Column, Primitive
 from penstock.tables.table import TableHandle, Tables
 
-REJECT_COLUMNS = (
-    Column(name="commit_number", type=Primitive.BIGINT),
-    Column(name="epoch", type=Primitive.BIGINT),
-    Column(name="stage", type=Primitive.STRING),
-    Column(name="file", type=Primitive.STRING),
-    Column(name="line", type=Primitive.BIGINT),
-    Column(name="shard", type=Primitive.STRING),
-    Column(name="sequence", type=Primitive.STRING),
-    Column(name="error", type=Primitive.STRING),
-    Column(name="raw", type=Primitive.BINARY),
-)
+
+def reject_columns(place_columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Return the columns of a job's rejects; those of the place depend on the source kind."""
+    return (
+        Column(name="commit_number", type=Primitive.BIGINT),
+        Column(name="epoch", type=Primitive.BIGINT),
+        Column(name="stage", type=Primitive.STRING),
+        *place_columns,
+        Column(name="error", type=Primitive.STRING),
+        Column(name="raw", type=Primitive.BINARY),
+    )
 
 
-def settle_rejects(newest: Attachment, *, handle: TableHandle, tables: Tables) -> None:
+def settle_rejects(
+    newest: Attachment, *, definition: JobDefinition, handle: TableHandle, tables: Tables
+) -> None:
     """Commit the reject files of the job's newest epoch with some, unless they are visible."""
     if not newest.rejects_number:
         return
-    rejects = tables.open_rejects(newest.job_id)
+    columns = reject_columns(definition.place_columns)
+    rejects = tables.open_rejects(newest.job_id, columns)
     number = newest.rejects_number
     if rejects.newest_number >= number:
         return
-    # An epoch begins only when the rejects of the one before are settled, so at most one
-    # commit is open, and nothing but commits without rows stands behind it.
+    # An epoch starts only after the rejects of the previous one are committed. So at most one
+    # commit has pending rejects, and only commits without rows follow it.
     files = newest.reject_files if newest.number == number else _files_of(newest, handle)
     rejects.commit(number, files)
     reached(CrashPoint.REJECTS_COMMITTED)

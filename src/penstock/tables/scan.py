@@ -20,7 +20,6 @@ from penstock.storage.store import Store, open_sealed
 from penstock.tables.chain import open_table
 from penstock.tables.folder import table_uri
 from penstock.tables.pruning import Pruning
-from penstock.tables.rejects import REJECT_COLUMNS
 from penstock.tables.table import SnapshotFile, TableHandle, Tables
 
 _BATCH_ROWS = 65_536
@@ -28,7 +27,7 @@ _BATCH_ROWS = 65_536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableScan:
-    """What a SELECT reads of a table: the files of one version."""
+    """The files of one version of a table, to be read by a SELECT."""
 
     name: str
     location: str
@@ -39,14 +38,14 @@ class TableScan:
 
 
 def read_lookup(lookup: Lookup) -> Iterator[pa.RecordBatch]:
-    """Read all rows of a table that a SELECT joins with."""
+    """Read all rows of a table that a SELECT joins."""
     files = TableFiles(lookup.table.location, lookup.access)
     for file in lookup.files:
         yield from read_file(files, file, columns=lookup.columns)
 
 
 class TableFiles:
-    """The data files of a table, opened to be read; used inside tasks."""
+    """Opens the data files of a table inside tasks."""
 
     def __init__(self, location: str, access: Sealed) -> None:
         self.location = location
@@ -54,7 +53,7 @@ class TableFiles:
         self._store, self._root = open_sealed(str(table_uri(location)), access)
 
     def open(self, path: str) -> AbstractContextManager[BufferedIOBase]:
-        """Open a data file; none is ever written twice, so that no ETag needs to be known."""
+        """Open a data file; data files never change, so no ETag is needed."""
         return self._store.open(f"{self._root}/{path}", etag=None)
 
 
@@ -65,9 +64,9 @@ def read_file(
     columns: tuple[Column, ...],
     pruning: Pruning | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read some columns of a data file; one that the file does not have is NULL.
+    """Read some columns of a data file; a column that the file lacks is NULL.
 
-    Row groups without a wanted row are left out.
+    Row groups that cannot match are skipped.
     """
     schema = arrow_schema(columns)
     value_by_name = dict(file.partition_values)
@@ -84,7 +83,7 @@ def read_file(
             ):
                 yield _completed(batch, schema, value_by_name)
     except (OSError, pa.ArrowException, ExternalError) as error:
-        # Without its cause, which a traceback in Spark's own logs would show.
+        # Without the cause, which Spark's logs would show with its traceback.
         raise ExternalError(
             f'data file "{files.location}/{file.path}" could not be read',
             code=Code.STORAGE_ERR,
@@ -111,7 +110,7 @@ def _repeated(value: str | None, kind: AnyType, count: int) -> AnyArray:
 
 
 def pin(table: TableRef, *, tables: Tables, bytes_max: int) -> Lookup:
-    """Answer the table at its newest version; UserError if it is too large to be sent."""
+    """Return a lookup of the newest version; raise UserError if the table is too large."""
     try:
         handle = open_table(tables, table)
     except UserError as error:
@@ -142,13 +141,15 @@ def pin(table: TableRef, *, tables: Tables, bytes_max: int) -> Lookup:
 
 
 def scan_table(table: TableRef, *, tables: Tables, version: int | None = None) -> TableScan:
-    """Answer what a SELECT reads of a table, at its newest version unless one is given."""
+    """Return a scan of a table, at its newest version unless one is given."""
     handle = tables.open(table.location)
     handle = handle if version is None else handle.at(version)
     return _scan(table.name, table.location, handle, access=tables.task_access(table.location))
 
 
-def scan_rejects(job_id: str, *, name: str, tables: Tables) -> TableScan:
+def scan_rejects(
+    job_id: str, *, name: str, columns: tuple[Column, ...], tables: Tables
+) -> TableScan:
     """Answer what a SELECT reads of a job's rejects; without any, nothing in their columns."""
     location = tables.rejects_location(job_id)
     try:
@@ -157,9 +158,7 @@ def scan_rejects(job_id: str, *, name: str, tables: Tables) -> TableScan:
     except UserError as error:
         if error.code is not Code.TABLE_CHANGED_ERR:
             raise
-        return TableScan(
-            name=name, location=location, version=0, columns=REJECT_COLUMNS, files=()
-        )
+        return TableScan(name=name, location=location, version=0, columns=columns, files=())
 
 
 def _scan(name: str, location: str, handle: TableHandle, *, access: Sealed) -> TableScan:

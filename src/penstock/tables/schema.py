@@ -1,4 +1,4 @@
-"""Columns as the Delta log writes them, and back."""
+"""Convert columns to the schema text of a Delta log, and back."""
 
 import json
 import re
@@ -26,23 +26,23 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)\Z")
 
 
 def schema_text(columns: tuple[Column, ...]) -> str:
-    """Write columns as the schema of a Delta table."""
+    """Convert columns to the schema of a Delta table."""
     return json.dumps(_struct(columns), ensure_ascii=False)
 
 
 def columns_of(text: str) -> tuple[Column, ...]:
-    """Read the schema of a Delta table as columns."""
+    """Convert the schema of a Delta table to columns."""
     return _columns(json.loads(text)["fields"])
 
 
 def check_columns(name: str, columns: tuple[Column, ...]) -> None:
-    """Refuse columns that a Delta table cannot have."""
+    """Raise UserError for columns that a Delta table cannot have."""
     if not columns:
         raise UserError(f'table "{name}" must have at least one column', code=Code.TABLE_ERR)
     for column in columns:
-        # delta-rs looks for the type everywhere but in maps, and then writes a table whose
-        # log does not name the feature that reading it takes.
-        if _within_map(column.type, Primitive.TIMESTAMP_NTZ):
+        # delta-rs does not look for the type in maps, and then omits the reader feature that
+        # the type requires.
+        if _ntz_in_map(column.type):
             raise UserError(
                 f'column "{column.name}" has TIMESTAMP_NTZ inside a MAP',
                 code=Code.NOT_SUPPORTED_ERR,
@@ -50,28 +50,16 @@ def check_columns(name: str, columns: tuple[Column, ...]) -> None:
             )
 
 
-def _within_map(kind: DataType, wanted: Primitive) -> bool:
+def _ntz_in_map(kind: DataType, *, inside: bool = False) -> bool:
     match kind:
         case Map():
-            return _within(kind.key, wanted) or _within(kind.value, wanted)
+            return any(_ntz_in_map(part, inside=True) for part in (kind.key, kind.value))
         case Array():
-            return _within_map(kind.element, wanted)
+            return _ntz_in_map(kind.element, inside=inside)
         case Struct():
-            return any(_within_map(field.type, wanted) for field in kind.fields)
+            return any(_ntz_in_map(field.type, inside=inside) for field in kind.fields)
         case _:
-            return False
-
-
-def _within(kind: DataType, wanted: Primitive) -> bool:
-    match kind:
-        case Map():
-            return _within_map(kind, wanted)
-        case Array():
-            return _within(kind.element, wanted)
-        case Struct():
-            return any(_within(field.type, wanted) for field in kind.fields)
-        case _:
-            return kind is wanted
+            return inside and kind is Primitive.TIMESTAMP_NTZ
 
 
 def _struct(columns: tuple[Column, ...]) -> dict[str, Any]:

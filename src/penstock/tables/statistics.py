@@ -1,14 +1,13 @@
-"""What a table's log says about a data file, so that readers may skip it.
+"""Statistics of data files in a table's log, by which readers skip files.
 
-Invariant: every bound holds for every value of the file; where that cannot be said exactly the
-bound is widened, and where it cannot be widened it is left out. Bounds come from the metadata
-that the Parquet writer kept anyway, so no row is looked at twice. Floating numbers are the
-exception: that metadata passes over NaN without a trace.
+Invariant: every bound holds for every value of the file. An inexact bound is widened; a bound
+that cannot be widened is omitted. Bounds come from the metadata of the Parquet writer, so no
+row is read twice. Floating-point columns are the exception: that metadata ignores NaN.
 """
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import reduce
@@ -23,7 +22,7 @@ from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primiti
 
 _T = TypeVar("_T")
 
-# Delta's own default; readers look for no more.
+# Delta's default; readers expect no more.
 _LEAVES_MAX = 32
 _TEXT_MAX = 32
 _CODE_POINT_MAX = 0x10FFFF
@@ -36,7 +35,7 @@ _DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """What is known of one column: NULLs, and bounds unless some value has none."""
+    """NULL count and bounds of one column; not ``bounded`` if a value has no bound."""
 
     nulls: int = 0
     low: Any = None
@@ -44,7 +43,7 @@ class Summary:
     bounded: bool = True
 
     def join(self, other: "Summary") -> "Summary":
-        """Answer what is known of both together."""
+        """Return the summary of both together."""
         sides = [side for side in (self, other) if side.low is not None]
         return Summary(
             nulls=self.nulls + other.nulls,
@@ -55,11 +54,11 @@ class Summary:
 
 
 def float_summary(values: "pa.ChunkedArray[Any]") -> Summary:
-    """Look at floating numbers; a NaN lies beyond all bounds, above in some readers' order."""
+    """Summarise floating-point values; a NaN has no bound."""
     if pc.any(pc.is_nan(values)).as_py():
         return Summary(nulls=values.null_count, bounded=False)
     low, high = pc.min(values).as_py(), pc.max(values).as_py()
-    # Some readers tell -0.0 from 0.0, so that each bound takes the outer one.
+    # Some readers distinguish -0.0 from 0.0, so each bound takes the outer one.
     return Summary(
         nulls=values.null_count,
         low=-0.0 if low == 0 else low,
@@ -70,7 +69,7 @@ def float_summary(values: "pa.ChunkedArray[Any]") -> Summary:
 def statistics_json(
     metadata: pq.FileMetaData, columns: Sequence[Column], *, floats: Mapping[str, Summary]
 ) -> str:
-    """Write row count, bounds and NULL counts; floating columns were summarised before."""
+    """Return row count, bounds and NULL counts; ``floats`` summarises floating columns."""
     lows: dict[str, str] = {}
     highs: dict[str, str] = {}
     nulls: dict[str, str] = {}
@@ -91,26 +90,32 @@ def statistics_json(
 
 
 def _plain_columns(columns: Sequence[Column]) -> list[tuple[str, DataType, int]]:
-    """Answer the columns without parts among the first, with their place in the file."""
+    """Return the first columns that are not nested, with their index in the file."""
     plain: list[tuple[str, DataType, int]] = []
     leaf = 0
     for column in columns:
         if isinstance(column.type, Primitive | Decimal) and leaf < _LEAVES_MAX:
             plain.append((column.name, column.type, leaf))
-        leaf += _leaves(column.type)
+        leaf += sum(1 for _ in leaves([column]))
     return plain
 
 
-def _leaves(kind: DataType) -> int:
-    match kind:
-        case Array():
-            return _leaves(kind.element)
-        case Map():
-            return _leaves(kind.key) + _leaves(kind.value)
-        case Struct():
-            return sum(_leaves(field.type) for field in kind.fields)
-        case _:
-            return 1
+def leaves(columns: Iterable[Column], *, parent: str = "") -> Iterator[tuple[str, DataType]]:
+    """Yield path and type of the columns of a Parquet file, which are never nested."""
+    for column in columns:
+        path = f"{parent}{column.name}"
+        match column.type:
+            case Struct():
+                yield from leaves(column.type.fields, parent=f"{path}.")
+            case Array():
+                element = Column(name="element", type=column.type.element)
+                yield from leaves([element], parent=f"{path}.list.")
+            case Map():
+                key = Column(name="key", type=column.type.key)
+                value = Column(name="value", type=column.type.value)
+                yield from leaves([key, value], parent=f"{path}.key_value.")
+            case _:
+                yield path, column.type
 
 
 def _leaf_summary(metadata: pq.FileMetaData, leaf: int) -> Summary:
@@ -124,9 +129,9 @@ def _group_summary(group: pq.RowGroupMetaData, leaf: int) -> Summary:
     if known is None or known.null_count is None:
         raise InvariantError(f'data file has no statistics of "{chunk.path_in_schema}"')
     if not known.has_min_max:
-        # Nothing but NULLs, or a text too long for the metadata.
+        # Only NULLs, or a text that is too long for the metadata.
         return Summary(nulls=known.null_count, bounded=known.null_count == group.num_rows)
-    # The raw values: a date or a timestamp may lie beyond what Python can hold.
+    # Raw values: Python cannot represent every date and timestamp.
     raw = chunk.physical_type in ("INT32", "INT64")
     return Summary(
         nulls=known.null_count,
@@ -194,7 +199,7 @@ def _in_range(compute: Callable[[], _T]) -> _T | None:
 
 
 def _above_prefix(prefix: str) -> str | None:
-    """Answer a text above every text that begins so, in the order of code points."""
+    """Return a text above every text with this prefix, in the order of code points."""
     for end in range(len(prefix), 0, -1):
         code = ord(prefix[end - 1]) + 1
         if code in _SURROGATES:
@@ -214,5 +219,5 @@ def _keep(texts: dict[str, str], name: str, text: str | None) -> None:
 
 
 def _object(texts: dict[str, str]) -> str:
-    """Join values that are JSON already; json.dumps would make floats of exact decimals."""
+    """Join JSON values into an object; json.dumps would turn exact decimals into floats."""
     return "{" + ",".join(f"{_text(name)}:{text}" for name, text in texts.items()) + "}"

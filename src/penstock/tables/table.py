@@ -1,8 +1,8 @@
 """The contract of tables, implemented by Delta and by a fake in memory.
 
-Invariant: a handle is a snapshot that moves only when told to. A commit made through it is
-refused if anybody has committed under the same job id since that snapshot; an answer that is
-not a clean success says nothing about whether the commit landed.
+Invariant: a handle is a snapshot that only ``refresh`` moves. A commit through the handle fails
+if another commit under the same job id was made since that snapshot. After any error of a
+commit, the commit may or may not have landed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from penstock.model.secrets import Sealed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainCommit:
-    """A commit of a job's chain as the table remembers it."""
+    """A commit of a job's chain; without a version it was read from its copy."""
 
     attachment: Attachment
     table_version: int | None
@@ -26,7 +26,7 @@ class ChainCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDetail:
-    """What a table holds at its newest version."""
+    """Totals of one snapshot."""
 
     version: int
     files: int
@@ -36,7 +36,7 @@ class TableDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotFile:
-    """A data file of a snapshot, with what the log says about it."""
+    """A data file of a snapshot, as the log describes it."""
 
     path: str
     size_bytes: int
@@ -49,7 +49,7 @@ class TableHandle(Protocol):
 
     @property
     def table_id(self) -> str:
-        """The id that the table got when it was created."""
+        """The id of the table, given at its creation."""
         ...
 
     @property
@@ -62,51 +62,50 @@ class TableHandle(Protocol):
         ...
 
     def newest_number(self, job_id: str) -> int:
-        """Answer the newest commit number of the job in the snapshot, 0 if there is none."""
+        """Return the newest commit number of the job in the snapshot; 0 if there is none."""
         ...
 
     def chain_after(self, job_id: str, number: int) -> Sequence[ChainCommit]:
-        """Answer the job's commits above a number up to the newest one, ascending, no gap.
+        """Return the job's commits above a number, ascending and without a gap.
 
-        They are read from the table's log, or from their copies where the log was cleaned.
-        UserError CANNOT_RESUME_ERR, with the numbers, if one is found nowhere; an attachment of
-        an unknown format version is refused the same way, never skipped.
+        They are read from the table's log, or from their copies if the log was cleaned. A
+        missing commit or an unknown attachment format raises UserError CANNOT_RESUME_ERR.
         """
         ...
 
     def commit(self, attachment: Attachment, files: Sequence[DataFile]) -> int:
-        """Commit files with the attachment and txn(job id, number); answer the new version.
+        """Commit files with the attachment and txn(job id, number); return the new version.
 
-        The snapshot does not move. Any failure, a conflict included, is a
+        The snapshot does not move. Any failure, including a conflict, raises
         CommitOutcomeUnknownError.
         """
         ...
 
     def write_copy(self, attachment: Attachment) -> None:
-        """Keep the attachment beside the table, for the day the log has been cleaned."""
+        """Write a copy of the attachment beside the table; it outlives the log entry."""
         ...
 
     def columns(self) -> tuple[Column, ...]:
-        """Answer the table's columns in the snapshot."""
+        """Return the columns of the table in the snapshot."""
         ...
 
     def partition_columns(self) -> tuple[str, ...]:
-        """Answer the columns that divide the table into folders, outermost first.
+        """Return the partition columns, outermost first.
 
-        UserError for a table of others that is partitioned as none can be written.
+        Raise UserError if Penstock cannot write to a table with these partition columns.
         """
         ...
 
     def detail(self) -> TableDetail:
-        """Answer what the snapshot holds."""
+        """Return the totals of the snapshot; files without a row count add no rows."""
         ...
 
     def files(self) -> tuple[SnapshotFile, ...]:
-        """Answer the data files of the snapshot."""
+        """Return the data files of the snapshot."""
         ...
 
     def at(self, version: int) -> "TableHandle":
-        """Answer the table as it was at a version; UserError META_NOT_FOUND_ERR without it."""
+        """Return the table at a version; UserError META_NOT_FOUND_ERR if there is none."""
         ...
 
 
@@ -115,16 +114,19 @@ class RejectsLog(Protocol):
 
     @property
     def newest_number(self) -> int:
-        """The newest commit number whose rejects are visible, 0 if there is none."""
+        """The newest commit number whose rejects are visible; 0 if there is none."""
         ...
 
     def commit(self, number: int, files: Sequence[DataFile]) -> None:
-        """Make the reject files of a commit visible, unless they are; else ExternalError."""
+        """Make the reject files of a commit visible, unless they are visible already.
+
+        Any failure raises ExternalError.
+        """
         ...
 
 
 class Tables(Protocol):
-    """Where tables are made and opened."""
+    """A place where tables are created and opened."""
 
     def create(
         self,
@@ -135,44 +137,44 @@ class Tables(Protocol):
         comment: str,
         partition_by: tuple[str, ...] = (),
     ) -> TableRef:
-        """Create an empty table, in a folder of its own unless a location is given."""
+        """Create an empty table, in a new folder unless a location is given."""
         ...
 
     def open(self, location: str) -> TableHandle:
-        """Open a table freshly; UserError TABLE_CHANGED_ERR if there is none."""
+        """Open a table at its newest version; UserError TABLE_CHANGED_ERR if there is none."""
         ...
 
     def normal_location(self, location: str) -> str:
-        """Answer a location as a table that is created there has it."""
+        """Return the location that a table created there would have."""
         ...
 
     def delete(self, location: str) -> None:
-        """Remove a table's folder with everything in it; nothing happens if it is gone."""
+        """Delete the folder of a table with everything in it, if it exists."""
         ...
 
     def rejects_location(self, job_id: str) -> str:
-        """Answer where the rejects of a job lie."""
+        """Return the location of a job's rejects."""
         ...
 
-    def open_rejects(self, job_id: str) -> RejectsLog:
+    def open_rejects(self, job_id: str, columns: tuple[Column, ...]) -> RejectsLog:
         """Open the rejects of a job; they are made when they are first needed."""
         ...
 
     def delete_rejects(self, job_id: str) -> None:
-        """Remove the rejects of a job; nothing happens if there are none."""
+        """Delete the rejects of a job, if there are any."""
         ...
 
     def task_access(self, location: str) -> Sealed:
-        """Answer what tasks need to reach a table's files."""
+        """Return the sealed options with which tasks open the files of a table."""
         ...
 
     def missing_files(self, location: str, paths: Sequence[str]) -> tuple[str, ...]:
-        """Answer which of the data files, relative to the table, do not exist."""
+        """Return the data files, by path in the table, that do not exist."""
         ...
 
 
 def table_gone(location: object) -> UserError:
-    """Say that the table which was opened is no longer there."""
+    """Return the error for a table that does not exist, or no longer."""
     return UserError(
         f'table at "{location}" does not exist, or is not the one that was opened',
         code=Code.TABLE_CHANGED_ERR,
@@ -181,14 +183,14 @@ def table_gone(location: object) -> UserError:
 
 
 def location_taken(location: object) -> UserError:
-    """Say that a new table cannot be put where one is."""
+    """Return the error for a new table at the location of another."""
     return UserError(
         f'location "{location}" holds a table already', code=Code.ALREADY_EXISTS_ERR
     )
 
 
 def no_version(location: object, version: int, *, newest: int) -> UserError:
-    """Say that a version of a table does not exist, or no longer."""
+    """Return the error for a version that does not exist, or no longer."""
     return UserError(
         f'table at "{location}" has no version {version}',
         code=Code.META_NOT_FOUND_ERR,
@@ -197,14 +199,14 @@ def no_version(location: object, version: int, *, newest: int) -> UserError:
 
 
 def outcome_unknown(attachment: Attachment, reason: str) -> CommitOutcomeUnknownError:
-    """Say that a commit may or may not have landed."""
+    """Return the error for a commit that may or may not have landed."""
     return CommitOutcomeUnknownError(
         f"commit {attachment.number} of the job has an unknown outcome", detail=f"{reason}."
     )
 
 
 def require_partitions(files: Iterable[DataFile], *, columns: tuple[str, ...]) -> None:
-    """Refuse files that were not written for a table with these partition columns."""
+    """Raise InvariantError if files were written for other partition columns."""
     for file in files:
         written = tuple(name for name, _ in file.partition_values)
         if written != columns:

@@ -1,7 +1,7 @@
-"""Record batches to Parquet files of a table; runs inside Spark tasks.
+"""Write record batches to Parquet files of a table, inside Spark tasks.
 
-Invariant: a file that is answered is complete and on the disk, and no file is ever written
-over another one. Files that were not answered are no part of the table.
+Invariant: a returned file is complete and durable, and no file is ever overwritten. Files that
+were not returned are not part of the table.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,17 +15,17 @@ import pyarrow.parquet as pq
 from penstock.arrow.types import arrow_schema
 from penstock.errors import ExternalError, InvariantError
 from penstock.model.epoch import DataFile
-from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primitive, Struct
+from penstock.model.schema import Column, DataType, Decimal, Primitive
 from penstock.storage.store import NewObject, storage_error
 from penstock.tables.folder import TableFolder
 from penstock.tables.partitions import PartitionValues, Share, folder_names, split
-from penstock.tables.statistics import Summary, float_summary, statistics_json
+from penstock.tables.statistics import Summary, float_summary, leaves, statistics_json
 
-# More partitions than this are written one file behind the other.
+# With more partitions than this, the least recently written file is finished first.
 OPEN_FILES_MAX = 64
 _FILE_BYTES_MAX = 256 * 2**20
 
-# A row group is what lies in memory before it is written.
+# A row group is held in memory before it is written.
 _GROUP_BYTES_MAX = 64 * 2**20
 _GROUP_ROWS_MAX = 2**20
 
@@ -45,7 +45,7 @@ _INTEGER_DECIMAL_DIGITS_MAX = 18
 
 
 class TableWriter:
-    """Writes batches of one task; a name that no other writer has makes its files its own."""
+    """Writes batches of one task; ``name`` is unique, and so are the names of its files."""
 
     def __init__(
         self,
@@ -66,13 +66,13 @@ class TableWriter:
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
         self._waiting_bytes = 0
-        # The file that was written last stands last.
+        # In the order of their last write.
         self._file_by_partition: dict[PartitionValues, _File] = {}
         self._begun: list[NewObject] = []
         self._written: list[DataFile] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take a batch that has exactly the table's schema."""
+        """Write a batch that has exactly the table's schema."""
         if not batch.schema.equals(self._schema):
             raise InvariantError(f"batch has the schema {batch.schema}, not {self._schema}")
         if not batch.num_rows:
@@ -82,7 +82,7 @@ class TableWriter:
             self._write_largest()
 
     def close(self) -> tuple[DataFile, ...]:
-        """Finish the files and answer them; none if there was no row."""
+        """Finish the files and return them; none if there was no row."""
         for share in self._shares():
             self._write_group(share)
         for partition in tuple(self._file_by_partition):
@@ -91,14 +91,14 @@ class TableWriter:
         return tuple(self._written)
 
     def abort(self) -> None:
-        """Remove everything that was written, with the folders made for it that are empty."""
+        """Delete all written files, and the folders created for them that are empty."""
         self._waiting.clear()
         for file in self._file_by_partition.values():
             with suppress(OSError, pa.ArrowException, ExternalError):
                 file.close()
         self._file_by_partition.clear()
         for begun in reversed(self._begun):
-            # What cannot be removed now is left for the table's upkeep.
+            # Files that cannot be deleted now are left for the table's maintenance.
             with suppress(ExternalError):
                 begun.abort()
 
@@ -108,7 +108,7 @@ class TableWriter:
         self._waiting_bytes += rows.nbytes
 
     def _shares(self) -> list[Share]:
-        """Answer the waiting rows by partition, largest first; none waits any more."""
+        """Take the waiting rows by partition, largest first."""
         if not self._waiting:
             return []
         rows = pa.concat_tables(self._waiting)
@@ -117,7 +117,7 @@ class TableWriter:
         return split(rows, self._keys)
 
     def _write_largest(self) -> None:
-        """Write half of the waiting rows, or more; small partitions wait to become larger."""
+        """Write at least half of the waiting rows; small partitions wait for more rows."""
         shares = self._shares()
         wanted = sum(share.rows.num_rows for share in shares) / 2
         done = written = 0
@@ -126,7 +126,7 @@ class TableWriter:
             written += shares[done].rows.num_rows
             done += 1
         if shares[done:]:
-            # Copied, because what waits must not hold the memory of what was written.
+            # Copied, because waiting rows must not keep the memory of written ones.
             rest = pa.concat_tables([share.rows for share in shares[done:]])
             self._wait(rest.combine_chunks())
 
@@ -155,7 +155,7 @@ class TableWriter:
 
 
 def _folders_of(files: Iterable[DataFile], folder: TableFolder) -> set[str]:
-    """Answer all folders between the files and the table's, which is one of them."""
+    """Return the folder of the table and all folders between it and the files."""
     found: set[str] = set()
     for file in files:
         found.add(folder.root)
@@ -173,17 +173,17 @@ class _File:
         self._columns = columns
         self._metadata: list[pq.FileMetaData] = []
         self._floats = {c.name: Summary() for c in columns if c.type in _FLOATING}
-        leaves = list(_leaves(columns))
-        # A dictionary helps texts and only slows the rest. Readers skip row groups by bounds
-        # that leave NaN out; where there are no bounds they cannot.
-        texts = [leaf for leaf, kind in leaves if kind is Primitive.STRING]
-        bounded = [leaf for leaf, kind in leaves if kind not in _FLOATING]
+        stored = list(leaves(columns))
+        # A dictionary helps texts and slows other types. Floating columns get no bounds:
+        # bounds ignore NaN, so readers would skip row groups that hold one.
+        texts = [leaf for leaf, kind in stored if kind is Primitive.STRING]
+        bounded = [leaf for leaf, kind in stored if kind not in _FLOATING]
         self._writer = pq.ParquetWriter(
             begun.file,
             arrow_schema(columns),
             compression="zstd",
             compression_level=1,
-            use_dictionary=texts,  # type: ignore[arg-type] # A list is understood too.
+            use_dictionary=texts,  # type: ignore[arg-type] # A list is allowed too.
             column_encoding={c.name: "DELTA_BINARY_PACKED" for c in columns if _packed(c.type)},
             write_statistics=bounded,
             store_decimal_as_integer=True,
@@ -203,11 +203,11 @@ class _File:
             self._floats[name] = summary.join(float_summary(group[name]))
 
     def close(self) -> None:
-        """Write what ends the file."""
+        """Write the footer of the file."""
         self._writer.close()
 
     def finish(self) -> DataFile:
-        """Complete the file, make it durable and answer what the log shall say about it."""
+        """Complete the file, make it durable and return its description for the log."""
         self.close()
         size_bytes = self._begun.finish()
         metadata = self._metadata[0]
@@ -221,28 +221,10 @@ class _File:
 
 
 def _packed(kind: DataType) -> bool:
-    """Tell whether a column is stored as whole numbers, whose differences are small."""
+    """Return whether a column is stored as integers, which delta encoding compresses."""
     if isinstance(kind, Decimal):
         return kind.precision <= _INTEGER_DECIMAL_DIGITS_MAX
     return kind in _PACKED
-
-
-def _leaves(columns: Iterable[Column], *, parent: str = "") -> Iterator[tuple[str, DataType]]:
-    """Yield the columns of the Parquet file, which has no nested ones, with their paths."""
-    for column in columns:
-        path = f"{parent}{column.name}"
-        match column.type:
-            case Struct():
-                yield from _leaves(column.type.fields, parent=f"{path}.")
-            case Array():
-                element = Column(name="element", type=column.type.element)
-                yield from _leaves([element], parent=f"{path}.list.")
-            case Map():
-                key = Column(name="key", type=column.type.key)
-                value = Column(name="value", type=column.type.value)
-                yield from _leaves([key, value], parent=f"{path}.key_value.")
-            case _:
-                yield path, column.type
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""An executor in the calling thread that passes the same contract suite as Spark's."""
+"""An executor in the calling thread; it passes the contract suite of the Spark executor."""
 
 from collections.abc import Callable, Sequence
 from threading import Lock
@@ -11,7 +11,7 @@ TASK_TRIES_MAX = 4
 
 
 class InProcessExecutor:
-    """Runs tasks one behind the other in the calling thread, with Spark's retries."""
+    """Runs tasks one after the other in the calling thread, with as many tries as Spark."""
 
     def __init__(self, *, parallelism: int = 2) -> None:
         self._parallelism = parallelism
@@ -21,18 +21,15 @@ class InProcessExecutor:
 
     @property
     def ready(self) -> bool:
-        """Whether tasks start at once."""
         return True
 
     @property
     def parallelism(self) -> int:
-        """How many shares an epoch is cut into."""
         return self._parallelism
 
     def run(
         self, tasks: Sequence[str], *, work: Callable[[str, str], str], group: str
     ) -> list[str]:
-        """Run every task and answer their results in order."""
         with self._lock:
             self._cancelled.discard(group)
         return [self._run_one(task, work, group) for task in tasks]
@@ -40,12 +37,10 @@ class InProcessExecutor:
     def run_query(
         self, tasks: Sequence[str], *, run: QueryRun, halves: Halves, group: str
     ) -> list[str]:
-        """Refuse: only Spark runs a SELECT."""
         del tasks, run, halves, group
         raise InvariantError("a SELECT that needs Spark was given to an executor without it")
 
     def cancel(self, group: str) -> None:
-        """Stop what runs under the group before its next task."""
         with self._lock:
             self._cancelled.add(group)
 

@@ -1,7 +1,6 @@
-"""Tables in memory that pass the same contract suite as those of Delta.
+"""Tables in memory; they pass the contract suite of Delta tables.
 
-They can also do what a real disk does only by accident: lose the answer to a commit, or let a
-commit take effect later than the caller believed.
+A test can also make a commit fail: its answer is lost, or it takes effect late.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,11 +27,10 @@ from penstock.tables.table import (
 )
 
 Row = Mapping[str, Any]
-TASK_TRIES_MAX = 4
 
 
 class Fault(Enum):
-    """What happens to a commit on its way."""
+    """The fault of a commit."""
 
     NONE = "none"
     LOST_ANSWER = "lost answer"
@@ -41,7 +39,7 @@ class Fault(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """One version of a table's log; without an attachment it is somebody else's."""
+    """One version of a table's log; without an attachment it is of another writer."""
 
     attachment: Attachment | None
     files: tuple[DataFile, ...]
@@ -49,7 +47,7 @@ class _Entry:
 
 @dataclass(slots=True, kw_only=True)
 class _Table:
-    """A table: its log, from which old entries may have been cleaned, and its copies."""
+    """A table: its log, whose old entries may be cleaned, and its copies."""
 
     location: str
     columns: tuple[Column, ...]
@@ -81,13 +79,13 @@ class _LateWrite:
 
 
 def no_faults(_job_id: str, _attachment: Attachment) -> Fault:
-    """Let every commit arrive."""
+    """Return no fault for any commit."""
     return Fault.NONE
 
 
 @dataclass(slots=True, kw_only=True)
 class _Disk:
-    """What the tables of one test and their handles share, behind one lock."""
+    """The state that the tables of one test and their handles share, under one lock."""
 
     faults: Callable[[str, Attachment], Fault]
     lock: RLock = field(default_factory=RLock)
@@ -97,7 +95,7 @@ class _Disk:
     rejects_by_job: dict[str, dict[int, tuple[DataFile, ...]]] = field(default_factory=dict)
 
     def table_at(self, location: str) -> _Table:
-        """Answer the table at a location."""
+        """Return the table at a location."""
         table = self.table_by_location.get(location)
         if table is None:
             raise table_gone(location)
@@ -105,7 +103,7 @@ class _Disk:
 
 
 class MemoryTables:
-    """Tables in memory; the test decides which commits go wrong."""
+    """Tables in memory; the test decides which commits fail."""
 
     def __init__(self, faults: Callable[[str, Attachment], Fault] = no_faults) -> None:
         self._disk = _Disk(faults=faults)
@@ -119,7 +117,6 @@ class MemoryTables:
         comment: str,  # noqa: ARG002 - Part of the contract; nothing here shows it.
         partition_by: tuple[str, ...] = (),
     ) -> TableRef:
-        """Create an empty table."""
         with self._disk.lock:
             place = location or f"memory://{name}-{uuid4().hex[:8]}"
             if place in self._disk.table_by_location:
@@ -129,77 +126,70 @@ class MemoryTables:
             return TableRef(name=name, id=table.id, location=place)
 
     def open(self, location: str) -> "MemoryHandle":
-        """Open a table freshly."""
         return MemoryHandle(self._disk, location)
 
     def normal_location(self, location: str) -> str:
-        """Answer a location as a table that is created there has it."""
         return location
 
     def delete(self, location: str) -> None:
-        """Remove a table."""
         with self._disk.lock:
             self._disk.table_by_location.pop(location, None)
 
     def rejects_location(self, job_id: str) -> str:
-        """Answer where the rejects of a job lie."""
         return f"memory://rejects/{job_id}"
 
-    def open_rejects(self, job_id: str) -> "MemoryRejects":
+    def open_rejects(self, job_id: str, columns: tuple[Column, ...]) -> "MemoryRejects":  # noqa: ARG002 - Rows are not stored.
         """Open the rejects of a job."""
         return MemoryRejects(self._disk, job_id)
 
     def delete_rejects(self, job_id: str) -> None:
-        """Remove the rejects of a job."""
         with self._disk.lock:
             self._disk.rejects_by_job.pop(job_id, None)
 
     def task_access(self, location: str) -> Sealed:
-        """Answer that nothing is needed."""
         del location
         return Sealed()
 
     def missing_files(self, location: str, paths: Sequence[str]) -> tuple[str, ...]:  # noqa: ARG002
-        """Answer the paths for which no rows were registered."""
         with self._disk.lock:
             return tuple(path for path in paths if path not in self._disk.rows_by_path)
 
     def register_rows(self, path: str, rows: Iterable[Row]) -> None:
-        """Say what a data file holds; until then the file is missing."""
+        """Set the rows of a data file; until then the file is missing."""
         with self._disk.lock:
             self._disk.rows_by_path[path] = tuple(rows)
 
     def rows(self, location: str) -> list[Row]:
-        """Answer the rows of all committed files in the order of their commits."""
+        """Return the rows of all committed files in the order of their commits."""
         with self._disk.lock:
             entries = self._disk.table_at(location).entries
             paths = [file.path for entry in entries for file in entry.files]
             return [row for path in paths for row in self._disk.rows_by_path.get(path, ())]
 
     def foreign_commit(self, location: str) -> None:
-        """Take the next version of the log for somebody else."""
+        """Add the commit of another writer."""
         with self._disk.lock:
             self._disk.table_at(location).entries.append(_Entry(attachment=None, files=()))
 
     def land_late_writes(self) -> int:
-        """Let pending writes take effect where their version is still free; answer how many."""
+        """Apply pending writes whose version is still free; return their number."""
         with self._disk.lock:
             pending, self._disk.late_writes = self._disk.late_writes, []
             return sum(_land(write) for write in pending)
 
     def copies(self, location: str, job_id: str) -> dict[int, Attachment]:
-        """Answer a job's attachments that were copied beside the table, by number."""
+        """Return the copies of a job's attachments by number."""
         with self._disk.lock:
             copies = self._disk.table_at(location).copies
             return {number: copy for (job, number), copy in copies.items() if job == job_id}
 
     def clean_log(self, location: str, keep_from_version: int) -> None:
-        """Forget the attachments in the log below a version; copies stay."""
+        """Remove the attachments below a version from the log; copies stay."""
         with self._disk.lock:
             self._disk.table_at(location).kept_from = keep_from_version
 
     def recreate(self, location: str) -> None:
-        """Put a new, empty table with another id in the place of the old one."""
+        """Replace a table by a new, empty one with another id."""
         with self._disk.lock:
             old = self._disk.table_at(location)
             self._disk.table_by_location[location] = _Table(
@@ -222,11 +212,9 @@ class MemoryRejects:
 
     @property
     def newest_number(self) -> int:
-        """The newest commit number whose rejects are visible, 0 if there is none."""
         return max(self.files_by_number, default=0)
 
     def commit(self, number: int, files: Sequence[DataFile]) -> None:
-        """Make the reject files of a commit visible, unless they are."""
         with self._disk.lock:
             if self.newest_number < number:
                 self._disk.rejects_by_job.setdefault(self._job_id, {})[number] = tuple(files)
@@ -249,28 +237,23 @@ class MemoryHandle:
 
     @property
     def table_id(self) -> str:
-        """The id that the table got when it was created."""
         return self._table.id
 
     @property
     def version(self) -> int:
-        """The version of the snapshot."""
         return self._version
 
     def refresh(self) -> None:
-        """Move the snapshot to the newest version."""
         with self._disk.lock:
             self._table = self._disk.table_at(self._location)
             self._version = self._table.version
 
     def newest_number(self, job_id: str) -> int:
-        """Answer the newest commit number of the job in the snapshot, 0 if there is none."""
         with self._disk.lock:
             newest = next(self._table.of_job(job_id, first=0, last=self._version), None)
             return newest[1].number if newest else 0
 
     def chain_after(self, job_id: str, number: int) -> Sequence[ChainCommit]:
-        """Answer the job's commits above a number up to the newest one, ascending, no gap."""
         with self._disk.lock:
             table = self._table
             logged = table.of_job(job_id, first=table.kept_from, last=self._version)
@@ -285,7 +268,6 @@ class MemoryHandle:
             )
 
     def commit(self, attachment: Attachment, files: Sequence[DataFile]) -> int:
-        """Commit files with the attachment, unless the job has committed since the snapshot."""
         with self._disk.lock:
             table = self._table
             require_partitions(files, columns=table.partition_by)
@@ -311,21 +293,17 @@ class MemoryHandle:
                     assert_never(fault)
 
     def write_copy(self, attachment: Attachment) -> None:
-        """Keep the attachment beside the table."""
         with self._disk.lock:
             key = (attachment.job_id, attachment.number)
             self._disk.table_at(self._location).copies.setdefault(key, attachment)
 
     def columns(self) -> tuple[Column, ...]:
-        """Answer the table's columns."""
         return self._table.columns
 
     def partition_columns(self) -> tuple[str, ...]:
-        """Answer the columns that divide the table into folders."""
         return self._table.partition_by
 
     def detail(self) -> TableDetail:
-        """Answer what the snapshot holds."""
         with self._disk.lock:
             entries = self._table.entries[: self._version + 1]
             files = [file for entry in entries for file in entry.files]
@@ -337,7 +315,6 @@ class MemoryHandle:
             )
 
     def files(self) -> tuple[SnapshotFile, ...]:
-        """Answer the data files of the snapshot."""
         with self._disk.lock:
             entries = self._table.entries[: self._version + 1]
             return tuple(
@@ -352,7 +329,6 @@ class MemoryHandle:
             )
 
     def at(self, version: int) -> "MemoryHandle":
-        """Answer the table as it was at a version."""
         if not self._table.kept_from <= version <= self._version:
             raise no_version(self._location, version, newest=self._version)
         handle = MemoryHandle(self._disk, self._location)

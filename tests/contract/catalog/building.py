@@ -12,23 +12,24 @@ from penstock.model.epoch import (
     Attachment,
     CommitKind,
     Generation,
-    SourceFile,
+    LoadedItem,
     Statistics,
     Timings,
 )
-from penstock.model.events import EpochStarted, JobCreated, WishChanged
+from penstock.model.events import DesiredStateChanged, EpochStarted, JobCreated, NoticesChanged
 from penstock.model.job import (
+    DesiredState,
     JobDefinition,
-    JobProperties,
     JobState,
     Reason,
     TableRef,
     TargetColumn,
-    Wish,
 )
+from penstock.model.job_kinds import JobProperties
 from penstock.model.schema import Column, Decimal, Primitive
 from penstock.model.split import After, Horizon, Position, SplitProgress
-from penstock.sources.files.options import FileFormat, FilesOptions
+from penstock.sources.files.kind import FILES, FileFormat, FilesOptions
+from penstock.sources.registry import source_ref
 
 BEGINNING = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
 TABLE = TableRecord(
@@ -49,7 +50,9 @@ DEFINITION = JobDefinition(
     select_source_start=22,
     select_source_end=32,
     function="FILES",
-    source=FilesOptions(uri="file:///in/", format=FileFormat.JSON),
+    job_kind="STREAMING",
+    source=source_ref(FILES, FilesOptions(uri="file:///in/", format=FileFormat.JSON)),
+    place_columns=FILES.place_columns,
     source_columns=(
         Column(name="id", type=Primitive.BIGINT, nullable=False),
         Column(name="price", type=Decimal(precision=10, scale=2), comment="in €"),
@@ -62,8 +65,8 @@ JOB = "job-1"
 FIRST = Generation(number=1, id="first")
 SECOND = Generation(number=2, id="second")
 
-PAUSED = WishChanged(
-    wish=Wish.PAUSE,
+PAUSED = DesiredStateChanged(
+    state=DesiredState.PAUSE,
     reason=Reason(code=Code.MANUAL_PAUSE_ERR, message="paused by a person"),
     generation=SECOND,
     auto_resumes=3,
@@ -98,10 +101,10 @@ def progress(position: Position, *, floor: Position | None = None) -> tuple[Spli
     return (SplitProgress(split="files", floor=floor or Horizon(), position=position),)
 
 
-def files(*keys: str, etag: str = "v1") -> tuple[SourceFile, ...]:
+def files(*keys: str, etag: str = "v1") -> tuple[LoadedItem, ...]:
     """Answer source files with these keys."""
     return tuple(
-        SourceFile(key=key, etag=etag, size_bytes=100, modified_at=BEGINNING) for key in keys
+        LoadedItem(key=key, etag=etag, size_bytes=100, modified_at=BEGINNING) for key in keys
     )
 
 
@@ -121,7 +124,7 @@ def commit(number: int, *keys: str, **changes: object) -> Attachment:
         progress=progress(After(value=max(keys)) if keys else Horizon()),
         statistics=statistics,
         cumulative=statistics,
-        files=files(*keys),
+        items=files(*keys),
         timings=Timings(plan_seconds=0.25, run_seconds=1.5),
         committed_at=BEGINNING + timedelta(minutes=number),
     )
@@ -152,6 +155,11 @@ def created(name: str = DEFINITION.name, job_id: str = JOB) -> JobCreated:
     )
 
 
+def modified(files: int) -> NoticesChanged:
+    """Return the event of files that changed after they were loaded."""
+    return NoticesChanged(notices=(("files_modified", files),))
+
+
 def started(epoch: int, attempt: int = 1) -> EpochStarted:
     """Answer the beginning of the attempt that ``commit(epoch + 1)`` would end."""
     return EpochStarted(
@@ -159,7 +167,7 @@ def started(epoch: int, attempt: int = 1) -> EpochStarted:
         epoch=epoch,
         attempt=attempt,
         progress=progress(After(value="z")),
-        files=3,
+        items=3,
         size_bytes=300,
         plan_seconds=0.25,
     )

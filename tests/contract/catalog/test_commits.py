@@ -7,7 +7,7 @@ from penstock.catalog.database import CommitGapError
 from penstock.errors import Code
 from penstock.model.epoch import CommitKind
 from penstock.model.events import EpochEnded, Outcome
-from penstock.model.job import Reason, Wish
+from penstock.model.job import DesiredState, Reason
 from penstock.model.split import After, Horizon
 from tests.contract.catalog.building import (
     BEGINNING,
@@ -47,7 +47,11 @@ def test_a_commit_is_followed_whatever_the_generation(catalog: Catalog) -> None:
 
     state = apply(catalog, commit(2, "a", generation=FIRST))
 
-    assert (state.number, state.generation, state.wish.wish) == (2, SECOND, Wish.PAUSE)
+    assert (state.number, state.generation, state.desired.state) == (
+        2,
+        SECOND,
+        DesiredState.PAUSE,
+    )
 
 
 def test_a_commit_beyond_the_next_is_refused(catalog: Catalog) -> None:
@@ -74,7 +78,7 @@ def test_a_file_that_is_loaded_again_is_known_by_its_new_etag(catalog: Catalog) 
     create_job(catalog)
     apply(catalog, commit(2, "a", "b"))
 
-    apply(catalog, commit(3, files=files("b", etag="v2")))
+    apply(catalog, commit(3, items=files("b", etag="v2")))
 
     assert catalog.files_of(JOB).known(["a", "b"]) == {"a": "v1", "b": "v2"}
 

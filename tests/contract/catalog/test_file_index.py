@@ -37,7 +37,7 @@ def load(catalog: Catalog, *keys: str, written_at: datetime = BEGINNING) -> None
     state = catalog.job_by_id(JOB)
     assert state is not None
     written = tuple(replace(file, modified_at=written_at) for file in files(*keys))
-    apply(catalog, commit(state.number + 1, *keys, files=written))
+    apply(catalog, commit(state.number + 1, *keys, items=written))
 
 
 def known(index: JobFiles) -> set[str]:

@@ -9,8 +9,8 @@ import pytest
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.database import GenerationChangedError, JobGoneError
 from penstock.errors import Code, UserError
-from penstock.model.events import ModifiedFilesSeen
 from penstock.model.split import Horizon
+from penstock.model.status import Status, StatusCode
 from tests.contract.catalog.building import (
     BEGINNING,
     DEFINITION,
@@ -22,6 +22,7 @@ from tests.contract.catalog.building import (
     commit,
     create_job,
     created,
+    modified,
     progress,
     started,
 )
@@ -75,11 +76,14 @@ def test_events_are_numbered_and_carry_the_catalogs_time(
     create_job(catalog)
     clock.move(seconds=5)
 
-    catalog.append_all(JOB, (started(1), ModifiedFilesSeen(files=4)), expected=FIRST)
+    catalog.append_all(JOB, (started(1), modified(4)), expected=FIRST)
 
     found = catalog.events(JOB)
     assert [event.number for event in found] == [1, 2, 3]
-    assert [event.body for event in found[1:]] == [started(1), ModifiedFilesSeen(files=4)]
+    assert [event.body for event in found[1:]] == [
+        started(1),
+        modified(4),
+    ]
     assert [event.at for event in found[1:]] == [BEGINNING + timedelta(seconds=5)] * 2
     assert catalog.events(JOB, newest=1) == found[2:]
 
@@ -108,15 +112,15 @@ def test_an_event_without_expectation_is_always_stored(catalog: Catalog) -> None
     create_job(catalog)
     catalog.append(JOB, PAUSED, expected=None)
 
-    state = catalog.append(JOB, ModifiedFilesSeen(files=7), expected=None)
+    state = catalog.append(JOB, modified(7), expected=None)
 
-    assert (state.modified_files, state.event_number) == (7, 3)
+    assert (state.notices, state.event_number) == ((("files_modified", 7),), 3)
 
 
 def test_nothing_is_stored_of_a_dropped_job(catalog: Catalog) -> None:
     create_job(catalog)
     apply(catalog, commit(2, "a"))
-    catalog.set_status(JOB, "reading")
+    catalog.set_status(JOB, Status(code=StatusCode.IDLE))
     catalog.delete_job(JOB)
 
     catalog.delete_job(JOB)
@@ -133,7 +137,7 @@ def test_nothing_is_stored_of_a_dropped_job(catalog: Catalog) -> None:
 
 def test_the_journal_stays_bounded_by_itself(catalog: Catalog) -> None:
     create_job(catalog)
-    seen = [ModifiedFilesSeen(files=count) for count in range(300)]
+    seen = [modified(count) for count in range(300)]
 
     state = reduce(lambda _, __: catalog.append_all(JOB, seen, expected=None), range(8), None)
 

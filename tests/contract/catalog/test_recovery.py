@@ -12,8 +12,8 @@ from penstock.catalog.database import GenerationChangedError
 from penstock.model import events as journal
 from penstock.model.codec import to_text
 from penstock.model.epoch import Generation, Statistics
-from penstock.model.events import DefinitionChanged, Event, GenerationRaised, ModifiedFilesSeen
-from penstock.model.job import JobState, Wish
+from penstock.model.events import DefinitionChanged, Event, GenerationRaised
+from penstock.model.job import DesiredState, JobState
 from penstock.model.split import After
 from tests.contract.catalog.building import (
     COUNTED,
@@ -26,6 +26,7 @@ from tests.contract.catalog.building import (
     apply,
     commit,
     create_job,
+    modified,
     move,
     progress,
     started,
@@ -122,16 +123,16 @@ def test_t6_a_replayed_snapshot_equals_the_live_one_byte_for_byte(store: SqliteS
     assert from_scratch.progress == progress(After(value="0"), floor=After(value="0"))
 
 
-@pytest.mark.parametrize("wish", list(Wish))
-def test_t7_a_job_is_restored_in_every_state(store: SqliteStore, wish: Wish) -> None:
+@pytest.mark.parametrize("desired", list(DesiredState))
+def test_t7_a_job_is_restored_in_every_state(store: SqliteStore, desired: DesiredState) -> None:
     catalog = store.open()
     create_job(catalog)
     apply(catalog, commit(2, "a", cumulative=COUNTED))
 
-    live = catalog.append(JOB, replace(PAUSED, wish=wish), expected=FIRST)
+    live = catalog.append(JOB, replace(PAUSED, state=desired), expected=FIRST)
 
     assert to_text(reopened(store)) == to_text(live)
-    assert reopened(store).wish.wish is wish
+    assert reopened(store).desired.state is desired
     assert reopened(store).progress == progress(After(value="a"))
     assert reopened(store).cumulative == COUNTED
 
@@ -143,7 +144,7 @@ def test_no_event_is_lost_when_two_processes_append_at_once(store: SqliteStore) 
     def append_many(catalog: Catalog) -> None:
         begin.wait()
         for count in range(25):
-            catalog.append(JOB, ModifiedFilesSeen(files=count), expected=FIRST)
+            catalog.append(JOB, modified(count), expected=FIRST)
 
     one, other = store.open(), store.open()
     with ThreadPoolExecutor(4) as threads:

@@ -7,10 +7,11 @@ import pytest
 
 from penstock.catalog.catalog import Catalog
 from penstock.errors import Code, InvariantError, UserError
-from penstock.model.events import DefinitionChanged, JobCreated, WishChanged
-from penstock.model.job import JobDefinition, LoadProperties, Wish
+from penstock.model.events import DefinitionChanged, DesiredStateChanged, JobCreated
+from penstock.model.job import DesiredState, JobDefinition
 from penstock.model.secrets import SealedSecret, SecretRecord
-from penstock.sources.files.options import FileFormat, FilesOptions
+from penstock.sources.files.kind import FILES, FileFormat, FilesOptions
+from penstock.sources.registry import source_ref
 from penstock.storage.options import StoreOptions
 from tests.contract.catalog.building import (
     BEGINNING,
@@ -32,8 +33,8 @@ BOTH_KEYS = {"s3.access_key": "sealed a", "s3.secret_key": "sealed b"}
 def using(access: str, secret: str) -> JobDefinition:
     """Answer a later revision of a job that takes its keys from these secrets."""
     store = StoreOptions(access_key=f"secret:{access}", secret_key=f"secret:{secret}")
-    source = FilesOptions(uri="s3://lake/in/", format=FileFormat.JSON, store=store)
-    return replace(DEFINITION, source=source, revision=2)
+    options = FilesOptions(uri="s3://lake/in/", format=FileFormat.JSON, store=store)
+    return replace(DEFINITION, source=source_ref(FILES, options), revision=2)
 
 
 def created_with(definition: JobDefinition, job_id: str = JOB) -> JobCreated:
@@ -158,9 +159,9 @@ def test_a_secret_that_a_job_refers_to_is_not_forgotten(catalog: Catalog) -> Non
 def test_a_secret_that_only_a_stopped_load_refers_to_is_forgotten(catalog: Catalog) -> None:
     catalog.create_table(TABLE)
     catalog.create_secret(LAKE)
-    load = replace(using("lake", "lake"), load=LoadProperties())
+    load = replace(using("lake", "lake"), job_kind="ROUTINE_LOAD")
     catalog.create_job(JOB, created_with(load))
-    stopped = WishChanged(wish=Wish.CLOSED, reason=None, generation=FIRST)
+    stopped = DesiredStateChanged(state=DesiredState.CLOSED, reason=None, generation=FIRST)
     catalog.append(JOB, stopped, expected=None)
 
     assert catalog.delete_secret("lake") == ()

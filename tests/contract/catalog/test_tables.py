@@ -7,6 +7,7 @@ import pytest
 
 from penstock.catalog.catalog import Catalog
 from penstock.errors import Code, UserError
+from penstock.model.status import Status, StatusCode
 from tests.contract.catalog.building import BEGINNING, JOB, TABLE, SqliteStore, create_job
 
 
@@ -74,15 +75,16 @@ def test_observers_see_what_a_job_said_last(store: SqliteStore) -> None:
     before = create_job(catalog)
     assert catalog.status(JOB) is None
 
-    catalog.set_status(JOB, "listing")
-    catalog.set_status(JOB, "reading 3 files")
+    idle = Status(code=StatusCode.IDLE, fields=(("until", "2026-03-01T12:00:00+00:00"),))
+    catalog.set_status(JOB, Status(code=StatusCode.LACKS_CAPABILITY))
+    catalog.set_status(JOB, idle)
 
-    assert store.open().status(JOB) == "reading 3 files"
-    assert store.open().statuses() == {JOB: "reading 3 files"}
+    assert store.open().status(JOB) == idle
+    assert store.open().statuses() == {JOB: idle}
     assert catalog.job_by_id(JOB) == before
 
 
 def test_a_dropped_job_says_nothing(catalog: Catalog) -> None:
-    catalog.set_status(JOB, "still reading")
+    catalog.set_status(JOB, Status(code=StatusCode.IDLE))
 
     assert catalog.statuses() == {}

@@ -6,7 +6,7 @@ from itertools import chain
 
 from hypothesis import strategies as st
 
-from penstock.sources.files.options import LateFiles, ModifiedFiles
+from penstock.sources.files.kind import LateFiles, ModifiedFiles
 from tests.property.audit.bucket import Order
 from tests.property.audit.steps import (
     DISK,

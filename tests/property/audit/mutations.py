@@ -9,11 +9,11 @@ import pytest
 
 from penstock.catalog import items as file_index
 from penstock.catalog.items import JobFiles
-from penstock.model.epoch import SourceFile
+from penstock.model.epoch import LoadedItem
 from penstock.model.split import Horizon
 from penstock.sources.files import source as files
 from penstock.sources.files.listing import list_all
-from penstock.sources.files.source import FilesSource, Look, next_look
+from penstock.sources.files.source import FilesSource, PollRange, next_range
 from tests.property.audit import told
 from tests.property.audit.steps import History
 
@@ -23,11 +23,11 @@ Mutation = Callable[[pytest.MonkeyPatch], None]
 def a_failed_attempt_is_not_looked_for_again(patch: pytest.MonkeyPatch) -> None:
     """The look after an attempt begins where the last one ended, whatever became of it."""
 
-    def mutant(last: Look | None, *, settled: bool, audit_due: bool) -> Look:
+    def mutant(last: PollRange | None, *, settled: bool, audit_due: bool) -> PollRange:
         del settled
-        return next_look(last, settled=True, audit_due=audit_due)
+        return next_range(last, settled=True, audit_due=audit_due)
 
-    patch.setattr(files, "next_look", mutant)
+    patch.setattr(files, "next_range", mutant)
 
 
 def only_the_window_tells_what_is_left(patch: pytest.MonkeyPatch) -> None:
@@ -37,23 +37,23 @@ def only_the_window_tells_what_is_left(patch: pytest.MonkeyPatch) -> None:
 
 def a_look_begins_behind_the_extra_file(patch: pytest.MonkeyPatch) -> None:
     """The file that shows that there are more counts as seen."""
-    kept, discover = FilesSource._kept, FilesSource.discover
+    kept, poll = FilesSource._kept, FilesSource.poll
 
-    def spying(self: Any, new: Iterator[SourceFile]) -> Any:
-        def spied() -> Iterator[SourceFile]:
+    def spying(self: Any, new: Iterator[LoadedItem]) -> Any:
+        def spied() -> Iterator[LoadedItem]:
             for self._extra in new:
                 yield self._extra
 
         return kept(self, spied())
 
     def mutant(self: Any, *args: Any, **rest: Any) -> Any:
-        backlog = discover(self, *args, **rest)
-        if not backlog.complete:
-            self._look = replace(self._look, end=self._extra.key)
-        return backlog
+        found = poll(self, *args, **rest)
+        if not found.waiting.complete:
+            self._range = replace(self._range, end=self._extra.key)
+        return found
 
     patch.setattr(FilesSource, "_kept", spying)
-    patch.setattr(FilesSource, "discover", mutant)
+    patch.setattr(FilesSource, "poll", mutant)
 
 
 def all_prefixes_have_one_high_water_mark(patch: pytest.MonkeyPatch) -> None:
@@ -96,13 +96,13 @@ def an_audit_is_due_by_the_clock_on_the_wall(patch: pytest.MonkeyPatch) -> None:
 
     def mutant(self: Any) -> bool:
         due_at = self._wall_audit_at
-        return due_at is None or self._parts.clock.now() >= due_at
+        return due_at is None or self._clock.now() >= due_at
 
     end_audit = FilesSource._end_audit
 
-    def ending(self: Any, sweep: Any) -> None:
-        end_audit(self, sweep)
-        self._wall_audit_at = self._parts.clock.now() + self._options.audit_interval
+    def ending(self: Any, scan: Any) -> None:
+        end_audit(self, scan)
+        self._wall_audit_at = self._clock.now() + self._options.audit_interval
 
     patch.setattr(FilesSource, "_wall_audit_at", None, raising=False)
     patch.setattr(FilesSource, "_audit_due", mutant)
@@ -112,23 +112,23 @@ def an_audit_is_due_by_the_clock_on_the_wall(patch: pytest.MonkeyPatch) -> None:
 def a_start_trusts_the_high_water_mark(patch: pytest.MonkeyPatch) -> None:
     """The first look of an owner goes on where the last owner stopped."""
 
-    def mutant(last: Look | None, *, settled: bool, audit_due: bool) -> Look:
+    def mutant(last: PollRange | None, *, settled: bool, audit_due: bool) -> PollRange:
         if last is None:
-            return Look(audit=False)
-        return next_look(last, settled=settled, audit_due=audit_due)
+            return PollRange(audit=False)
+        return next_range(last, settled=settled, audit_due=audit_due)
 
-    patch.setattr(files, "next_look", mutant)
+    patch.setattr(files, "next_range", mutant)
 
 
 def old_files_are_late_wherever_they_sort(patch: pytest.MonkeyPatch) -> None:
     """The window holds for every file."""
-    new = files._Sweep.new
+    new = files._Scan.new
 
     def mutant(self: Any, meta: Any, prefix: str) -> bool:
         before = self.written_before
         return new(self, meta, prefix) and (before is None or meta.modified_at >= before)
 
-    patch.setattr(files._Sweep, "new", mutant)
+    patch.setattr(files._Scan, "new", mutant)
 
 
 def the_index_is_asked_once(patch: pytest.MonkeyPatch) -> None:
@@ -171,17 +171,17 @@ def an_owner_spares_the_newest_file_that_it_knew(patch: pytest.MonkeyPatch) -> N
 
 def every_server_is_asked_behind_a_key(patch: pytest.MonkeyPatch) -> None:
     """A server without order is trusted to know what lies behind a key."""
-    sweeps: list[Any] = []
+    scans: list[Any] = []
 
     def mutant(store: Any, glob: Any, *, after: Any) -> Any:
         del after
-        return list_all(store, glob, after=sweeps[-1].begin)
+        return list_all(store, glob, after=scans[-1].begin)
 
     take = FilesSource._take
 
-    def taking(self: Any, store: Any, sweep: Any, **rest: Any) -> Any:
-        sweeps.append(sweep)
-        return take(self, store, sweep, **rest)
+    def taking(self: Any, store: Any, scan: Any, **rest: Any) -> Any:
+        scans.append(scan)
+        return take(self, store, scan, **rest)
 
     patch.setattr(FilesSource, "_take", taking)
     patch.setattr(files, "list_all", mutant)
@@ -190,7 +190,7 @@ def every_server_is_asked_behind_a_key(patch: pytest.MonkeyPatch) -> None:
 def a_listing_is_trusted_to_be_sorted(patch: pytest.MonkeyPatch) -> None:
     """The first files that a server answers are taken for the first ones."""
 
-    def mutant(self: Any, new: Iterator[SourceFile]) -> tuple[list[SourceFile], bool]:
+    def mutant(self: Any, new: Iterator[LoadedItem]) -> tuple[list[LoadedItem], bool]:
         del self
         found = list(new)
         return found[: files.WINDOW_FILES], len(found) <= files.WINDOW_FILES
@@ -201,7 +201,7 @@ def a_listing_is_trusted_to_be_sorted(patch: pytest.MonkeyPatch) -> None:
 def a_look_keeps_everything(patch: pytest.MonkeyPatch) -> None:
     """The window has no limit."""
 
-    def mutant(self: Any, new: Iterator[SourceFile]) -> tuple[list[SourceFile], bool]:
+    def mutant(self: Any, new: Iterator[LoadedItem]) -> tuple[list[LoadedItem], bool]:
         del self
         return sorted(new, key=lambda file: file.key), True
 
@@ -210,13 +210,13 @@ def a_look_keeps_everything(patch: pytest.MonkeyPatch) -> None:
 
 def the_floor_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     """Only what was loaded decides what is new."""
-    discover = FilesSource.discover
+    poll = FilesSource.poll
 
     def mutant(self: Any, progress: Any, **rest: Any) -> Any:
         lowered = tuple(replace(split, floor=Horizon()) for split in progress)
-        return discover(self, lowered, **rest)
+        return poll(self, lowered, **rest)
 
-    patch.setattr(FilesSource, "discover", mutant)
+    patch.setattr(FilesSource, "poll", mutant)
 
 
 HISTORY_BY_MUTATION: dict[Mutation, History] = {

@@ -11,8 +11,8 @@ loaded again. Setting the offset forgets what was loaded behind it.
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-from penstock.model.epoch import SourceFile
-from penstock.sources.files.options import LateFiles, ModifiedFiles
+from penstock.model.epoch import LoadedItem
+from penstock.sources.files.kind import LateFiles, ModifiedFiles
 from penstock.storage.store import ObjectMeta
 from tests.property.audit.steps import Place, Rules
 
@@ -22,7 +22,7 @@ class Promise:
 
     def __init__(self, place: Place, rules: Rules) -> None:
         self.rules = rules
-        self.loaded: dict[str, SourceFile] = {}
+        self.loaded: dict[str, LoadedItem] = {}
         self._place = place
         self._floor = b""
         # Late files that were written before this time may count as loaded for ever.
@@ -72,7 +72,7 @@ class Promise:
         times = [at for at in (self._expired_before, self._begin_at_look) if at is not None]
         self._expired_before = max(times, default=None)
 
-    def take(self, files: Sequence[SourceFile]) -> None:
+    def take(self, files: Sequence[LoadedItem]) -> None:
         """Check that an epoch loads what it may, and remember that it did."""
         keys = [file.key.encode() for file in files]
         assert keys == sorted(set(keys)), "an epoch is not in byte order"
@@ -85,7 +85,7 @@ class Promise:
             assert not later, f"{key} was passed over"
         self.loaded |= taken
 
-    def _check(self, file: SourceFile) -> None:
+    def _check(self, file: LoadedItem) -> None:
         assert file.key in self._place.keys, f"{file.key} does not match"
         assert file.size_bytes, f"{file.key} is a marker"
         assert self.above(file.key), f"{file.key} lies below the floor"
@@ -142,7 +142,7 @@ class Promise:
         ignored = self.rules.late_files is LateFiles.IGNORE
         return ignored or self._expired(meta.modified_at)
 
-    def _forgotten(self, file: SourceFile) -> bool:
+    def _forgotten(self, file: LoadedItem) -> bool:
         """Tell whether it may be forgotten that a file was loaded."""
         newest = file.key == self.newest(self._place.prefix_of(file.key))
         return self._expired(file.modified_at) and not newest

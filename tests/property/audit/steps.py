@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
-from penstock.sources.files.options import LateFiles, ModifiedFiles
+from penstock.sources.files.kind import LateFiles, ModifiedFiles
 from tests.property.audit.bucket import Order
 
 

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from penstock.sources.files.options import LateFiles, ModifiedFiles
+from penstock.sources.files.kind import LateFiles, ModifiedFiles
 from tests.property.audit.bucket import Order
 from tests.property.audit.steps import (
     NEIGHBOURS,

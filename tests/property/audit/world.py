@@ -10,15 +10,16 @@ from typing import cast
 
 import pytest
 
-from penstock.catalog.catalog import open_catalog
+from penstock.catalog.catalog import JobMemory, open_catalog
 from penstock.errors import Code, UserError
 from penstock.model.epoch import Attachment, EpochPlan
-from penstock.model.job import JobProperties, JobState
+from penstock.model.job import JobState
+from penstock.model.job_kinds import JobProperties
 from penstock.model.secrets import Sealed
 from penstock.model.split import After, Horizon
-from penstock.sources.files.options import FileFormat, FilesOptions
-from penstock.sources.files.source import FilesSource, SourceParts
-from penstock.sources.source import Backlog
+from penstock.sources.files.kind import FileFormat, FilesOptions
+from penstock.sources.files.source import FilesSource
+from penstock.sources.source import Poll, SourceServices
 from penstock.storage.options import Choice, StoreOptions
 from penstock.storage.store import ObjectMeta, Store
 from penstock.storage.uris import Uri
@@ -113,6 +114,7 @@ class World:
         # Whether a pass has begun, the last look may be planned from, and it saw everything.
         self._begun = self._looked = self._complete = False
         self._audited_at: float | None = None
+        self._notices: tuple[tuple[str, int], ...] = ()
 
     def take_all(self, steps: Iterable[Step]) -> None:
         """Let things happen one after the other."""
@@ -182,25 +184,27 @@ class World:
             self.promise.begin_pass(self.bucket.files(), audit=audit)
             self._begun = True
         at = len(self.bucket.stores)
-        backlog = self._discover(source)
+        found = self._poll(source)
         store = self.bucket.stores[at]
         assert source.take_requests() == store.requests, "requests are miscounted"
-        if backlog is not None and backlog.complete:
+        if found is not None and found.waiting.complete:
             self.promise.looked()
-        if backlog is None or source is not self.source:
+        if found is None or source is not self.source:
             # Whatever a former owner has found, it cannot commit it. It may have forgotten old
             # files that its successor has just loaded, which then looks for them once more.
             self._audited_at = None
             return
-        self._looked, self._complete = True, backlog.complete
-        assert backlog.files <= self.setup.window_files, "a look keeps too much"
+        waiting = found.waiting
+        self._looked, self._complete, self._notices = True, waiting.complete, found.notices
+        assert waiting.items is not None
+        assert waiting.items <= self.setup.window_files, "a look keeps too much"
         self._check_cost(store.asked, rested=rested)
         self._check_pass(source)
 
-    def _discover(self, source: FilesSource) -> Backlog | None:
+    def _poll(self, source: FilesSource) -> Poll | None:
         before = self.bucket.files()
         try:
-            return source.discover(self.state().progress, listed=lambda _: None)
+            return source.poll(self.state().progress, seen=lambda _: None)
         except ListingFailedError:
             self.source = None
         except UserError as error:
@@ -252,8 +256,9 @@ class World:
         else:
             self.source = None
         self._rest()
-        source = self._owner()
-        self.promise.check_at_rest(self.bucket.files(), modified_files=source.modified_files)
+        ((name, modified),) = self._notices
+        assert name == "files_modified"
+        self.promise.check_at_rest(self.bucket.files(), modified_files=modified)
         self.promise.check_index(self.catalog.files_of(JOB).known(self.setup.place.keys))
 
     def _rest(self) -> None:
@@ -268,20 +273,25 @@ class World:
     def open_source(self) -> FilesSource:
         """Open the source with nothing but what was stored."""
         self._catch_up()
-        parts = SourceParts(
-            index=self.catalog.files_of(JOB),
+        state = self.state()
+        services = SourceServices(
+            state=state,
             clock=self.clock,
+            stop=threading.Event(),
             reveal=lambda _, text: text,
             seal=lambda _: Sealed(),
-            open_store=self._open_store,
+            items=self.catalog.files_of(JOB),
+            memory=JobMemory(self.catalog, JOB, state.generation),
+            shared=None,
         )
-        return FilesSource(self._options(), parts=parts)
+        return FilesSource(self._options(), services=services, open_store=self._open_store)
 
     def _owner(self) -> FilesSource:
         if self.source is None:
             self.source = self.open_source()
             self._begun = self._looked = self._complete = False
             self._audited_at = None
+            self._notices = ()
         return self.source
 
     def _options(self) -> FilesOptions:
@@ -325,7 +335,7 @@ class World:
             self.move(key[:-1])
 
     def _rested(self, source: FilesSource) -> bool:
-        return self._looked and self._complete and source.waiting().files == 0
+        return self._looked and self._complete and source.waiting().items == 0
 
     def _check_pass(self, source: FilesSource) -> None:
         if self._rested(source):
@@ -345,9 +355,9 @@ class World:
             self._audited_at = now
 
     def _commit(self, plan: EpochPlan) -> None:
-        self.promise.take(plan.files)
+        self.promise.take(plan.items)
         attachment = commit(self._number())
-        self.chain.append(replace(attachment, progress=plan.progress, files=plan.files))
+        self.chain.append(replace(attachment, progress=plan.progress, items=plan.items))
 
     def _number(self) -> int:
         # The opening commit has number 1.

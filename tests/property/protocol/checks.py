@@ -2,9 +2,11 @@
 
 from penstock.model.epoch import Attachment, CommitKind, Statistics
 from penstock.model.events import Outcome
-from penstock.model.job import Wish
-from penstock.model.split import After, Horizon, Position, SplitProgress, further, lies_above
-from tests.property.protocol.world import World
+from penstock.model.job import DesiredState
+from penstock.model.split import After, Horizon, Position, SplitProgress
+from penstock.sources.files.kind import FILES, further, is_above
+from penstock.tables.rejects import reject_columns
+from tests.property.protocol.world import URI, World
 
 
 class Replay:
@@ -15,6 +17,8 @@ class Replay:
         self.rows: list[str] = []
         self.floor: Position = Horizon()
         self.position: Position = Horizon()
+        # The last commit that set the position.
+        self.placed = 0
         self.cumulative = Statistics()
         self.number = 0
         self.closed = False
@@ -28,25 +32,31 @@ class Replay:
             case CommitKind.EPOCH:
                 self._take_epoch(attachment, keys)
             case CommitKind.MOVE | CommitKind.OPENING:
-                self.floor = attachment.progress[0].floor
-                self.position = attachment.progress[0].position
-                self.loaded = {k for k in self.loaded if not lies_above(k, self.floor)}
+                self._place(attachment)
+                self.loaded = {k for k in self.loaded if not is_above(k, self.floor)}
             case CommitKind.CLOSING:
                 self.closed = True
             case CommitKind.FENCE:
                 pass
         (split,) = attachment.progress
         assert (split.floor, split.position) == (self.floor, self.position), "position is off"
+        assert split.placed == self.placed, "the mark of the last placement is off"
         assert attachment.cumulative == self.cumulative, "cumulative statistics are off"
 
+    def _place(self, attachment: Attachment) -> None:
+        (split,) = attachment.progress
+        if split.position != self.position or isinstance(split.position, Horizon):
+            self.placed = attachment.number
+        self.floor, self.position = split.floor, split.position
+
     def _take_epoch(self, attachment: Attachment, keys: list[str]) -> None:
-        new = [file.key for file in attachment.files]
+        new = [file.key for file in attachment.items]
         assert not self.loaded & set(new), "rows doubled"
-        assert all(lies_above(key, self.floor) for key in new), "rows from below the floor"
+        assert all(is_above(key, self.floor) for key in new), "rows from below the floor"
         passed_over = {
             key
             for key in keys
-            if key <= new[-1] and lies_above(key, self.floor) and key not in self.loaded
+            if key <= new[-1] and is_above(key, self.floor) and key not in self.loaded
         } - set(new)
         assert not passed_over, "rows lost"
         assert attachment.statistics.rows_loaded == len(new)
@@ -84,15 +94,13 @@ def check_at_rest(world: World) -> None:
     if state is None:
         return
     replay = replays[state.id]
-    wanted = [key for key in world.files.keys if lies_above(key, replay.floor)]
-    assert state.wish.wish is Wish.RUN, f"still {state.wish}"
-    assert sorted(k for k in replay.loaded if lies_above(k, replay.floor)) == wanted, (
-        "rows lost"
-    )
+    wanted = [key for key in world.files.keys if is_above(key, replay.floor)]
+    assert state.desired.state is DesiredState.RUN, f"still {state.desired}"
+    assert sorted(k for k in replay.loaded if is_above(k, replay.floor)) == wanted, "rows lost"
     assert state.number == replay.number, "the catalog lags behind the table"
     assert state.progress == (
         SplitProgress(
-            split=state.progress[0].split, floor=replay.floor, position=replay.position
+            split=URI, floor=replay.floor, position=replay.position, placed=replay.placed
         ),
     )
     assert state.cumulative == replay.cumulative, "statistics are off"
@@ -103,7 +111,9 @@ def check_at_rest(world: World) -> None:
     committed = [e.number for e in ledger if e.outcome is Outcome.COMMITTED]
     assert sorted(n for n in committed if n) == list(range(1, replay.number + 1))
     assert all(e.outcome is not Outcome.STARTED for e in ledger), "an attempt never ended"
-    rejects = world.tables.open_rejects(state.id).files_by_number
+    rejects = world.tables.open_rejects(
+        state.id, reject_columns(FILES.place_columns)
+    ).files_by_number
     named = {a.number: a.reject_files for a in world.chain(state.id) if a.reject_files}
     assert rejects == named, "rejects lost or doubled"
     copies = world.tables.copies(world.table.location, state.id)

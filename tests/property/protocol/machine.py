@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from penstock.errors import PenstockError
-from penstock.model.job import Wish
+from penstock.model.job import DesiredState
 from penstock.testing.memory_tables import Fault
 from tests.property.protocol.actors import Actor
 from tests.property.protocol.checks import check_at_rest, check_catalog, check_table
@@ -167,7 +167,7 @@ class ProtocolMachine(RuleBasedStateMachine):
         state = self.world.state()
         if state is None:
             return ["create"]
-        if state.wish.wish is Wish.PAUSE:
+        if state.desired.state is DesiredState.PAUSE:
             return ["resume", "alter", "pause", "drop"]
         return ["pause", "pause", "drop"]
 
@@ -225,9 +225,9 @@ class ProtocolMachine(RuleBasedStateMachine):
         state = self.world.state()
         if state is None:
             return
-        if state.wish.wish in (Wish.DROP, Wish.CLOSED):
+        if state.desired.state in (DesiredState.DROP, DesiredState.CLOSED):
             self.world.drop()
-        elif state.wish.wish is Wish.PAUSE:
+        elif state.desired.state is DesiredState.PAUSE:
             self.world.resume()
 
     def finish(self, actor: Actor) -> None:

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from penstock.catalog import catalog as catalogs
-from penstock.control import changes, lifecycle
+from penstock.control import changes, jobs
 from penstock.engine import loop as epoch_loop
 from penstock.epochs import commit, takeover
 from penstock.model.epoch import Attachment, CommitKind, Generation
 from penstock.model.job import JobState
+from penstock.model.split import Progress, placed_at
 from penstock.tables import chain as extension
 from penstock.tables.chain import Landed, newest_commit, open_table
 from penstock.testing.memory_tables import MemoryHandle
@@ -23,7 +24,7 @@ Mutation = Callable[[pytest.MonkeyPatch], None]
 
 
 def pause_trusts_the_runner(patch: pytest.MonkeyPatch) -> None:
-    """PAUSE stores its wish and believes that the runner stops."""
+    """PAUSE stores its desired and believes that the runner stops."""
     _skip_commit_of(CommitKind.FENCE, patch)
 
 
@@ -52,7 +53,7 @@ def alter_is_a_catalog_event_only(patch: pytest.MonkeyPatch) -> None:
         parts.catalog.apply_commit(state.id, moved, table_version=None, commit_seconds=None)
         return Landed(commit=newest)
 
-    patch.setattr(lifecycle, "change_job", mutant)
+    patch.setattr(jobs, "change_job", mutant)
 
 
 def outcome_is_judged_by_the_number(patch: pytest.MonkeyPatch) -> None:
@@ -73,6 +74,11 @@ def recovery_applies_before_it_fences(patch: pytest.MonkeyPatch) -> None:
     def fence(state: JobState, **rest: Any) -> Any:
         return extend(state, progress=known[state.id], **rest)
 
+    def unplaced(number: int, *, before: Progress, after: Progress) -> Progress:
+        stale = any(after is progress for progress in known.values())
+        return after if stale else placed_at(number, before=before, after=after)
+
+    patch.setattr(extension, "placed_at", unplaced)
     patch.setattr(epoch_loop, "take_over", look_first)
     patch.setattr(takeover, "extend", fence)
 
@@ -93,14 +99,14 @@ def pause_fences_before_it_stores_the_wish(patch: pytest.MonkeyPatch) -> None:
         )
         current = parts.catalog.job_by_id(state.id)
         generation = extension.next_generation(current.generation)
-        wish = replace(rest["wish"], generation=generation)
-        stored = parts.catalog.append(state.id, wish, expected=None)
+        desired = replace(rest["desired"], generation=generation)
+        stored = parts.catalog.append(state.id, desired, expected=None)
         if not isinstance(landed, Landed):
             raise changes.overtaken(state)
         believed = replace(landed.commit.attachment, generation=stored.generation)
         return Landed(commit=replace(landed.commit, attachment=believed))
 
-    patch.setattr(lifecycle, "change_job", mutant)
+    patch.setattr(jobs, "change_job", mutant)
 
 
 def attachments_are_applied_over_a_gap(patch: pytest.MonkeyPatch) -> None:
@@ -179,7 +185,7 @@ def a_generation_has_no_random_id(patch: pytest.MonkeyPatch) -> None:
 
     for module in (
         "penstock.control.changes",
-        "penstock.control.lifecycle",
+        "penstock.control.jobs",
         "penstock.epochs.takeover",
         "penstock.supervisor.supervisor",
     ):
@@ -208,14 +214,14 @@ def _skip_commit_of(kind: CommitKind, patch: pytest.MonkeyPatch) -> None:
         return Landed(commit=replace(newest, attachment=believed))
 
     skipped = kind
-    patch.setattr(lifecycle, "change_job", mutant)
+    patch.setattr(jobs, "change_job", mutant)
 
 
 def _store(state: JobState, *, kind: CommitKind, parts: Any, rest: dict[str, Any]) -> JobState:
     return changes._store(
         state,
         extension.next_generation(state.generation),
-        wish=rest["wish"],
+        desired=rest["desired"],
         kind=kind,
         parts=parts,
     )

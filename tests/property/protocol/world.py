@@ -13,31 +13,35 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from penstock.catalog.catalog import Catalog, open_catalog
+from penstock.catalog.catalog import Catalog, JobMemory, open_catalog
 from penstock.catalog.tables import TableRecord
 from penstock.control.changes import ChangeParts, OutpacedError
-from penstock.control.jobs import alter_job, drop_job, pause_job, resume_job
-from penstock.control.lifecycle import open_job
-from penstock.engine.loop import LoadParts
-from penstock.epochs.task_plan import TaskPlan
+from penstock.control.jobs import alter_job, drop_job, open_job, pause_job, resume_job
+from penstock.engine.loop import LoadLoop, LoadParts
+from penstock.epochs.output import TaskPlan
 from penstock.model.codec import from_text, to_text
-from penstock.model.epoch import Ack, Attachment, DataFile, FilePart, Note, SourceFile
-from penstock.model.job import JobDefinition, JobProperties, JobState, TableRef
+from penstock.model.epoch import Ack, Attachment, DataFile
+from penstock.model.job import JobDefinition, JobState, TableRef
+from penstock.model.job_kinds import JobProperties
 from penstock.model.schema import Column, Primitive
-from penstock.model.split import Horizon, SplitProgress
+from penstock.model.split import Horizon, Note, ReadCounts, SplitProgress, SplitRead
 from penstock.secrets.vault import Vault
-from penstock.sources.files.options import FileFormat, FilesOptions
-from penstock.sources.files.source import FilesSource, SourceParts
+from penstock.sources.files.kind import FILES, FileFormat, FilesOptions
+from penstock.sources.files.source import FilesSource
+from penstock.sources.registry import source_options, source_ref
+from penstock.sources.source import SourceServices
 from penstock.sql.statements import AlterJob, DropJob, PauseJob, ResumeJob
 from penstock.storage.options import StoreOptions
 from penstock.storage.store import ObjectMeta, Selection, Store
 from penstock.storage.uris import Uri
-from penstock.supervisor.supervisor import Supervisor
+from penstock.supervisor.loop import RunnerKind
+from penstock.supervisor.supervisor import Supervisor, SupervisorParts
 from penstock.testing.executor import InProcessExecutor
 from penstock.testing.memory_tables import Fault, MemoryTables
 from tests.property.protocol.actors import Actor, Stepping, halt_here
 
 NAME = "j"
+URI = "file:///in/*.json"
 START = datetime(2026, 1, 1, tzinfo=UTC)
 # Nothing here is secret.
 _NO_KEY = Path("/nowhere/secret.key")
@@ -101,8 +105,18 @@ class NodeOfWorld:
             work=world.work,
             node_id=name,
         )
+        runner = RunnerKind(
+            open_loop=lambda job_id, reporter: LoadLoop(job_id, parts=parts, reporter=reporter),
+            caught_up=_nobody_waits,
+        )
         self.supervisor = Supervisor(
-            parts=parts, clock=world.clock, start_thread=self._start_runner
+            parts=SupervisorParts(
+                catalog=catalog,
+                clock=world.clock,
+                node_id=name,
+                start_thread=self._start_runner,
+                runners={"load": runner},
+            )
         )
 
     def crash(self) -> None:
@@ -182,7 +196,7 @@ class World:
 
     def create(self) -> JobState:
         job = definition(self.table)
-        start = SplitProgress(split=job.files.uri, floor=Horizon(), position=Horizon())
+        start = SplitProgress(split=URI, floor=Horizon(), position=Horizon())
         state = open_job(job, progress=(start,), parts=self.change_parts())
         self.job_ids.append(state.id)
         return state
@@ -226,30 +240,33 @@ class World:
         self.restored = True
 
     def open_source(self, state: JobState, stop: threading.Event) -> FilesSource:
-        del stop
-
         def open_store(uri: Uri, options: StoreOptions) -> tuple[Store, str]:
             assert options == StoreOptions()
             return cast("Store", self.files), uri.key
 
-        parts = SourceParts(
-            index=self.catalog.files_of(state.id),
+        services = SourceServices(
+            state=state,
             clock=self.clock,
+            stop=stop,
             reveal=lambda key, text: self.vault.reveal(text, option=key),
             seal=self.vault.sealed_for_tasks,
-            open_store=open_store,
+            items=self.catalog.files_of(state.id),
+            memory=JobMemory(self.catalog, state.id, state.generation),
+            shared=None,
         )
-        return FilesSource(state.definition.files, parts=parts)
+        options = source_options(state.definition.source)
+        return FilesSource(options, services=services, open_store=open_store)
 
     def work(self, text: str, try_id: str) -> str:
         """Do what a task does, with rows in memory."""
         plan = from_text(TaskPlan, text)
         path = f"part-{plan.attempt_id}-{plan.task}-{try_id}.parquet"
-        self.tables.register_rows(path, [{"key": read.file.key} for read in plan.reads])
+        reads = plan.read.reads
+        self.tables.register_rows(path, [{"key": read.shown} for read in reads])
         written = DataFile(
             path=path,
             size_bytes=1,
-            rows=len(plan.reads),
+            rows=len(reads),
             modified_at=self.clock.now(),
             statistics_json="{}",
         )
@@ -257,8 +274,8 @@ class World:
         ack = Ack(
             task=plan.task,
             files=(written,),
-            notes=tuple(_note(read.file) for read in plan.reads),
-            rows_produced=len(plan.reads),
+            notes=tuple(map(_note, reads)),
+            rows_produced=len(reads),
             reject_files=(replace(written, path=f"rejects-{path}"),),
             first_reject="the second row of a file",
         )
@@ -276,6 +293,10 @@ class World:
         return cast("sqlite3.Connection", engine.raw_connection().driver_connection)
 
 
+def _nobody_waits(state: JobState) -> NoReturn:
+    raise AssertionError(f"nobody waits for {state.name} to be caught up")
+
+
 def _no_spark() -> NoReturn:
     raise AssertionError("nothing here needs Spark")
 
@@ -283,14 +304,11 @@ def _no_spark() -> NoReturn:
 COLUMNS = (Column(name="key", type=Primitive.STRING),)
 
 
-def _note(file: SourceFile) -> Note:
-    """Say that a file has a row that loads and one that does not."""
-    return Note(
-        part=FilePart(key=file.key, etag=file.etag, start=0, end=file.size_bytes),
-        rows_read=2,
-        rows_parsed=1,
-        rows_rejected=1,
-    )
+def _note(read: SplitRead) -> Note:
+    """Report that a file has a row that loads and one that does not."""
+    assert read.end is not None
+    counts = ReadCounts(rows_read=2, rows_parsed=1, rows_rejected=1)
+    return Note(read=read.id, end=read.end, counts=counts, result=read.work)
 
 
 def definition(table: TableRef) -> JobDefinition:
@@ -299,13 +317,15 @@ def definition(table: TableRef) -> JobDefinition:
         name=NAME,
         comment="",
         revision=1,
+        job_kind="STREAMING",
         table=table,
         columns=None,
         select="SELECT key FROM FILES()",
         select_source_start=16,
         select_source_end=23,
         function="FILES",
-        source=FilesOptions(uri="file:///in/*.json", format=FileFormat.JSON),
+        source=source_ref(FILES, FilesOptions(uri=URI, format=FileFormat.JSON)),
+        place_columns=FILES.place_columns,
         source_columns=COLUMNS,
         targets=(),
         properties=JobProperties(batch_files_max=2, strict=False),

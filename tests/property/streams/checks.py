@@ -6,8 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 from penstock.catalog.catalog import Catalog
+from penstock.model.codec import from_text
 from penstock.model.job import JobState
 from penstock.model.split import End, SplitProgress
+from penstock.sources.kinesis.shards import StreamMemory, remembered
 from tests.property.streams.promise import Fate
 from tests.property.streams.stream import StreamOfWorld
 from tests.servers.kinesis.shard import shard_name
@@ -52,7 +54,7 @@ def check_end(
     stream.promise.check_at_the_end(rows)
     _check_statistics(state, stream)
     _check_progress(state, stream)
-    _check_reports(state, catalog)
+    _check_memory(state, catalog)
 
 
 def _check_statistics(state: JobState, stream: StreamOfWorld) -> None:
@@ -77,11 +79,15 @@ def _check_progress(state: JobState, stream: StreamOfWorld) -> None:
             assert ended.get(shard.shard_id, True), f"{shard.shard_id} is not at its end"
 
 
-def _check_reports(state: JobState, catalog: Catalog) -> None:
-    """Require that of every shard that is read, and of no other, is told that it has no lag."""
+def _check_memory(state: JobState, catalog: Catalog) -> None:
+    """Require that of every unfinished shard, and of no other, no lag is remembered."""
     unfinished = {s.split for s in state.progress if not isinstance(s.position, End)}
-    told = [r for r in catalog.report(state.id).shards if r.behind is not None]
-    assert {report.shard for report in told} == unfinished
-    for report in told:
-        assert report.behind == timedelta(0), report
-        assert report.caught_up_at is not None, report
+    text = catalog.memory(state.id)
+    stored = from_text(StreamMemory, text)
+    valid = remembered(text, state.progress)
+    assert (valid.shards, valid.created_at) == (stored.shards, stored.created_at)
+    known = [memory for memory in stored.shards if memory.lag is not None]
+    assert {memory.shard for memory in known} == unfinished
+    for memory in known:
+        assert memory.lag == timedelta(0), memory
+        assert memory.caught_up_at is not None, memory

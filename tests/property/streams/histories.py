@@ -5,7 +5,7 @@ from itertools import chain
 from hypothesis import strategies as st
 
 from penstock.crashpoints import CrashPoint
-from penstock.sources.kinesis.options import ForeignRecords
+from penstock.sources.kinesis.kind import ForeignRecords
 from penstock.testing.memory_tables import Fault
 from tests.property.streams.steps import (
     KEYS,

@@ -8,18 +8,23 @@ from typing import Any
 import pytest
 
 from penstock.crashpoints import CrashPoint
-from penstock.epochs.shard_share import ShardShare
-from penstock.model.split import After, AtTime, End, Horizon, Position, ShardRead, SplitProgress
-from penstock.sources.kinesis import directory as roll
-from penstock.sources.kinesis import pages, records, source
-from penstock.sources.kinesis import pages as listing
-from penstock.sources.kinesis import shards as lineage
-from penstock.sources.kinesis.directory import Roll
-from penstock.sources.kinesis.pages import Page, ShardPages
-from penstock.sources.kinesis.reading import ShardReading
+from penstock.model.split import (
+    After,
+    AtTime,
+    End,
+    Horizon,
+    Position,
+    Progress,
+    SplitProgress,
+    SplitRead,
+)
+from penstock.sources.kinesis import polling, reading, records, shards, source
+from penstock.sources.kinesis.polling import ShardDirectory, ShardPoller
+from penstock.sources.kinesis.reader import KinesisReader
+from penstock.sources.kinesis.reading import Page, ShardPages, ShardReading
 from penstock.sources.kinesis.records import Item
+from penstock.sources.kinesis.shards import ShardMemory
 from penstock.sources.kinesis.source import KinesisSource
-from penstock.sources.kinesis.watching import Watch
 from penstock.testing.memory_tables import Fault
 from tests.property.streams.steps import (
     At,
@@ -40,7 +45,6 @@ from tests.property.streams.steps import (
 from tests.servers.kinesis.stream import StaleListing
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
-Progress = tuple[SplitProgress, ...]
 
 
 def the_position_moves_when_a_page_is_fetched(patch: pytest.MonkeyPatch) -> None:
@@ -75,59 +79,59 @@ def finished_shards_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 
     def follow(progress: Progress, listed: Sequence[Any]) -> Progress:
         known = {split.split for split in progress}
-        new = [lineage._new(shard) for shard in listed if shard.id not in known]
-        return (*lineage.follow(progress, ()), *new)
+        new = [shards._new(shard) for shard in listed if shard.id not in known]
+        return (*shards.follow(progress, ()), *new)
 
     def forget(progress: Progress, gone: Sequence[str]) -> Progress:
         del gone
         return tuple(split for split in progress if not isinstance(split.position, End))
 
-    for module in (roll, source):
+    for module in (polling, source):
         patch.setattr(module, "follow", follow)
-    patch.setattr(roll, "forget", forget)
+    patch.setattr(polling, "forget", forget)
 
 
 def a_failed_try_leaves_its_iterator(patch: pytest.MonkeyPatch) -> None:
-    """Whoever reads a shard goes on where the last one stopped, whatever became of it."""
+    """The next read of a shard continues where the last one stopped, whatever became of it."""
     left: dict[str, ShardPages] = {}
-    reading = ShardShare._reading
+    open_reading = KinesisReader._reading
 
-    def mutant(self: ShardShare, read: ShardRead) -> ShardReading:
-        made = reading(self, read)
-        if read.shard.id in left and left[read.shard.id].iterator:
-            made._pages.iterator = left[read.shard.id].iterator
-        left[read.shard.id] = made._pages
-        return made
+    def mutant(self: KinesisReader, read: SplitRead) -> ShardReading:
+        opened = open_reading(self, read)
+        if read.split in left and left[read.split].iterator:
+            opened._pages.iterator = left[read.split].iterator
+        left[read.split] = opened._pages
+        return opened
 
-    patch.setattr(ShardShare, "_reading", mutant)
+    patch.setattr(KinesisReader, "_reading", mutant)
 
 
 def what_was_read_counts_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
-    """The driver goes on behind what tasks have read, also if the commit fails."""
-    reached = KinesisSource.reached
+    """The driver continues after what tasks have read, also if the commit fails."""
+    advance = KinesisSource.advance
 
     def mutant(self: KinesisSource, plan: Any, notes: Any) -> Progress:
-        self.committed(notes)
-        read = reached(self, plan, notes)
-        self._roll.read = read  # type: ignore[attr-defined]
+        read = advance(self, plan, notes)
+        self.committed(read, notes)
+        self._directory.read = read  # type: ignore[attr-defined]
         return read
 
-    def completed(self: Roll, progress: Progress) -> Progress:
+    def completed(self: ShardDirectory, progress: Progress) -> Progress:
         return whole(self, vars(self).get("read", progress))
 
-    whole = Roll.completed
-    patch.setattr(KinesisSource, "reached", mutant)
-    patch.setattr(Roll, "completed", completed)
+    whole = ShardDirectory.completed
+    patch.setattr(KinesisSource, "advance", mutant)
+    patch.setattr(ShardDirectory, "completed", completed)
     patch.setattr(KinesisSource, "committed", _once(KinesisSource.committed))
 
 
-def _once(committed: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    """Let notes be heard once."""
+def _once(committed: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
+    """Follow the same notes once."""
 
-    def mutant(self: KinesisSource, notes: Any) -> None:
-        if vars(self).get("_heard") is not notes:
-            self._heard = notes  # type: ignore[attr-defined]
-            committed(self, [n for n in notes if n.part.shard in self._watches])
+    def mutant(self: KinesisSource, progress: Progress, notes: Any) -> None:
+        if vars(self).get("_followed") is not notes:
+            self._followed = notes  # type: ignore[attr-defined]
+            committed(self, progress, [n for n in notes if n.read in self._pollers])
 
     return mutant
 
@@ -183,28 +187,28 @@ def an_empty_page_is_the_tip(patch: pytest.MonkeyPatch) -> None:
 
     def mutant(self: ShardPages, answer: Any) -> Page:
         found = page(self, answer)
-        return found if found.records else replace(found, behind=timedelta(0))
+        return found if found.records else replace(found, lag=timedelta(0))
 
     patch.setattr(ShardPages, "_page", mutant)
 
 
 def an_end_without_rows_is_nothing_new(patch: pytest.MonkeyPatch) -> None:
     """Only records make an epoch."""
-    ask, next_page = Watch.ask, ShardPages.next
+    ask, next_page = ShardPoller.ask, ShardPages.next
 
     def remembering(self: ShardPages, *, limit: int) -> Page:
         page = next_page(self, limit=limit)
         self._last = page  # type: ignore[attr-defined]
         return page
 
-    def mutant(self: Watch, retention: timedelta) -> None:
+    def mutant(self: ShardPoller, retention: timedelta) -> None:
         asked = self.pages
         ask(self, retention)
         if self.found and not vars(asked)["_last"].records:
             self.found = False
 
     patch.setattr(ShardPages, "next", remembering)
-    patch.setattr(Watch, "ask", mutant)
+    patch.setattr(ShardPoller, "ask", mutant)
 
 
 def only_the_first_page_of_a_listing_is_read(patch: pytest.MonkeyPatch) -> None:
@@ -212,20 +216,20 @@ def only_the_first_page_of_a_listing_is_read(patch: pytest.MonkeyPatch) -> None:
 
     def mutant(client: Any, access: Any, patience: Any, *, page: int) -> Any:
         answer = patience.ask(client, "list_shards", MaxResults=page, **access.naming)
-        return tuple(listing._shards(answer))
+        return tuple(reading._shards(answer))
 
-    patch.setattr(listing, "_all_pages", mutant)
+    patch.setattr(reading, "_all_pages", mutant)
 
 
 def a_shard_that_is_not_listed_is_gone(patch: pytest.MonkeyPatch) -> None:
     """What a listing lacks is dropped."""
-    completed = Roll.completed
+    completed = ShardDirectory.completed
 
-    def mutant(self: Roll, progress: Progress) -> Progress:
+    def mutant(self: ShardDirectory, progress: Progress) -> Progress:
         listed = {shard.id for shard in self.listed}
         return completed(self, tuple(split for split in progress if split.split in listed))
 
-    patch.setattr(Roll, "completed", mutant)
+    patch.setattr(ShardDirectory, "completed", mutant)
 
 
 def parts_of_a_record_are_taken_again(patch: pytest.MonkeyPatch) -> None:
@@ -235,21 +239,21 @@ def parts_of_a_record_are_taken_again(patch: pytest.MonkeyPatch) -> None:
 
 def the_rest_of_a_record_is_left_out(patch: pytest.MonkeyPatch) -> None:
     """Behind a part of a record means behind all of it."""
-    iterator_of = pages.iterator_of
+    iterator_of = reading.iterator_of
 
     def mutant(position: Position) -> dict[str, Any]:
         if isinstance(position, After):
             return iterator_of(After(value=position.value))
         return iterator_of(position)
 
-    patch.setattr(pages, "iterator_of", mutant)
+    patch.setattr(reading, "iterator_of", mutant)
 
 
 def new_shards_begin_at_the_tip(patch: pytest.MonkeyPatch) -> None:
     """Children begin at the moment at which they are found."""
-    completed = Roll.completed
+    completed = ShardDirectory.completed
 
-    def mutant(self: Roll, progress: Progress) -> Progress:
+    def mutant(self: ShardDirectory, progress: Progress) -> Progress:
         known = {split.split for split in progress}
         return tuple(
             split
@@ -258,7 +262,7 @@ def new_shards_begin_at_the_tip(patch: pytest.MonkeyPatch) -> None:
             for split in completed(self, progress)
         )
 
-    patch.setattr(Roll, "completed", mutant)
+    patch.setattr(ShardDirectory, "completed", mutant)
 
 
 def an_expired_iterator_begins_anew(patch: pytest.MonkeyPatch) -> None:
@@ -276,25 +280,30 @@ def an_expired_iterator_begins_anew(patch: pytest.MonkeyPatch) -> None:
 
 def the_record_that_proves_is_loaded_again(patch: pytest.MonkeyPatch) -> None:
     """The iterator that was made to see a record once more goes to the task."""
-    ask = Watch.ask
+    ask = ShardPoller.ask
 
-    def mutant(self: Watch, retention: timedelta) -> None:
+    def mutant(self: ShardPoller, retention: timedelta) -> None:
         proven, iterator = self.proven, self.pages.opened()
         ask(self, retention)
         if not proven and self.proven:
             self.found, self.searching, self.iterator = True, False, iterator
 
-    patch.setattr(Watch, "ask", mutant)
+    patch.setattr(ShardPoller, "ask", mutant)
 
 
 def the_plan_says_where_tasks_end(patch: pytest.MonkeyPatch) -> None:
     """Notes are not looked at."""
-    patch.setattr(KinesisSource, "reached", lambda _self, plan, _notes: plan.progress)
+    patch.setattr(KinesisSource, "advance", lambda _self, plan, _notes: plan.progress)
 
 
-def finished_shards_are_told_of(patch: pytest.MonkeyPatch) -> None:
+def finished_shards_keep_their_lag(patch: pytest.MonkeyPatch) -> None:
     """The lag of a shard stays when the shard has ended."""
-    patch.setattr(KinesisSource, "_told_of", lambda self, split: self._reports.get(split.split))
+
+    def mutant(self: KinesisSource, split: SplitProgress) -> ShardMemory | None:
+        memory = self._memory.get(split.split)
+        return None if memory is None else replace(memory, placed=split.placed)
+
+    patch.setattr(KinesisSource, "_stored_memory", mutant)
 
 
 def a_record_of_the_first_second_is_the_tip(patch: pytest.MonkeyPatch) -> None:
@@ -304,13 +313,13 @@ def a_record_of_the_first_second_is_the_tip(patch: pytest.MonkeyPatch) -> None:
 
 def a_listing_is_never_late(patch: pytest.MonkeyPatch) -> None:
     """A shard that a listing lacks is read without knowing its keys."""
-    patch.setattr(roll, "_LATE_LISTINGS_MAX", 0)
+    patch.setattr(polling, "_LATE_LISTINGS_MAX", 0)
 
 
 def a_name_is_all_that_is_needed(patch: pytest.MonkeyPatch) -> None:
     """A shard of which nothing but its name is known is read at once."""
     a_listing_is_never_late(patch)
-    patch.setattr(lineage, "untold", lambda _progress: ())
+    patch.setattr(shards, "unlisted_yet", lambda _progress: ())
 
 
 ONE = Setup(rows_max=1)
@@ -382,7 +391,7 @@ HISTORY_BY_MUTATION: Mapping[Mutation, History] = {
         setup=TWO, steps=(Put("a"), Run(), Put("a"))
     ),
     the_plan_says_where_tasks_end: History(setup=TWO, steps=(Put("a"), Run())),
-    finished_shards_are_told_of: History(
+    finished_shards_keep_their_lag: History(
         setup=TWO, steps=(Split(0), Run(crash=CrashAt(CrashPoint.TABLE_COMMITTED)))
     ),
     a_listing_is_never_late: History(

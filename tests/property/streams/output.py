@@ -6,9 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.epochs.output import RowPlace, Stage
-from penstock.epochs.task_plan import TaskPlan
-from penstock.model.epoch import Ack, DataFile, Note
+from penstock.epochs.output import Stage, TaskPlan
+from penstock.model.epoch import Ack, DataFile
+from penstock.model.split import Note
+from penstock.sources.source import Place
 from penstock.tables.fitting import sort_out
 from penstock.testing.memory_tables import MemoryTables
 
@@ -35,10 +36,10 @@ class MemoryOutput:
         self._rejected: list[dict[str, Any]] = []
         self.rejects = self
 
-    def add(self, *, stage: Stage, place: RowPlace, error: str, raw: bytes) -> None:
+    def add(self, *, stage: Stage, place: Place, error: str, raw: bytes) -> None:
         self._rejected.append({"stage": stage, "place": place, "error": error, "raw": raw})
 
-    def write(self, batch: pa.RecordBatch, *, place_of: Callable[[int], RowPlace]) -> None:
+    def write(self, batch: pa.RecordBatch, *, place_of: Callable[[int], Place]) -> None:
         del place_of
         self._produced += batch.num_rows
         sorted_out = sort_out(

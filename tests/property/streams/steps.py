@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from penstock.crashpoints import CrashPoint
-from penstock.sources.kinesis.options import ForeignRecords
+from penstock.sources.kinesis.kind import ForeignRecords
 from penstock.testing.memory_tables import Fault
 from tests.servers.kinesis.stream import StaleListing
 from tests.servers.kinesis.switches import ShardEnd

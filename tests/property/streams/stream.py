@@ -10,8 +10,9 @@ from penstock.catalog.catalog import Catalog
 from penstock.clock import Clock
 from penstock.model.job import JobState
 from penstock.model.split import After, End, SplitProgress
-from penstock.sources.kinesis.options import ForeignRecords
+from penstock.sources.kinesis.kind import ForeignRecords
 from penstock.sources.kinesis.records import SubRecord
+from penstock.sources.kinesis.shards import remembered
 from tests.property.streams.promise import STRANGERS, Fate, Promise
 from tests.property.streams.steps import (
     Expire,
@@ -169,9 +170,9 @@ class StreamOfWorld:
             return
         oldest = self._clock.now() - timedelta(milliseconds=HOUR_MS * 24)
         safe = {
-            report.shard
-            for report in catalog.report(state.id).shards
-            if report.caught_up_at and report.caught_up_at > oldest
+            memory.shard
+            for memory in remembered(catalog.memory(state.id), state.progress).shards
+            if memory.caught_up_at and memory.caught_up_at > oldest
         }
         for split in state.progress:
             shard = self._shard(split.split)

@@ -18,25 +18,26 @@ from structlog.testing import capture_logs
 
 from penstock.catalog.catalog import open_catalog
 from penstock.catalog.tables import TableRecord
-from penstock.control.execute import ControlParts, execute
+from penstock.control.execute import Services, execute
 from penstock.crashpoints import CrashPoint, handle_in_this_thread
-from penstock.engine.loop import LoadParts
-from penstock.epochs import shard_share, task
+from penstock.engine.loop import LoadLoop, LoadParts
+from penstock.epochs import task
 from penstock.epochs.progress import Step as Doing
 from penstock.epochs.task import run_task_text
 from penstock.errors import ExternalError
-from penstock.job_source import source_opener
 from penstock.model.epoch import Attachment, CommitKind
-from penstock.model.job import JobState, Wish
+from penstock.model.job import DesiredState, JobState
 from penstock.model.schema import Column, Primitive
 from penstock.secrets.vault import Vault
 from penstock.sources.kinesis import client as client_module
+from penstock.sources.kinesis import reader as reader_module
 from penstock.sources.kinesis import source as source_module
 from penstock.sources.kinesis.client import Clients, ClientsByProcess, Patience, StreamAccess
 from penstock.sources.kinesis.source import ReadBudgets
+from penstock.sources.registry import Sources
 from penstock.sql.parser import parse_script
-from penstock.supervisor.restart import RestartPolicy
-from penstock.supervisor.runner import Ending, Runner
+from penstock.supervisor.loop import RunnerKind
+from penstock.supervisor.runner import Ending, Runner, RunnerParts
 from penstock.testing.executor import InProcessExecutor
 from penstock.testing.memory_tables import Fault, MemoryTables
 from tests.property.streams.checks import Watchman, check_end
@@ -125,15 +126,25 @@ class World:
 
     def sql(self, text: str) -> None:
         """Run a statement."""
-        parts = ControlParts(
+        services = Services(
             catalog=self.catalog,
             open_tables=lambda: cast("Any", self.tables),
             open_analyst=_no_spark,
             clock=self.clock,
             vault=self.vault,
+            sources=self._sources(),
         )
         for parsed in parse_script(text):
-            execute(parsed.statement, parts=parts)
+            execute(parsed.statement, services=services)
+
+    def _sources(self) -> Sources:
+        budgets = ReadBudgets(self.clock, interval=timedelta(0))
+        return Sources(
+            catalog=self.catalog,
+            vault=self.vault,
+            clock=self.clock,
+            shared={"KINESIS": budgets},
+        )
 
     def create(self) -> None:
         """Create the load."""
@@ -176,7 +187,7 @@ class World:
                 if self._runner is not None:
                     raise Crashed
             case Pause():
-                if self.state().wish.wish is Wish.RUN:
+                if self.state().desired.state is DesiredState.RUN:
                     self.sql("PAUSE ROUTINE LOAD FOR r")
             case Wait(seconds=seconds):
                 self.clock.instant += timedelta(seconds=seconds)
@@ -185,7 +196,7 @@ class World:
 
     def run(self, run: Run) -> Ending | None:
         """Let the load run; answer how that ended, nothing if the process died."""
-        if self.state().wish.wish is Wish.PAUSE:
+        if self.state().desired.state is DesiredState.PAUSE:
             self.sql("RESUME ROUTINE LOAD FOR r")
         self._run = run
         self._requests = self._tries = self._commits = 0
@@ -204,26 +215,29 @@ class World:
             self.stream.promise.check_meanwhile(self.rows())
 
     def _live(self, run: Run) -> Ending:
+        sources = self._sources()
         parts = LoadParts(
             catalog=self.catalog,
             tables=cast("Any", self.tables),
             executor=InProcessExecutor(parallelism=16),
             clock=self.clock,
-            open_source=source_opener(
-                catalog=self.catalog,
-                vault=self.vault,
-                clock=self.clock,
-                budgets=ReadBudgets(self.clock, interval=timedelta(0)),
-            ),
+            open_source=sources.open,
             work=run_task_text,
             node_id="n",
         )
         runner = Runner(
             self.state().id,
-            parts=parts,
-            policy=RestartPolicy(),
+            parts=RunnerParts(
+                catalog=self.catalog,
+                clock=self.clock,
+                node_id="n",
+                start_thread=self._start,
+            ),
+            kind=RunnerKind(
+                open_loop=lambda job, reporter: LoadLoop(job, parts=parts, reporter=reporter),
+                caught_up=sources.is_caught_up,
+            ),
             until_caught_up=not run.idle,
-            start_thread=self._start,
         )
         words = runner.last_words
         assert words is not None
@@ -318,8 +332,8 @@ def _without_threads_and_wires(patch: pytest.MonkeyPatch, world: World) -> None:
     clients = Clients[StreamAccess, WirelessClient](lambda _: wireless, clock=world.clock)
     patch.setattr(client_module, "CLIENTS", ClientsByProcess(lambda: clients))
     patch.setattr(source_module, "ThreadPoolExecutor", InTurn)
-    patch.setattr(shard_share, "interleaved", in_turn)
-    patch.setattr(shard_share, "SystemClock", lambda: world.clock)
+    patch.setattr(reader_module, "interleaved", in_turn)
+    patch.setattr(reader_module, "SystemClock", lambda: world.clock)
     patch.setattr(Patience, "delay", lambda *_: timedelta(milliseconds=100))
     patch.setenv("PENSTOCK_SECRET_KEY", "nothing here is secret")
     output = partial(MemoryOutput, tables=world.tables, closing=world.close_task)

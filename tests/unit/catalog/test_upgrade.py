@@ -97,30 +97,25 @@ def test_the_newest_migration_is_the_one_the_code_knows() -> None:
     assert {script.revision for script in scripts.walk_revisions()} == set(upgrade.REVISIONS)
 
 
-def test_a_catalog_of_the_first_version_is_brought_up_to_date(path: Path) -> None:
-    database = Database(
-        f"sqlite:///{path}", clock=SystemClock(), lock_wait=timedelta(seconds=1)
-    )
-    with database.write() as connection:
-        upgrade._migrate(connection, to="0001")
-        connection.exec_driver_sql(
-            "INSERT INTO tables VALUES ('t', 'table-1', '/t', 1, '', '2026-03-01 12:00:00')"
-        )
-        connection.exec_driver_sql("INSERT INTO jobs VALUES ('job-1', 'j', 'table-1', '{}')")
-        connection.exec_driver_sql("INSERT INTO files VALUES ('job-1', '/in/a', 'v1', 2)")
-        connection.exec_driver_sql("INSERT INTO statuses VALUES ('job-1', 'reading')")
-    database.close()
-
-    catalog = open_catalog(f"sqlite:///{path}", clock=SystemClock())
-
-    assert [table.name for table in catalog.tables()] == ["t"]
-    assert catalog.status("job-1") == "reading"
-    assert catalog.secrets() == ()
+@pytest.mark.parametrize("revision", ["0001", "0002", "0003"])
+def test_a_catalog_whose_jobs_cannot_be_read_is_refused_and_stays_as_it_is(
+    path: Path, revision: str
+) -> None:
     with closing(sqlite3.connect(path)) as file:
-        assert file.execute("SELECT version_num FROM alembic_version").fetchone() == ("0003",)
-        kept = file.execute('SELECT "key", etag, modified_at FROM files').fetchall()
-        assert kept == [("/in/a", "v1", None)]
-    catalog.close()
+        file.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+        file.execute("INSERT INTO alembic_version VALUES (?)", (revision,))
+        file.execute("CREATE TABLE jobs (id TEXT)")
+        file.commit()
+
+    with pytest.raises(UserError, match=f"has revision {revision}, which") as refusal:
+        open_catalog(f"sqlite:///{path}", clock=SystemClock())
+
+    assert refusal.value.code is Code.CATALOG_ERR
+    assert "create tables and jobs there again" in refusal.value.hint
+    with closing(sqlite3.connect(path)) as file:
+        names = [name for name, _ in file.execute(DEFINITIONS)]
+        assert names == ["alembic_version", "jobs"]
+        assert file.execute("SELECT * FROM alembic_version").fetchall() == [(revision,)]
 
 
 def test_a_catalog_of_a_newer_version_is_refused(path: Path) -> None:

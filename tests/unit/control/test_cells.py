@@ -10,7 +10,7 @@ import pytest
 
 from penstock.cli.printing import print_result
 from penstock.control.cells import result_of
-from penstock.control.result import Cell
+from penstock.control.result import Cell, result_columns
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 FRACTION = NOON.replace(microsecond=5)
@@ -67,7 +67,7 @@ def test_the_rows_of_several_chunks_stay_in_their_order() -> None:
 def test_no_rows_have_columns_all_the_same() -> None:
     result = result_of(pa.table({"a": pa.array([], pa.int32())}))
 
-    assert (result.columns, result.rows) == (("a",), ())
+    assert (result.columns, result.rows) == (result_columns("a INT"), ())
 
 
 @pytest.mark.parametrize(

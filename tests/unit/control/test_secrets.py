@@ -7,15 +7,23 @@ from pathlib import Path
 import pytest
 
 from penstock.catalog.catalog import Catalog, open_catalog
+from penstock.control.execute import execute
 from penstock.control.result import Result
-from penstock.control.secrets import alter_secret, create_secret, drop_secret, show_secrets
 from penstock.errors import Code, UserError
 from penstock.secrets.sealing import VARIABLE
 from penstock.secrets.vault import Vault
-from penstock.sources.files.options import FileFormat, FilesOptions
-from penstock.sql.statements import AlterSecret, CreateSecret, DropSecret
+from penstock.sources.files.kind import FILES, FileFormat, FilesOptions
+from penstock.sources.registry import source_ref
+from penstock.sql.statements import (
+    AlterSecret,
+    CreateSecret,
+    DropSecret,
+    ShowSecrets,
+    Statement,
+)
 from penstock.storage.options import StoreOptions
 from tests.contract.catalog.building import DEFINITION, JOB, TABLE, MovableClock, created
+from tests.unit.control.services import services
 
 OPTION = "s3.secret_key"
 REFERENCE = "secret:Lake"
@@ -24,10 +32,13 @@ OTHER = "other"
 LAKE = CreateSecret(name="lake", values=(("s3.access_key", "AKIA"), (OPTION, "wJalr")))
 USING = replace(
     DEFINITION,
-    source=FilesOptions(
-        uri="s3://lake/in/",
-        format=FileFormat.JSON,
-        store=StoreOptions(access_key=REFERENCE, secret_key=REFERENCE),
+    source=source_ref(
+        FILES,
+        FilesOptions(
+            uri="s3://lake/in/",
+            format=FileFormat.JSON,
+            store=StoreOptions(access_key=REFERENCE, secret_key=REFERENCE),
+        ),
     ),
 )
 
@@ -40,8 +51,9 @@ class Desk:
     vault: Vault
     clock: MovableClock
 
-    def create(self, statement: CreateSecret) -> Result:
-        return create_secret(statement, catalog=self.catalog, vault=self.vault)
+    def run(self, statement: Statement, *, warehouse_secret: str = "") -> Result:
+        used = services(self.catalog, vault=self.vault, warehouse_secret=warehouse_secret)
+        return execute(statement, services=used)
 
     def create_job(self, name: str, job_id: str) -> None:
         body = created(name, job_id)
@@ -60,23 +72,23 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
 
 
 def test_a_secret_is_listed_without_its_values(desk: Desk) -> None:
-    desk.create(LAKE)
+    desk.run(LAKE)
     desk.clock.move(minutes=1)
     alter = AlterSecret(name="lake", values=(("other", "x"),))
-    alter_secret(alter, catalog=desk.catalog, vault=desk.vault)
+    desk.run(alter)
 
-    result = show_secrets(catalog=desk.catalog)
+    result = desk.run(ShowSecrets())
 
-    assert result.columns == ("name", "keys", "used_by", "created_at", "changed_at")
+    assert result.names == ("name", "keys", "used_by", "created_at", "changed_at")
     keys = "s3.access_key, s3.secret_key, other"
     assert result.rows == (("lake", keys, "", "2026-03-01 12:30:15", "2026-03-01 12:31:15"),)
 
 
 def test_an_altered_secret_reveals_its_new_value(desk: Desk) -> None:
-    desk.create(LAKE)
+    desk.run(LAKE)
 
     alter = AlterSecret(name="lake", values=((OPTION, "new"),))
-    answer = alter_secret(alter, catalog=desk.catalog, vault=desk.vault)
+    answer = desk.run(alter)
 
     assert answer == Result(message="secret lake altered")
     assert desk.vault.reveal("secret:lake", option=OPTION) == "new"
@@ -84,11 +96,11 @@ def test_an_altered_secret_reveals_its_new_value(desk: Desk) -> None:
 
 
 def test_a_secret_is_created_once(desk: Desk) -> None:
-    assert desk.create(LAKE) == Result(message="secret lake created")
+    assert desk.run(LAKE) == Result(message="secret lake created")
 
     with pytest.raises(UserError, match='secret "lake" exists already') as refusal:
-        desk.create(LAKE)
-    again = desk.create(replace(LAKE, values=((OPTION, "other"),), if_not_exists=True))
+        desk.run(LAKE)
+    again = desk.run(replace(LAKE, values=((OPTION, "other"),), if_not_exists=True))
 
     assert refusal.value.code is Code.ALREADY_EXISTS_ERR
     assert again == Result(message="secret lake exists already")
@@ -96,57 +108,55 @@ def test_a_secret_is_created_once(desk: Desk) -> None:
 
 
 def test_a_secret_that_nobody_uses_is_dropped(desk: Desk) -> None:
-    desk.create(LAKE)
+    desk.run(LAKE)
 
     drop = DropSecret(name="lake", if_exists=True)
-    first = drop_secret(drop, catalog=desk.catalog, warehouse_secret=OTHER)
-    second = drop_secret(drop, catalog=desk.catalog)
+    first = desk.run(drop, warehouse_secret=OTHER)
+    second = desk.run(drop)
 
     assert first == Result(message="secret lake dropped")
     assert second == Result(message="secret lake does not exist")
 
 
 def test_a_secret_that_does_not_exist_is_told_with_those_that_do(desk: Desk) -> None:
-    desk.create(LAKE)
+    desk.run(LAKE)
 
     with pytest.raises(UserError, match='secret "sea" does not exist') as refusal:
-        drop_secret(DropSecret(name="sea"), catalog=desk.catalog)
+        desk.run(DropSecret(name="sea"))
 
     assert refusal.value.code is Code.META_NOT_FOUND_ERR
     assert refusal.value.hint == "Known secrets: lake."
 
 
 def test_a_secret_that_jobs_use_is_kept(desk: Desk) -> None:
-    desk.create(LAKE)
+    desk.run(LAKE)
     desk.create_job("b", "job-1")
     desk.create_job("a", "job-2")
 
     with pytest.raises(UserError, match='is used by job "a", job "b"') as refusal:
-        drop_secret(DropSecret(name="lake"), catalog=desk.catalog)
+        desk.run(DropSecret(name="lake"))
 
     assert refusal.value.code is Code.STATE_ERR
-    assert show_secrets(catalog=desk.catalog).rows[0][2] == "a, b"
+    assert desk.run(ShowSecrets()).rows[0][2] == "a, b"
 
 
 def test_a_secret_of_the_warehouse_is_kept(desk: Desk) -> None:
-    desk.create(LAKE)
+    desk.run(LAKE)
 
     with pytest.raises(UserError, match='"lake" is used by the warehouse') as refusal:
-        drop_secret(
-            DropSecret(name="lake"), catalog=desk.catalog, warehouse_secret=OF_WAREHOUSE
-        )
+        desk.run(DropSecret(name="lake"), warehouse_secret=OF_WAREHOUSE)
 
     assert refusal.value.code is Code.STATE_ERR
-    shown = show_secrets(catalog=desk.catalog, warehouse_secret=OF_WAREHOUSE)
+    shown = desk.run(ShowSecrets(), warehouse_secret=OF_WAREHOUSE)
     assert shown.rows[0][2] == "warehouse"
 
 
 def test_a_secret_that_a_job_owns_and_does_not_refer_to_is_dropped(desk: Desk) -> None:
     own = desk.vault.sealed_secret("own", {OPTION: "x"}, job_id=JOB)
     desk.catalog.create_job(JOB, created(), secrets_owned=(own,))
-    assert show_secrets(catalog=desk.catalog).rows[0][2] == ""
+    assert desk.run(ShowSecrets()).rows[0][2] == ""
 
-    answer = drop_secret(DropSecret(name="own"), catalog=desk.catalog)
+    answer = desk.run(DropSecret(name="own"))
 
     assert answer == Result(message="secret own dropped")
 

@@ -7,13 +7,12 @@ import pytest
 
 from penstock.catalog.catalog import Catalog, open_catalog
 from penstock.catalog.tables import TableRecord
+from penstock.control.execute import execute
 from penstock.control.result import Result
-from penstock.control.tables import drop_table
 from penstock.errors import UserError
-from penstock.model.events import WishChanged
-from penstock.model.job import LoadProperties, SparkQuery, TableRef, Wish
+from penstock.model.events import DesiredStateChanged
+from penstock.model.job import DesiredState, LoadProperties, SparkQuery, TableRef
 from penstock.sql.statements import DropTable
-from penstock.testing.memory_tables import MemoryTables
 from tests.contract.catalog.building import (
     DEFINITION,
     FIRST,
@@ -22,6 +21,7 @@ from tests.contract.catalog.building import (
     MovableClock,
     created,
 )
+from tests.unit.control.services import services
 
 NAMES = TableRecord(
     name="names",
@@ -42,7 +42,7 @@ QUERY = SparkQuery(
     row_wise=True,
     reusable=False,
 )
-LOAD = replace(DEFINITION, load=LoadProperties(), query=QUERY)
+LOAD = replace(DEFINITION, job_kind="ROUTINE_LOAD", load=LoadProperties(), query=QUERY)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def catalog() -> Iterator[Catalog]:
 
 def test_a_table_that_a_load_looks_up_is_kept(catalog: Catalog) -> None:
     with pytest.raises(UserError, match='is joined by routine load "load_orders"') as refusal:
-        drop_table(DropTable(name="names"), catalog=catalog, tables=MemoryTables())
+        execute(DropTable(name="names"), services=services(catalog))
 
     assert refusal.value.hint == (
         "First write STOP ROUTINE LOAD FOR load_orders, or ALTER with another INSERT or WHERE."
@@ -66,9 +66,9 @@ def test_a_table_that_a_load_looks_up_is_kept(catalog: Catalog) -> None:
 
 
 def test_a_table_that_a_stopped_load_looked_up_is_dropped(catalog: Catalog) -> None:
-    stopped = WishChanged(wish=Wish.CLOSED, reason=None, generation=FIRST)
+    stopped = DesiredStateChanged(state=DesiredState.CLOSED, reason=None, generation=FIRST)
     catalog.append(JOB, stopped, expected=None)
 
-    answer = drop_table(DropTable(name="names"), catalog=catalog, tables=MemoryTables())
+    answer = execute(DropTable(name="names"), services=services(catalog))
 
     assert answer == Result(message=f"table names dropped; files stay at {NAMES.location}")

@@ -7,7 +7,7 @@ import pytest
 
 from penstock.clock import Clock, SystemClock
 from penstock.control.result import Result
-from penstock.control.view_query import query_view, sqlite_text
+from penstock.control.view_query import select_from_view, sqlite_text
 from penstock.control.views import View
 from penstock.errors import Code, UserError
 from penstock.sql.parser import parse_script
@@ -51,7 +51,7 @@ def query(text: str) -> ViewQuery:
 
 def select(text: str, *, view: View = JOBS, clock: Clock | None = None) -> Result:
     """Run a SELECT."""
-    return query_view(query(text), view, clock=clock or SystemClock())
+    return select_from_view(query(text), view, clock=clock or SystemClock())
 
 
 def refusal(text: str) -> UserError:
@@ -62,7 +62,9 @@ def refusal(text: str) -> UserError:
 
 
 def test_a_star_gives_all_columns_and_rows_in_their_order() -> None:
-    assert select("SELECT * FROM VIEW") == Result(columns=JOBS.columns, rows=JOBS.rows)
+    result = select("SELECT * FROM VIEW")
+
+    assert (result.names, result.rows) == (JOBS.columns, JOBS.rows)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,7 @@ def test_counts_are_texts_that_compare_as_numbers(text: str, names: list[str]) -
 def test_columns_are_called_as_the_view_the_alias_or_the_expression() -> None:
     result = select('SELECT NAME, status AS s, Name "the name", upper( Name ) FROM VIEW')
 
-    assert result.columns == ("Name", "s", "the name", "upper( Name )")
+    assert result.names == ("Name", "s", "the name", "upper( Name )")
 
 
 def test_what_sqlite_would_read_otherwise_is_written_anew() -> None:

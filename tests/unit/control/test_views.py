@@ -56,9 +56,19 @@ def dicts(view: View) -> list[dict[str, str | None]]:
     return [dict(zip(view.columns, row, strict=True)) for row in view.rows]
 
 
+def jobs(catalog: Catalog) -> list[dict[str, str | None]]:
+    """Return the rows of jobs by column."""
+    return dicts(jobs_view(catalog, clock=MovableClock()))
+
+
+def tasks(catalog: Catalog) -> list[dict[str, str | None]]:
+    """Return the rows of tasks by column."""
+    return dicts(tasks_view(catalog, clock=MovableClock()))
+
+
 def job(catalog: Catalog) -> dict[str, str | None]:
     """Answer the only row of jobs."""
-    (row,) = dicts(jobs_view(catalog))
+    (row,) = jobs(catalog)
     return row
 
 
@@ -115,7 +125,7 @@ def test_a_new_job_has_loaded_nothing(catalog: Catalog) -> None:
         "Lag": "",
         "LastTaskSuccessTime": "",
     }
-    assert tasks_view(catalog).rows == ()
+    assert tasks(catalog) == []
 
 
 def test_a_job_tells_what_it_loaded_and_why_it_is_paused(catalog: Catalog) -> None:
@@ -153,7 +163,7 @@ def test_a_task_is_an_attempt_of_an_epoch(catalog: Catalog, clock: MovableClock)
     clock.move(seconds=5)
     apply(catalog, commit(2, "/in/2", statistics=COUNTED))
 
-    assert dicts(tasks_view(catalog)) == [
+    assert tasks(catalog) == [
         {
             "TaskId": "attempt-2",
             "JobId": JOB,
@@ -186,14 +196,14 @@ def test_tasks_come_newest_first_with_how_they_ended(
     clock.move(seconds=1)
     begin(catalog, 3)
 
-    tasks = dicts(tasks_view(catalog))
+    found = tasks(catalog)
 
-    assert [(task["Status"], task["ErrorMsg"]) for task in tasks] == [
+    assert [(task["Status"], task["ErrorMsg"]) for task in found] == [
         ("RUNNING", None),
         ("FAILED", "STORAGE_ERR: it is gone"),
         ("SUCCESS", None),
     ]
-    assert [task["FinishTime"] for task in tasks] == [
+    assert [task["FinishTime"] for task in found] == [
         None,
         "2026-03-01 12:30:16",
         "2026-03-01 12:30:15",
@@ -205,7 +215,7 @@ def test_a_committed_task_begins_where_the_commit_before_it_ended(catalog: Catal
     apply(catalog, move(3, After(value="/in/0")))
     apply(catalog, commit(4, "/in/4"))
 
-    ranges = [task["RunningOffset"] for task in dicts(tasks_view(catalog))]
+    ranges = [task["RunningOffset"] for task in tasks(catalog)]
 
     assert ranges == [
         '{"startFileName": "/in/0", "endFileName": "/in/4"}',
@@ -217,7 +227,7 @@ def test_an_attempt_that_a_pause_met_counts_as_cancelled(catalog: Catalog) -> No
     begin(catalog, 1)
     catalog.append(JOB, PAUSED, expected=None)
 
-    (task,) = dicts(tasks_view(catalog))
+    (task,) = tasks(catalog)
 
     assert task["Status"] == "CANCELED"
     assert [job(catalog)[count] for count in COUNTS] == ["0", "0", "1"]
@@ -234,8 +244,8 @@ def test_tasks_that_were_added_up_are_one_row_that_counts_them(
     with database.write() as connection:
         ledger.fold(connection, JOB, keep=2)
 
-    *_, day = dicts(tasks_view(catalog))
-    assert len(tasks_view(catalog).rows) == 3
+    *_, day = tasks(catalog)
+    assert len(tasks(catalog)) == 3
     assert (day["TaskId"], day["Status"]) == (None, "SUCCESS")
     assert day["CreateTime"] == "2026-03-01 00:00:00"
     assert before == added_up(catalog) == {"TaskNumber": 6, "ScannedRows": 50}
@@ -244,7 +254,7 @@ def test_tasks_that_were_added_up_are_one_row_that_counts_them(
 
 def added_up(catalog: Catalog) -> dict[str, int]:
     """Add up what the tasks count."""
-    counted = [json.loads(task["LoadStatistic"] or "") for task in dicts(tasks_view(catalog))]
+    counted = [json.loads(task["LoadStatistic"] or "") for task in tasks(catalog)]
     return {key: sum(one[key] for one in counted) for key in ("TaskNumber", "ScannedRows")}
 
 
@@ -257,5 +267,5 @@ def test_jobs_come_by_name_and_share_the_list_of_tasks(
     clock.move(seconds=1)
     succeed(catalog, 2)
 
-    assert [row["Name"] for row in dicts(jobs_view(catalog))] == ["another", "load_orders"]
-    assert [task["JobId"] for task in dicts(tasks_view(catalog))] == [JOB, "job-2"]
+    assert [row["Name"] for row in jobs(catalog)] == ["another", "load_orders"]
+    assert [task["JobId"] for task in tasks(catalog)] == [JOB, "job-2"]

@@ -14,8 +14,8 @@ from penstock.model.secrets import (
     reference_text,
     resembles_secret_key,
 )
-from penstock.sources.files.options import FilesOptions
-from penstock.sources.kinesis.options import KinesisOptions
+from penstock.sources.files.kind import FilesOptions
+from penstock.sources.kinesis.kind import KinesisOptions
 
 REFERENCES: list[tuple[str, Reference]] = [
     ("secret:lake", SecretReference(name="lake")),

@@ -1,12 +1,24 @@
 """What was stored by a version that knew more is refused by name, and not misread."""
 
+from dataclasses import replace
+
 import pytest
 
-from penstock.errors import InvariantError
+from penstock.control.job_view import JobFacts, view_job
+from penstock.errors import Code, InvariantError
 from penstock.model.codec import from_text, to_text
 from penstock.model.epoch import Attachment
-from penstock.model.events import JobCreated
-from tests.contract.catalog.building import commit, created
+from penstock.model.events import Event, JobCreated, apply
+from penstock.model.job import Desired, DesiredState, JobDefinition, JobState, Reason, SourceRef
+from penstock.supervisor.restart import resume_at
+from tests.contract.catalog.building import BEGINNING, DEFINITION, JOB, commit, created
+
+PAUSED = Desired(
+    state=DesiredState.PAUSE,
+    reason=Reason(code=Code.STORAGE_ERR, message="it failed"),
+    event=1,
+    changed_at=BEGINNING,
+)
 
 
 def of_another_kind(text: str, kind: str) -> str:
@@ -24,7 +36,22 @@ def test_t13_a_position_of_an_unknown_kind_in_an_attachment_is_refused() -> None
 
 
 def test_t13_a_source_of_an_unknown_kind_in_a_definition_is_refused() -> None:
-    text = to_text(created())
+    source = SourceRef(kind="PULSAR", options=())
+    state = stored(replace(DEFINITION, source=source))
 
-    with pytest.raises(InvariantError, match='stored value has the unknown kind "Pulsar"'):
-        from_text(JobCreated, of_another_kind(text, "FilesOptions"))
+    with pytest.raises(InvariantError, match='source kind "PULSAR" is unknown'):
+        view_job(JobFacts(state=state, at=BEGINNING))
+
+
+def test_t13_a_job_of_an_unknown_kind_is_refused() -> None:
+    state = stored(replace(DEFINITION, job_kind="PULSAR"))
+
+    with pytest.raises(InvariantError, match='job kind "PULSAR" is unknown'):
+        resume_at(replace(state, desired=PAUSED))
+
+
+def stored(definition: JobDefinition) -> JobState:
+    """Return a job with this definition as it is read back."""
+    text = to_text(replace(created(), definition=definition))
+    body = from_text(JobCreated, text)
+    return apply(None, Event(job_id=JOB, number=1, at=BEGINNING, body=body))

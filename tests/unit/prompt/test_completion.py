@@ -4,11 +4,10 @@ import pytest
 
 from penstock.cli.prompt.completion import Candidate, Names, candidates
 from penstock.cli.prompt.guide import LESSON_BY_HEAD, guide
-from penstock.model.job import JobProperties
-from penstock.model.job_kinds import RoutineProperties
+from penstock.model.job_kinds import JobProperties, RoutineProperties
 from penstock.model.options import option_fields, option_key
-from penstock.sources.files.options import FilesOptions
-from penstock.sources.kinesis.options import KinesisOptions, PositionOptions
+from penstock.sources.files.kind import FilesOptions
+from penstock.sources.kinesis.kind import KinesisOptions, KinesisStart
 from penstock.sources.kinesis.start import POSITION_KEYS
 from penstock.sql.parser import parse_script, statement_heads
 
@@ -182,7 +181,7 @@ def test_a_name_is_quoted_as_its_place_wants(text: str, expected: str) -> None:
         (f"{ROUTINE_LOAD}PROPERTIES(", RoutineProperties),
         ("ALTER ROUTINE LOAD FOR j PROPERTIES('", RoutineProperties),
         (f"{ROUTINE_LOAD}FROM KINESIS(", KinesisOptions),
-        ("ALTER ROUTINE LOAD FOR j FROM KINESIS('", PositionOptions),
+        ("ALTER ROUTINE LOAD FOR j FROM KINESIS('", KinesisStart),
     ],
 )
 def test_all_options_come_with_what_they_are_for(text: str, kind: type) -> None:
@@ -236,7 +235,7 @@ def test_keys_and_values_of_routine_loads_come(text: str, expected: list[str]) -
 
 
 def test_positions_of_a_stream_are_offered_under_the_keys_that_statements_take() -> None:
-    keys = [option_key(declared) for declared in option_fields(PositionOptions)]
+    keys = [option_key(declared) for declared in option_fields(KinesisStart)]
 
     assert sorted(keys) == sorted(POSITION_KEYS)
 

@@ -1,20 +1,22 @@
 """Which results fit on a screen, and what happens to the others."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from penstock.cli.prompt.display import (
     Screen,
     fits,
-    pager_command,
     plain_text,
     show_result,
     watched_text,
 )
-from penstock.control.result import Result
+from penstock.control.result import Result, result_columns
 
-NARROW = Result(columns=("id", "city"), rows=((1, "Bern"), (2, "Wien")))
-WIDE = Result(columns=("id", "text"), rows=((1, "x" * 100),))
-LONG = Result(columns=("id",), rows=tuple((number,) for number in range(100)))
+NARROW = Result(columns=result_columns("id, city"), rows=((1, "Bern"), (2, "Wien")))
+WIDE = Result(columns=result_columns("id, text"), rows=((1, "x" * 100),))
+LONG = Result(columns=result_columns("id"), rows=tuple((number,) for number in range(100)))
 SCREEN = Screen(columns=80, lines=24)
 
 
@@ -40,25 +42,35 @@ def test_long_lines_of_a_vertical_result_are_wrapped_and_fit() -> None:
 def test_a_table_needs_the_room_that_a_terminal_gives_it() -> None:
     # Six characters, three between the columns and two around them; two empty lines, head,
     # rule, row, count and the prompt.
-    result = Result(columns=("id", "city"), rows=((1, "Bern"),))
+    result = Result(columns=result_columns("id, city"), rows=((1, "Bern"),))
 
     assert fitting(result, on=Screen(columns=11, lines=7))
     assert not fitting(result, on=Screen(columns=10, lines=7))
     assert not fitting(result, on=Screen(columns=11, lines=6))
 
 
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let click use the pager although the test has no terminal."""
+    monkeypatch.setattr("click._termui_impl.isatty", lambda _: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.delenv("LESS", raising=False)
+
+
+@pytest.mark.usefixtures("terminal")
 @pytest.mark.parametrize("result", [WIDE, LONG])
 def test_what_does_not_fit_goes_through_the_pager(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, result: Result
 ) -> None:
     monkeypatch.setenv("PAGER", "sed s/^/paged:/")
-    monkeypatch.setenv("COLUMNS", "80")
 
     show_result(result, output="table", seconds=None)
 
     assert capfd.readouterr().out.startswith("paged:id")
 
 
+@pytest.mark.usefixtures("terminal")
 @pytest.mark.parametrize("pager", ["", "no-such-pager", "'"])
 def test_without_a_pager_everything_is_printed(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, pager: str
@@ -70,9 +82,12 @@ def test_without_a_pager_everything_is_printed(
     assert capfd.readouterr().out.endswith("99\n100 rows\n")
 
 
+@pytest.mark.usefixtures("terminal")
 def test_a_pager_that_is_left_early_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAGER", "true")
-    endless = Result(columns=("id",), rows=tuple((number,) for number in range(200_000)))
+    endless = Result(
+        columns=result_columns("id"), rows=tuple((number,) for number in range(200_000))
+    )
 
     show_result(endless, output="table", seconds=None)
 
@@ -81,7 +96,7 @@ def test_an_empty_result_with_many_columns_is_only_counted(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    columns = tuple(f"a_long_name_{number}" for number in range(20))
+    columns = result_columns(", ".join(f"a_long_name_{number}" for number in range(20)))
 
     show_result(Result(columns=columns), output="table", seconds=0.0)
 
@@ -101,15 +116,22 @@ def test_a_watched_table_that_is_too_wide_and_long_stays_one() -> None:
     assert watched_text([many], output="table", on=SCREEN).startswith("id  text\n")
 
 
-@pytest.mark.parametrize(
-    ("environment", "command"),
-    [
-        ({"PAGER": "more -d"}, ["more", "-d"]),
-        ({"PAGER": ""}, []),
-        ({}, ["less", "-RFXS"]),
-    ],
-)
-def test_the_pager_is_the_one_that_the_user_wants(
-    environment: dict[str, str], command: list[str]
+@pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize(("output", "options"), [("table", "-S -RFX"), ("vertical", "-RFX")])
+def test_less_is_the_default_pager_and_chops_only_the_lines_of_a_table(
+    output: str,
+    options: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert pager_command(environment, chopped=True)[:2] == command
+    less = tmp_path / "less"
+    less.write_text('#!/bin/sh\necho "LESS=$LESS"\n')
+    less.chmod(0o755)
+    monkeypatch.delenv("PAGER", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+    show_result(LONG, output=output, seconds=None)
+
+    assert capfd.readouterr().out.startswith(f"LESS={options}")
+    assert "LESS" not in os.environ

@@ -1,5 +1,7 @@
 """The source by which Spark reads a table, without Spark."""
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,11 +14,11 @@ from penstock.spark.table_source import (
     FileGroup,
     TableReader,
     conditions_of,
+    read_scan,
     share_out,
-    write_needed,
     write_snapshot,
 )
-from penstock.tables.pruning import Comparison, Condition
+from penstock.tables.pruning import Comparison, Condition, Pruning
 from penstock.tables.scan import TableScan
 from penstock.tables.table import SnapshotFile
 
@@ -37,22 +39,33 @@ def snapshot_file(path: str, size_bytes: int, *, part: str | None = None) -> Sna
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> TableReader:
-    """A reader of two files of three rows each."""
+def scan(tmp_path: Path) -> TableScan:
+    """A snapshot of two files of three rows each."""
     for name in ("x", "y"):
         pq.write_table(pa.table({"a": [1, 2, 3], "b": ["k", "l", None]}), tmp_path / name)
     files = (snapshot_file("x", 10, part="1"), snapshot_file("y", 20))
-    scan = TableScan(name="t", location=str(tmp_path), version=3, columns=COLUMNS, files=files)
+    return TableScan(name="t", location=str(tmp_path), version=3, columns=COLUMNS, files=files)
+
+
+@pytest.fixture
+def reader(tmp_path: Path, scan: TableScan) -> TableReader:
+    """A reader of the snapshot."""
     write_snapshot(tmp_path / "select", scan)
     return TableReader(str(tmp_path / "select"), tasks=2)
+
+
+def group(scan: TableScan, *places: int) -> FileGroup:
+    return FileGroup(replace(scan, files=tuple(scan.files[place] for place in places)))
 
 
 def read(reader: TableReader, group: FileGroup) -> list[dict[str, object]]:
     return [row for batch in reader.read(group) for row in batch.to_pylist()]
 
 
-def test_all_columns_are_read_unless_it_is_said_which(reader: TableReader) -> None:
-    assert read(reader, FileGroup((0,))) == [
+def test_all_columns_are_read_unless_it_is_said_which(
+    reader: TableReader, scan: TableScan
+) -> None:
+    assert read(reader, group(scan, 0)) == [
         {"a": 1, "b": "k", "p": 1},
         {"a": 2, "b": "l", "p": 1},
         {"a": 3, "b": None, "p": 1},
@@ -61,29 +74,45 @@ def test_all_columns_are_read_unless_it_is_said_which(reader: TableReader) -> No
 
 @pytest.mark.parametrize("needed", [["p"], ["b"], []])
 def test_what_is_not_needed_is_null_and_no_row_is_lost(
-    reader: TableReader, tmp_path: Path, needed: list[str]
+    scan: TableScan, needed: list[str]
 ) -> None:
-    write_needed(tmp_path / "select", needed)
+    pruning = Pruning(conditions=(), columns=COLUMNS)
 
-    rows = read(reader, FileGroup((0, 1)))
+    batches = list(read_scan(scan, needed=needed, pruning=pruning))
 
+    rows = [row for batch in batches for row in batch.to_pylist()]
     assert len(rows) == 6
     assert {name for row in rows for name in row if row[name] is not None} >= set(needed)
     assert all(row["a"] is None for row in rows) == bool(needed)
 
 
-def test_filters_choose_files_and_are_left_to_spark(reader: TableReader) -> None:
+def test_a_task_reads_its_files_without_the_folder_of_the_snapshot(
+    reader: TableReader, tmp_path: Path
+) -> None:
+    groups = reader.partitions()
+    shutil.rmtree(tmp_path / "select")
+
+    rows = [row for group in groups for row in read(reader, group)]
+
+    assert len(rows) == 6
+
+
+def test_filters_choose_files_and_are_left_to_spark(
+    reader: TableReader, scan: TableScan
+) -> None:
     filters: list[pushed.Filter] = [pushed.EqualTo(("p",), 1)]
 
     assert reader.pushFilters(filters) == filters
-    assert reader.partitions() == [FileGroup((0,))]
+    assert reader.partitions() == [group(scan, 0)]
 
 
-def test_a_table_of_which_nothing_is_wanted_has_one_empty_part(reader: TableReader) -> None:
+def test_a_table_of_which_nothing_is_wanted_has_one_empty_part(
+    reader: TableReader, scan: TableScan
+) -> None:
     reader.pushFilters([pushed.EqualTo(("p",), 7)])
 
-    assert reader.partitions() == [FileGroup(())]
-    assert read(reader, FileGroup(())) == []
+    assert reader.partitions() == [group(scan)]
+    assert read(reader, group(scan)) == []
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock.errors import Code, UserError
+from penstock.errors import Code
 from penstock.model.job import LoadColumn, LoadProperties
 from penstock.sql.formatter import format_statement
-from penstock.sql.masking import masked
+from penstock.sql.masking import visible_part
 from penstock.sql.parser import parse_script
 from penstock.sql.statements import (
     AlterRoutineLoad,
@@ -19,6 +19,7 @@ from penstock.sql.statements import (
     Statement,
     StopRoutineLoad,
 )
+from tests.unit.sql.refusal import refusal
 
 HEAD = "CREATE ROUTINE LOAD j ON t"
 TAIL = "FROM KINESIS()"
@@ -45,13 +46,6 @@ def created(clauses: str) -> CreateRoutineLoad:
     (parsed,) = parse_script(f"{HEAD} {clauses}")
     assert isinstance(parsed.statement, CreateRoutineLoad)
     return parsed.statement
-
-
-def refusal(text: str) -> UserError:
-    """Answer how a statement is refused."""
-    with pytest.raises(UserError) as caught:
-        parse_script(text)
-    return caught.value
 
 
 @pytest.mark.parametrize(
@@ -139,9 +133,10 @@ def test_a_routine_load_is_read_with_all_its_clauses() -> None:
     )
 
 
-def test_a_routine_load_needs_a_table_and_a_source_only() -> None:
-    assert created("FROM KAFKA('a' = 'b')") == CreateRoutineLoad(
-        name="j", table="t", source="KAFKA", options=(("a", "b"),)
+@pytest.mark.parametrize("source", ["KINESIS", "Kafka", "pulsar", "FROM", "properties"])
+def test_a_routine_load_needs_a_table_and_any_source_only(source: str) -> None:
+    assert created(f"FROM {source}('a' = 'b')") == CreateRoutineLoad(
+        name="j", table="t", source=source.upper(), options=(("a", "b"),)
     )
 
 
@@ -195,43 +190,35 @@ def test_a_formatted_routine_load_is_read_and_written_alike(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "construct", "column"),
+    ("text", "construct"),
     [
-        (f"{HEAD} WITH MERGE {TAIL}", "WITH MERGE{} in CREATE ROUTINE LOAD", 33),
-        (f"{HEAD} WITH DELETE {TAIL}", "WITH DELETE{} in CREATE ROUTINE LOAD", 33),
-        (f"{HEAD} DELETE ON a > 1 {TAIL}", "DELETE ON{} in ROUTINE LOAD", 28),
-        (f"{HEAD} WHERE a DELETE ON b {TAIL}", "DELETE ON{} in ROUTINE LOAD", 36),
-        (f"{HEAD} COLUMNS(a), ORDER BY a {TAIL}", "ORDER BY{} in ROUTINE LOAD", 40),
-        (f"{HEAD} PARTITION(p) {TAIL}", "PARTITION{} in ROUTINE LOAD", 28),
-        (f"{HEAD} WHERE a, PARTITIONS (p) {TAIL}", "PARTITIONS{} in ROUTINE LOAD", 37),
-        (f"{HEAD} TEMPORARY PARTITIONS(p)", "TEMPORARY PARTITION{} in ROUTINE LOAD", 28),
-        (f"CREATE ROUTINE LOAD j {TAIL}", "CREATE ROUTINE LOAD without ON table{}", 23),
-        ("CREATE ROUTINE LOAD j WHERE a", "CREATE ROUTINE LOAD without ON table{}", 23),
-        ("CREATE ROUTINE LOAD j", "CREATE ROUTINE LOAD without ON table{}", 22),
+        (f"{HEAD} WITH ¦MERGE {TAIL}", "WITH MERGE{} in CREATE ROUTINE LOAD"),
+        (f"{HEAD} WITH ¦DELETE {TAIL}", "WITH DELETE{} in CREATE ROUTINE LOAD"),
+        (f"{HEAD} ¦DELETE ON a > 1 {TAIL}", "DELETE ON{} in ROUTINE LOAD"),
+        (f"{HEAD} WHERE a ¦DELETE ON b {TAIL}", "DELETE ON{} in ROUTINE LOAD"),
+        (f"{HEAD} COLUMNS(a), ¦ORDER BY a {TAIL}", "ORDER BY{} in ROUTINE LOAD"),
+        (f"{HEAD} ¦PARTITION(p) {TAIL}", "PARTITION{} in ROUTINE LOAD"),
+        (f"{HEAD} WHERE a, ¦PARTITIONS (p) {TAIL}", "PARTITIONS{} in ROUTINE LOAD"),
+        (f"{HEAD} ¦TEMPORARY PARTITIONS(p)", "TEMPORARY PARTITION{} in ROUTINE LOAD"),
+        (f"CREATE ROUTINE LOAD j ¦{TAIL}", "CREATE ROUTINE LOAD without ON table{}"),
+        ("CREATE ROUTINE LOAD j ¦WHERE a", "CREATE ROUTINE LOAD without ON table{}"),
+        ("CREATE ROUTINE LOAD j¦", "CREATE ROUTINE LOAD without ON table{}"),
         (
-            f"CREATE ROUTINE LOAD IF NOT EXISTS j ON t {TAIL}",
+            f"CREATE ROUTINE LOAD ¦IF NOT EXISTS j ON t {TAIL}",
             "IF NOT EXISTS{} in CREATE ROUTINE LOAD",
-            21,
         ),
-        (f"{HEAD} FROM PULSAR('a' = 'b')", "FROM PULSAR{}", 33),
-        (f"{HEAD} WHERE a > 1 FROM pulsar()", "FROM pulsar{}", 45),
-        ("STOP ALL ROUTINE LOAD", "STOP ALL{}", 6),
-        (
-            "ALTER ROUTINE LOAD FOR j WHERE a COMMENT 'x'",
-            "COMMENT{} in ALTER ROUTINE LOAD",
-            34,
-        ),
-        ("ALTER ROUTINE LOAD FOR j ORDER BY a", "ORDER BY{} in ROUTINE LOAD", 26),
+        ("STOP ¦ALL ROUTINE LOAD", "STOP ALL{}"),
+        ("ALTER ROUTINE LOAD FOR j WHERE a ¦COMMENT 'x'", "COMMENT{} in ALTER ROUTINE LOAD"),
+        ("ALTER ROUTINE LOAD FOR j ¦ORDER BY a", "ORDER BY{} in ROUTINE LOAD"),
     ],
 )
 def test_what_routine_loads_cannot_do_yet_is_refused_by_name_with_a_hint(
-    text: str, construct: str, column: int
+    text: str, construct: str
 ) -> None:
     error = refusal(text)
 
     assert error.code is Code.NOT_SUPPORTED_ERR
     assert error.message == construct.format(" is not supported yet")
-    assert error.detail == f"Line 1, column {column}."
     assert error.hint
 
 
@@ -262,53 +249,43 @@ def test_a_clause_at_the_wrong_place_is_told_the_order(clauses: str, message: st
 
 
 @pytest.mark.parametrize(
-    ("clauses", "message", "column"),
+    ("clauses", "message"),
     [
-        (f"WHERE {TAIL}", 'expected an expression after WHERE, found "FROM"', 34),
+        (f"WHERE ¦{TAIL}", 'expected an expression after WHERE, found "FROM"'),
         (
-            "PRECEDING FILTER , WHERE a",
+            "PRECEDING FILTER ¦, WHERE a",
             'expected an expression after PRECEDING FILTER, found ","',
-            45,
         ),
+        (f"COLUMNS(a, b = ¦) {TAIL}", 'expected an expression after "b" =, found ")"'),
+        (f"COLUMNS(a, ¦A) {TAIL}", 'column "A" is given twice'),
+        (f"COLUMNS(a = 1, ¦A = 2) {TAIL}", 'column "A" is computed twice'),
+        (f"COLUMNS¦() {TAIL}", "COLUMNS must have at least one column"),
+        (f"COLUMNS(a ¦b) {TAIL}", 'expected "=", "," or ")" after the column, found "b"'),
+        (f"COLUMNS ¦a {TAIL}", 'expected TERMINATED BY or "(" after COLUMNS, found "a"'),
+        (f"COLUMNS(a) ¦WHERE a {TAIL}", '"," must come before WHERE'),
+        (f"PRECEDING FILTER a ¦WHERE b {TAIL}", '"," must come before WHERE'),
+        (f"WHERE a ¦COLUMNS(a) {TAIL}", '"," must come before COLUMNS'),
+        (f"WHERE a, ¦WHERE b {TAIL}", "WHERE must not come twice"),
+        (f"COLUMNS TERMINATED BY ¦'' {TAIL}", "COLUMNS TERMINATED BY must not be empty"),
+        (f"WHERE ¦(a {TAIL}", '"(" is not closed'),
+        (f"WHERE a[b¦) {TAIL}", 'expected "]", found ")"'),
+        (f"WHERE a¦) {TAIL}", 'expected ",", PROPERTIES or FROM source, found ")"'),
+        ("FROM ¦'x'", "expected a source after FROM, found a text"),
+        ("FROM ¦`x`()", 'expected a source after FROM, found "x"'),
+        ("FROM KINESIS¦", 'expected "(" after KINESIS, found the end of the statement'),
+        (f"WITH ¦{TAIL}", 'expected APPEND after WITH, found "FROM"'),
         (
-            f"COLUMNS(a, b = ) {TAIL}",
-            'expected an expression after "b" =, found ")"',
-            43,
-        ),
-        (f"COLUMNS(a, A) {TAIL}", 'column "A" is given twice', 39),
-        (f"COLUMNS(a = 1, A = 2) {TAIL}", 'column "A" is computed twice', 43),
-        (f"COLUMNS() {TAIL}", "COLUMNS must have at least one column", 35),
-        (f"COLUMNS(a b) {TAIL}", 'expected "=", "," or ")" after the column, found "b"', 38),
-        (f"COLUMNS a {TAIL}", 'expected TERMINATED BY or "(" after COLUMNS, found "a"', 36),
-        (f"COLUMNS(a) WHERE a {TAIL}", '"," must come before WHERE', 39),
-        (f"PRECEDING FILTER a WHERE b {TAIL}", '"," must come before WHERE', 47),
-        (f"WHERE a COLUMNS(a) {TAIL}", '"," must come before COLUMNS', 36),
-        (f"WHERE a, WHERE b {TAIL}", "WHERE must not come twice", 37),
-        (
-            f"COLUMNS TERMINATED BY '' {TAIL}",
-            "COLUMNS TERMINATED BY must not be empty",
-            50,
-        ),
-        (f"WHERE (a {TAIL}", '"(" is not closed', 34),
-        (f"WHERE a[b) {TAIL}", 'expected "]", found ")"', 37),
-        (f"WHERE a) {TAIL}", 'expected ",", PROPERTIES or FROM KINESIS, found ")"', 35),
-        ("FROM 'x'", "expected KINESIS after FROM, found a text", 33),
-        ("FROM KINESIS", 'expected "(" after KINESIS, found the end of the statement', 40),
-        (f"WITH {TAIL}", 'expected APPEND after WITH, found "FROM"', 33),
-        (
-            f"{TAIL} AGAIN",
+            f"{TAIL} ¦AGAIN",
             'expected COMMENT or the end of the statement after FROM KINESIS(…), found "AGAIN"',
-            43,
         ),
     ],
 )
 def test_a_mistake_in_a_routine_load_is_named_with_its_position(
-    clauses: str, message: str, column: int
+    clauses: str, message: str
 ) -> None:
     error = refusal(f"{HEAD} {clauses}")
 
     assert (error.code, error.message) == (Code.SYNTAX_ERR, message)
-    assert error.detail == f"Line 1, column {column}."
 
 
 @pytest.mark.parametrize(
@@ -334,7 +311,7 @@ def test_a_mistake_in_a_routine_load_is_named_with_its_position(
         ("ALTER ROUTINE LOAD FOR j PROPERTIES()", "PROPERTIES must have at least one key"),
         ("ALTER ROUTINE LOAD FOR j FROM KINESIS()", "KINESIS must have at least one key"),
         ("ALTER ROUTINE LOAD FOR j FROM KINESIS('a' = 'b') WHERE a", "WHERE must come before"),
-        ("ALTER ROUTINE LOAD FOR j PROPERTIES('a' = 'b') x", "expected FROM KINESIS or the e"),
+        ("ALTER ROUTINE LOAD FOR j PROPERTIES('a' = 'b') x", "expected FROM source or the end"),
         (
             "STOP ROUTINE LOAD FOR inner_j",
             'job name "inner_j" must not begin with "inner_"',
@@ -381,17 +358,17 @@ def test_a_routine_load_of_another_database_does_not_exist() -> None:
     ],
 )
 @pytest.mark.parametrize("quote", ["'", ""])
-def test_credentials_of_a_stream_are_taken_out(key: str, quote: str) -> None:
-    before = f"{HEAD} FROM KINESIS({quote}{key}{quote} = "
+def test_credentials_of_a_stream_are_hidden(key: str, quote: str) -> None:
+    before = f"{HEAD} FROM KINESIS({quote}{key}{quote}"
 
-    assert masked(f"{before}'CANARY', 'a' = 'b')") == f"{before}'***', 'a' = 'b')"
+    assert visible_part(f"{before} = 'CANARY', 'a' = 'b')") == before
 
 
-def test_what_is_no_credential_of_a_stream_stays() -> None:
+def test_options_of_a_stream_that_are_no_credentials_are_visible() -> None:
     text = (
         f"{HEAD} COLUMNS(id, token), WHERE a = 'b' FROM KINESIS('kinesis_stream' = 'x', "
         "'aws.region' = 'eu-west-1', 'aws.role_arn' = 'y', 'aws.secret_key' = SECRET 's', "
         "'property.aws.credentials.provider' = 'env', 'property.kinesis_default_pos' = 'z')"
     )
 
-    assert masked(text) == text
+    assert visible_part(text) == text

@@ -2,8 +2,7 @@
 
 import pytest
 
-from penstock.errors import Code, UserError
-from penstock.sql.masking import masked
+from penstock.errors import Code
 from penstock.sql.parser import parse_script
 from penstock.sql.statements import (
     AlterJob,
@@ -13,6 +12,7 @@ from penstock.sql.statements import (
     ShowSecrets,
     Statement,
 )
+from tests.unit.sql.refusal import refusal
 
 
 def parsed(text: str) -> Statement:
@@ -109,10 +109,8 @@ def test_an_option_refers_to_a_secret_by_name(value: str) -> None:
     ],
 )
 def test_a_mistake_is_named_without_the_secret(text: str, message: str) -> None:
-    with pytest.raises(UserError) as caught:
-        parse_script(text)
+    error = refusal(text)
 
-    error = caught.value
     assert (error.code, error.message) == (Code.SYNTAX_ERR, message)
     assert "CANARY" not in error.message + error.detail + error.hint
 
@@ -123,10 +121,7 @@ def test_a_statement_does_not_show_its_values() -> None:
     assert "CANARY" not in repr(statement)
 
 
-def test_a_statement_of_the_history_is_refused_until_its_values_are_typed_anew() -> None:
-    recalled = masked("ALTER SECRET s (a = 'CANARY')")
+def test_a_hidden_value_must_be_typed_again() -> None:
+    error = refusal("ALTER SECRET s (a = '***')")
 
-    with pytest.raises(UserError) as caught:
-        parse_script(recalled)
-
-    assert caught.value.hint == "Type the value anew, or give 'env:VARIABLE' or 'file:/path'."
+    assert error.hint == "Type the value anew, or give 'env:VARIABLE' or 'file:/path'."

@@ -2,9 +2,10 @@
 
 import pytest
 
-from penstock.errors import Code, UserError
+from penstock.errors import Code
 from penstock.sql.parser import parse_script
 from penstock.sql.statements import ViewQuery
+from tests.unit.sql.refusal import refusal
 
 PLACE = " is not supported yet in a SELECT from jobs(…) or tasks(…)"
 
@@ -49,10 +50,8 @@ def test_a_view_is_found_whatever_surrounds_it(text: str) -> None:
     ],
 )
 def test_the_type_of_a_view_must_be_insert(text: str, message: str) -> None:
-    with pytest.raises(UserError) as caught:
-        parse_script(text)
+    error = refusal(text)
 
-    error = caught.value
     assert (error.code, error.message) == (Code.OPTION_ERR, message)
     assert error.detail == "Line 1, column 15."
     assert error.hint.startswith("Allowed: type. Write ")
@@ -73,18 +72,15 @@ def test_the_type_of_a_view_must_be_insert(text: str, message: str) -> None:
     ],
 )
 def test_what_a_view_cannot_be_combined_with_is_named(text: str, construct: str) -> None:
-    with pytest.raises(UserError) as caught:
-        parse_script(text)
+    error = refusal(text)
 
-    assert caught.value.code is Code.NOT_SUPPORTED_ERR
-    assert caught.value.message == construct + PLACE
+    assert error.code is Code.NOT_SUPPORTED_ERR
+    assert error.message == construct + PLACE
 
 
 def test_a_word_that_cannot_follow_a_view_is_refused_with_its_position() -> None:
-    with pytest.raises(UserError) as caught:
-        parse_script("SELECT * FROM jobs('type' = 'insert') j WERE Id = 1")
+    error = refusal("SELECT * FROM jobs('type' = 'insert') j WERE Id = 1")
 
-    error = caught.value
     assert error.message == (
         "expected WHERE, GROUP BY, ORDER BY, LIMIT or the end of the statement after the view, "
         'found "WERE"'

@@ -1,4 +1,4 @@
-"""Options of a bucket: what contradicts is refused, and no value from elsewhere is shown."""
+"""Options of a bucket: contradictions are refused, and no referenced value is shown."""
 
 from dataclasses import replace
 
@@ -6,12 +6,12 @@ import pytest
 
 from penstock.errors import ExternalError, PenstockError, UserError
 from penstock.model.options import from_sealed_pairs, sealed_pairs
-from penstock.storage.bucket import asking
+from penstock.storage.bucket import bucket_failures
 from penstock.storage.options import (
     Choice,
     Provider,
     StoreOptions,
-    hidden_texts,
+    hidden_values,
     require_meaning,
     revealed,
 )
@@ -38,14 +38,14 @@ def said(error: PenstockError) -> str:
         (StoreOptions(endpoint="ftp://host"), 'or http://: "ftp://host"'),
     ],
 )
-def test_a_wrong_value_is_named_as_it_is_written(options: StoreOptions, rule: str) -> None:
+def test_a_wrong_value_is_shown_as_it_is_written(options: StoreOptions, rule: str) -> None:
     with pytest.raises(UserError, match=rule) as refused:
         revealed(options, given)
 
     assert CANARY not in said(refused.value)
 
 
-def test_a_wrong_address_from_elsewhere_is_not_shown() -> None:
+def test_a_wrong_referenced_address_is_not_shown() -> None:
     options = StoreOptions(endpoint="env:PLACE")
 
     with pytest.raises(UserError, match="http://: what env:PLACE gives") as refused:
@@ -54,7 +54,7 @@ def test_a_wrong_address_from_elsewhere_is_not_shown() -> None:
     assert CANARY not in said(refused.value)
 
 
-def test_where_values_come_from_goes_with_them_to_tasks() -> None:
+def test_references_are_sent_to_tasks_with_their_values() -> None:
     options = revealed(StoreOptions(endpoint="env:PLACE", region="here"), given)
 
     again = from_sealed_pairs(StoreOptions, sealed_pairs(options), what="a bucket")
@@ -63,19 +63,19 @@ def test_where_values_come_from_goes_with_them_to_tasks() -> None:
     assert again.origins == (("s3.endpoint", "env:PLACE"),)
 
 
-def test_what_a_library_repeats_of_a_value_from_elsewhere_is_not_shown() -> None:
+def test_a_referenced_value_in_an_error_of_a_library_is_not_shown() -> None:
     options = revealed(
         StoreOptions(endpoint="env:PLACE", region="here"), lambda *_: f"http://{CANARY}:1/"
     )
 
-    with pytest.raises(ExternalError) as failed, asking("no answer", options):
+    with pytest.raises(ExternalError) as failed, bucket_failures("no answer", options):
         raise OSError(f"error sending request for url (http://{CANARY}:1/bucket) here")
 
     assert "url (***bucket) here" in failed.value.detail
     assert CANARY not in said(failed.value)
 
 
-def test_only_secrets_and_values_from_elsewhere_are_hidden() -> None:
+def test_only_secrets_and_referenced_values_are_hidden() -> None:
     options = StoreOptions(
         endpoint="http://minio:9000",
         region="moon",
@@ -83,7 +83,7 @@ def test_only_secrets_and_values_from_elsewhere_are_hidden() -> None:
         origins=(("s3.region", "env:AWS_REGION"),),
     )
 
-    assert set(hidden_texts(options)) == {"one", "moon"}
+    assert set(hidden_values(options)) == {"one", "moon"}
 
 
 KEYS = StoreOptions(access_key="one", secret_key="two")  # noqa: S106 - No password.
@@ -105,7 +105,7 @@ KEYS = StoreOptions(access_key="one", secret_key="two")  # noqa: S106 - No passw
         ("az://orders/in/", StoreOptions(service_account="{}"), "gs.service_account"),
     ],
 )
-def test_an_option_that_the_store_knows_nothing_of_is_refused(
+def test_an_option_of_another_store_is_refused(
     uri: str, options: StoreOptions, key: str
 ) -> None:
     scheme = uri.partition("/")[0]
@@ -123,7 +123,7 @@ def test_an_option_that_the_store_knows_nothing_of_is_refused(
         ("az://orders/in/", replace(KEYS, endpoint="lake", provider=Provider.AZURE)),
     ],
 )
-def test_options_of_the_store_are_taken(uri: str, options: StoreOptions) -> None:
+def test_options_of_the_store_are_accepted(uri: str, options: StoreOptions) -> None:
     require_meaning(uri, options)
 
 
@@ -135,7 +135,9 @@ def test_options_of_the_store_are_taken(uri: str, options: StoreOptions) -> None
         ("az://orders/in/", Provider.GCP, 'must be one of azure for az://, not "gcp"'),
     ],
 )
-def test_the_store_of_somebody_else_is_refused(uri: str, provider: Provider, rule: str) -> None:
+def test_the_provider_of_another_store_is_refused(
+    uri: str, provider: Provider, rule: str
+) -> None:
     with pytest.raises(UserError, match=rule) as refused:
         require_meaning(uri, StoreOptions(provider=provider))
 

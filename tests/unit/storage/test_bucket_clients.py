@@ -1,4 +1,4 @@
-"""Addresses of stores, as they are written and as clients take them."""
+"""Addresses of stores, as users write them and as clients need them."""
 
 import pytest
 
@@ -51,5 +51,7 @@ def test_the_address_of_an_account_may_come_from_the_environment(
         ("https://minio.example.com", True),
     ],
 )
-def test_a_bucket_of_aws_stands_in_the_host_by_itself(endpoint: str, *, in_path: bool) -> None:
+def test_a_bucket_of_aws_is_part_of_the_host_by_default(
+    endpoint: str, *, in_path: bool
+) -> None:
     assert path_style(StoreOptions(endpoint=endpoint)) is in_path

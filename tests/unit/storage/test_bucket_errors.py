@@ -1,13 +1,13 @@
-"""What a bucket answered, in our words."""
+"""Errors of a bucket, converted."""
 
 import pytest
 from obstore.exceptions import PermissionDeniedError
 
 from penstock.errors import ExternalError
-from penstock.storage.bucket import asking
+from penstock.storage.bucket import bucket_failures
 from penstock.storage.options import StoreOptions
 
-# As AWS answers; the library repeats it behind its own words.
+# A response of AWS; the library appends it to its own text.
 SKEWED = (
     "for path x: Server returned non-2xx status code: 403 Forbidden: <?xml version='1.0'?>\n"
     "<Error><Code>RequestTimeTooSkewed</Code><Message>The difference between the request time "
@@ -30,10 +30,10 @@ TIMES = (
     ],
     ids=["with-times", "without"],
 )
-def test_a_clock_that_goes_wrong_is_not_taken_for_wrong_keys(times: str, detail: str) -> None:
+def test_a_wrong_clock_is_not_reported_as_wrong_keys(times: str, detail: str) -> None:
     skewed = PermissionDeniedError(SKEWED.format(times=times))
 
-    with pytest.raises(ExternalError) as bad, asking("no answer", StoreOptions()):
+    with pytest.raises(ExternalError) as bad, bucket_failures("no answer", StoreOptions()):
         raise skewed
 
     assert bad.value.message.startswith(

@@ -1,4 +1,4 @@
-"""Files as a store: links, odd names, files that come and go, disks that fail."""
+"""Files as a store: links, unusual names, changes during a listing, disk failures."""
 
 import os
 import resource
@@ -24,7 +24,7 @@ from penstock.storage.store import (
 STORE = LocalStore()
 
 
-def test_a_listing_tells_size_and_time_of_a_file(tmp_path: Path) -> None:
+def test_a_listing_has_size_and_time_of_a_file(tmp_path: Path) -> None:
     path = put(tmp_path, "a.json", content="12345")
     os.utime(path, ns=(0, 1_700_000_000_123_456_789))
 
@@ -59,7 +59,7 @@ def test_links_to_files_and_folders_are_followed(tmp_path: Path) -> None:
     assert names(tmp_path / "in") == ["file", "folder/x"]
 
 
-def test_a_link_that_leads_nowhere_or_in_a_circle_is_skipped(tmp_path: Path) -> None:
+def test_a_link_without_a_target_or_in_a_circle_is_skipped(tmp_path: Path) -> None:
     put(tmp_path, "deep/x")
     (tmp_path / "dangling").symlink_to(tmp_path / "gone")
     (tmp_path / "self").symlink_to(tmp_path / "self")
@@ -212,7 +212,7 @@ def test_a_file_replaced_while_it_is_read_is_read_to_its_end(tmp_path: Path) -> 
     assert content == b"before"
 
 
-def test_a_change_during_the_read_outweighs_the_readers_complaint(tmp_path: Path) -> None:
+def test_a_change_during_the_read_replaces_the_readers_error(tmp_path: Path) -> None:
     path = put(tmp_path, "a", content="before")
     [meta] = listed(tmp_path)
 
@@ -300,7 +300,7 @@ def test_writing_leaves_nothing_beside_the_file(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "new") == ["a"]  # noqa: PTH208 (hidden files count too)
 
 
-def test_syncing_what_is_not_there_names_it(tmp_path: Path) -> None:
+def test_syncing_a_missing_file_names_it(tmp_path: Path) -> None:
     with pytest.raises(ExternalError) as failure:
         STORE.sync([str(tmp_path), f"{tmp_path}/gone"])
 
@@ -309,13 +309,13 @@ def test_syncing_what_is_not_there_names_it(tmp_path: Path) -> None:
     assert failure.value.code is Code.STORAGE_ERR
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     put(tmp_path, "file")
 
     with pytest.raises(ExternalError) as failure:
         STORE.make_folder(f"{tmp_path}/file/below")
 
-    fact = f'folder "{tmp_path}/file/below" cannot be made: not a directory'
+    fact = f'folder "{tmp_path}/file/below" could not be created: not a directory'
     assert failure.value.message == fact
     assert failure.value.code is Code.STORAGE_ERR
 
@@ -328,7 +328,7 @@ def test_a_folder_without_the_right_to_read_it_is_not_taken_for_empty(tmp_path: 
         STORE.holds(f"{tmp_path}/shut")
 
 
-def test_what_goes_last_is_there_when_removing_breaks_off() -> None:
+def test_the_last_folder_remains_when_deleting_fails() -> None:
     with TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -346,7 +346,7 @@ def test_what_goes_last_is_there_when_removing_breaks_off() -> None:
     assert failure.value.code is Code.STORAGE_ERR
 
 
-def test_a_folder_that_cannot_be_looked_into_is_not_removed_in_silence(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_read_is_not_deleted_silently(tmp_path: Path) -> None:
     put(tmp_path, "shut/t/x")
     (tmp_path / "shut").chmod(0)
 
@@ -386,7 +386,7 @@ def test_a_new_file_that_outgrew_the_disk_can_be_aborted(tmp_path: Path) -> None
 
 @dataclass(kw_only=True)
 class Everything:
-    """Wants every key, except below one folder; remembers what it was asked."""
+    """Selects every key, except below one folder; records its calls."""
 
     unwanted: str = ""
     forgetful: bool = False
@@ -432,7 +432,7 @@ def names(folder: Path) -> list[str]:
 
 @contextmanager
 def without_privileges() -> Iterator[None]:
-    """Let the tests see what an ordinary user sees, also where root runs them."""
+    """Run the block as an ordinary user, even if root runs the tests."""
     user = os.geteuid()
     if user == 0:
         os.seteuid(65534)

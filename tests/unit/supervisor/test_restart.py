@@ -8,17 +8,16 @@ import pytest
 from penstock.errors import Code, ExternalError, UserError
 from penstock.model.epoch import CommitKind
 from penstock.model.events import Committed, Event, apply
-from penstock.model.job import JobState, LoadProperties, Reason, Wish, WishRecord
+from penstock.model.job import Desired, DesiredState, JobState, Reason
+from penstock.model.job_kinds import ROUTINE_LOAD
 from penstock.supervisor.restart import (
     NEVER_RESUMED,
-    RestartPolicy,
     next_resumes,
     pause_for,
     resume_at,
 )
 from tests.contract.catalog.building import JOB, commit, created
 
-POLICY = RestartPolicy()
 PAUSED_AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RESUMED_AT = PAUSED_AT - timedelta(seconds=2)
 CREATED = apply(None, Event(job_id=JOB, number=1, at=PAUSED_AT, body=created()))
@@ -26,27 +25,30 @@ OUTAGE = ExternalError("the disk did not answer", detail="It was asked twice.")
 
 
 def paused(
-    code: Code = Code.STORAGE_ERR, *, resumes: int = 0, wish: Wish = Wish.PAUSE
+    code: Code = Code.STORAGE_ERR,
+    *,
+    resumes: int = 0,
+    desired: DesiredState = DesiredState.PAUSE,
 ) -> JobState:
     """Answer a job that was resumed so often and paused again."""
-    record = WishRecord(
-        wish=wish,
+    record = Desired(
+        state=desired,
         reason=Reason(code=code, message="it failed"),
         event=10,
         changed_at=PAUSED_AT,
         auto_resumes=resumes,
         resumed_at=RESUMED_AT if resumes else None,
     )
-    return replace(CREATED, wish=record)
+    return replace(CREATED, desired=record)
 
 
 def routine(state: JobState) -> JobState:
     """Answer the same state of a routine load."""
-    return replace(state, definition=replace(state.definition, load=LoadProperties()))
+    return replace(state, definition=replace(state.definition, job_kind="ROUTINE_LOAD"))
 
 
 def test_the_first_resume_is_immediate() -> None:
-    due = resume_at(paused(), policy=POLICY)
+    due = resume_at(paused())
 
     assert due == PAUSED_AT
 
@@ -58,25 +60,23 @@ def test_the_first_resume_is_immediate() -> None:
 def test_later_resumes_wait_twice_as_long_up_to_a_limit_from_the_last_one(
     resumes: int, seconds: int
 ) -> None:
-    due = resume_at(paused(resumes=resumes), policy=POLICY)
+    due = resume_at(paused(resumes=resumes))
 
     assert due == RESUMED_AT + timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize("resumes", [10, 11, 1000])
 def test_a_job_that_was_resumed_ten_times_in_vain_stays_paused(resumes: int) -> None:
-    assert resume_at(paused(resumes=resumes), policy=POLICY) is None
+    assert resume_at(paused(resumes=resumes)) is None
 
 
 @pytest.mark.parametrize("resumes", [10, 11, 1000])
 def test_a_routine_load_is_resumed_for_ever(resumes: int) -> None:
     state = routine(paused(resumes=resumes))
 
-    event = pause_for(
-        OUTAGE, state=routine(paused(resumes=resumes, wish=Wish.RUN)), policy=POLICY
-    )
+    event = pause_for(OUTAGE, state=routine(paused(resumes=resumes, desired=DesiredState.RUN)))
 
-    assert resume_at(state, policy=POLICY) == RESUMED_AT + POLICY.delay_max
+    assert resume_at(state) == RESUMED_AT + ROUTINE_LOAD.resume_policy.delay_max
     assert event.reason is not None
     assert event.reason.code is OUTAGE.code
     assert event.auto_resumes == resumes
@@ -90,19 +90,19 @@ def test_the_resumes_of_a_routine_load_count_from_one_again_after_ten_quiet_minu
 ) -> None:
     now = RESUMED_AT + timedelta(minutes=minutes)
 
-    load = next_resumes(routine(paused(resumes=3)), now=now, policy=POLICY)
-    job = next_resumes(paused(resumes=3), now=now, policy=POLICY)
+    load = next_resumes(routine(paused(resumes=3)), now=now)
+    job = next_resumes(paused(resumes=3), now=now)
 
     assert (load, job) == (resumes, 4)
 
 
 def test_the_first_resume_of_a_routine_load_is_the_first() -> None:
-    assert next_resumes(routine(paused()), now=PAUSED_AT, policy=POLICY) == 1
+    assert next_resumes(routine(paused()), now=PAUSED_AT) == 1
 
 
 @pytest.mark.parametrize("code", sorted(NEVER_RESUMED))
 def test_what_a_person_must_look_at_is_never_resumed(code: Code) -> None:
-    assert resume_at(paused(code), policy=POLICY) is None
+    assert resume_at(paused(code)) is None
 
 
 def test_everything_else_that_pauses_a_job_is_resumed() -> None:
@@ -120,25 +120,25 @@ def test_everything_else_that_pauses_a_job_is_resumed() -> None:
         Code.STREAM_CHANGED_ERR,
         Code.CATALOG_BEHIND_ERR,
     } == NEVER_RESUMED
-    assert all(resume_at(paused(code), policy=POLICY) == PAUSED_AT for code in others)
+    assert all(resume_at(paused(code)) == PAUSED_AT for code in others)
 
 
-@pytest.mark.parametrize("wish", [Wish.RUN, Wish.DROP, Wish.CLOSED])
-def test_a_job_that_is_not_paused_has_nothing_to_resume(wish: Wish) -> None:
-    assert resume_at(paused(wish=wish), policy=POLICY) is None
+@pytest.mark.parametrize("desired", [DesiredState.RUN, DesiredState.DROP, DesiredState.CLOSED])
+def test_a_job_that_is_not_paused_has_nothing_to_resume(desired: DesiredState) -> None:
+    assert resume_at(paused(desired=desired)) is None
 
 
 def test_a_pause_without_a_reason_is_never_resumed() -> None:
     state = paused()
-    unexplained = replace(state, wish=replace(state.wish, reason=None))
+    unexplained = replace(state, desired=replace(state.desired, reason=None))
 
-    assert resume_at(unexplained, policy=POLICY) is None
+    assert resume_at(unexplained) is None
 
 
 def test_a_failure_pauses_the_job_with_its_code_and_what_was_said() -> None:
-    event = pause_for(OUTAGE, state=CREATED, policy=POLICY)
+    event = pause_for(OUTAGE, state=CREATED)
 
-    assert event.wish is Wish.PAUSE
+    assert event.state is DesiredState.PAUSE
     assert event.reason == Reason(
         code=OUTAGE.code, message="the disk did not answer. It was asked twice"
     )
@@ -147,34 +147,34 @@ def test_a_failure_pauses_the_job_with_its_code_and_what_was_said() -> None:
 
 
 def test_a_failure_after_resumes_counts_them() -> None:
-    state = paused(resumes=3, wish=Wish.RUN)
+    state = paused(resumes=3, desired=DesiredState.RUN)
 
-    event = pause_for(OUTAGE, state=state, policy=POLICY)
+    event = pause_for(OUTAGE, state=state)
 
     assert event.auto_resumes == 3
     assert event.resumed_at == RESUMED_AT
 
 
 def test_a_success_since_the_last_resume_begins_the_count_anew() -> None:
-    state = replace(paused(resumes=3, wish=Wish.RUN), succeeded_event=11)
+    state = replace(paused(resumes=3, desired=DesiredState.RUN), succeeded_event=11)
 
-    event = pause_for(OUTAGE, state=state, policy=POLICY)
+    event = pause_for(OUTAGE, state=state)
 
     assert event.auto_resumes == 0
 
 
 def test_a_success_before_the_last_resume_does_not() -> None:
-    state = replace(paused(resumes=3, wish=Wish.RUN), succeeded_event=9)
+    state = replace(paused(resumes=3, desired=DesiredState.RUN), succeeded_event=9)
 
-    event = pause_for(OUTAGE, state=state, policy=POLICY)
+    event = pause_for(OUTAGE, state=state)
 
     assert event.auto_resumes == 3
 
 
 def test_the_eleventh_failure_in_a_row_cannot_be_resumed_and_tells_the_last_error() -> None:
-    state = paused(resumes=10, wish=Wish.RUN)
+    state = paused(resumes=10, desired=DesiredState.RUN)
 
-    event = pause_for(OUTAGE, state=state, policy=POLICY)
+    event = pause_for(OUTAGE, state=state)
 
     assert event.reason == Reason(
         code=Code.CANNOT_RESUME_ERR,
@@ -188,7 +188,7 @@ def test_the_eleventh_failure_in_a_row_cannot_be_resumed_and_tells_the_last_erro
 def test_bad_rows_keep_their_own_code_after_many_resumes() -> None:
     bad = UserError("line 3: broken", code=Code.TOO_MANY_FAILURE_ROWS_ERR)
 
-    event = pause_for(bad, state=paused(resumes=10, wish=Wish.RUN), policy=POLICY)
+    event = pause_for(bad, state=paused(resumes=10, desired=DesiredState.RUN))
 
     assert event.reason == Reason(code=Code.TOO_MANY_FAILURE_ROWS_ERR, message="line 3: broken")
 

@@ -1,4 +1,4 @@
-"""Check the jobs and their sources, and suggest what to do about them."""
+"""Checks of the jobs and of their sources."""
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
@@ -8,178 +8,147 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Thread
 
-from penstock.cli.doctor.finding import Finding, Outcome, Subject
+from penstock.cli.doctor.report import Finding, Subject, failure, ok, problem, warning
 from penstock.clock import Clock
 from penstock.errors import Code, ExternalError, PenstockError
-from penstock.model.job import JobState, Wish
-from penstock.model.text import counted, lasted
-from penstock.secrets.vault import Vault
+from penstock.model.job import DesiredState, JobState
+from penstock.model.text import counted, format_duration
 from penstock.settings.home import command_for
-from penstock.sources.files.options import FilesOptions
-from penstock.storage.uris import Scheme, parse_uri
-from penstock.supervisor.restart import RestartPolicy, resume_at
+from penstock.sources.registry import Sources, source_kind, source_options
+from penstock.supervisor.restart import resume_at
+
+# A bucket that does not answer is retried for fifteen seconds.
+WAIT_MAX = timedelta(seconds=20)
+PARALLEL_MAX = 16
 
 
 def check_jobs(subject: Subject) -> Iterator[Finding]:
-    """Tell who runs, and every pause with its reason."""
+    """Count running and paused jobs, and list every pause with its reason."""
     if subject.app is None:
-        yield Finding(
-            check="jobs", found="none yet", advice="To create one, see: penstock --help"
-        )
+        yield ok("jobs", "none yet", advice="To create one, see: penstock --help")
         return
     states = subject.app.catalog.jobs()
     leases = subject.app.catalog.leases()
-    wanted = [state for state in states if state.wish.wish is Wish.RUN]
+    wanted = [state for state in states if state.desired.state is DesiredState.RUN]
     run = [state for state in wanted if state.id in leases and leases[state.id].live]
-    paused = [state for state in states if state.wish.wish is Wish.PAUSE]
+    paused = [state for state in states if state.desired.state is DesiredState.PAUSE]
     waiting = len(wanted) - len(run)
-    words = (len(run), "run by a process"), (waiting, "not run"), (len(paused), "paused")
-    told = [f"{number:,} {word}" for number, word in words if number]
+    counts = (len(run), "running"), (waiting, "not running"), (len(paused), "paused")
+    found = ", ".join(f"{number:,} {word}" for number, word in counts if number)
     penstock = command_for(subject.home)
-    yield Finding(
-        check="jobs",
-        found=", ".join(told) or "none yet",
-        advice=f"To run {counted(waiting, 'job')}: {penstock} run" if waiting else "",
-    )
+    advice = f"To run {counted(waiting, 'job')}: {penstock} run" if waiting else ""
+    yield ok("jobs", found or "none yet", advice=advice)
     for state in paused:
-        yield about_pause(state, penstock=penstock)
+        yield pause_finding(state, penstock=penstock)
 
 
-def about_pause(state: JobState, *, penstock: str) -> Finding:
-    """Say why a job is paused, and what makes it run again."""
-    reason = state.wish.reason
+def pause_finding(state: JobState, *, penstock: str) -> Finding:
+    """Return why a job is paused, and how to resume it."""
+    reason = state.desired.reason
     resume = f"{penstock} sql -e {shlex.quote(state.definition.resuming)}"
     if reason is None or reason.code is Code.MANUAL_PAUSE_ERR:
-        return Finding(
-            check="job",
-            outcome=Outcome.WARNING,
-            found=f"{state.name} is paused by a person",
-            advice=f"To let it run: {resume}",
-        )
-    due = resume_at(state, policy=RestartPolicy())
+        manual = f"{state.name} is paused by a person"
+        return warning("job", manual, advice=f"To resume it: {resume}")
+    due = resume_at(state)
     found = f"{state.name} is paused: {reason.code}: {reason.message}"
     if due is not None:
-        return Finding(
-            check="job",
-            outcome=Outcome.WARNING,
-            found=f"{found}; a run resumes it from {due:%Y-%m-%d %H:%M:%S} UTC on",
-            advice=reason.hint,
-        )
-    advice = f"{reason.hint} Then: {resume}".strip()
-    return Finding(check="job", outcome=Outcome.PROBLEM, found=found, advice=advice)
-
-
-# A bucket that is away is asked again for fifteen seconds before it is given up.
-WAIT_MAX = timedelta(seconds=20)
-AT_ONCE_MAX = 16
+        later = f"{found}; a run resumes it at {due:%Y-%m-%d %H:%M:%S} UTC or later"
+        return warning("job", later, advice=reason.hint)
+    return problem("job", found, advice=f"{reason.hint} Then: {resume}".strip())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What is asked about a job: it raises an error where something is wrong."""
+class Probe:
+    """A request to the source of a job; ``send`` raises if it fails."""
 
     state: JobState
-    ask: Callable[[], None]
+    send: Callable[[], None]
 
 
 def check_sources(subject: Subject) -> Iterator[Finding]:
-    """Look whether the credentials of jobs are there and, with time, whether they are taken."""
+    """Check that the credentials of remote sources resolve and, unless quick, are accepted."""
     states = () if subject.app is None else subject.app.catalog.jobs()
-    remote = [state for state in states if _asked_for(state)]
+    remote = [state for state in states if _is_remote(state)]
     if subject.app is None or not remote:
-        yield Finding(
-            check="sources", found="none but files of this machine" if states else "none yet"
-        )
+        yield ok("sources", "only files of this machine" if states else "none yet")
         return
-    ask = partial(_look_up if subject.quick else _try, vault=subject.app.vault)
-    questions = [Question(state=state, ask=partial(ask, state)) for state in remote]
-    failures = list(ask_all(questions, wait=WAIT_MAX, clock=subject.clock))
-    told = counted(len(remote), "remote source")
+    send = partial(_request, sources=subject.app.sources, quick=subject.quick)
+    probes = [Probe(state=state, send=partial(send, state)) for state in remote]
+    failures = list(send_all(probes, wait=WAIT_MAX, clock=subject.clock))
+    sources = counted(len(remote), "remote source")
     if subject.quick:
-        yield Finding(check="sources", found=f"{told}, not asked (--quick)")
+        yield ok("sources", f"{sources}, not asked (--quick)")
     elif not failures:
-        yield Finding(check="sources", found=f"{told} answered")
+        yield ok("sources", f"{sources} answered")
     yield from failures
 
 
-def _asked_for(state: JobState) -> bool:
-    """Tell whether a job is alive and its source is not on this machine."""
+def _is_remote(state: JobState) -> bool:
+    """Return whether a job is neither dropped nor reads files of this machine."""
     source = state.definition.source
-    local = isinstance(source, FilesOptions) and parse_uri(source.uri).scheme is Scheme.FILE
-    return not local and state.wish.wish in (Wish.RUN, Wish.PAUSE)
+    local = source_kind(source.kind).local(source_options(source))
+    return not local and state.desired.state in (DesiredState.RUN, DesiredState.PAUSE)
 
 
-def _look_up(state: JobState, *, vault: Vault) -> None:
-    from penstock.job_source import source_values
-
-    source_values(state.definition, vault=vault)
-
-
-def _try(state: JobState, *, vault: Vault) -> None:
-    from penstock.job_source import ask_source, source_values
-
-    ask_source(state.definition, source_values(state.definition, vault=vault))
+def _request(state: JobState, *, sources: Sources, quick: bool) -> None:
+    values = sources.values(state.definition)
+    if not quick:
+        sources.probe(state.definition, values)
 
 
-def ask_all(
-    questions: Sequence[Question], *, wait: timedelta, clock: Clock
-) -> Iterator[Finding]:
-    """Ask several questions at once; yield what is wrong, in their order.
+def send_all(probes: Sequence[Probe], *, wait: timedelta, clock: Clock) -> Iterator[Finding]:
+    """Send probes in parallel; yield the failures in order.
 
-    What has no answer when time is up is left behind: nobody waits for it.
+    A probe without an answer when time is up is a failure; its thread is abandoned.
     """
     todo: SimpleQueue[int] = SimpleQueue()
     done: SimpleQueue[tuple[int, Exception | None]] = SimpleQueue()
-    for number in range(len(questions)):
+    for number in range(len(probes)):
         todo.put(number)
-    for _ in range(min(AT_ONCE_MAX, len(questions))):
-        Thread(target=_answer, args=(questions, todo, done), daemon=True).start()
-    answers: dict[int, Exception | None] = {}
+    for _ in range(min(PARALLEL_MAX, len(probes))):
+        Thread(target=_send_next, args=(probes, todo, done), daemon=True).start()
+    error_by_number: dict[int, Exception | None] = {}
     ends_at = clock.monotonic() + wait.total_seconds()
-    for _ in questions:
+    for _ in probes:
         try:
             number, error = done.get(timeout=max(0.0, ends_at - clock.monotonic()))
         except Empty:
             break
-        answers[number] = error
+        error_by_number[number] = error
     silent = ExternalError(
-        f"no answer within {lasted(wait)}",
+        f"no answer within {format_duration(wait)}",
         hint="Check the network, the endpoint and the region.",
     )
-    for number, question in enumerate(questions):
-        failure = answers.get(number, silent)
-        if failure is not None:
-            yield _finding(question.state, failure)
+    for number, probe in enumerate(probes):
+        found = error_by_number.get(number, silent)
+        if found is not None:
+            yield _source_finding(probe.state, found)
 
 
-def _answer(
-    questions: Sequence[Question],
+def _send_next(
+    probes: Sequence[Probe],
     todo: SimpleQueue[int],
     done: SimpleQueue[tuple[int, Exception | None]],
 ) -> None:
-    """Take one question after the other until there is none left."""
+    """Send probes until none is left."""
     while True:
         try:
             number = todo.get_nowait()
         except Empty:
             return
         try:
-            questions[number].ask()
-        except Exception as error:  # noqa: BLE001 - Whoever looks for trouble must not fail on it.
+            probes[number].send()
+        except Exception as error:  # noqa: BLE001 - Any error is a finding.
             done.put((number, error))
         else:
             done.put((number, None))
 
 
-def _finding(state: JobState, error: Exception) -> Finding:
-    """Say which job cannot ask what, and why; the words of a library may hold keys."""
+def _source_finding(state: JobState, error: Exception) -> Finding:
     definition = state.definition
-    reason, hint = type(error).__name__, ""
+    place = source_kind(definition.source.kind).place(source_options(definition.source))
+    about = f'{definition.kind.noun} "{state.name}" cannot ask {place}: '
     if isinstance(error, PenstockError):
-        reason, hint = f"{error.message}. {error.detail}".rstrip(". "), error.hint
-    return Finding(
-        check="source",
-        outcome=Outcome.PROBLEM,
-        found=f'{definition.kind} "{state.name}" cannot ask {definition.source_name}: {reason}',
-        advice=hint,
-    )
+        return failure("source", error, about=about)
+    # The message of a library may contain credentials.
+    return problem("source", f"{about}{type(error).__name__}")

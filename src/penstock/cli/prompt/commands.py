@@ -1,7 +1,7 @@
-r"""What is typed at the prompt: statements, or commands that begin with a backslash.
+r"""Parse the input of the prompt: statements, or commands that start with a backslash.
 
-Whether a text is finished is the lexer's to say: a semicolon in quotes or in a comment ends
-nothing, and neither does a ``\G`` there.
+The lexer decides whether a text is finished: a semicolon or ``\G`` in quotes or in a comment
+ends nothing.
 """
 
 import re
@@ -23,7 +23,7 @@ _QUOTES = ("'", '"', "`")
 
 
 class Command(StrEnum):
-    """What can be asked of the prompt itself, by the names it is typed with."""
+    """Commands of the prompt without arguments."""
 
     HELP = "help"
     QUIT = "quit"
@@ -32,7 +32,7 @@ class Command(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Run statements; none of them is no error."""
+    """Run statements; there may be none."""
 
     text: str
     vertical: bool = False
@@ -40,7 +40,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Run statements again and again; without any, the last ones."""
+    """Repeat statements, or the last ones."""
 
     run: Run | None
     interval: timedelta
@@ -48,43 +48,32 @@ class Watch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Show how long statements take, or not; None changes it."""
+    """Turn the display of durations on or off; None toggles it."""
 
     shown: bool | None
 
 
 Entry = Run | Watch | Timing | Command
 
-_WORDS = {
-    "help": Command.HELP,
-    "?": Command.HELP,
-    "exit": Command.QUIT,
-    "quit": Command.QUIT,
-}
-_COMMANDS = {
-    "?": Command.HELP,
-    "h": Command.HELP,
-    "help": Command.HELP,
-    "q": Command.QUIT,
-    "quit": Command.QUIT,
-    "e": Command.EDIT,
-}
-# What is completed behind a backslash, with what it does.
+# Words that need no backslash.
+_WORDS = {"help": Command.HELP, "?": Command.HELP, "exit": Command.QUIT, "quit": Command.QUIT}
+_COMMANDS = {**_WORDS, "h": Command.HELP, "q": Command.QUIT, "e": Command.EDIT}
+# Completions after a backslash.
 MEANING_BY_COMMAND = {
-    "\\?": "list what can be typed",
-    "\\watch 2s": "run the last statement again every 2 seconds",
-    "\\timing": "show how long statements take, or not",
+    "\\?": "list statements, commands and keys",
+    "\\watch 2s": "repeat the last statement every 2 seconds",
+    "\\timing": "turn the display of durations on or off",
     "\\e": "edit the last statement in $EDITOR",
     "\\q": "leave",
 }
 MEANING_BY_ENDING = {
     "\\G": "print the result vertically",
-    "\\watch 2s": "run it again every 2 seconds",
+    "\\watch 2s": "repeat it every 2 seconds",
 }
 
 
 def finished(text: str) -> bool:
-    """Tell whether a text can be run as it stands, or goes on in another line."""
+    """Return whether a text is complete; otherwise it continues in another line."""
     if not text.strip() or text.lstrip().startswith("\\") or _word(text) in _WORDS:
         return True
     if _ending(text, _VERTICAL) or _ending(text, _WATCH):
@@ -96,7 +85,7 @@ def finished(text: str) -> bool:
 
 
 def read_entry(text: str) -> Entry:
-    """Read what was typed; only commands are checked, statements are the parser's."""
+    """Parse an input; raise UserError for a wrong command. Statements are not checked."""
     if _word(text) in _WORDS:
         return _WORDS[_word(text)]
     watch = _ending(text, _WATCH)
@@ -122,7 +111,7 @@ def _command(name: str, *, argument: str) -> Entry:
         raise UserError(
             f'command "\\{name}" does not exist',
             code=Code.SYNTAX_ERR,
-            hint="Type \\? to see what can be typed.",
+            hint="Type \\? for a list of commands.",
         )
     return _COMMANDS[name.lower()]
 
@@ -149,19 +138,19 @@ def _word(text: str) -> str:
 
 
 def _ending(text: str, pattern: re.Pattern[str]) -> re.Match[str] | None:
-    """Find what stands at the end of a text, outside of quotes and comments."""
+    """Match a pattern at the end of a text, outside of quotes and comments."""
     found = pattern.search(text)
     return found if found and outside(text[: found.start()]) else None
 
 
 def outside(text: str) -> bool:
-    """Tell whether the end of a text lies outside of quotes and comments."""
+    """Return whether the end of a text is outside of quotes and comments."""
     tokens = _tokens(f"{text}\\")
     return bool(tokens and tokens[-1].start == len(text))
 
 
 def _tokens(text: str) -> tuple[Token, ...] | None:
-    """Answer the tokens of a text; None if it cannot be split into any."""
+    """Return the tokens of a text; None if the lexer raises."""
     try:
         return tokenize(read_script(text))
     except UserError:
@@ -169,7 +158,7 @@ def _tokens(text: str) -> tuple[Token, ...] | None:
 
 
 def _unclosed(text: str) -> bool:
-    """Tell whether a text would be understood if a quote or comment in it were closed."""
+    """Return whether the only fault of a text is an open quote or comment."""
     closings = (*_QUOTES, " */" * text.count("/*"))
     return any(_tokens(text + closing) is not None for closing in closings)
 

@@ -1,25 +1,26 @@
 """Complete statements: keywords, names, and the keys and values of options.
 
-The words of statements come from the parser: its table of statements gives the first ones, and
-what it expects where the text ends gives the others, so that whatever can be parsed can be
-completed. Only what the parser takes but does not ask for is listed here.
+Keywords come from the parser: the first words from its table of statements, the others from
+what it expects at the end of the text. Only optional words that the parser does not name in its
+errors are listed here.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass
+from dataclasses import MISSING, Field, dataclass, replace
 from enum import Enum
+from itertools import chain
 from typing import Any
 
 from penstock.cli.prompt.commands import MEANING_BY_COMMAND, MEANING_BY_ENDING, outside
 from penstock.cli.prompt.guide import LESSON_BY_HEAD
 from penstock.errors import UserError
-from penstock.model.job import JobProperties
-from penstock.model.job_kinds import RoutineProperties
-from penstock.model.options import option_fields, option_key, rule_of
-from penstock.model.schema import Primitive, quoted_name
-from penstock.sources.files.options import FilesOptions
-from penstock.sources.kinesis.options import KinesisOptions, PositionOptions
+from penstock.model.job_kinds import ROUTINE_LOAD, STREAMING, JobKind
+from penstock.model.options import open_fields, option_fields, option_key, rule_of
+from penstock.model.schema import Primitive
+from penstock.model.text import quoted_name
+from penstock.sources.registry import kinds_of, source_kinds
+from penstock.sources.source import SourceKind
 from penstock.sql.lexer import Token, TokenKind, read_script, tokenize
 from penstock.sql.parser import parse_script, statement_heads
 
@@ -28,9 +29,9 @@ NamesOf = Callable[[], Iterable[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """What is known by name; every function is asked when a name is completed."""
+    """Functions that list names; each is called when such a name is completed."""
 
-    # Jobs of every kind; routine loads are those with statements of their own.
+    # Jobs of every kind; routine loads are among them.
     jobs: NamesOf
     routine_loads: NamesOf
     tables: NamesOf
@@ -39,43 +40,59 @@ class Names:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionChoice:
-    """An option that may be given: what it is for, and its values where they are few."""
+    """An option, its explanation and, if they are few, its values."""
 
     explanation: str
     values: tuple[str, ...] = ()
 
 
-def option_list(call: str, *, about: str, names: Names) -> Mapping[str, OptionChoice] | None:
-    """Answer the options by key that a call or PROPERTIES takes; None where none are taken.
+def option_classes() -> Mapping[str, tuple[type, ...]]:
+    """Return the option classes of every source by the word in front of its options."""
+    return {
+        function: (kind.options, *_start_options(kind, ROUTINE_LOAD))
+        for kind in source_kinds()
+        for function in kind.functions
+    }
 
-    ``about`` is what the statement is about: a JOB, a ROUTINE load, a SECRET.
+
+def _start_options(kind: SourceKind, job_kind: JobKind) -> tuple[type, ...]:
+    """Return the start options of a source, if jobs of the kind can read it."""
+    start = kind.start_options
+    return (start,) if start is not None and job_kind.name in kind.job_kinds else ()
+
+
+def option_list(call: str, *, about: str, names: Names) -> Mapping[str, OptionChoice] | None:
+    """Return the options by key of a source or of PROPERTIES; None for another word.
+
+    ``about`` is the second word of the statement: JOB, ROUTINE, SECRET.
     """
+    if call in option_classes():
+        return _declared(*option_classes()[call], names=names)
     match call, about:
-        case (("FILES" | "S3"), _):
-            return _declared(FilesOptions, names=names)
-        case "KINESIS", _:
-            return _declared(KinesisOptions, PositionOptions, names=names)
         case "PROPERTIES", "ROUTINE":
-            return _declared(RoutineProperties, names=names)
+            return _declared(ROUTINE_LOAD.properties, names=names)
         case "PROPERTIES", "JOB":
-            offset = OptionChoice(explanation='Where loading goes on: {"fileName": "…"}.')
-            return {**_declared(JobProperties, names=names), "offset": offset}
+            starts = (_start_options(kind, STREAMING) for kind in source_kinds())
+            return _declared(STREAMING.properties, *chain(*starts), names=names)
         case _, "SECRET":
             return _secrets()
         case (("JOBS" | "TASKS"), _):
             return {"type": OptionChoice(explanation="Kind of the jobs.", values=("insert",))}
         case "REJECTS", _:
             jobs = tuple(names.jobs())
-            return {"job": OptionChoice(explanation="Whose rejected rows.", values=jobs)}
+            return {"job": OptionChoice(explanation="Job with the rejected rows.", values=jobs)}
         case _:
             return None
 
 
 def _declared(*kinds: type, names: Names) -> dict[str, OptionChoice]:
-    """Answer the options of classes; those that must be given come first."""
+    """Return the options of classes; required ones come first."""
     declared = (f for kind in kinds for f in option_fields(kind))
     ordered = sorted(declared, key=lambda f: f.default is not MISSING)
-    return {option_key(f): _choice(f, names=names) for f in ordered}
+    found = {option_key(f): _choice(f, names=names) for f in ordered}
+    for f in (f for kind in kinds for f in open_fields(kind)):
+        found[f.metadata["prefix"]] = OptionChoice(explanation=f.metadata["explanation"])
+    return found
 
 
 def _choice(declared: Field[Any], *, names: Names) -> OptionChoice:
@@ -98,10 +115,11 @@ def _values(kind: object) -> tuple[str, ...]:
 
 
 def _secrets() -> dict[str, OptionChoice]:
-    """Answer the options whose values may be kept as secrets."""
+    """Return the options of all sources whose values may be secrets."""
     return {
         option_key(f): OptionChoice(explanation=rule_of(f).explanation)
-        for kind in (FilesOptions, KinesisOptions)
+        for kinds in option_classes().values()
+        for kind in kinds
         for f in option_fields(kind)
         if rule_of(f).secret
     }
@@ -109,9 +127,9 @@ def _secrets() -> dict[str, OptionChoice]:
 
 _KEYWORDS = re.compile(r"[A-Z][A-Z ]*\Z")
 _QUOTES = ("'", '"', "`")
-# No statement has this anywhere, so the parser says what it wants instead.
-_NOTHING_KNOWN = " ?"
-_WORDS = {"help": "list what can be typed", "exit": "leave"}
+# No statement contains this, so the error of the parser names what it expects.
+_UNEXPECTED = " ?"
+_WORDS = {"help": "list statements, commands and keys", "exit": "leave"}
 _CREATING = (
     ("CREATE", "TABLE"),
     ("CREATE", "JOB"),
@@ -126,17 +144,17 @@ _QUERY_WORDS = (
     "THEN", "ELSE", "END", "CAST(", "DISTINCT", "LATERAL VIEW", "UNION ALL", "VERSION AS OF",
     "DESC",
 )  # fmt: skip
-# Words that go on behind those that the parser asks for.
+# What is offered for words that the parser expects.
+# The words of the parser for the source of a routine load, and what comes before its name.
+_SOURCES = {"FROM source": "FROM ", "a source": ""}
 _WRITTEN = {
     "PROPERTIES": "PROPERTIES(",
     "COLUMNS": "COLUMNS(",
-    "FROM KINESIS": "FROM KINESIS(",
-    "KINESIS": "KINESIS(",
     "INSERT": "INSERT INTO",
     "DO INSERT": "DO INSERT INTO",
     "PARTITIONED BY": "PARTITIONED BY (",
 }
-# Clauses that may come where the parser asks for something else.
+# Optional clauses before words that the parser expects.
 _BEFORE = {"ON STREAMING": "PROPERTIES(", "DO INSERT": "COMMENT"}
 _IF_BY_VERB = {"CREATE": "IF NOT EXISTS", "DROP": "IF EXISTS"}
 _OPTIONAL_IF = frozenset(
@@ -146,7 +164,7 @@ _OPTIONAL_IF = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A text to write in the place of the last ``replaced`` characters before the cursor."""
+    """A text that replaces the last ``replaced`` characters before the cursor."""
 
     text: str
     label: str
@@ -156,9 +174,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """The statement up to the word at the cursor, and that word as far as it is written."""
+    """The statement before the word at the cursor, and the part of the word before it."""
 
-    said: str
+    before: str
     tokens: tuple[Token, ...]
     written: str
     quote: str
@@ -173,7 +191,7 @@ class _Place:
 
 
 def candidates(text: str, *, names: Names) -> tuple[Candidate, ...]:
-    """Answer what can be written at the end of a text, in the order to show it."""
+    """Return the completions at the end of a text, in the order to show them."""
     place = _place(text)
     if place is None:
         return ()
@@ -202,7 +220,7 @@ def _found(place: _Place, *, names: Names) -> Iterator[Candidate]:
 
 
 def _place(text: str) -> _Place | None:
-    """Find the word at the end of a text; none in a comment, or where nothing is clear."""
+    """Find the word at the end of a text; None in a comment or an unreadable text."""
     for quote in ("", *_QUOTES):
         try:
             tokens = tokenize(read_script(text + quote))
@@ -226,7 +244,7 @@ def _place_in(text: str, tokens: tuple[Token, ...], *, quote: str) -> _Place:
     ends = [index for index, token in enumerate(tokens) if _is_symbol(token, ";")]
     first = ends[-1] + 1 if ends else 0
     begin = tokens[ends[-1]].end if ends else 0
-    return _Place(said=text[begin:start], tokens=tokens[first:], written=written, quote=quote)
+    return _Place(before=text[begin:start], tokens=tokens[first:], written=written, quote=quote)
 
 
 def _commands(place: _Place) -> Iterator[Candidate]:
@@ -237,7 +255,7 @@ def _commands(place: _Place) -> Iterator[Candidate]:
 
 
 def _in_list(place: _Place, *, names: Names) -> list[Candidate] | None:
-    """Answer the options, or values of one, where the cursor stands in a list of them."""
+    """Return options, or values of an option; None if the cursor is not in their list."""
     opened: list[int] = []
     for index, token in enumerate(place.tokens):
         if _is_symbol(token, "("):
@@ -290,26 +308,31 @@ def _query(place: _Place, *, names: Names) -> Iterator[Candidate]:
         return
     yield from _named(names.tables(), place)
     in_job = place.keywords[0] in ("ALTER", "CREATE")
-    calls = ("FILES(", "S3(") if in_job else ("jobs(", "tasks(", "rejects(")
+    sources = (f for kind in kinds_of(STREAMING.name) for f in kind.functions)
+    calls = (
+        tuple(f"{function}(" for function in sources)
+        if in_job
+        else ("jobs(", "tasks(", "rejects(")
+    )
     yield from _phrases(() if place.quote else calls, place)
 
 
 def _heads(place: _Place) -> Iterator[Candidate]:
-    """Yield the words of all statements that begin as this one does."""
-    said = place.keywords
+    """Yield the next words of all statements that start like this one."""
+    words = place.keywords
     for head in statement_heads():
-        if len(head) > len(said) and head[: len(said)] == said:
+        if len(head) > len(words) and head[: len(words)] == words:
             lesson = LESSON_BY_HEAD.get(" ".join(head))
-            phrase = " ".join([*head[len(said) :], *_required(" ".join(head))])
+            phrase = " ".join([*head[len(words) :], *_required(" ".join(head))])
             yield from _phrases([phrase], place, meaning=lesson.meaning if lesson else "")
-    if not said:
+    if not words:
         for word, meaning in _WORDS.items():
             yield from _phrases([word], place, meaning=meaning)
 
 
 def _expected(place: _Place, *, words: bool, names: Names) -> Iterator[Candidate]:
-    """Yield what the parser wants to come next."""
-    wanted = _wanted(place.said)
+    """Yield what the parser expects next."""
+    wanted = _wanted(place.before)
     if place.quote in ("", "`"):
         yield from _named(_names(place, wanted, names=names), place)
     elif wanted == "a job name in quotes":
@@ -319,32 +342,42 @@ def _expected(place: _Place, *, words: bool, names: Names) -> Iterator[Candidate
         before = [_BEFORE[phrase] for phrase in phrases if phrase in _BEFORE]
         given = set(place.keywords)
         yield from _phrases([p for p in before if p.rstrip("(") not in given], place)
-        yield from _phrases([_WRITTEN.get(phrase, phrase) for phrase in phrases], place)
+        yield from _phrases(chain.from_iterable(map(_offered, phrases)), place)
         yield from _phrases(_TYPES if wanted == "a type" else (), place)
         if " ".join(place.keywords) in _OPTIONAL_IF:
             yield from _phrases([_IF_BY_VERB[place.keywords[0]]], place)
 
 
-def _wanted(said: str) -> str:
+def _offered(phrase: str) -> list[str]:
+    """Return an expected phrase with what always follows it; a source is any known one."""
+    if phrase in _SOURCES:
+        functions = (f for kind in kinds_of(ROUTINE_LOAD.name) for f in kind.functions)
+        return [f"{_SOURCES[phrase]}{function}(" for function in functions]
+    return [_WRITTEN.get(phrase, phrase)]
+
+
+def _wanted(statement: str) -> str:
+    """Return what the parser expects after the start of a statement."""
     try:
-        parse_script(said + _NOTHING_KNOWN)
+        parse_script(statement + _UNEXPECTED)
     except UserError as error:
         return error.wanted
     return ""
 
 
-def _required(said: str) -> list[str]:
-    """Answer the word that has to come next, if the statement cannot end."""
-    wanted = _wanted(said)
+def _required(statement: str) -> list[str]:
+    """Return the word that must come next; nothing if the statement can end."""
+    wanted = _wanted(statement)
     return [] if "the end of the statement" in wanted else _keywords(wanted)[:1]
 
 
 def _keywords(wanted: str) -> list[str]:
-    return [phrase for phrase in re.split(", | or ", wanted) if _KEYWORDS.match(phrase)]
+    phrases = re.split(", | or ", wanted)
+    return [phrase for phrase in phrases if phrase in _SOURCES or _KEYWORDS.match(phrase)]
 
 
 def _names(place: _Place, wanted: str, *, names: Names) -> Iterable[str]:
-    """Answer the things of which one is to be named; a new one has no name yet."""
+    """Return the existing names that fit; nothing where a new name is given."""
     creating = place.keywords in _CREATING or place.keywords[-2:] == ("NOT", "EXISTS")
     if creating:
         return ()
@@ -358,7 +391,7 @@ def _names(place: _Place, wanted: str, *, names: Names) -> Iterable[str]:
 
 
 def _jobs(place: _Place, *, names: Names) -> Iterable[str]:
-    """Answer the jobs that a statement takes: those of one kind, or all."""
+    """Return the jobs that a statement accepts: all, or those of one kind."""
     if "ROUTINE" in place.keywords or "SHARDS" in place.keywords:
         return names.routine_loads()
     if "JOB" in place.keywords:
@@ -381,11 +414,11 @@ def _phrases(
 
 
 def _matching(found: list[Candidate], written: str) -> list[Candidate]:
-    """Keep what begins as the word does or, if nothing does, what holds it."""
+    """Return what starts with the word or, if nothing does, what contains it."""
     wanted = written.lower()
     bare = [(candidate, candidate.label.lstrip("\\").lower()) for candidate in found]
-    beginning = [candidate for candidate, label in bare if label.startswith(wanted)]
-    return beginning or [candidate for candidate, label in bare if wanted in label]
+    starting = [candidate for candidate, label in bare if label.startswith(wanted)]
+    return starting or [candidate for candidate, label in bare if wanted in label]
 
 
 def _unique(found: list[Candidate]) -> list[Candidate]:
@@ -393,13 +426,11 @@ def _unique(found: list[Candidate]) -> list[Candidate]:
 
 
 def _lowered(candidate: Candidate) -> Candidate:
-    """Write keywords as the word was begun; names and options keep their case."""
+    """Return keywords in lower case; names and options keep their case."""
     if candidate.text != candidate.label or not candidate.text.isupper():
         return candidate
     lower = candidate.text.lower()
-    return Candidate(
-        text=lower, label=lower, meaning=candidate.meaning, replaced=candidate.replaced
-    )
+    return replace(candidate, text=lower, label=lower)
 
 
 def _is_symbol(token: Token, symbol: str) -> bool:

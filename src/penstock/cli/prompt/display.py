@@ -1,86 +1,60 @@
-"""Show results and errors in the prompt, through a pager if they are long.
+"""Show results and errors in the prompt, in a pager if they do not fit on the screen.
 
-Invariant: a line of a statement is shown only as ``masked`` leaves it.
+Invariant: a line of a statement is shown only if it contains no secret value.
 """
 
 import io
 import os
-import shlex
 import shutil
-import signal
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from unicodedata import combining, east_asian_width
 
 from penstock.cli.printing import print_result
 from penstock.control.result import Result
 from penstock.errors import Code, PenstockError, UserError
 from penstock.sql.lexer import line_of
-from penstock.sql.masking import masked
+from penstock.sql.masking import visible_part
 
-_LESS_OPTIONS = "RFX"
-_CHOPPING = "S"
-# A prompt that says how to get out, and no tildes below the last line.
-_LESS_MANNERS = ("-Psspace and arrows move, q ends", "-~")
-
-
-def page(text: str, *, chopped: bool) -> bool:
-    """Show a text, long lines chopped or wrapped; answer whether there was a pager for it."""
-    command = pager_command(os.environ, chopped=chopped)
-    if not command:
-        return False
-    options = _LESS_OPTIONS + (_CHOPPING if chopped else "")
-    try:
-        process = subprocess.Popen(  # noqa: S603 - The user's own choice.
-            command,
-            stdin=subprocess.PIPE,
-            env={"LESS": options, **os.environ},
-            encoding="utf-8",
-            errors="replace",
-        )
-    except OSError:
-        return False
-    with _interrupts_left_to_it():
-        # A pager that was left early does not read to the end.
-        with suppress(BrokenPipeError):
-            process.communicate(text)
-        process.wait()
-    return True
-
-
-def pager_command(environment: Mapping[str, str], *, chopped: bool) -> list[str]:
-    """Answer the command that the user wants as pager; none if PAGER is set to nothing."""
-    chosen = environment.get("PAGER")
-    if chosen is None:
-        options = _LESS_OPTIONS + (_CHOPPING if chopped else "")
-        return ["less", f"-{options}", *_LESS_MANNERS]
-    try:
-        return shlex.split(chosen)
-    except ValueError:
-        return []
-
-
-@contextmanager
-def _interrupts_left_to_it() -> Iterator[None]:
-    """Ignore Ctrl-C, which the pager sees, too."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
+TABLE = "table"
+VERTICAL = "vertical"
 LINE_CHARACTERS_MAX = 72
 
 _INDENT = "    "
-_CUT = "…"
+_ELLIPSIS = "…"
+# less: keep colours, end on one screen, keep the screen, no tildes, and a prompt with help.
+_LESS = "-RFX~ -Psspace and arrows move, q ends$"
+_CHOP = "-S"
+# A table on a terminal has two empty lines, and three characters between columns.
+_TABLE_LINES_MORE = 2
+_PROMPT_LINES = 1
+
+
+def page(text: str, *, chopped: bool) -> bool:
+    """Show a text in the pager, chop or wrap its long lines; return False without a pager."""
+    import click
+
+    if os.environ.get("PAGER") == "":
+        return False
+    own_options = "LESS" not in os.environ
+    if own_options:
+        os.environ["LESS"] = f"{_CHOP} {_LESS}" if chopped else _LESS
+    try:
+        # The pager handles Ctrl-C itself.
+        with suppress(KeyboardInterrupt):
+            click.echo_via_pager(text.removesuffix("\n"))
+    except ValueError:
+        # PAGER has a quote that is not closed.
+        return False
+    finally:
+        if own_options:
+            del os.environ["LESS"]
+    return True
 
 
 def error_text(error: PenstockError, *, script: str = "") -> str:
-    """Write code, message, detail, the line of the script with a caret, and hint."""
+    """Return code, message, detail, the line of the script with a caret, and hint."""
     lines = [f"error {error.code}: {error.message}"]
     lines += [f"  detail: {error.detail}"] if error.detail else []
     if isinstance(error, UserError) and error.line is not None and error.column is not None:
@@ -92,62 +66,49 @@ def error_text(error: PenstockError, *, script: str = "") -> str:
 
 
 def caret_lines(script: str, *, line: int, column: int) -> list[str]:
-    """Answer a line of a script and the caret below a column; none if it must not be seen."""
+    """Return a line of a script and a caret below a column; nothing if a secret is near."""
     written = line_of(script, line)
-    if not written or written != line_of(masked(script), line):
+    if not written or written != line_of(visible_part(script), line):
         return []
+    from rich.cells import cell_len
+
     shown, at = _window(written, column - 1)
-    before = sum(_cells(character) for character in shown[:at])
-    return [f"{_INDENT}{shown}".rstrip(), f"{_INDENT}{' ' * before}^"]
+    return [f"{_INDENT}{shown}".rstrip(), f"{_INDENT}{' ' * cell_len(shown[:at])}^"]
 
 
 def _window(line: str, at: int) -> tuple[str, int]:
-    """Cut a long line around a place; answer it with the place in it."""
+    """Return the part of a long line around an index, and the index in that part."""
     shown = "".join(_visible(character) for character in line)
     begin = max(0, min(at - LINE_CHARACTERS_MAX // 2, len(line) - LINE_CHARACTERS_MAX))
     end = begin + LINE_CHARACTERS_MAX
-    head = _CUT if begin else ""
-    tail = _CUT if end < len(line) else ""
+    head = _ELLIPSIS if begin else ""
+    tail = _ELLIPSIS if end < len(line) else ""
     return f"{head}{shown[begin:end]}{tail}", at - begin + len(head)
 
 
 def _visible(character: str) -> str:
-    """Write one character for one, so that columns stay, and none that a terminal obeys."""
+    """Replace a control character by one visible character, so that columns stay."""
     if character.isprintable():
         return character
     return " " if character.isspace() else "?"
 
 
-def _cells(character: str) -> int:
-    if combining(character):
-        return 0
-    return 2 if east_asian_width(character) in ("F", "W") else 1
-
-
-TABLE = "table"
-VERTICAL = "vertical"
-
-# A table on a terminal has two empty lines, and three characters between columns.
-_TABLE_LINES_MORE = 2
-_PROMPT_LINES = 1
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Screen:
-    """How much fits on the terminal."""
+    """Size of the terminal in characters."""
 
     columns: int
     lines: int
 
 
 def screen() -> Screen:
-    """Answer the size of the terminal."""
+    """Return the size of the terminal."""
     size = shutil.get_terminal_size()
     return Screen(columns=size.columns, lines=size.lines)
 
 
 def show_result(result: Result, *, output: str, seconds: float | None) -> None:
-    """Print a result; people's formats go through the pager when they do not fit."""
+    """Print a result; a table or vertical result that does not fit goes to the pager."""
     if output in (TABLE, VERTICAL):
         text = plain_text(result, output=output, seconds=seconds)
         if not fits(text, result, output=output, on=screen()):
@@ -160,26 +121,26 @@ def show_result(result: Result, *, output: str, seconds: float | None) -> None:
 
 
 def plain_text(result: Result, *, output: str, seconds: float | None) -> str:
-    """Write a result as if nothing limited its width."""
+    """Return a result as text of unlimited width."""
     stream = io.StringIO()
     print_result(result, output=output, stream=stream, seconds=seconds)
     return stream.getvalue()
 
 
 def fits(text: str, result: Result, *, output: str, on: Screen) -> bool:
-    """Tell whether a result, written plainly, fits on the screen above the prompt."""
+    """Return whether a result, given with its text, fits on the screen above the prompt."""
     from rich.cells import cell_len
 
     widths = [cell_len(line) for line in text.splitlines()]
     room = on.lines - _PROMPT_LINES
     if _is_grid(result, output):
-        needed = max(widths[:-1]) + len(result.columns) + 1
+        needed = max(widths[:-1]) + len(result.names) + 1
         return needed <= on.columns and len(widths) + _TABLE_LINES_MORE <= room
     return sum(max(1, -(-width // on.columns)) for width in widths) <= room
 
 
 def watched_text(results: Sequence[Result], *, output: str, on: Screen) -> str:
-    """Write results to be drawn in place: vertically where a table is too wide but short."""
+    """Return results to redraw in place; a table that is too wide but short is vertical."""
     texts = [plain_text(result, output=output, seconds=None) for result in results]
     for index, result in enumerate(results):
         if not _is_grid(result, output) or _narrow(texts[index], on):
@@ -197,5 +158,5 @@ def _narrow(text: str, on: Screen) -> bool:
 
 
 def _is_grid(result: Result, output: str) -> bool:
-    """Tell whether a result is printed in columns beside each other."""
-    return output == TABLE and bool(result.columns) and result.columns[-1] != "create_statement"
+    """Return whether a result is printed in columns."""
+    return output == TABLE and bool(result.names) and result.names[-1] != "create_statement"

@@ -1,9 +1,9 @@
-"""Edit a statement in the terminal, with a history that outlives the prompt.
+"""Edit a statement in the terminal, with completion and a history that outlives the prompt.
 
-Invariant: nothing is kept, in the file or in memory, but what ``mask`` leaves of it.
+Invariant: a statement that may hold a secret value is kept neither in the history file nor in
+memory.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -13,96 +13,71 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion, Thre
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import has_focus, is_searching
-from prompt_toolkit.history import InMemoryHistory
+from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from penstock.cli.prompt.commands import finished
 from penstock.cli.prompt.completion import Names, candidates
 from penstock.errors import PenstockError
-from penstock.sql.masking import masked
+from penstock.sql.masking import names_secret
 
 ENTRIES_MAX = 1_000
-
-_OWNER_ONLY = 0o600
-Mask = Callable[[str], str]
-
-
-class HistoryFile:
-    """A file with one text in JSON on every line, which only its owner can read."""
-
-    def __init__(self, path: Path, *, tell: Callable[[str], None], mask: Mask = masked) -> None:
-        self._path = path
-        self._tell = tell
-        self._mask = mask
-        self._told = False
-
-    def load(self) -> list[str]:
-        """Answer what was kept, the oldest first; what lies too far back is forgotten."""
-        try:
-            lines = self._path.read_text("utf-8", "replace").splitlines()
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            self._tell_once(error)
-            return []
-        entries = [entry for line in lines if (entry := _entry(line))]
-        if len(lines) > 2 * ENTRIES_MAX:
-            self._replace(entries[-ENTRIES_MAX:])
-        return entries[-ENTRIES_MAX:]
-
-    def keep(self, text: str) -> str:
-        """Keep a text for the next prompt; answer what of it was kept."""
-        shown = self._mask(text).strip()
-        if shown:
-            try:
-                self._append(shown)
-            except OSError as error:
-                self._tell_once(error)
-        return shown
-
-    def _append(self, text: str) -> None:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-        descriptor = os.open(self._path, flags, _OWNER_ONLY)
-        try:
-            os.fchmod(descriptor, _OWNER_ONLY)
-            # One write, so that lines of two prompts on one home do not mix.
-            os.write(descriptor, f"{json.dumps(text)}\n".encode())
-        finally:
-            os.close(descriptor)
-
-    def _replace(self, entries: list[str]) -> None:
-        other = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-        try:
-            descriptor = os.open(other, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _OWNER_ONLY)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.writelines(f"{json.dumps(entry)}\n" for entry in entries)
-            other.replace(self._path)
-        except OSError as error:
-            self._tell_once(error)
-
-    def _tell_once(self, error: OSError) -> None:
-        if not self._told:
-            self._tell(f"what is typed is not kept: {error.strerror or error}")
-        self._told = True
-
-
-def _entry(line: str) -> str:
-    """Read a line; a damaged one is no entry."""
-    try:
-        entry = json.loads(line)
-    except ValueError:
-        return ""
-    return entry if isinstance(entry, str) else ""
-
-
 PROMPT = "penstock> "
 _CONTINUATION = "-> "
+_OWNER_ONLY = 0o600
+
+
+class History(FileHistory):
+    """The newest statements without secrets, in a file that only its owner can read."""
+
+    def __init__(self, path: Path, *, report: Callable[[str], None]) -> None:
+        super().__init__(path)
+        self._path = path
+        self._report = report
+        self._reported = False
+
+    def append_string(self, string: str) -> None:
+        """Remember a statement unless it may hold a secret value."""
+        if string.strip() and not names_secret(string):
+            super().append_string(string.strip())
+
+    def store_string(self, string: str) -> None:
+        """Append a statement to the file."""
+        try:
+            self._path.touch(_OWNER_ONLY)
+            self._path.chmod(_OWNER_ONLY)
+            super().store_string(string)
+        except OSError as error:
+            self._report_once(error)
+
+    def load_history_strings(self) -> Iterable[str]:
+        """Return the newest statements, the last one first; shorten a file that is too long."""
+        try:
+            entries = list(super().load_history_strings())
+            if len(entries) > 2 * ENTRIES_MAX:
+                self._replace(entries[:ENTRIES_MAX])
+        except OSError as error:
+            self._report_once(error)
+            return ()
+        return entries[:ENTRIES_MAX]
+
+    def _replace(self, entries: list[str]) -> None:
+        shorter = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        shorter.touch(_OWNER_ONLY)
+        for entry in reversed(entries):
+            FileHistory(shorter).store_string(entry)
+        shorter.replace(self._path)
+
+    def _report_once(self, error: OSError) -> None:
+        if not self._reported:
+            self._report(f"the history is not kept: {error.strerror or error}")
+        self._reported = True
 
 
 class TerminalEditor:
-    """Reads one statement or command after the other from the terminal."""
+    """Reads statements and commands from the terminal."""
 
-    def __init__(self, *, names: Names, history: HistoryFile) -> None:
+    def __init__(self, *, names: Names, history: History) -> None:
         self._session: PromptSession[str] = PromptSession(
             message=PROMPT,
             multiline=True,
@@ -110,18 +85,18 @@ class TerminalEditor:
             key_bindings=_keys(),
             completer=ThreadedCompleter(_Completer(names)),
             complete_while_typing=False,
-            history=_History(history),
+            history=history,
             search_ignore_case=True,
             tempfile_suffix=".sql",
         )
 
     def read(self, written: str = "") -> str:
-        """Let one text be typed, beginning with what is written already."""
+        """Return the next text that is typed; ``written`` stands in the line at the start."""
         return self._session.prompt(default=written)
 
 
 def _continuation(width: int, line: int, wraps: int) -> str:
-    """Write what stands before a further line; one that is only wrapped is no further one."""
+    """Return the prompt of a further line; a wrapped line gets none."""
     del line
     return "".rjust(width) if wraps else _CONTINUATION.rjust(width)
 
@@ -133,7 +108,7 @@ def _keys() -> KeyBindings:
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if buffer.complete_state is not None and buffer.complete_state.current_completion:
-            # Enter takes what the menu offers; it runs nothing.
+            # Enter accepts the chosen completion and runs nothing.
             buffer.complete_state = None
         elif finished(buffer.text):
             buffer.validate_and_handle()
@@ -144,7 +119,7 @@ def _keys() -> KeyBindings:
 
 
 class _Completer(Completer):
-    """Offers what can be written at the cursor."""
+    """Offers completions at the cursor."""
 
     def __init__(self, names: Names) -> None:
         self._names = names
@@ -156,7 +131,7 @@ class _Completer(Completer):
         try:
             found = candidates(document.text_before_cursor, names=self._names)
         except PenstockError:
-            # A catalog that does not answer knows no names.
+            # The catalog cannot be read, so there are no names.
             return
         for candidate in found:
             yield Completion(
@@ -165,16 +140,3 @@ class _Completer(Completer):
                 display=candidate.label,
                 display_meta=candidate.meaning,
             )
-
-
-class _History(InMemoryHistory):
-    """Remembers of a text what the file keeps of it."""
-
-    def __init__(self, file: HistoryFile) -> None:
-        super().__init__(file.load())
-        self._file = file
-
-    def append_string(self, string: str) -> None:
-        kept = self._file.keep(string)
-        if kept:
-            super().append_string(kept)

@@ -1,7 +1,7 @@
 """Read statements from a terminal, run them and show their results.
 
-The statement runs in a thread of its own and is not interrupted half-way: whatever it does to
-catalog and tables, it does to its end.
+A statement runs in its own thread. Ctrl-C ends the wait and never the statement, so changes of
+the catalog and of tables are always completed.
 """
 
 import gc
@@ -31,7 +31,8 @@ from penstock.clock import Clock
 from penstock.control.execute import execute
 from penstock.control.result import Result
 from penstock.errors import Code, ExternalError, InvariantError, PenstockError, UserError
-from penstock.sql.masking import masked
+from penstock.model.job_kinds import ROUTINE_LOAD
+from penstock.sql.masking import visible_part
 from penstock.sql.parser import parse_script
 from penstock.sql.statements import ParsedStatement, Statement
 
@@ -39,13 +40,13 @@ _T = TypeVar("_T")
 
 
 def wait_for(work: Callable[[], _T]) -> _T:
-    """Do some work and answer what it answers; KeyboardInterrupt leaves it to itself."""
+    """Run work in a thread and return its result; KeyboardInterrupt ends only the wait."""
     future: Future[_T] = Future()
 
     def run() -> None:
         try:
             future.set_result(work())
-        except BaseException as error:  # noqa: BLE001 - It is raised where it is waited for.
+        except BaseException as error:  # noqa: BLE001 - Raised again by result().
             future.set_exception(error)
 
     threading.Thread(target=run, name="statement", daemon=True).start()
@@ -53,7 +54,7 @@ def wait_for(work: Callable[[], _T]) -> _T:
 
 
 def watch(look: Callable[[], str], *, interval: timedelta, clock: Clock) -> None:
-    """Draw what is seen, with the time, at every interval until Ctrl-C."""
+    """Draw the text of ``look`` with the time, at every interval until Ctrl-C."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -61,7 +62,7 @@ def watch(look: Callable[[], str], *, interval: timedelta, clock: Clock) -> None
     never = threading.Event()
     console = Console(highlight=False)
     with (
-        _keys_unseen(),
+        _echo_off(),
         Live(console=console, auto_refresh=False, vertical_overflow="ellipsis") as live,
     ):
         try:
@@ -72,7 +73,7 @@ def watch(look: Callable[[], str], *, interval: timedelta, clock: Clock) -> None
                 live.update(text, refresh=True)
                 clock.wait(never, interval)
         except KeyboardInterrupt:
-            # The last look stays on the screen.
+            # The last text stays on the screen.
             return
 
 
@@ -81,8 +82,8 @@ def _shown(interval: timedelta) -> str:
 
 
 @contextmanager
-def _keys_unseen() -> Iterator[None]:
-    """Let keys that are pressed meanwhile leave no trace in the drawing."""
+def _echo_off() -> Iterator[None]:
+    """Turn off the echo of the terminal."""
     import termios
 
     terminal = sys.stdin.fileno()
@@ -93,28 +94,30 @@ def _keys_unseen() -> Iterator[None]:
     try:
         yield
     finally:
-        # What was typed is thrown away, for nobody saw it.
+        # TCSAFLUSH discards what was typed.
         termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
 
 
 class Editor(Protocol):
-    """Where the prompt gets its texts from."""
+    """Reads the input of the prompt."""
 
     def read(self, written: str = "") -> str:
-        """Answer the next text; KeyboardInterrupt takes it back, EOFError ends the prompt."""
+        """Return the next text; KeyboardInterrupt discards it, EOFError ends the prompt."""
         ...
 
 
 def open_prompt(application: App, *, output: str) -> None:
-    """Ask for statements on the terminal and run them until the user leaves."""
-    from penstock.cli.prompt.editor import HistoryFile, TerminalEditor
+    """Read statements from the terminal and run them until the user leaves."""
+    from penstock.cli.prompt.editor import History, TerminalEditor
 
     gc.enable()
     home = application.settings.home
     sys.stdout.write(f"Penstock {version('penstock')}, home {home}\n")
-    sys.stdout.write("Statements end with ; and Tab completes them. \\? helps, \\q leaves.\n")
+    sys.stdout.write(
+        "Statements end with ; and Tab completes them. \\? shows help, \\q leaves.\n"
+    )
     editor = TerminalEditor(
-        names=_names(application), history=HistoryFile(home / "history", tell=_say)
+        names=_names(application), history=History(home / "history", report=_print)
     )
     run = partial(_execute, application)
     Session(editor, run=run, clock=application.clock, output=output).go_on()
@@ -125,20 +128,20 @@ def _names(application: App) -> Names:
     return Names(
         jobs=lambda: [job.name for job in catalog.jobs()],
         routine_loads=lambda: [
-            job.name for job in catalog.jobs() if job.definition.load is not None
+            job.name for job in catalog.jobs() if job.definition.kind is ROUTINE_LOAD
         ],
         tables=lambda: [table.name for table in catalog.tables()],
-        # Those that a job owns are not for others to name.
+        # Statements cannot name a secret that a job owns.
         secrets=lambda: [one.name for one in catalog.secrets() if one.job_id is None],
     )
 
 
 def _execute(application: App, statement: Statement) -> Result:
-    return execute(statement, parts=application.control())
+    return execute(statement, services=application.services())
 
 
 class Session:
-    """One person at one prompt."""
+    """State of one prompt: the last statement, and whether durations are shown."""
 
     def __init__(
         self,
@@ -154,13 +157,13 @@ class Session:
         self._output = output
         self._timed = True
         self._last: Run | None = None
-        self._written = ""
+        self._draft = ""
 
     def go_on(self) -> None:
-        """Do what is typed until somebody leaves."""
+        """Run the input until the user leaves."""
         while True:
             try:
-                text = self._editor.read(self._take_written())
+                text = self._editor.read(self._take_draft())
             except KeyboardInterrupt:
                 continue
             except EOFError:
@@ -171,12 +174,12 @@ class Session:
                     return
                 self._follow(entry)
             except PenstockError as error:
-                _say_error(error)
+                _print_error(error)
             except KeyboardInterrupt:
-                _say("\nno longer waiting; the statement goes on unseen, and leaving ends it")
+                _print("\nstopped waiting; the statement continues until it ends or you leave")
 
-    def _take_written(self) -> str:
-        written, self._written = self._written, ""
+    def _take_draft(self) -> str:
+        written, self._draft = self._draft, ""
         return written
 
     def _follow(self, entry: Entry) -> None:
@@ -187,11 +190,11 @@ class Session:
                 self._watch(entry)
             case Timing(shown=shown):
                 self._timed = not self._timed if shown is None else shown
-                _say(f"timing is {'on' if self._timed else 'off'}")
+                _print(f"timing is {'on' if self._timed else 'off'}")
             case Command.HELP:
                 _show_guide()
             case Command.EDIT:
-                self._written = _edited(masked(self._last.text) if self._last else "")
+                self._draft = _edited(visible_part(self._last.text) if self._last else "")
             case Command.QUIT:
                 return
             case _:
@@ -205,7 +208,7 @@ class Session:
                 seconds = self._clock.monotonic() - begun if self._timed else None
                 show_result(result, output=self._output_of(run, parsed), seconds=seconds)
         except PenstockError as error:
-            _say_error(error, script=run.text)
+            _print_error(error, script=run.text)
 
     def _watch(self, entry: Watch) -> None:
         run = entry.run or self._last
@@ -220,13 +223,13 @@ class Session:
             look = partial(self._look, statements, self._output_of(run, *statements))
             watch(look, interval=entry.interval, clock=self._clock)
         except PenstockError as error:
-            _say_error(error, script=run.text)
+            _print_error(error, script=run.text)
 
     def _look(self, statements: tuple[ParsedStatement, ...], output: str) -> str:
         try:
             results = [self._answer(parsed.statement) for parsed in statements]
         except ExternalError as error:
-            # What others may mend is shown, and looked at again.
+            # The next repetition may succeed.
             return error_text(error)
         return watched_text(results, output=output, on=screen())
 
@@ -265,11 +268,11 @@ def _edited(text: str) -> str:
         raise UserError(f"the editor did not work: {error.message}") from error
 
 
-def _say_error(error: PenstockError, *, script: str = "") -> None:
+def _print_error(error: PenstockError, *, script: str = "") -> None:
     sys.stdout.flush()
     sys.stderr.write(error_text(error, script=script))
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

@@ -6,11 +6,12 @@ from io import BufferedIOBase
 from itertools import islice
 
 from penstock.errors import Code, UserError
+from penstock.model.formats import CSV_KEYS, JSON_KEYS
 from penstock.model.options import print_options
 from penstock.model.schema import Column, Primitive, columns_sql
 from penstock.sources.files.globs import files_glob
+from penstock.sources.files.kind import FileFormat, FilesOptions
 from penstock.sources.files.listing import list_all
-from penstock.sources.files.options import FileFormat, FilesOptions
 from penstock.sources.files.reader import compression
 from penstock.sources.formats.blocks import UnreadableFileError
 from penstock.sources.formats.compression import decompressed
@@ -76,16 +77,8 @@ def _check_options(source: FilesOptions) -> None:
 
 
 _KEYS: dict[FileFormat, tuple[str, ...]] = {
-    FileFormat.CSV: (
-        "column_separator",
-        "line_delimiter",
-        "enclose",
-        "escape",
-        "skip_lines",
-        "trim_double_quotes",
-        "empty_field_as_null",
-    ),
-    FileFormat.JSON: ("strip_outer_array", "json_root", "jsonpaths", "num_as_string"),
+    FileFormat.CSV: ("column_separator", "line_delimiter", "skip_lines", *CSV_KEYS),
+    FileFormat.JSON: JSON_KEYS,
 }
 
 

@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from penstock.arrow.casts import CastError, cast_array
 from penstock.arrow.types import AnyArray, arrow_schema, arrow_type
-from penstock.model.epoch import FileRead, SourceFile
-from penstock.model.job import JobDefinition
+from penstock.model.codec import from_text
+from penstock.model.epoch import LoadedItem
 from penstock.model.schema import Column
-from penstock.sources.files.options import (
+from penstock.model.split import After, Note, ReadCounts, SplitRead
+from penstock.sources.files.kind import (
     METADATA_COLUMNS,
     RESCUED,
     CompressType,
@@ -24,17 +25,109 @@ from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError
 from penstock.sources.formats.compression import compression_of, decompressed
 from penstock.sources.formats.csv_reader import read_csv
 from penstock.sources.formats.csv_text import csv_layout, csv_splittable
-from penstock.sources.formats.json_reader import (
-    json_layout,
-    read_json_documents,
-    read_json_lines,
-)
+from penstock.sources.formats.json_reader import json_layout, json_reading, read_json
 from penstock.sources.formats.lines import count_lines_before
 from penstock.sources.formats.parquet_footer import read_row_groups
 from penstock.sources.formats.parquet_reader import read_parquet
-from penstock.storage.store import read_ahead
+from penstock.sources.registry import source_options
+from penstock.sources.source import BadRow, Place, ReadTask, RowBlock
+from penstock.storage.store import open_sealed, read_ahead
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
+# So many files are requested ahead while one is read.
+_READS_AHEAD = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePart:
+    """What one task reads of one file: the lines that begin in [start, end)."""
+
+    item: LoadedItem
+    start: int
+    end: int
+
+
+class FilesReader:
+    """Reads parts of files, one after the other, with a note for each."""
+
+    def __init__(self, task: ReadTask) -> None:
+        self._task = task
+        self._options: FilesOptions = source_options(task.source)
+        self._store, _ = open_sealed(self._options.uri, task.access)
+        self._sent = 0
+        self.notes: list[Note] = []
+
+    @property
+    def requests(self) -> int:
+        """How many requests were sent to the store."""
+        return self._store.requests
+
+    def close(self) -> None:
+        """Do nothing: files are closed as they are read."""
+
+    def blocks(self) -> Iterator[RowBlock]:
+        """Yield the rows of all parts."""
+        parts = [from_text(FilePart, read.work) for read in self._task.reads]
+        for number, (read, part) in enumerate(zip(self._task.reads, parts, strict=True)):
+            for following in parts[number + 1 : number + 1 + _READS_AHEAD]:
+                self._store.prepare(following.item.key, etag=following.item.etag)
+            yield from self._part(read, part)
+
+    def _part(self, read: SplitRead, part: FilePart) -> Iterator[RowBlock]:
+        rows = parsed = skipped = rejected = 0
+        with self._store.open(part.item.key, etag=part.item.etag) as stream:
+            place = _Lines(part, stream, source=self._options)
+            for block in read_records(
+                stream,
+                part,
+                source=self._options,
+                columns=self._task.columns,
+                needed=self._task.needed,
+            ):
+                rows += block.lines
+                parsed += block.rows
+                skipped += block.blank
+                rejected += len(block.bad)
+                yield _row_block(block, place)
+        before, self._sent = self._sent, self._store.requests
+        counts = ReadCounts(
+            rows_read=rows,
+            rows_parsed=parsed,
+            rows_skipped=skipped,
+            rows_rejected=rejected,
+            requests=self._sent - before,
+        )
+        end = After(value=part.item.key)
+        self.notes.append(Note(read=read.id, end=end, counts=counts, result=read.work))
+
+
+def _row_block(block: RecordBlock, lines: "_Lines") -> RowBlock:
+    bad = tuple(
+        BadRow(place=lines.place(bad.line), error=bad.error, raw=bad.raw) for bad in block.bad
+    )
+    return RowBlock(
+        batch=block.batch,
+        place=lambda row: lines.place(block.first_line + block.line_of(row)),
+        bad=bad,
+    )
+
+
+class _Lines:
+    """Locates the lines of a part in its file."""
+
+    def __init__(self, part: FilePart, stream: BufferedIOBase, *, source: FilesOptions) -> None:
+        self._part = part
+        self._source = source
+        self._stream = stream
+        self._earlier: int | None = None
+
+    def place(self, own_line: int) -> Place:
+        """Return file and line, counted from 1; earlier lines are counted once."""
+        if self._earlier is None:
+            at = self._stream.tell()
+            self._earlier = lines_before(self._stream, self._part, source=self._source)
+            self._stream.seek(at)
+        return (self._part.item.key, self._earlier + own_line + 1)
 
 
 def path_values(
@@ -72,8 +165,8 @@ CUT_BYTES_MIN = 4 * 2**20
 
 
 def share_out(
-    files: Sequence[SourceFile], *, tasks: int, splittable: Callable[[SourceFile], bool]
-) -> tuple[tuple[FileRead, ...], ...]:
+    files: Sequence[LoadedItem], *, tasks: int, splittable: Callable[[LoadedItem], bool]
+) -> tuple[tuple[FilePart, ...], ...]:
     """Cut the files, in order, into at most ``tasks`` shares of nearly equal bytes.
 
     A share ends inside a file only where both parts are worth a task of their own; so the
@@ -81,7 +174,7 @@ def share_out(
     """
     total = sum(file.size_bytes for file in files)
     wanted = max(1, min(tasks, len(files) + total // CUT_BYTES_MIN))
-    shares: list[list[FileRead]] = [[]]
+    shares: list[list[FilePart]] = [[]]
     taken = 0
     for file in files:
         cuts = wanted if splittable(file) else 1
@@ -98,14 +191,14 @@ def _share_of(middle: float, *, total: int, shares: int) -> int:
     return min(shares - 1, int(middle * shares / total)) if total else 0
 
 
-def _cut(file: SourceFile, *, taken: int, total: int, shares: int) -> Iterator[FileRead]:
+def _cut(file: LoadedItem, *, taken: int, total: int, shares: int) -> Iterator[FilePart]:
     start = 0
     for share in range(1, shares):
         cut = total * share // shares - taken
         if start + CUT_BYTES_MIN <= cut <= file.size_bytes - CUT_BYTES_MIN:
-            yield FileRead(file=file, start=start, end=cut)
+            yield FilePart(item=file, start=start, end=cut)
             start = cut
-    yield FileRead(file=file, start=start, end=file.size_bytes)
+    yield FilePart(item=file, start=start, end=file.size_bytes)
 
 
 ROW = "_row"
@@ -113,7 +206,7 @@ ROW = "_row"
 
 def read_records(
     stream: BufferedIOBase,
-    read: FileRead,
+    read: FilePart,
     *,
     source: FilesOptions,
     columns: tuple[Column, ...],
@@ -133,23 +226,16 @@ def read_records(
         fixed = _fixed_values(read, source=source, columns=columns, needed=needed)
         if source.format is not FileFormat.PARQUET:
             read_ahead(stream, read.start, read.end)
-        content = decompressed(stream, compression(source, read.file.key))
+        content = decompressed(stream, compression(source, read.item.key))
         for block in _READERS[source.format.family](content, source, part):
             yield _completed(block, needed=needed, fixed=fixed)
     except UnreadableFileError as error:
         raise UnreadableFileError(
-            f'file "{read.file.key}": {error.message}', detail=error.detail, hint=error.hint
+            f'file "{read.item.key}": {error.message}', detail=error.detail, hint=error.hint
         ) from error
 
 
-def needed_columns(definition: JobDefinition) -> tuple[str, ...]:
-    """Answer the columns of the source, or beside it, that anything is made of."""
-    if definition.query is not None:
-        return definition.query.needed
-    return tuple(dict.fromkeys(t.path[0] for t in definition.targets if t.path))
-
-
-def splittable(file: SourceFile, *, source: FilesOptions, needed: Sequence[str]) -> bool:
+def splittable(file: LoadedItem, *, source: FilesOptions, needed: Sequence[str]) -> bool:
     """Tell whether several tasks may read parts of the file."""
     if ROW in needed:
         return False
@@ -163,7 +249,7 @@ def splittable(file: SourceFile, *, source: FilesOptions, needed: Sequence[str])
     return whole_lines and compression(source, file.key) is CompressType.PLAIN
 
 
-def lines_before(stream: BufferedIOBase, read: FileRead, *, source: FilesOptions) -> int:
+def lines_before(stream: BufferedIOBase, read: FilePart, *, source: FilesOptions) -> int:
     """Count the lines, or rows, of the file that a part's own first one comes behind."""
     if not read.start:
         return 0
@@ -180,7 +266,7 @@ def lines_before(stream: BufferedIOBase, read: FileRead, *, source: FilesOptions
 class _Part:
     """What is to be read of a file's content."""
 
-    read: FileRead
+    read: FilePart
     columns: pa.Schema
     wanted: tuple[str, ...]
     missing: MissingColumns
@@ -189,25 +275,19 @@ class _Part:
     @property
     def end(self) -> int | None:
         """Where the part ends; None for the end of a content that is read as a whole."""
-        whole = self.read.start == 0 and self.read.end == self.read.file.size_bytes
+        whole = self.read.start == 0 and self.read.end == self.read.item.size_bytes
         return None if whole else self.read.end
 
 
 def _json(content: BufferedIOBase, source: FilesOptions, part: _Part) -> Iterator[RecordBlock]:
-    layout = json_layout(source)
-    if layout.plain and not part.rescue and part.missing is MissingColumns.NULL:
-        schema = pa.schema([part.columns.field(name) for name in part.wanted])
-        return read_json_lines(content, schema=schema, start=part.read.start, end=part.end)
-    return read_json_documents(
-        content,
-        columns=part.columns,
+    reading = json_reading(
+        part.columns,
         wanted=part.wanted,
-        layout=layout,
-        start=part.read.start,
-        end=part.end,
+        layout=json_layout(source),
         missing=part.missing,
         rescue=part.rescue,
     )
+    return read_json(content, reading=reading, start=part.read.start, end=part.end)
 
 
 def _csv(content: BufferedIOBase, source: FilesOptions, part: _Part) -> Iterator[RecordBlock]:
@@ -256,16 +336,16 @@ def compression(source: FilesOptions, key: str) -> CompressType:
 
 
 def _fixed_values(
-    read: FileRead,
+    read: FilePart,
     *,
     source: FilesOptions,
     columns: tuple[Column, ...],
     needed: Sequence[str],
 ) -> dict[str, AnyArray]:
     """Answer the columns that have one value in all rows of the file, as arrays of one."""
-    fixed = path_values(read.file.key, source=source, columns=columns)
+    fixed = path_values(read.item.key, source=source, columns=columns)
     type_by_name = {field.name: field.type for field in arrow_schema(METADATA_COLUMNS)}
-    about_file = {"_file": read.file.key, "_modified_at": read.file.modified_at}
+    about_file = {"_file": read.item.key, "_modified_at": read.item.modified_at}
     taken = {column.name for column in columns}
     for name, value in about_file.items():
         if name in needed and name not in taken:

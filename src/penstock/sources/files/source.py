@@ -1,14 +1,13 @@
 """Files of a folder or bucket as a source: find new files and plan epochs.
 
-A pass goes over the keys once, from the floor on (an audit) or only behind what was loaded. It
-takes several looks when more is new than memory should hold. A look is repeated from where it
-began until everything that was planned from it has been committed: only then is it sure that
-nothing was left behind.
+A pass lists the keys once: all from the floor (an audit), or only those after the loaded ones.
+It takes several polls if more files are new than memory should hold. A poll is repeated from
+its start until everything that was planned from it is committed. Only then nothing can have
+been left out.
 
-Invariant: a file is new when it matches, lies above the floor and the file index does not know
-its key. Nothing else decides: neither its time nor its place in the listing, unless an option
-says so. A look keeps at most ``WINDOW_FILES`` new files, so memory does not grow with what was
-loaded before.
+Invariant: a file is new if it matches, is above the floor and is not in the file index.
+Neither its time nor its place in the listing matter, unless an option says so. A poll keeps at
+most ``WINDOW_FILES`` new files, so memory does not grow with what was loaded before.
 """
 
 import heapq
@@ -17,18 +16,36 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Protocol
 
 from penstock.clock import Clock
-from penstock.errors import Code, UserError
-from penstock.model.epoch import EpochLimits, EpochPlan, Note, SourceFile
-from penstock.model.options import Reveal
+from penstock.errors import Code, InvariantError, PenstockError, UserError
+from penstock.model.codec import from_text, to_text
+from penstock.model.epoch import EpochLimits, EpochPlan, LoadedItem
 from penstock.model.secrets import Sealed
-from penstock.model.split import After, Position, SplitProgress, further, lies_above
+from penstock.model.split import (
+    After,
+    Amount,
+    AtTime,
+    Horizon,
+    Note,
+    Position,
+    Progress,
+    SplitProgress,
+    SplitRead,
+    SplitStatus,
+)
+from penstock.model.text import counted
 from penstock.sources.files.globs import Glob, files_glob
+from penstock.sources.files.kind import (
+    FilesOptions,
+    LateFiles,
+    ModifiedFiles,
+    further,
+    is_above,
+)
 from penstock.sources.files.listing import list_all
-from penstock.sources.files.options import FilesOptions, LateFiles, ModifiedFiles
-from penstock.sources.source import Backlog, Listed
+from penstock.sources.files.reader import FilePart, share_out, splittable
+from penstock.sources.source import OnFailure, Poll, Seen, SourceServices
 from penstock.storage.options import Choice, StoreOptions, revealed, seal
 from penstock.storage.store import ObjectMeta, Store, open_store
 from penstock.storage.uris import Scheme, Uri, parse_uri
@@ -57,7 +74,7 @@ class RequestBudget:
         self._at = now
 
     def wait(self, requests: int) -> timedelta:
-        """Answer how long to wait before so many can be sent."""
+        """Return how long to wait before so many can be sent."""
         if self._per_hour is None:
             return timedelta()
         self.spend(0)
@@ -69,30 +86,9 @@ class RequestBudget:
         return max(1.0, (self._per_hour or 0) * (_BURST / _HOUR))
 
 
-class FileIndex(Protocol):
-    """The files that one job has loaded."""
-
-    def known(self, keys: Sequence[str]) -> Mapping[str, str]:
-        """Answer ETags by key of those files among the given ones that were loaded."""
-        ...
-
-    def newest(self, prefix: str) -> str:
-        """Answer the largest loaded key below a prefix; empty if there is none."""
-        ...
-
-    @property
-    def pruned_before(self) -> datetime | None:
-        """The time before which files were written that the index has forgotten."""
-        ...
-
-    def prune(self, before: datetime, *, prefixes: Sequence[str]) -> None:
-        """Forget the files that were written before a time, except the newest of prefixes."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """One look of a pass: it begins behind a key and ends with the last new file it kept."""
+class PollRange:
+    """The keys of one poll: from after a key to the last new file that it kept."""
 
     audit: bool
     begin: str = ""
@@ -100,15 +96,15 @@ class Look:
     complete: bool = False
 
 
-def next_look(last: Look | None, *, settled: bool, audit_due: bool) -> Look:
-    """Answer the look that follows; ``settled`` tells that all of the last one is loaded."""
+def next_range(last: PollRange | None, *, settled: bool, audit_due: bool) -> PollRange:
+    """Return the next poll's range; ``settled``: everything of the last one is loaded."""
     if last is None:
-        return Look(audit=True)
+        return PollRange(audit=True)
     if not settled:
-        return Look(audit=last.audit, begin=last.begin)
+        return PollRange(audit=last.audit, begin=last.begin)
     if not last.complete:
-        return Look(audit=last.audit, begin=last.end)
-    return Look(audit=audit_due)
+        return PollRange(audit=last.audit, begin=last.end)
+    return PollRange(audit=audit_due)
 
 
 WINDOW_FILES = 50_000
@@ -118,104 +114,119 @@ LOOKUP_FILES = 1_000
 _DIRECTORY_BUCKET = "--x-s3"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceParts:
-    """What a source of files is opened with."""
-
-    index: FileIndex
-    clock: Clock
-    # A reference in an option becomes its value.
-    reveal: Reveal
-    # Values become what tasks are given.
-    seal: Callable[[Mapping[str, str]], Sealed]
-    open_store: Callable[[Uri, StoreOptions], tuple[Store, str]] = open_store
+OpenStore = Callable[[Uri, StoreOptions], tuple[Store, str]]
 
 
 class FilesSource:
     """The files of one job, seen from the driver."""
 
-    def __init__(self, options: FilesOptions, *, parts: SourceParts) -> None:
+    def __init__(
+        self,
+        options: FilesOptions,
+        *,
+        services: SourceServices,
+        open_store: OpenStore = open_store,
+    ) -> None:
         self._options = options
-        self._parts = parts
+        self._services = services
+        self._clock = services.clock
+        self._index = services.items
+        self._open_store = open_store
         self._uri = parse_uri(options.uri)
         self._glob: Glob = files_glob(self._uri)
-        self._budget = RequestBudget(options.request_budget, clock=parts.clock)
-        self._window: deque[SourceFile] = deque()
+        self._budget = RequestBudget(options.request_budget, clock=services.clock)
+        self._window: deque[LoadedItem] = deque()
         self._window_bytes = 0
-        self._planned: tuple[SourceFile, ...] = ()
-        self._look: Look | None = None
-        self._look_requests = 1
-        # When the next audit is due, by a clock that nobody sets.
+        self._planned: tuple[LoadedItem, ...] = ()
+        self._range: PollRange | None = None
+        self._polled_at: datetime | None = None
+        self._poll_requests = 1
+        # When the next audit is due, by a clock that is never set back.
         self._audit_at: float | None = None
         self._modified = 0
-        # Changed files that the earlier looks of a pass found, and that the last one did.
+        # Changed files that earlier polls of a pass found, and that the last one found.
         self._changed_before = self._changed = 0
         self._requests = 0
 
-    @property
-    def modified_files(self) -> int:
-        """How many loaded files the last look at all of them found changed."""
-        return self._modified
-
-    def discover(self, progress: tuple[SplitProgress, ...], *, listed: Listed) -> Backlog:
+    def poll(self, progress: Progress, *, seen: Seen) -> Poll:
         """List what may be new and keep what is."""
         store = self._store()
-        look = next_look(self._look, settled=self._settled(), audit_due=self._audit_due())
-        sweep = _Sweep(
-            look=look,
+        chosen = next_range(self._range, settled=self._settled(), audit_due=self._audit_due())
+        scan = _Scan(
+            range=chosen,
             options=self._options,
             split=_only_split(progress),
-            high_water={
-                prefix: self._parts.index.newest(prefix) for prefix in self._glob.prefixes
-            },
+            high_water={prefix: self._index.newest(prefix) for prefix in self._glob.prefixes},
             written_before=self._written_before(),
         )
+        started_at = self._clock.now()
         try:
-            self._take(store, sweep, listed=listed)
+            self._take(store, scan, seen=seen)
         finally:
-            self._look_requests = store.requests
-            self._spend(store.requests)
-        if look.audit and self.waiting().complete:
-            self._end_audit(sweep)
-        return self.waiting()
+            self._poll_requests = store.requests
+            self.charge(store.requests)
+        # A clock that is set back must not make a later poll look like an earlier one.
+        self._polled_at = max(started_at, self._polled_at or started_at)
+        if chosen.audit and self.waiting().complete:
+            self._end_audit(scan)
+        return Poll(
+            progress=progress,
+            waiting=self.waiting(),
+            notices=(("files_modified", self._modified),),
+        )
 
-    def _take(self, store: Store, sweep: "_Sweep", *, listed: Listed) -> None:
-        look = sweep.look
-        if not look.begin:
+    def _take(self, store: Store, scan: "_Scan", *, seen: Seen) -> None:
+        chosen = scan.range
+        if not chosen.begin:
             self._changed_before = 0
-        elif self._ordered and self._look is not None and self._look.end == look.begin:
+        elif self._ordered and self._range is not None and self._range.end == chosen.begin:
             self._changed_before += self._changed
-        files, complete = self._kept(self._new_files(store, sweep, listed=listed))
+        files, complete = self._kept(self._new_files(store, scan, seen=seen))
         self._window = deque(files)
         self._window_bytes = sum(file.size_bytes for file in files)
         self._planned = ()
-        self._look = replace(look, end=files[-1].key if files else "", complete=complete)
+        self._range = replace(chosen, end=files[-1].key if files else "", complete=complete)
 
-    def waiting(self) -> Backlog:
-        """Answer what the last look found and no plan has taken."""
-        return Backlog(
-            files=len(self._window),
+    def waiting(self) -> Amount:
+        """Return the files that no plan has taken."""
+        return Amount(
+            items=len(self._window),
             size_bytes=self._window_bytes,
-            complete=self._look is None or self._look.complete,
+            complete=self._range is None or self._range.complete,
         )
 
-    def look_due(self, interval: timedelta) -> bool:  # noqa: ARG002 - Files wait for each other.
-        """Never: one look serves many epochs, and what comes meanwhile is not in a hurry."""
+    def poll_due(self, interval: timedelta) -> bool:  # noqa: ARG002 - One poll serves many epochs.
+        """Return False: files wait for each other."""
         return False
 
-    def caught_up(self) -> bool:
-        """Tell whether the last look saw everything, and all of it was taken."""
-        return not self._window and self.waiting().complete
+    def poll_delay(self) -> timedelta:
+        """Return how long to wait to stay within the request budget."""
+        return self._budget.wait(self._poll_requests)
 
-    def plan(
-        self, progress: tuple[SplitProgress, ...], *, limits: EpochLimits
-    ) -> EpochPlan | None:
+    def heads(self) -> Mapping[str, Position]:
+        """Return the time of the last poll."""
+        at = self._polled_at or self._clock.now()
+        return {self._options.uri: AtTime(at=at)}
+
+    def passed(self, split: str, boundary: Position) -> bool:  # noqa: ARG002 - There is one.
+        """Return whether a complete poll since the boundary left nothing to load."""
+        if self._polled_at is None or not isinstance(boundary, AtTime):
+            return False
+        done = not self._window and self.waiting().complete
+        return done and self._polled_at >= boundary.at
+
+    def statuses(self) -> tuple[SplitStatus, ...]:
+        """Return the status of the only split."""
+        uri = self._options.uri
+        return (SplitStatus(split=uri, remaining=self.waiting(), seen_at=self._polled_at),)
+
+    def plan(self, progress: Progress, *, limits: EpochLimits) -> EpochPlan | None:
         """Take files in byte order until a limit is reached; the crossing file is included."""
         if not self._window:
             return None
-        files: list[SourceFile] = []
+        files: list[LoadedItem] = []
         size_bytes = 0
-        while self._window and len(files) < limits.files:
+        while self._window and len(files) < limits.items:
             files.append(self._window.popleft())
             size_bytes += files[-1].size_bytes
             if size_bytes >= limits.size_bytes:
@@ -224,47 +235,72 @@ class FilesSource:
         self._planned = tuple(files)
         split = _only_split(progress)
         reached = further(split.position, After(value=files[-1].key))
-        after = SplitProgress(split=split.split, floor=split.floor, position=reached)
-        return EpochPlan(files=tuple(files), progress=(after,))
+        whole = (FilePart(item=file, start=0, end=file.size_bytes) for file in files)
+        return EpochPlan(
+            reads=tuple(_read(split.split, part) for part in whole),
+            items=tuple(files),
+            progress=(replace(split, position=reached),),
+            final=True,
+        )
 
-    def reached(self, plan: EpochPlan, notes: Sequence[Note]) -> tuple[SplitProgress, ...]:  # noqa: ARG002 - Part of the protocol.
-        """Answer where the only split stands; for files the plan knows."""
+    def share(
+        self, plan: EpochPlan, *, tasks: int, needed: Sequence[str]
+    ) -> list[tuple[SplitRead, ...]]:
+        """Cut files into byte ranges of nearly equal size."""
+        shares = share_out(
+            plan.items,
+            tasks=tasks,
+            splittable=lambda file: splittable(file, source=self._options, needed=needed),
+        )
+        split = _only_split(plan.progress).split
+        return [tuple(_read(split, part) for part in parts) for parts in shares]
+
+    def advance(self, plan: EpochPlan, notes: Sequence[Note]) -> Progress:
+        """Check that the notes cover every byte of every file once; the plan knows the end."""
+        parts: dict[str, list[FilePart]] = {item.key: [] for item in plan.items}
+        for note in notes:
+            part = from_text(FilePart, note.result)
+            parts.setdefault(part.item.key, []).append(part)
+        for item in plan.items:
+            _check_cover(item, parts.pop(item.key))
+        if parts:
+            raise InvariantError(f'tasks reported file "{min(parts)}", which was not planned')
         return plan.progress
 
-    def committed(self, notes: Sequence[Note]) -> None:
-        """Remember nothing: the file index does."""
+    def committed(self, progress: Progress, notes: Sequence[Note]) -> None:
+        """Do nothing: the file index follows the commit."""
+
+    def failed(self, read: str, error: PenstockError) -> OnFailure:  # noqa: ARG002 - Part of the contract.
+        """Retry whatever may heal."""
+        return OnFailure.RAISE if isinstance(error, UserError) else OnFailure.RETRY
 
     def task_access(self) -> Sealed:
-        """Answer what tasks need to read the files, with the keys of this moment."""
-        return seal(self._values(), self._parts.seal)
+        """Return the sealed credentials of this moment."""
+        return seal(self._values(), self._services.seal)
 
     def charge(self, requests: int) -> None:
-        """Count requests that tasks have sent."""
-        self._spend(requests)
-
-    def take_requests(self) -> int:
-        """Answer how many requests were sent since this was last asked."""
-        taken, self._requests = self._requests, 0
-        return taken
-
-    def pause(self) -> timedelta:
-        """Answer how long to wait at least before the next look, to stay within the budget."""
-        return self._budget.wait(self._look_requests)
-
-    def _values(self) -> StoreOptions:
-        return revealed(self._options.store, self._parts.reveal)
-
-    def _store(self) -> Store:
-        return self._parts.open_store(self._uri, self._values())[0]
-
-    def _spend(self, requests: int) -> None:
+        """Count requests, also those of tasks."""
         self._requests += requests
         self._budget.spend(requests)
 
+    def take_requests(self) -> int:
+        """Return how many requests were sent since the last call."""
+        taken, self._requests = self._requests, 0
+        return taken
+
+    def close(self) -> None:
+        """Do nothing: stores are opened for each poll."""
+
+    def _values(self) -> StoreOptions:
+        return revealed(self._options.store, self._services.reveal)
+
+    def _store(self) -> Store:
+        return self._open_store(self._uri, self._values())[0]
+
     def _settled(self) -> bool:
-        """Tell whether everything that the last look found is loaded."""
+        """Return whether everything that the last poll found is loaded."""
         keys = [file.key for file in self._planned]
-        return not self._window and len(self._parts.index.known(keys)) == len(keys)
+        return not self._window and len(self._index.known(keys)) == len(keys)
 
     @property
     def _ordered(self) -> bool:
@@ -274,53 +310,51 @@ class FilesSource:
     def _audit_due(self) -> bool:
         if not lists_behind(self._options, self._uri):
             return True
-        return self._audit_at is None or self._parts.clock.monotonic() >= self._audit_at
+        return self._audit_at is None or self._clock.monotonic() >= self._audit_at
 
-    def _end_audit(self, sweep: "_Sweep") -> None:
+    def _end_audit(self, scan: "_Scan") -> None:
         self._modified = self._changed_before + self._changed
         interval = self._options.audit_interval.total_seconds()
-        self._audit_at = self._parts.clock.monotonic() + interval
-        if self._options.late_window is not None and sweep.written_before is not None:
-            self._parts.index.prune(sweep.written_before, prefixes=self._glob.prefixes)
+        self._audit_at = self._clock.monotonic() + interval
+        if self._options.late_window is not None and scan.written_before is not None:
+            self._index.prune(scan.written_before, prefixes=self._glob.prefixes)
 
     def _written_before(self) -> datetime | None:
-        """Answer the time before which late files count as loaded; it never goes back."""
-        pruned, window = self._parts.index.pruned_before, self._options.late_window
+        """Return the time before which late files count as loaded; it never goes back."""
+        pruned, window = self._index.pruned_before, self._options.late_window
         if window is None:
             return pruned
-        before = self._parts.clock.now() - window
+        before = self._clock.now() - window
         return before if pruned is None else max(before, pruned)
 
-    def _kept(self, new: Iterator[SourceFile]) -> tuple[list[SourceFile], bool]:
-        """Keep the first files in byte order, and tell whether these are all."""
+    def _kept(self, new: Iterator[LoadedItem]) -> tuple[list[LoadedItem], bool]:
+        """Keep the first files in byte order, and return whether these are all."""
         if self._ordered:
             files = list(islice(new, WINDOW_FILES))
-            # The next look sees again what lies behind the last file that is kept.
+            # The next poll sees again what comes after the last file that is kept.
             changed = self._changed
             complete = next(new, None) is None
             self._changed = self._changed if complete else changed
             return sorted(files, key=_key), complete
-        # The store may answer in any order, so that all of it must be seen.
+        # The store may list in any order, so all of it must be seen.
         files = heapq.nsmallest(WINDOW_FILES + 1, new, key=_key)
         return files[:WINDOW_FILES], len(files) <= WINDOW_FILES
 
-    def _new_files(
-        self, store: Store, sweep: "_Sweep", *, listed: Listed
-    ) -> Iterator[SourceFile]:
-        seen = self._changed = 0
-        # A store without order may hide keys that lie behind the one a listing begins with.
-        found = list_all(store, self._glob, after=sweep.begin if self._ordered else None)
+    def _new_files(self, store: Store, scan: "_Scan", *, seen: Seen) -> Iterator[LoadedItem]:
+        listed = self._changed = 0
+        # A store without order may hide keys that come after the one a listing starts at.
+        found = list_all(store, self._glob, after=scan.begin if self._ordered else None)
         for chunk in _chunks(found, LOOKUP_FILES):
-            seen += len(chunk)
-            listed(seen)
-            known = self._parts.index.known([meta.key for meta in chunk])
+            listed += len(chunk)
+            seen(f"{self._options.uri}: {counted(listed, 'key')} so far")
+            known = self._index.known([meta.key for meta in chunk])
             for meta in chunk:
-                if not lies_above(meta.key, sweep.split.floor):
+                if not is_above(meta.key, scan.split.floor):
                     continue
                 if meta.key in known:
                     self._notice_change(meta, known[meta.key])
-                elif sweep.new(meta, self._prefix_of(meta.key)):
-                    yield _source_file(meta)
+                elif scan.new(meta, self._prefix_of(meta.key)):
+                    yield _item(meta)
 
     def _prefix_of(self, key: str) -> str:
         return next(prefix for prefix in self._glob.prefixes if key.startswith(prefix))
@@ -341,11 +375,36 @@ class FilesSource:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sweep:
-    """What one look goes over, and what is new to it."""
+def _read(split: str, part: FilePart) -> SplitRead:
+    return SplitRead(
+        id=f"{part.item.key}:{part.start}-{part.end}",
+        split=split,
+        begin=Horizon(),
+        end=After(value=part.item.key),
+        size_bytes=part.end - part.start,
+        shown=part.item.key,
+        work=to_text(part),
+    )
 
-    look: Look
+
+def _check_cover(item: LoadedItem, parts: list[FilePart]) -> None:
+    parts = sorted(parts, key=lambda part: (part.start, part.end))
+    ends = [0, *(part.end for part in parts)]
+    contiguous = all(part.start == end for part, end in zip(parts, ends, strict=False))
+    pinned = all(part.item.etag == item.etag for part in parts)
+    if not (parts and contiguous and pinned and ends[-1] == item.size_bytes):
+        ranges = ", ".join(f"{part.start}..{part.end}" for part in parts) or "nothing"
+        raise InvariantError(
+            f'tasks did not report file "{item.key}" exactly once',
+            detail=f"Planned 0..{item.size_bytes}, reported {ranges}.",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scan:
+    """What one poll covers, and which files are new to it."""
+
+    range: PollRange
     options: FilesOptions
     split: SplitProgress
     # The largest loaded key of every prefix; empty where nothing was loaded.
@@ -353,12 +412,12 @@ class _Sweep:
     written_before: datetime | None
 
     def begin(self, prefix: str) -> str:
-        """Answer the key behind which the listing of a prefix begins."""
-        loaded = "" if self.look.audit else self.high_water[prefix]
-        return max(_text(self.split.floor), self.look.begin, loaded)
+        """Return the key after which the listing of a prefix starts."""
+        loaded = "" if self.range.audit else self.high_water[prefix]
+        return max(_text(self.split.floor), self.range.begin, loaded)
 
     def new(self, meta: ObjectMeta, prefix: str) -> bool:
-        """Tell whether a file that the index does not know is to be loaded."""
+        """Return whether a file that the index does not know is loaded."""
         if meta.key <= self.begin(prefix):
             return False
         if meta.key > self.high_water[prefix]:
@@ -369,7 +428,7 @@ class _Sweep:
 
 
 def lists_behind(options: FilesOptions, uri: Uri) -> bool:
-    """Tell whether looks ask a store only for keys behind the loaded ones."""
+    """Return whether polls list only the keys after the loaded ones."""
     if uri.scheme is Scheme.FILE:
         return False
     if options.ordered_listing is not Choice.AUTO:
@@ -384,17 +443,17 @@ def _text(position: Position) -> str:
     return position.value if isinstance(position, After) else ""
 
 
-def _key(file: SourceFile) -> str:
+def _key(file: LoadedItem) -> str:
     return file.key
 
 
-def _only_split(progress: tuple[SplitProgress, ...]) -> SplitProgress:
+def _only_split(progress: Progress) -> SplitProgress:
     (split,) = progress
     return split
 
 
-def _source_file(meta: ObjectMeta) -> SourceFile:
-    return SourceFile(
+def _item(meta: ObjectMeta) -> LoadedItem:
+    return LoadedItem(
         key=meta.key, etag=meta.etag, size_bytes=meta.size_bytes, modified_at=meta.modified_at
     )
 

@@ -1,4 +1,4 @@
-"""What every format reads: blocks of rows, and the records that gave none."""
+"""The result of every format reader: blocks of rows and bad records."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from penstock.errors import Code, UserError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadRecord:
-    """A record that could not be loaded: where it is, why, and what it holds."""
+    """A record that could not be loaded: its place, the reason, and its bytes."""
 
     line: int
     offset: int
@@ -19,10 +19,10 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordBlock:
-    """Some records of a range: the rows read, and the records that gave none.
+    """Consecutive records of a range: their rows, and the bad ones.
 
-    Lines are counted from the range's first own line, which is 0. ``lines`` counts every
-    record, also blank and bad ones: ``lines == rows + blank + len(bad)``.
+    The first line of the range is 0. ``lines`` counts all records, including blank and bad
+    ones: ``lines == rows + blank + len(bad)``.
     """
 
     batch: pa.RecordBatch
@@ -30,25 +30,25 @@ class RecordBlock:
     lines: int
     blank: int = 0
     bad: tuple[BadRecord, ...] = ()
-    # The lines of the rows, counted from the block's first, where they are not 0, 1, 2, …
+    # The line of each row, relative to the block's first line; None for 0, 1, 2, …
     row_lines: tuple[int, ...] | None = None
 
     @property
     def rows(self) -> int:
-        """Number of rows read."""
+        """Number of rows."""
         return self.batch.num_rows
 
     def line_of(self, row: int) -> int:
-        """Give the line of a row, counted from the block's first."""
+        """Return the line of a row, relative to the block's first line."""
         return row if self.row_lines is None else self.row_lines[row]
 
 
 def column_message(path: tuple[str, ...], reason: str) -> str:
-    """Say which column is at fault, and why."""
+    """Return a message that names the column and the reason."""
     return f'column "{".".join(path)}": {reason}'
 
 
 class UnreadableFileError(UserError):
-    """A file that is not what its format says, from some byte on; nothing of it is loaded."""
+    """A file that violates its format; none of its rows are loaded."""
 
     code_default = Code.FILE_ERR

@@ -1,13 +1,16 @@
 """Read a byte range of a CSV file into Arrow record batches.
 
-Invariant: a record that is read as part of a plain block is read here too, with the same
-values; what happens to a record does not depend on its neighbours.
+Arrow's parser reads whole blocks of plain records; all other records are split one by one.
+
+Invariant: both ways give the same values, so the result of a record does not depend on its
+neighbours.
 """
 
 import json
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from io import BufferedIOBase
 from typing import IO, cast
 
@@ -15,16 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
+from penstock.arrow.bisect import bad_rows
 from penstock.arrow.casts import CastError, cast_array
 from penstock.arrow.types import AnyArray, AnyField, NestedArray, data_type
-from penstock.sources.files.options import MissingColumns
+from penstock.sources.files.kind import MissingColumns
 from penstock.sources.formats.blocks import BadRecord, RecordBlock, column_message
 from penstock.sources.formats.csv_records import (
     CsvRecords,
     CsvShape,
     Preamble,
     RecordCutter,
-    content,
     csv_shape,
     read_preamble,
 )
@@ -41,7 +44,7 @@ from penstock.sources.formats.lines import LineLayout, Lines, count_lines_before
 
 
 def column_values(texts: NestedArray, field: AnyField, layout: CsvLayout) -> AnyArray:
-    """Give the values of a column; raise ``CastError`` for the first text that does not fit."""
+    """Return the values of a column; raise ``CastError`` for the first bad text."""
     if layout.empty_field_as_null or not pa.types.is_string(field.type):
         texts = _empty_as_null(texts)
     values = cast_array(texts, field.type)
@@ -49,24 +52,6 @@ def column_values(texts: NestedArray, field: AnyField, layout: CsvLayout) -> Any
         row = pc.index(values.is_null(), value=True).as_py()
         raise CastError(row, f"expected {data_type(field.type).sql}, found null")
     return values
-
-
-def misfits(texts: NestedArray, field: AnyField, layout: CsvLayout) -> dict[int, str]:
-    """Give the reason for every text that does not fit, by its row."""
-    reason_by_row: dict[int, str] = {}
-    waiting = [(0, texts)]
-    while waiting:
-        first, part = waiting.pop()
-        try:
-            column_values(part, field, layout)
-        except CastError as error:
-            reason_by_row[first + error.row] = error.reason
-            # By halves, because nearly all texts fit.
-            rest = part.slice(error.row + 1)
-            half = len(rest) // 2
-            begin = first + error.row + 1
-            waiting += [(begin, rest.slice(0, half)), (begin + half, rest.slice(half))]
-    return reason_by_row
 
 
 def _empty_as_null(texts: NestedArray) -> NestedArray:
@@ -80,7 +65,7 @@ _NULL = "\\N"
 
 
 def read_at_once(data: bytes, shape: CsvShape) -> pa.RecordBatch | None:
-    """Read a block whose every line is one plain record; else give None."""
+    """Read a block in which each line is one plain record; return None for other blocks."""
     form = common_form(data, shape.layout)
     if form is None or (shape.rescue and shape.extra_name_by_field):
         return None
@@ -89,7 +74,7 @@ def read_at_once(data: bytes, shape: CsvShape) -> pa.RecordBatch | None:
         return None
     try:
         batch = _parse(form, shape, fields=fields)
-        # Blank lines, and line ends inside of fields, only ever make fewer rows than lines.
+        # Blank lines, and line ends inside fields, make fewer rows than lines.
         return _shaped(batch, form, shape) if batch.num_rows == form.lines else None
     except (pa.ArrowInvalid, CastError):
         return None
@@ -106,9 +91,9 @@ def _fields_of_first_line(form: CommonForm, shape: CsvShape) -> int | None:
 
 
 def _parse(form: CommonForm, shape: CsvShape, *, fields: int) -> pa.RecordBatch:
-    """Read the fields of the wanted columns as texts, each under the number of its field."""
+    """Read the fields of the wanted columns as texts, named by the field's number."""
     wanted = {str(field) for field in shape.field_by_column if _among(field, fields)}
-    # Without any column Arrow would read all of them.
+    # Without included columns, Arrow would read all of them.
     included = sorted(wanted) or ["0"]
     table = pa_csv.read_csv(
         cast("IO[bytes]", pa.BufferReader(form.data)),
@@ -166,37 +151,46 @@ def _without_quotes(texts: NestedArray) -> NestedArray:
     return pc.if_else(quoted, pc.utf8_slice_codeunits(texts, 1, -1), texts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
-    """What was read of some records: rows, their records, the blank and the bad ones."""
-
-    batch: pa.RecordBatch
-    records: tuple[int, ...]
-    blank: int
-    reason_by_bad_record: dict[int, str]
-
-
-def read_one_by_one(records: CsvRecords, shape: CsvShape) -> Rows:
-    """Read every record that the columns can hold; say what is wrong with the others."""
-    fields_by_record, bad = _cut(records, shape)
-    blank = len(records.texts) - len(fields_by_record) - len(bad)
+def read_one_by_one(records: CsvRecords, shape: CsvShape) -> RecordBlock:
+    """Read each record by itself and report the bad ones."""
+    fields_by_record, reason_by_record = _split(records, shape)
+    blank = len(records.texts) - len(fields_by_record) - len(reason_by_record)
     numbers = list(fields_by_record)
     texts, reason_by_row = _texts(list(fields_by_record.values()), shape)
     for column, field in zip(texts, shape.schema, strict=True):
-        for row, reason in misfits(column, field, shape.layout).items():
-            reason_by_row.setdefault(row, column_message((field.name,), reason))
+        check = partial(_check, column, field, shape.layout)
+        for row, error in bad_rows(len(column), check, CastError):
+            reason_by_row.setdefault(row, column_message((field.name,), error.reason))
     kept = [row for row in range(len(numbers)) if row not in reason_by_row]
-    bad |= {numbers[row]: reason for row, reason in reason_by_row.items()}
-    return Rows(
+    reason_by_record |= {numbers[row]: reason for row, reason in reason_by_row.items()}
+    first = records.lines[0]
+    row_lines = tuple(records.lines[numbers[row]] - first for row in kept)
+    return RecordBlock(
         batch=_batch(texts, kept, shape),
-        records=tuple(numbers[row] for row in kept),
+        first_line=first,
+        lines=len(records.texts),
         blank=blank,
-        reason_by_bad_record=bad,
+        bad=tuple(
+            BadRecord(
+                line=records.lines[record],
+                offset=records.offsets[record],
+                error=reason,
+                raw=records.texts[record],
+            )
+            for record, reason in sorted(reason_by_record.items())
+        ),
+        row_lines=None if row_lines == tuple(range(len(row_lines))) else row_lines,
     )
 
 
-def _cut(records: CsvRecords, shape: CsvShape) -> tuple[dict[int, Fields], dict[int, str]]:
-    """Cut records into fields; blank ones are left out."""
+def _check(
+    texts: NestedArray, field: AnyField, layout: CsvLayout, first: int, count: int
+) -> None:
+    column_values(texts.slice(first, count), field, layout)
+
+
+def _split(records: CsvRecords, shape: CsvShape) -> tuple[dict[int, Fields], dict[int, str]]:
+    """Split records into fields; omit blank records."""
     cut = field_cutter(shape.layout)
     fields_by_record: dict[int, Fields] = {}
     bad = dict(records.fault_by_record)
@@ -221,11 +215,11 @@ def _require_count(found: int, shape: CsvShape) -> None:
 
 
 def _texts(rows: Sequence[Fields], shape: CsvShape) -> tuple[list[NestedArray], dict[int, str]]:
-    """Give the texts of every column, and the rows in which some are not UTF-8."""
+    """Return the texts of every column, and the reasons of rows that are not UTF-8."""
     nothing = (None,) * len(rows)
     width = shape.fields_max
     padded = [row if len(row) >= width else row + [None] * (width - len(row)) for row in rows]
-    # Rows may be wider, so the shortest, which is as wide as it may be, says where to stop.
+    # Rows may be wider than the limit, so zip stops at the shortest one.
     texts_by_field = list(zip(*padded, strict=False))
     reason_by_row: dict[int, str] = {}
     columns: list[NestedArray] = []
@@ -256,7 +250,7 @@ def _decoded(
 def _rescued(
     rows: Sequence[Fields], shape: CsvShape, *, reason_by_row: dict[int, str]
 ) -> NestedArray:
-    """Write the fields that no column holds as JSON, by name."""
+    """Write the fields without a column as JSON, by name."""
     texts: list[str | None] = []
     for row, fields in enumerate(rows):
         extra = [at for at in shape.extra_name_by_field if at < len(fields)]
@@ -282,7 +276,7 @@ def _not_utf8(error: UnicodeDecodeError) -> str:
 
 def _batch(texts: list[NestedArray], kept: list[int], shape: CsvShape) -> pa.RecordBatch:
     if not texts:
-        # Without columns a batch still knows the number of rows.
+        # Only a selection has a number of rows without columns.
         counted = pa.RecordBatch.from_arrays([pa.nulls(len(kept))], names=[""])
         return counted.select([])
     arrays = [
@@ -313,7 +307,7 @@ def read_csv(  # noqa: PLR0913 - A file's columns, its layout and a range of it 
 ) -> Iterator[RecordBlock]:
     """Read the records that begin in ``[start, end)`` of the file; None is the file's end.
 
-    The header is no record, but its lines count where records are numbered.
+    The lines of the header are counted in line numbers, although they are no records.
     """
     lines = replace(lines, ending=layout.ending)
     preamble = read_preamble(stream, layout=layout, line_bytes_max=lines.line_bytes_max)
@@ -344,32 +338,29 @@ def read_csv(  # noqa: PLR0913 - A file's columns, its layout and a range of it 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Range:
-    """The part of the records read that is wanted, by where they begin."""
+    """The wanted records: those that begin in the range."""
 
     start: int
     end: int | None
 
     def before(self, offset: int) -> bool:
-        """Say whether the range ends before a place."""
         return self.end is not None and self.end <= offset
 
     def holds(self, lines: Lines) -> bool:
-        """Say whether all that begins in a block is wanted."""
-        behind = lines.offset + lines.size_bytes
-        return self.start <= lines.offset and (self.end is None or behind <= self.end)
+        after = lines.offset + lines.size_bytes
+        return self.start <= lines.offset and (self.end is None or after <= self.end)
 
     def of(self, records: CsvRecords) -> CsvRecords:
-        """Give the records that are wanted."""
         first = bisect_left(records.offsets, self.start)
         count = len(records.offsets)
-        behind = count if self.end is None else bisect_left(records.offsets, self.end)
-        return records if (first, behind) == (0, count) else records.part(first, behind)
+        after = count if self.end is None else bisect_left(records.offsets, self.end)
+        return records if (first, after) == (0, count) else records.part(first, after)
 
 
 def _first_line(
     stream: BufferedIOBase, preamble: Preamble, *, layout: CsvLayout, start: int
 ) -> int:
-    """Give the number of the first line that is read; the first one of the range is 0."""
+    """Return the number of the first line that is read; the range's first line is 0."""
     if start == 0:
         return preamble.lines
     if csv_splittable(layout) and start >= preamble.size_bytes:
@@ -385,34 +376,15 @@ def _blocks(
         if own.before(cutter.offset):
             return
         plain = cutter.idle and not lines.too_long and own.holds(lines)
-        batch = read_at_once(content(lines), shape) if plain else None
+        batch = read_at_once(bytes(lines.content), shape) if plain else None
         if batch is None:
-            yield from _mixed_block(own.of(cutter.cut(lines)), shape)
+            yield from _slow_blocks(own.of(cutter.cut(lines)), shape)
             continue
         yield RecordBlock(batch=batch, first_line=cutter.line, lines=batch.num_rows)
-        cutter.pass_over(lines, count=batch.num_rows)
-    yield from _mixed_block(own.of(cutter.finish()), shape)
+        cutter.skip(lines, count=batch.num_rows)
+    yield from _slow_blocks(own.of(cutter.finish()), shape)
 
 
-def _mixed_block(records: CsvRecords, shape: CsvShape) -> Iterator[RecordBlock]:
-    if not records.texts:
-        return
-    rows = read_one_by_one(records, shape)
-    first = records.lines[0]
-    row_lines = tuple(records.lines[record] - first for record in rows.records)
-    yield RecordBlock(
-        batch=rows.batch,
-        first_line=first,
-        lines=len(records.texts),
-        blank=rows.blank,
-        bad=tuple(
-            BadRecord(
-                line=records.lines[record],
-                offset=records.offsets[record],
-                error=rows.reason_by_bad_record[record],
-                raw=records.texts[record],
-            )
-            for record in sorted(rows.reason_by_bad_record)
-        ),
-        row_lines=None if row_lines == tuple(range(len(row_lines))) else row_lines,
-    )
+def _slow_blocks(records: CsvRecords, shape: CsvShape) -> Iterator[RecordBlock]:
+    if records.texts:
+        yield read_one_by_one(records, shape)

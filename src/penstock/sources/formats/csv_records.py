@@ -1,7 +1,7 @@
-"""Cut CSV text into records, read the header and map fields to columns.
+"""Split CSV text into records, read the header and map fields to columns.
 
-Invariant: where a record begins and ends depends on the bytes before it, never on how the
-file is cut into blocks.
+Invariant: the begin and end of a record depend on the bytes before it, never on how the file
+is split into blocks.
 """
 
 from collections import Counter, defaultdict
@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.sources.files.options import RESCUED, MissingColumns
+from penstock.sources.files.kind import RESCUED, MissingColumns
 from penstock.sources.formats.blocks import UnreadableFileError
 from penstock.sources.formats.csv_text import (
     BrokenRecordError,
@@ -21,45 +21,39 @@ from penstock.sources.formats.csv_text import (
     enclosing,
     field_cutter,
 )
-from penstock.sources.formats.lines import BYTE_ORDER_MARK, LineLayout, Lines, read_lines
+from penstock.sources.formats.lines import LineLayout, Lines, read_lines
 
 _RETURN = b"\r"
-# What is kept of a record that is too long, or that nothing closes.
+# The part of an overlong or unclosed record that is kept.
 _RAW_BYTES_MAX = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvRecords:
-    """Some records of a file: their bytes without line ends, and where they begin."""
+    """Some records of a file: their bytes without line ends, and their offsets."""
 
     texts: Sequence[bytes]
     offsets: Sequence[int]
-    # Counted in line ends, also in those inside of records.
+    # Counted in line ends, including those inside records.
     lines: Sequence[int]
     fault_by_record: dict[int, str] = field(default_factory=dict)
 
-    def part(self, first: int, behind: int) -> "CsvRecords":
-        """Give the records from one place to another."""
+    def part(self, first: int, after: int) -> "CsvRecords":
+        """Return the records from ``first`` to before ``after``."""
         return CsvRecords(
-            texts=self.texts[first:behind],
-            offsets=self.offsets[first:behind],
-            lines=self.lines[first:behind],
+            texts=self.texts[first:after],
+            offsets=self.offsets[first:after],
+            lines=self.lines[first:after],
             fault_by_record={
                 at - first: fault
                 for at, fault in self.fault_by_record.items()
-                if first <= at < behind
+                if first <= at < after
             },
         )
 
 
-def content(lines: Lines) -> bytes:
-    """Give the bytes of a block, without the byte order mark of its file."""
-    data = bytes(lines.data)
-    return data.removeprefix(BYTE_ORDER_MARK) if lines.offset == 0 else data
-
-
 class RecordCutter:
-    """Cuts block after block, and holds the record that goes on in the next one."""
+    """Splits block after block, and holds the record that continues in the next one."""
 
     def __init__(
         self, layout: CsvLayout, *, line_bytes_max: int, offset: int = 0, line: int = 0
@@ -79,16 +73,16 @@ class RecordCutter:
         """Whether the next block begins with a record."""
         return not self._held_lines
 
-    def pass_over(self, lines: Lines, *, count: int) -> None:
-        """Take note of a block that was read otherwise, one record per line."""
+    def skip(self, lines: Lines, *, count: int) -> None:
+        """Skip a block that was read elsewhere, one record per line."""
         self.offset = lines.offset + lines.size_bytes
         self.line += count
 
     def cut(self, lines: Lines) -> CsvRecords:
-        """Give the records that end in the next block."""
+        """Return the records that end in the next block."""
         if lines.too_long:
             return self._too_long(lines)
-        data = content(lines)
+        data = bytes(lines.content)
         if self.idle:
             self.offset = lines.offset + len(lines.data) - len(data)
         texts = data.split(self._layout.ending)
@@ -99,7 +93,7 @@ class RecordCutter:
         return self._joined(texts)
 
     def finish(self) -> CsvRecords:
-        """Give the record that is still open at the end of the file, if there is one."""
+        """Return the record that is still open at the end of the file, if any."""
         if self.idle:
             return CsvRecords(texts=(), offsets=(), lines=())
         return self._faulty("an enclosed field is never closed")
@@ -118,7 +112,7 @@ class RecordCutter:
         lines: list[int] = []
         faults: dict[int, str] = {}
         for text in texts:
-            opened = self._open_behind(text)
+            opened = self._open_after(text)
             self._hold(text)
             if opened:
                 continue
@@ -137,8 +131,8 @@ class RecordCutter:
             fault_by_record=faults,
         )
 
-    def _open_behind(self, text: bytes) -> bool:
-        return self._enclosing is not None and self._enclosing.open_behind(
+    def _open_after(self, text: bytes) -> bool:
+        return self._enclosing is not None and self._enclosing.open_after(
             text, opened=not self.idle
         )
 
@@ -150,7 +144,7 @@ class RecordCutter:
             self._held = [self._layout.ending.join(self._held)[:_RAW_BYTES_MAX]]
 
     def _released(self) -> bytes:
-        """Give what is held of a record, and let the next one begin behind it."""
+        """Return the held record, and start the next one after it."""
         data = self._layout.ending.join(self._held)
         self.offset += self._held_bytes
         self.line += self._held_lines
@@ -162,7 +156,7 @@ class RecordCutter:
             self.offset = lines.offset
         fault = f"a line may have {self._bytes_max} bytes at most, found {lines.size_bytes}"
         self._hold(bytes(lines.data))
-        # The record ends with the line, because what is open behind it is not known.
+        # The record ends with the line, because the state after the line is unknown.
         records = self._faulty(fault)
         self.offset = lines.offset + lines.size_bytes
         return records
@@ -187,22 +181,22 @@ _NAMES_SHOWN_MAX = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvShape:
-    """Which fields the records of a file have, and which of them the batches hold."""
+    """The fields of the records of a file, and the fields that the batches hold."""
 
     layout: CsvLayout
-    # Of the batches, the rescued column included.
+    # The schema of the batches, including the rescued column.
     schema: pa.Schema
-    # The field of every wanted column, counted from 0; None where the file has none.
+    # The field of each wanted column, counted from 0; None if the file has no such field.
     field_by_column: tuple[int | None, ...]
     fields_max: int
     fields_min: int
     rescue: bool
-    # The fields that the file names and no column holds.
+    # The named fields of the file without a column.
     extra_name_by_field: dict[int, str]
     extra_names: frozenset[str]
 
     def extra_name(self, field: int) -> str:
-        """Give the name that a field without a column is kept under."""
+        """Return the name of a field without a column."""
         named = self.extra_name_by_field.get(field)
         return named or _free(generated_name(field), self.extra_names)
 
@@ -216,7 +210,7 @@ def csv_shape(
     missing: MissingColumns,
     rescue: bool,
 ) -> CsvShape:
-    """Find the wanted columns among the names that a file gives, or else by their position."""
+    """Find the wanted columns by the names of the file, or by position if it has none."""
     if names is None:
         field_by_name: dict[str, int | None] = {
             name: field for field, name in enumerate(columns.names)
@@ -242,7 +236,7 @@ def csv_shape(
 
 
 def generated_name(field: int) -> str:
-    """Give the name of a field that nobody named, counted from 0."""
+    """Return the name of an unnamed field, counted from 0."""
     return f"c{field + 1}"
 
 
@@ -253,7 +247,7 @@ def _wanted_schema(columns: pa.Schema, *, wanted: Sequence[str], rescue: bool) -
 
 
 def _matched(columns: Sequence[str], names: Sequence[str]) -> dict[str, int | None]:
-    """Find every column among the names; one written alike goes before one in other case."""
+    """Find each column among the names, by exact name first, then by any case."""
     exact: defaultdict[str, list[int]] = defaultdict(list)
     folded: defaultdict[str, list[int]] = defaultdict(list)
     for number, name in enumerate(names):
@@ -285,12 +279,12 @@ def _require_columns(field_by_name: dict[str, int | None], missing: MissingColum
     )
     raise UnreadableFileError(
         f"the header of the file must name every column, and lacks {shown}{more}",
-        hint="Mend the file, or set the option \"missing_columns\" to 'null'.",
+        hint="Fix the file, or set the option \"missing_columns\" to 'null'.",
     )
 
 
 def _distinct(name_by_field: dict[int, str]) -> dict[int, str]:
-    """Give fields that share a name their positions behind it, so that none is lost."""
+    """Append the position to names that several fields share, so that none is lost."""
     count_by_name = Counter(name_by_field.values())
     taken = {name for name, count in count_by_name.items() if count == 1}
     distinct: dict[int, str] = {}
@@ -313,18 +307,18 @@ _BLOCK_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preamble:
-    """Where the records of a file begin, and how the file names their fields."""
+    """The begin of the records of a file, and the names of their fields."""
 
     size_bytes: int
     lines: int
-    # None where the layout has no header.
+    # None if the layout has no header.
     names: tuple[str, ...] | None
 
 
 def read_preamble(
     stream: BufferedIOBase, *, layout: CsvLayout, line_bytes_max: int
 ) -> Preamble | None:
-    """Read the beginning of a file; None if the file ends before its header does."""
+    """Read the beginning of a file; return None if the file ends before its header."""
     lines = LineLayout(
         ending=layout.ending, block_bytes=_BLOCK_BYTES, line_bytes_max=line_bytes_max
     )
@@ -353,18 +347,18 @@ def read_preamble(
 
 
 def _skipped_bytes(stream: BufferedIOBase, *, count: int, lines: LineLayout) -> int | None:
-    """Give the place behind so many lines; None if the file has no more."""
+    """Return the offset after so many lines; None if the file has no more."""
     if not count:
         return 0
     for block in read_lines(stream, start=0, end=None, layout=lines):
         found = 1 if block.too_long else bytes(block.data).count(lines.ending)
         if found >= count:
-            return _behind_lines(block, count=count, lines=lines)
+            return _after_lines(block, count=count, lines=lines)
         count -= found
     return None
 
 
-def _behind_lines(block: Lines, *, count: int, lines: LineLayout) -> int:
+def _after_lines(block: Lines, *, count: int, lines: LineLayout) -> int:
     if block.too_long:
         return block.offset + block.size_bytes
     rest = bytes(block.data).split(lines.ending, count)[count]
@@ -380,7 +374,7 @@ def _records(
 
 
 def _names(records: CsvRecords, layout: CsvLayout) -> tuple[str, ...]:
-    """Read the names of the first record; a field without a name gets one by its position."""
+    """Read the names of the first record; generate names for fields without one."""
     if not records.texts[0]:
         return ()
     try:
@@ -398,5 +392,5 @@ def _names(records: CsvRecords, layout: CsvLayout) -> tuple[str, ...]:
 def _unreadable(reason: str, *, line: int) -> UnreadableFileError:
     return UnreadableFileError(
         f"the header on line {line + 1} of the file cannot be read: {reason}",
-        hint='Mend the file, or skip lines before its header with the option "skip_lines".',
+        hint='Fix the file, or skip lines before its header with the option "skip_lines".',
     )

@@ -1,8 +1,8 @@
 """The layout of CSV text: separators, quotes, fields of one record.
 
-Arrow takes a lone carriage return for a line end, drops a byte order mark before any block,
-escapes also outside of enclosed fields, goes on behind their closing character, and knows
-only separators of one byte. So a block is screened first, as a whole.
+Arrow differs from this dialect. A lone carriage return ends a line, a byte order mark before
+any block is removed, escapes work outside enclosed fields, fields continue after the closing
+character, and separators have one byte. So each block is screened before Arrow parses it.
 """
 
 import re
@@ -22,7 +22,7 @@ _RETURN = b"\r"
 
 
 class CsvOptions(Protocol):
-    """What a source says of its CSV: the options of files, or of a stream's payloads."""
+    """The CSV options of files, or of the payloads of a stream."""
 
     @property
     def column_separator(self) -> str: ...
@@ -44,12 +44,12 @@ class CsvOptions(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvLayout:
-    """What separates fields and records, and what a field may look like."""
+    """The separators of fields and records, and the form of fields."""
 
     separator: bytes = b"\t"
     ending: bytes = b"\n"
     enclose: bytes | None = None
-    # Only in enclosed fields.
+    # Applies in enclosed fields only.
     escape: bytes | None = None
     header_lines: int = 0
     skip_lines: int = 0
@@ -64,7 +64,7 @@ class CsvLayout:
 
 
 def csv_layout(options: CsvOptions) -> CsvLayout:
-    """Give the layout that the options of a source describe; refuse one that is ambiguous."""
+    """Return the layout of a source's options; raise ``UserError`` if it is ambiguous."""
     separator = _delimiter("column_separator", options.column_separator)
     ending = _delimiter("line_delimiter", options.line_delimiter)
     _require_distinct(options, separator=separator, ending=ending)
@@ -74,7 +74,7 @@ def csv_layout(options: CsvOptions) -> CsvLayout:
         separator=separator,
         ending=ending,
         enclose=enclose,
-        # A doubled enclose character is one in any case.
+        # A doubled enclose character stands for one anyway.
         escape=None if escape == enclose else escape,
         header_lines=options.header_lines,
         skip_lines=options.skip_lines,
@@ -84,8 +84,8 @@ def csv_layout(options: CsvOptions) -> CsvLayout:
 
 
 def csv_splittable(layout: CsvLayout) -> bool:
-    """Say whether a range of a file can be read without what stands before it."""
-    # Whether a line end is inside an enclosed field is known only from the file's beginning.
+    """Return whether a range of a file can be read without the bytes before it."""
+    # Whether an enclosed field spans a line end is known only from the file's beginning.
     return layout.enclose is None
 
 
@@ -130,7 +130,7 @@ def _mark(name: str, text: str, *, separator: bytes, ending: bytes) -> bytes | N
     if len(text) != 1 or not text.isascii():
         raise _refusal(
             f'option "{name}" must be one ASCII character, not {shown(text)}',
-            hint="Leave the option away, or write it as in 'enclose' = '\"'.",
+            hint="Omit the option, or write it as in 'enclose' = '\"'.",
         )
     mark = text.encode()
     for other, delimiter in (("column_separator", separator), ("line_delimiter", ending)):
@@ -146,7 +146,7 @@ def _refusal(message: str, *, hint: str) -> UserError:
     return UserError(message, code=Code.OPTION_ERR, hint=hint)
 
 
-# None is NULL.
+# None stands for NULL.
 Fields: TypeAlias = list[bytes | None]
 
 _NULL = b"\\N"
@@ -154,22 +154,22 @@ _DOUBLE_QUOTE = b'"'
 
 
 class BrokenRecordError(ValueError):
-    """A record that cannot be cut into fields; its text says why, in words for the user."""
+    """A record that cannot be split into fields; the message is for the user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enclosing:
-    """Finds out where enclosed fields end."""
+    """Finds the ends of enclosed fields."""
 
     separator: bytes
     enclose: bytes
-    # The inside of an enclosed field, up to what closes it.
+    # The inside of an enclosed field, up to the closing character.
     inside: re.Pattern[bytes]
-    # What stands for one character inside.
+    # A doubled or escaped character inside.
     written: re.Pattern[bytes]
 
-    def open_behind(self, line: bytes, *, opened: bool) -> bool:
-        """Say whether a field is open behind a line, given whether one was open before it."""
+    def open_after(self, line: bytes, *, opened: bool) -> bool:
+        """Return whether a field is open after a line, given whether one was before it."""
         if self.enclose not in line:
             return opened
         at = 0
@@ -184,18 +184,18 @@ class Enclosing:
             at, opened = at + len(self.separator), False
 
     def closing(self, line: bytes, at: int) -> int:
-        """Give the place of the character that closes a field; the line's end if none does."""
+        """Return the offset of the closing character, or the line's end if there is none."""
         found = self.inside.match(line, at)
         end = found.end() if found else at
         return end if line.startswith(self.enclose, end) else len(line)
 
     def content(self, inside: bytes) -> bytes:
-        """Give the characters that the inside of an enclosed field stands for."""
+        """Return the inside of an enclosed field without escapes and doubled characters."""
         return self.written.sub(rb"\1\2", inside)
 
 
 def enclosing(layout: CsvLayout) -> Enclosing | None:
-    """Give what finds enclosed fields; None if the layout has none."""
+    """Return the finder of enclosed fields; None if the layout has none."""
     if layout.enclose is None:
         return None
     mark = re.escape(layout.enclose)
@@ -212,7 +212,7 @@ def enclosing(layout: CsvLayout) -> Enclosing | None:
 
 
 def field_cutter(layout: CsvLayout) -> Callable[[bytes], Fields]:
-    """Give the function that cuts a record, without its line end, into fields."""
+    """Return the function that splits a record, without its line end, into fields."""
     enclosed = enclosing(layout)
     plain = _plain_cutter(layout)
     if enclosed is None:
@@ -279,26 +279,26 @@ def _require_end(record: bytes, end: int, enclosed: Enclosing, *, field: int) ->
         raise BrokenRecordError(f"field {field} is enclosed, but not closed")
     if end < len(record) and not record.startswith(enclosed.separator, end):
         raise BrokenRecordError(
-            f"field {field} is enclosed, but goes on behind the closing character"
+            f"field {field} is enclosed, but continues after the closing character"
         )
 
 
 _NEWLINE = b"\n"
 _COMMON_ENDINGS = (b"\n", b"\r\n")
 _ASCII_MAX = 127
-# One of them stands for a separator that Arrow does not take.
+# One of them replaces a separator that Arrow does not support.
 _RARE_SEPARATORS = (b"\x1f", b"\x1e", b"\x1c", b"\x02")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommonForm:
-    """A block as Arrow reads it: lines end with a newline, and a separator is one byte."""
+    """A block that Arrow can parse: newlines end lines, and the separator is one byte."""
 
     data: bytes
     separator: bytes
-    # None where no field is enclosed.
+    # None if no field is enclosed.
     enclose: bytes | None
-    # Whether there are double quotes to take away.
+    # Whether double quotes have to be removed.
     trimmed: bool
 
     @property
@@ -308,7 +308,7 @@ class CommonForm:
 
 
 def common_form(data: bytes, layout: CsvLayout) -> CommonForm | None:
-    """Bring a block into Arrow's form; None if it would not be read alike."""
+    """Convert a block to Arrow's form; return None if Arrow would read it differently."""
     if data.startswith(BYTE_ORDER_MARK) or _ends_lines(layout.separator):
         return None
     if layout.enclose is not None and layout.enclose in data:
@@ -332,8 +332,8 @@ def common_form(data: bytes, layout: CsvLayout) -> CommonForm | None:
 
 
 def _enclosed_form(data: bytes, layout: CsvLayout, *, enclose: bytes) -> CommonForm | None:
-    # What looks like a separator or a line end may be text, so nothing can be replaced; nor
-    # can double quotes be taken from those fields alone that are not enclosed.
+    # A separator or a line end may be text here, so none can be replaced. Double quotes cannot
+    # be removed from the other fields only.
     fits = (
         layout.ending in _COMMON_ENDINGS
         and _common_separator(b"", layout.separator) == layout.separator
@@ -348,12 +348,12 @@ def _enclosed_form(data: bytes, layout: CsvLayout, *, enclose: bytes) -> CommonF
 
 
 def _ends_lines(data: bytes) -> bool:
-    """Say whether there is anything that Arrow takes for a line end."""
+    """Return whether the data has anything that ends a line for Arrow."""
     return _NEWLINE in data or _RETURN in data
 
 
 def _lines_end_alike(data: bytes, layout: CsvLayout) -> bool:
-    """Say whether lines end for Arrow where they end for the layout."""
+    """Return whether lines end at the same places for Arrow and for the layout."""
     if layout.ending == _NEWLINE and _RETURN not in data:
         return True
     pairs = data.count(b"\r\n")
@@ -363,23 +363,23 @@ def _lines_end_alike(data: bytes, layout: CsvLayout) -> bool:
 
 
 def _common_separator(data: bytes, separator: bytes) -> bytes | None:
-    """Give the separator itself if Arrow takes it, else one that is not in the data."""
+    """Return the separator if Arrow supports it, else one that is not in the data."""
     if len(separator) == 1 and 0 < separator[0] <= _ASCII_MAX:
         return separator
     return next((rare for rare in _RARE_SEPARATORS if rare not in data), None)
 
 
 def _plainly_enclosed(data: bytes, *, separator: bytes, enclose: bytes) -> bool:
-    """Say whether enclosing characters stand only around fields, or doubled inside of them."""
+    """Return whether enclosing characters are only around fields, or doubled inside."""
     octets = np.frombuffer(b"\n%b\n" % data, np.uint8)
     marks = np.flatnonzero(octets == enclose[0])
     if len(marks) % 2:
         return False
     opening, closing = marks[::2], marks[1::2]
-    before, behind = octets[opening - 1], octets[closing + 1]
+    before, after = octets[opening - 1], octets[closing + 1]
     begins = (before == separator[0]) | (before == _NEWLINE[0])
-    ends = (behind == separator[0]) | (behind == _NEWLINE[0]) | (behind == _RETURN[0])
-    # A field is closed before the next one is opened, or both characters are one doubled.
+    ends = (after == separator[0]) | (after == _NEWLINE[0]) | (after == _RETURN[0])
+    # Either the field is closed and the next one opened, or the character is doubled.
     doubled = opening[1:] == closing[:-1] + 1
     return bool(
         begins[0] and ends[-1] and (begins[1:] | doubled).all() and (ends[:-1] | doubled).all()

@@ -1,9 +1,7 @@
 """Infer columns from samples of CSV, JSON and Parquet files.
 
-A text stays a text, whatever it looks like, so every column is a STRING.
-
-A text stays a text, whatever it looks like: a date that a later file writes otherwise must
-not turn a job that loaded yesterday into one that fails today.
+A text stays a STRING, even if it looks like a date or a number: a later file in another form
+must not break a running job. So every column of a CSV file is a STRING.
 """
 
 import io
@@ -30,7 +28,7 @@ from penstock.sources.formats.json_values import (
     IntegerText,
     decode_record,
 )
-from penstock.sources.formats.lines import BYTE_ORDER_MARK, LineLayout, read_head, read_lines
+from penstock.sources.formats.lines import BYTE_ORDER_MARK, LineLayout, read_at_most, read_lines
 from penstock.sources.formats.parquet_reader import instant_columns, opened_parquet, stored_type
 
 
@@ -41,7 +39,7 @@ def infer_csv_columns(
     lines_max: int = 1000,
     bytes_max: int = 4 << 20,
 ) -> tuple[Column, ...]:
-    """Give the columns that hold the records at the beginning of every file."""
+    """Return the columns for the records at the beginning of every file."""
     name_by_folded: dict[str, str] = {}
     fields_max = 0
     for stream in streams:
@@ -58,8 +56,8 @@ def infer_csv_columns(
 
 
 def _whole_lines(stream: BufferedIOBase, *, bytes_max: int, ending: bytes) -> bytes:
-    head = read_head(stream, bytes_max)
-    # The last line may go on behind what was read.
+    head = read_at_most(stream, bytes_max)
+    # The last line may be truncated.
     return head[: head.rfind(ending) + len(ending)] if len(head) == bytes_max else head
 
 
@@ -81,7 +79,7 @@ def _header_names(head: bytes, layout: CsvLayout) -> tuple[str, ...]:
 
 
 def _most_fields(head: bytes, layout: CsvLayout, *, lines_max: int) -> int:
-    """Give the number of fields in the widest of the first records; bad ones do not count."""
+    """Return the number of fields in the widest of the first good records."""
     lines = LineLayout(ending=layout.ending, line_bytes_max=len(head))
     stream = io.BytesIO(head)
     preamble = read_preamble(stream, layout=layout, line_bytes_max=lines.line_bytes_max)
@@ -99,7 +97,7 @@ def _field_count(text: bytes, cut: Callable[[bytes], Fields]) -> int:
     try:
         return len(cut(text)) if text else 0
     except BrokenRecordError:
-        # A bad record is reported when it is loaded; here it only teaches nothing.
+        # A bad record is reported when it is loaded.
         return 0
 
 
@@ -120,19 +118,19 @@ _NUMBERS = frozenset({Primitive.BIGINT, Primitive.DOUBLE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Object:
-    """An object seen in samples: what each of its fields held."""
+    """An object in samples, with the guesses for its fields."""
 
     guess_by_name: "dict[str, _Guess | None]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _List:
-    """An array seen in samples: what its elements held."""
+    """An array in samples, with the guess for its elements."""
 
     element: "_Guess | None"
 
 
-# None stands for what was never seen to hold a value.
+# None means that no sample had a value.
 _Guess = Primitive | _Object | _List
 
 
@@ -142,7 +140,7 @@ def infer_columns(
     lines_max: int = 1000,
     bytes_max: int = 4 << 20,
 ) -> tuple[Column, ...]:
-    """Give the columns that hold the records at the beginning of every sample."""
+    """Return the columns for the records at the beginning of every sample."""
     whole: _Guess | None = None
     for sample in samples:
         stream = io.BytesIO(sample) if isinstance(sample, bytes) else sample
@@ -163,7 +161,7 @@ def infer_columns(
 
 
 def numbers_as_texts(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Give the columns of records whose numbers are kept as they are written."""
+    """Return the columns with STRING in place of numbers."""
     return tuple(replace(column, type=_number_as_text(column.type)) for column in columns)
 
 
@@ -178,9 +176,9 @@ def _number_as_text(kind: DataType) -> DataType:
 
 
 def _first_lines(stream: BufferedIOBase, *, lines_max: int, bytes_max: int) -> Iterator[bytes]:
-    data = read_head(stream, bytes_max)
+    data = read_at_most(stream, bytes_max)
     lines = data.removeprefix(BYTE_ORDER_MARK).split(b"\n", lines_max)
-    # The last part is all that follows the lines wanted, or a line that may be cut.
+    # The last part follows the wanted lines, or is a line that may be truncated.
     if len(lines) > lines_max or len(data) == bytes_max:
         lines.pop()
     yield from lines
@@ -190,7 +188,7 @@ def _guess_of_record(line: bytes) -> _Guess | None:
     try:
         return _guess(decode_record(line), path=())
     except (BadRecordError, RecursionError):
-        # A bad line is reported when it is loaded; here it only teaches nothing.
+        # A bad line is reported when it is loaded.
         return None
 
 
@@ -265,7 +263,7 @@ def _noun(guess: _Guess) -> str:
 
 
 def _settled(guess: _Guess | None) -> DataType | None:
-    """Give the type for what was seen; None if it is an object without any field."""
+    """Return the type of a guess; None for an object without fields."""
     match guess:
         case None:
             return Primitive.STRING
@@ -297,8 +295,8 @@ _SCHEMA_HINT = 'Name the columns with the option "schema", such as "id BIGINT, n
 
 
 def infer_parquet_columns(streams: Iterable[BufferedIOBase]) -> tuple[Column, ...]:
-    """Give the columns that hold the rows of all files, in the order they are met."""
-    # None stands for what was never seen to have a type.
+    """Return the columns for the rows of all files, in order of appearance."""
+    # None means that no file has a type for the column.
     type_by_name: dict[str, DataType | None] = {}
     for stream in streams:
         for name, kind in _file_types(opened_parquet(stream)).items():
@@ -368,7 +366,7 @@ def _merged_types(
 
 
 def _widened(left: DataType, right: DataType) -> DataType | None:
-    """Give the type that holds the values of both; None if there is none."""
+    """Return the type that holds the values of both; None if there is none."""
     if left == right:
         return left
     match left, right:

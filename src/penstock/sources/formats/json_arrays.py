@@ -1,14 +1,14 @@
 """Find the records of JSON files: lines, elements of arrays, or parts of either.
 
-Only brackets and strings are looked at here; whether an element is sound JSON is found out by
-whoever reads it, so that a bad element costs only itself.
+The scanner looks only at brackets and strings. Elements are validated when they are decoded,
+so a malformed element does not affect its neighbours.
 """
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from io import BufferedIOBase
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.arrow.casts import shown
 from penstock.sources.formats.blocks import UnreadableFileError
@@ -25,25 +25,24 @@ from penstock.sources.formats.lines import (
     LINE_BYTES_MAX,
     LineLayout,
     Lines,
-    read_lines,
 )
 
 _CHUNK_BYTES = 1 << 16
 _FOUND_BYTES = 40
 _BLANK = re.compile(rb"[ \t\r\n]*")
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-# Each passes over whole strings and takes the next bracket; or none, where the text ends.
+# Each skips whole strings and matches the next bracket, or nothing at the end of the text.
 _TO_BRACKET = re.compile(rb'(?:[^"\[\]{}]++|' + _STRING + rb")*+([\[\]{}]?)", re.DOTALL)
 _TO_BRACKET_OR_COMMA = re.compile(
     rb'(?:[^"\[\]{},]++|' + _STRING + rb")*+([\[\]{},]?)", re.DOTALL
 )
 _CLOSING = {b"[": b"]", b"{": b"}"}
-_HINT = 'Check the option "strip_outer_array", or take the file away.'
+_HINT = 'Check the option "strip_outer_array", or remove the file.'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Element:
-    """The text of one element of an array, and where it begins in the file."""
+    """The text of one element of an array, and its offset in the file."""
 
     offset: int
     text: bytes
@@ -52,12 +51,12 @@ class Element:
 def read_elements(
     stream: BufferedIOBase, *, objects: bool, element_bytes_max: int = LINE_BYTES_MAX
 ) -> Iterator[Element]:
-    """Read the elements of all arrays; with ``objects``, also objects outside of arrays."""
+    """Read the elements of all arrays; with ``objects``, also objects outside arrays."""
     return _Scanner(stream, element_bytes_max=element_bytes_max).elements(objects=objects)
 
 
 class _Scanner:
-    """What is held of the file: from the element that is being read to what was read last."""
+    """Scans a file; holds the bytes from the current element on."""
 
     def __init__(self, stream: BufferedIOBase, *, element_bytes_max: int) -> None:
         self._stream = stream
@@ -66,7 +65,7 @@ class _Scanner:
         self._offset = 0
 
     def elements(self, *, objects: bool) -> Iterator[Element]:
-        """Yield the elements of the arrays that follow each other."""
+        """Yield the elements of consecutive arrays."""
         self._stream.seek(0)
         while len(self._held) < len(BYTE_ORDER_MARK) and self._read_on():
             continue
@@ -94,7 +93,7 @@ class _Scanner:
             first = False
 
     def _end_of_element(self, begin: int) -> tuple[int, bytes]:
-        """Find the comma or bracket behind the element that is held from its beginning."""
+        """Find the comma or bracket after the current element."""
         at = 0
         while True:
             at, found = self._next(_TO_BRACKET_OR_COMMA, at)
@@ -129,10 +128,10 @@ class _Scanner:
                     return at
 
     def _next(self, pattern: re.Pattern[bytes], at: int) -> tuple[int, bytes]:
-        """Find the next bracket outside of strings; none at the end of the file."""
+        """Find the next bracket outside strings; nothing at the end of the file."""
         while True:
             match = pattern.match(self._held, at)
-            # The pattern matches everywhere, if only nothing.
+            # The pattern always matches, possibly the empty text.
             at = match.end() if match else at
             if match and match[1]:
                 return at - 1, match[1]
@@ -146,13 +145,13 @@ class _Scanner:
                 f" {self._element_bytes_max} bytes at most",
                 hint=_HINT,
             )
-        # As much again as is held, because a long string is looked at from its beginning.
+        # Double the held bytes, because a long string is scanned again from its beginning.
         chunk = self._stream.read(max(_CHUNK_BYTES, len(self._held)))
         self._held += chunk
         return bool(chunk)
 
     def _skip_blank(self) -> bool:
-        """Pass over space; say whether anything follows."""
+        """Skip blanks; return whether anything follows."""
         while True:
             match = _BLANK.match(self._held)
             self._drop(match.end() if match else 0)
@@ -191,37 +190,28 @@ GROUP_RECORDS_MAX = 1 << 16
 NOT_DECODED = object()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JsonSource:
-    """Where a record comes from: its text, or its value inside of a document."""
+class JsonSource(NamedTuple):
+    """A record to decode: its text, or its value inside a document.
+
+    It is a tuple, because tuples are faster to create than data classes.
+    """
 
     offset: int
     text: bytes
     value: object = NOT_DECODED
-    # Why there is no record.
+    # The reason why there is no record.
     error: str = ""
     line: bool = False
 
 
-def line_groups(
-    stream: BufferedIOBase, *, start: int, end: int | None, layout: LineLayout
-) -> Iterator[list[JsonSource]]:
-    """Read the lines that begin in a range of a file, some at a time."""
-    for lines in read_lines(stream, start=start, end=end, layout=layout):
-        yield [_long_line(lines, layout)] if lines.too_long else _line_sources(lines)
-
-
-def _long_line(lines: Lines, layout: LineLayout) -> JsonSource:
-    limit, found = layout.line_bytes_max, lines.size_bytes
-    error = f"a line may have {limit} bytes at most, found {found}"
-    return JsonSource(offset=lines.offset, text=bytes(lines.data), error=error)
-
-
-def _line_sources(lines: Lines) -> list[JsonSource]:
-    data, offset = bytes(lines.data), lines.offset
-    if offset == 0 and data.startswith(BYTE_ORDER_MARK):
-        data, offset = data[len(BYTE_ORDER_MARK) :], len(BYTE_ORDER_MARK)
-    texts = data.split(b"\n")
+def line_sources(lines: Lines, layout: LineLayout) -> list[JsonSource]:
+    """Return the lines of a block, or the error of a line that is too long."""
+    if lines.too_long:
+        limit, found = layout.line_bytes_max, lines.size_bytes
+        error = f"a line may have {limit} bytes at most, found {found}"
+        return [JsonSource(offset=lines.offset, text=bytes(lines.data), error=error)]
+    offset = lines.offset + len(lines.data) - len(lines.content)
+    texts = bytes(lines.content).split(b"\n")
     if not texts[-1]:
         texts.pop()
     sources = []
@@ -232,7 +222,7 @@ def _line_sources(lines: Lines) -> list[JsonSource]:
 
 
 def element_groups(stream: BufferedIOBase, *, root: JsonPath) -> Iterator[list[JsonSource]]:
-    """Read the elements of all arrays of a file, some at a time."""
+    """Read the elements of all arrays of a file in groups."""
     group: list[JsonSource] = []
     size_bytes = 0
     for element in read_elements(stream, objects=bool(root.steps)):
@@ -247,7 +237,7 @@ def element_groups(stream: BufferedIOBase, *, root: JsonPath) -> Iterator[list[J
 
 
 def _element_sources(element: Element, root: JsonPath) -> Iterator[JsonSource]:
-    """Give the record of an element, or the records of the array that the root leads to."""
+    """Yield the record of an element, or the records of the array at the root."""
     whole = JsonSource(offset=element.offset, text=element.text)
     if not root.steps:
         yield whole
@@ -255,10 +245,10 @@ def _element_sources(element: Element, root: JsonPath) -> Iterator[JsonSource]:
     try:
         part = rooted(decode_document(element.text), root)
     except BadRecordError as error:
-        yield replace(whole, error=str(error))
+        yield whole._replace(error=str(error))
         return
     if not isinstance(part, list):
-        yield replace(whole, value=part)
+        yield whole._replace(value=part)
         return
     for value in part:
         yield _part_source(whole, value)
@@ -266,13 +256,13 @@ def _element_sources(element: Element, root: JsonPath) -> Iterator[JsonSource]:
 
 def _part_source(whole: JsonSource, value: object) -> JsonSource:
     try:
-        return replace(whole, text=json_text(value).encode(), value=value)
+        return whole._replace(text=json_text(value).encode(), value=value)
     except BadRecordError as error:
-        return replace(whole, text=b"", error=str(error))
+        return whole._replace(text=b"", error=str(error))
 
 
 def rooted(document: object, root: JsonPath) -> Any:  # noqa: ANN401 - Any JSON value.
-    """Give the part of a document that the root leads to."""
+    """Return the part of a document at the root."""
     try:
         return root.part_of(document)
     except NoSuchPartError as error:

@@ -1,11 +1,12 @@
-"""Turn JSON lines into Arrow columns: Arrow's parser if safe, else value by value.
+"""Convert JSON lines to Arrow columns, with Arrow's parser.
 
-Only what the columns need is written. A scalar for a STRING column becomes its JSON text, an
-exact number is rounded to its column's scale, a MAP becomes a list of entries.
+Records that Arrow would misread are rendered first, with only the values that the columns
+need. A scalar for a STRING column becomes its JSON text, a DECIMAL is rounded to its scale, and
+a MAP becomes a list of entries.
 
-Arrow's reader crashes on a block that begins with ``null``, takes two objects on one line
-for two rows, and does not look at UTF-8. So a block is screened first, as a whole, because
-looking at every line in Python costs more than the reading itself.
+Arrow's parser crashes on a block that begins with ``null``, reads two objects on one line as
+two rows, and does not check UTF-8. So each block is screened first. The screen looks at the
+block as a whole, because a check of every line in Python costs more than parsing.
 """
 
 from collections.abc import Callable
@@ -38,7 +39,7 @@ _FLOATING_BOUND = {32: (2.0 - 2.0**-24) * 2.0**127, 64: float("inf")}
 
 
 class _MisfitError(ValueError):
-    """A value that its column cannot hold, with the way to it."""
+    """A value that its column cannot hold, with its path."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -46,7 +47,7 @@ class _MisfitError(ValueError):
 
 
 def record_renderer(schema: pa.Schema) -> Render:
-    """Give the function that writes a decoded record for columns of the schema."""
+    """Return the function that renders a decoded record for the columns of the schema."""
     render = _struct(pa.struct(list(schema)))
 
     def render_record(record: dict[str, Any]) -> str:
@@ -70,7 +71,7 @@ def _misfit(arrow: AnyType, value: object) -> _MisfitError:
 
 
 def shown_value(value: object) -> str:
-    """Write a decoded value for an error message, cut short."""
+    """Write a decoded value for an error message, truncated."""
     match value:
         case None:
             return "null"
@@ -247,32 +248,32 @@ _MAKERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Render]], ...] = (
 _Octets: TypeAlias = npt.NDArray[np.uint8]
 _Indexes: TypeAlias = npt.NDArray[np.intp]
 
-# Arrow reads no dates from texts, instants not as we do, and exact numbers wrongly: those
-# with more digits than their type holds are wrapped without a word.
+# Arrow reads no dates from texts, reads instants differently, and silently wraps decimals with
+# more digits than their type holds.
 _READ_AS_TEXT = (pa.types.is_date, pa.types.is_timestamp, pa.types.is_decimal)
 _WORD_SHIFT = 3
 _WORD_BYTES = 1 << _WORD_SHIFT
 _ASCII_MAX = 127
-# Arrow reads pieces of this size fastest, and fewer calls with several pieces each.
+# Arrow parses pieces of this size fastest, and several pieces per call.
 _PIECE_BYTES = 1 << 20
 _NEWLINE, _RETURN, _OPEN, _CLOSE = b"\n\r{}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonShape:
-    """How the columns of a schema are read from JSON."""
+    """How to read the columns of a schema from JSON."""
 
     schema: pa.Schema
     wire_schema: pa.Schema
     render: Render
-    # Whether a record may be given to Arrow as it was written.
+    # Whether Arrow can parse records as they were written.
     direct: bool
-    # The columns that are right as Arrow reads them.
+    # The columns that need no cast after Arrow.
     plain: frozenset[int]
 
 
 def json_shape(schema: pa.Schema) -> JsonShape:
-    """Work out how the columns of a schema are read from JSON."""
+    """Return how to read the columns of a schema from JSON."""
     wire = pa.schema([_wire_field(field) for field in schema])
     return JsonShape(
         schema=schema,
@@ -290,7 +291,7 @@ def json_shape(schema: pa.Schema) -> JsonShape:
 
 
 def read_directly(data: bytes | memoryview, shape: JsonShape) -> list[pa.RecordBatch] | None:
-    """Read a block whose every line is one plain record; else give None."""
+    """Parse a block in which each line is one plain record; return None for other blocks."""
     if not shape.direct:
         return None
     lines = screened(data)
@@ -300,23 +301,23 @@ def read_directly(data: bytes | memoryview, shape: JsonShape) -> list[pa.RecordB
         batches = parse_records(data, shape, record_bytes_max=lines.bytes_max)
     except ValueError:
         return None
-    # The screen leaves one doubt. Inside a value, no object may follow an object without a
-    # comma, and no string may hold a newline; so where a line ends with a closing brace and
-    # the next begins with an opening one, a record has ended. Hence every line holds at
-    # least one whole record, and as many rows as lines means exactly one in each.
+    # The screen does not exclude several records on one line. Inside a value, no object follows
+    # an object without a comma, and no string has a newline. So a record ends where a line ends
+    # with a closing brace and the next line begins with an opening one. Hence each line has at
+    # least one whole record, and an equal number of rows and lines means exactly one.
     return batches if sum(batch.num_rows for batch in batches) == lines.count else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScreenedLines:
-    """How many lines a block has, and how long the longest is."""
+    """The number of lines of a block, and the length of the longest."""
 
     count: int
     bytes_max: int
 
 
 def screened(data: bytes | memoryview) -> ScreenedLines | None:
-    """Look at the lines; None unless all begin and end with a brace and the text is UTF-8."""
+    """Screen a block; return None unless all lines are in braces and the text is UTF-8."""
     octets = np.frombuffer(data, np.uint8)
     if not len(octets) or octets[0] != _OPEN:
         return None
@@ -327,7 +328,7 @@ def screened(data: bytes | memoryview) -> ScreenedLines | None:
         ends = np.append(ends, len(octets))
     if not (octets[ends[:-1] + 1] == _OPEN).all():
         return None
-    # Every line begins with a brace, so it has a last octet; with a return, two.
+    # Each line begins with a brace, so it has one byte, or two with a carriage return.
     last = octets[ends - 1]
     if _RETURN in last:
         last = octets[ends - 1 - (last == _RETURN)]
@@ -338,14 +339,14 @@ def screened(data: bytes | memoryview) -> ScreenedLines | None:
 
 
 def _newlines(octets: _Octets) -> _Indexes:
-    """Give the indexes of all newlines."""
-    # Lines are long, so the words of eight octets that hold one are picked first.
+    """Return the indexes of all newlines."""
+    # Lines are long, so words of eight bytes with a newline are selected first.
     found = octets == _NEWLINE
     whole = len(found) // _WORD_BYTES * _WORD_BYTES
     words = found[:whole].view(np.uint64)
     picked = np.flatnonzero(words != 0)
     within = np.flatnonzero(words[picked].view(np.bool_))
-    # Shifts, because numpy divides integers slowly.
+    # numpy shifts integers faster than it divides them.
     ends = (picked[within >> _WORD_SHIFT] << _WORD_SHIFT) + (within & _WORD_BYTES - 1)
     return np.append(ends, np.flatnonzero(found[whole:]) + whole)
 
@@ -353,9 +354,9 @@ def _newlines(octets: _Octets) -> _Indexes:
 def parse_records(
     data: bytes | memoryview, shape: JsonShape, *, record_bytes_max: int | None = None
 ) -> list[pa.RecordBatch]:
-    """Read screened or rendered records; raise ``ValueError`` if one of them does not fit.
+    """Parse screened or rendered records; raise ``ValueError`` if one of them does not fit.
 
-    Where the longest record is known, there may be several batches.
+    If the length of the longest record is known, there may be several batches.
     """
     if not data:
         return [pa.RecordBatch.from_pylist([], schema=shape.schema)]
@@ -371,7 +372,7 @@ def parse_records(
             unexpected_field_behavior="ignore",
         ),
     )
-    # Arrow makes one batch of a piece. Without columns it still knows the number of rows.
+    # Arrow returns one batch per piece. A batch without columns still has a number of rows.
     batches = table.to_batches()
     return [_shaped(batch, shape) for batch in batches] if shape.schema.names else batches
 
@@ -393,7 +394,7 @@ def _fitted(array: NestedArray, field: AnyType) -> NestedArray:
 
 
 def _require_finite(array: NestedArray) -> None:
-    """Refuse NaN and Infinity, which Arrow takes from JSON or makes of a large number."""
+    """Reject NaN and Infinity, which Arrow reads from JSON or from large numbers."""
     if pa.types.is_floating(array.type):
         if pc.all(pc.is_finite(array)).as_py() is False:
             raise BadRecordError("a number must be finite")
@@ -417,7 +418,7 @@ def _wire_field(field: AnyType) -> AnyType:
 
 
 def _wire_type(arrow: AnyType) -> AnyType:
-    """Give the type that Arrow reads from JSON before the cast to the wanted one."""
+    """Return the type that Arrow reads from JSON before the cast."""
     if any(fits(arrow) for fits in _READ_AS_TEXT):
         return pa.string()
     if list_like(arrow):

@@ -1,32 +1,31 @@
 """Read a byte range of a JSON file into Arrow record batches.
 
-Invariant: a line that is read as part of a clean block is read here too, with the same
-values; what happens to a line does not depend on its neighbours.
+Arrow's parser reads whole blocks of plain records; all other records are decoded one by one.
 
-Invariant: what happens to a record does not depend on its neighbours, and without any of the
-options it is what happens to it among plain lines.
+Invariant: the result of a record does not depend on its neighbours.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BufferedIOBase
-from itertools import accumulate, islice
-from typing import Any, Protocol, TypeVar
+from itertools import islice
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from penstock.arrow.bisect import bad_rows
 from penstock.arrow.casts import shown
 from penstock.errors import Code, UserError
-from penstock.sources.files.options import RESCUED, MissingColumns
+from penstock.sources.files.kind import RESCUED, MissingColumns
 from penstock.sources.formats.blocks import BadRecord, RecordBlock, column_message
 from penstock.sources.formats.json_arrays import (
     NOT_DECODED,
     JsonSource,
     element_groups,
-    line_groups,
+    line_sources,
     rooted,
 )
 from penstock.sources.formats.json_columns import (
@@ -47,188 +46,15 @@ from penstock.sources.formats.json_values import (
     json_text,
     numbers_as_texts,
 )
-from penstock.sources.formats.lines import BYTE_ORDER_MARK, LineLayout, Lines, read_lines
-
-_T = TypeVar("_T")
+from penstock.sources.formats.lines import LineLayout, read_lines
 
 _BLANK = b" \t\r"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Records:
-    """What was read of some lines: rows, their lines, the blank and the bad ones."""
-
-    batch: pa.RecordBatch
-    row_lines: tuple[int, ...]
-    blank: int
-    reason_by_bad_line: dict[int, str]
-
-
-def read_line_by_line(lines: Sequence[bytes], shape: JsonShape) -> Records:
-    """Read every line that holds a record of the wanted columns; say what the others lack."""
-    return read_records(
-        lines, shape, write=lambda line: None if blank(line) else rendered(line, shape)
-    )
-
-
-def blank(line: bytes) -> bool:
-    """Say whether a line holds nothing but space."""
-    return not line.strip(_BLANK)
-
-
-def read_records(
-    sources: Sequence[_T], shape: JsonShape, *, write: Callable[[_T], bytes | None]
-) -> Records:
-    """Read what was written for every source; None is a blank, ``BadRecordError`` is kept."""
-    record_by_line: dict[int, bytes] = {}
-    bad: dict[int, str] = {}
-    for number, source in enumerate(sources):
-        try:
-            record = write(source)
-        except BadRecordError as error:
-            bad[number] = str(error)
-            continue
-        if record is not None:
-            record_by_line[number] = record
-    blanks = len(sources) - len(record_by_line) - len(bad)
-    try:
-        batch = _parse(record_by_line, shape)
-    except ValueError:
-        bad |= _refused(record_by_line, shape)
-        record_by_line = {
-            line: record for line, record in record_by_line.items() if line not in bad
-        }
-        batch = _parse(record_by_line, shape)
-    return Records(
-        batch=batch, row_lines=tuple(record_by_line), blank=blanks, reason_by_bad_line=bad
-    )
-
-
-def rendered(line: bytes, shape: JsonShape) -> bytes:
-    """Write a line's record again for the columns; ``BadRecordError`` if it has none."""
-    try:
-        return shape.render(decode_record(line)).encode()
-    except BadRecordError:
-        # Arrow is more patient in fields that no column needs: it bears nesting of any
-        # depth and constants that are not JSON. What it accepts in a clean block must be
-        # accepted here.
-        if read_directly(line, shape) is None:
-            raise
-        return line
-
-
-def _refused(record_by_line: dict[int, bytes], shape: JsonShape) -> dict[int, str]:
-    """Find the records that do not fit by halving, because nearly all of them do."""
-    try:
-        _parse(record_by_line, shape)
-    except ValueError as error:
-        if len(record_by_line) > 1:
-            items = list(record_by_line.items())
-            half = len(items) // 2
-            return _refused(dict(items[:half]), shape) | _refused(dict(items[half:]), shape)
-        known = isinstance(error, BadRecordError)
-        reason = str(error) if known else "the record does not fit the columns"
-        return dict.fromkeys(record_by_line, reason)
-    return {}
-
-
-def _parse(record_by_line: dict[int, bytes], shape: JsonShape) -> pa.RecordBatch:
-    (batch,) = parse_records(b"\n".join(record_by_line.values()), shape)
-    return batch
-
-
-_LAYOUT = LineLayout()
-
-
-def read_json_lines(
-    stream: BufferedIOBase,
-    *,
-    schema: pa.Schema,
-    start: int,
-    end: int | None,
-    layout: LineLayout = _LAYOUT,
-) -> Iterator[RecordBlock]:
-    """Read the lines that begin in ``[start, end)`` of the file; None is the file's end."""
-    shape = json_shape(schema)
-    first_line = 0
-    for lines in read_lines(stream, start=start, end=end, layout=layout):
-        for block in _blocks(lines, shape=shape, first_line=first_line, layout=layout):
-            yield block
-            first_line += block.lines
-
-
-def _blocks(
-    lines: Lines, *, shape: JsonShape, first_line: int, layout: LineLayout
-) -> Iterator[RecordBlock]:
-    if lines.too_long:
-        yield _too_long_block(lines, shape=shape, first_line=first_line, layout=layout)
-        return
-    marked = lines.offset == 0 and lines.data[: len(BYTE_ORDER_MARK)] == BYTE_ORDER_MARK
-    data = lines.data[len(BYTE_ORDER_MARK) :] if marked else lines.data
-    batches = read_directly(data, shape)
-    if batches is None:
-        offset = lines.offset + len(lines.data) - len(data)
-        yield _mixed_lines(bytes(data), offset=offset, shape=shape, first_line=first_line)
-        return
-    for batch in batches:
-        yield RecordBlock(batch=batch, first_line=first_line, lines=batch.num_rows)
-        first_line += batch.num_rows
-
-
-def _mixed_lines(data: bytes, *, offset: int, shape: JsonShape, first_line: int) -> RecordBlock:
-    texts = data.split(b"\n")
-    if not texts[-1]:
-        texts.pop()
-    records = read_line_by_line(texts, shape)
-    offsets = _line_offsets(texts, first=offset)
-    bad = tuple(
-        BadRecord(
-            line=first_line + line,
-            offset=offsets[line],
-            error=records.reason_by_bad_line[line],
-            raw=texts[line].removesuffix(b"\r"),
-        )
-        for line in sorted(records.reason_by_bad_line)
-    )
-    return RecordBlock(
-        batch=records.batch,
-        first_line=first_line,
-        lines=len(texts),
-        blank=records.blank,
-        bad=bad,
-        row_lines=records.row_lines if records.blank or bad else None,
-    )
-
-
-def _line_offsets(texts: list[bytes], *, first: int) -> list[int]:
-    return list(accumulate((len(text) + 1 for text in texts), initial=first))
-
-
-def _too_long_block(
-    lines: Lines, *, shape: JsonShape, first_line: int, layout: LineLayout
-) -> RecordBlock:
-    limit, found = layout.line_bytes_max, lines.size_bytes
-    bad = BadRecord(
-        line=first_line,
-        offset=lines.offset,
-        error=f"a line may have {limit} bytes at most, found {found}",
-        raw=bytes(lines.data).removesuffix(b"\r"),
-    )
-    return RecordBlock(
-        batch=pa.RecordBatch.from_pylist([], schema=shape.schema),
-        first_line=first_line,
-        lines=1,
-        bad=(bad,),
-        row_lines=(),
-    )
-
-
 _LINES = LineLayout()
 _WHOLE = JsonPath(text="$", steps=())
 
 
 class JsonOptions(Protocol):
-    """What a source says of its JSON: the options of files, or of a stream's payloads."""
+    """The JSON options of files, or of the payloads of a stream."""
 
     @property
     def strip_outer_array(self) -> bool: ...
@@ -246,20 +72,21 @@ class JsonLayout:
 
     strip_outer_array: bool = False
     root: JsonPath = _WHOLE
-    # One for each column, or none: columns are then found by name.
+    # One path per column, or none: then columns are found by name.
     paths: tuple[JsonPath, ...] = ()
     num_as_string: bool = False
 
     @property
     def plain(self) -> bool:
-        """Say whether every line is a record, and every field a column's value."""
-        return not (
-            self.strip_outer_array or self.root.steps or self.paths or self.num_as_string
-        )
+        """Whether each line is a record, and each field the value of a column."""
+        return self == _PLAIN
+
+
+_PLAIN = JsonLayout()
 
 
 def json_layout(options: JsonOptions) -> JsonLayout:
-    """Read the options about JSON; ``UserError`` if one of them has no meaning."""
+    """Parse the options about JSON; raise ``UserError`` if one of them is malformed."""
     return JsonLayout(
         strip_outer_array=options.strip_outer_array,
         root=json_path(options.json_root, option="json_root") if options.json_root else _WHOLE,
@@ -282,70 +109,31 @@ def _column_paths(text: str) -> tuple[JsonPath, ...]:
     return tuple(json_path(path, option="jsonpaths") for path in paths)
 
 
-def read_json_documents(  # noqa: PLR0913 - What a range needs, as in every format.
-    stream: BufferedIOBase,
-    *,
-    columns: pa.Schema,
-    wanted: tuple[str, ...],
-    layout: JsonLayout,
-    start: int,
-    end: int | None,
-    missing: MissingColumns,
-    rescue: bool,
-) -> Iterator[RecordBlock]:
-    """Read the records that begin in ``[start, end)`` of the file; None is the file's end.
-
-    A file of arrays is not cut: all of it belongs to the range that begins at 0.
-    """
-    reading = json_reading(columns, wanted, layout=layout, missing=missing, rescue=rescue)
-    first_line = 0
-    if layout.strip_outer_array:
-        groups = element_groups(stream, root=layout.root) if start == 0 else iter(())
-    else:
-        groups = line_groups(stream, start=start, end=end, layout=_LINES)
-    for group in groups:
-        yield from read_sources(group, reading=reading, first_line=first_line)
-        first_line += len(group)
-
-
-def first_records(stream: BufferedIOBase, *, layout: JsonLayout, records_max: int) -> bytes:
-    """Give the first records of a file as JSON lines; what is no record teaches nothing."""
-    groups = (
-        element_groups(stream, root=layout.root)
-        if layout.strip_outer_array
-        else line_groups(stream, start=0, end=None, layout=_LINES)
-    )
-    lines: list[bytes] = []
-    for source in islice((source for group in groups for source in group), records_max):
-        with suppress(BadRecordError):
-            lines.append(json_text(_record(source, layout.root)).encode())
-    return b"\n".join(lines)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonReading:
     """How a record becomes a row."""
 
     layout: JsonLayout
+    wanted: tuple[str, ...]
     shape: JsonShape
     path_by_column: dict[str, JsonPath]
     # The top-level fields that columns are read from.
     named: frozenset[str | int]
     missing: MissingColumns
     rescue: bool
-    # Whether a record is read as among plain lines.
-    neutral: bool
+    # Whether the fields of a record are the values of the columns, without any option.
+    plain: bool
 
 
 def json_reading(
     columns: pa.Schema,
-    wanted: tuple[str, ...],
     *,
-    layout: JsonLayout,
-    missing: MissingColumns,
-    rescue: bool,
+    wanted: tuple[str, ...] | None = None,
+    layout: JsonLayout = _PLAIN,
+    missing: MissingColumns = MissingColumns.NULL,
+    rescue: bool = False,
 ) -> JsonReading:
-    """Work out how records become rows of the wanted columns."""
+    """Return how records become rows of the wanted columns; None means all columns."""
     if layout.paths and len(layout.paths) != len(columns.names):
         raise UserError(
             f'option "jsonpaths" must have as many paths as there are columns,'
@@ -354,10 +142,12 @@ def json_reading(
             detail=f"The columns are {', '.join(columns.names)}.",
             hint='Name the columns with the option "schema", in the order of the paths.',
         )
+    wanted = tuple(columns.names) if wanted is None else wanted
     path_by_column = dict(zip(columns.names, layout.paths, strict=False))
     rescued = [pa.field(RESCUED, pa.string())] if rescue else []
     return JsonReading(
         layout=layout,
+        wanted=wanted,
         shape=json_shape(pa.schema([*(columns.field(name) for name in wanted), *rescued])),
         path_by_column={name: path_by_column[name] for name in wanted if layout.paths},
         named=frozenset(path.steps[0] for path in layout.paths if path.steps)
@@ -365,41 +155,118 @@ def json_reading(
         else frozenset(columns.names),
         missing=missing,
         rescue=rescue,
-        neutral=replace(layout, strip_outer_array=False).plain
+        plain=replace(layout, strip_outer_array=False).plain
         and not rescue
         and missing is MissingColumns.NULL,
     )
 
 
-def read_sources(
-    sources: list[JsonSource], *, reading: JsonReading, first_line: int
+def read_json(
+    stream: BufferedIOBase,
+    *,
+    reading: JsonReading,
+    start: int,
+    end: int | None,
+    lines: LineLayout = _LINES,
 ) -> Iterator[RecordBlock]:
-    """Read the records of some lines or elements; the first of them has the given number."""
-    batches = _direct_batches(sources, reading)
+    """Read the records that begin in ``[start, end)`` of the file; None is the file's end.
+
+    A file of arrays is not split: all of it belongs to the range that begins at 0.
+    """
+    if reading.layout.strip_outer_array:
+        parts = _array_parts(stream, reading.layout.root) if start == 0 else iter(())
+    else:
+        parts = _line_parts(stream, start=start, end=end, layout=lines)
+    first_line = 0
+    for data, sources in parts:
+        for block in _blocks(data, sources, reading=reading, first_line=first_line):
+            yield block
+            first_line += block.lines
+
+
+# Some records as one text of JSON lines, if they can be written so, and one by one.
+_Part: TypeAlias = tuple[bytes | memoryview | None, Callable[[], list[JsonSource]]]
+
+
+def _line_parts(
+    stream: BufferedIOBase, *, start: int, end: int | None, layout: LineLayout
+) -> Iterator[_Part]:
+    for lines in read_lines(stream, start=start, end=end, layout=layout):
+        data = None if lines.too_long else lines.content
+        yield data, partial(line_sources, lines, layout)
+
+
+def _array_parts(stream: BufferedIOBase, root: JsonPath) -> Iterator[_Part]:
+    for group in element_groups(stream, root=root):
+        yield _joined(group), partial(list, group)
+
+
+def _joined(sources: list[JsonSource]) -> bytes | None:
+    if any(source.error for source in sources):
+        return None
+    data = b"\n".join([source.text for source in sources])
+    # Without this check, an empty last text would not be noticed.
+    one_line_each = data.count(b"\n") == len(sources) - 1 and not data.endswith(b"\n")
+    return data if one_line_each else None
+
+
+def _blocks(
+    data: bytes | memoryview | None,
+    sources: Callable[[], list[JsonSource]],
+    *,
+    reading: JsonReading,
+    first_line: int,
+) -> Iterator[RecordBlock]:
+    batches = read_directly(data, reading.shape) if data and reading.plain else None
     if batches is None:
-        yield _mixed_block(sources, reading=reading, first_line=first_line)
+        yield read_one_by_one(sources(), reading=reading, first_line=first_line)
         return
     for batch in batches:
         yield RecordBlock(batch=batch, first_line=first_line, lines=batch.num_rows)
         first_line += batch.num_rows
 
 
-def _direct_batches(
-    sources: list[JsonSource], reading: JsonReading
-) -> list[pa.RecordBatch] | None:
-    """Read plain records as Arrow reads them, many at once; else give None."""
-    if not reading.neutral or any(source.error for source in sources):
-        return None
-    lines = b"\n".join([source.text for source in sources])
-    # A last text without any octet would not be noticed.
-    one_line_each = lines.count(b"\n") == len(sources) - 1 and not lines.endswith(b"\n")
-    return read_directly(lines, reading.shape) if one_line_each else None
+def read_sources(sources: list[JsonSource], *, reading: JsonReading) -> Iterator[RecordBlock]:
+    """Read the records of some elements; the first of them is line 0."""
+    data = _joined(sources)
+    return _blocks(data, lambda: sources, reading=reading, first_line=0)
 
 
-def _mixed_block(
-    sources: list[JsonSource], *, reading: JsonReading, first_line: int
+def first_records(stream: BufferedIOBase, *, layout: JsonLayout, records_max: int) -> bytes:
+    """Return the first records of a file as JSON lines, without bad ones."""
+    if layout.strip_outer_array:
+        parts = _array_parts(stream, layout.root)
+    else:
+        parts = _line_parts(stream, start=0, end=None, layout=_LINES)
+    lines: list[bytes] = []
+    for source in islice((source for _, sources in parts for source in sources()), records_max):
+        with suppress(BadRecordError):
+            lines.append(json_text(_record(source, layout.root)).encode())
+    return b"\n".join(lines)
+
+
+def read_one_by_one(
+    sources: Sequence[JsonSource], *, reading: JsonReading, first_line: int = 0
 ) -> RecordBlock:
-    records = read_records(sources, reading.shape, write=partial(_written, reading=reading))
+    """Decode each record by itself and report the bad ones."""
+    record_by_line: dict[int, bytes] = {}
+    reason_by_line: dict[int, str] = {}
+    for line, source in enumerate(sources):
+        try:
+            record = _rendered(source, reading)
+        except BadRecordError as error:
+            reason_by_line[line] = str(error)
+            continue
+        if record is not None:
+            record_by_line[line] = record
+    blank = len(sources) - len(record_by_line) - len(reason_by_line)
+    try:
+        batch = _parse(record_by_line.values(), reading.shape)
+    except ValueError:
+        for line, reason in _refused(record_by_line, reading.shape).items():
+            reason_by_line[line] = reason
+            del record_by_line[line]
+        batch = _parse(record_by_line.values(), reading.shape)
     bad = tuple(
         BadRecord(
             line=first_line + line,
@@ -407,34 +274,54 @@ def _mixed_block(
             error=reason,
             raw=sources[line].text.removesuffix(b"\r"),
         )
-        for line, reason in sorted(records.reason_by_bad_line.items())
+        for line, reason in sorted(reason_by_line.items())
     )
     return RecordBlock(
-        batch=records.batch,
+        batch=batch,
         first_line=first_line,
         lines=len(sources),
-        blank=records.blank,
+        blank=blank,
         bad=bad,
-        row_lines=records.row_lines if records.blank or bad else None,
+        row_lines=tuple(record_by_line) if blank or bad else None,
     )
 
 
-def _written(source: JsonSource, *, reading: JsonReading) -> bytes | None:
+def _parse(records: Iterable[bytes], shape: JsonShape) -> pa.RecordBatch:
+    (batch,) = parse_records(b"\n".join(records), shape)
+    return batch
+
+
+def _refused(record_by_line: dict[int, bytes], shape: JsonShape) -> dict[int, str]:
+    """Return the reason for each record that does not fit."""
+    lines, records = list(record_by_line), list(record_by_line.values())
+
+    def check(first: int, count: int) -> None:
+        _parse(records[first : first + count], shape)
+
+    return {lines[at]: _reason(error) for at, error in bad_rows(len(lines), check, ValueError)}
+
+
+def _reason(error: ValueError) -> str:
+    known = isinstance(error, BadRecordError)
+    return str(error) if known else "the record does not fit the columns"
+
+
+def _rendered(source: JsonSource, reading: JsonReading) -> bytes | None:
+    """Return the record as Arrow reads it; None for a blank line."""
     if source.error:
         raise BadRecordError(source.error)
-    if source.line and blank(source.text):
+    if source.line and not source.text.strip(_BLANK):
         return None
-    # A text over several lines is not given to those who take a line for a record.
-    if reading.neutral and b"\n" not in source.text:
-        return rendered(source.text, reading.shape)
-    record = _record(source, reading.layout.root)
-    row = _by_paths(record, reading) if reading.path_by_column else _by_names(record, reading)
-    if reading.layout.num_as_string:
-        for field in reading.shape.schema:
-            row[field.name] = numbers_as_texts(row.get(field.name), field.type)
-    if reading.rescue:
-        row[RESCUED] = _rescued(record, reading.named)
-    return reading.shape.render(row).encode()
+    shape = reading.shape
+    try:
+        record = _record(source, reading.layout.root)
+        return shape.render(record if reading.plain else _row(record, reading)).encode()
+    except BadRecordError:
+        # Arrow accepts nesting of any depth, and constants that are not JSON, in fields that
+        # no column needs. A record that Arrow accepts in a block must be accepted here too.
+        if reading.plain and b"\n" not in source.text and read_directly(source.text, shape):
+            return source.text
+        raise
 
 
 def _record(source: JsonSource, root: JsonPath) -> dict[str, Any]:
@@ -450,24 +337,29 @@ def _record(source: JsonSource, root: JsonPath) -> dict[str, Any]:
     )
 
 
+def _row(record: dict[str, Any], reading: JsonReading) -> dict[str, Any]:
+    row = _by_paths(record, reading) if reading.path_by_column else _by_names(record, reading)
+    if reading.layout.num_as_string:
+        for field in reading.shape.schema:
+            row[field.name] = numbers_as_texts(row.get(field.name), field.type)
+    if reading.rescue:
+        extra = {name: value for name, value in record.items() if name not in reading.named}
+        row[RESCUED] = json_text(extra) if extra else None
+    return row
+
+
 def _by_names(record: dict[str, Any], reading: JsonReading) -> dict[str, Any]:
-    names = [name for name in reading.shape.schema.names if not _is_rescued(name, reading)]
-    if reading.missing is MissingColumns.FAIL:
-        for name in names:
-            if name not in record:
-                raise BadRecordError(
-                    column_message((name,), f"the record has no field {shown(name)}")
-                )
-    row = {name: record[name] for name in names if name in record}
+    absent = [name for name in reading.wanted if name not in record]
+    if absent and reading.missing is MissingColumns.FAIL:
+        raise BadRecordError(
+            column_message((absent[0],), f"the record has no field {shown(absent[0])}")
+        )
+    row = {name: record[name] for name in reading.wanted if name in record}
     if not isinstance(record, AmbiguousObject):
         return row
     ambiguous = AmbiguousObject(list(row.items()))
-    ambiguous.repeated = record.repeated.intersection(names)
+    ambiguous.repeated = record.repeated.intersection(reading.wanted)
     return ambiguous
-
-
-def _is_rescued(name: str, reading: JsonReading) -> bool:
-    return reading.rescue and name == RESCUED
 
 
 def _by_paths(record: dict[str, Any], reading: JsonReading) -> dict[str, Any]:
@@ -482,8 +374,3 @@ def _by_paths(record: dict[str, Any], reading: JsonReading) -> dict[str, Any]:
         except BadRecordError as error:
             raise BadRecordError(column_message((name,), str(error))) from error
     return row
-
-
-def _rescued(record: dict[str, Any], named: frozenset[str | int]) -> str | None:
-    extra = {name: value for name, value in record.items() if name not in named}
-    return json_text(extra) if extra else None

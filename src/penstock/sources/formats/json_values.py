@@ -1,7 +1,7 @@
 """Decode, address and write JSON values without losing digits or duplicates.
 
-A number keeps its text, because a STRING or a DECIMAL column wants all of its digits. A
-repeated key is remembered, because the value to load is then anyone's guess.
+A number keeps its text, because STRING and DECIMAL columns need all of its digits. Repeated
+keys are recorded, because the value to load is ambiguous.
 """
 
 import json
@@ -21,7 +21,7 @@ _BLANK = " \t\r\n"
 
 
 class BadRecordError(ValueError):
-    """A line that cannot be loaded; its text says why, in words for the user."""
+    """A record that cannot be loaded; the message is for the user."""
 
 
 class IntegerText(str):
@@ -37,7 +37,7 @@ class FloatingText(str):
 
 
 class ForeignConstant(str):
-    """NaN or Infinity, which some programs write although JSON has no such values."""
+    """NaN or Infinity, which are not JSON, but some programs write them."""
 
     __slots__ = ()
 
@@ -54,7 +54,7 @@ class AmbiguousObject(dict[str, Any]):
 
 
 def decode_record(line: bytes) -> dict[str, Any]:
-    """Read the one JSON object of a line."""
+    """Decode a line that must be one JSON object."""
     text = _text(line)
     begin = text.lstrip(_BLANK)
     if not begin.startswith("{"):
@@ -64,7 +64,7 @@ def decode_record(line: bytes) -> dict[str, Any]:
 
 
 def decode_document(line: bytes) -> Any:  # noqa: ANN401 - Any JSON value.
-    """Read the one JSON value of a line, whatever it is."""
+    """Decode a line that must be one JSON value of any kind."""
     return _decoded(_text(line))
 
 
@@ -114,7 +114,7 @@ _BOOLEAN_BY_NUMBER = {"1": True, "0": False}
 
 
 def json_text(value: object) -> str:
-    """Write a decoded value as JSON, numbers as they were written."""
+    """Write a decoded value as JSON, with the original text of numbers."""
     try:
         return _json_text(value)
     except RecursionError as error:
@@ -130,7 +130,7 @@ def _json_text(value: object) -> str:
         case IntegerText() | FloatingText():
             return str(value)
         case ForeignConstant():
-            # JSON has no such value, but a text can say it.
+            # JSON has no such value, so it becomes a string.
             return _quoted(str(value))
         case dict():
             members = [f"{_quoted(key)}: {_json_text(item)}" for key, item in value.items()]
@@ -145,7 +145,7 @@ def _quoted(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        # Half of a surrogate pair has no encoding; its escape has one.
+        # Half a surrogate pair has no UTF-8 encoding, so it is escaped.
         ascii_text: str = encode_basestring_ascii(text)
         return ascii_text
     quoted: str = encode_basestring(text)
@@ -153,7 +153,7 @@ def _quoted(text: str) -> str:
 
 
 def numbers_as_texts(value: Any, arrow: AnyType) -> Any:  # noqa: ANN401 - Any JSON value.
-    """Give a value in which numbers that are not read as numbers are the text they have."""
+    """Replace numbers by their texts where the type is not numeric."""
     if isinstance(value, _NUMBERS):
         return _number(value, arrow)
     if isinstance(value, list) and list_like(arrow):
@@ -166,7 +166,7 @@ def numbers_as_texts(value: Any, arrow: AnyType) -> Any:  # noqa: ANN401 - Any J
 
 
 def _items(value: dict[str, Any], type_by_key: dict[str, AnyType]) -> dict[str, Any]:
-    # A copy keeps what the decoder has noticed about the keys.
+    # A copy keeps the repeated keys.
     items = copy(value)
     for key in value.keys() & type_by_key.keys():
         items[key] = numbers_as_texts(value[key], type_by_key[key])
@@ -194,18 +194,18 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 class NoSuchPartError(LookupError):
-    """A path that leads nowhere in a document."""
+    """A path that does not exist in a document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonPath:
-    """A path into a document, as written and step by step: keys and indexes."""
+    """A path into a document: its text, and its keys and indexes."""
 
     text: str
     steps: tuple[str | int, ...]
 
     def part_of(self, document: object) -> Any:  # noqa: ANN401 - Any JSON value.
-        """Give the part that the path leads to; ``NoSuchPartError`` if there is none."""
+        """Return the part at the path; raise ``NoSuchPartError`` if there is none."""
         part: Any = document
         for step in self.steps:
             part = _follow(part, step)
@@ -225,7 +225,7 @@ def _follow(part: Any, step: str | int) -> Any:  # noqa: ANN401 - Any JSON value
 
 
 def json_path(text: str, *, option: str) -> JsonPath:
-    """Read a path; ``UserError`` names the option that has it."""
+    """Parse a path; raise ``UserError`` that names the option."""
     steps: list[str | int] = []
     at = 1 if text.startswith("$") else 0
     while at and at < len(text):

@@ -1,19 +1,19 @@
-"""Cut a byte range of a file into blocks of whole lines.
+"""Split a byte range of a file into blocks of whole lines.
 
-Invariant: cut a file into ranges in any way, and every line is read by exactly one of them:
-a range owns the lines that begin in it.
+Invariant: however a file is split into ranges, exactly one range reads each line: the range
+that the line begins in.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BufferedIOBase
 
-# What some programs put before the first line of a text in UTF-8.
+# Some programs write it before the first line of UTF-8 text.
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BLOCK_BYTES = 1 << 22
 LINE_BYTES_MAX = 1 << 28
 _LOOK_AHEAD_BYTES = 1 << 16
-# What is kept of a line that is too long to be read.
+# The part of an overlong line that is kept.
 _RAW_BYTES_MAX = 1 << 16
 
 
@@ -21,8 +21,8 @@ _RAW_BYTES_MAX = 1 << 16
 class LineLayout:
     """How lines end, and how much of them is held in memory at once.
 
-    The ending must not overlap itself, else where a line ends would depend on where one
-    begins to look.
+    The ending must not overlap itself. Otherwise the end of a line would depend on where the
+    search begins.
     """
 
     ending: bytes = b"\n"
@@ -32,13 +32,20 @@ class LineLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """Whole lines of a file, or the beginning of one that is too long to be read."""
+    """Whole lines of a file, or the beginning of an overlong line."""
 
     offset: int
-    # Only until the next block is asked for: that one is read into the same memory.
+    # Valid only until the next block, which reuses the memory.
     data: memoryview
     size_bytes: int
     too_long: bool = False
+
+    @property
+    def content(self) -> memoryview:
+        """The lines without the byte order mark of their file."""
+        mark_bytes = len(BYTE_ORDER_MARK)
+        marked = self.offset == 0 and self.data[:mark_bytes] == BYTE_ORDER_MARK
+        return self.data[mark_bytes:] if marked else self.data
 
 
 def read_lines(
@@ -52,8 +59,8 @@ def read_lines(
     yield from _Window(stream, offset=first, end=end, layout=layout).blocks()
 
 
-def read_head(stream: BufferedIOBase, size_bytes: int) -> bytes:
-    """Read the beginning of a stream, which may give less than it is asked for."""
+def read_at_most(stream: BufferedIOBase, size_bytes: int) -> bytes:
+    """Read up to the size or the end; one ``read`` of a stream may return less."""
     parts = []
     while size_bytes and (part := stream.read(size_bytes)):
         parts.append(part)
@@ -91,12 +98,12 @@ def _first_line_at(stream: BufferedIOBase, start: int, ending: bytes) -> int | N
 
 
 def _tail(held: bytes, ending: bytes) -> bytes:
-    """Give what may be the beginning of an ending that lies across two chunks."""
+    """Return the bytes that may begin an ending that spans two chunks."""
     return held[max(len(held) - len(ending) + 1, 0) :]
 
 
 class _Window:
-    """One piece of memory that moves over the file; fresh memory costs more than reading."""
+    """A buffer that moves over the file; allocating memory costs more than reading."""
 
     def __init__(
         self, stream: BufferedIOBase, *, offset: int, end: int | None, layout: LineLayout
@@ -129,10 +136,10 @@ class _Window:
         return Lines(offset=self._offset, data=data, size_bytes=size_bytes)
 
     def _skip_line(self) -> Lines:
-        """Pass over a line that is too long, and keep its beginning."""
+        """Skip an overlong line and keep its beginning."""
         raw, begin = bytes(self._memory[:_RAW_BYTES_MAX]), self._offset
         while (last := self._memory.find(self._ending, 0, self._filled)) < 0:
-            # An ending may lie across two reads.
+            # An ending may span two reads.
             self._move(self._filled - len(self._ending) + 1)
             if not self._read_on():
                 self._move(self._filled)
@@ -143,7 +150,7 @@ class _Window:
         return Lines(offset=begin, data=memoryview(raw), size_bytes=size_bytes, too_long=True)
 
     def _read_on(self) -> int:
-        """Fill the window as far as the range may need it; answer the bytes read."""
+        """Fill the buffer as far as the range may need it; return the number of bytes read."""
         if self._filled == len(self._memory):
             self._grow()
         room = len(self._memory) - self._filled
@@ -162,13 +169,13 @@ class _Window:
         self._memory = larger
 
     def _move(self, count: int) -> None:
-        """Let the window begin so many bytes later."""
+        """Move the begin of the buffer forward."""
         self._memory[: self._filled - count] = self._memory[count : self._filled]
         self._offset += count
         self._filled -= count
 
     def _own_bytes(self) -> int:
-        """Answer how much of the window belongs to lines that begin in the range."""
+        """Return how many bytes of the buffer belong to lines that begin in the range."""
         if self._end is None or self._offset + self._filled < self._end:
             return self._filled
         from_byte = max(self._end - len(self._ending) - self._offset, 0)

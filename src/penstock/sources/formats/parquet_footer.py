@@ -1,7 +1,7 @@
-"""Read from a Parquet footer where the row groups begin and how many rows they have.
+"""Read the first byte and the number of rows of each row group from a Parquet footer.
 
-Arrow knows this too, but a footer that is damaged in the wrong place ends the process when
-Arrow is asked for it. So the footer, which Thrift's compact protocol encodes, is walked here.
+Arrow crashes the process on some damaged footers. So this module parses the footer, which is in
+Thrift's compact protocol, itself.
 """
 
 import os
@@ -30,7 +30,7 @@ _DATA_PAGE_OFFSET, _DICTIONARY_PAGE_OFFSET = 9, 11
 
 
 class BrokenFooterError(ValueError):
-    """A footer that does not follow the format."""
+    """A footer that violates the format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class RowGroup:
 
 
 def read_row_groups(stream: BufferedIOBase) -> tuple[RowGroup, ...]:
-    """Read the row groups of a file; ``BrokenFooterError`` if they cannot be found."""
+    """Read the row groups of a file; raise ``BrokenFooterError`` for a damaged footer."""
     size_bytes = stream.seek(0, os.SEEK_END)
     stream.seek(max(size_bytes - _TAIL_BYTES, 0))
     footer_bytes = int.from_bytes(stream.read(_LENGTH_BYTES), "little")
@@ -99,14 +99,14 @@ def _page_offsets(thrift: "_Thrift") -> list[int]:
 
 
 class _Thrift:
-    """A place in a text of Thrift's compact protocol; ``IndexError`` at its end."""
+    """A position in data of Thrift's compact protocol; raises ``IndexError`` at the end."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """Yield number and kind of each field of a struct; the caller reads its value."""
+        """Yield the number and kind of each field of a struct; the caller reads the value."""
         number = 0
         while head := self._octet():
             step, kind = head >> 4, head & 0x0F
@@ -126,15 +126,15 @@ class _Thrift:
         return value >> 1 ^ -(value & 1)
 
     def skip(self, kind: int, depth: int = 0) -> None:
-        """Pass over a field's value."""
+        """Skip the value of a field."""
         if depth > _DEPTH_MAX:
             raise BrokenFooterError(f"the footer is nested deeper than {_DEPTH_MAX}")
         if kind in _INTEGERS:
             self._varint()
         elif kind == _BINARY:
-            self._pass_over(self._varint())
+            self._skip_bytes(self._varint())
         elif kind in _BYTES_BY_KIND:
-            self._pass_over(_BYTES_BY_KIND[kind])
+            self._skip_bytes(_BYTES_BY_KIND[kind])
         elif kind == _STRUCT:
             for _, inner in self.fields():
                 self.skip(inner, depth + 1)
@@ -153,7 +153,7 @@ class _Thrift:
             raise BrokenFooterError(f"the footer has a field of the unknown kind {kind}")
         for _ in range(size):
             for inner in kinds:
-                # Inside of a collection a truth value has an octet of its own.
+                # Inside a collection a boolean has a byte of its own.
                 self.skip(_BYTE if inner in (_TRUE, _FALSE) else inner, depth + 1)
 
     def _list_head(self) -> tuple[int, int]:
@@ -166,7 +166,7 @@ class _Thrift:
         for shift in range(0, 7 * _VARINT_BYTES_MAX, 7):
             octet = self._octet()
             value |= (octet & 0x7F) << shift
-            if octet < 0x80:  # noqa: PLR2004 - The highest bit says that more follow.
+            if octet < 0x80:  # noqa: PLR2004 - The highest bit is set if more bytes follow.
                 return value
         raise BrokenFooterError(f"a number has more than {_VARINT_BYTES_MAX} bytes")
 
@@ -175,7 +175,7 @@ class _Thrift:
         self._at += 1
         return octet
 
-    def _pass_over(self, count: int) -> None:
+    def _skip_bytes(self, count: int) -> None:
         self._at += count
         if self._at > len(self._data):
             raise IndexError

@@ -1,7 +1,7 @@
 """Read the row groups of a Parquet file into Arrow record batches of the wanted columns.
 
-Invariant: cut a file into ranges in any way, and every row is read by exactly one of them: a
-range owns the row groups whose first byte lies in it.
+Invariant: however a file is split into ranges, exactly one range reads each row: the range that
+holds the first byte of its row group.
 """
 
 import os
@@ -15,11 +15,12 @@ from typing import IO, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.arrow.bisect import bad_rows
 from penstock.arrow.casts import CastError, can_cast, cast_array
 from penstock.arrow.json_text import json_objects
 from penstock.arrow.types import AnyArray, AnyField, AnyType, NestedArray, data_type
 from penstock.errors import Code
-from penstock.sources.files.options import RESCUED, MissingColumns
+from penstock.sources.files.kind import RESCUED, MissingColumns
 from penstock.sources.formats.blocks import (
     BadRecord,
     RecordBlock,
@@ -34,7 +35,7 @@ _MAGIC = b"PAR1"
 _MAGIC_ENCRYPTED = b"PARE"
 _BROKEN_FOOTER = "the footer of the Parquet file is broken"
 _BROKEN_VALUES = "the values of the Parquet file are broken"
-_AGAIN = "Have the file written again, or take it away."
+_AGAIN = "Write the file again, or remove it."
 
 
 def read_parquet(  # noqa: PLR0913 - What a range needs, as in every format.
@@ -54,22 +55,22 @@ def read_parquet(  # noqa: PLR0913 - What a range needs, as in every format.
     _check_types(plan)
     first_line = 0
     most = 2 * len(plan.read) >= len(file.schema_arrow)
-    for number, group, behind in _owned_groups(
+    for number, group, after in _owned_groups(
         stream, rows=file.metadata.num_rows, start=start, end=end
     ):
-        # Where most columns are read, the group is read from its first byte to its last.
+        # If most columns are read, the whole group is read ahead.
         if most:
-            read_ahead(stream, group.first_byte, behind)
+            read_ahead(stream, group.first_byte, after)
         for batch in _batches(file, number, names=plan.read, rows=group.rows):
             yield _block(batch, plan=plan, first_line=first_line)
             first_line += batch.num_rows
 
 
 def opened_parquet(stream: BufferedIOBase) -> pq.ParquetFile:
-    """Open a Parquet file; raise ``UnreadableFileError`` if it is none."""
+    """Open a Parquet file; raise ``UnreadableFileError`` if it is not one."""
     _check_magic(stream)
     with _explained(_BROKEN_FOOTER):
-        # Nanoseconds, Arrow's own choice for INT96, wrap outside the years 1677 to 2262.
+        # Nanoseconds, Arrow's default for INT96, wrap outside the years 1677 to 2262.
         return pq.ParquetFile(
             cast("IO[bytes]", stream),
             coerce_int96_timestamp_unit="us",
@@ -79,13 +80,13 @@ def opened_parquet(stream: BufferedIOBase) -> pq.ParquetFile:
 
 
 def instant_columns(file: pq.ParquetFile) -> frozenset[str]:
-    """Name the columns of type INT96, which hold instants although they name no zone."""
+    """Return the columns of type INT96, which hold instants although they have no zone."""
     leaves = (file.schema.column(at) for at in range(len(file.schema)))
     return frozenset(leaf.path for leaf in leaves if leaf.physical_type == "INT96")
 
 
 def stored_type(arrow: AnyType) -> AnyType:
-    """Give the type in which values of a type that Arrow only names, such as UUID, are kept."""
+    """Return the storage type of an extension type such as UUID; other types unchanged."""
     return arrow.storage_type if isinstance(arrow, pa.BaseExtensionType) else arrow
 
 
@@ -98,24 +99,24 @@ def _check_magic(stream: BufferedIOBase) -> None:
     if _MAGIC_ENCRYPTED in (head, tail):
         raise UnreadableFileError(
             "the Parquet file is encrypted, and there is no key to read it",
-            hint="Have the file written without encryption.",
+            hint="Write the file without encryption.",
         )
     if head != _MAGIC:
         raise UnreadableFileError(
             f"a Parquet file begins with {_MAGIC!r}, found {head!r}",
-            hint='Check the option "format", or take the file away.',
+            hint='Check the option "format", or remove the file.',
         )
     if tail != _MAGIC:
         raise UnreadableFileError(
             f"a Parquet file ends with {_MAGIC!r}, found {tail!r} before byte {size_bytes}",
-            detail="The file may have been cut off.",
+            detail="The file may be truncated.",
             hint=_AGAIN,
         )
 
 
 @contextmanager
 def _explained(what: str) -> Iterator[None]:
-    """Turn an error of Arrow's into one about the file, but not an error of the storage."""
+    """Convert errors of Arrow, but not of the storage, to errors about the file."""
     try:
         yield
     except (OSError, ValueError, pa.ArrowException) as error:
@@ -126,14 +127,14 @@ def _explained(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """Which columns of the file are read, and what becomes of them."""
+    """Which columns of the file are read, and for which columns."""
 
     fields: tuple[AnyField, ...]
-    # The file's names of the wanted columns that it has.
+    # The names in the file of the wanted columns that it has.
     name_by_wanted: dict[str, str]
     type_by_name: dict[str, AnyType]
     instants: frozenset[str]
-    # The file's columns that nobody declared; None if they are not rescued.
+    # The undeclared columns of the file; None if they are not rescued.
     extra: tuple[str, ...] | None
 
     @property
@@ -170,13 +171,13 @@ def _type_by_name(schema: pa.Schema) -> dict[str, AnyType]:
         repeated = next(name for name in names if names.count(name) > 1)
         raise UnreadableFileError(
             f'column "{repeated}" occurs more than once in the file',
-            hint="Have the file written with names that differ.",
+            hint="Write the file with distinct names.",
         )
     return type_by_name
 
 
 def _found(columns: Iterable[str], *, names: tuple[str, ...]) -> dict[str, str]:
-    """Find the file's name of each column: the same, else the only one alike but for case."""
+    """Map columns to names in the file: the exact name, else the only one in another case."""
     wanted = tuple(columns)
     alike: dict[str, list[str]] = {}
     for name in names:
@@ -216,7 +217,7 @@ def _check_types(plan: _Plan) -> None:
 
 
 def _cast_type(source: AnyType, name: str | None, target: AnyType, plan: _Plan) -> AnyType:
-    """Give the type in which a column is cast: instants in UTC where instants are wanted."""
+    """Return the type to cast a column from: UTC if it holds instants for a TIMESTAMP."""
     zoned = pa.types.is_timestamp(target) and target.tz is not None
     if zoned and name in plan.instants and pa.types.is_timestamp(source):
         return pa.timestamp("us", "UTC")
@@ -226,7 +227,7 @@ def _cast_type(source: AnyType, name: str | None, target: AnyType, plan: _Plan) 
 def _owned_groups(
     stream: BufferedIOBase, *, rows: int, start: int, end: int | None
 ) -> Iterator[tuple[int, RowGroup, int]]:
-    """Yield number, row group, and where the next one begins."""
+    """Yield the number, the row group, and the first byte after it."""
     with _explained(_BROKEN_FOOTER):
         groups = read_row_groups(stream)
     if sum(group.rows for group in groups) != rows:
@@ -259,9 +260,9 @@ def _batches(
 
 
 def _stored(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Give the values themselves, where the file has codes or names for them."""
+    """Decode dictionaries and extension types."""
     columns = [column.cast(_value_type(column.type)) for column in batch.columns]
-    # Only a selection knows its number of rows when it has no columns.
+    # Only a selection has a number of rows without columns.
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names) if columns else batch
 
 
@@ -277,7 +278,7 @@ def _block(batch: pa.RecordBatch, *, plan: _Plan, first_line: int) -> RecordBloc
         try:
             arrays.append(_fitted(source, field))
         except CastError:
-            reason_by_row = _refused(source, field, first=0) | reason_by_row
+            reason_by_row = _refused(source, field) | reason_by_row
     if reason_by_row:
         return _mixed_block(batch, reason_by_row, plan=plan, first_line=first_line)
     if plan.extra is not None:
@@ -327,25 +328,23 @@ def _source(batch: pa.RecordBatch, field: AnyField, plan: _Plan) -> NestedArray:
     return array.cast(_cast_type(array.type, name, field.type, plan))
 
 
-def _refused(array: AnyArray, field: AnyField, *, first: int) -> dict[int, str]:
-    """Find the rows that do not fit by halving, because nearly all of them do."""
-    try:
-        _fitted(array, field)
-    except CastError as error:
-        if len(array) > 1:
-            half = len(array) // 2
-            return _refused(array.slice(0, half), field, first=first) | _refused(
-                array.slice(half), field, first=first + half
-            )
-        return {first: column_message((field.name, *error.path), error.reason)}
-    return {}
+def _refused(array: AnyArray, field: AnyField) -> dict[int, str]:
+    """Return the reason for each row that does not fit."""
+
+    def check(first: int, count: int) -> None:
+        _fitted(array.slice(first, count), field)
+
+    return {
+        row: column_message((field.name, *error.path), error.reason)
+        for row, error in bad_rows(len(array), check, CastError)
+    }
 
 
 def _fitted(array: AnyArray, field: AnyField) -> AnyArray:
-    """Give the values in the column's type; ``CastError`` if one of them does not fit."""
+    """Return the values in the column's type; raise ``CastError`` if one does not fit."""
     sql = data_type(field.type).sql
     try:
-        # Arrow reads texts from Parquet without a look at their encoding.
+        # Arrow does not check the encoding of texts in Parquet.
         array.validate(full=True)
     except pa.ArrowInvalid as error:
         raise CastError(0, f"expected {sql}, found a text that is not UTF-8") from error
@@ -354,7 +353,7 @@ def _fitted(array: AnyArray, field: AnyField) -> AnyArray:
     except CastError:
         raise
     except (ValueError, OverflowError, pa.ArrowException) as error:
-        # Python has no words for some values, such as dates behind the year 9999.
+        # Python cannot represent some values, such as dates after the year 9999.
         raise CastError(0, f"expected {sql}, found a value that does not fit") from error
     if values.null_count and not field.nullable:
         raise CastError(0, f"expected {sql}, found NULL")

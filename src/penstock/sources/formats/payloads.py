@@ -1,9 +1,6 @@
 """Decode the payloads of stream records into Arrow rows.
 
-Invariant: a record begins on a line of its own, and is read as it would be alone.
-
-Invariant: records never influence each other. What becomes of a record is the same, whichever
-records are decoded with it.
+Invariant: the result of a record does not depend on the records that are decoded with it.
 """
 
 from collections import deque
@@ -21,7 +18,7 @@ from penstock.arrow.types import AnyArray, AnyField, arrow_schema
 from penstock.errors import Code, InvariantError, UserError
 from penstock.model.formats import TEXT_COLUMNS, Payload, PayloadCompression, PayloadFormat
 from penstock.model.schema import Column
-from penstock.sources.files.options import RESCUED, MissingColumns
+from penstock.sources.files.kind import RESCUED, MissingColumns
 from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError
 from penstock.sources.formats.compression import (
     BrokenStreamError,
@@ -35,7 +32,6 @@ from penstock.sources.formats.json_arrays import (
     GROUP_RECORDS_MAX,
     JsonSource,
     element_groups,
-    line_groups,
     read_elements,
 )
 from penstock.sources.formats.json_reader import (
@@ -43,20 +39,20 @@ from penstock.sources.formats.json_reader import (
     JsonReading,
     json_layout,
     json_reading,
-    read_json_lines,
+    read_json,
     read_sources,
 )
 from penstock.sources.formats.json_values import BadRecordError, JsonPath, decode_document
 from penstock.sources.formats.lines import BLOCK_BYTES, BYTE_ORDER_MARK, LineLayout
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
-# Indexes of records, one for every row.
+# Indexes of records, one per row.
 RecordNumbers: TypeAlias = range | Numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadPayload:
-    """A row, or a whole record, that could not be loaded: whose, why, and its bytes."""
+    """A row or record that could not be loaded: its record, the reason, and its bytes."""
 
     record: int
     error: str
@@ -65,10 +61,9 @@ class BadPayload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """Rows of some records, each with its record, and what gave no row.
+    """Rows of some records, the record of each row, and the bad rows.
 
-    ``lines`` counts everything that could have been a row: ``lines == batch.num_rows + blank
-    + len(bad)``.
+    ``lines`` counts good, blank and bad rows: ``lines == batch.num_rows + blank + len(bad)``.
     """
 
     batch: pa.RecordBatch
@@ -78,13 +73,13 @@ class Decoded:
     bad: tuple[BadPayload, ...] = ()
 
 
-# Reads texts; the records of what it gives are indexes of the texts.
+# Reads texts. The records of the result are indexes of the texts.
 ReadTexts: TypeAlias = Callable[[Sequence[bytes]], Iterator[Decoded]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which columns records have, and which of them are wanted."""
+    """The columns of the records, and the wanted ones."""
 
     columns: pa.Schema
     names: tuple[str, ...]
@@ -94,7 +89,7 @@ class Wanted:
 def without_rows(
     schema: pa.Schema, *, blank: int = 0, bad: tuple[BadPayload, ...] = ()
 ) -> Decoded:
-    """Give what became of records that are all blank or bad."""
+    """Return the result of records that are all blank or bad."""
     return Decoded(
         batch=pa.RecordBatch.from_pylist([], schema=schema),
         record_of_row=range(0),
@@ -107,7 +102,7 @@ def without_rows(
 def decoded_blocks(
     blocks: Iterable[RecordBlock], *, records_of: Callable[[Numbers], Numbers] | None
 ) -> Iterator[Decoded]:
-    """Give the rows of blocks; ``records_of`` tells the records of lines, None: the same."""
+    """Convert blocks; ``records_of`` maps lines to records, None if they are the same."""
     for block in blocks:
         lines = _lines_of_rows(block)
         faulty = np.array([bad.line for bad in block.bad], np.int64)
@@ -132,7 +127,7 @@ def _lines_of_rows(block: RecordBlock) -> RecordNumbers:
 
 UNPACKED_BYTES_MAX = 1 << 26
 
-# Arrow reads pieces below one MiB at once, and fresh memory costs more than reading.
+# Arrow parses less than one MiB at once, and allocating memory costs more than reading.
 _CHUNK_BYTES = (1 << 20) - 1
 _CHUNK_RECORDS = 1 << 16
 _GZIP_BEGIN = b"\x1f\x8b"
@@ -142,7 +137,7 @@ _marked = methodcaller("startswith", BYTE_ORDER_MARK)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What some records hold, and which ones they are; those that hold nothing to read."""
+    """The texts of some records, their numbers, and the blank and bad records."""
 
     texts: Sequence[bytes]
     records: RecordNumbers
@@ -153,14 +148,14 @@ class Contents:
 def contents_of(
     payloads: Sequence[bytes], *, compression: PayloadCompression
 ) -> Iterator[Contents]:
-    """Give what payloads hold, as much at once as is read at once; a longer one alone."""
+    """Yield the contents of payloads in chunks of limited size; a longer payload alone."""
     if compression is PayloadCompression.GZIP:
         return _unpacked_chunks(payloads)
     return _chunks(payloads)
 
 
 def without_marks(contents: Contents) -> Contents:
-    """Take away the byte order marks that some programs put before a text."""
+    """Remove byte order marks, which some programs write before a text."""
     if not any(map(_marked, contents.texts)):
         return contents
     return Contents(
@@ -171,7 +166,7 @@ def without_marks(contents: Contents) -> Contents:
 
 
 def without_blanks(contents: Contents, *, meaningless: Callable[[bytes], bool]) -> Contents:
-    """Take away what is only white space, where that is said to be without meaning."""
+    """Remove texts that are empty, or meaningless white space."""
     texts = contents.texts
     if all(texts) and not any(map(bytes.isspace, texts)):
         return contents
@@ -189,16 +184,16 @@ def without_blanks(contents: Contents, *, meaningless: Callable[[bytes], bool]) 
 
 
 def _chunks(payloads: Sequence[bytes]) -> Iterator[Contents]:
-    # Each with its line end.
+    # The line end of each payload is included.
     ends = np.fromiter(map(len, payloads), np.int64, len(payloads)).cumsum()
     ends += np.arange(1, len(payloads) + 1)
     first = 0
     while first < len(payloads):
         before = int(ends[first - 1]) if first else 0
         fitting = int(np.searchsorted(ends, before + _CHUNK_BYTES, side="right"))
-        behind = min(max(fitting, first + 1), first + _CHUNK_RECORDS)
-        yield Contents(texts=payloads[first:behind], records=range(first, behind))
-        first = behind
+        after = min(max(fitting, first + 1), first + _CHUNK_RECORDS)
+        yield Contents(texts=payloads[first:after], records=range(first, after))
+        first = after
 
 
 def _unpacked_chunks(payloads: Sequence[bytes]) -> Iterator[Contents]:
@@ -248,17 +243,17 @@ class JoinedLines:
     """The lines of some records."""
 
     data: bytes
-    # The line that each record begins with; None where each of them is one line.
+    # The first line of each record; None if each record is one line.
     first_lines: Numbers | None = None
 
     @property
     def layout(self) -> LineLayout:
-        """How to read the lines: all at once, unless a record is very long."""
+        """Layout that reads all lines at once, unless a record is very long."""
         return LineLayout(block_bytes=min(len(self.data), 2 * BLOCK_BYTES))
 
     @property
     def records_of(self) -> Callable[[Numbers], Numbers] | None:
-        """What tells the records of lines; None where record and line are the same."""
+        """Function from lines to records; None if they are the same."""
         first_lines = self.first_lines
         if first_lines is None:
             return None
@@ -268,9 +263,9 @@ class JoinedLines:
 def join_lines(
     texts: Sequence[bytes], *, folded: Callable[[bytes], bytes] | None = None
 ) -> JoinedLines:
-    """Join records, every one with a line end; ``folded`` may make one line of several."""
+    """Join records, each with a line end; ``folded`` may join the lines of a record."""
     data = _joined(texts)
-    # Counted so, because counting in bytes takes a step for every one of them.
+    # numpy counts bytes faster than ``bytes.count``.
     if np.count_nonzero(np.frombuffer(data, np.uint8) == _NEWLINE[0]) == len(texts):
         return JoinedLines(data=data)
     texts = [text.removesuffix(_NEWLINE) for text in texts]
@@ -281,23 +276,23 @@ def join_lines(
 
 
 def fold_document(text: bytes) -> bytes:
-    """Write a JSON document on one line; leave what is none, such as lines of documents."""
+    """Write a JSON document on one line; return other texts unchanged."""
     try:
         decode_document(text)
     except BadRecordError:
         return text
-    # Inside of strings, JSON has neither.
+    # JSON strings contain neither.
     return text.replace(b"\r", b" ").replace(_NEWLINE, b" ").strip(b" ")
 
 
 def _joined(texts: Sequence[bytes]) -> bytes:
     data = _NEWLINE.join([*texts, b""])
-    # Readers take a mark from the beginning of a file, but this one belongs to a record.
+    # Readers remove a mark at the beginning of a file, but this mark belongs to a record.
     return BYTE_ORDER_MARK + data if data.startswith(BYTE_ORDER_MARK) else data
 
 
 def csv_reader(layout: CsvLayout, wanted: Wanted) -> ReadTexts:
-    """Give what reads texts of CSV lines."""
+    """Return the reader of texts of CSV lines."""
     enclosed = enclosing(layout)
 
     def read_run(texts: Sequence[bytes]) -> Iterator[Decoded]:
@@ -319,15 +314,15 @@ def csv_reader(layout: CsvLayout, wanted: Wanted) -> ReadTexts:
         return read_run
 
     def read(texts: Sequence[bytes]) -> Iterator[Decoded]:
-        for first, behind in _runs(texts, enclosed):
-            for part in read_run(texts[first:behind]):
+        for first, after in _runs(texts, enclosed):
+            for part in read_run(texts[first:after]):
                 yield _moved(part, by=first)
 
     return read
 
 
 def _runs(texts: Sequence[bytes], enclosed: Enclosing) -> Iterator[tuple[int, int]]:
-    """Set apart every text that leaves a field open, which would go on in the next one."""
+    """Yield ranges of texts; a text that leaves a field open is alone in its range."""
     first = 0
     for at, text in enumerate(texts):
         if enclosed.enclose in text and _left_open(text, enclosed):
@@ -342,7 +337,7 @@ def _runs(texts: Sequence[bytes], enclosed: Enclosing) -> Iterator[tuple[int, in
 def _left_open(text: bytes, enclosed: Enclosing) -> bool:
     opened = False
     for line in text.split(b"\n"):
-        opened = enclosed.open_behind(line, opened=opened)
+        opened = enclosed.open_after(line, opened=opened)
     return opened
 
 
@@ -357,47 +352,26 @@ def _moved(part: Decoded, *, by: int) -> Decoded:
     )
 
 
-# The elements of a longer text are not held all at once.
+# The elements of a longer text are not all held at once.
 _LONG_BYTES = 1 << 20
 
 
 def json_reader(layout: JsonLayout, wanted: Wanted) -> ReadTexts:
-    """Give what reads texts of JSON; ``UserError`` if the layout does not fit the columns."""
+    """Return the reader of JSON; raise ``UserError`` if the layout does not fit the columns."""
     reading = json_reading(
-        wanted.columns,
-        wanted.names,
-        layout=layout,
-        missing=MissingColumns.NULL,
-        rescue=wanted.rescue,
+        wanted.columns, wanted=wanted.names, layout=layout, rescue=wanted.rescue
     )
     if layout.strip_outer_array:
         return lambda texts: _read_arrays(texts, reading)
-    plain = layout.plain and not wanted.rescue
 
     def read(texts: Sequence[bytes]) -> Iterator[Decoded]:
         lines = join_lines(texts, folded=fold_document)
-        blocks = _plain_blocks(lines, reading) if plain else _blocks(lines, reading)
+        blocks = read_json(
+            BytesIO(lines.data), reading=reading, start=0, end=None, lines=lines.layout
+        )
         return decoded_blocks(blocks, records_of=lines.records_of)
 
     return read
-
-
-def _plain_blocks(lines: JoinedLines, reading: JsonReading) -> Iterator[RecordBlock]:
-    return read_json_lines(
-        BytesIO(lines.data),
-        schema=reading.shape.schema,
-        start=0,
-        end=None,
-        layout=lines.layout,
-    )
-
-
-def _blocks(lines: JoinedLines, reading: JsonReading) -> Iterator[RecordBlock]:
-    first_line = 0
-    stream = BytesIO(lines.data)
-    for group in line_groups(stream, start=0, end=None, layout=lines.layout):
-        yield from read_sources(group, reading=reading, first_line=first_line)
-        first_line += len(group)
 
 
 def _read_arrays(texts: Sequence[bytes], reading: JsonReading) -> Iterator[Decoded]:
@@ -421,7 +395,7 @@ def _read_arrays(texts: Sequence[bytes], reading: JsonReading) -> Iterator[Decod
 
 
 def _groups(text: bytes, root: JsonPath) -> Iterator[list[JsonSource]]:
-    """Give the elements of a text that is whole; else fail before the first of them."""
+    """Return the elements of a text; raise before the first one if the text is broken."""
     if len(text) <= _LONG_BYTES:
         return iter(list(element_groups(BytesIO(text), root=root)))
     deque(read_elements(BytesIO(text), objects=bool(root.steps)), maxlen=0)
@@ -432,12 +406,12 @@ def _decoded(
     elements: list[JsonSource], owners: list[int], reading: JsonReading
 ) -> Iterator[Decoded]:
     record_of_element = np.array(owners, np.int64)
-    blocks = read_sources(elements, reading=reading, first_line=0)
+    blocks = read_sources(elements, reading=reading)
     return decoded_blocks(blocks, records_of=lambda lines: record_of_element[lines])
 
 
 def text_reader(wanted: Wanted) -> ReadTexts:
-    """Give what reads texts; ``UserError`` if the columns are not the one of texts."""
+    """Return the reader of plain text; raise ``UserError`` for other columns than its one."""
     (column,) = TEXT_COLUMNS
     expected = (column.name, pa.string())
     found = [(field.name, field.type) for field in wanted.columns]
@@ -446,7 +420,7 @@ def text_reader(wanted: Wanted) -> ReadTexts:
             f'records of format "text" have one column, {column.name} {column.type.sql},'
             f" not {', '.join(name for name, _ in found) or 'none'}",
             code=Code.TYPE_ERR,
-            hint='Leave the columns away, or choose the format "csv" or "json".',
+            hint='Omit the columns, or choose the format "csv" or "json".',
         )
     field = wanted.columns.field(0)
 
@@ -491,7 +465,7 @@ def _reasons(texts: Sequence[bytes]) -> dict[int, str]:
 
 
 class Decoder:
-    """Decodes the records of one source; ``UserError`` if an option has no meaning."""
+    """Decodes the records of one source; raises ``UserError`` for a malformed option."""
 
     def __init__(
         self, payload: Payload, *, columns: tuple[Column, ...], needed: Sequence[str]
@@ -516,10 +490,10 @@ class Decoder:
     def decode(
         self, payloads: Sequence[bytes], metadata: Mapping[str, AnyArray]
     ) -> Iterator[Decoded]:
-        """Give the rows of records, in their order, some at a time.
+        """Yield the rows of records, in order, in several parts.
 
-        Batches have exactly the needed columns. ``metadata`` has arrays of one value per record
-        for those that are not in the payloads.
+        Batches have exactly the needed columns. ``metadata`` has one value per record for the
+        needed columns that are not in the payloads.
         """
         schema = self._schema(metadata)
         for unpacked in contents_of(payloads, compression=self._payload.compress_type):
@@ -549,7 +523,7 @@ class Decoder:
         return without_blanks(contents, meaningless=self._meaningless)
 
     def _meaningless(self, space: bytes) -> bool:
-        """Say whether white space separates no fields, of which there would be two."""
+        """Return whether white space contains no separator, and so no fields."""
         return self._separator is None or self._separator not in space
 
 
@@ -572,7 +546,7 @@ def _completed(
     schema: pa.Schema,
     metadata: Mapping[str, AnyArray],
 ) -> Decoded:
-    """Give the batch all needed columns, and records the numbers that the caller knows."""
+    """Add the metadata columns, and convert record numbers to those of the caller."""
     owners = _numbers(records, part.record_of_row)
     names = set(part.batch.schema.names)
     columns = [
@@ -581,7 +555,7 @@ def _completed(
     ]
     return replace(
         part,
-        # Without columns, only the batch itself knows its number of rows.
+        # A batch without columns keeps its number of rows.
         batch=pa.RecordBatch.from_arrays(columns, schema=schema) if columns else part.batch,
         record_of_row=owners,
         bad=tuple(replace(bad, record=int(records[bad.record])) for bad in part.bad),

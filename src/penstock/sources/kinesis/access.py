@@ -10,7 +10,7 @@ from penstock.errors import Code, UserError
 from penstock.model.options import Reveal, all_options, from_sealed_pairs, with_values
 from penstock.model.secrets import Sealed, shown_value
 from penstock.sources.kinesis.client import StreamAccess
-from penstock.sources.kinesis.options import CredentialsProvider, KinesisOptions
+from penstock.sources.kinesis.kind import CredentialsProvider, KinesisOptions
 from penstock.storage.options import require_both_keys
 
 WHAT = "KINESIS"

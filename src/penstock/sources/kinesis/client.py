@@ -22,10 +22,10 @@ from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.aws.clients import aws_errors, open_client
-from penstock.aws.credentials import AwsKeys, asking_aws, lender_of
+from penstock.aws.credentials import AwsKeys, aws_failures, credentials_for
 from penstock.clock import Clock, SystemClock
 from penstock.errors import Code, ExternalError, StoppedError
-from penstock.sources.kinesis.options import CONNECTION_TIMEOUT_MS, REQUEST_TIMEOUT_MS
+from penstock.sources.kinesis.kind import CONNECTION_TIMEOUT_MS, REQUEST_TIMEOUT_MS
 
 _ACTIONS = {
     "describe_stream_summary": "kinesis:DescribeStreamSummary",
@@ -350,12 +350,12 @@ class StreamClient:
 
     def forget_credentials(self) -> None:
         """Ask for new credentials: the service took these for old."""
-        lender_of(self.access.keys).forget()
+        credentials_for(self.access.keys).forget()
         CLIENTS.of_this_process().forget(self.access)
 
 
 def _opened(access: StreamAccess) -> Any:  # noqa: ANN401 - boto3 has no types.
-    with asking_aws(f"{_told(access)} could not be asked", hint=_HINT_SETTINGS):
+    with aws_failures(f"{_told(access)} could not be asked", hint=_HINT_SETTINGS):
         return open_client(
             "kinesis",
             keys=access.keys,

@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from penstock.arrow.types import AnyArray, arrow_type
 from penstock.model.split import After, Position
-from penstock.sources.kinesis.options import STREAM_COLUMNS, ForeignRecords
-from penstock.sources.kinesis.pages import StreamRecord
+from penstock.sources.kinesis.kind import STREAM_COLUMNS, ForeignRecords
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _VARINT_BYTES_MAX = 10
@@ -148,6 +147,18 @@ def _bytes(value: int | bytes) -> bytes:
 # So much is made rows of together.
 _CHUNK_RECORDS = 5_000
 _CHUNK_BYTES = 8 * 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRecord:
+    """A record as the stream holds it; it may hold others."""
+
+    sequence: str
+    partition_key: str
+    data: bytes
+    # Seconds since 1970.
+    arrived_at: float
+    encryption: str = ""
 
 
 class Fate(StrEnum):

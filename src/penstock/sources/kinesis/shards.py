@@ -1,32 +1,146 @@
-"""Which shards a job follows: parents before children, each shard once, whatever is listed.
+"""Shards of a stream: which ones a job follows, and what it remembers of them.
 
-A listing is not atomic with a reshard: it may show a parent without its children, or children
-without their parent. So what a listing lacks says nothing, unless the stream does not know the
-shard when it is asked for it by name; and a shard that a listing shows is new only if it cannot
-be one that was read before.
+Parents are read before children, and each shard once, whatever is listed. A listing is not
+atomic with a reshard: it may show a parent without its children, or children without their
+parent. A shard that a listing lacks is therefore gone only if the stream does not know it when
+asked by name. A shard that a listing shows is new only if it cannot have been read before.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
-from enum import StrEnum
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 
 from penstock.errors import Code, UserError
-from penstock.model.split import End, Horizon, Lineage, ListedShard, Position, SplitProgress
+from penstock.model.codec import from_text, to_text
+from penstock.model.split import (
+    Horizon,
+    Position,
+    Progress,
+    SplitProgress,
+    same_split,
+)
+from penstock.model.split import readable as readable_splits
 
-Progress = tuple[SplitProgress, ...]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedShard:
+    """A shard as the stream reports it."""
+
+    id: str
+    # Its starting sequence number; empty where only a parent's end has named the shard.
+    begins: str = ""
+    parents: tuple[str, ...] = ()
+    closed: bool = False
+    # The first and the last hash key of its records.
+    hash_keys: tuple[int, int] | None = None
 
 
-class ShardState(StrEnum):
-    """Where a job is with a shard."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardWork:
+    """What one read of a shard needs beside its position."""
 
-    WAITING = "waiting"
-    OPEN = "open"
-    DRAINING = "draining"
-    FINISHED = "finished"
+    shard: ListedShard
+    # The iterator that found records; it may have expired meanwhile.
+    iterator: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardOutcome:
+    """Where a read ended, and what the stream reported there.
+
+    ``lag``, ``at`` and ``iterator`` are those of a page that was taken whole; None otherwise.
+    """
+
+    begin: Position
+    position: Position
+    lag: timedelta | None = None
+    at: datetime | None = None
+    iterator: str | None = None
+    children: tuple[ListedShard, ...] = ()
+    # Arrival of the last record that was taken, in seconds since 1970.
+    arrived_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardMemory:
+    """The newest report of a shard, by the service's clock."""
+
+    shard: str
+    # Age of the oldest unread record; None if unknown.
+    lag: timedelta | None = None
+    at: datetime | None = None
+    # Everything that had arrived in the shard by then is loaded.
+    caught_up_at: datetime | None = None
+    # The commit that had placed the shard; a later placement makes this obsolete.
+    placed: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamMemory:
+    """What a job last learned about its stream; stored outside of epochs, the newest wins.
+
+    An idle shard moves no position, but how long it has been idle decides whether records can
+    have been lost.
+    """
+
+    shards: tuple[ShardMemory, ...] = ()
+    # The shards that take no new records.
+    closed: tuple[str, ...] = ()
+    # For how long the stream keeps records.
+    retention: timedelta | None = None
+    # When the stream was created; a stream recreated under its name is another one.
+    created_at: datetime | None = None
+    # The newest placement of any shard, also of one that was forgotten since.
+    placed: int = 0
+
+
+def remembered(text: str, progress: Progress) -> StreamMemory:
+    """Read what was remembered, without what an older placement or another shard left."""
+    memory = from_text(StreamMemory, text) if text else StreamMemory()
+    placed = {split.split: split.placed for split in progress}
+    moved = max(placed.values(), default=0) > memory.placed
+    # A shard that no commit knows yet was never placed; a move forgets it.
+    unknown = -1 if moved else 0
+    kept = tuple(one for one in memory.shards if placed.get(one.shard, unknown) == one.placed)
+    return replace(
+        memory,
+        shards=kept,
+        # A shard that was placed later may be another one of the same name.
+        closed=tuple(
+            shard
+            for shard in memory.closed
+            if shard in placed and placed[shard] <= memory.placed
+        ),
+        created_at=None if moved else memory.created_at,
+    )
+
+
+def inherited(text: str, *, before: Progress, after: Progress) -> str:
+    """Carry over what is remembered of shards that another job continues where they stood."""
+    memory = remembered(text, before)
+    old = {split.split: split for split in before}
+    stays = {
+        split.split: split.placed
+        for split in after
+        if split.split in old
+        and old[split.split].position == split.position
+        and same_split(old[split.split], split)
+        and not isinstance(split.position, Horizon)
+    }
+    kept = (replace(m, placed=stays[m.shard]) for m in memory.shards if m.shard in stays)
+    return to_text(
+        replace(
+            memory,
+            shards=tuple(kept),
+            closed=tuple(shard for shard in memory.closed if shard in stays),
+            created_at=None,
+            placed=max((split.placed for split in after), default=0),
+        )
+    )
 
 
 def begin(listed: Iterable[ListedShard], position: Position) -> Progress:
-    """Answer the shards that a new job follows: all that are listed, closed ones too."""
+    """Return the shards that a new job follows: all that are listed, closed ones too."""
     return tuple(
         replace(_new(shard), floor=position, position=position)
         for shard in sorted(listed, key=lambda shard: shard.id)
@@ -50,29 +164,33 @@ def follow(progress: Progress, listed: Iterable[ListedShard]) -> Progress:
 
 
 def named(shard: str) -> SplitProgress:
-    """Answer a shard of which nothing but its name is known."""
+    """Return a shard of which nothing but its name is known."""
     return SplitProgress(split=shard, floor=Horizon(), position=Horizon())
 
 
 def _new(shard: ListedShard) -> SplitProgress:
-    lineage = Lineage(begins=shard.begins, parents=shard.parents)
-    return SplitProgress(split=shard.id, floor=Horizon(), position=Horizon(), lineage=lineage)
+    return SplitProgress(
+        split=shard.id,
+        floor=Horizon(),
+        position=Horizon(),
+        identity=shard.begins,
+        parents=shard.parents,
+    )
 
 
 def _same(split: SplitProgress, shard: ListedShard) -> SplitProgress:
     """Require that a listed shard is the known one; complete what only a listing tells."""
-    lineage = split.lineage or Lineage(begins="")
-    if shard.begins and not lineage.begins:
-        return replace(split, lineage=Lineage(begins=shard.begins, parents=shard.parents))
-    if shard.begins and shard.begins != lineage.begins:
+    if shard.begins and not split.identity:
+        return replace(split, identity=shard.begins, parents=shard.parents)
+    if shard.begins and shard.begins != split.identity:
         raise stream_changed(
-            f"shard {shard.id} begins at {shard.begins} and not at {lineage.begins} any more"
+            f"shard {shard.id} begins at {shard.begins} and not at {split.identity} any more"
         )
     return split
 
 
 def stream_changed(message: str) -> UserError:
-    """Answer the error of a stream that is another one under the same name."""
+    """Return the error of a stream that is another one under the same name."""
     return UserError(
         message,
         code=Code.STREAM_CHANGED_ERR,
@@ -86,108 +204,96 @@ def stream_changed(message: str) -> UserError:
 
 
 def readable(progress: Progress) -> Progress:
-    """Answer the shards that may be read: unfinished, with every known parent finished.
+    """Return the shards that may be read.
 
-    One of which no listing has told may have a parent that is not.
+    A shard that no listing has shown is held back: one of its parents may be unfinished.
     """
-    finished = {split.split for split in progress if isinstance(split.position, End)}
-    known = {split.split for split in progress}
-    held_back = finished | {split.split for split in untold(progress)}
-    return tuple(
-        split
-        for split in progress
-        if split.split not in held_back
-        and all(parent in finished or parent not in known for parent in parents_of(split))
+    return readable_splits(
+        progress, held_back={split.split for split in unlisted_yet(progress)}
     )
 
 
-def states(progress: Progress, *, closed: Collection[str]) -> Mapping[str, ShardState]:
-    """Answer where a job is with each of its shards, of which some take no new records."""
-    may_be_read = {split.split for split in readable(progress)}
-    return {split.split: _state(split, may_be_read, closed) for split in progress}
+def unfinished_descendants(progress: Progress, shard: str) -> tuple[str, ...]:
+    """Return the shards that continue a shard; an unfinished shard continues itself.
 
-
-def _state(
-    split: SplitProgress, may_be_read: Collection[str], closed: Collection[str]
-) -> ShardState:
-    if isinstance(split.position, End):
-        return ShardState.FINISHED
-    if split.split not in may_be_read:
-        return ShardState.WAITING
-    return ShardState.DRAINING if split.split in closed else ShardState.OPEN
+    A merged shard has several parents; it is visited once, however many paths lead to it.
+    """
+    by_id = {split.split: split for split in progress}
+    children: dict[str, list[str]] = {}
+    for split in progress:
+        for parent in split.parents:
+            children.setdefault(parent, []).append(split.split)
+    found: list[str] = []
+    seen, waiting = {shard}, [shard]
+    while waiting:
+        name = waiting.pop()
+        known = by_id.get(name)
+        if known is not None and not known.finished:
+            found.append(name)
+            continue
+        new = [child for child in children.get(name, ()) if child not in seen]
+        seen.update(new)
+        waiting += new
+    return tuple(found)
 
 
 def unknown_parents(progress: Progress) -> tuple[str, ...]:
-    """Answer the parents that no listing has shown; the stream must be asked for each.
+    """Return the parents that no listing has shown; the stream must be asked for each.
 
     Those that it does not know any more were trimmed before the job began.
     """
     known = {split.split for split in progress}
-    unfinished = (split for split in progress if not isinstance(split.position, End))
-    named = {parent for split in unfinished for parent in parents_of(split)}
+    unfinished = (split for split in progress if not split.finished)
+    named = {parent for split in unfinished for parent in split.parents}
     return tuple(sorted(named - known))
 
 
-def untold(progress: Progress) -> Progress:
-    """Answer the unfinished shards that are known by name only, as parents of others."""
+def unlisted_yet(progress: Progress) -> Progress:
+    """Return the unfinished shards that are known by name only, as parents of others."""
     return tuple(
         split
         for split in progress
-        if not isinstance(split.position, End) and split.lineage is None
+        if not split.finished and not split.identity and not split.parents
     )
 
 
 def unlisted(progress: Progress, listed: Iterable[ListedShard]) -> Progress:
-    """Answer the unfinished shards that a listing lacks; the stream must be asked for each."""
+    """Return the unfinished shards that a listing lacks; the stream must be asked for each."""
     seen = {shard.id for shard in listed}
-    return tuple(
-        split
-        for split in progress
-        if split.split not in seen and not isinstance(split.position, End)
-    )
+    return tuple(split for split in progress if split.split not in seen and not split.finished)
 
 
 def childless(progress: Progress, listed: Iterable[ListedShard]) -> Progress:
-    """Answer the finished shards that a listing shows as closed, but without a child.
+    """Return the finished shards that a listing shows as closed, but without a child.
 
     A shard is closed by what makes its children, and is forgotten before them. A person may
     also have said END of one that is open.
     """
-    named = {parent for split in progress for parent in parents_of(split)}
+    named = {parent for split in progress for parent in split.parents}
     closed = {shard.id for shard in listed if shard.closed}
     return tuple(
-        split
-        for split in progress
-        if isinstance(split.position, End) and split.split in closed - named
+        split for split in progress if split.finished and split.split in closed - named
     )
 
 
 def forgettable(progress: Progress, listed: Iterable[ListedShard]) -> tuple[str, ...]:
-    """Answer the finished shards that a listing lacks and that nobody waits for.
+    """Return the finished shards that a listing lacks and that nobody waits for.
 
     One stays until its children are known, so that the newest of all is never forgotten: by its
     name old shards are told from new ones.
     """
     seen = {shard.id for shard in listed}
-    named = {parent for split in progress for parent in parents_of(split)}
+    named = {parent for split in progress for parent in split.parents}
     waited_for = {
-        parent
-        for split in progress
-        if not isinstance(split.position, End)
-        for parent in parents_of(split)
+        parent for split in progress if not split.finished for parent in split.parents
     }
     return tuple(
         split.split
         for split in progress
-        if isinstance(split.position, End) and split.split in named - waited_for - seen
+        if split.finished and split.split in named - waited_for - seen
     )
 
 
 def forget(progress: Progress, gone: Collection[str]) -> Progress:
     """Leave out shards that the stream does not know any more."""
     return tuple(split for split in progress if split.split not in gone)
-
-
-def parents_of(split: SplitProgress) -> tuple[str, ...]:
-    """Answer the shards that must be read before a shard, as far as they were told."""
-    return split.lineage.parents if split.lineage else ()

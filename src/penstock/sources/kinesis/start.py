@@ -14,30 +14,33 @@ from zoneinfo import ZoneInfo
 
 from penstock.clock import Clock
 from penstock.errors import Code, UserError
+from penstock.model.job import SourceRef
+from penstock.model.options import Reveal
 from penstock.model.split import (
     After,
     At,
     AtTime,
     End,
     Horizon,
-    Lineage,
-    ListedShard,
     Position,
+    Progress,
     SplitProgress,
-    position_text,
+    same_split,
 )
 from penstock.model.text import counted
 from penstock.sources.kinesis.access import stream_access
 from penstock.sources.kinesis.client import Kind, Patience, StreamClient, StreamError
-from penstock.sources.kinesis.options import KinesisOptions
-from penstock.sources.kinesis.pages import (
+from penstock.sources.kinesis.kind import KinesisOptions
+from penstock.sources.kinesis.reading import (
     StreamSummary,
     describe,
     knows_shard,
     list_shards,
     open_shard,
 )
-from penstock.sources.kinesis.shards import Progress, begin, follow
+from penstock.sources.kinesis.shards import ListedShard, begin, follow
+from penstock.sources.registry import source_options
+from penstock.sources.source import StartRequest
 
 SHARD_POSITIONS = "kinesis_shards_pos"
 DEFAULT_POSITION = "property.kinesis_default_pos"
@@ -142,12 +145,6 @@ def _zone(name: str) -> tzinfo:
     return timezone(sign * timedelta(hours=int(offset[2]), minutes=int(offset[3])))
 
 
-def write_positions(progress: Progress) -> str:
-    """Write positions so that a job that begins with them repeats no record."""
-    told = {split.split: position_text(split.position) for split in progress}
-    return json.dumps(told, ensure_ascii=False)
-
-
 def read_positions(text: str, *, zone: str) -> dict[str, Position]:
     """Read positions as they are written by SHOW CREATE."""
     try:
@@ -212,8 +209,65 @@ _DELETING = "DELETING"
 _NAMED_MAX = 3
 
 
-class Beginning:
-    """Finds out where the reading of a stream begins, by asking it."""
+def resolve_start(request: StartRequest) -> Progress | None:
+    """Return where the shards start; None if an ALTER leaves them where they are."""
+    values: KinesisOptions = request.values
+    zone = request.properties.time_zone
+    start = read_start(request.given, shards=values.pinned, zone=zone)
+    resolver = StartResolver(values, clock=request.clock)
+    if request.before is None:
+        return resolver.progress(start)
+    before = _place_before(request.before, request.reveal)
+    if (values.stream, values.region) != (before.stream, before.region):
+        return resolver.progress(start)
+    if start is None:
+        if values.pinned == before.pinned:
+            return None
+        _require_tracked(values, request.progress)
+        start = Start(key=POSITIONS, stored={})
+    if start.stored is not None:
+        # A shard that is not named stays; of pinned shards no others are followed.
+        pinned = values.pinned
+        kept = (s for s in request.progress if not pinned or s.split in pinned)
+        start = replace(start, kept=tuple(kept))
+    known = {split.split: split for split in request.progress}
+    return tuple(
+        replace(one, records=known[one.split].records)
+        if one.split in known and same_split(known[one.split], one)
+        else one
+        for one in resolver.progress(start)
+    )
+
+
+def _place_before(source: SourceRef, reveal: Reveal) -> KinesisOptions:
+    """Return which stream and shards were read; broken keys may be what ALTER repairs."""
+    options: KinesisOptions = source_options(source)
+    return replace(
+        options,
+        stream=reveal("kinesis_stream", options.stream),
+        region=reveal("aws.region", options.region),
+        shards=reveal("kinesis_shards", options.shards),
+    )
+
+
+def _require_tracked(values: KinesisOptions, progress: Progress) -> None:
+    """Require that every pinned shard has a position already."""
+    known = {split.split for split in progress}
+    for name in values.pinned:
+        if name not in known:
+            raise UserError(
+                f'option "kinesis_shards" names shard "{name}", which this routine load does '
+                "not read",
+                code=Code.META_NOT_FOUND_ERR,
+                hint=(
+                    f"It reads {', '.join(sorted(known)[:3])}; see SHOW SHARDS. For others say "
+                    'with "kinesis_shards_pos" where reading begins.'
+                ),
+            )
+
+
+class StartResolver:
+    """Resolves start positions by asking the stream."""
 
     def __init__(self, values: KinesisOptions, *, clock: Clock) -> None:
         self._values = values
@@ -339,10 +393,13 @@ class Beginning:
 
 
 def _split(name: str, position: Position, shard: ListedShard | None) -> SplitProgress:
-    lineage = Lineage(
-        begins=shard.begins if shard else "", parents=shard.parents if shard else ()
+    return SplitProgress(
+        split=name,
+        floor=position,
+        position=position,
+        identity=shard.begins if shard else "",
+        parents=shard.parents if shard else (),
     )
-    return SplitProgress(split=name, floor=position, position=position, lineage=lineage)
 
 
 def _require_pinned(named: Collection[str], pinned: tuple[str, ...]) -> None:
@@ -368,7 +425,7 @@ def _lacking(
 
     A descendant is found by itself, and is read from its beginning.
     """
-    found = {split.split for split in followed if split.lineage and split.lineage.parents}
+    found = {split.split for split in followed if split.parents}
     return [s.id for s in listed if s.id not in named and s.id not in found]
 
 

@@ -6,7 +6,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from penstock.sources.files.options import MissingColumns
+from penstock.sources.files.kind import MissingColumns
 from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError
 from penstock.sources.formats.csv_reader import read_csv
 from penstock.sources.formats.csv_text import CsvLayout

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import Code, UserError
-from penstock.sources.files.options import FileFormat, FilesOptions
+from penstock.sources.files.kind import FileFormat, FilesOptions
 from penstock.sources.formats.csv_text import CsvLayout, csv_layout, csv_splittable
 
 

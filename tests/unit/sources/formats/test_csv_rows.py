@@ -9,7 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from penstock.sources.files.options import MissingColumns
+from penstock.sources.files.kind import MissingColumns
 from penstock.sources.formats.blocks import RecordBlock
 from penstock.sources.formats.csv_reader import read_csv
 from penstock.sources.formats.csv_text import CsvLayout
@@ -163,8 +163,8 @@ def test_an_empty_text_is_null_on_demand(text: bytes) -> None:
         (b"1,a,b", "a row may have 2 fields, found 3"),
         (b"1,a\xff", 'column "note": byte 2 of the field is not UTF-8'),
         (b"\xff,a", 'column "id": byte 1 of the field is not UTF-8'),
-        (b'1,"a"b', "field 2 is enclosed, but goes on behind the closing character"),
-        (b'"1" ,a', "field 1 is enclosed, but goes on behind the closing character"),
+        (b'1,"a"b', "field 2 is enclosed, but continues after the closing character"),
+        (b'"1" ,a', "field 1 is enclosed, but continues after the closing character"),
         (b"\0,a", 'column "id": expected BIGINT, found "\\u0000"'),
     ],
 )

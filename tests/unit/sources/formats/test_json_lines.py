@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.sources.formats.blocks import RecordBlock
-from penstock.sources.formats.json_reader import read_json_lines
+from penstock.sources.formats.json_reader import json_reading, read_json
 from penstock.sources.formats.lines import LineLayout, count_lines_before
 
 TYPE_BY_COLUMN: dict[str, pa.DataType] = {
@@ -32,8 +32,9 @@ def read(
     content: bytes, *, schema: pa.Schema = SCHEMA, line_bytes_max: int = 1 << 28
 ) -> list[RecordBlock]:
     stream = io.BytesIO(content)
-    layout = LineLayout(line_bytes_max=line_bytes_max)
-    return list(read_json_lines(stream, schema=schema, start=0, end=None, layout=layout))
+    lines = LineLayout(line_bytes_max=line_bytes_max)
+    blocks = read_json(stream, reading=json_reading(schema), start=0, end=None, lines=lines)
+    return list(blocks)
 
 
 def ids(blocks: list[RecordBlock]) -> list[int]:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.errors import Code
-from penstock.sources.files.options import MissingColumns
+from penstock.sources.files.kind import MissingColumns
 from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError
 from penstock.sources.formats.parquet_reader import read_parquet
 

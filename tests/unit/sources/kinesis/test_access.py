@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import UserError
 from penstock.sources.kinesis.access import revealed_stream, stream_access
-from penstock.sources.kinesis.options import KinesisOptions
+from penstock.sources.kinesis.kind import KinesisOptions
 
 CANARY = "canary 7f3a"
 STREAM = KinesisOptions(region="eu-west-1", stream="orders")

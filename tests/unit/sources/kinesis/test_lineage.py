@@ -8,18 +8,21 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import Code, UserError
+from penstock.model.codec import to_text
 from penstock.model.split import (
     After,
     AtTime,
     End,
     Horizon,
-    ListedShard,
     Position,
-    SplitProgress,
-)
-from penstock.sources.kinesis.shards import (
     Progress,
-    ShardState,
+    SplitProgress,
+    SplitState,
+)
+from penstock.sources.kinesis.kind import KINESIS
+from penstock.sources.kinesis.shards import (
+    ListedShard,
+    StreamMemory,
     begin,
     childless,
     follow,
@@ -27,11 +30,14 @@ from penstock.sources.kinesis.shards import (
     forgettable,
     named,
     readable,
-    states,
+    unfinished_descendants,
     unknown_parents,
     unlisted,
-    untold,
+    unlisted_yet,
 )
+from penstock.sources.source import ShowRequest
+from tests.contract.catalog.building import BEGINNING
+from tests.unit.supervisor.test_restart import CREATED
 
 
 def name(number: int) -> str:
@@ -128,8 +134,7 @@ def test_t72_a_shard_known_by_its_parents_end_is_completed_by_a_listing() -> Non
     progress = follow(progress, [shard(1, 0)])
 
     (child,) = (split for split in progress if split.split == name(1))
-    assert child.lineage is not None
-    assert (child.lineage.begins, child.lineage.parents) == ("100", (name(0),))
+    assert (child.identity, child.parents) == ("100", (name(0),))
 
 
 def test_t72_no_shard_is_dropped_because_a_listing_lacks_it() -> None:
@@ -180,10 +185,10 @@ def test_a_shard_that_is_known_by_name_waits_until_a_listing_tells_its_parents()
     told = follow(progress, [shard(0), shard(1, 0)])
 
     assert names(readable(progress)) == [name(0)]
-    assert names(untold(progress)) == [name(1)]
+    assert names(unlisted_yet(progress)) == [name(1)]
     assert names(readable(told)) == [name(0)]
     assert names(readable(at(told, 0, End()))) == [name(1)]
-    assert untold(told) == ()
+    assert unlisted_yet(told) == ()
 
 
 def test_a_closed_shard_has_children_as_long_as_it_is_listed() -> None:
@@ -200,12 +205,16 @@ def test_a_closed_shard_has_children_as_long_as_it_is_listed() -> None:
 def test_the_states_of_shards() -> None:
     listed = [shard(0, closed=True), shard(1, 0, closed=True), shard(2, 1), shard(3)]
     progress = at(begin(listed, Horizon()), 0, End())
+    memory = StreamMemory(closed=tuple(shard.id for shard in listed if shard.closed))
+    request = ShowRequest(
+        state=replace(CREATED, progress=progress), memory=to_text(memory), at=BEGINNING
+    )
 
-    assert states(progress, closed=[shard.id for shard in listed if shard.closed]) == {
-        name(0): ShardState.FINISHED,
-        name(1): ShardState.DRAINING,
-        name(2): ShardState.WAITING,
-        name(3): ShardState.OPEN,
+    assert {one.split: one.state for one in KINESIS.statuses(request)} == {
+        name(0): SplitState.FINISHED,
+        name(1): SplitState.DRAINING,
+        name(2): SplitState.WAITING,
+        name(3): SplitState.OPEN,
     }
 
 
@@ -342,3 +351,17 @@ def take(
             reader.read(number)
         case _:
             pass
+
+
+def test_a_shard_that_was_split_and_merged_over_and_over_is_continued_by_the_last_one() -> None:
+    # Twice as many paths with every round: nobody could walk them all.
+    rounds = 60
+    shards = [shard(0)]
+    for at_ in range(0, 3 * rounds, 3):
+        shards += [shard(at_ + 1, at_), shard(at_ + 2, at_), shard(at_ + 3, at_ + 1, at_ + 2)]
+    last = name(3 * rounds)
+    progress = at(begin(shards, End()), 3 * rounds, Horizon())
+
+    assert unfinished_descendants(progress, name(0)) == (last,)
+    assert unfinished_descendants(progress, last) == (last,)
+    assert unfinished_descendants(begin(shards, End()), name(0)) == ()

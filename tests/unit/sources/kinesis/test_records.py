@@ -5,9 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.model.split import After, Horizon, Position
-from penstock.sources.kinesis.options import ForeignRecords
-from penstock.sources.kinesis.pages import StreamRecord
-from penstock.sources.kinesis.records import Fate, Item, SubRecord, items_of
+from penstock.sources.kinesis.kind import ForeignRecords
+from penstock.sources.kinesis.records import Fate, Item, StreamRecord, SubRecord, items_of
 from tests.unit.sources.kinesis.aggregates import bytes_field, number_field, packed, sealed
 
 ARRIVED = 1_794_700_800.0

@@ -1,9 +1,9 @@
-"""Create the first relations."""
+"""Create the relations."""
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "0004"
 down_revision = None
 
 _INSTANT = sa.DateTime(timezone=True)
@@ -16,6 +16,8 @@ def upgrade() -> None:
     _create_ledger()
     _create_files()
     _create_volatile()
+    _create_secrets()
+    _create_file_windows()
 
 
 def _create_tables_and_jobs() -> None:
@@ -91,10 +93,12 @@ def _create_files() -> None:
         sa.Column("key", bytes_order, nullable=False),
         sa.Column("etag", sa.Text, nullable=False),
         sa.Column("number", sa.BigInteger, nullable=False),
+        sa.Column("modified_at", _INSTANT),
         sa.PrimaryKeyConstraint("job_id", "key"),
         _of_job(),
         sqlite_with_rowid=False,
     )
+    op.create_index("ix_files_modified_at", "files", ["job_id", "modified_at"])
 
 
 def _create_volatile() -> None:
@@ -110,6 +114,33 @@ def _create_volatile() -> None:
         "statuses",
         sa.Column("job_id", sa.Text, nullable=False),
         sa.Column("text", sa.Text, nullable=False),
+        sa.Column("requests", sa.Text),
+        sa.Column("memory", sa.Text),
+        sa.PrimaryKeyConstraint("job_id"),
+        _of_job(),
+    )
+
+
+def _create_secrets() -> None:
+    op.create_table(
+        "secrets",
+        sa.Column("name", sa.Text, nullable=False),
+        sa.Column("value_by_key", sa.Text, nullable=False),
+        sa.Column("key_id", sa.String(32), nullable=False),
+        sa.Column("job_id", sa.Text),
+        sa.Column("created_at", _INSTANT, nullable=False),
+        sa.Column("changed_at", _INSTANT, nullable=False),
+        sa.PrimaryKeyConstraint("name"),
+        _of_job(),
+    )
+    op.create_index("ix_secrets_job_id", "secrets", ["job_id"])
+
+
+def _create_file_windows() -> None:
+    op.create_table(
+        "file_windows",
+        sa.Column("job_id", sa.Text, nullable=False),
+        sa.Column("pruned_before", _INSTANT, nullable=False),
         sa.PrimaryKeyConstraint("job_id"),
         _of_job(),
     )

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.epochs.shard_share import limits_of_each
 from penstock.model.split import ReadLimits
+from penstock.sources.kinesis.reader import limits_of_each
 
 MINUTE = timedelta(minutes=1)
 

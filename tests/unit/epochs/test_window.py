@@ -2,17 +2,19 @@
 
 from dataclasses import replace
 
-from penstock.epochs.ack import next_window
-from penstock.model.epoch import ErrorWindow, Statistics
+from penstock.epochs.ack import next_window, too_many_errors
+from penstock.model.epoch import ErrorWindow, Statistics, Tripped
 from penstock.model.job import JobDefinition, LoadProperties
 from penstock.model.job_kinds import RoutineProperties
-from penstock.sources.kinesis.options import KinesisOptions
+from penstock.sources.kinesis.kind import KINESIS, KinesisOptions
+from penstock.sources.registry import source_ref
 from tests.contract.catalog.building import DEFINITION
 
 PROPERTIES = RoutineProperties(max_error_number=5, max_batch_rows=10)
 LOAD: JobDefinition = replace(
     DEFINITION,
-    source=KinesisOptions(region="us-east-1", stream="orders"),
+    job_kind="ROUTINE_LOAD",
+    source=source_ref(KINESIS, KinesisOptions(region="us-east-1", stream="orders")),
     properties=PROPERTIES,
     load=LoadProperties(),
 )
@@ -52,3 +54,11 @@ def test_the_message_of_a_window_that_was_too_full_stands_until_the_next_epoch()
     assert (full.errors, full.first) == (0, "one")
     assert full.tripped
     assert after(full).first == ""
+
+
+def test_a_large_limit_is_named_with_all_its_digits() -> None:
+    tripped = Tripped(
+        limit="max_error_number", limit_value=1_234_567, rows=2_000_000, errors=1_234_568
+    )
+
+    assert "max_error_number is 1234567" in str(too_many_errors(tripped))

@@ -1,0 +1,117 @@
+"""Check everything that a node needs and suggest the next command; change nothing."""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from penstock.app import App
+from penstock.catalog.glance import catalog_path, stored_revision
+from penstock.catalog.upgrade import HEAD
+from penstock.cli.doctor.home import (
+    check_catalog,
+    check_clock,
+    check_home,
+    check_secrets,
+    check_settings,
+    check_warehouse,
+)
+from penstock.cli.doctor.jobs import WAIT_MAX, check_jobs, check_sources
+from penstock.cli.doctor.machine import check_java, check_python, check_size, check_spark
+from penstock.cli.doctor.report import (
+    Finding,
+    Subject,
+    failure,
+    json_text,
+    problem,
+    terminal_report,
+)
+from penstock.clock import SystemClock
+from penstock.errors import PenstockError
+from penstock.model.text import format_duration
+from penstock.settings.settings import Settings, home_folder, load_settings
+
+Check = Callable[[Subject], Iterator[Finding]]
+
+CHECKS: dict[str, Check] = {
+    "python": check_python,
+    "java": check_java,
+    "machine": check_size,
+    "home": check_home,
+    "settings": check_settings,
+    "catalog": check_catalog,
+    "warehouse": check_warehouse,
+    "secrets": check_secrets,
+    "sources": check_sources,
+    "clock": check_clock,
+    "spark": check_spark,
+    "jobs": check_jobs,
+}
+# Shown on a terminal while a slow check runs.
+WAIT_BY_CHECK = {
+    "spark": "takes about 10 s to start",
+    "sources": f"answer within {format_duration(WAIT_MAX)} or fail",
+    "warehouse": "takes about 15 s if a bucket does not answer",
+}
+
+
+def run_doctor(home: Path | None, *, quick: bool, output: str) -> int:
+    """Examine a node, print the findings and return the exit code."""
+    subject = open_subject(home, quick=quick)
+    try:
+        if output == "json":
+            text, code = json_text(examine(subject))
+            sys.stdout.write(text)
+            return code
+        report = terminal_report()
+        return report.write(examine(subject, begin=report.begin))
+    finally:
+        if subject.app is not None:
+            subject.app.close()
+
+
+def open_subject(home: Path | None, *, quick: bool) -> Subject:
+    """Return the node of a home; its catalog is opened only if that changes nothing."""
+    error: PenstockError | None = None
+    try:
+        settings = load_settings(home=home)
+    except PenstockError as found:
+        settings, error = Settings(home=home_folder(home)), found
+    app, app_error = _opened(settings)
+    return Subject(
+        settings=settings,
+        settings_error=error,
+        app=app,
+        app_error=app_error,
+        quick=quick,
+        clock=SystemClock(),
+        environment=os.environ,
+    )
+
+
+def _opened(settings: Settings) -> tuple[App | None, str]:
+    """Return the App, or why it cannot be opened; a missing catalog is not an error."""
+    path = catalog_path(settings.catalog_url)
+    try:
+        if path is None or not path.is_file() or stored_revision(path) != HEAD:
+            return None, ""
+        return App(settings, command="doctor"), ""
+    except Exception as error:  # noqa: BLE001 - Any error is a finding.
+        return None, str(error)
+
+
+def examine(
+    subject: Subject, *, begin: Callable[[str], None] = lambda _: None
+) -> Iterator[Finding]:
+    """Run all checks in order; a check that raises is a problem.
+
+    ``begin`` is called with a line for the terminal before each check.
+    """
+    for name, check in CHECKS.items():
+        begin(f"{name} {WAIT_BY_CHECK.get(name, '…')}")
+        try:
+            yield from check(subject)
+        except PenstockError as error:
+            yield failure(name, error)
+        except Exception as error:  # noqa: BLE001 - Any error is a finding.
+            yield problem(name, f"{type(error).__name__}: {error}")

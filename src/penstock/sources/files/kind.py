@@ -1,0 +1,370 @@
+"""Files of a folder or bucket as a source kind: options, start offset, what SHOW prints.
+
+Everything that needs Arrow or a store is imported by the function that uses it.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+from functools import reduce
+
+from penstock.errors import Code, UserError
+from penstock.model.formats import format_option
+from penstock.model.options import Reveal, group, option
+from penstock.model.schema import Column, Primitive, columns_sql
+from penstock.model.split import After, Horizon, Position, Progress, SplitProgress
+from penstock.sources.source import (
+    Draft,
+    Place,
+    ReadTask,
+    ShowRequest,
+    Source,
+    SourceKind,
+    SourceServices,
+    SourceShown,
+    StartRequest,
+    TaskReader,
+)
+from penstock.storage.options import Choice, StoreOptions, require_meaning, revealed
+from penstock.storage.uris import Scheme, Uri, parse_uri
+
+
+class LateFiles(StrEnum):
+    """What happens to a file that sorts before what was already loaded."""
+
+    LOAD = "load"
+    IGNORE = "ignore"
+
+
+class ModifiedFiles(StrEnum):
+    """What happens when a loaded file has changed."""
+
+    IGNORE = "ignore"
+    FAIL = "fail"
+
+
+class MissingColumns(StrEnum):
+    """What a column is that a file or a record does not have."""
+
+    NULL = "null"
+    FAIL = "fail"
+
+
+class FileFormat(StrEnum):
+    """How the bytes of a file become rows."""
+
+    JSON = "json"
+    CSV = "csv"
+    CSV_WITH_NAMES = "csv_with_names"
+    CSV_WITH_NAMES_AND_TYPES = "csv_with_names_and_types"
+    PARQUET = "parquet"
+
+    @property
+    def header_lines(self) -> int:
+        """How many lines of a file name its columns and are no rows."""
+        names = self is FileFormat.CSV_WITH_NAMES
+        return 1 if names else 2 if self is FileFormat.CSV_WITH_NAMES_AND_TYPES else 0
+
+    @property
+    def family(self) -> "FileFormat":
+        """The format without what its first lines are."""
+        return FileFormat.CSV if self.value.startswith("csv") else self
+
+
+class CompressType(StrEnum):
+    """How a file is compressed."""
+
+    AUTO = "auto"
+    PLAIN = "plain"
+    GZ = "gz"
+    ZSTD = "zstd"
+    BZ2 = "bz2"
+    LZ4 = "lz4"
+    SNAPPY = "snappy"
+
+
+# The column of what a file holds beyond its columns.
+RESCUED = "_rescued"
+# What is known of a row beside its content; no part of ``*``. A column of the files that is
+# called alike goes first.
+METADATA_COLUMNS = (
+    Column(name="_file", type=Primitive.STRING),
+    Column(name="_row", type=Primitive.BIGINT),
+    Column(name="_modified_at", type=Primitive.TIMESTAMP),
+    Column(name=RESCUED, type=Primitive.STRING),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesOptions:
+    """Options of the source function FILES (or S3)."""
+
+    uri: str = option(
+        "Files to load: file:///folder/ or s3://bucket/folder/, or a glob such as "
+        "s3://bucket/in/**/*.json; also gs:// and az://."
+    )
+    format: FileFormat = option("Format of the files.")
+    schema: str = option(
+        "Columns of the files, as in CREATE TABLE; inferred from the first files when absent.",
+        default="",
+    )
+    compress_type: CompressType = option(
+        "How the files are compressed; auto goes by the suffix (.gz, .zst, .bz2, .lz4, "
+        ".snappy).",
+        default=CompressType.AUTO,
+    )
+    late_files: LateFiles = option(
+        "Whether a file that sorts before the newest loaded one is loaded.",
+        default=LateFiles.LOAD,
+    )
+    modified_files: ModifiedFiles = option(
+        "Whether a change of a loaded file is ignored (and counted) or pauses the job.",
+        default=ModifiedFiles.IGNORE,
+    )
+    late_window: timedelta | None = option(
+        "How long a file that sorts before loaded ones counts as new after it was written; "
+        "older ones count as loaded, and the index forgets them.",
+        default=None,
+        none_word="all",
+        at_least=timedelta(minutes=1),
+    )
+    ordered_listing: Choice = option(
+        "Whether the store lists keys in byte order, so that a look asks only for those behind "
+        "the newest loaded one; auto: yes on AWS itself and Google, no elsewhere.",
+        default=Choice.AUTO,
+    )
+    audit_interval: timedelta = option(
+        "With ordered listing: how often everything is listed to find late files; also at "
+        "every start.",
+        default=timedelta(hours=1),
+        at_least=timedelta(seconds=1),
+    )
+    request_budget: int | None = option(
+        "Most requests per hour to a bucket; looks become rarer when it is used up.",
+        default=None,
+        none_word="unlimited",
+        at_least=1,
+    )
+    missing_columns: MissingColumns = option(
+        "Whether a column that a file or record does not have is NULL or an error.",
+        default=MissingColumns.NULL,
+    )
+    path_partition_keys: str = option(
+        "Columns whose values stand in the path as name=value, separated by commas.",
+        default="",
+    )
+    column_separator: str = option("CSV: what separates two fields.", default="\t")
+    line_delimiter: str = option("CSV: what ends a row.", default="\n")
+    enclose: str = format_option("enclose")
+    escape: str = format_option("escape")
+    skip_lines: int = option(
+        "CSV: lines at the beginning of a file that are no rows.", default=0, at_least=0
+    )
+    trim_double_quotes: bool = format_option("trim_double_quotes")
+    empty_field_as_null: bool = format_option("empty_field_as_null")
+    strip_outer_array: bool = format_option("strip_outer_array")
+    json_root: str = format_option("json_root")
+    jsonpaths: str = format_option("jsonpaths")
+    num_as_string: bool = format_option("num_as_string")
+    store: StoreOptions = group(StoreOptions)
+
+    @property
+    def header_lines(self) -> int:
+        """How many lines of a file name its columns."""
+        return self.format.header_lines
+
+    @property
+    def path_keys(self) -> tuple[str, ...]:
+        """The columns whose values stand in the path."""
+        return tuple(key.strip() for key in self.path_partition_keys.split(",") if key.strip())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesStart:
+    """Where loading starts; a command, not stored."""
+
+    offset: str = option(
+        'File after which loading starts, as JSON: {"fileName": "/data/in/a.json"}.',
+        default="",
+    )
+
+
+def further(one: Position, other: Position) -> Position:
+    """Return the later of two positions, by the bytes of their keys."""
+    match one, other:
+        case After(), After():
+            return max(one, other, key=lambda position: position.value.encode())
+        case After(), _:
+            return one
+        case _:
+            return other
+
+
+def is_above(key: str, position: Position) -> bool:
+    """Return whether a key comes strictly after a position."""
+    return not isinstance(position, After) or key.encode() > position.value.encode()
+
+
+def read_offset(text: str, *, uri: str) -> Position:
+    """Read ``{"fileName": "/in/a.json"}``: loading starts after that file."""
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise _bad_offset(text) from error
+    name = data.get("fileName") if isinstance(data, dict) else None
+    if not isinstance(name, str) or not name.strip("/") or len(data) != 1 or _odd(name):
+        raise _bad_offset(text)
+    return After(value=_offset_key(name, place=parse_uri(uri)))
+
+
+def _offset_key(name: str, *, place: Uri) -> str:
+    """Return the key of a name; a whole URI must be in the job's own place."""
+    if "://" in name:
+        given = parse_uri(name)
+        if (given.scheme, given.bucket) != (place.scheme, place.bucket):
+            raise UserError(
+                f'option "offset" must name a file of {replace(place, key="")}, not "{name}"',
+                code=Code.OPTION_ERR,
+                hint="Write the whole uri of the file, or only its key.",
+            )
+        return given.key
+    key = name.lstrip("/")
+    return f"/{key}" if place.scheme is Scheme.FILE else key
+
+
+def _odd(name: str) -> bool:
+    """Return whether a name holds half a surrogate pair or NUL, which no file's name does."""
+    return name != name.encode("utf-8", "ignore").decode() or "\0" in name
+
+
+def _bad_offset(text: str) -> UserError:
+    return UserError(
+        f'option "offset" must be JSON with the key fileName, not "{text}"',
+        code=Code.OPTION_ERR,
+        hint="""Write '{"fileName": "/data/in/2026-11-15.json"}'; loading begins behind it.""",
+    )
+
+
+def write_offset(position: Position) -> str:
+    """Write a position as an offset that reads back to it; empty for the horizon."""
+    if not isinstance(position, After):
+        return ""
+    return json.dumps({"fileName": position.value}, ensure_ascii=False)
+
+
+def _define(draft: Draft) -> tuple[Column, ...]:
+    from penstock.sources.files.columns import find_columns
+
+    return find_columns(draft.options, draft.values)
+
+
+def _reveal(options: FilesOptions, reveal: Reveal) -> StoreOptions:
+    """Return the values of the store's options; the others hold no references."""
+    require_meaning(options.uri, options.store)
+    return revealed(options.store, reveal)
+
+
+def _start(request: StartRequest) -> Progress | None:
+    options: FilesOptions = request.options
+    floor = (
+        read_offset(request.given["offset"], uri=options.uri)
+        if "offset" in request.given
+        else None
+    )
+    if request.before is None:
+        start = floor or Horizon()
+        return (SplitProgress(split=options.uri, floor=start, position=start),)
+    if floor is None:
+        return None
+    return tuple(
+        SplitProgress(split=split.split, floor=floor, position=floor)
+        for split in request.progress
+    )
+
+
+def _open(services: SourceServices) -> Source:
+    from penstock.sources.files.source import FilesSource
+    from penstock.sources.registry import source_options
+
+    return FilesSource(source_options(services.state.definition.source), services=services)
+
+
+def _reader(task: ReadTask) -> TaskReader:
+    from penstock.sources.files.reader import FilesReader
+
+    return FilesReader(task)
+
+
+def _probe(options: FilesOptions, values: StoreOptions) -> None:
+    from penstock.sources.files.globs import files_glob
+    from penstock.storage.store import open_store
+
+    place = parse_uri(options.uri)
+    store, _ = open_store(place, values)
+    store.holds(files_glob(place).prefixes[0])
+
+
+def _show(request: ShowRequest) -> SourceShown:
+    split = request.state.progress[0]
+    # Only an offset that a person gave can be before files that were loaded.
+    given = not isinstance(split.floor, Horizon)
+    loaded = [progress[0].position for progress in request.history if progress and given]
+    return SourceShown(
+        offset=write_offset(split.position),
+        end_offset=write_offset(reduce(further, loaded, split.position)),
+        start=(("offset", write_offset(split.floor)),) if write_offset(split.floor) else (),
+    )
+
+
+def _position(progress: Progress) -> str:
+    names = [_file_name((split,)) for split in progress]
+    return ", ".join(name or "beginning" for name in names)
+
+
+def _span(start: Progress, end: Progress) -> str:
+    """Write where an attempt started and, once it is committed, where it ended."""
+    names = {"startFileName": _file_name(start), "endFileName": _file_name(end)}
+    return json.dumps(names, ensure_ascii=False)
+
+
+def _file_name(progress: Progress) -> str:
+    position = progress[0].position if progress else Horizon()
+    return position.value if isinstance(position, After) else ""
+
+
+def _place_text(place: Place) -> str:
+    file, line = place
+    return f'file "{file}"' + ("" if line is None else f", line {line}")
+
+
+FILES = SourceKind(
+    name="FILES",
+    functions=("FILES", "S3"),
+    job_kinds=("STREAMING",),
+    split_noun="prefix",
+    waiting_noun="file",
+    read_noun="file",
+    measures=("files", "bytes"),
+    options=FilesOptions,
+    start_options=FilesStart,
+    fixed=("uri",),
+    metadata_columns=METADATA_COLUMNS,
+    place_columns=(
+        Column(name="file", type=Primitive.STRING),
+        Column(name="line", type=Primitive.BIGINT),
+    ),
+    place=lambda options: options.uri,
+    local=lambda options: parse_uri(options.uri).scheme is Scheme.FILE,
+    freeze=lambda options, columns: replace(options, schema=columns_sql(columns)),
+    place_text=_place_text,
+    position=_position,
+    span=_span,
+    reveal=_reveal,
+    define=_define,
+    start=_start,
+    open=_open,
+    reader=_reader,
+    probe=_probe,
+    show=_show,
+)

@@ -1,0 +1,419 @@
+"""Streams of Amazon Kinesis as a source kind: options, start positions, what SHOW prints.
+
+Everything that sends requests is imported by the function that uses it.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from enum import StrEnum
+
+from penstock.clock import Clock
+from penstock.model.job import JobState
+from penstock.model.options import Reveal, option
+from penstock.model.schema import Column, Primitive
+from penstock.model.secrets import Origins
+from penstock.model.split import Amount, Progress, SplitState, SplitStatus, position_text
+from penstock.model.text import counted, format_duration, quoted_name
+from penstock.sources.kinesis.shards import StreamMemory, inherited, readable, remembered
+from penstock.sources.source import (
+    Draft,
+    Place,
+    ReadTask,
+    ShowRequest,
+    Source,
+    SourceKind,
+    SourceServices,
+    SourceShown,
+    StartRequest,
+    TaskReader,
+)
+
+# Both together are less than the 10 s that a PAUSE waits for a runner.
+CONNECTION_TIMEOUT_MS = 3_000
+REQUEST_TIMEOUT_MS = 6_000
+
+# What is known of a row beside its content; no part of ``*``.
+STREAM_COLUMNS = (
+    Column(name="_shard", type=Primitive.STRING),
+    Column(name="_sequence", type=Primitive.STRING),
+    Column(name="_partition_key", type=Primitive.STRING),
+    Column(name="_arrived_at", type=Primitive.TIMESTAMP),
+    Column(name="_encryption_type", type=Primitive.STRING),
+)
+
+
+class ForeignRecords(StrEnum):
+    """What happens to a record inside another whose key belongs to another shard.
+
+    After a split an aggregate may hold records of both halves. Some producers send these again,
+    others do not.
+    """
+
+    REJECT = "reject"
+    LOAD = "load"
+    SKIP = "skip"
+
+
+class CredentialsProvider(StrEnum):
+    """Where credentials come from that are not given."""
+
+    DEFAULT = "default"
+    INSTANCE_PROFILE = "instance_profile"
+    ENV = "env"
+    SIMPLE = "simple"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KinesisOptions:
+    """Options of FROM KINESIS that stay; positions are commands and are kept in progress."""
+
+    region: str = option("Region of the stream, such as eu-west-1.", key="aws.region")
+    stream: str = option("Name of the stream.", key="kinesis_stream")
+    endpoint: str = option(
+        "Address of the service, if it is not that of the region.",
+        key="aws.endpoint",
+        default="",
+    )
+    shards: str = option(
+        "Shards to read, separated by commas; then no others are looked for.",
+        key="kinesis_shards",
+        default="",
+    )
+    access_key: str = option(
+        "Access key; without it the default chain is asked.",
+        key="aws.access_key",
+        default="",
+        secret=True,
+    )
+    secret_key: str = option(
+        "Secret key that belongs to the access key.",
+        key="aws.secret_key",
+        default="",
+        secret=True,
+    )
+    session_key: str = option(
+        "Session token of temporary keys.", key="aws.session_key", default="", secret=True
+    )
+    role_arn: str = option("Role that is assumed.", key="aws.role_arn", default="")
+    external_id: str = option(
+        "External id that the role asks for.", key="property.aws.external.id", default=""
+    )
+    provider: CredentialsProvider = option(
+        "Where credentials come from that are not given.",
+        key="property.aws.credentials.provider",
+        default=CredentialsProvider.DEFAULT,
+    )
+    stream_arn: str = option(
+        "ARN of the stream, for one of another account; its region must be aws.region.",
+        key="property.aws.kinesis.stream_arn",
+        default="",
+    )
+    request_timeout_ms: int = option(
+        "How long to wait for an answer, in milliseconds.",
+        key="property.aws.request.timeout.ms",
+        default=REQUEST_TIMEOUT_MS,
+        at_least=1,
+        at_most=60_000,
+    )
+    connection_timeout_ms: int = option(
+        "How long to wait for a connection, in milliseconds.",
+        key="property.aws.connection.timeout.ms",
+        default=CONNECTION_TIMEOUT_MS,
+        at_least=1,
+        at_most=60_000,
+    )
+    page_records_max: int = option(
+        "Most records in one answer.",
+        key="property.aws.kinesis.max_records",
+        default=10_000,
+        at_least=1,
+        at_most=10_000,
+    )
+    page_shards_max: int = option(
+        "Most shards in one page of a listing.",
+        key="property.aws.kinesis.max_results",
+        default=1_000,
+        at_least=1,
+        at_most=10_000,
+    )
+    foreign_records: ForeignRecords = option(
+        "What happens to records inside an aggregate that belong to another shard, as they do "
+        "after a split: reject, load or skip them.",
+        key="kpl_foreign_records",
+        default=ForeignRecords.REJECT,
+    )
+    # Where values come from that messages name by that alone; only beside values, never stored.
+    origins: Origins = field(default=(), compare=False, metadata={"transient": True})
+
+    @property
+    def pinned(self) -> tuple[str, ...]:
+        """The shards that are read and no others; empty for all."""
+        return tuple(name.strip() for name in self.shards.split(",") if name.strip())
+
+    @property
+    def request_timeout(self) -> timedelta:
+        """How long to wait for an answer."""
+        return timedelta(milliseconds=self.request_timeout_ms)
+
+    @property
+    def connection_timeout(self) -> timedelta:
+        """How long to wait for a connection."""
+        return timedelta(milliseconds=self.connection_timeout_ms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KinesisStart:
+    """Options of FROM KINESIS that say where to begin: commands, of which one may be given."""
+
+    default: str = option(
+        "Where all shards begin: TRIM_HORIZON, LATEST (what is taken when none is given), a "
+        "time, or a sequence number.",
+        key="property.kinesis_default_pos",
+        default="",
+    )
+    by_shard: str = option(
+        "Where each of kinesis_shards begins, in their order, separated by commas.",
+        key="kinesis_shards_pos",
+        default="",
+    )
+    at: str = option(
+        "The time at which all shards begin.",
+        key="property.aws.kinesis.timestamp",
+        default="",
+    )
+    stored: str = option(
+        "JSON of typed positions by shard, as SHOW CREATE ROUTINE LOAD writes them. It names "
+        "every shard; at ALTER those that it does not name stay where they are.",
+        key="property.kinesis_positions",
+        default="",
+    )
+
+
+# A message appears when a shard has used this part of the retention.
+_NEAR_THE_END = 0.8
+_POSITIONS = "property.kinesis_positions"
+
+
+def _memory(request: ShowRequest) -> StreamMemory:
+    return remembered(request.memory, request.state.progress)
+
+
+def _options(state: JobState) -> KinesisOptions:
+    from penstock.sources.registry import source_options
+
+    options: KinesisOptions = source_options(state.definition.source)
+    return options
+
+
+def _reveal(options: KinesisOptions, reveal: Reveal) -> KinesisOptions:
+    from penstock.sources.kinesis.access import revealed_stream
+
+    return revealed_stream(options, reveal)
+
+
+def _merge(before: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Merge options; pinned shards of another stream mean nothing."""
+    merged = {**before, **given}
+    place = ("kinesis_stream", "aws.region")
+    moved = any(merged.get(key) != before.get(key) for key in place)
+    if moved and "kinesis_shards" not in given:
+        merged.pop("kinesis_shards", None)
+    return merged
+
+
+def _define(draft: Draft) -> tuple[Column, ...]:
+    """Return no columns: those of the statement apply. Starting checks the stream."""
+    del draft
+    return ()
+
+
+def _start(request: StartRequest) -> Progress | None:
+    from penstock.sources.kinesis.start import resolve_start
+
+    return resolve_start(request)
+
+
+def _inherit(memory: str, before: JobState, after: JobState) -> str:
+    """Carry memory over to a job on the same stream.
+
+    Nothing else can prove for a quiet shard that no record was lost.
+    """
+    if _same_place(_options(before), _options(after)):
+        return inherited(memory, before=before.progress, after=after.progress)
+    return ""
+
+
+def _same_place(one: KinesisOptions, other: KinesisOptions) -> bool:
+    return (one.stream, one.region, one.endpoint, one.stream_arn) == (
+        other.stream,
+        other.region,
+        other.endpoint,
+        other.stream_arn,
+    )
+
+
+def _shared(clock: Clock) -> object:
+    from penstock.sources.kinesis.source import ReadBudgets
+
+    return ReadBudgets(clock)
+
+
+def _open(services: SourceServices) -> Source:
+    from penstock.sources.kinesis.source import KinesisSource
+
+    return KinesisSource(_options(services.state), services=services)
+
+
+def _reader(task: ReadTask) -> TaskReader:
+    from penstock.sources.kinesis.reader import KinesisReader
+
+    return KinesisReader(task)
+
+
+def _probe(options: KinesisOptions, values: KinesisOptions) -> None:
+    from penstock.sources.kinesis.access import stream_access
+    from penstock.sources.kinesis.client import StreamClient
+
+    del options
+    access = stream_access(values)
+    StreamClient(access).ask("describe_stream_summary", **access.naming)
+
+
+def _statuses(request: ShowRequest) -> tuple[SplitStatus, ...]:
+    """Return the state of every shard, and what was last learned of it."""
+    progress, memory = request.state.progress, _memory(request)
+    by_shard = {one.shard: one for one in memory.shards}
+    may_be_read = {split.split for split in readable(progress)}
+    found = []
+    for split in progress:
+        if split.finished:
+            found.append(SplitStatus(split=split.split, state=SplitState.FINISHED))
+            continue
+        state = SplitState.DRAINING if split.split in memory.closed else SplitState.OPEN
+        known = by_shard.get(split.split)
+        found.append(
+            SplitStatus(
+                split=split.split,
+                state=state if split.split in may_be_read else SplitState.WAITING,
+                remaining=Amount(lag=known.lag if known else None),
+                seen_at=known.at if known else None,
+            )
+        )
+    return tuple(found)
+
+
+def _show(request: ShowRequest) -> SourceShown:
+    state, memory = request.state, _memory(request)
+    options = _options(state)
+    named = {"region": options.region, "stream": options.stream}
+    if options.endpoint:
+        named["endpoint"] = options.endpoint
+    unfinished = sorted(split.split for split in state.progress if not split.finished)
+    still_open = [shard for shard in unfinished if shard not in memory.closed]
+    lags = [one.remaining.lag for one in _statuses(request)]
+    known = [max(0, round(lag.total_seconds() * 1000)) for lag in lags if lag is not None]
+    return SourceShown(
+        properties=named
+        | {
+            "openKinesisShards": ",".join(still_open),
+            "closedKinesisShards": ",".join(s for s in unfinished if s in memory.closed),
+        },
+        statistic={
+            "openShardNum": len(still_open),
+            "closedShardNum": len(unfinished) - len(still_open),
+            "trackedShardNum": len(state.progress),
+            "cachedMillisBehindLatestShardNum": len(known),
+            "totalMillisBehindLatest": sum(known) if known else -1,
+            "maxMillisBehindLatest": max(known, default=-1),
+        },
+        messages=tuple(_messages(request, options, memory)),
+        start=((_POSITIONS, _write_positions(state.progress)),),
+    )
+
+
+def _messages(
+    request: ShowRequest, options: KinesisOptions, memory: StreamMemory
+) -> Iterator[str]:
+    state = request.state
+    if options.pinned and all(split.finished for split in state.progress):
+        yield (
+            "all pinned shards finished; to go on with their children PAUSE the load, write "
+            f"ALTER ROUTINE LOAD FOR {quoted_name(state.name)} FROM KINESIS "
+            "('kinesis_shards' = ''), and RESUME it"
+        )
+    kept = memory.retention
+    unfinished = {split.split for split in state.progress if not split.finished}
+    for one in memory.shards:
+        if kept is None or one.shard not in unfinished or one.lag is None:
+            continue
+        # Records that arrived since the last response are waiting, too.
+        age = max(request.at - one.at, timedelta(0)) if one.at else timedelta(0)
+        limit = kept * _NEAR_THE_END
+        if one.lag + age >= limit:
+            lag = f"lags {format_duration(one.lag)}"
+            if one.lag < limit:
+                lag = (
+                    f"may lag {format_duration(one.lag + age)} (last polled "
+                    f"{format_duration(age)} ago)"
+                )
+            yield (
+                f"shard {one.shard} {lag}; retention is {format_duration(kept)}: "
+                "unread records will expire"
+            )
+
+
+def _write_positions(progress: Progress) -> str:
+    """Write positions so that a job that starts with them repeats no record."""
+    positions = {split.split: position_text(split.position) for split in progress}
+    return json.dumps(positions, ensure_ascii=False)
+
+
+def _position(progress: Progress) -> str:
+    """Write where a single shard stands; of several, only how many there are."""
+    reading = [split for split in progress if not split.finished]
+    if len(reading) == 1:
+        return f"{reading[0].split} {position_text(reading[0].position)}"
+    finished = len(progress) - len(reading)
+    shown = f"{counted(len(reading), 'shard')}, see SHOW SHARDS"
+    return shown + (f" ({finished} finished)" if finished else "")
+
+
+def _place_text(place: Place) -> str:
+    shard, sequence = place
+    return f"shard {shard}" + ("" if sequence is None else f", record {sequence}")
+
+
+KINESIS = SourceKind(
+    name="KINESIS",
+    functions=("KINESIS",),
+    job_kinds=("ROUTINE_LOAD",),
+    split_noun="shard",
+    waiting_noun="shard",
+    measures=("time",),
+    options=KinesisOptions,
+    start_options=KinesisStart,
+    aliases={"kinesis_endpoint": "aws.endpoint"},
+    metadata_columns=STREAM_COLUMNS,
+    place_columns=(
+        Column(name="shard", type=Primitive.STRING),
+        Column(name="sequence", type=Primitive.STRING),
+    ),
+    needs=("boto3",),
+    decodes=True,
+    place=lambda options: options.stream,
+    place_text=_place_text,
+    position=_position,
+    reveal=_reveal,
+    merge=_merge,
+    define=_define,
+    start=_start,
+    inherit=_inherit,
+    shared=_shared,
+    open=_open,
+    reader=_reader,
+    probe=_probe,
+    show=_show,
+    statuses=_statuses,
+)

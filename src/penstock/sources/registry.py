@@ -1,0 +1,123 @@
+"""The source kinds, by name; a kind is imported when it is first used.
+
+Adding a kind means a package beside this module and one line here.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cache, lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from penstock.clock import Clock
+from penstock.errors import InvariantError
+from penstock.model.epoch import Generation
+from penstock.model.job import JobDefinition, JobState, SourceRef
+from penstock.model.options import parse_options, print_options
+from penstock.sources.source import Source, SourceKind, SourceServices
+
+if TYPE_CHECKING:
+    from penstock.catalog.catalog import Catalog
+    from penstock.secrets.vault import Vault
+
+# The name of a kind, and the module that holds it under this name.
+_MODULES = {
+    "FILES": "penstock.sources.files.kind",
+    "KINESIS": "penstock.sources.kinesis.kind",
+}
+
+
+@cache
+def source_kind(name: str) -> SourceKind:
+    """Return a kind by its name."""
+    if name not in _MODULES:
+        raise InvariantError(f'source kind "{name}" is unknown to this version')
+    kind: SourceKind = getattr(import_module(_MODULES[name]), name)
+    return kind
+
+
+def source_kinds() -> Iterator[SourceKind]:
+    """Yield all kinds."""
+    return map(source_kind, _MODULES)
+
+
+def kinds_of(job_kind: str) -> tuple[SourceKind, ...]:
+    """Return the kinds that jobs of a kind can read."""
+    return tuple(kind for kind in source_kinds() if job_kind in kind.job_kinds)
+
+
+@lru_cache(maxsize=256)
+def source_options(source: SourceRef) -> Any:  # noqa: ANN401 - Each kind has its own class.
+    """Return the typed options of a source; texts may be references to secrets."""
+    kind = source_kind(source.kind)
+    return parse_options(kind.options, source.options, what=kind.functions[0])
+
+
+def source_ref(kind: SourceKind, options: object) -> SourceRef:
+    """Return typed options as they are stored."""
+    return SourceRef(kind=kind.name, options=print_options(options))
+
+
+class Sources:
+    """Opens the sources of all jobs of one node; those of a kind share one value."""
+
+    def __init__(
+        self,
+        *,
+        catalog: "Catalog",
+        vault: "Vault",
+        clock: Clock,
+        shared: Mapping[str, object] | None = None,
+    ) -> None:
+        self._catalog = catalog
+        self._vault = vault
+        self._clock = clock
+        self._shared = dict(shared or {})
+
+    def open(self, state: JobState, stop: threading.Event) -> Source:
+        """Open the source of a job for its owner; the event ends what it waits for."""
+        from penstock.catalog.catalog import JobMemory
+
+        kind = source_kind(state.definition.source.kind)
+        services = SourceServices(
+            state=state,
+            clock=self._clock,
+            stop=stop,
+            reveal=self._reveal,
+            seal=self._vault.sealed_for_tasks,
+            items=self._catalog.files_of(state.id),
+            memory=JobMemory(self._catalog, state.id, state.generation),
+            shared=self.shared(kind),
+        )
+        return kind.open(services)
+
+    def shared(self, kind: SourceKind) -> object:
+        """Return what all sources of a kind share."""
+        if kind.name not in self._shared:
+            self._shared.setdefault(kind.name, kind.shared(self._clock))
+        return self._shared[kind.name]
+
+    def is_caught_up(self, state: JobState) -> bool:
+        """Poll the source of a job that another node runs, and compare with its progress."""
+        # Under a generation that no owner has, nothing that the poll learns is stored.
+        observer = Generation(number=state.generation.number + 1, id="observer")
+        source = self.open(replace(state, generation=observer), threading.Event())
+        try:
+            source.poll(state.progress, seen=lambda _: None)
+            return all(source.passed(split, head) for split, head in source.heads().items())
+        finally:
+            source.close()
+
+    def values(self, definition: JobDefinition) -> Any:  # noqa: ANN401 - Each kind has its own.
+        """Return the values of a source's options; UserError names a broken reference."""
+        kind = source_kind(definition.source.kind)
+        return kind.reveal(source_options(definition.source), self._reveal)
+
+    def probe(self, definition: JobDefinition, values: Any) -> None:  # noqa: ANN401
+        """Send the cheapest request that the credentials must allow, one and no more."""
+        kind = source_kind(definition.source.kind)
+        kind.probe(source_options(definition.source), values)
+
+    def _reveal(self, key: str, text: str) -> str:
+        return self._vault.reveal(text, option=key)

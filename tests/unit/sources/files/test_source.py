@@ -1,0 +1,35 @@
+"""A source of files: what it knows of its own polls."""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from penstock.clock import SystemClock
+from penstock.sources.source import Source
+from tests.contract.source_worlds import FilesWorld
+
+
+class ClockSetBack(SystemClock):
+    """A clock that a person sets back."""
+
+    def __init__(self) -> None:
+        self.back = timedelta(0)
+
+    def now(self) -> datetime:
+        return super().now() - self.back
+
+
+def poll(source: Source, world: FilesWorld) -> None:
+    source.poll(world.job.state().progress, seen=lambda _seen: None)
+
+
+def test_a_source_stays_caught_up_when_the_clock_is_set_back(tmp_path: Path) -> None:
+    world, clock = FilesWorld(tmp_path), ClockSetBack()
+    world.job.clock = clock
+    source = world.job.open()
+    poll(source, world)
+    heads = source.heads()
+
+    clock.back = timedelta(hours=1)
+    poll(source, world)
+
+    assert all(source.passed(split, head) for split, head in heads.items())

@@ -1,0 +1,134 @@
+"""Every setting is declared once; file, table and values agree."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import Code, UserError
+from penstock.model.options import option_key
+from penstock.secrets.sealing import VARIABLE
+from penstock.settings.home import SHOWN_SETTINGS, command_for, settings_file
+from penstock.settings.settings import (
+    KEY_FILE,
+    SETTING_FIELDS,
+    Settings,
+    home_folder,
+    load_settings,
+)
+
+COMMENTED = re.compile(r"^#(?=[a-z])", re.MULTILINE)
+SHOWN = {setting.key: setting for setting in SHOWN_SETTINGS}
+
+
+def test_every_setting_is_explained_and_nothing_else() -> None:
+    declared = {option_key(field) for field in SETTING_FIELDS}
+
+    assert set(SHOWN) == declared | {"home", "secret_key"}
+    assert SHOWN["secret_key"].variable == VARIABLE
+
+
+def test_the_defaults_are_those_that_a_node_has() -> None:
+    settings = Settings(home=Path("<home>"))
+
+    assert SHOWN["spark.master"].default == settings.spark.master
+    assert SHOWN["catalog.url"].default == settings.catalog_url
+    assert SHOWN["secret_key"].default == f"<home>/{KEY_FILE}"
+    assert settings.warehouse_location.endswith(SHOWN["warehouse"].default)
+
+
+def write_file(home: Path, text: str) -> Settings:
+    (home / "penstock.toml").write_text(text)
+    return load_settings(home=home)
+
+
+def test_the_file_sets_nothing(tmp_path: Path) -> None:
+    assert write_file(tmp_path, settings_file()) == Settings(home=tmp_path)
+
+
+def test_every_line_of_the_file_can_be_taken_as_it_is(tmp_path: Path) -> None:
+    settings = write_file(tmp_path, COMMENTED.sub("", settings_file()))
+
+    assert settings.warehouse == "/data/lake"
+    assert settings.warehouse_secret == "lake_keys"  # noqa: S105 - The name of a secret.
+    assert settings.catalog.url == "sqlite:////data/catalog.db"
+    assert settings.spark.master == Settings(home=tmp_path).spark.master
+    assert settings.spark.conf == {"spark.driver.memory": "2g"}
+
+
+def test_the_environment_wins_over_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_WAREHOUSE", "/b")
+    monkeypatch.setenv("PENSTOCK_HOMEPAGE", "c")
+    monkeypatch.setenv("PENSTOCK_SPARK__CONF", '{"a": "environment"}')
+
+    settings = write_file(
+        tmp_path,
+        "warehouse = '/a'\nspark = {master = 'local', conf = {a = 'file', b = 'file'}}",
+    )
+
+    assert settings.warehouse == "/b"
+    assert settings.spark.conf == {"a": "environment", "b": "file"}
+    assert settings.origin_by_key == {
+        "warehouse": "PENSTOCK_WAREHOUSE",
+        "spark.master": "penstock.toml",
+        "spark.conf": "PENSTOCK_SPARK__CONF",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("warehose = 'x'", 'setting "warehose" does not exist'),
+        ("spark = 'local'", 'setting "spark" does not exist'),
+        ("spark.masters = 'local'", 'setting "spark.masters" does not exist'),
+        ("spark.master = 3", 'setting "spark.master" must be a text'),
+        ("spark.conf.a = 3", 'setting "spark.conf.a" must be a text'),
+        ("spark.conf = 'a'", 'setting "spark.conf" must map names of Spark properties'),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as refusal:
+        write_file(tmp_path, text)
+
+    assert refusal.value.code is Code.SETTINGS_ERR
+    assert refusal.value.detail == "Read from penstock.toml."
+
+
+def test_a_misspelt_setting_has_the_right_one_in_its_hint(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as refusal:
+        write_file(tmp_path, "warehose = 'x'")
+
+    assert refusal.value.hint.startswith('Did you mean "warehouse"? Known settings: warehouse')
+
+
+def test_a_variable_that_is_no_json_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_SPARK__CONF", "spark.driver.memory=2g")
+
+    with pytest.raises(UserError, match="must map names") as refusal:
+        load_settings(home=tmp_path)
+
+    assert refusal.value.detail == "Read from PENSTOCK_SPARK__CONF."
+
+
+def test_an_empty_setting_means_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_WAREHOUSE", "")
+
+    settings = write_file(tmp_path, "warehouse = '/a'")
+
+    assert settings.warehouse_location == f"{tmp_path}/warehouse"
+
+
+def test_a_home_that_is_found_by_itself_need_not_be_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PENSTOCK_HOME", str(tmp_path))
+
+    assert home_folder(None) == tmp_path
+    assert command_for(tmp_path) == "penstock"
+    assert command_for(Path("/a b")) == "penstock --home '/a b'"
