@@ -25,6 +25,7 @@ from penstock.model.schema import Column, Primitive
 from penstock.model.secrets import Sealed
 from penstock.model.split import (
     After,
+    At,
     AtTime,
     Horizon,
     Note,
@@ -33,6 +34,7 @@ from penstock.model.split import (
     placed_at,
 )
 from penstock.secrets.vault import Vault
+from penstock.sources.datagen.kind import DATAGEN, DatagenOptions
 from penstock.sources.files.kind import FILES, FileFormat, FilesOptions
 from penstock.sources.kinesis.client import CLIENTS
 from penstock.sources.kinesis.kind import KINESIS, KinesisOptions
@@ -284,6 +286,54 @@ class SpreadKinesisWorld(KinesisWorld):
         return ord(name) % 2 * MIDDLE
 
 
+class DatagenWorld:
+    """One split of generated rows; a row is due every second."""
+
+    kind: ClassVar[SourceKind] = DATAGEN
+    plans_are_final: ClassVar[bool] = True
+    counts_records: ClassVar[bool] = False
+    ordered: ClassVar[bool] = True
+
+    def __init__(self, folder: Path) -> None:
+        self._clock = MovableClock()
+        fields = (("id.kind", "sequence"), ("id.start", "0"))
+        options = DatagenOptions(rows_per_second=1, fields=fields)
+        start = SplitProgress(
+            split="0", floor=AtTime(at=self._clock.now()), position=At(value="0"), identity="0"
+        )
+        definition = replace(
+            DEFINITION,
+            function="DATAGEN",
+            job_kind="ROUTINE_LOAD",
+            source=source_ref(DATAGEN, options),
+            place_columns=DATAGEN.place_columns,
+            source_columns=ID,
+            targets=(TargetColumn(name="id", path=("id",)),),
+            properties=RoutineProperties(),
+            load=LoadProperties(),
+        )
+        self.job = StoredJob(folder, definition, (start,), clock=self._clock, name=_letter)
+
+    @classmethod
+    def opened(cls, folder: Path, request: pytest.FixtureRequest) -> Iterator[Self]:
+        del request
+        yield cls(folder)
+
+    def put(self, *names: str) -> None:
+        self._clock.move(seconds=len(names))
+
+    def change(self, name: str) -> None:
+        raise AssertionError(f"row {name} cannot be changed")
+
+    def after(self, name: str) -> tuple[str, Position]:
+        return "0", At(value=str(ord(name) - ord("a") + 1))
+
+
+def _letter(value: object) -> str:
+    """Name a generated row: its number as a letter."""
+    return chr(ord("a") + int(str(value)))
+
+
 def _load_of(stream: str, endpoint: str) -> JobDefinition:
     options = KinesisOptions(
         region=REGION,
@@ -307,5 +357,5 @@ def _load_of(stream: str, endpoint: str) -> JobDefinition:
 
 
 # Worlds in which everything has one order, and those in which it has not.
-WORLDS: tuple[type[World], ...] = (FilesWorld, KinesisWorld)
+WORLDS: tuple[type[World], ...] = (FilesWorld, KinesisWorld, DatagenWorld)
 SPREAD_WORLDS: tuple[type[World], ...] = (SpreadKinesisWorld,)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "FILES": "penstock.sources.files.kind",
     "KINESIS": "penstock.sources.kinesis.kind",
+    "DATAGEN": "penstock.sources.datagen.kind",
 }
 
 

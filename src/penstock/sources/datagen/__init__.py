@@ -1,0 +1,1 @@
+"""Generated rows as a source, for first tries, tests and benchmarks."""

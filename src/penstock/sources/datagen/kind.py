@@ -1,0 +1,505 @@
+"""Generated rows as a source kind: options, fields, what SHOW prints.
+
+A row depends on the seed, its field and its number alone, so that the same position gives the
+same row after every crash. Split n of k holds the rows n, n + k, n + 2k, …
+
+The time of the first row is the floor of every split. ``now`` is that time plus the row's
+number divided by the rate.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+
+from penstock.errors import Code, UserError
+from penstock.model.options import Reveal, open_options, option, parse_options
+from penstock.model.schema import Column, DataType, Decimal, Primitive
+from penstock.model.split import (
+    Amount,
+    At,
+    AtTime,
+    End,
+    Position,
+    Progress,
+    SplitProgress,
+    SplitState,
+    SplitStatus,
+    position_text,
+)
+from penstock.model.text import counted
+from penstock.sources.source import (
+    Draft,
+    Place,
+    ReadTask,
+    ShowRequest,
+    Source,
+    SourceKind,
+    SourceServices,
+    SourceShown,
+    StartRequest,
+    TaskReader,
+)
+
+POSITIONS = "datagen_positions"
+_FIELDS = "fields."
+
+
+class FieldKind(StrEnum):
+    """How the values of a field are made."""
+
+    RANDOM = "random"
+    SEQUENCE = "sequence"
+    NOW = "now"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldOptions:
+    """Options of one field, given as ``fields.<name>.<option>``."""
+
+    kind: FieldKind = option(
+        "How values are made: random, sequence (start, start + 1, …) or now (the time of the "
+        "row).",
+        default=FieldKind.RANDOM,
+    )
+    type: str = option(
+        "Type of a field that is no column of the table; a column has its own type.", default=""
+    )
+    start: int = option("sequence: the first value.", default=1)
+    min: str = option("random: the smallest value, a number or a date.", default="")
+    max: str = option("random: the largest value, a number or a date.", default="")
+    length: int = option(
+        "random: characters of a text, or bytes of a binary value.",
+        default=12,
+        at_least=1,
+        at_most=10_000,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatagenOptions:
+    """Options of FROM DATAGEN."""
+
+    rows_per_second: int | None = option(
+        "Rows that become due in a second, over all splits; unlimited needs rows_total.",
+        default=1_000,
+        none_word="unlimited",
+        at_least=1,
+        at_most=100_000_000,
+    )
+    rows_total: int | None = option(
+        "Rows in all; the load is finished after the last one.",
+        default=None,
+        none_word="unlimited",
+        at_least=1,
+    )
+    splits: int = option(
+        "Splits that are read independently.", default=1, at_least=1, at_most=1_000
+    )
+    seed: int = option("Seed of random values; the same seed gives the same rows.", default=0)
+    fields: tuple[tuple[str, str], ...] = open_options(
+        _FIELDS,
+        "Options of one field: fields.<name>.kind, .type, .start, .min, .max and .length.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatagenStart:
+    """Where generating starts; a command, not stored."""
+
+    positions: str = option(
+        "JSON of the time of the first row and the next row of every split, as SHOW CREATE "
+        "ROUTINE LOAD prints it.",
+        key=POSITIONS,
+        default="",
+    )
+
+
+def field_options(options: DatagenOptions) -> dict[str, FieldOptions]:
+    """Return the options of every field that is named."""
+    pairs: dict[str, dict[str, str]] = {}
+    for key, text in options.fields:
+        name, _, attribute = key.rpartition(".")
+        if not name:
+            raise _refused(
+                f'option "{_FIELDS}{key}" must have the form {_FIELDS}<name>.<option>',
+                hint=f"Write for example '{_FIELDS}id.kind' = 'sequence'.",
+            )
+        pairs.setdefault(name, {})[attribute] = text
+    return {
+        name: parse_options(FieldOptions, given.items(), what=f'field "{name}"')
+        for name, given in pairs.items()
+    }
+
+
+def rows_of_split(options: DatagenOptions, split: int) -> int | None:
+    """Return how many rows a split has in all; None if there is no end."""
+    if options.rows_total is None:
+        return None
+    return max(0, -(-(options.rows_total - split) // options.splits))
+
+
+def rows_due(options: DatagenOptions, split: SplitProgress, *, now: datetime) -> int:
+    """Return how many rows of a split are due at a time."""
+    number, start = int(split.split), first_row_at(split)
+    total = rows_of_split(options, number)
+    if options.rows_per_second is None:
+        return total or 0
+    due = int((now - start) / timedelta(seconds=1) * options.rows_per_second)
+    of_split = max(0, -(-(due - number) // options.splits))
+    return of_split if total is None else min(of_split, total)
+
+
+def first_row_at(split: SplitProgress) -> datetime:
+    """Return the time of the first row, which is the floor of every split."""
+    return split.floor.at if isinstance(split.floor, AtTime) else datetime.fromtimestamp(0, UTC)
+
+
+def next_row(split: SplitProgress, options: DatagenOptions) -> int:
+    """Return the number of the next row of a split, counted within the split."""
+    if isinstance(split.position, At):
+        return int(split.position.value)
+    # A total that shrank lies before rows that were generated.
+    return max(split.records, rows_of_split(options, int(split.split)) or 0)
+
+
+def position_at(row: int, options: DatagenOptions, split: int) -> Position:
+    """Return the position before a row of a split; the end after the last one."""
+    total = rows_of_split(options, split)
+    return End() if total is not None and row >= total else At(value=str(row))
+
+
+def row_bytes(options: DatagenOptions, columns: tuple[Column, ...]) -> int:
+    """Return about how many bytes a row has, for the limits of an epoch."""
+    named = fields_of(options, columns)
+    return sum(named[c.name].length if c.type in _TEXTS else 8 for c in columns)
+
+
+def check_fields(options: DatagenOptions, columns: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Return the generated columns: those of the table, then further fields with a type."""
+    from penstock.sql.types import parse_columns
+
+    named = field_options(options)
+    if options.rows_per_second is None and options.rows_total is None:
+        raise _refused(
+            'option "rows_per_second" = unlimited needs "rows_total"',
+            hint="Give the number of rows, or a rate.",
+        )
+    own = {column.name.lower() for column in columns}
+    found = list(columns)
+    for name, given in named.items():
+        if name.lower() in own:
+            if given.type:
+                raise _refused(
+                    f'option "{_FIELDS}{name}.type" is given, but "{name}" is a column of the '
+                    "table and has its type"
+                )
+            continue
+        if not given.type:
+            raise _refused(
+                f'field "{name}" is no column of the table and needs "{_FIELDS}{name}.type"',
+                hint=f"Columns of the table: {', '.join(column.name for column in columns)}.",
+            )
+        parsed = parse_columns(f"`{name}` {given.type}")
+        if len(parsed) != 1:
+            raise _refused(
+                f'option "{_FIELDS}{name}.type" must be one type, not "{given.type}"'
+            )
+        found += parsed
+    for column in found:
+        _check_field(column, _of_column(named, column), options)
+    return tuple(replace(column, nullable=True, comment="") for column in found)
+
+
+def _of_column(named: Mapping[str, FieldOptions], column: Column) -> FieldOptions:
+    for name, given in named.items():
+        if name.lower() == column.name.lower():
+            return given
+    return FieldOptions()
+
+
+def fields_of(options: DatagenOptions, columns: tuple[Column, ...]) -> dict[str, FieldOptions]:
+    """Return the options of every column by its name."""
+    named = field_options(options)
+    return {column.name: _of_column(named, column) for column in columns}
+
+
+_WHOLE = (Primitive.TINYINT, Primitive.SMALLINT, Primitive.INT, Primitive.BIGINT)
+_FRACTIONS = (Primitive.FLOAT, Primitive.DOUBLE)
+_TIMES = (Primitive.TIMESTAMP, Primitive.TIMESTAMP_NTZ, Primitive.DATE)
+_TEXTS = (Primitive.STRING, Primitive.BINARY)
+_RANGES: dict[DataType, tuple[int, int]] = {
+    Primitive.TINYINT: (-(2**7), 2**7 - 1),
+    Primitive.SMALLINT: (-(2**15), 2**15 - 1),
+    Primitive.INT: (-(2**31), 2**31 - 1),
+}
+# The largest number of a row, over all splits.
+_ROW_MAX = 2**62
+
+
+def sequence_range(kind: DataType) -> tuple[int, int]:
+    """Return the smallest and the largest number that a sequence can have in a type."""
+    if isinstance(kind, Decimal):
+        largest = min(10 ** (kind.precision - kind.scale), 2**63) - 1
+        return -largest, largest
+    return _RANGES.get(kind, (-(2**63), 2**63 - 1))
+
+
+def _check_field(column: Column, given: FieldOptions, options: DatagenOptions) -> None:
+    kind = column.type
+    numeric = kind in _WHOLE or kind in _FRACTIONS or isinstance(kind, Decimal)
+    allowed = {
+        FieldKind.SEQUENCE: numeric or kind is Primitive.STRING,
+        FieldKind.NOW: kind in _TIMES,
+        FieldKind.RANDOM: numeric or kind in (*_TIMES, *_TEXTS, Primitive.BOOLEAN),
+    }
+    if not allowed[given.kind]:
+        raise _refused(
+            f'field "{column.name}" of the type {kind.sql} cannot be {given.kind}',
+            hint="Numbers and texts can be a sequence, times can be now. A table with nested "
+            "columns cannot be filled by DATAGEN.",
+        )
+    if given.kind is FieldKind.SEQUENCE:
+        last = given.start + (options.rows_total or 1) - 1
+        smallest, largest = sequence_range(kind)
+        if not (smallest <= given.start and last <= largest):
+            raise _refused(
+                f'field "{column.name}" of the type {kind.sql} cannot be a sequence from '
+                f"{given.start} to {last}"
+            )
+    bounds(column, given)
+
+
+def bounds(column: Column, given: FieldOptions) -> tuple[float, float]:
+    """Return the smallest and largest random value of a column, as numbers."""
+    low, high = _default_bounds(column.type)
+    low = _number(given.min, column, "min") if given.min else low
+    high = _number(given.max, column, "max") if given.max else high
+    for what, found in (("min", low), ("max", high)):
+        if not _is_value(found, column.type):
+            raise _refused(
+                f'option "{_FIELDS}{column.name}.{what}" must be a value of {column.type.sql}, '
+                f"not {found:g}"
+            )
+    if low > high:
+        raise _refused(
+            f'option "{_FIELDS}{column.name}.min" must not be above '
+            f'"{_FIELDS}{column.name}.max": {given.min or low} > {given.max or high}'
+        )
+    return low, high
+
+
+def _is_value(number: float, kind: DataType) -> bool:
+    if isinstance(kind, Decimal):
+        limit: int = 10 ** (kind.precision - kind.scale)
+        return -limit < number < limit
+    smallest, largest = _RANGES.get(kind, (-(2**62), 2**62))
+    return kind in _TIMES or smallest <= number <= largest
+
+
+def _default_bounds(kind: DataType) -> tuple[float, float]:
+    if isinstance(kind, Decimal):
+        return 0, min(10 ** (kind.precision - kind.scale) - 1, 1_000)
+    if kind in _FRACTIONS:
+        return 0, 1
+    if kind in _TIMES:
+        return _seconds("2020-01-01"), _seconds("2030-01-01") - 1
+    return 0, 100 if kind is Primitive.TINYINT else 1_000
+
+
+def _number(text: str, column: Column, what: str) -> float:
+    try:
+        return _seconds(text) if column.type in _TIMES else float(text)
+    except ValueError as error:
+        form = "a date such as 2026-01-31" if column.type in _TIMES else "a number"
+        raise _refused(
+            f'option "{_FIELDS}{column.name}.{what}" must be {form}, not "{text}"'
+        ) from error
+
+
+def _seconds(text: str) -> float:
+    at = datetime.fromisoformat(text)
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+
+
+def _refused(message: str, *, hint: str = "") -> UserError:
+    return UserError(message, code=Code.OPTION_ERR, hint=hint)
+
+
+def _define(draft: Draft) -> tuple[Column, ...]:
+    return check_fields(draft.options, draft.table_columns)
+
+
+def _reveal(options: DatagenOptions, reveal: Reveal) -> DatagenOptions:
+    """Return the options: none of them is secret."""
+    del reveal
+    return options
+
+
+def _merge(before: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """Allow only rows_total to change: everything else would change rows that are loaded."""
+    for key, text in given.items():
+        if key != "rows_total" and before.get(key) != text:
+            raise _refused(
+                f'option "{key}" of DATAGEN cannot be altered: it would change rows that were '
+                "generated already",
+                hint="Stop the load and create another one; rows_total can be altered.",
+            )
+    return {**before, **given}
+
+
+def _start(request: StartRequest) -> Progress | None:
+    options: DatagenOptions = request.options
+    given = request.given.get(POSITIONS)
+    if request.before is not None and given is None:
+        return _extended(options, request.progress)
+    start = request.clock.now()
+    rows: dict[int, int] = {}
+    if given is not None:
+        start, rows = _read_positions(given, options)
+    return tuple(
+        SplitProgress(
+            split=str(split),
+            floor=AtTime(at=start),
+            position=position_at(rows.get(split, 0), options, split),
+            # A split counts its rows from the first one, wherever this load starts.
+            records=rows.get(split, 0),
+            identity=str(options.seed),
+        )
+        for split in range(options.splits)
+    )
+
+
+def _extended(options: DatagenOptions, progress: Progress) -> Progress | None:
+    """Let splits that were finished continue if rows_total has grown."""
+    moved = tuple(
+        replace(split, position=position_at(_generated(split), options, int(split.split)))
+        for split in progress
+    )
+    return None if moved == progress else moved
+
+
+def _generated(split: SplitProgress) -> int:
+    return int(split.position.value) if isinstance(split.position, At) else split.records
+
+
+def _read_positions(text: str, options: DatagenOptions) -> tuple[datetime, dict[int, int]]:
+    try:
+        data = json.loads(text)
+        start = datetime.fromisoformat(data.pop("start"))
+        rows = {int(split): int(row) for split, row in data.items()}
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise _refused(
+            f'option "{POSITIONS}" must be JSON with "start" and the next row of every split, '
+            f'not "{text}"',
+            hint='Write it as SHOW CREATE does: {"start": "2026-01-31T10:00:00Z", "0": 1}.',
+        ) from error
+    named = sorted(rows) == list(range(options.splits))
+    bad = any(row < 0 or row * options.splits > _ROW_MAX for row in rows.values())
+    if not named or bad or start.tzinfo is None:
+        raise _refused(
+            f'option "{POSITIONS}" must name the splits 0 to {options.splits - 1} with rows '
+            f'from 0 to {_ROW_MAX // options.splits}, and a time with its zone, not "{text}"'
+        )
+    return start, rows
+
+
+def _open(services: SourceServices) -> Source:
+    from penstock.sources.datagen.source import DatagenSource
+
+    return DatagenSource(services)
+
+
+def _reader(task: ReadTask) -> TaskReader:
+    from penstock.sources.datagen.reader import DatagenReader
+
+    return DatagenReader(task)
+
+
+def _statuses(request: ShowRequest) -> tuple[SplitStatus, ...]:
+    from penstock.sources.registry import source_options
+
+    options: DatagenOptions = source_options(request.state.definition.source)
+    return tuple(
+        SplitStatus(
+            split=split.split,
+            state=SplitState.FINISHED if split.finished else SplitState.OPEN,
+            remaining=remaining(options, split, now=request.at),
+            seen_at=request.at,
+        )
+        for split in request.state.progress
+    )
+
+
+def remaining(options: DatagenOptions, split: SplitProgress, *, now: datetime) -> Amount:
+    """Return the rows of a split that are due and not generated, and their age."""
+    rows = max(0, rows_due(options, split, now=now) - next_row(split, options))
+    rate = options.rows_per_second
+    lag = timedelta(0) if rate is None else timedelta(seconds=rows * options.splits / rate)
+    return Amount(rows=rows, lag=lag)
+
+
+def _show(request: ShowRequest) -> SourceShown:
+    from penstock.sources.registry import source_options
+
+    state = request.state
+    options: DatagenOptions = source_options(state.definition.source)
+    rows = {split.split: next_row(split, options) for split in state.progress}
+    start = min(first_row_at(split) for split in state.progress)
+    positions = {"start": start.isoformat(), **rows}
+    rate = options.rows_per_second
+    return SourceShown(
+        properties={
+            "rows_per_second": "unlimited" if rate is None else str(rate),
+            "splits": str(options.splits),
+        },
+        start=((POSITIONS, json.dumps(positions)),),
+    )
+
+
+def _position(progress: Progress) -> str:
+    reading = [split for split in progress if not split.finished]
+    if len(reading) == 1:
+        return f"split {reading[0].split} {position_text(reading[0].position)}"
+    return f"{counted(len(reading), 'split')}, see SHOW SHARDS" if reading else "end"
+
+
+def _place_text(place: Place) -> str:
+    split, row = place
+    return f"split {split}" + ("" if row is None else f", row {row}")
+
+
+def _probe(options: DatagenOptions, values: DatagenOptions) -> None:
+    """Do nothing: there is no server."""
+    del options, values
+
+
+DATAGEN = SourceKind(
+    name="DATAGEN",
+    functions=("DATAGEN",),
+    job_kinds=("ROUTINE_LOAD",),
+    split_noun="split",
+    waiting_noun="split",
+    read_noun="row",
+    measures=("rows", "time"),
+    options=DatagenOptions,
+    start_options=DatagenStart,
+    place_columns=(
+        Column(name="split", type=Primitive.STRING),
+        Column(name="row", type=Primitive.BIGINT),
+    ),
+    place=lambda options: f"DATAGEN with {counted(options.splits, 'split')}",
+    place_text=_place_text,
+    local=lambda options: True,  # noqa: ARG005 - Rows are generated on this machine.
+    position=_position,
+    reveal=_reveal,
+    merge=_merge,
+    define=_define,
+    start=_start,
+    open=_open,
+    reader=_reader,
+    probe=_probe,
+    show=_show,
+    statuses=_statuses,
+)

@@ -1,0 +1,223 @@
+"""Generated rows as a source: which rows are due, and which of them an epoch takes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+from penstock.errors import InvariantError, PenstockError, UserError
+from penstock.model.epoch import EpochLimits, EpochPlan
+from penstock.model.secrets import Sealed
+from penstock.model.split import (
+    Amount,
+    At,
+    Note,
+    Position,
+    Progress,
+    SplitProgress,
+    SplitRead,
+    SplitStatus,
+)
+from penstock.sources.datagen.kind import (
+    DATAGEN,
+    DatagenOptions,
+    first_row_at,
+    next_row,
+    position_at,
+    remaining,
+    row_bytes,
+    rows_due,
+)
+from penstock.sources.registry import source_options
+from penstock.sources.source import OnFailure, Poll, Seen, ShowRequest, SourceServices
+
+# A part of a split below this size is not worth a task of its own.
+_ROWS_PER_TASK_MIN = 20_000
+
+
+class DatagenSource:
+    """The generated rows of one job, seen from the driver."""
+
+    def __init__(self, services: SourceServices) -> None:
+        self._services = services
+        self._options: DatagenOptions = source_options(services.state.definition.source)
+        self._progress: Progress = services.state.progress
+        # The rows of each split that were due at the last poll, and those that are planned.
+        self._due: dict[str, int] = {}
+        self._planned: dict[str, int] = {}
+        self._polled_at: datetime | None = None
+
+    def poll(self, progress: Progress, *, seen: Seen) -> Poll:
+        """Count the rows that are due."""
+        seen(f"DATAGEN: {len(progress)} splits so far")
+        self._polled_at = self._services.clock.now()
+        self._progress = progress
+        self._planned = {}
+        # Rows stay due, even if the clock is set back.
+        self._due = {
+            split.split: max(
+                rows_due(self._options, split, now=self._polled_at),
+                self._due.get(split.split, 0),
+            )
+            for split in progress
+        }
+        return Poll(progress=progress, waiting=self.waiting())
+
+    def poll_due(self, interval: timedelta) -> bool:
+        """Return whether more rows may be due."""
+        polled_at = self._polled_at
+        return polled_at is None or self._services.clock.now() - polled_at >= interval
+
+    def poll_delay(self) -> timedelta:
+        """Return zero: counting costs nothing."""
+        return timedelta(0)
+
+    def waiting(self) -> Amount:
+        """Return the rows that are due and not planned."""
+        left = {split.split: self._left(split) for split in self._progress}
+        now = self._polled_at or self._services.clock.now()
+        lags = [remaining(self._options, split, now=now).lag for split in self._progress]
+        return Amount(
+            items=sum(rows > 0 for rows in left.values()),
+            rows=sum(left.values()),
+            lag=max((lag for lag in lags if lag), default=None),
+        )
+
+    def _left(self, split: SplitProgress) -> int:
+        taken = max(next_row(split, self._options), self._planned.get(split.split, 0))
+        return max(0, self._due.get(split.split, 0) - taken)
+
+    def plan(self, progress: Progress, *, limits: EpochLimits) -> EpochPlan | None:
+        """Take the rows that are due, the same number of every split."""
+        self._progress = progress
+        # A plan that was not committed is made again only after the next poll.
+        ready = [split for split in progress if self._left(split) and self._settled(split)]
+        if not ready:
+            return None
+        columns = self._services.state.definition.source_columns
+        fitting = limits.size_bytes // max(1, row_bytes(self._options, columns))
+        most = max(1, min(limits.records, fitting) // len(ready))
+        reads = [self._read(split, rows=min(most, self._left(split))) for split in ready]
+        after = {read.split: read.end for read in reads}
+        self._planned |= {read.split: _row(read.end) for read in reads}
+        return EpochPlan(
+            reads=tuple(reads),
+            progress=tuple(self._moved(split, after.get(split.split)) for split in progress),
+            final=True,
+        )
+
+    def _settled(self, split: SplitProgress) -> bool:
+        return next_row(split, self._options) >= self._planned.get(split.split, 0)
+
+    def _read(self, split: SplitProgress, *, rows: int) -> SplitRead:
+        first = next_row(split, self._options)
+        return SplitRead(
+            id=f"{split.split}:{first}-{first + rows}",
+            split=split.split,
+            begin=At(value=str(first)),
+            end=At(value=str(first + rows)),
+            shown=split.split,
+            work=first_row_at(split).isoformat(),
+        )
+
+    def _moved(self, split: SplitProgress, end: Position | None) -> SplitProgress:
+        if not isinstance(end, At):
+            return split
+        row = int(end.value)
+        return replace(
+            split, position=position_at(row, self._options, int(split.split)), records=row
+        )
+
+    def share(
+        self, plan: EpochPlan, *, tasks: int, needed: Sequence[str]
+    ) -> list[tuple[SplitRead, ...]]:
+        """Cut the rows of every split into ranges, and distribute them in turn."""
+        del needed
+        parts = [part for read in plan.reads for part in _cut(read, parts=tasks)]
+        return [tuple(parts[task::tasks]) for task in range(min(tasks, len(parts)))]
+
+    def advance(self, plan: EpochPlan, notes: Sequence[Note]) -> Progress:
+        """Check that the notes cover every planned row once; the plan knows the end."""
+        for read in plan.reads:
+            ranges = sorted(_range(note.result) for note in notes if _split(note) == read.split)
+            ends = [_row(read.begin), *(end for _, end in ranges)]
+            begins = [begin for begin, _ in ranges]
+            if begins != ends[:-1] or ends[-1] != _row(read.end):
+                raise InvariantError(
+                    f"tasks did not report the rows of split {read.split} exactly once",
+                    detail=f"Planned {read.id}, reported {ranges}.",
+                )
+        return plan.progress
+
+    def committed(self, progress: Progress, notes: Sequence[Note]) -> None:
+        """Continue after the rows that were committed."""
+        del notes
+        self._progress = progress
+
+    def failed(self, read: str, error: PenstockError) -> OnFailure:
+        """Retry whatever may heal."""
+        del read
+        return OnFailure.RAISE if isinstance(error, UserError) else OnFailure.RETRY
+
+    def heads(self) -> Mapping[str, Position]:
+        """Return the rows that were due at the last poll."""
+        return {
+            split.split: At(value=str(self._due.get(split.split, 0)))
+            for split in self._progress
+        }
+
+    def passed(self, split: str, boundary: Position) -> bool:
+        """Return whether a split was read to a row."""
+        found = next(one for one in self._progress if one.split == split)
+        return next_row(found, self._options) >= _row(boundary)
+
+    def statuses(self) -> tuple[SplitStatus, ...]:
+        """Return the rows that remain of every split."""
+        state = replace(self._services.state, progress=self._progress)
+        request = ShowRequest(state=state, memory="", at=self._services.clock.now())
+        return DATAGEN.statuses(request)
+
+    def task_access(self) -> Sealed:
+        """Return nothing: tasks need no credentials."""
+        return Sealed()
+
+    def charge(self, requests: int) -> None:
+        """Count nothing: no requests are sent."""
+
+    def take_requests(self) -> int:
+        """Return zero: no requests are sent."""
+        return 0
+
+    def close(self) -> None:
+        """Do nothing: nothing is held."""
+
+
+def _cut(read: SplitRead, *, parts: int) -> list[SplitRead]:
+    """Cut the rows of a read into ranges that are worth a task."""
+    begin, end = _row(read.begin), _row(read.end)
+    count = max(1, min(parts, (end - begin) // _ROWS_PER_TASK_MIN))
+    cuts = [begin + (end - begin) * part // count for part in range(count + 1)]
+    return [
+        replace(
+            read,
+            id=f"{read.split}:{first}-{last}",
+            begin=At(value=str(first)),
+            end=At(value=str(last)),
+        )
+        for first, last in pairwise(cuts)
+    ]
+
+
+def _row(position: Position | None) -> int:
+    if not isinstance(position, At):
+        raise InvariantError(f"a row of DATAGEN has a number, not {position}")
+    return int(position.value)
+
+
+def _split(note: Note) -> str:
+    return note.read.partition(":")[0]
+
+
+def _range(result: str) -> tuple[int, int]:
+    begin, _, end = result.partition("-")
+    return int(begin), int(end)

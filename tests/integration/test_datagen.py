@@ -1,0 +1,197 @@
+"""CREATE ROUTINE LOAD … FROM DATAGEN: statements, rows, SHOW and ALTER."""
+
+from pathlib import Path
+
+import pytest
+
+from penstock.errors import Code, UserError
+from tests.node import Node
+
+CREATE_TABLE = (
+    "CREATE TABLE t (id BIGINT NOT NULL, price DECIMAL(10,2), name STRING, at TIMESTAMP)"
+)
+OPTIONS = {
+    "rows_per_second": "unlimited",
+    "rows_total": "1000",
+    "splits": "2",
+    "fields.id.kind": "sequence",
+    "fields.id.start": "1",
+    "fields.price.kind": "random",
+    "fields.price.min": "1",
+    "fields.price.max": "9.5",
+    "fields.name.length": "4",
+    "fields.at.kind": "now",
+    "seed": "3",
+}
+
+
+def create(name: str = "g", clauses: str = "", **changed: str) -> str:
+    """Write the statement with some options changed; dots are written as two underscores."""
+    options = {**OPTIONS, **{key.replace("__", "."): text for key, text in changed.items()}}
+    given = ", ".join(f'"{key}" = "{text}"' for key, text in options.items())
+    return f"CREATE ROUTINE LOAD {name} ON t {clauses} FROM DATAGEN ({given})"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    node = Node(tmp_path)
+    node.sql(CREATE_TABLE)
+    return node
+
+
+def ids(node: Node) -> list[int]:
+    return sorted(row["id"] for row in node.rows("t"))
+
+
+def test_every_row_is_loaded_once(node: Node) -> None:
+    node.sql(create())
+    said = node.said
+
+    node.run()
+
+    assert said == "routine load g created, 2 splits"
+    assert ids(node) == list(range(1, 1_001))
+    assert {len(row["name"]) for row in node.rows("t")} == {4}
+
+
+def test_a_restarted_load_continues_after_its_last_row(node: Node) -> None:
+    node.sql(create(clauses='PROPERTIES("max_batch_rows" = "300")'))
+    node.run()
+
+    node = node.restart()
+    node.run()
+
+    assert ids(node) == list(range(1, 1_001))
+    assert node.show("g")["rows_loaded"] == 1_000
+
+
+def test_show_create_continues_where_the_load_stands(node: Node) -> None:
+    node.sql(create())
+    node.run()
+    (shown,) = node.sql("SHOW CREATE ROUTINE LOAD FOR g")
+    node.sql("STOP ROUTINE LOAD FOR g")
+
+    node.sql(str(shown["CreateStmt"]).replace("'1000'", "'1010'"))
+    node.run()
+
+    assert ids(node) == list(range(1, 1_011))
+
+
+def test_rows_total_can_grow_and_nothing_else_can_change(node: Node) -> None:
+    node.sql(create())
+    node.run()
+    node.sql("PAUSE ROUTINE LOAD FOR g")
+
+    with pytest.raises(UserError, match='option "seed" of DATAGEN cannot be altered'):
+        node.sql("""ALTER ROUTINE LOAD FOR g FROM DATAGEN ("seed" = "4")""")
+    node.sql("""ALTER ROUTINE LOAD FOR g FROM DATAGEN ("rows_total" = "1500")""")
+    node.sql("RESUME ROUTINE LOAD FOR g")
+    node.run()
+
+    assert ids(node) == list(range(1, 1_501))
+
+
+def test_rows_before_a_given_position_are_not_generated_again(node: Node) -> None:
+    start = """{"start": "2026-01-31T10:00:00+00:00", "0": 5, "1": 5}"""
+    node.sql(create(rows_total="10").replace(")", f", 'datagen_positions' = '{start}')"))
+    node.sql("PAUSE ROUTINE LOAD FOR g")
+
+    node.sql("""ALTER ROUTINE LOAD FOR g FROM DATAGEN ("rows_total" = "14")""")
+    node.sql("RESUME ROUTINE LOAD FOR g")
+    node.run()
+
+    assert ids(node) == [11, 12, 13, 14]
+
+
+def test_show_tells_splits_rows_and_the_end(node: Node) -> None:
+    node.sql(create())
+    node.run()
+
+    splits = node.sql("SHOW SHARDS FOR g")
+    (load,) = node.sql("SHOW ROUTINE LOAD FOR g")
+
+    assert [(row["shard"], row["state"], row["records"]) for row in splits] == [
+        ("0", "finished", 500),
+        ("1", "finished", 500),
+    ]
+    assert load["DataSourceType"] == "DATAGEN"
+    assert load["Progress"] == '{"0": "END", "1": "END"}'
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        (create(splits="0"), '"splits" must be at least 1'),
+        (create(rows_per_second="0"), '"rows_per_second" must be at least 1'),
+        (create(fields__id__kind="odd"), "kind"),
+        (create(unknown="1"), 'does not know the option "unknown"'),
+        (create(clauses='PROPERTIES("format" = "json")'), "has no meaning for DATAGEN"),
+        (create(clauses='COLUMNS TERMINATED BY ","'), "has no meaning for DATAGEN"),
+        (create(clauses="COLUMNS(nothing)"), "nothing"),
+        (
+            create(datagen_positions='{\\"start\\": \\"2026-01-31T10:00:00Z\\", \\"0\\": 1}'),
+            "must name the splits 0 to 1",
+        ),
+    ],
+)
+def test_what_cannot_be_generated_is_refused_and_changes_nothing(
+    node: Node, statement: str, message: str
+) -> None:
+    with pytest.raises(UserError, match=message) as refused:
+        node.sql(statement)
+
+    assert refused.value.code is Code.OPTION_ERR
+    assert node.sql("SHOW JOBS") == []
+
+
+def test_an_alter_leaves_a_load_where_a_given_position_put_it(node: Node) -> None:
+    start = '{\\"start\\": \\"2026-01-31T10:00:00Z\\", \\"0\\": 490, \\"1\\": 490}'
+    node.sql(create(datagen_positions=start))
+    node.sql("PAUSE ROUTINE LOAD FOR g")
+
+    node.sql("""ALTER ROUTINE LOAD FOR g PROPERTIES ("max_batch_rows" = "300")""")
+    node.sql("RESUME ROUTINE LOAD FOR g")
+    node.run()
+
+    assert ids(node) == list(range(981, 1_001))
+
+
+def test_a_total_that_shrinks_and_grows_again_repeats_no_row(node: Node) -> None:
+    node.sql(create())
+    node.run()
+    node.sql("PAUSE ROUTINE LOAD FOR g")
+    node.sql("""ALTER ROUTINE LOAD FOR g FROM DATAGEN ("rows_total" = "600")""")
+    (shown,) = node.sql("SHOW CREATE ROUTINE LOAD FOR g")
+    node.sql("STOP ROUTINE LOAD FOR g")
+
+    node.sql(str(shown["CreateStmt"]).replace("'600'", "'1010'"))
+    node.run()
+
+    assert ids(node) == list(range(1, 1_011))
+
+
+def test_a_sequence_of_decimals_can_be_loaded(node: Node) -> None:
+    node.sql(create(rows_total="3", fields__price__kind="sequence"))
+
+    node.run()
+
+    assert sorted(row["price"] for row in node.rows("t")) == [1, 2, 3]
+
+
+def test_a_sequence_that_leaves_its_type_pauses_the_load_with_the_reason(node: Node) -> None:
+    node.sql("CREATE TABLE small (id TINYINT)")
+    options = '"rows_per_second" = "100000000", "fields.id.kind" = "sequence"'
+    node.sql(f"CREATE ROUTINE LOAD s ON small FROM DATAGEN ({options})")
+
+    (look,) = node.run()
+
+    assert look.paused_for_good
+    assert 'field "id" has no value of TINYINT left' in str(node.show("s")["reason"])
+
+
+def test_an_alter_that_names_another_source_is_refused(node: Node) -> None:
+    node.sql(create())
+    node.sql("PAUSE ROUTINE LOAD FOR g")
+
+    with pytest.raises(UserError, match="the source function of a job cannot be changed"):
+        node.sql("""ALTER ROUTINE LOAD FOR g FROM KINESIS ("rows_total" = "1500")""")
