@@ -11,8 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.epochs.output import TaskPlan
 from penstock.epochs.task import run_task_text
 from penstock.errors import UserError
+from penstock.model.codec import from_text
+from penstock.sources.files.reader import FilePart
 from penstock.spark.executor import SparkExecutor
 from tests.node import Node, read_table, write_rows
 
@@ -363,8 +366,9 @@ class Watching:
         self.parts: list[list[tuple[int, int]]] = []
 
     def __call__(self, task: str, try_id: str) -> str:
-        reads = json.loads(task)["reads"]
-        self.parts.append([(read["start"], read["end"]) for read in reads])
+        reads = from_text(TaskPlan, task).read.reads
+        parts = [from_text(FilePart, read.work) for read in reads]
+        self.parts.append([(part.start, part.end) for part in parts])
         return run_task_text(task, try_id)
 
 
