@@ -481,7 +481,6 @@ DATAGEN = SourceKind(
     job_kinds=("ROUTINE_LOAD",),
     split_noun="split",
     waiting_noun="split",
-    read_noun="row",
     measures=("rows", "time"),
     options=DatagenOptions,
     start_options=DatagenStart,
