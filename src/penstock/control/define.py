@@ -43,6 +43,7 @@ from penstock.model.job_kinds import (
     RoutineProperties,
 )
 from penstock.model.options import (
+    Reveal,
     option_fields,
     option_key,
     parse_options,
@@ -270,7 +271,6 @@ def _sort(request: LoadRequest, kind: SourceKind) -> _Sorted:
         options[key] = value
     properties = dict(request.properties)
     metadata: Pairs = ()
-    start: dict[str, str] = {}
     if request.job_kind is STREAMING:
         metadata = tuple(p for p in request.properties if p[0].startswith(METADATA_PREFIX))
         for key, _ in metadata:
@@ -287,14 +287,9 @@ def _keys(options: type | None) -> tuple[str, ...]:
 
 
 def _parsed(pairs: Mapping[str, str], kind: SourceKind, *, function: str | None) -> Any:  # noqa: ANN401
-    also = () if kind.name not in kinds_named(ROUTINE_LOAD) else _keys(kind.start_options)
+    also = _keys(kind.start_options) if ROUTINE_LOAD.name in kind.job_kinds else ()
     what = function or kind.functions[0]
     return parse_options(kind.options, pairs.items(), what=what, also=also)
-
-
-def kinds_named(job_kind: JobKind) -> frozenset[str]:
-    """Return the names of the source kinds that jobs of a kind can read."""
-    return frozenset(kind.name for kind in kinds_of(job_kind.name))
 
 
 def _properties(pairs: Mapping[str, str], job_kind: JobKind) -> Properties:
@@ -390,7 +385,7 @@ def _merged(
     )
 
 
-def _revealer(vault: Vault) -> Any:  # noqa: ANN401
+def _revealer(vault: Vault) -> Reveal:
     return lambda key, text: vault.reveal(text, option=key)
 
 

@@ -16,7 +16,7 @@ from penstock.model.epoch import CommitKind, ErrorWindow, Statistics
 from penstock.model.events import Outcome
 from penstock.model.job import DesiredState, JobState, Reason
 from penstock.model.ledger import LedgerEntry
-from penstock.model.split import Progress, SplitStatus
+from penstock.model.split import Progress, SplitState, SplitStatus
 from penstock.model.status import Status, StatusCode
 from penstock.model.text import format_instant
 from penstock.sources.registry import source_kind
@@ -138,7 +138,7 @@ def view_job(facts: JobFacts, *, tasks_max: int | None = None) -> JobView:
 
 
 def _tasks(job: JobState, splits: Iterable[SplitStatus], *, tasks_max: int | None) -> int:
-    readable = sum(split.state in ("open", "draining") for split in splits)
+    readable = sum(s.state in (SplitState.OPEN, SplitState.DRAINING) for s in splits)
     wanted = job.definition.properties.tasks_max or _TASKS_MAX
     return min(wanted, tasks_max or _TASKS_MAX, _TASKS_MAX, readable)
 

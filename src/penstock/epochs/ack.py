@@ -1,7 +1,7 @@
 """Check task reports against the plan, count rows, and apply the error limits.
 
 An epoch never fails by its rows: the good ones are committed, the others kept in rejects(), and
-the commit itself says whether the window is too full. Whoever finds that pauses the job.
+the commit itself says whether the window is too full. The owner that finds it pauses the job.
 """
 
 from collections import Counter

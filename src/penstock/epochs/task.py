@@ -198,7 +198,7 @@ def write_half(
 
 
 def _padded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Give a batch all columns of the view; those that nobody looks at are NULL."""
+    """Give a batch all columns of the view; columns that the SELECT does not need are NULL."""
     names = set(batch.schema.names)
     columns = [
         batch.column(field.name)
