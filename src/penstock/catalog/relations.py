@@ -1,6 +1,6 @@
-"""The catalog's own relations.
+"""The relations of the catalog.
 
-The migrations build the same relations step by step; a change here needs a migration there.
+A new catalog is created from them. A change here needs a migration for stored catalogs.
 """
 
 from datetime import UTC, datetime
@@ -23,7 +23,7 @@ from sqlalchemy.engine import Dialect
 
 
 class Instant(TypeDecorator[datetime]):
-    """An aware instant in UTC; SQLite keeps no time zone, so it is put back on reading."""
+    """An aware instant in UTC; SQLite stores no time zone, so reading adds it."""
 
     impl = DateTime(timezone=True)
     cache_ok = True

@@ -32,7 +32,9 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def migrated(path: Path) -> Path:
-    """A catalog that all migrations have made, one behind the other."""
+    """A stored catalog of the first revision, after all migrations."""
+    with closing(sqlite3.connect(path)) as file:
+        file.executescript(Path(__file__).with_name("revision_0004.sql").read_text())
     database = Database(
         f"sqlite:///{path}", clock=SystemClock(), lock_wait=timedelta(seconds=1)
     )
@@ -86,6 +88,16 @@ def parts(sql: str) -> list[str]:
     begin, _, rest = sql.partition("(")
     inside, _, end = rest.rpartition(")")
     return [begin, end, *re.split(r",(?![^(]*\))", inside)]
+
+
+def test_a_stored_catalog_of_the_first_revision_is_opened(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as file:
+        file.executescript(Path(__file__).with_name("revision_0004.sql").read_text())
+
+    catalog = open_catalog(f"sqlite:///{path}", clock=SystemClock())
+
+    assert (catalog.jobs(), catalog.tables(), catalog.secrets()) == ((), (), ())
+    catalog.close()
 
 
 def test_the_newest_migration_is_the_one_the_code_knows() -> None:
