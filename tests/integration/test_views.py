@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from penstock.control.result import Cell
 from penstock.crashpoints import CrashPoint
 from penstock.epochs.task import run_task_text
-from penstock.model.status import Status, StatusCode
+from penstock.model.job import Status, StatusCode
 from tests.integration.command import Shell
 from tests.integration.driving import (
     Gate,
@@ -200,7 +200,7 @@ def test_what_an_earlier_runner_said_is_over_when_an_epoch_starts(
     seen = []
 
     def work(task: str, try_id: str) -> str:
-        seen.append(node.catalog.status(node.job("j").id))
+        seen.append(node.catalog.report(node.job("j").id).status)
         return run_task_text(task, try_id)
 
     node.work = work

@@ -13,7 +13,7 @@ from unicodedata import category
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.catalog.tables import TableRecord
+from penstock.catalog.catalog import TableRecord
 from penstock.control.changes import ChangeParts
 from penstock.control.clauses import statement_of
 from penstock.control.define import define_load, load_request

@@ -1,26 +1,27 @@
-"""The catalog: what is remembered of jobs, tables and secrets; one transaction per change.
+"""The catalog: durable state of jobs, tables and secrets; one transaction per change.
 
 The catalog follows the tables: progress is what the newest attachment says, and an attachment
-that is found in a table is applied whoever holds the job. Everything else is a compare-and-set
-on the job's generation. All methods may be called from any thread.
+that is found in a table is applied under any owner. Everything else is a compare-and-set on
+the job's generation. All methods may be called from any thread.
 """
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 
-from penstock.catalog import items as file_index
-from penstock.catalog import jobs, leases, ledger, secrets, tables
-from penstock.catalog import status as statuses
-from penstock.catalog.database import CommitGapError, Database
+from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from penstock.catalog import items, jobs, ledger, relations, secrets, status
+from penstock.catalog.database import CommitGapError, Database, LeaseHeldError
 from penstock.catalog.items import JobFiles
-from penstock.catalog.leases import Lease
 from penstock.catalog.ledger import LedgerDay
-from penstock.catalog.tables import TableRecord
+from penstock.catalog.status import JobReport
 from penstock.catalog.upgrade import upgrade
 from penstock.clock import Clock
-from penstock.errors import InvariantError, LeaseLostError
+from penstock.errors import Code, InvariantError, LeaseLostError, UserError
+from penstock.model.codec import to_text
 from penstock.model.epoch import Attachment, CommitKind, Generation
 from penstock.model.events import (
     Committed,
@@ -31,12 +32,39 @@ from penstock.model.events import (
     JobCreated,
     Outcome,
 )
-from penstock.model.job import JobState
+from penstock.model.job import DesiredState, JobState, Status
 from penstock.model.ledger import LedgerEntry
 from penstock.model.secrets import SealedSecret, SecretRecord
-from penstock.model.status import Status
 
 LOCK_WAIT = timedelta(seconds=15)
+
+_leases = relations.leases
+_tables = relations.tables
+_LIVE_OF_NODE = (
+    _leases.c.node_id == bindparam("node"),
+    _leases.c.expires_at > bindparam("now", type_=relations.Instant),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRecord:
+    """A Delta table that statements may name; a managed one is deleted with its name."""
+
+    name: str
+    id: str
+    location: str
+    managed: bool
+    comment: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right of a node to run a job until a time."""
+
+    node_id: str
+    expires_at: datetime
+    live: bool
 
 
 def open_catalog(url: str, *, clock: Clock, lock_wait: timedelta = LOCK_WAIT) -> "Catalog":
@@ -47,22 +75,24 @@ def open_catalog(url: str, *, clock: Clock, lock_wait: timedelta = LOCK_WAIT) ->
 
 
 class Catalog:
-    """What is remembered; every change is stored when its method returns."""
+    """Durable state; every change is stored when its method returns.
+
+    Invariant: at any instant of the database's clock at most one node holds a live lease of a
+    job. An expired lease is never renewed, because another node may have seen it expire. A
+    table that a job loads stays registered.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def close(self) -> None:
-        """Close the database; nothing is lost without it."""
+        """Close the database; nothing is lost if this is omitted."""
         self._database.close()
 
     def create_job(
         self, job_id: str, body: JobCreated, *, secrets_owned: Sequence[SealedSecret] = ()
     ) -> JobState:
-        """Store a new job, and its own secrets.
-
-        A taken name is refused, and so is a table or a secret that is gone.
-        """
+        """Store a new job and its own secrets; its table and other secrets must exist."""
         with self._database.write() as connection:
             now = self._database.now()
             state = jobs.create(connection, job_id, body, at=now)
@@ -72,43 +102,31 @@ class Catalog:
             return state
 
     def job(self, name: str) -> JobState | None:
-        """Answer the job with this name."""
+        """Return the job with this name."""
         with self._database.read() as connection:
             return jobs.by_name(connection, name)
 
     def job_by_id(self, job_id: str) -> JobState | None:
-        """Answer the job with this id."""
+        """Return the job with this id."""
         with self._database.read() as connection:
             return jobs.by_id(connection, job_id)
 
     def jobs(self) -> tuple[JobState, ...]:
-        """Answer all jobs by name."""
+        """Return all jobs by name."""
         with self._database.read() as connection:
             return jobs.all_jobs(connection)
 
     def append(
         self,
         job_id: str,
-        body: EventBody,
-        *,
-        expected: Generation | None,
-        secrets_owned: Sequence[SealedSecret] = (),
-    ) -> JobState:
-        """Store one event, and the job's own secrets, if the generation is the expected one."""
-        return self.append_all(job_id, (body,), expected=expected, secrets_owned=secrets_owned)
-
-    def append_all(
-        self,
-        job_id: str,
-        bodies: Sequence[EventBody],
-        *,
+        *bodies: EventBody,
         expected: Generation | None,
         secrets_owned: Sequence[SealedSecret] = (),
     ) -> JobState:
         """Store events together if the job's generation is the expected one.
 
-        A definition that refers to a secret which is gone is refused, and of the job's own
-        secrets only what its definition refers to stays.
+        The secrets that a changed definition refers to must exist. Of the job's own secrets,
+        only those that its definition refers to are kept.
         """
         with self._database.write() as connection:
             state = jobs.locked(connection, job_id, expected=expected)
@@ -129,7 +147,7 @@ class Catalog:
         table_version: int | None,
         commit_seconds: float | None,
     ) -> JobState:
-        """Follow the next commit of the job's chain; one that is known changes nothing."""
+        """Apply the next commit of the job's chain; a known one changes nothing."""
         with self._database.write() as connection:
             state = jobs.locked(connection, job_id, expected=None)
             if attachment.number <= state.number:
@@ -139,7 +157,7 @@ class Catalog:
                     f'job "{state.name}" is at commit {state.number} and cannot follow '
                     f"commit {attachment.number} before those between"
                 )
-            file_index.follow(connection, job_id, attachment)
+            items.follow(connection, job_id, attachment)
             body = Committed(
                 attachment=attachment,
                 table_version=table_version,
@@ -148,42 +166,51 @@ class Catalog:
             return jobs.append(connection, state, (body,), at=self._database.now())
 
     def cancel_open_attempts(self, job_id: str) -> int:
-        """Mark attempts that never ended as cancelled; answer how many there were."""
+        """Mark attempts that never ended as cancelled; return how many there were."""
         with self._database.write() as connection:
             attempts = ledger.open_entries(connection, job_id)
             if attempts:
                 state = jobs.locked(connection, job_id, expected=None)
-                ends = [_cancelled(attempt) for attempt in attempts]
+                ends = [
+                    EpochEnded(
+                        attempt_id=attempt.attempt_id,
+                        epoch=attempt.epoch,
+                        attempt=attempt.attempt,
+                        outcome=Outcome.CANCELLED,
+                        reason=None,
+                    )
+                    for attempt in attempts
+                ]
                 jobs.append(connection, state, ends, at=self._database.now())
             return len(attempts)
 
     def retire_job(self, job_id: str) -> None:
-        """Give back the name of a job that has ended, which is kept to be looked at."""
+        """Free the name of a job that has ended; the job can still be shown."""
         with self._database.write() as connection:
             jobs.retire(connection, jobs.locked(connection, job_id, expected=None))
 
     def delete_job(self, job_id: str) -> None:
-        """Forget a job with everything that belongs to it; gone already is fine.
+        """Delete a job, if it exists, with everything that belongs to it.
 
-        A secret of its own that other jobs refer to stays, and belongs to none.
+        A secret of its own that other jobs refer to stays, without an owner.
         """
         with self._database.write() as connection:
             secrets.give_away(connection, job_id, states=jobs.all_jobs(connection))
             jobs.remove(connection, job_id)
 
     def events(self, job_id: str, *, newest: int = 1000) -> tuple[Event, ...]:
-        """Answer the newest events of a job, the oldest of them first."""
+        """Return the newest events of a job, the oldest of them first."""
         with self._database.read() as connection:
             return jobs.newest_events(connection, job_id, newest=newest)
 
     def truncate_events(self, job_id: str, *, keep: int) -> None:
-        """Cut a job's journal down to its newest events; its state stays as it is."""
+        """Delete all but the newest events of a job; its state stays."""
         with self._database.write() as connection:
             state = jobs.locked(connection, job_id, expected=None)
             jobs.truncate(connection, state, keep=keep)
 
     def ledger(self, job_id: str, *, newest: int = 100) -> tuple[LedgerEntry, ...]:
-        """Answer the entries that appeared last, the oldest of them first."""
+        """Return the entries that appeared last, the oldest of them first."""
         with self._database.read() as connection:
             return ledger.newest_entries(connection, job_id, newest=newest)
 
@@ -195,12 +222,12 @@ class Catalog:
             return ledger.counts(connection, job_id, kind=kind)
 
     def ledger_days(self, job_id: str) -> tuple[LedgerDay, ...]:
-        """Answer older attempts, added up by day, kind and outcome."""
+        """Return older attempts, added up by day, kind and outcome."""
         with self._database.read() as connection:
             return ledger.days(connection, job_id)
 
     def files_of(self, job_id: str) -> JobFiles:
-        """Answer the file index of a job."""
+        """Return the file index of a job."""
         return JobFiles(self._database, job_id)
 
     def take_lease(
@@ -212,11 +239,24 @@ class Catalog:
         expected: Generation,
         generation: Generation,
     ) -> JobState:
-        """Give a job that should run to a node, under a new generation."""
+        """Lease a job that should run to a node, under a new generation."""
         with self._database.write() as connection:
             now = self._database.now()
             state = jobs.locked(connection, job_id, expected=expected)
-            leases.take(connection, state, node_id=node_id, now=now, expires_at=now + duration)
+            desired = state.desired.state
+            if desired is not DesiredState.RUN:
+                raise LeaseLostError(f'job "{state.name}" is not to run: {desired.value}')
+            of_job = _leases.c.job_id == job_id
+            held = connection.execute(select(_leases).where(of_job)).one_or_none()
+            if held is not None and held.node_id != node_id and held.expires_at > now:
+                until = held.expires_at.isoformat()
+                raise LeaseHeldError(
+                    f'job "{state.name}" is leased by the node "{held.node_id}"',
+                    detail=f"The lease lasts until {until} unless it is renewed.",
+                )
+            connection.execute(delete(_leases).where(of_job))
+            lease = {"job_id": job_id, "node_id": node_id, "expires_at": now + duration}
+            connection.execute(insert(_leases), lease)
             raised = GenerationRaised(generation=generation, cause="lease")
             state = jobs.append(connection, state, (raised,), at=now)
             if state.generation != generation:
@@ -227,48 +267,82 @@ class Catalog:
             return state
 
     def renew_leases(self, node_id: str, duration: timedelta) -> frozenset[str]:
-        """Prolong the live leases of a node; answer the ids of the jobs it still holds."""
+        """Extend the live leases of a node; return the ids of the jobs it still holds."""
         with self._database.write() as connection:
             now = self._database.now()
-            return leases.renew(connection, node_id, now=now, expires_at=now + duration)
+            live = {"node": node_id, "now": now}
+            extend = update(_leases).where(*_LIVE_OF_NODE).values(expires_at=now + duration)
+            connection.execute(extend, live)
+            held = select(_leases.c.job_id).where(*_LIVE_OF_NODE)
+            return frozenset(connection.scalars(held, live))
 
     def release_lease(self, job_id: str, node_id: str) -> None:
-        """Give a lease back; one that is lost already is fine."""
+        """Delete the lease of a node; the lease of another node stays."""
+        own = (_leases.c.job_id == job_id, _leases.c.node_id == node_id)
         with self._database.write() as connection:
-            leases.release(connection, job_id, node_id)
+            connection.execute(delete(_leases).where(*own))
 
     def leases(self) -> dict[str, Lease]:
-        """Answer the lease of every job that has one, by job id."""
+        """Return the lease of every job that has one, by job id."""
         with self._database.read() as connection:
-            return leases.all_leases(connection, now=self._database.now())
+            now = self._database.now()
+            return {
+                row.job_id: Lease(
+                    node_id=row.node_id, expires_at=row.expires_at, live=row.expires_at > now
+                )
+                for row in connection.execute(select(_leases))
+            }
 
     def free_leases_of_others(self, node_id: str) -> None:
-        """End the leases of all other nodes; only for whoever knows that they have ended."""
+        """Delete the leases of all other nodes; the caller knows that they have ended."""
         with self._database.write() as connection:
-            leases.free_of_others(connection, node_id)
+            connection.execute(delete(_leases).where(_leases.c.node_id != node_id))
 
     def create_table(self, record: TableRecord) -> None:
-        """Register a table; refuse a name that is taken."""
+        """Register a table; raise UserError if the name exists."""
         with self._database.write() as connection:
-            tables.create(connection, record)
+            try:
+                connection.execute(insert(_tables), asdict(record))
+            except IntegrityError as error:
+                raise UserError(
+                    f'table "{record.name}" already exists',
+                    code=Code.ALREADY_EXISTS_ERR,
+                    hint="Choose another name, or drop that table first.",
+                ) from error
 
     def table(self, name: str) -> TableRecord | None:
-        """Answer the table with this name."""
+        """Return the table with this name."""
         with self._database.read() as connection:
-            return tables.by_name(connection, name)
+            found = connection.execute(select(_tables).where(_tables.c.name == name))
+            row = found.mappings().one_or_none()
+            return None if row is None else TableRecord(**row)
 
     def tables(self) -> tuple[TableRecord, ...]:
-        """Answer all tables by name."""
+        """Return all tables by name."""
         with self._database.read() as connection:
-            return tables.all_tables(connection)
+            found = connection.execute(select(_tables).order_by(_tables.c.name))
+            return tuple(TableRecord(**row) for row in found.mappings())
 
     def delete_table(self, name: str) -> None:
-        """Forget a table, unless a job loads it; gone already is fine."""
+        """Delete the record of a table, if it exists; raise UserError if a job loads it."""
+        loaded_by = relations.jobs
+        named = _tables.c.name == name
         with self._database.write() as connection:
-            tables.remove(connection, name)
+            table_id = connection.scalar(select(_tables.c.id).where(named).with_for_update())
+            users = select(loaded_by.c.name).where(loaded_by.c.table_id == table_id)
+            names = connection.scalars(users.order_by(loaded_by.c.name)).all()
+            if names:
+                quoted = ", ".join(f'"{job}"' for job in names)
+                several = len(names) > 1
+                raise UserError(
+                    f'table "{name}" is loaded by the job{"s" if several else ""} {quoted}',
+                    code=Code.STATE_ERR,
+                    hint=f"End {'these jobs' if several else 'this job'} first.",
+                )
+            connection.execute(delete(_tables).where(named))
 
     def create_secret(self, secret: SealedSecret) -> None:
-        """Store a secret; refuse a name that is taken."""
+        """Store a secret; raise UserError if the name exists."""
         with self._database.write() as connection:
             secrets.create(connection, secret, at=self._database.now())
 
@@ -279,62 +353,47 @@ class Catalog:
             secrets.change(connection, name, value_by_key, key_id=key_id, at=now)
 
     def secret(self, name: str) -> SecretRecord | None:
-        """Answer the secret with this name."""
+        """Return the secret with this name."""
         with self._database.read() as connection:
             return secrets.by_name(connection, name)
 
     def secrets(self) -> tuple[SecretRecord, ...]:
-        """Answer all secrets by name."""
+        """Return all secrets by name."""
         with self._database.read() as connection:
             return secrets.all_secrets(connection)
 
     def delete_secret(self, name: str) -> tuple[JobState, ...]:
-        """Forget a secret, unless jobs use it: then answer these; gone already is fine."""
+        """Delete a secret, if it exists, unless jobs use it; return these jobs."""
         with self._database.write() as connection:
             users = secrets.users(name, jobs.all_jobs(connection))
             if not users:
                 secrets.remove(connection, name)
             return users
 
-    def set_status(self, job_id: str, status: Status | None) -> None:
+    def set_status(self, job_id: str, newest: Status | None) -> None:
         """Store what a running job reports of itself."""
         with self._database.write() as connection:
-            statuses.put(connection, job_id, status)
+            status.put(connection, job_id, text="" if newest is None else to_text(newest))
 
     def add_requests(self, job_id: str, requests: int) -> None:
         """Count requests that a job has sent to its source."""
         with self._database.write() as connection:
-            at = self._database.now()
-            statuses.add_requests(connection, job_id, requests, at=at)
-
-    def requests_in_hour(self) -> dict[str, int]:
-        """Answer how many requests jobs have sent in the last hour, by job id."""
-        with self._database.read() as connection:
-            return statuses.requests_by_job(connection, now=self._database.now())
+            status.add_requests(connection, job_id, requests, at=self._database.now())
 
     def set_memory(self, job_id: str, text: str, *, expected: Generation) -> None:
         """Store what a job's source remembers, unless the job has another owner."""
         with suppress(LeaseLostError), self._database.write() as connection:
             jobs.locked(connection, job_id, expected=expected)
-            statuses.put_memory(connection, job_id, text)
+            status.put(connection, job_id, memory=text)
 
-    def memory(self, job_id: str) -> str:
-        """Return what a job's source remembers; empty if nothing."""
-        return self.memories().get(job_id, "")
+    def report(self, job_id: str) -> JobReport:
+        """Return what a job reports."""
+        return self.reports().get(job_id, JobReport())
 
-    def memories(self) -> dict[str, str]:
-        """Return what the sources of all jobs remember, by job id."""
+    def reports(self) -> dict[str, JobReport]:
+        """Return what all jobs report that have reported anything, by job id."""
         with self._database.read() as connection:
-            return statuses.memory_by_job(connection)
-
-    def status(self, job_id: str) -> Status | None:
-        """Return the newest status of a job."""
-        return self.statuses().get(job_id)
-
-    def statuses(self) -> dict[str, Status]:
-        """Return the newest status of all jobs that have one, by job id."""
-        with self._database.read() as connection:
-            return statuses.status_by_job(connection)
+            return status.report_by_job(connection, now=self._database.now())
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,19 +405,7 @@ class JobMemory:
     generation: Generation
 
     def load(self) -> str:
-        """Return the newest text."""
-        return self.catalog.memory(self.job_id)
+        return self.catalog.report(self.job_id).memory
 
     def store(self, text: str) -> None:
-        """Replace the text, unless the job has another owner."""
         self.catalog.set_memory(self.job_id, text, expected=self.generation)
-
-
-def _cancelled(attempt: LedgerEntry) -> EpochEnded:
-    return EpochEnded(
-        attempt_id=attempt.attempt_id,
-        epoch=attempt.epoch,
-        attempt=attempt.attempt,
-        outcome=Outcome.CANCELLED,
-        reason=None,
-    )

@@ -1,7 +1,7 @@
 """The file index: which files a job has loaded, and their ETags.
 
 Invariant: the index holds exactly the files that the job's commits loaded and that no later
-move of the position has asked for again.
+move of the position has requested again.
 """
 
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from penstock.catalog.database import Database
 from penstock.model.epoch import Attachment, CommitKind
 from penstock.model.split import After, Position
 
+# SQLite limits the number of values in a statement.
 _KEYS_AT_ONCE = 10_000
 _files = relations.files
 _INSERT = insert(_files)
@@ -22,26 +23,25 @@ _DELETE_KEY = delete(_files).where(
 )
 _DELETE_ALL = delete(_files).where(_files.c.job_id == bindparam("job"))
 _DELETE_ABOVE = _DELETE_ALL.where(_files.c.key > bindparam("floor"))
+_DELETE_OLD = _DELETE_ALL.where(
+    _files.c.modified_at < bindparam("before"),
+    _files.c.key.not_in(bindparam("keep", expanding=True)),
+)
 _AMONG = select(_files.c.key, _files.c.etag).where(
     _files.c.job_id == bindparam("job_id"),
     _files.c.key.in_(bindparam("keys", expanding=True)),
 )
 _NEWEST_OF_ALL = select(func.max(_files.c.key)).where(_files.c.job_id == bindparam("job_id"))
 _NEWEST = _NEWEST_OF_ALL.where(
-    _files.c.key >= bindparam("prefix"), _files.c.key < bindparam("behind")
-)
-_windows = relations.file_windows
-_PRUNED = select(_windows.c.pruned_before).where(_windows.c.job_id == bindparam("job_id"))
-_DELETE_OLD = delete(_files).where(
-    _files.c.job_id == bindparam("job"),
-    _files.c.modified_at < bindparam("before"),
-    _files.c.key.not_in(bindparam("keep", expanding=True)),
+    _files.c.key >= bindparam("prefix"), _files.c.key < bindparam("after")
 )
 _COUNT = select(func.count()).where(_files.c.job_id == bindparam("job_id"))
+_windows = relations.file_windows
+_PRUNED = select(_windows.c.pruned_before).where(_windows.c.job_id == bindparam("job_id"))
 
 
 def follow(connection: Connection, job_id: str, attachment: Attachment) -> None:
-    """Bring the index to where a commit has brought the job."""
+    """Apply a commit of the job to the index."""
     if attachment.kind is CommitKind.EPOCH:
         _remember(connection, job_id, attachment)
     elif attachment.kind is CommitKind.MOVE:
@@ -76,85 +76,54 @@ def _forget_above(connection: Connection, job_id: str, floor: Position) -> None:
         connection.execute(_DELETE_ALL, {"job": job_id})
 
 
-def known(connection: Connection, job_id: str, keys: Sequence[str]) -> dict[str, str]:
-    """Answer ETags by key of those files among the given ones that were loaded."""
-    found: dict[str, str] = {}
-    # A statement takes only so many values.
-    for begin in range(0, len(keys), _KEYS_AT_ONCE):
-        some = list(keys[begin : begin + _KEYS_AT_ONCE])
-        rows = connection.execute(_AMONG, {"job_id": job_id, "keys": some})
-        found.update((row.key, row.etag) for row in rows)
-    return found
-
-
-def count(connection: Connection, job_id: str) -> int:
-    """Count the files that the index holds for a job."""
-    return connection.scalar(_COUNT, {"job_id": job_id}) or 0
-
-
-def newest(connection: Connection, job_id: str, prefix: str) -> str:
-    """Answer the largest loaded key below a prefix; empty if there is none."""
+def _newest(connection: Connection, job_id: str, prefix: str) -> str:
     if not prefix:
         return connection.scalar(_NEWEST_OF_ALL, {"job_id": job_id}) or ""
-    # A prefix ends with a slash; the character that follows it is the zero.
-    bounds = {"job_id": job_id, "prefix": prefix, "behind": f"{prefix[:-1]}0"}
+    # A prefix ends with a slash; the character after the slash is the zero.
+    bounds = {"job_id": job_id, "prefix": prefix, "after": f"{prefix[:-1]}0"}
     return connection.scalar(_NEWEST, bounds) or ""
 
 
-def pruned_before(connection: Connection, job_id: str) -> datetime | None:
-    """Answer the time before which files were written that the index has forgotten."""
-    return connection.scalar(_PRUNED, {"job_id": job_id})
-
-
-def prune(
-    connection: Connection, job_id: str, before: datetime, *, prefixes: Sequence[str]
-) -> None:
-    """Forget the files that were written before a time, and remember the time.
-
-    The newest file of each prefix stays: behind it everything is new. It is found out here,
-    because another owner may have loaded more since this one looked.
-    """
-    keep = [newest(connection, job_id, prefix) for prefix in prefixes]
-    earlier = pruned_before(connection, job_id)
-    if earlier is None:
-        connection.execute(insert(_windows), {"job_id": job_id, "pruned_before": before})
-    elif earlier < before:
-        connection.execute(
-            update(_windows).where(_windows.c.job_id == bindparam("job")),
-            {"job": job_id, "pruned_before": before},
-        )
-    connection.execute(_DELETE_OLD, {"job": job_id, "before": before, "keep": keep})
-
-
 class JobFiles:
-    """Which files the job has loaded."""
+    """The files that one job has loaded; see ``ItemIndex`` of the sources."""
 
     def __init__(self, database: Database, job_id: str) -> None:
         self._database = database
         self._job_id = job_id
 
     def known(self, keys: Sequence[str]) -> dict[str, str]:
-        """Answer ETags by key of those files among the given ones that were loaded."""
+        found: dict[str, str] = {}
         with self._database.read() as connection:
-            return known(connection, self._job_id, keys)
+            for begin in range(0, len(keys), _KEYS_AT_ONCE):
+                some = list(keys[begin : begin + _KEYS_AT_ONCE])
+                rows = connection.execute(_AMONG, {"job_id": self._job_id, "keys": some})
+                found.update((row.key, row.etag) for row in rows)
+        return found
 
     def newest(self, prefix: str) -> str:
-        """Answer the largest loaded key below a prefix; empty if there is none."""
         with self._database.read() as connection:
-            return newest(connection, self._job_id, prefix)
+            return _newest(connection, self._job_id, prefix)
 
     @property
     def pruned_before(self) -> datetime | None:
-        """The time before which files were written that the index has forgotten."""
         with self._database.read() as connection:
-            return pruned_before(connection, self._job_id)
+            return connection.scalar(_PRUNED, {"job_id": self._job_id})
 
     def prune(self, before: datetime, *, prefixes: Sequence[str]) -> None:
-        """Forget the files that were written before a time, except the newest of prefixes."""
         with self._database.write() as connection:
-            prune(connection, self._job_id, before, prefixes=prefixes)
+            # Found in this transaction: another owner may have loaded more since the poll.
+            keep = [_newest(connection, self._job_id, prefix) for prefix in prefixes]
+            earlier = connection.scalar(_PRUNED, {"job_id": self._job_id})
+            window = {"job_id": self._job_id, "pruned_before": before}
+            if earlier is None:
+                connection.execute(insert(_windows), window)
+            elif earlier < before:
+                of_job = _windows.c.job_id == self._job_id
+                connection.execute(update(_windows).where(of_job), window)
+            old = {"job": self._job_id, "before": before, "keep": keep}
+            connection.execute(_DELETE_OLD, old)
 
     def count(self) -> int:
         """Count the files that are known as loaded."""
         with self._database.read() as connection:
-            return count(connection, self._job_id)
+            return connection.scalar(_COUNT, {"job_id": self._job_id}) or 0

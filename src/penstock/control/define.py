@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from penstock.catalog.tables import TableRecord
+from penstock.catalog.catalog import TableRecord
 from penstock.control.changes import ChangeParts
 from penstock.control.clauses import (
     insert_of,

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from penstock.catalog.catalog import Catalog
-from penstock.catalog.tables import TableRecord
+from penstock.catalog.catalog import Catalog, TableRecord
 from penstock.errors import Code, SelectError, UserError
 from penstock.model.job import JobState
 from penstock.model.job_kinds import STREAMING, JobKind

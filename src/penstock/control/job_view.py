@@ -9,15 +9,14 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from penstock.catalog.catalog import Catalog
-from penstock.catalog.leases import Lease
+from penstock.catalog.catalog import Catalog, Lease
+from penstock.catalog.status import JobReport
 from penstock.clock import Clock
 from penstock.model.epoch import CommitKind, ErrorWindow, Statistics
 from penstock.model.events import Outcome
-from penstock.model.job import DesiredState, JobState, Reason
+from penstock.model.job import DesiredState, JobState, Reason, Status, StatusCode
 from penstock.model.ledger import LedgerEntry
 from penstock.model.split import Progress, SplitState, SplitStatus
-from penstock.model.status import Status, StatusCode
 from penstock.model.text import format_instant
 from penstock.sources.registry import source_kind
 from penstock.sources.source import ShowRequest, SourceShown
@@ -151,21 +150,21 @@ def job_facts(
     with_ledger: bool = False,
 ) -> list[JobFacts]:
     """Read the facts of jobs; the ledger is read job by job, so only if asked for."""
-    leases, statuses, memories = catalog.leases(), catalog.statuses(), catalog.memories()
-    requests, now = catalog.requests_in_hour(), clock.now()
+    leases, reports, now = catalog.leases(), catalog.reports(), clock.now()
     found = []
     for state in catalog.jobs() if states is None else states:
         entries = catalog.ledger(state.id, newest=_HISTORY_ENTRIES_MAX) if with_ledger else ()
         counts = catalog.ledger_counts(state.id, kind=CommitKind.EPOCH) if with_ledger else {}
         runs = state.desired.state is DesiredState.RUN
+        report = reports.get(state.id, JobReport())
         found.append(
             JobFacts(
                 state=state,
                 at=now,
                 lease=leases.get(state.id),
-                status=statuses.get(state.id),
-                memory=memories.get(state.id, ""),
-                requests=requests.get(state.id),
+                status=report.status,
+                memory=report.memory,
+                requests=report.requests,
                 counts=counts,
                 running=tuple(e for e in entries if runs and e.outcome is Outcome.STARTED),
                 history=tuple(e.progress for e in entries if _loaded(e)),

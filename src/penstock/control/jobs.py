@@ -94,7 +94,7 @@ def _inherit_memory(created: JobState, *, of: JobState | None, parts: ChangePart
     if of is None or of.definition.source.kind != created.definition.source.kind:
         return
     kind = source_kind(created.definition.source.kind)
-    memory = kind.inherit(parts.catalog.memory(of.id), of, created)
+    memory = kind.inherit(parts.catalog.report(of.id).memory, of, created)
     if memory:
         parts.catalog.set_memory(created.id, memory, expected=created.generation)
 

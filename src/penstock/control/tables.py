@@ -1,7 +1,6 @@
 """Statements about tables."""
 
-from penstock.catalog.catalog import Catalog
-from penstock.catalog.tables import TableRecord
+from penstock.catalog.catalog import Catalog, TableRecord
 from penstock.control.changes import forget
 from penstock.control.execute import Services
 from penstock.control.find import find_table, require_unused

@@ -45,10 +45,9 @@ from penstock.errors import (
 )
 from penstock.model.epoch import Ack, Attachment, EpochPlan, Generation, Timings
 from penstock.model.events import EpochEnded, EpochStarted, NoticesChanged, Outcome
-from penstock.model.job import JobDefinition, JobState, Reason
+from penstock.model.job import JobDefinition, JobState, Reason, Status, StatusCode
 from penstock.model.query import Lookup
 from penstock.model.split import Position, SplitRead
-from penstock.model.status import Status, StatusCode
 from penstock.sources.source import OnFailure, Source
 from penstock.tables.scan import pin
 from penstock.tables.table import TableHandle, Tables

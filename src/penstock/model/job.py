@@ -233,3 +233,20 @@ class JobState:
     def auto_resumes_in_a_row(self) -> int:
         """How often the job was resumed by itself since it last committed an epoch."""
         return self.desired.auto_resumes if self.desired.event > self.succeeded_event else 0
+
+
+class StatusCode(StrEnum):
+    """What a job does, or why it does not run."""
+
+    # until: when the source is polled next.
+    IDLE = "IDLE"
+    # node, capability: this node cannot run the job.
+    LACKS_CAPABILITY = "LACKS_CAPABILITY"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """A code and its fields."""
+
+    code: StatusCode
+    fields: tuple[tuple[str, str], ...] = ()

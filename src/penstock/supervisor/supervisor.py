@@ -10,15 +10,13 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from penstock.catalog.catalog import Catalog
-from penstock.catalog.leases import Lease
+from penstock.catalog.catalog import Catalog, Lease
 from penstock.clock import Clock
 from penstock.epochs.progress import Progress
 from penstock.errors import Code, LeaseLostError, PenstockError
 from penstock.model.epoch import Generation
 from penstock.model.events import DesiredStateChanged
-from penstock.model.job import DesiredState, JobState
-from penstock.model.status import Status, StatusCode
+from penstock.model.job import DesiredState, JobState, Status, StatusCode
 from penstock.supervisor.leases import LeaseKeeper
 from penstock.supervisor.loop import RunnerKind
 from penstock.supervisor.restart import next_resumes, overdue, resume_at
@@ -245,7 +243,7 @@ class Supervisor:
         """Report why this node does not run a job."""
         fields = (("node", self._parts.node_id), ("capability", capability))
         status = Status(code=StatusCode.LACKS_CAPABILITY, fields=fields)
-        if self._parts.catalog.status(state.id) != status:
+        if self._parts.catalog.report(state.id).status != status:
             self._parts.catalog.set_status(state.id, status)
 
     def _watch_other_owner(self, state: JobState) -> None:

@@ -5,8 +5,7 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from penstock.catalog.catalog import Catalog, open_catalog
-from penstock.catalog.tables import TableRecord
+from penstock.catalog.catalog import Catalog, TableRecord, open_catalog
 from penstock.errors import Code
 from penstock.model.epoch import (
     Attachment,

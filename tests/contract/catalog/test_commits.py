@@ -124,7 +124,7 @@ def test_attempts_that_never_ended_are_cancelled(catalog: Catalog) -> None:
         reason=Reason(code=Code.STORAGE_ERR, message="bucket is gone"),
         run_seconds=2.5,
     )
-    catalog.append_all(JOB, (started(1), failed, started(1, 2), started(1, 3)), expected=FIRST)
+    catalog.append(JOB, started(1), failed, started(1, 2), started(1, 3), expected=FIRST)
 
     assert catalog.cancel_open_attempts(JOB) == 2
     assert catalog.cancel_open_attempts(JOB) == 0
@@ -151,7 +151,7 @@ def test_the_ledger_answers_its_newest_entries_in_order_of_appearance(
     catalog: Catalog,
 ) -> None:
     create_job(catalog)
-    catalog.append_all(JOB, (started(1), started(2), started(3)), expected=FIRST)
+    catalog.append(JOB, started(1), started(2), started(3), expected=FIRST)
     apply(catalog, commit(2, "a"))
 
     newest = catalog.ledger(JOB, newest=3)

@@ -9,8 +9,8 @@ import pytest
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.database import GenerationChangedError, JobGoneError
 from penstock.errors import Code, UserError
+from penstock.model.job import Status, StatusCode
 from penstock.model.split import Horizon
-from penstock.model.status import Status, StatusCode
 from tests.contract.catalog.building import (
     BEGINNING,
     DEFINITION,
@@ -76,7 +76,7 @@ def test_events_are_numbered_and_carry_the_catalogs_time(
     create_job(catalog)
     clock.move(seconds=5)
 
-    catalog.append_all(JOB, (started(1), modified(4)), expected=FIRST)
+    catalog.append(JOB, started(1), modified(4), expected=FIRST)
 
     found = catalog.events(JOB)
     assert [event.number for event in found] == [1, 2, 3]
@@ -132,14 +132,14 @@ def test_nothing_is_stored_of_a_dropped_job(catalog: Catalog) -> None:
     assert catalog.events(JOB) == ()
     assert catalog.ledger(JOB) == ()
     assert catalog.ledger_counts(JOB) == {}
-    assert (catalog.files_of(JOB).count(), catalog.statuses(), catalog.leases()) == (0, {}, {})
+    assert (catalog.files_of(JOB).count(), catalog.reports(), catalog.leases()) == (0, {}, {})
 
 
 def test_the_journal_stays_bounded_by_itself(catalog: Catalog) -> None:
     create_job(catalog)
     seen = [modified(count) for count in range(300)]
 
-    state = reduce(lambda _, __: catalog.append_all(JOB, seen, expected=None), range(8), None)
+    state = reduce(lambda _, __: catalog.append(JOB, *seen, expected=None), range(8), None)
 
     kept = catalog.events(JOB, newest=10_000)
     assert 1_000 <= len(kept) <= 2_100

@@ -7,9 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.catalog.catalog import Catalog
+from penstock.catalog.catalog import Catalog, Lease
 from penstock.catalog.database import GenerationChangedError, JobGoneError, LeaseHeldError
-from penstock.catalog.leases import Lease
 from penstock.errors import InvariantError, LeaseLostError
 from penstock.model.epoch import Generation
 from penstock.model.events import GenerationRaised

@@ -6,8 +6,9 @@ from datetime import timedelta
 import pytest
 
 from penstock.catalog.catalog import Catalog
+from penstock.catalog.status import JobReport
 from penstock.errors import Code, UserError
-from penstock.model.status import Status, StatusCode
+from penstock.model.job import Status, StatusCode
 from tests.contract.catalog.building import BEGINNING, JOB, TABLE, SqliteStore, create_job
 
 
@@ -73,18 +74,18 @@ def test_a_table_whose_job_was_dropped_is_forgotten(catalog: Catalog) -> None:
 def test_observers_see_what_a_job_said_last(store: SqliteStore) -> None:
     catalog = store.open()
     before = create_job(catalog)
-    assert catalog.status(JOB) is None
+    assert catalog.report(JOB).status is None
 
     idle = Status(code=StatusCode.IDLE, fields=(("until", "2026-03-01T12:00:00+00:00"),))
     catalog.set_status(JOB, Status(code=StatusCode.LACKS_CAPABILITY))
     catalog.set_status(JOB, idle)
 
-    assert store.open().status(JOB) == idle
-    assert store.open().statuses() == {JOB: idle}
+    assert store.open().report(JOB).status == idle
+    assert store.open().reports() == {JOB: JobReport(status=idle)}
     assert catalog.job_by_id(JOB) == before
 
 
 def test_a_dropped_job_says_nothing(catalog: Catalog) -> None:
     catalog.set_status(JOB, Status(code=StatusCode.IDLE))
 
-    assert catalog.statuses() == {}
+    assert catalog.reports() == {}

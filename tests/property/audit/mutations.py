@@ -162,7 +162,7 @@ def an_owner_spares_the_newest_file_that_it_knew(patch: pytest.MonkeyPatch) -> N
 
     def mutant(self: Any, before: datetime, **rest: Any) -> None:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(file_index, "newest", lambda *given: self._newest[given[-1]])
+            inner.setattr(file_index, "_newest", lambda *given: self._newest[given[-1]])
             prune(self, before, **rest)
 
     patch.setattr(JobFiles, "newest", knowing)

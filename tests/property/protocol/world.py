@@ -13,8 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
-from penstock.catalog.catalog import Catalog, JobMemory, open_catalog
-from penstock.catalog.tables import TableRecord
+from penstock.catalog.catalog import Catalog, JobMemory, TableRecord, open_catalog
 from penstock.control.changes import ChangeParts, OutpacedError
 from penstock.control.jobs import alter_job, drop_job, open_job, pause_job, resume_job
 from penstock.engine.loop import LoadLoop, LoadParts

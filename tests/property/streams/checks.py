@@ -82,7 +82,7 @@ def _check_progress(state: JobState, stream: StreamOfWorld) -> None:
 def _check_memory(state: JobState, catalog: Catalog) -> None:
     """Require that of every unfinished shard, and of no other, no lag is remembered."""
     unfinished = {s.split for s in state.progress if not isinstance(s.position, End)}
-    text = catalog.memory(state.id)
+    text = catalog.report(state.id).memory
     stored = from_text(StreamMemory, text)
     valid = remembered(text, state.progress)
     assert (valid.shards, valid.created_at) == (stored.shards, stored.created_at)

@@ -171,7 +171,7 @@ class StreamOfWorld:
         oldest = self._clock.now() - timedelta(milliseconds=HOUR_MS * 24)
         safe = {
             memory.shard
-            for memory in remembered(catalog.memory(state.id), state.progress).shards
+            for memory in remembered(catalog.report(state.id).memory, state.progress).shards
             if memory.caught_up_at and memory.caught_up_at > oldest
         }
         for split in state.progress:

@@ -16,8 +16,7 @@ from typing import Any, NoReturn, cast
 import pytest
 from structlog.testing import capture_logs
 
-from penstock.catalog.catalog import open_catalog
-from penstock.catalog.tables import TableRecord
+from penstock.catalog.catalog import TableRecord, open_catalog
 from penstock.control.execute import Services, execute
 from penstock.crashpoints import CrashPoint, handle_in_this_thread
 from penstock.engine.loop import LoadLoop, LoadParts

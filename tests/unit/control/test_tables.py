@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.catalog.catalog import Catalog, open_catalog
-from penstock.catalog.tables import TableRecord
+from penstock.catalog.catalog import Catalog, TableRecord, open_catalog
 from penstock.control.execute import execute
 from penstock.control.result import Result
 from penstock.errors import UserError

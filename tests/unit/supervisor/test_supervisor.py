@@ -23,9 +23,8 @@ from penstock.errors import (
     StoppedError,
 )
 from penstock.model.epoch import Generation
-from penstock.model.job import DesiredState, JobState
+from penstock.model.job import DesiredState, JobState, Status, StatusCode
 from penstock.model.job_kinds import RoutineProperties
-from penstock.model.status import Status, StatusCode
 from penstock.supervisor.loop import Loop, RunnerKind
 from penstock.supervisor.runner import Ending
 from penstock.supervisor.supervisor import JobLook, Supervisor, SupervisorParts
@@ -368,7 +367,9 @@ def test_a_job_that_needs_what_this_node_lacks_is_not_started_and_its_status_say
 
     assert world.loops == []
     fields = (("node", NODE), ("capability", "boto3"))
-    assert world.catalog.status(JOB) == Status(code=StatusCode.LACKS_CAPABILITY, fields=fields)
+    assert world.catalog.report(JOB).status == Status(
+        code=StatusCode.LACKS_CAPABILITY, fields=fields
+    )
 
 
 @pytest.mark.parametrize("caught_up", [True, False])
