@@ -12,7 +12,6 @@ from penstock.cli.doctor.examine import open_subject
 from penstock.cli.doctor.home import check_secrets, check_warehouse
 from penstock.cli.doctor.jobs import Probe, check_sources, send_all
 from penstock.cli.doctor.report import Finding, Outcome, Subject
-from penstock.clock import SystemClock
 from tests.integration.bucket_jobs import (
     access,
     bucket_job,
@@ -206,7 +205,7 @@ def test_whoever_does_not_answer_is_not_waited_for(
         never.wait(LONG.total_seconds())
 
     probe = Probe(state=loads.job("r"), send=silent)
-    (found,) = send_all([probe], wait=BLINK, clock=SystemClock())
+    (found,) = send_all([probe], wait=BLINK)
 
     never.set()
     assert found.found.startswith('routine load "r" cannot ask ')

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from penstock.app import App
@@ -18,22 +18,13 @@ from penstock.cli.doctor.home import (
 )
 from penstock.cli.doctor.jobs import WAIT_MAX, check_jobs, check_sources
 from penstock.cli.doctor.machine import check_java, check_python, check_size, check_spark
-from penstock.cli.doctor.report import (
-    Finding,
-    Subject,
-    failure,
-    json_text,
-    problem,
-    terminal_report,
-)
+from penstock.cli.doctor.report import Finding, Report, Subject, failure, json_text, problem
 from penstock.clock import SystemClock
 from penstock.errors import PenstockError
 from penstock.model.text import format_duration
 from penstock.settings.settings import Settings, home_folder, load_settings
 
-Check = Callable[[Subject], Iterator[Finding]]
-
-CHECKS: dict[str, Check] = {
+CHECKS: dict[str, Callable[[Subject], Iterable[Finding]]] = {
     "python": check_python,
     "java": check_java,
     "machine": check_size,
@@ -63,7 +54,7 @@ def run_doctor(home: Path | None, *, quick: bool, output: str) -> int:
             text, code = json_text(examine(subject))
             sys.stdout.write(text)
             return code
-        report = terminal_report()
+        report = Report.of_terminal()
         return report.write(examine(subject, begin=report.begin))
     finally:
         if subject.app is not None:
@@ -72,32 +63,27 @@ def run_doctor(home: Path | None, *, quick: bool, output: str) -> int:
 
 def open_subject(home: Path | None, *, quick: bool) -> Subject:
     """Return the node of a home; its catalog is opened only if that changes nothing."""
-    error: PenstockError | None = None
+    settings_error: PenstockError | None = None
     try:
         settings = load_settings(home=home)
-    except PenstockError as found:
-        settings, error = Settings(home=home_folder(home)), found
-    app, app_error = _opened(settings)
+    except PenstockError as error:
+        settings, settings_error = Settings(home=home_folder(home)), error
+    app, app_error = None, ""
+    try:
+        path = catalog_path(settings.catalog_url)
+        if path is not None and path.is_file() and stored_revision(path) == HEAD:
+            app = App(settings, command="doctor")
+    except Exception as error:  # noqa: BLE001 - Any error is a finding.
+        app_error = str(error)
     return Subject(
         settings=settings,
-        settings_error=error,
+        settings_error=settings_error,
         app=app,
         app_error=app_error,
         quick=quick,
         clock=SystemClock(),
         environment=os.environ,
     )
-
-
-def _opened(settings: Settings) -> tuple[App | None, str]:
-    """Return the App, or why it cannot be opened; a missing catalog is not an error."""
-    path = catalog_path(settings.catalog_url)
-    try:
-        if path is None or not path.is_file() or stored_revision(path) != HEAD:
-            return None, ""
-        return App(settings, command="doctor"), ""
-    except Exception as error:  # noqa: BLE001 - Any error is a finding.
-        return None, str(error)
 
 
 def examine(

@@ -32,26 +32,25 @@ REMOTE = re.compile(r"9p|afs|ceph|cifs|fuse\..*|glusterfs|lustre|nfs4?|smb.*|vbo
 IN_MEMORY = frozenset({"ramfs", "tmpfs"})
 
 
-def check_home(subject: Subject) -> Iterator[Finding]:
+def check_home(subject: Subject) -> list[Finding]:
     """Check that the folder exists, can be written and locked, and has free space."""
     home = subject.home
     if not home.exists():
         creates = "penstock init, or any statement, creates it"
-        yield warning("home", f"{home} does not exist", advice=creates)
-        return
+        return [warning("home", f"{home} does not exist", advice=creates)]
     try:
         with tempfile.NamedTemporaryFile(dir=home, prefix=".doctor-") as file:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         advice = "Allow this user to write it, or choose another with --home or PENSTOCK_HOME."
-        yield problem("home", f"{home} cannot be written: {error.strerror}", advice=advice)
-        return
-    yield _disk_finding("home", home, nearest=home)
+        return [problem("home", f"{home} cannot be written: {error.strerror}", advice=advice)]
+    return [_disk_finding("home", home, nearest=home)]
 
 
 def _disk_finding(check: str, folder: Path, *, nearest: Path) -> Finding:
     """Return the free space and the file system of a folder."""
-    kind = file_system_of(nearest, _mounts())
+    mounts = Path("/proc/self/mountinfo")
+    kind = file_system_of(nearest, mounts.read_text()) if mounts.exists() else ""
     free_bytes = shutil.disk_usage(nearest).free
     found = f"{folder}, {sized(free_bytes)} free" + (f", {kind}" if kind else "")
     if free_bytes < SPACE_MIN_BYTES:
@@ -78,17 +77,11 @@ def file_system_of(folder: Path, mounts: str) -> str:
     return best[1]
 
 
-def _mounts() -> str:
-    path = Path("/proc/self/mountinfo")
-    return path.read_text() if path.exists() else ""
-
-
-def check_settings(subject: Subject) -> Iterator[Finding]:
+def check_settings(subject: Subject) -> list[Finding]:
     """List the settings that are given, and where."""
     error = subject.settings_error
     if error is not None:
-        yield problem("settings", error.message, advice=error.hint)
-        return
+        return [problem("settings", error.message, advice=error.hint)]
     settings = subject.settings
     origin_by_key = settings.origin_by_key
     # Values of Spark properties may be credentials.
@@ -108,55 +101,47 @@ def check_settings(subject: Subject) -> Iterator[Finding]:
         if key in origin_by_key
     ]
     rest = "all others are defaults" if given else "all are defaults"
-    yield ok("settings", "; ".join([*given, rest]))
+    return [ok("settings", "; ".join([*given, rest]))]
 
 
-def check_catalog(subject: Subject) -> Iterator[Finding]:
+def check_catalog(subject: Subject) -> list[Finding]:
     """Check that the catalog is intact and current, and count its jobs and tables."""
     url = subject.settings.catalog_url
     path = catalog_path(url)
     if path is None or not path.exists():
         none = "none yet" if path else f"{url} is not a file"
-        yield ok("catalog", none, advice=FIRST_STATEMENT)
-        return
+        return [ok("catalog", none, advice=FIRST_STATEMENT)]
     seen = glance_at(path)
     held = f"{path}: {counted(seen.jobs, 'job')}, {counted(seen.tables, 'table')}"
     if seen.damage:
         restore = "Restore the file from a backup."
-        yield problem("catalog", f"{path} is damaged: {seen.damage}", advice=restore)
-    elif subject.app_error:
-        yield problem("catalog", f"{held}; it cannot be opened: {subject.app_error}")
-    elif seen.revision == HEAD:
-        yield ok("catalog", f"{held}, sound, revision {HEAD}")
-    elif seen.revision is not None and seen.revision > HEAD:
-        newer = f"{held}; its revision is {seen.revision}, this Penstock supports {HEAD}"
-        yield problem("catalog", newer, advice="Upgrade Penstock.")
-    elif seen.revision in RETIRED:
-        retired = f"{held}; its revision is {seen.revision}, which this Penstock cannot read"
-        yield problem(
-            "catalog",
-            retired,
-            advice="Choose another home; docs/guides/operations.md says how to move.",
-        )
-    else:
-        older = f"{held}; its revision is {seen.revision or 'none'}, the current one is {HEAD}"
-        advice = "Back up the home. The next statement or run upgrades the catalog."
-        yield warning("catalog", older, advice=advice)
+        return [problem("catalog", f"{path} is damaged: {seen.damage}", advice=restore)]
+    if subject.app_error:
+        return [problem("catalog", f"{held}; it cannot be opened: {subject.app_error}")]
+    if seen.revision == HEAD:
+        return [ok("catalog", f"{held}, sound, revision {HEAD}")]
+    found = f"{held}; its revision is {seen.revision or 'none'}, "
+    if seen.revision is not None and seen.revision > HEAD:
+        newer = f"{found}this Penstock supports {HEAD}"
+        return [problem("catalog", newer, advice="Upgrade Penstock.")]
+    if seen.revision in RETIRED:
+        advice = "Choose another home; docs/guides/operations.md says how to move."
+        return [problem("catalog", f"{found}which this Penstock cannot read", advice=advice)]
+    advice = "Back up the home. The next statement or run upgrades the catalog."
+    return [warning("catalog", f"{found}the current one is {HEAD}", advice=advice)]
 
 
-def check_warehouse(subject: Subject) -> Iterator[Finding]:
+def check_warehouse(subject: Subject) -> list[Finding]:
     """Check that tables can be created; a bucket is tested with a small object."""
     place = subject.settings.warehouse_location
     if "://" in place and not place.startswith("file://"):
-        yield _bucket_finding(subject, place)
-        return
+        return [_bucket_finding(subject, place)]
     folder = Path(place.removeprefix("file://"))
     nearest = next(path for path in (folder, *folder.parents) if path.exists())
     if os.access(nearest, os.W_OK | os.X_OK):
-        yield _disk_finding("warehouse", folder, nearest=nearest)
-        return
+        return [_disk_finding("warehouse", folder, nearest=nearest)]
     advice = f"Allow this user to write {nearest}, or set warehouse in {FILE_NAME}."
-    yield problem("warehouse", f"{folder} cannot be written", advice=advice)
+    return [problem("warehouse", f"{folder} cannot be written", advice=advice)]
 
 
 def _bucket_finding(subject: Subject, place: str) -> Finding:
@@ -171,32 +156,27 @@ def _bucket_finding(subject: Subject, place: str) -> Finding:
     return ok("warehouse", f"{place}, not asked (--quick)")
 
 
-def check_secrets(subject: Subject) -> Iterator[Finding]:
+def check_secrets(subject: Subject) -> list[Finding]:
     """Check that the key decrypts the secrets, and that their references resolve."""
     path = catalog_path(subject.settings.catalog_url)
     needed = sealing_keys(path) if path is not None and path.exists() else frozenset()
     key_file = subject.home / KEY_FILE
     if not needed and not key_file.exists():
-        yield ok("secrets", "none")
-        return
+        return [ok("secrets", "none")]
     from penstock.secrets.sealing import load_sealer
 
     held = load_sealer(key_file, create=False).key_id
     foreign = sorted(needed - {held})
     if foreign:
-        yield problem(
-            "secrets",
-            f"sealed with the key {foreign[0]}, but this node has {held}",
-            advice=f"Restore that key as {key_file}, or enter the values again: ALTER SECRET",
-        )
-        return
-    lost = [] if subject.app is None else list(_lost_values(subject.app))
-    if not lost:
-        yield ok("secrets", f"the key {held} decrypts them" if needed else "none yet")
-    yield from lost
+        differs = f"sealed with the key {foreign[0]}, but this node has {held}"
+        advice = f"Restore that key as {key_file}, or enter the values again: ALTER SECRET"
+        return [problem("secrets", differs, advice=advice)]
+    fine = ok("secrets", f"the key {held} decrypts them" if needed else "none yet")
+    unresolved = [] if subject.app is None else list(_unresolved(subject.app))
+    return unresolved or [fine]
 
 
-def _lost_values(app: "App") -> Iterator[Finding]:
+def _unresolved(app: "App") -> Iterator[Finding]:
     """Yield a problem for every env: or file: reference that does not resolve."""
     for record in app.catalog.secrets():
         reference = reference_text(SecretReference(name=record.name))
@@ -207,30 +187,25 @@ def _lost_values(app: "App") -> Iterator[Finding]:
                 yield failure("secrets", error)
 
 
-def check_clock(subject: Subject) -> Iterator[Finding]:
+def check_clock(subject: Subject) -> list[Finding]:
     """Compare the clock with the newest event in the catalog and with the disk of the home."""
     now = subject.clock.now()
     shown = f"{now:%Y-%m-%d %H:%M:%S} UTC"
-    newest = None if subject.app is None else newest_at(subject.app.catalog)
+    newest = None if subject.app is None else _newest_at(subject.app.catalog)
     if newest is not None and newest > now + CLOCK_TOLERANCE:
-        yield problem(
-            "clock",
-            f"{shown}, which is {format_duration(newest - now)} before the newest event "
-            "in the catalog",
-            advice="Set the clock. Until then, leases and resumes wait too long.",
-        )
-        return
+        early = format_duration(newest - now)
+        found = f"{shown}, which is {early} before the newest event in the catalog"
+        advice = "Set the clock. Until then, leases and resumes wait too long."
+        return [problem("clock", found, advice=advice)]
     gap = abs(_disk_time(subject.home) - subject.clock.now())
     if gap > CLOCK_TOLERANCE:
         differs = f"{shown}; the disk of the home differs by {format_duration(gap)}"
         advice = "Synchronize the clocks of this machine and of its file server."
-        yield warning("clock", differs, advice=advice)
-        return
-    yield ok("clock", shown)
+        return [warning("clock", differs, advice=advice)]
+    return [ok("clock", shown)]
 
 
-def newest_at(catalog: Catalog) -> datetime | None:
-    """Return the newest time in the catalog."""
+def _newest_at(catalog: Catalog) -> datetime | None:
     instants = [lease.expires_at - LEASE_DURATION for lease in catalog.leases().values()]
     for state in catalog.jobs():
         known = (state.created_at, state.committed_at, state.desired.changed_at)

@@ -1,7 +1,10 @@
 """Checks of the jobs and of their sources."""
 
+import concurrent.futures
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -9,7 +12,6 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 
 from penstock.cli.doctor.report import Finding, Subject, failure, ok, problem, warning
-from penstock.clock import Clock
 from penstock.errors import Code, ExternalError, PenstockError
 from penstock.model.job import DesiredState, JobState
 from penstock.model.text import counted, format_duration
@@ -22,11 +24,10 @@ WAIT_MAX = timedelta(seconds=20)
 PARALLEL_MAX = 16
 
 
-def check_jobs(subject: Subject) -> Iterator[Finding]:
+def check_jobs(subject: Subject) -> list[Finding]:
     """Count running and paused jobs, and list every pause with its reason."""
     if subject.app is None:
-        yield ok("jobs", "none yet", advice="To create one, see: penstock --help")
-        return
+        return [ok("jobs", "none yet", advice="To create one, see: penstock --help")]
     states = subject.app.catalog.jobs()
     leases = subject.app.catalog.leases()
     wanted = [state for state in states if state.desired.state is DesiredState.RUN]
@@ -37,9 +38,8 @@ def check_jobs(subject: Subject) -> Iterator[Finding]:
     found = ", ".join(f"{number:,} {word}" for number, word in counts if number)
     penstock = command_for(subject.home)
     advice = f"To run {counted(waiting, 'job')}: {penstock} run" if waiting else ""
-    yield ok("jobs", found or "none yet", advice=advice)
-    for state in paused:
-        yield pause_finding(state, penstock=penstock)
+    pauses = [pause_finding(state, penstock=penstock) for state in paused]
+    return [ok("jobs", found or "none yet", advice=advice), *pauses]
 
 
 def pause_finding(state: JobState, *, penstock: str) -> Finding:
@@ -65,22 +65,19 @@ class Probe:
     send: Callable[[], None]
 
 
-def check_sources(subject: Subject) -> Iterator[Finding]:
+def check_sources(subject: Subject) -> list[Finding]:
     """Check that the credentials of remote sources resolve and, unless quick, are accepted."""
     states = () if subject.app is None else subject.app.catalog.jobs()
     remote = [state for state in states if _is_remote(state)]
     if subject.app is None or not remote:
-        yield ok("sources", "only files of this machine" if states else "none yet")
-        return
+        return [ok("sources", "only files of this machine" if states else "none yet")]
     send = partial(_request, sources=subject.app.sources, quick=subject.quick)
     probes = [Probe(state=state, send=partial(send, state)) for state in remote]
-    failures = list(send_all(probes, wait=WAIT_MAX, clock=subject.clock))
+    failures = send_all(probes, wait=WAIT_MAX)
     sources = counted(len(remote), "remote source")
     if subject.quick:
-        yield ok("sources", f"{sources}, not asked (--quick)")
-    elif not failures:
-        yield ok("sources", f"{sources} answered")
-    yield from failures
+        return [ok("sources", f"{sources}, not asked (--quick)"), *failures]
+    return failures or [ok("sources", f"{sources} answered")]
 
 
 def _is_remote(state: JobState) -> bool:
@@ -96,55 +93,44 @@ def _request(state: JobState, *, sources: Sources, quick: bool) -> None:
         sources.probe(state.definition, values)
 
 
-def send_all(probes: Sequence[Probe], *, wait: timedelta, clock: Clock) -> Iterator[Finding]:
-    """Send probes in parallel; yield the failures in order.
+def send_all(probes: Sequence[Probe], *, wait: timedelta) -> list[Finding]:
+    """Send probes in parallel; return the failures in order.
 
     A probe without an answer when time is up is a failure; its thread is abandoned.
     """
-    todo: SimpleQueue[int] = SimpleQueue()
-    done: SimpleQueue[tuple[int, Exception | None]] = SimpleQueue()
-    for number in range(len(probes)):
-        todo.put(number)
+    todo: SimpleQueue[tuple[Probe, Future[None]]] = SimpleQueue()
+    futures: list[Future[None]] = [Future() for _ in probes]
+    for item in zip(probes, futures, strict=True):
+        todo.put(item)
+    # Threads of an executor would be joined at exit; these are not.
     for _ in range(min(PARALLEL_MAX, len(probes))):
-        Thread(target=_send_next, args=(probes, todo, done), daemon=True).start()
-    error_by_number: dict[int, Exception | None] = {}
-    ends_at = clock.monotonic() + wait.total_seconds()
-    for _ in probes:
-        try:
-            number, error = done.get(timeout=max(0.0, ends_at - clock.monotonic()))
-        except Empty:
-            break
-        error_by_number[number] = error
+        Thread(target=_send_next, args=(todo,), daemon=True).start()
+    done, _ = concurrent.futures.wait(futures, timeout=wait.total_seconds())
     silent = ExternalError(
         f"no answer within {format_duration(wait)}",
         hint="Check the network, the endpoint and the region.",
     )
-    for number, probe in enumerate(probes):
-        found = error_by_number.get(number, silent)
-        if found is not None:
-            yield _source_finding(probe.state, found)
+    errors = [future.exception() if future in done else silent for future in futures]
+    return [
+        _source_finding(probe.state, error)
+        for probe, error in zip(probes, errors, strict=True)
+        if error is not None
+    ]
 
 
-def _send_next(
-    probes: Sequence[Probe],
-    todo: SimpleQueue[int],
-    done: SimpleQueue[tuple[int, Exception | None]],
-) -> None:
+def _send_next(todo: SimpleQueue[tuple[Probe, Future[None]]]) -> None:
     """Send probes until none is left."""
-    while True:
-        try:
-            number = todo.get_nowait()
-        except Empty:
-            return
-        try:
-            probes[number].send()
-        except Exception as error:  # noqa: BLE001 - Any error is a finding.
-            done.put((number, error))
-        else:
-            done.put((number, None))
+    with suppress(Empty):
+        while True:
+            probe, future = todo.get_nowait()
+            try:
+                probe.send()
+                future.set_result(None)
+            except Exception as error:  # noqa: BLE001 - Any error is a finding.
+                future.set_exception(error)
 
 
-def _source_finding(state: JobState, error: Exception) -> Finding:
+def _source_finding(state: JobState, error: BaseException) -> Finding:
     definition = state.definition
     place = source_kind(definition.source.kind).place(source_options(definition.source))
     about = f'{definition.kind.noun} "{state.name}" cannot ask {place}: '

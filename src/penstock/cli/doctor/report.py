@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 NAME_WIDTH = len("warehouse")
 WIDTH_MIN = 40
-CLEAR_LINE = "\x1b[K"
 
 
 class Outcome(StrEnum):
@@ -95,6 +94,17 @@ class Report:
     pretty: bool
     width: int | None
 
+    @staticmethod
+    def of_terminal() -> "Report":
+        """Return the report for standard output."""
+        stream = sys.stdout
+        if not stream.isatty():
+            return Report(stream=stream, pretty=False, width=None)
+        utf8 = (stream.encoding or "").lower().replace("-", "") == "utf8"
+        dumb = os.environ.get("TERM", "dumb") == "dumb"
+        width = shutil.get_terminal_size().columns
+        return Report(stream=stream, pretty=utf8 and not dumb, width=width)
+
     def write(self, findings: Iterable[Finding]) -> int:
         """Write findings as they come, then their number; return the exit code."""
         outcomes = []
@@ -123,7 +133,7 @@ class Report:
         from rich.console import Console
         from rich.text import Text
 
-        self.stream.write(CLEAR_LINE)
+        self.stream.write("\x1b[K")  # Clears the line that begin() wrote.
         text = Text("\n".join(lines))
         text.stylize(COLOURS[finding.outcome], 0, 1)
         Console(file=self.stream, soft_wrap=True).print(text, highlight=False)
@@ -143,12 +153,9 @@ def finding_lines(finding: Finding, *, pretty: bool, width: int | None) -> list[
 
 
 def _folded(text: str, *, head: str, indent: str, width: int | None) -> list[str]:
-    line = " ".join(text.split())
-    if width is None:
-        return [head + line]
     return textwrap.wrap(
-        line,
-        max(width, WIDTH_MIN),
+        " ".join(text.split()),
+        sys.maxsize if width is None else max(width, WIDTH_MIN),
         initial_indent=head,
         subsequent_indent=indent,
         break_long_words=False,
@@ -165,14 +172,3 @@ def json_text(findings: Iterable[Finding]) -> tuple[str, int]:
     ]
     failed = any(f.outcome is Outcome.PROBLEM for f in found)
     return json.dumps(rows, ensure_ascii=False) + "\n", int(failed)
-
-
-def terminal_report() -> Report:
-    """Return the report for standard output."""
-    stream = sys.stdout
-    if not stream.isatty():
-        return Report(stream=stream, pretty=False, width=None)
-    utf8 = (stream.encoding or "").lower().replace("-", "") == "utf8"
-    dumb = os.environ.get("TERM", "dumb") == "dumb"
-    width = shutil.get_terminal_size().columns
-    return Report(stream=stream, pretty=utf8 and not dumb, width=width)
