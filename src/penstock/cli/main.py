@@ -2,11 +2,11 @@
 
 import gc
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -149,12 +149,20 @@ def sql(
     """Run SQL statements from -e, -f or standard input; on a terminal, open a prompt."""
     if execute is not None and file is not None:
         raise typer.BadParameter("give either -e or -f, not both")
-    if execute is None and file is None and sys.stdin.isatty() and sys.stdout.isatty():
-        _guarded(lambda: _open_prompt(home=context.obj, output=output, verbose=verbose))
-    text = execute if execute is not None else _read(file)
-    _guarded(
-        lambda: _run_sql(text, home=context.obj, output=output, verbose=verbose), script=text
-    )
+    if execute is not None:
+        text = execute
+    elif file is not None:
+        text = file.read_text(encoding="utf-8", errors="surrogateescape")
+    elif sys.stdin.isatty() and sys.stdout.isatty():
+        from penstock.cli.prompt.session import open_prompt
+
+        with _errors_printed(), _opened(context.obj, verbose=verbose) as application:
+            open_prompt(application, output=output)
+        return
+    else:
+        text = sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
+    with _errors_printed(script=text):
+        _run_sql(text, home=context.obj, output=output, verbose=verbose)
 
 
 @contextmanager
@@ -162,30 +170,13 @@ def _opened(home: Path | None, *, verbose: bool) -> Iterator["App"]:
     """Open the App for statements."""
     from penstock.app import App
 
-    application = App(load_settings(home=home), tell=_notify)
-    try:
+    with closing(App(load_settings(home=home), tell=_notify)) as application:
         if verbose:
             application.log(verbose=True)
         yield application
-    finally:
-        application.close()
 
 
-def _open_prompt(*, home: Path | None, output: Format, verbose: bool) -> int:
-    from penstock.cli.prompt.session import open_prompt
-
-    with _opened(home, verbose=verbose) as application:
-        open_prompt(application, output=output.value)
-    return 0
-
-
-def _read(file: Path | None) -> str:
-    if file is None:
-        return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
-    return file.read_text(encoding="utf-8", errors="surrogateescape")
-
-
-def _run_sql(text: str, *, home: Path | None, output: Format, verbose: bool) -> int:
+def _run_sql(text: str, *, home: Path | None, output: Format, verbose: bool) -> None:
     from penstock.cli.printing import print_result
     from penstock.control.execute import execute
     from penstock.sql.parser import parse_script
@@ -199,9 +190,7 @@ def _run_sql(text: str, *, home: Path | None, output: Format, verbose: bool) -> 
 
                 kind = type(parsed.statement).__name__
                 structlog.get_logger().debug("statement executed", kind=kind)
-            form = Format.VERTICAL if parsed.vertical else output
-            print_result(result, output=form.value)
-    return 0
+            print_result(result, output=Format.VERTICAL if parsed.vertical else output)
 
 
 def _notify(line: str) -> None:
@@ -248,48 +237,40 @@ def run(
     """
     from penstock.model.options import parse_duration
 
-    def work() -> int:
+    with _errors_printed():
         from penstock.app import App
         from penstock.cli.run import Request, run_jobs
 
         gc.enable()
         limit = None if timeout is None else parse_duration(timeout, what="--timeout")
-        application = App(load_settings(home=context.obj), command="run")
-        try:
+        with closing(App(load_settings(home=context.obj), command="run")) as application:
             request = Request(
                 names=tuple(job or ()),
                 until_caught_up=until_caught_up,
                 timeout=limit,
                 verbose=verbose,
             )
-            return run_jobs(application, request)
-        finally:
-            application.close()
-
-    _guarded(work)
+            raise typer.Exit(run_jobs(application, request))
 
 
-def _guarded(work: Callable[[], int], *, script: str = "") -> NoReturn:
+@contextmanager
+def _errors_printed(*, script: str = "") -> Iterator[None]:
+    """Print an error, with its place in the script, to standard error and exit with 1."""
     try:
-        code = work()
-    except PenstockError as error:
-        print_error(error, script=script)
-        code = EXIT_FAILED
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):
-            # The reader of the output is gone, as after `| head`; nobody reads an error.
-            sys.stderr.close()
+        yield
+    except BrokenPipeError as error:
+        # The reader of the output is gone, as after `| head`; nobody reads an error.
+        sys.stderr.close()
+        raise typer.Exit(EXIT_FAILED) from error
+    except (PenstockError, OSError) as error:
+        from penstock.cli.prompt.display import error_text
+
+        if isinstance(error, OSError):
+            text = error_text(ExternalError(str(error), code=Code.STORAGE_ERR))
         else:
-            print_error(ExternalError(str(error), code=Code.STORAGE_ERR))
-        code = EXIT_FAILED
-    raise typer.Exit(code)
-
-
-def print_error(error: PenstockError, *, script: str = "") -> None:
-    """Print code, message, detail, the place in the script, and hint to standard error."""
-    from penstock.cli.prompt.display import error_text
-
-    sys.stderr.write(error_text(error, script=script))
+            text = error_text(error, script=script)
+        sys.stderr.write(text)
+        raise typer.Exit(EXIT_FAILED) from error
 
 
 class ReportFormat(StrEnum):
@@ -318,13 +299,10 @@ def doctor(
     Changes nothing. A small object, deleted at once, tests a warehouse in a bucket.
     The exit code is 1 if there is a problem.
     """
-
-    def work() -> int:
+    with _errors_printed():
         from penstock.cli.doctor.examine import run_doctor
 
-        return run_doctor(context.obj, quick=quick, output=output.value)
-
-    _guarded(work)
+        raise typer.Exit(run_doctor(context.obj, quick=quick, output=output))
 
 
 @app.command(epilog="Example: penstock init /srv/penstock")
@@ -336,12 +314,8 @@ def init(
     ] = None,
 ) -> None:
     """Create a home with a settings file that explains every setting."""
-
-    def work() -> int:
-        typer.echo(make_home(folder or context.obj))
-        return 0
-
-    _guarded(work)
+    with _errors_printed():
+        typer.echo(create_home(folder or context.obj))
 
 
 def main() -> None:
@@ -351,46 +325,30 @@ def main() -> None:
     app()
 
 
-def make_home(given: Path | None) -> str:
+def create_home(given: Path | None) -> str:
     """Create the home and its settings file; return the message."""
     home = home_folder(given)
     path = home / FILE_NAME
+    another = "Choose another folder: penstock init FOLDER."
     try:
         home.mkdir(parents=True, exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             file.write(settings_file())
     except FileExistsError as error:
-        raise _taken(home, path) from error
+        message, hint = f'home "{home}" cannot be created: a file has this name', another
+        if path.exists():
+            message = f'settings file "{path}" exists and was not changed'
+            hint = "Edit it, or delete it and run penstock init again."
+        raise UserError(message, code=Code.ALREADY_EXISTS_ERR, hint=hint) from error
     except OSError as error:
-        raise ExternalError(
-            f'home "{home}" cannot be created: {error.strerror}',
-            code=Code.STORAGE_ERR,
-            hint="Choose another folder: penstock init FOLDER.",
-        ) from error
+        message = f'home "{home}" cannot be created: {error.strerror}'
+        raise ExternalError(message, code=Code.STORAGE_ERR, hint=another) from error
+    meaning_by_step = {
+        "doctor": "check this machine",
+        "sql   ": "create a table and a job",
+        "run   ": "load until Ctrl-C",
+    }
+    penstock = command_for(home)
+    steps = [f"  {penstock} {step}  # {why}" for step, why in meaning_by_step.items()]
     created = f"created {home} with {FILE_NAME}, which explains every setting"
-    return f"{created}\n\n{_next_steps(command_for(home))}"
-
-
-def _taken(home: Path, path: Path) -> UserError:
-    if not path.exists():
-        return UserError(
-            f'home "{home}" cannot be created: a file has this name',
-            code=Code.ALREADY_EXISTS_ERR,
-            hint="Choose another folder: penstock init FOLDER.",
-        )
-    return UserError(
-        f'settings file "{path}" exists and was not changed',
-        code=Code.ALREADY_EXISTS_ERR,
-        hint="Edit it, or delete it and run penstock init again.",
-    )
-
-
-def _next_steps(penstock: str) -> str:
-    lines = (
-        ("doctor", "check this machine"),
-        ("sql", "create a table and a job"),
-        ("run", "load until Ctrl-C"),
-    )
-    width = max(len(f"{penstock} {word}") for word, _ in lines)
-    typed = [f"  {f'{penstock} {word}':<{width}}  # {why}" for word, why in lines]
-    return "\n".join(["Next:", *typed])
+    return "\n".join([created, "", "Next:", *steps])
