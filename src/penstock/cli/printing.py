@@ -21,10 +21,20 @@ def print_result(
             _print_csv(result, stream)
         case "vertical":
             _print_vertical(result, stream)
-            stream.write(_ending(result, seconds, output=output))
+            _print_ending(result, stream, seconds)
+        case _ if is_grid(result, output):
+            _print_grid(result, stream)
+            _print_ending(result, stream, seconds)
         case _:
-            _print_table(result, stream)
-            stream.write(_ending(result, seconds, output=output))
+            # Texts of several lines are bare, so that people can copy them.
+            stream.writelines(f"{_text(row[-1])};\n" for row in result.rows)
+            if seconds is not None or not result.names:
+                _print_ending(result, stream, seconds)
+
+
+def is_grid(result: Result, output: str) -> bool:
+    """Return whether a result is printed in columns."""
+    return output == "table" and bool(result.names) and result.names[-1] != "create_statement"
 
 
 def _print_json(result: Result, stream: TextIO) -> None:
@@ -53,21 +63,14 @@ def _print_csv(result: Result, stream: TextIO) -> None:
 
 
 def _print_vertical(result: Result, stream: TextIO) -> None:
-    if not result.names:
-        return
-    width = max(len(name) for name in result.names)
+    width = max((len(name) for name in result.names), default=0)
     for number, row in enumerate(result.rows, start=1):
         stream.write(f"{'*' * 12} {number}. row {'*' * 12}\n")
         for name, cell in zip(result.names, row, strict=True):
             stream.write(f"{name:>{width}}: {_text(cell)}\n")
 
 
-def _print_table(result: Result, stream: TextIO) -> None:
-    if not result.names:
-        return
-    if _holds_texts(result):
-        _print_texts(result, stream)
-        return
+def _print_grid(result: Result, stream: TextIO) -> None:
     if not stream.isatty():
         _print_aligned(result, stream)
         return
@@ -103,12 +106,6 @@ def _numeric(result: Result, index: int) -> bool:
     return any(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in cells)
 
 
-def _print_texts(result: Result, stream: TextIO) -> None:
-    """Print texts of several lines bare, so that people can copy them."""
-    for row in result.rows:
-        stream.write(f"{_text(row[-1])};\n")
-
-
 def _line(cell: Cell) -> str:
     """Return a cell in one line."""
     return " ".join(_text(cell).splitlines())
@@ -120,16 +117,12 @@ def _text(cell: Cell) -> str:
     return "" if cell is None else str(cell)
 
 
-def _holds_texts(result: Result) -> bool:
-    return result.names[-1:] == ("create_statement",)
-
-
-def _ending(result: Result, seconds: float | None, *, output: str) -> str:
-    """Return the last line: the message or the number of rows, and the duration."""
+def _print_ending(result: Result, stream: TextIO, seconds: float | None) -> None:
+    """Print the message or the number of rows, and the duration."""
     if not result.names:
         took = "" if seconds is None else f" ({seconds:.2f} s)"
-        return f"{result.message}{took}\n"
-    if seconds is None and output == "table" and _holds_texts(result):
-        return ""
+        stream.write(f"{result.message}{took}\n")
+        return
+    took = "" if seconds is None else f", {seconds:.2f} s"
     rows = "1 row" if len(result.rows) == 1 else f"{len(result.rows)} rows"
-    return f"{rows}\n" if seconds is None else f"{rows}, {seconds:.2f} s\n"
+    stream.write(f"{rows}{took}\n")

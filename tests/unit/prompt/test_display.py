@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.prompt.display import (
-    Screen,
     fits,
     plain_text,
     show_result,
@@ -17,10 +16,10 @@ from penstock.control.result import Result, result_columns
 NARROW = Result(columns=result_columns("id, city"), rows=((1, "Bern"), (2, "Wien")))
 WIDE = Result(columns=result_columns("id, text"), rows=((1, "x" * 100),))
 LONG = Result(columns=result_columns("id"), rows=tuple((number,) for number in range(100)))
-SCREEN = Screen(columns=80, lines=24)
+SCREEN = os.terminal_size((80, 24))
 
 
-def fitting(result: Result, *, output: str = "table", on: Screen = SCREEN) -> bool:
+def fitting(result: Result, *, output: str = "table", on: os.terminal_size = SCREEN) -> bool:
     text = plain_text(result, output=output, seconds=0.1)
     return fits(text, result, output=output, on=on)
 
@@ -44,9 +43,9 @@ def test_a_table_needs_the_room_that_a_terminal_gives_it() -> None:
     # rule, row, count and the prompt.
     result = Result(columns=result_columns("id, city"), rows=((1, "Bern"),))
 
-    assert fitting(result, on=Screen(columns=11, lines=7))
-    assert not fitting(result, on=Screen(columns=10, lines=7))
-    assert not fitting(result, on=Screen(columns=11, lines=6))
+    assert fitting(result, on=os.terminal_size((11, 7)))
+    assert not fitting(result, on=os.terminal_size((10, 7)))
+    assert not fitting(result, on=os.terminal_size((11, 6)))
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ class FakeEditor:
         self._texts = iter(texts)
         self.written: list[str] = []
 
-    def read(self, written: str = "") -> str:
+    def read(self, written: str) -> str:
         self.written.append(written)
         text = next(self._texts, EOFError())
         if isinstance(text, BaseException):
@@ -32,7 +32,7 @@ class FakeEditor:
 def typed(*texts: str | BaseException, run: Run = lambda _: TWO_ROWS) -> FakeEditor:
     """Answer the editor once everything was typed."""
     editor = FakeEditor(texts)
-    Session(editor, run=run, clock=SystemClock(), output="table").go_on()
+    Session(editor.read, run=run, clock=SystemClock(), output="table").go_on()
     return editor
 
 

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from penstock.errors import Code, UserError
 from penstock.model.options import parse_duration
-from penstock.sql.lexer import Token, TokenKind, read_script, tokenize
+from penstock.sql.lexer import Token, read_script, tokenize
 
 WATCH_INTERVAL = timedelta(seconds=2)
 WATCH_INTERVAL_MIN = timedelta(milliseconds=100)
@@ -57,6 +57,7 @@ Entry = Run | Watch | Timing | Command
 
 # Words that need no backslash.
 _WORDS = {"help": Command.HELP, "?": Command.HELP, "exit": Command.QUIT, "quit": Command.QUIT}
+_TIMING = {"": None, "on": True, "off": False}
 _COMMANDS = {**_WORDS, "h": Command.HELP, "q": Command.QUIT, "e": Command.EDIT}
 # Completions after a backslash.
 MEANING_BY_COMMAND = {
@@ -81,7 +82,7 @@ def finished(text: str) -> bool:
     tokens = _tokens(text)
     if tokens is None:
         return text.rstrip().endswith(";") and not _unclosed(text)
-    return not tokens or _is_semicolon(tokens[-1])
+    return not tokens or tokens[-1].is_symbol(";")
 
 
 def read_entry(text: str) -> Entry:
@@ -106,7 +107,11 @@ def _run(text: str) -> Run:
 
 def _command(name: str, *, argument: str) -> Entry:
     if name.lower() == "timing":
-        return Timing(shown=_shown(argument))
+        if argument.lower() not in _TIMING:
+            raise UserError(
+                f'\\timing must be on or off, not "{argument}"', code=Code.SYNTAX_ERR
+            )
+        return Timing(shown=_TIMING[argument.lower()])
     if name.lower() not in _COMMANDS:
         raise UserError(
             f'command "\\{name}" does not exist',
@@ -114,13 +119,6 @@ def _command(name: str, *, argument: str) -> Entry:
             hint="Type \\? for a list of commands.",
         )
     return _COMMANDS[name.lower()]
-
-
-def _shown(argument: str) -> bool | None:
-    shown_by_word = {"": None, "on": True, "off": False}
-    if argument.lower() not in shown_by_word:
-        raise UserError(f'\\timing must be on or off, not "{argument}"', code=Code.SYNTAX_ERR)
-    return shown_by_word[argument.lower()]
 
 
 def _interval(text: str) -> timedelta:
@@ -161,7 +159,3 @@ def _unclosed(text: str) -> bool:
     """Return whether the only fault of a text is an open quote or comment."""
     closings = (*_QUOTES, " */" * text.count("/*"))
     return any(_tokens(text + closing) is not None for closing in closings)
-
-
-def _is_semicolon(token: Token) -> bool:
-    return token.kind is TokenKind.SYMBOL and token.text == ";"

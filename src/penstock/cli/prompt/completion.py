@@ -6,7 +6,7 @@ errors are listed here.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, Field, dataclass, replace
 from enum import Enum
 from itertools import chain
@@ -39,15 +39,15 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OptionChoice:
+class _Option:
     """An option, its explanation and, if they are few, its values."""
 
     explanation: str
     values: tuple[str, ...] = ()
 
 
-def option_classes() -> Mapping[str, tuple[type, ...]]:
-    """Return the option classes of every source by the word in front of its options."""
+def _classes_by_function() -> dict[str, tuple[type, ...]]:
+    """Return the option classes of every source by its function."""
     return {
         function: (kind.options, *_start_options(kind, ROUTINE_LOAD))
         for kind in source_kinds()
@@ -61,13 +61,14 @@ def _start_options(kind: SourceKind, job_kind: JobKind) -> tuple[type, ...]:
     return (start,) if start is not None and job_kind.name in kind.job_kinds else ()
 
 
-def option_list(call: str, *, about: str, names: Names) -> Mapping[str, OptionChoice] | None:
+def _options_of(call: str, *, about: str, names: Names) -> dict[str, _Option] | None:
     """Return the options by key of a source or of PROPERTIES; None for another word.
 
     ``about`` is the second word of the statement: JOB, ROUTINE, SECRET.
     """
-    if call in option_classes():
-        return _declared(*option_classes()[call], names=names)
+    classes_by_function = _classes_by_function()
+    if call in classes_by_function:
+        return _declared(*classes_by_function[call], names=names)
     match call, about:
         case "PROPERTIES", "ROUTINE":
             return _declared(ROUTINE_LOAD.properties, names=names)
@@ -75,54 +76,41 @@ def option_list(call: str, *, about: str, names: Names) -> Mapping[str, OptionCh
             starts = (_start_options(kind, STREAMING) for kind in source_kinds())
             return _declared(STREAMING.properties, *chain(*starts), names=names)
         case _, "SECRET":
-            return _secrets()
+            classes = chain.from_iterable(classes_by_function.values())
+            secret = [f for one in classes for f in option_fields(one) if rule_of(f).secret]
+            return {option_key(f): _Option(explanation=rule_of(f).explanation) for f in secret}
         case (("JOBS" | "TASKS"), _):
-            return {"type": OptionChoice(explanation="Kind of the jobs.", values=("insert",))}
+            return {"type": _Option(explanation="Kind of the jobs.", values=("insert",))}
         case "REJECTS", _:
             jobs = tuple(names.jobs())
-            return {"job": OptionChoice(explanation="Job with the rejected rows.", values=jobs)}
+            return {"job": _Option(explanation="Job with the rejected rows.", values=jobs)}
         case _:
             return None
 
 
-def _declared(*kinds: type, names: Names) -> dict[str, OptionChoice]:
+def _declared(*kinds: type, names: Names) -> dict[str, _Option]:
     """Return the options of classes; required ones come first."""
-    declared = (f for kind in kinds for f in option_fields(kind))
+    declared = chain.from_iterable(map(option_fields, kinds))
     ordered = sorted(declared, key=lambda f: f.default is not MISSING)
     found = {option_key(f): _choice(f, names=names) for f in ordered}
-    for f in (f for kind in kinds for f in open_fields(kind)):
-        found[f.metadata["prefix"]] = OptionChoice(explanation=f.metadata["explanation"])
+    for f in chain.from_iterable(map(open_fields, kinds)):
+        found[f.metadata["prefix"]] = _Option(explanation=f.metadata["explanation"])
     return found
 
 
-def _choice(declared: Field[Any], *, names: Names) -> OptionChoice:
+def _choice(declared: Field[Any], *, names: Names) -> _Option:
     rule = rule_of(declared)
     must = "Required. " if declared.default is MISSING else ""
-    values = _values(declared.type)
+    values: tuple[str, ...] = ()
+    if declared.type is bool:
+        values = ("true", "false")
+    elif isinstance(declared.type, type) and issubclass(declared.type, Enum):
+        values = tuple(str(member.value) for member in declared.type)
     if rule.none_word:
         values = (rule.none_word, *values)
     if rule.secret:
         values = tuple(f"secret:{name}" for name in names.secrets())
-    return OptionChoice(explanation=f"{must}{rule.explanation}", values=values)
-
-
-def _values(kind: object) -> tuple[str, ...]:
-    if kind is bool:
-        return ("true", "false")
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return tuple(str(member.value) for member in kind)
-    return ()
-
-
-def _secrets() -> dict[str, OptionChoice]:
-    """Return the options of all sources whose values may be secrets."""
-    return {
-        option_key(f): OptionChoice(explanation=rule_of(f).explanation)
-        for kinds in option_classes().values()
-        for kind in kinds
-        for f in option_fields(kind)
-        if rule_of(f).secret
-    }
+    return _Option(explanation=f"{must}{rule.explanation}", values=values)
 
 
 _KEYWORDS = re.compile(r"[A-Z][A-Z ]*\Z")
@@ -130,12 +118,6 @@ _QUOTES = ("'", '"', "`")
 # No statement contains this, so the error of the parser names what it expects.
 _UNEXPECTED = " ?"
 _WORDS = {"help": "list statements, commands and keys", "exit": "leave"}
-_CREATING = (
-    ("CREATE", "TABLE"),
-    ("CREATE", "JOB"),
-    ("CREATE", "ROUTINE", "LOAD"),
-    ("CREATE", "SECRET"),
-)
 _TABLE_WORDS = frozenset({"DESC", "DESCRIBE", "DETAIL", "INTO", "JOIN", "TABLE"})
 _TYPES = (*(kind.value for kind in Primitive), "DECIMAL(", "ARRAY<", "MAP<", "STRUCT<")
 _QUERY_WORDS = (
@@ -144,9 +126,9 @@ _QUERY_WORDS = (
     "THEN", "ELSE", "END", "CAST(", "DISTINCT", "LATERAL VIEW", "UNION ALL", "VERSION AS OF",
     "DESC",
 )  # fmt: skip
-# What is offered for words that the parser expects.
-# The words of the parser for the source of a routine load, and what comes before its name.
+# Words of the parser for the source of a routine load, and what is written before the source.
 _SOURCES = {"FROM source": "FROM ", "a source": ""}
+# What is offered for other words that the parser expects.
 _WRITTEN = {
     "PROPERTIES": "PROPERTIES(",
     "COLUMNS": "COLUMNS(",
@@ -156,10 +138,10 @@ _WRITTEN = {
 }
 # Optional clauses before words that the parser expects.
 _BEFORE = {"ON STREAMING": "PROPERTIES(", "DO INSERT": "COMMENT"}
-_IF_BY_VERB = {"CREATE": "IF NOT EXISTS", "DROP": "IF EXISTS"}
-_OPTIONAL_IF = frozenset(
-    {"CREATE TABLE", "CREATE SECRET", "DROP TABLE", "DROP JOB", "DROP SECRET"}
-)
+_IF_BY_HEAD = {
+    **dict.fromkeys(("CREATE TABLE", "CREATE SECRET"), "IF NOT EXISTS"),
+    **dict.fromkeys(("DROP TABLE", "DROP JOB", "DROP SECRET"), "IF EXISTS"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,21 +177,27 @@ def candidates(text: str, *, names: Names) -> tuple[Candidate, ...]:
     place = _place(text)
     if place is None:
         return ()
-    found = _unique(_matching(list(_found(place, names=names)), place.written))
+    matching = _matching(list(_found(place, names=names)), place.written)
+    # The first of equal candidates is kept.
+    unique = list({found.text: found for found in reversed(matching)}.values())[::-1]
     if place.written.islower() and not place.quote:
-        found = [_lowered(candidate) for candidate in found]
-    return tuple(c for c in found if c.text != place.written)
+        unique = [_lowered(found) for found in unique]
+    replaced = len(place.written)
+    return tuple(replace(c, replaced=replaced) for c in unique if c.text != place.written)
 
 
 def _found(place: _Place, *, names: Names) -> Iterator[Candidate]:
-    if place.tokens and _is_symbol(place.tokens[-1], "\\"):
-        yield from _commands(place)
+    if place.tokens and place.tokens[-1].is_symbol("\\"):
+        meanings = MEANING_BY_COMMAND if len(place.tokens) == 1 else MEANING_BY_ENDING
+        for command, meaning in meanings.items():
+            bare = command.removeprefix("\\")
+            yield Candidate(text=bare, label=command, meaning=meaning)
         return
     listed = _in_list(place, names=names)
     if listed is not None:
         yield from listed
         return
-    if _in_query(place):
+    if "SELECT" in place.keywords or place.keywords[:1] in (("FROM",), ("WITH",)):
         yield from _query(place, names=names)
         return
     heads = [] if place.quote else list(_heads(place))
@@ -241,80 +229,63 @@ def _place_in(text: str, tokens: tuple[Token, ...], *, quote: str) -> _Place:
     elif tokens and tokens[-1].end == len(text) and tokens[-1].kind is TokenKind.WORD:
         start, written = tokens[-1].start, tokens[-1].text
         tokens = tokens[:-1]
-    ends = [index for index, token in enumerate(tokens) if _is_symbol(token, ";")]
+    ends = [index for index, token in enumerate(tokens) if token.is_symbol(";")]
     first = ends[-1] + 1 if ends else 0
     begin = tokens[ends[-1]].end if ends else 0
     return _Place(before=text[begin:start], tokens=tokens[first:], written=written, quote=quote)
-
-
-def _commands(place: _Place) -> Iterator[Candidate]:
-    meanings = MEANING_BY_COMMAND if len(place.tokens) == 1 else MEANING_BY_ENDING
-    for command, meaning in meanings.items():
-        bare = command.removeprefix("\\")
-        yield Candidate(text=bare, label=command, meaning=meaning, replaced=len(place.written))
 
 
 def _in_list(place: _Place, *, names: Names) -> list[Candidate] | None:
     """Return options, or values of an option; None if the cursor is not in their list."""
     opened: list[int] = []
     for index, token in enumerate(place.tokens):
-        if _is_symbol(token, "("):
+        if token.is_symbol("("):
             opened.append(index)
-        elif _is_symbol(token, ")") and opened:
+        elif token.is_symbol(")") and opened:
             opened.pop()
     if not opened or opened[-1] == 0:
         return None
     about = place.keywords[1] if len(place.tokens) > 1 else ""
-    options = option_list(place.keywords[opened[-1] - 1], about=about, names=names)
+    options = _options_of(place.keywords[opened[-1] - 1], about=about, names=names)
     if options is None:
         return None
     inside = place.tokens[opened[-1] + 1 :]
-    if not inside or _is_symbol(inside[-1], ","):
+    if not inside or inside[-1].is_symbol(","):
         given = {token.text.lower() for token in inside if token.kind is TokenKind.TEXT}
-        return [
-            _key(key, choice.explanation, place)
-            for key, choice in options.items()
-            if key not in given
-        ]
-    chosen = options.get(inside[-2].text) if _is_symbol(inside[-1], "=") else None
+        offered = {key: one for key, one in options.items() if key not in given}
+        return [_key(key, one.explanation, place) for key, one in offered.items()]
+    chosen = options.get(inside[-2].text) if inside[-1].is_symbol("=") else None
     return [_value(value, place) for value in chosen.values] if chosen else []
 
 
 def _key(key: str, explanation: str, place: _Place) -> Candidate:
     quote = place.quote or '"'
     opening = "" if place.quote else quote
-    return Candidate(
-        text=f"{opening}{key}{quote} = {quote}",
-        label=key,
-        meaning=explanation,
-        replaced=len(place.written),
-    )
+    text = f"{opening}{key}{quote} = {quote}"
+    return Candidate(text=text, label=key, meaning=explanation)
 
 
 def _value(value: str, place: _Place) -> Candidate:
     text = f"{value}{place.quote}" if place.quote else f'"{value}"'
-    return Candidate(text=text, label=value, replaced=len(place.written))
-
-
-def _in_query(place: _Place) -> bool:
-    return "SELECT" in place.keywords or place.keywords[:1] in (("FROM",), ("WITH",))
+    return Candidate(text=text, label=value)
 
 
 def _query(place: _Place, *, names: Names) -> Iterator[Candidate]:
     if place.quote in ("'", '"'):
         return
-    if place.last not in ("FROM", "JOIN"):
-        yield from _phrases(() if place.quote else _QUERY_WORDS, place)
-        return
-    yield from _named(names.tables(), place)
-    in_job = place.keywords[0] in ("ALTER", "CREATE")
-    sources = (f for kind in kinds_of(STREAMING.name) for f in kind.functions)
-    calls = (
-        tuple(f"{function}(" for function in sources)
-        if in_job
-        else ("jobs(", "tasks(", "rejects(")
-    )
-    yield from _phrases(() if place.quote else calls, place)
+    words: Iterable[str] = _QUERY_WORDS
+    if place.last in ("FROM", "JOIN"):
+        yield from _named(names.tables(), place)
+        words = ("jobs(", "tasks(", "rejects(")
+        if place.keywords[0] in ("ALTER", "CREATE"):
+            words = _source_calls(STREAMING)
+    if not place.quote:
+        yield from _phrases(words)
+
+
+def _source_calls(kind: JobKind) -> Iterator[str]:
+    """Yield the calls, up to the parenthesis, of all sources that jobs of a kind can read."""
+    return (f"{function}(" for one in kinds_of(kind.name) for function in one.functions)
 
 
 def _heads(place: _Place) -> Iterator[Candidate]:
@@ -322,12 +293,12 @@ def _heads(place: _Place) -> Iterator[Candidate]:
     words = place.keywords
     for head in statement_heads():
         if len(head) > len(words) and head[: len(words)] == words:
-            lesson = LESSON_BY_HEAD.get(" ".join(head))
-            phrase = " ".join([*head[len(words) :], *_required(" ".join(head))])
-            yield from _phrases([phrase], place, meaning=lesson.meaning if lesson else "")
+            statement = " ".join(head)
+            phrase = " ".join([*head[len(words) :], *_required(statement)])
+            yield from _phrases([phrase], meaning=LESSON_BY_HEAD[statement].meaning)
     if not words:
         for word, meaning in _WORDS.items():
-            yield from _phrases([word], place, meaning=meaning)
+            yield from _phrases([word], meaning=meaning)
 
 
 def _expected(place: _Place, *, words: bool, names: Names) -> Iterator[Candidate]:
@@ -340,19 +311,17 @@ def _expected(place: _Place, *, words: bool, names: Names) -> Iterator[Candidate
     if words and not place.quote:
         phrases = _keywords(wanted)
         before = [_BEFORE[phrase] for phrase in phrases if phrase in _BEFORE]
-        given = set(place.keywords)
-        yield from _phrases([p for p in before if p.rstrip("(") not in given], place)
-        yield from _phrases(chain.from_iterable(map(_offered, phrases)), place)
-        yield from _phrases(_TYPES if wanted == "a type" else (), place)
-        if " ".join(place.keywords) in _OPTIONAL_IF:
-            yield from _phrases([_IF_BY_VERB[place.keywords[0]]], place)
+        yield from _phrases(p for p in before if p.rstrip("(") not in place.keywords)
+        yield from _phrases(chain.from_iterable(map(_offered, phrases)))
+        yield from _phrases(_TYPES if wanted == "a type" else ())
+        head = " ".join(place.keywords)
+        yield from _phrases([_IF_BY_HEAD[head]] if head in _IF_BY_HEAD else ())
 
 
 def _offered(phrase: str) -> list[str]:
     """Return an expected phrase with what always follows it; a source is any known one."""
     if phrase in _SOURCES:
-        functions = (f for kind in kinds_of(ROUTINE_LOAD.name) for f in kind.functions)
-        return [f"{_SOURCES[phrase]}{function}(" for function in functions]
+        return [f"{_SOURCES[phrase]}{call}" for call in _source_calls(ROUTINE_LOAD)]
     return [_WRITTEN.get(phrase, phrase)]
 
 
@@ -378,8 +347,8 @@ def _keywords(wanted: str) -> list[str]:
 
 def _names(place: _Place, wanted: str, *, names: Names) -> Iterable[str]:
     """Return the existing names that fit; nothing where a new name is given."""
-    creating = place.keywords in _CREATING or place.keywords[-2:] == ("NOT", "EXISTS")
-    if creating:
+    creating = place.keywords[0] == "CREATE" and place.keywords in statement_heads()
+    if creating or place.keywords[-2:] == ("NOT", "EXISTS"):
         return ()
     if place.last == "SECRET" or wanted == "a secret name":
         return names.secrets()
@@ -403,14 +372,11 @@ def _jobs(place: _Place, *, names: Names) -> Iterable[str]:
 def _named(names: Iterable[str], place: _Place) -> Iterator[Candidate]:
     for name in names:
         quoted = f"{name.replace('`', '``')}`" if place.quote else quoted_name(name)
-        yield Candidate(text=quoted, label=name, replaced=len(place.written))
+        yield Candidate(text=quoted, label=name)
 
 
-def _phrases(
-    phrases: Iterable[str], place: _Place, *, meaning: str = ""
-) -> Iterator[Candidate]:
-    for phrase in phrases:
-        yield Candidate(text=phrase, label=phrase, meaning=meaning, replaced=len(place.written))
+def _phrases(phrases: Iterable[str], *, meaning: str = "") -> Iterator[Candidate]:
+    return (Candidate(text=phrase, label=phrase, meaning=meaning) for phrase in phrases)
 
 
 def _matching(found: list[Candidate], written: str) -> list[Candidate]:
@@ -421,17 +387,9 @@ def _matching(found: list[Candidate], written: str) -> list[Candidate]:
     return starting or [candidate for candidate, label in bare if wanted in label]
 
 
-def _unique(found: list[Candidate]) -> list[Candidate]:
-    return list({candidate.text: candidate for candidate in reversed(found)}.values())[::-1]
-
-
 def _lowered(candidate: Candidate) -> Candidate:
     """Return keywords in lower case; names and options keep their case."""
     if candidate.text != candidate.label or not candidate.text.isupper():
         return candidate
     lower = candidate.text.lower()
     return replace(candidate, text=lower, label=lower)
-
-
-def _is_symbol(token: Token, symbol: str) -> bool:
-    return token.kind is TokenKind.SYMBOL and token.text == symbol

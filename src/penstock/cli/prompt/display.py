@@ -9,9 +9,8 @@ import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
-from penstock.cli.printing import print_result
+from penstock.cli.printing import is_grid, print_result
 from penstock.control.result import Result
 from penstock.errors import Code, PenstockError, UserError
 from penstock.sql.lexer import line_of
@@ -24,8 +23,8 @@ LINE_CHARACTERS_MAX = 72
 _INDENT = "    "
 _ELLIPSIS = "…"
 # less: keep colours, end on one screen, keep the screen, no tildes, and a prompt with help.
+# -S chops long lines.
 _LESS = "-RFX~ -Psspace and arrows move, q ends$"
-_CHOP = "-S"
 # A table on a terminal has two empty lines, and three characters between columns.
 _TABLE_LINES_MORE = 2
 _PROMPT_LINES = 1
@@ -39,7 +38,7 @@ def page(text: str, *, chopped: bool) -> bool:
         return False
     own_options = "LESS" not in os.environ
     if own_options:
-        os.environ["LESS"] = f"{_CHOP} {_LESS}" if chopped else _LESS
+        os.environ["LESS"] = f"-S {_LESS}" if chopped else _LESS
     try:
         # The pager handles Ctrl-C itself.
         with suppress(KeyboardInterrupt):
@@ -93,29 +92,15 @@ def _visible(character: str) -> str:
     return " " if character.isspace() else "?"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Screen:
-    """Size of the terminal in characters."""
-
-    columns: int
-    lines: int
-
-
-def screen() -> Screen:
-    """Return the size of the terminal."""
-    size = shutil.get_terminal_size()
-    return Screen(columns=size.columns, lines=size.lines)
-
-
 def show_result(result: Result, *, output: str, seconds: float | None) -> None:
     """Print a result; a table or vertical result that does not fit goes to the pager."""
     if output in (TABLE, VERTICAL):
         text = plain_text(result, output=output, seconds=seconds)
-        if not fits(text, result, output=output, on=screen()):
+        if not fits(text, result, output=output, on=shutil.get_terminal_size()):
             if not result.rows:
                 sys.stdout.write(text.splitlines()[-1] + "\n")
                 return
-            if page(text, chopped=_is_grid(result, output)):
+            if page(text, chopped=is_grid(result, output)):
                 return
     print_result(result, output=output, seconds=seconds)
 
@@ -127,36 +112,27 @@ def plain_text(result: Result, *, output: str, seconds: float | None) -> str:
     return stream.getvalue()
 
 
-def fits(text: str, result: Result, *, output: str, on: Screen) -> bool:
+def fits(text: str, result: Result, *, output: str, on: os.terminal_size) -> bool:
     """Return whether a result, given with its text, fits on the screen above the prompt."""
     from rich.cells import cell_len
 
     widths = [cell_len(line) for line in text.splitlines()]
     room = on.lines - _PROMPT_LINES
-    if _is_grid(result, output):
+    if is_grid(result, output):
         needed = max(widths[:-1]) + len(result.names) + 1
         return needed <= on.columns and len(widths) + _TABLE_LINES_MORE <= room
     return sum(max(1, -(-width // on.columns)) for width in widths) <= room
 
 
-def watched_text(results: Sequence[Result], *, output: str, on: Screen) -> str:
+def watched_text(results: Sequence[Result], *, output: str, on: os.terminal_size) -> str:
     """Return results to redraw in place; a table that is too wide but short is vertical."""
-    texts = [plain_text(result, output=output, seconds=None) for result in results]
-    for index, result in enumerate(results):
-        if not _is_grid(result, output) or _narrow(texts[index], on):
-            continue
-        vertical = plain_text(result, output=VERTICAL, seconds=None)
-        if len(vertical.splitlines()) < on.lines - _PROMPT_LINES:
-            texts[index] = vertical
-    return "\n".join(texts)
-
-
-def _narrow(text: str, on: Screen) -> bool:
     from rich.cells import cell_len
 
-    return all(cell_len(line) <= on.columns for line in text.splitlines())
-
-
-def _is_grid(result: Result, output: str) -> bool:
-    """Return whether a result is printed in columns."""
-    return output == TABLE and bool(result.names) and result.names[-1] != "create_statement"
+    texts = [plain_text(result, output=output, seconds=None) for result in results]
+    for index, result in enumerate(results):
+        width = max(map(cell_len, texts[index].splitlines()), default=0)
+        if is_grid(result, output) and width > on.columns:
+            vertical = plain_text(result, output=VERTICAL, seconds=None)
+            if len(vertical.splitlines()) < on.lines - _PROMPT_LINES:
+                texts[index] = vertical
+    return "\n".join(texts)

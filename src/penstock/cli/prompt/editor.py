@@ -74,25 +74,20 @@ class History(FileHistory):
         self._reported = True
 
 
-class TerminalEditor:
-    """Reads statements and commands from the terminal."""
-
-    def __init__(self, *, names: Names, history: History) -> None:
-        self._session: PromptSession[str] = PromptSession(
-            message=PROMPT,
-            multiline=True,
-            prompt_continuation=_continuation,
-            key_bindings=_keys(),
-            completer=ThreadedCompleter(_Completer(names)),
-            complete_while_typing=False,
-            history=history,
-            search_ignore_case=True,
-            tempfile_suffix=".sql",
-        )
-
-    def read(self, written: str = "") -> str:
-        """Return the next text that is typed; ``written`` stands in the line at the start."""
-        return self._session.prompt(default=written)
+def terminal_reader(*, names: Names, history: History) -> Callable[[str], str]:
+    """Return a function that reads the next text from the terminal and gets its beginning."""
+    session: PromptSession[str] = PromptSession(
+        message=PROMPT,
+        multiline=True,
+        prompt_continuation=_continuation,
+        key_bindings=_keys(),
+        completer=ThreadedCompleter(_Completer(names)),
+        complete_while_typing=False,
+        history=history,
+        search_ignore_case=True,
+        tempfile_suffix=".sql",
+    )
+    return lambda draft: session.prompt(default=draft)
 
 
 def _continuation(width: int, line: int, wraps: int) -> str:

@@ -104,15 +104,11 @@ def guide() -> str:
     """Return the help text."""
     lines = ["Statements, on one line or several, end with ;"]
     for head in statement_heads():
-        lesson = LESSON_BY_HEAD.get(" ".join(head))
-        if lesson is not None:
-            lines += _example_lines(lesson)
+        lesson = LESSON_BY_HEAD[" ".join(head)]
+        first, *more = [f"  {line}" for line in lesson.example.split("\n")]
+        # The meaning of a long example is above it.
+        if more or len(first) >= _COLUMN - 1:
+            lines += [f"  -- {lesson.meaning}", first, *more]
+        else:
+            lines.append(f"{first:<{_COLUMN}}-- {lesson.meaning}")
     return "\n".join([*lines, _COMMANDS])
-
-
-def _example_lines(lesson: Lesson) -> list[str]:
-    """Return an example with its meaning on the same line, or above a long one."""
-    written = [f"  {line}" for line in lesson.example.split("\n")]
-    if len(written) > 1 or len(written[0]) >= _COLUMN - 1:
-        return [f"  -- {lesson.meaning}", *written]
-    return [f"{written[0]:<{_COLUMN}}-- {lesson.meaning}"]

@@ -5,6 +5,7 @@ the catalog and of tables are always completed.
 """
 
 import gc
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -13,19 +14,12 @@ from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from importlib.metadata import version
-from typing import Protocol, TypeVar, assert_never
+from typing import TypeVar, assert_never
 
 from penstock.app import App
 from penstock.cli.prompt.commands import Command, Entry, Run, Timing, Watch, read_entry
 from penstock.cli.prompt.completion import Names
-from penstock.cli.prompt.display import (
-    VERTICAL,
-    error_text,
-    page,
-    screen,
-    show_result,
-    watched_text,
-)
+from penstock.cli.prompt.display import VERTICAL, error_text, page, show_result, watched_text
 from penstock.cli.prompt.guide import guide
 from penstock.clock import Clock
 from penstock.control.execute import execute
@@ -53,8 +47,8 @@ def wait_for(work: Callable[[], _T]) -> _T:
     return future.result()
 
 
-def watch(look: Callable[[], str], *, interval: timedelta, clock: Clock) -> None:
-    """Draw the text of ``look`` with the time, at every interval until Ctrl-C."""
+def watch(render: Callable[[], str], *, interval: timedelta, clock: Clock) -> None:
+    """Draw the text of ``render`` with the time, at every interval until Ctrl-C."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -67,18 +61,15 @@ def watch(look: Callable[[], str], *, interval: timedelta, clock: Clock) -> None
     ):
         try:
             while True:
-                seen = look()
-                head = f"{clock.now():%H:%M:%S} UTC, every {_shown(interval)}; Ctrl-C ends\n\n"
-                text = Text(f"{head}{seen.rstrip()}", no_wrap=True, overflow="ellipsis")
+                body = render().rstrip()
+                every = f"{interval.total_seconds():g}s"
+                head = f"{clock.now():%H:%M:%S} UTC, every {every}; Ctrl-C ends"
+                text = Text(f"{head}\n\n{body}", no_wrap=True, overflow="ellipsis")
                 live.update(text, refresh=True)
                 clock.wait(never, interval)
         except KeyboardInterrupt:
             # The last text stays on the screen.
             return
-
-
-def _shown(interval: timedelta) -> str:
-    return f"{interval.total_seconds():g}s"
 
 
 @contextmanager
@@ -98,17 +89,9 @@ def _echo_off() -> Iterator[None]:
         termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
 
 
-class Editor(Protocol):
-    """Reads the input of the prompt."""
-
-    def read(self, written: str = "") -> str:
-        """Return the next text; KeyboardInterrupt discards it, EOFError ends the prompt."""
-        ...
-
-
 def open_prompt(application: App, *, output: str) -> None:
     """Read statements from the terminal and run them until the user leaves."""
-    from penstock.cli.prompt.editor import History, TerminalEditor
+    from penstock.cli.prompt.editor import History, terminal_reader
 
     gc.enable()
     home = application.settings.home
@@ -116,11 +99,13 @@ def open_prompt(application: App, *, output: str) -> None:
     sys.stdout.write(
         "Statements end with ; and Tab completes them. \\? shows help, \\q leaves.\n"
     )
-    editor = TerminalEditor(
-        names=_names(application), history=History(home / "history", report=_print)
-    )
-    run = partial(_execute, application)
-    Session(editor, run=run, clock=application.clock, output=output).go_on()
+    history = History(home / "history", report=_print)
+    read = terminal_reader(names=_names(application), history=history)
+
+    def run(statement: Statement) -> Result:
+        return execute(statement, services=application.services())
+
+    Session(read, run=run, clock=application.clock, output=output).go_on()
 
 
 def _names(application: App) -> Names:
@@ -136,22 +121,22 @@ def _names(application: App) -> Names:
     )
 
 
-def _execute(application: App, statement: Statement) -> Result:
-    return execute(statement, services=application.services())
-
-
 class Session:
-    """State of one prompt: the last statement, and whether durations are shown."""
+    """State of one prompt: the last statement, and whether durations are shown.
+
+    ``read`` returns the next text and gets the text to begin with. KeyboardInterrupt discards
+    the text, EOFError ends the prompt.
+    """
 
     def __init__(
         self,
-        editor: Editor,
+        read: Callable[[str], str],
         *,
         run: Callable[[Statement], Result],
         clock: Clock,
         output: str,
     ) -> None:
-        self._editor = editor
+        self._read = read
         self._execute = run
         self._clock = clock
         self._output = output
@@ -162,8 +147,9 @@ class Session:
     def go_on(self) -> None:
         """Run the input until the user leaves."""
         while True:
+            draft, self._draft = self._draft, ""
             try:
-                text = self._editor.read(self._take_draft())
+                text = self._read(draft)
             except KeyboardInterrupt:
                 continue
             except EOFError:
@@ -178,10 +164,6 @@ class Session:
             except KeyboardInterrupt:
                 _print("\nstopped waiting; the statement continues until it ends or you leave")
 
-    def _take_draft(self) -> str:
-        written, self._draft = self._draft, ""
-        return written
-
     def _follow(self, entry: Entry) -> None:
         match entry:
             case Run():
@@ -192,7 +174,10 @@ class Session:
                 self._timed = not self._timed if shown is None else shown
                 _print(f"timing is {'on' if self._timed else 'off'}")
             case Command.HELP:
-                _show_guide()
+                text = guide()
+                lines = shutil.get_terminal_size().lines
+                if len(text.splitlines()) < lines or not page(text, chopped=False):
+                    sys.stdout.write(text)
             case Command.EDIT:
                 self._draft = _edited(visible_part(self._last.text) if self._last else "")
             case Command.QUIT:
@@ -204,7 +189,7 @@ class Session:
         try:
             for parsed in self._statements(run):
                 begun = self._clock.monotonic()
-                result = self._answer(parsed.statement)
+                result = self._result(parsed.statement)
                 seconds = self._clock.monotonic() - begun if self._timed else None
                 show_result(result, output=self._output_of(run, parsed), seconds=seconds)
         except PenstockError as error:
@@ -220,25 +205,25 @@ class Session:
             )
         try:
             statements = self._statements(run)
-            look = partial(self._look, statements, self._output_of(run, *statements))
-            watch(look, interval=entry.interval, clock=self._clock)
+            render = partial(self._render, statements, self._output_of(run, *statements))
+            watch(render, interval=entry.interval, clock=self._clock)
         except PenstockError as error:
             _print_error(error, script=run.text)
 
-    def _look(self, statements: tuple[ParsedStatement, ...], output: str) -> str:
+    def _render(self, statements: tuple[ParsedStatement, ...], output: str) -> str:
         try:
-            results = [self._answer(parsed.statement) for parsed in statements]
+            results = [self._result(parsed.statement) for parsed in statements]
         except ExternalError as error:
             # The next repetition may succeed.
             return error_text(error)
-        return watched_text(results, output=output, on=screen())
+        return watched_text(results, output=output, on=shutil.get_terminal_size())
 
     def _statements(self, run: Run) -> tuple[ParsedStatement, ...]:
         if run.text.strip(" \t\r\n;"):
             self._last = run
         return parse_script(run.text)
 
-    def _answer(self, statement: Statement) -> Result:
+    def _result(self, statement: Statement) -> Result:
         try:
             return wait_for(partial(self._execute, statement))
         except PenstockError:
@@ -251,12 +236,6 @@ class Session:
     def _output_of(self, run: Run, *statements: ParsedStatement) -> str:
         vertical = run.vertical or any(parsed.vertical for parsed in statements)
         return VERTICAL if vertical else self._output
-
-
-def _show_guide() -> None:
-    text = guide()
-    if len(text.splitlines()) < screen().lines or not page(text, chopped=False):
-        sys.stdout.write(text)
 
 
 def _edited(text: str) -> str:
