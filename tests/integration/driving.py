@@ -206,6 +206,13 @@ def attempts(node: Node, name: str = "j") -> list[tuple[Cell, Cell, Cell]]:
     ]
 
 
+def stored(node: Node) -> tuple[object, ...]:
+    """Return what a refused statement must leave alone: the catalog and table t."""
+    catalog = node.catalog
+    version = node.sql("DESCRIBE DETAIL t")[0]["version"]
+    return catalog.jobs(), catalog.tables(), catalog.secrets(), version
+
+
 def pause_reason(node: Node) -> str:
     """Run the job until it has used up its immediate resume, and answer why it is paused."""
     assert isinstance(node.clock, MovedClock)
