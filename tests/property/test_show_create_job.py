@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.catalog.catalog import TableRecord
-from penstock.control.changes import ChangeParts
 from penstock.control.clauses import statement_of
-from penstock.control.define import define_load, load_request
+from penstock.control.define import define_job
+from penstock.control.execute import Services
 from penstock.errors import Code, UserError
 from penstock.model.events import Event, apply
 from penstock.model.job import JobDefinition
@@ -151,9 +151,8 @@ def defined(text: str, columns: tuple[Column, ...]) -> tuple[JobDefinition, Prog
     (parsed,) = parse_script(text)
     assert isinstance(parsed.statement, CreateJob)
     # No option is a reference, no SELECT needs Spark or another table: nothing is asked.
-    parts = cast("ChangeParts", SimpleNamespace(vault=None, clock=None))
-    request = load_request(parsed.statement)
-    made = define_load(request, table=TABLE, columns=columns, parts=parts)
+    services = cast("Services", SimpleNamespace(vault=None, clock=None))
+    made = define_job(parsed.statement, table=TABLE, columns=columns, services=services)
     assert made.secret is None
     assert made.progress is not None
     return made.definition, made.progress

@@ -26,7 +26,7 @@ from penstock.sources.registry import source_ref
 from penstock.sources.source import ShowRequest
 from penstock.sql.formatter import format_statement
 from penstock.sql.parser import parse_script
-from penstock.sql.statements import CreateRoutineLoad
+from penstock.sql.statements import CreateJob, RoutineBody
 from tests.contract.catalog.building import BEGINNING, DEFINITION, JOB, created
 from tests.property.reflection import CHARACTERS, options_of, values_of
 
@@ -96,16 +96,19 @@ def test_t17_a_load_that_is_shown_and_read_again_is_the_same(
     (parsed,) = parse_script(text)
 
     read = parsed.statement
-    assert isinstance(read, CreateRoutineLoad)
-    given = dict(read.options)
+    assert isinstance(read, CreateJob)
+    body = read.body
+    assert isinstance(body, RoutineBody)
+    assert body.source is not None
+    given = dict(body.source.options)
     positions = read_positions(given.pop(POSITIONS), zone="UTC")
     definition = state.definition
-    assert (read.name, read.table) == (definition.name, definition.table.name)
-    assert (read.load, read.comment) == (definition.load, definition.comment)
+    assert (read.name, body.table) == (definition.name, definition.table.name)
+    assert (body.load, read.comment) == (definition.load, definition.comment)
     assert parse_options(KinesisOptions, given.items(), what="") == source
     assert parse_options(RoutineProperties, read.properties, what="") == definition.properties
     assert positions == {split.split: split.position for split in state.progress}
-    assert json.loads(dict(read.options)[POSITIONS]).keys() == positions.keys()
+    assert json.loads(dict(body.source.options)[POSITIONS]).keys() == positions.keys()
 
 
 @settings(deadline=None, max_examples=100)

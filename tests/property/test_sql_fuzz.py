@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from penstock.errors import UserError
 from penstock.sql.formatter import format_statement
 from penstock.sql.parser import parse_script
-from penstock.sql.statements import CreateRoutineLoad, ParsedStatement, Statement
+from penstock.sql.statements import CreateJob, ParsedStatement, RoutineBody, Statement
 
 VALID = (
     "CREATE TABLE IF NOT EXISTS default.t (a BIGINT NOT NULL COMMENT 'x', b DECIMAL(10, 2), "
@@ -86,7 +86,7 @@ def test_any_text_is_read_or_refused_with_a_position(text: str) -> None:
 
 def written_again(statement: Statement) -> Statement:
     """Format and parse a routine load, which may hold any expression; nothing else."""
-    if not isinstance(statement, CreateRoutineLoad):
+    if not isinstance(statement, CreateJob) or not isinstance(statement.body, RoutineBody):
         return statement
     (parsed,) = parse_script(format_statement(statement))
     return parsed.statement

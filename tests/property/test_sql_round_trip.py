@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.model.job import LoadColumn, LoadProperties
+from penstock.model.job_kinds import ROUTINE_LOAD
 from penstock.model.schema import (
     Array,
     Column,
@@ -23,9 +24,9 @@ from penstock.sql.formatter import format_statement
 from penstock.sql.parser import parse_script
 from penstock.sql.statements import (
     CreateJob,
-    CreateRoutineLoad,
     CreateTable,
     Insert,
+    RoutineBody,
     SelectItem,
     SourceCall,
 )
@@ -145,7 +146,7 @@ def jobs(draw: st.DrawFn) -> CreateJob:
         name=draw(names),
         properties=draw(properties),
         comment=draw(texts),
-        insert=Insert(
+        body=Insert(
             table=draw(table_names),
             columns=draw(
                 st.none()
@@ -207,26 +208,35 @@ def load_columns(draw: st.DrawFn) -> tuple[LoadColumn, ...]:
 
 
 routine_loads = st.builds(
-    CreateRoutineLoad,
+    CreateJob,
+    kind=st.just(ROUTINE_LOAD),
     name=names,
-    table=table_names,
-    load=st.builds(
-        LoadProperties,
-        separator=st.none() | texts.filter(bool),
-        columns=st.none() | load_columns().filter(bool),
-        preceding_filter=st.none() | expressions,
-        where=st.none() | expressions,
+    body=st.builds(
+        RoutineBody,
+        table=table_names,
+        load=st.builds(
+            LoadProperties,
+            separator=st.none() | texts.filter(bool),
+            columns=st.none() | load_columns().filter(bool),
+            preceding_filter=st.none() | expressions,
+            where=st.none() | expressions,
+        ),
+        source=st.builds(
+            SourceCall,
+            function=st.from_regex("[A-Z_][A-Z0-9_]*", fullmatch=True),
+            options=properties,
+            start=st.just(0),
+            end=st.just(0),
+        ),
     ),
     properties=properties,
-    source=st.from_regex("[A-Z_][A-Z0-9_]*", fullmatch=True),
-    options=properties,
     comment=texts,
 )
 
 
 @settings(deadline=None, max_examples=300)
 @given(job=routine_loads)
-def test_a_routine_load_is_read_back_as_it_was_written(job: CreateRoutineLoad) -> None:
+def test_a_routine_load_is_read_back_as_it_was_written(job: CreateJob) -> None:
     (parsed,) = parse_script(f"-- first\n{format_statement(job)};")
 
     assert parsed.statement == job
@@ -247,18 +257,20 @@ def test_a_job_is_read_back_as_it_was_written(job: CreateJob) -> None:
 
     found = parsed.statement
     assert isinstance(found, CreateJob)
-    rest = slice(found.insert.source.end, None)
-    assert found.insert.select[rest] == job.insert.select[job.insert.source.end :]
-    assert replace(found, insert=job.insert) == job
-    assert found.insert.source.options == job.insert.source.options
-    assert (found.insert.source.function, found.insert.source.start) == (
-        job.insert.source.function,
-        job.insert.source.start,
+    insert, written = found.body, job.body
+    assert isinstance(insert, Insert)
+    assert isinstance(written, Insert)
+    assert insert.select[insert.source.end :] == written.select[written.source.end :]
+    assert replace(found, body=written) == job
+    assert insert.source.options == written.source.options
+    assert (insert.source.function, insert.source.start) == (
+        written.source.function,
+        written.source.start,
     )
-    assert (found.insert.table, found.insert.columns, found.insert.items) == (
-        job.insert.table,
-        job.insert.columns,
-        job.insert.items,
+    assert (insert.table, insert.columns, insert.items) == (
+        written.table,
+        written.columns,
+        written.items,
     )
 
 

@@ -5,19 +5,14 @@ commit into the job's chain, then applies it. It waits for nobody's word: when i
 owner of an older generation, frozen or slow, can make a row appear.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from penstock.catalog.catalog import Catalog
-from penstock.clock import Clock
-from penstock.control.result import Analyst
+from penstock.control.execute import Services
 from penstock.crashpoints import CrashPoint, reached
 from penstock.errors import Code, LeaseLostError, UserError
 from penstock.model.epoch import CommitKind, Generation
 from penstock.model.events import DesiredStateChanged, EventBody, GenerationRaised
 from penstock.model.job import DesiredState, JobState, Reason
 from penstock.model.split import SplitProgress
-from penstock.secrets.vault import Vault
 from penstock.tables.chain import (
     Closed,
     Landed,
@@ -41,23 +36,12 @@ class OutpacedError(UserError):
     code_default = Code.OVERTAKEN_ERR
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeParts:
-    """What a change is made with."""
-
-    catalog: Catalog
-    tables: Tables
-    clock: Clock
-    open_analyst: Callable[[], Analyst]
-    vault: Vault
-
-
 def change_job(
     state: JobState,
     *,
     desired: DesiredStateChanged | None,
     kind: CommitKind,
-    parts: ChangeParts,
+    services: Services,
     progress: tuple[SplitProgress, ...] | None = None,
 ) -> Landed | Closed:
     """Store what is wanted, write the commit that makes it hold, and apply it.
@@ -65,33 +49,33 @@ def change_job(
     Raises UserError OVERTAKEN_ERR when another statement was quicker.
     """
     generation = next_generation(state.generation)
-    state = _store(state, generation, desired=desired, kind=kind, parts=parts)
+    state = _store(state, generation, desired=desired, kind=kind, services=services)
     reached(CrashPoint.DESIRED_STATE_STORED)
     for _ in range(ROLLBACKS_MAX):
         extension = extend(
             state,
             kind=kind,
             generation=state.generation,
-            tables=parts.tables,
-            clock=parts.clock,
+            tables=services.tables,
+            clock=services.clock,
             progress=progress,
         )
         if not isinstance(extension, Surpassed):
             reached(CrashPoint.STATEMENT_COMMITTED)
             return extension
-        state = _outrun_rollback(state, extension.generation, parts=parts)
+        state = _outrun_rollback(state, extension.generation, services=services)
     raise overtaken(state)
 
 
-def apply_chain(state: JobState, *, parts: ChangeParts) -> JobState:
+def apply_chain(state: JobState, *, services: Services) -> JobState:
     """Apply what the table holds; UserError if the job was dropped meanwhile."""
-    handle = open_table(parts.tables, state.definition.table)
-    current = catch_up(state.id, store=parts.catalog, handle=handle, passed=statement_passed)
+    handle = open_table(services.tables, state.definition.table)
+    current = catch_up(state.id, store=services.catalog, handle=handle, passed=statement_passed)
     if current is None:
         raise overtaken(state)
     # Whoever looks at a paused job finds what it rejected, whatever became of its runner.
     newest = newest_commit(handle, job_id=state.id).attachment
-    settle_rejects(newest, definition=state.definition, handle=handle, tables=parts.tables)
+    settle_rejects(newest, definition=state.definition, handle=handle, tables=services.tables)
     return current
 
 
@@ -110,10 +94,10 @@ def overtaken(state: JobState) -> UserError:
     )
 
 
-def store_first(state: JobState, body: EventBody, *, parts: ChangeParts) -> JobState:
+def store_first(state: JobState, body: EventBody, *, services: Services) -> JobState:
     """Store a statement's first effect, unless the job changed since it was read."""
     try:
-        return parts.catalog.append(state.id, body, expected=state.generation)
+        return services.catalog.append(state.id, body, expected=state.generation)
     except LeaseLostError as error:
         raise OutpacedError(overtaken(state).message, hint=overtaken(state).hint) from error
 
@@ -124,7 +108,7 @@ def _store(
     *,
     desired: DesiredStateChanged | None,
     kind: CommitKind,
-    parts: ChangeParts,
+    services: Services,
 ) -> JobState:
     first: EventBody = (
         GenerationRaised(generation=generation, cause=str(kind))
@@ -133,12 +117,12 @@ def _store(
             state=desired.state, reason=desired.reason, generation=generation
         )
     )
-    return store_first(state, first, parts=parts)
+    return store_first(state, first, services=services)
 
 
-def _outrun_rollback(state: JobState, found: Generation, *, parts: ChangeParts) -> JobState:
+def _outrun_rollback(state: JobState, found: Generation, *, services: Services) -> JobState:
     """Raise the generation above the table's when the catalog was restored from a backup."""
-    current = parts.catalog.job_by_id(state.id)
+    current = services.catalog.job_by_id(state.id)
     if current is None or current.generation != state.generation:
         raise overtaken(state)
     generation = next_generation(current.generation, found)
@@ -152,6 +136,6 @@ def _outrun_rollback(state: JobState, found: Generation, *, parts: ChangeParts) 
             state=DesiredState.PAUSE, reason=reason, generation=generation
         )
     try:
-        return parts.catalog.append(state.id, body, expected=current.generation)
+        return services.catalog.append(state.id, body, expected=current.generation)
     except LeaseLostError as error:
         raise overtaken(state) from error

@@ -13,36 +13,32 @@ from penstock.model.schema import Column, Primitive
 from penstock.model.text import quoted_name
 from penstock.sources.registry import source_kind, source_options
 from penstock.sql.lexer import TokenKind, read_script, tokenize
-from penstock.sql.statements import CreateJob, CreateRoutineLoad, Insert, SelectItem, SourceCall
+from penstock.sql.statements import CreateJob, Insert, RoutineBody, SelectItem, SourceCall
 
 
-def statement_of(
-    state: JobState, *, start: tuple[tuple[str, str], ...]
-) -> CreateJob | CreateRoutineLoad:
+def statement_of(state: JobState, *, start: tuple[tuple[str, str], ...]) -> CreateJob:
     """Return the statement that creates the same job; ``start`` is where it starts."""
     definition = state.definition
     properties = (*print_options(definition.properties), *definition.metadata)
+    body: Insert | RoutineBody
     if definition.load is None:
-        return CreateJob(
-            name=definition.name,
-            insert=insert_of(definition),
-            properties=(*properties, *start),
-            comment=definition.comment,
-        )
-    return CreateRoutineLoad(
+        body, properties = insert_of(definition), (*properties, *start)
+    else:
+        options = (*definition.source.options, *start)
+        source = SourceCall(function=definition.function, options=options)
+        body = RoutineBody(table=definition.table.name, load=definition.load, source=source)
+    return CreateJob(
+        kind=definition.kind,
         name=definition.name,
-        table=definition.table.name,
-        load=definition.load,
+        body=body,
         properties=properties,
-        source=definition.function,
-        options=(*definition.source.options, *start),
         comment=definition.comment,
     )
 
 
 def insert_of(definition: JobDefinition) -> Insert:
-    """Answer the INSERT of a job; ``items`` is left out, nothing that prints needs it."""
-    kind = source_kind(definition.source.kind)
+    """Return the INSERT of a job without ``items``, which no caller needs."""
+    kind, query = source_kind(definition.source.kind), definition.query
     frozen = kind.freeze(source_options(definition.source), definition.source_columns)
     source = SourceCall(
         function=definition.function,
@@ -56,17 +52,11 @@ def insert_of(definition: JobDefinition) -> Insert:
         select=definition.select,
         items=None,
         source=source,
-        plain=definition.query is None,
-        starred=definition.query is not None and definition.query.by_name,
-        source_starred=definition.query is not None and definition.query.source_starred,
-        names=_view_names(definition),
+        plain=query is None,
+        starred=query is not None and query.by_name,
+        source_starred=query is not None and query.source_starred,
+        names=frozenset(column.name for column in query.view_columns) if query else frozenset(),
     )
-
-
-def _view_names(definition: JobDefinition) -> frozenset[str]:
-    """Answer the columns that the SELECT was found to name."""
-    query = definition.query
-    return frozenset(column.name for column in query.view_columns) if query else frozenset()
 
 
 TEXT_COLUMN = "value"

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from penstock.catalog.catalog import TableRecord
-from penstock.control.changes import ChangeParts
 from penstock.control.clauses import (
     insert_of,
     insert_of_load,
@@ -22,9 +21,10 @@ from penstock.control.clauses import (
     require_meaning,
     source_columns,
 )
+from penstock.control.execute import Services
 from penstock.control.find import find_table, placed
 from penstock.control.targets import plain_targets, query_targets
-from penstock.errors import Code, SelectError, UserError
+from penstock.errors import Code, InvariantError, SelectError, UserError
 from penstock.model.job import (
     JobDefinition,
     JobState,
@@ -62,13 +62,7 @@ from penstock.model.split import Progress
 from penstock.secrets.vault import Vault
 from penstock.sources.registry import kinds_of, source_kind, source_options, source_ref
 from penstock.sources.source import Draft, SourceKind, StartRequest
-from penstock.sql.statements import (
-    AlterJob,
-    AlterRoutineLoad,
-    CreateJob,
-    CreateRoutineLoad,
-    Insert,
-)
+from penstock.sql.statements import AlterJob, CreateJob, Insert, RoutineBody
 from penstock.tables.chain import open_table
 from penstock.tables.scan import pin
 
@@ -101,138 +95,108 @@ class Defined:
     secret: JobSecret | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadRequest:
-    """A CREATE or ALTER of either grammar; what an ALTER leaves out is None or empty."""
-
-    job_kind: JobKind
-    name: str
-    table: str | None
-    properties: Pairs
-    function: str | None
-    options: Pairs
-    insert: Insert | None = None
-    load: LoadProperties | None = None
-    comment: str = ""
-
-
-def load_request(
-    statement: CreateJob | AlterJob | CreateRoutineLoad | AlterRoutineLoad,
-) -> LoadRequest:
-    """Return what a statement asks for, whichever grammar it uses."""
-    comment = statement.comment if isinstance(statement, CreateJob | CreateRoutineLoad) else ""
-    if isinstance(statement, CreateJob | AlterJob):
-        insert = statement.insert
-        return LoadRequest(
-            job_kind=STREAMING,
-            name=statement.name,
-            table=insert.table if insert else None,
-            properties=statement.properties,
-            function=insert.source.function if insert else None,
-            options=insert.source.options if insert else (),
-            insert=insert,
-            comment=comment,
-        )
-    return LoadRequest(
-        job_kind=ROUTINE_LOAD,
-        name=statement.name,
-        table=statement.table if isinstance(statement, CreateRoutineLoad) else None,
-        properties=statement.properties,
-        function=statement.source,
-        options=statement.options,
-        load=statement.load,
-        comment=comment,
-    )
-
-
-def define_load(
-    request: LoadRequest,
+def define_job(
+    statement: CreateJob,
     *,
     table: TableRecord,
     columns: tuple[Column, ...],
-    parts: ChangeParts,
+    services: Services,
 ) -> Defined:
     """Return the definition of a new job, checked against the real table and source."""
-    kind = _kind_of(request.function or "", request.job_kind)
-    given = _sort(request, kind)
-    options = _parsed(given.options, kind, function=request.function)
-    values = kind.reveal(options, _revealer(parts.vault))
-    properties = _properties(given.properties, request.job_kind)
+    body = statement.body
+    if body.source is None:
+        raise InvariantError("a new job has a source")
+    function = body.source.function
+    kind = _kind_of(function, statement.kind)
+    given = _sort(statement, kind)
+    options = _parsed(given.options, kind, function=function)
+    reveal = _revealer(services.vault)
+    values = kind.reveal(options, reveal)
+    properties = _properties(given.properties, statement.kind)
     source, secret = without_literals(
-        options, what=kind.functions[0], job=request.name, job_id=None, vault=parts.vault
+        options, what=kind.functions[0], job=statement.name, job_id=None, vault=services.vault
     )
     definition = JobDefinition(
-        name=request.name,
-        comment=request.comment,
+        name=statement.name,
+        comment=statement.comment,
         revision=1,
-        job_kind=request.job_kind.name,
+        job_kind=statement.kind.name,
         table=TableRef(name=table.name, id=table.id, location=table.location),
         columns=None,
         select="",
         select_source_start=0,
         select_source_end=0,
-        function=request.function or kind.functions[0],
+        function=function,
         source=source_ref(kind, source),
         source_columns=kind.define(Draft(options=source, values=values, table_columns=columns)),
         targets=(),
         properties=properties,
         metadata=given.metadata,
-        load=request.load,
+        load=body.load if isinstance(body, RoutineBody) else None,
         needs=kind.needs,
         place_columns=kind.place_columns,
     )
-    definition = _with_insert(definition, request.insert, columns=columns, parts=parts)
-    start = StartRequest(
-        options=options,
-        values=values,
-        given=given.start,
-        properties=properties,
-        clock=parts.clock,
-        reveal=_revealer(parts.vault),
-    )
-    return Defined(definition=definition, progress=kind.start(start), secret=secret)
+    insert = body if isinstance(body, Insert) else None
+    definition = _with_insert(definition, insert, columns=columns, services=services)
+    progress = _start(definition, given, options=options, values=values, services=services)
+    return Defined(definition=definition, progress=progress, secret=secret)
 
 
-def alter_load(state: JobState, request: LoadRequest, *, parts: ChangeParts) -> Defined:
-    """Return the definition as it would be; what the statement does not name stays."""
-    before = state.definition
-    kind = source_kind(before.source.kind)
-    given = _sort(request, kind)
+def redefine_job(state: JobState, statement: AlterJob, *, services: Services) -> Defined:
+    """Return the definition after ALTER; what the statement does not name stays."""
+    before, body = state.definition, statement.body
+    kind, reveal = source_kind(before.source.kind), _revealer(services.vault)
+    given = _sort(statement, kind)
     properties = _altered_properties(before, given, kind)
+    options, source, secret = _altered_source(state, statement, given, services=services)
     altered = replace(
         before,
         properties=properties,
         metadata=tuple({**dict(before.metadata), **dict(given.metadata)}.items()),
-        load=_merged(before.load, request.load),
+        load=_merged(before.load, body.load if isinstance(body, RoutineBody) else None),
         revision=before.revision + 1,
+        source=source,
     )
-    options, source, secret = _altered_source(state, request, given, parts=parts)
-    redefined = request.insert is not None or request.load is not None
-    values = kind.reveal(options, _revealer(parts.vault)) if redefined else None
-    altered = replace(altered, source=source)
-    if redefined or (before.query is not None and properties != before.properties):
-        columns = open_table(parts.tables, before.table).columns()
+    values = kind.reveal(options, reveal) if body else None
+    if body or (before.query is not None and properties != before.properties):
+        columns = open_table(services.tables, before.table).columns()
         if source != before.source and not kind.decodes:
-            options_stored = source_options(source)
-            draft = Draft(options=options_stored, values=values, table_columns=columns)
+            draft = Draft(options=source_options(source), values=values, table_columns=columns)
             altered = replace(altered, source_columns=kind.define(draft))
-        insert = request.insert or (None if altered.load else insert_of(altered))
-        altered = _with_insert(altered, insert, columns=columns, parts=parts)
+        insert = None if altered.load else insert_of(altered)
+        if isinstance(body, Insert):
+            insert = body
+        altered = _with_insert(altered, insert, columns=columns, services=services)
     progress = None
-    if redefined or given.start:
-        progress = kind.start(
-            StartRequest(
-                options=options,
-                values=values,
-                given=given.start,
-                properties=properties,
-                clock=parts.clock,
-                reveal=_revealer(parts.vault),
-                before=before.source,
-                progress=state.progress,
-            )
+    if body or given.start:
+        progress = _start(
+            altered, given, options=options, values=values, services=services, moved=state
         )
     return Defined(definition=altered, progress=progress, secret=secret)
+
+
+def _start(
+    definition: JobDefinition,
+    given: "_Sorted",
+    *,
+    options: object,
+    values: object,
+    services: Services,
+    moved: JobState | None = None,
+) -> Progress | None:
+    """Return where the splits start; ``moved`` is the job as it was before an ALTER."""
+    request = StartRequest(
+        options=options,
+        values=values,
+        given=given.start,
+        properties=definition.properties,
+        clock=services.clock,
+        reveal=_revealer(services.vault),
+    )
+    if moved is not None:
+        before = moved.definition.source
+        request = replace(request, before=before, progress=moved.progress)
+    return source_kind(definition.source.kind).start(request)
 
 
 def _kind_of(function: str, job_kind: JobKind) -> SourceKind:
@@ -258,21 +222,22 @@ class _Sorted:
     metadata: Pairs
 
 
-def _sort(request: LoadRequest, kind: SourceKind) -> _Sorted:
+def _sort(statement: CreateJob | AlterJob, kind: SourceKind) -> _Sorted:
     """Sort pairs into options that stay, where to start, properties and metadata."""
     starts = _keys(kind.start_options)
+    call = statement.body.source if statement.body else None
     options: dict[str, str] = {}
-    for written, value in request.options:
+    for written, value in call.options if call else ():
         key = kind.aliases.get(written, written)
         if key in options:
             raise UserError(
                 f'options "{key}" and "{written}" are the same', code=Code.OPTION_ERR
             )
         options[key] = value
-    properties = dict(request.properties)
+    properties = dict(statement.properties)
     metadata: Pairs = ()
-    if request.job_kind is STREAMING:
-        metadata = tuple(p for p in request.properties if p[0].startswith(METADATA_PREFIX))
+    if statement.kind is STREAMING:
+        metadata = tuple(p for p in statement.properties if p[0].startswith(METADATA_PREFIX))
         for key, _ in metadata:
             _refuse_secret(key)
             del properties[key]
@@ -286,10 +251,9 @@ def _keys(options: type | None) -> tuple[str, ...]:
     return () if options is None else tuple(map(option_key, option_fields(options)))
 
 
-def _parsed(pairs: Mapping[str, str], kind: SourceKind, *, function: str | None) -> Any:  # noqa: ANN401
+def _parsed(pairs: Mapping[str, str], kind: SourceKind, *, function: str) -> Any:  # noqa: ANN401
     also = _keys(kind.start_options) if ROUTINE_LOAD.name in kind.job_kinds else ()
-    what = function or kind.functions[0]
-    return parse_options(kind.options, pairs.items(), what=what, also=also)
+    return parse_options(kind.options, pairs.items(), what=function, also=also)
 
 
 def _properties(pairs: Mapping[str, str], job_kind: JobKind) -> Properties:
@@ -336,29 +300,28 @@ def _altered_properties(before: JobDefinition, given: _Sorted, kind: SourceKind)
 
 
 def _altered_source(
-    state: JobState, request: LoadRequest, given: _Sorted, *, parts: ChangeParts
+    state: JobState, statement: AlterJob, given: _Sorted, *, services: Services
 ) -> tuple[Any, SourceRef, JobSecret | None]:
     """Return the options with literals, the stored source, and the literals as a secret."""
-    before = state.definition
+    before, body = state.definition, statement.body
     kind = source_kind(before.source.kind)
-    if request.function is None:
+    if body is None or body.source is None:
         return source_options(before.source), before.source, None
-    if request.insert is not None:
-        # An INSERT names its source whole; table, function and place stay.
-        record = find_table(request.insert.table, catalog=parts.catalog)
+    function, pairs = body.source.function, dict(given.options)
+    if isinstance(body, Insert):
+        # An INSERT names all options of its source; the table and the function stay.
+        record = find_table(body.table, catalog=services.catalog)
         _require_same("table", before.table.id, record.id, shown=record.name)
-        _require_same("source function", before.function, request.function)
-        pairs = dict(given.options)
     else:
-        _kind_of(request.function, request.job_kind)
-        _require_same("source function", before.function, request.function)
+        _kind_of(function, statement.kind)
         pairs = kind.merge(dict(before.source.options), given.options)
-    options = _parsed(pairs, kind, function=request.function)
+    _require_same("source function", before.function, function)
+    options = _parsed(pairs, kind, function=function)
     old, new = dict(before.source.options), dict(print_options(options))
     for key in kind.fixed:
         _require_same(key, old.get(key, ""), new.get(key, ""))
     source, secret = without_literals(
-        options, what=request.function, job=before.name, job_id=state.id, vault=parts.vault
+        options, what=function, job=before.name, job_id=state.id, vault=services.vault
     )
     return options, source_ref(kind, source), secret
 
@@ -394,7 +357,7 @@ def _with_insert(
     insert: Insert | None,
     *,
     columns: tuple[Column, ...],
-    parts: ChangeParts,
+    services: Services,
 ) -> JobDefinition:
     """Complete a definition with its SELECT; without one, the clauses make it."""
     kind = source_kind(definition.source.kind)
@@ -419,7 +382,7 @@ def _with_insert(
         source_columns=definition.source_columns,
         columns=columns,
         properties=definition.properties,
-        parts=parts,
+        services=services,
         beside=kind.metadata_columns,
     )
     kept = without_options(insert)
@@ -491,7 +454,7 @@ def define_insert(
     source_columns: tuple[Column, ...],
     columns: tuple[Column, ...],
     properties: Properties,
-    parts: ChangeParts,
+    services: Services,
     beside: tuple[Column, ...],
 ) -> tuple[SparkQuery | None, tuple[TargetColumn, ...]]:
     """Find out how the SELECT is run, and what fills which column of the table.
@@ -505,7 +468,7 @@ def define_insert(
         )
         return None, targets
     query = _analysed(
-        insert, view_columns=source_columns + metadata, properties=properties, parts=parts
+        insert, view_columns=source_columns + metadata, properties=properties, services=services
     )
     _refuse_star_beside(metadata, insert)
     names = frozenset(column.name for column in metadata)
@@ -535,7 +498,7 @@ def _analysed(
     *,
     view_columns: tuple[Column, ...],
     properties: Properties,
-    parts: ChangeParts,
+    services: Services,
 ) -> SparkQuery:
     source = insert.source
     view = source.function.lower()
@@ -543,12 +506,12 @@ def _analysed(
     text = query_text(select, view=view, columns=view_columns, properties=properties)
 
     def find_lookup(name: str) -> Lookup:
-        record = find_table(name.removeprefix("default."), catalog=parts.catalog)
+        record = find_table(name.removeprefix("default."), catalog=services.catalog)
         table = TableRef(name=record.name, id=record.id, location=record.location)
-        return pin(table, tables=parts.tables, bytes_max=properties.lookup_bytes_max)
+        return pin(table, tables=services.tables, bytes_max=properties.lookup_bytes_max)
 
     try:
-        query = parts.open_analyst().analyse(text, find_lookup=find_lookup)
+        query = services.open_analyst().analyse(text, find_lookup=find_lookup)
     except SelectError as error:
         names = ", ".join(column.name for column in view_columns[:_NAMES_SHOWN_MAX])
         hint = f"Columns of the source: {names}."

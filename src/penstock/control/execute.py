@@ -5,7 +5,8 @@ load neither Arrow nor the table library.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 START_OVER_MAX = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Services:
-    """What statements are run with; tables are opened only by those that need them."""
+    """What statements are run with."""
 
     catalog: Catalog
     open_tables: Callable[[], Tables]
@@ -38,6 +39,11 @@ class Services:
     tasks_max: int | None = None
     warehouse_secret: str = ""
 
+    @cached_property
+    def tables(self) -> "Tables":
+        """The tables, opened by the first use."""
+        return self.open_tables()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Handler:
@@ -46,7 +52,7 @@ class _Handler:
     role: str
     module: str
     name: str
-    # Whether it changes a job, and is started over if a runner was quicker.
+    # Whether it changes a job; it starts over if a runner changed the job first.
     changes: bool = False
 
 
@@ -63,19 +69,13 @@ def _changes(name: str) -> _Handler:
 
 
 _HANDLERS: dict[type, _Handler] = {
-    said.CreateJob: _changes("create_load"),
-    said.CreateRoutineLoad: _changes("create_load"),
+    said.CreateJob: _changes("create_job"),
     said.AlterJob: _changes("alter_job"),
-    said.AlterRoutineLoad: _changes("alter_job"),
     said.PauseJob: _changes("pause_job"),
-    said.PauseRoutineLoad: _changes("pause_job"),
     said.ResumeJob: _changes("resume_job"),
-    said.ResumeRoutineLoad: _changes("resume_job"),
     said.DropJob: _changes("drop_job"),
-    said.StopRoutineLoad: _changes("stop_load"),
     said.ShowJobs: _reads("show", "show_jobs"),
     said.ShowCreateJob: _reads("show", "show_create_job"),
-    said.ShowCreateRoutineLoad: _reads("show", "show_create_load"),
     said.ShowEpochs: _reads("show", "show_epochs"),
     said.ShowEvents: _reads("show", "show_events"),
     said.ShowRoutineLoad: _reads("show", "show_loads"),
@@ -111,29 +111,24 @@ def execute(
             code=Code.STATE_ERR,
         )
     run = getattr(import_module(f"penstock.control.{handler.module}"), handler.name)
+    # A copy opens the tables once, with the secrets of now.
+    services = replace(services)
     if handler.changes:
         return _start_over(statement, run, services)
-    result: Result = run(statement, services=services, caller=caller)
+    result: Result = run(statement, services=services)
     return result
 
 
 def _start_over(
     statement: said.Statement, run: Callable[..., Result], services: Services
 ) -> Result:
-    """Run a change again when a runner was quicker than its first effect."""
-    from penstock.control.changes import ChangeParts, OutpacedError
+    """Run a change; start over if a runner changed the job before the first effect."""
+    from penstock.control.changes import OutpacedError
 
-    parts = ChangeParts(
-        catalog=services.catalog,
-        tables=services.open_tables(),
-        clock=services.clock,
-        open_analyst=services.open_analyst,
-        vault=services.vault,
-    )
     for _ in range(START_OVER_MAX - 1):
         try:
-            return run(statement, parts=parts)
+            return run(statement, services=services)
         except OutpacedError:
-            # A runner took the job meanwhile; everything that was checked is read again.
+            # A runner took the job in the meantime: read and check everything again.
             continue
-    return run(statement, parts=parts)
+    return run(statement, services=services)

@@ -4,7 +4,7 @@ import threading
 
 from penstock.control.execute import Services
 from penstock.control.find import find_job
-from penstock.control.result import Caller, Result, result_columns
+from penstock.control.result import Result, result_columns
 from penstock.model.job import JobDefinition, JobState, SparkQuery
 from penstock.model.job_kinds import STREAMING
 from penstock.model.options import all_options
@@ -16,9 +16,8 @@ from penstock.sql.statements import ExplainJob
 _TASKS_SHOWN_MAX = 8
 
 
-def explain_job(statement: ExplainJob, *, services: Services, caller: Caller) -> Result:
+def explain_job(statement: ExplainJob, *, services: Services) -> Result:
     """Show the path, why it was chosen, its operators, the next epoch and the limits."""
-    del caller
     state = find_job(statement.name, kind=STREAMING, catalog=services.catalog)
     source = services.sources.open(state, threading.Event())
     definition = state.definition

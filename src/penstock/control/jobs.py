@@ -8,21 +8,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from penstock.control.changes import (
-    ChangeParts,
     apply_chain,
     change_job,
     forget,
     overtaken,
     store_first,
 )
-from penstock.control.define import (
-    Defined,
-    JobSecret,
-    LoadRequest,
-    alter_load,
-    define_load,
-    load_request,
-)
+from penstock.control.define import Defined, JobSecret, define_job, redefine_job
+from penstock.control.execute import Services
 from penstock.control.find import find_job, find_table
 from penstock.control.result import Result
 from penstock.crashpoints import CrashPoint, reached
@@ -30,23 +23,12 @@ from penstock.errors import Code, CommitOutcomeUnknownError, LeaseLostError, Use
 from penstock.model.epoch import Attachment, CommitKind
 from penstock.model.events import DefinitionChanged, DesiredStateChanged, JobCreated
 from penstock.model.job import DesiredState, JobDefinition, JobState, Reason
-from penstock.model.job_kinds import ROUTINE_LOAD, STREAMING, JobKind
+from penstock.model.job_kinds import ROUTINE_LOAD, JobKind
 from penstock.model.secrets import SealedSecret, SecretReference, reference_of
 from penstock.model.split import Progress
 from penstock.model.text import counted, quoted_name
 from penstock.sources.registry import source_kind
-from penstock.sql.statements import (
-    AlterJob,
-    AlterRoutineLoad,
-    CreateJob,
-    CreateRoutineLoad,
-    DropJob,
-    PauseJob,
-    PauseRoutineLoad,
-    ResumeJob,
-    ResumeRoutineLoad,
-    StopRoutineLoad,
-)
+from penstock.sql.statements import AlterJob, CreateJob, DropJob, PauseJob, ResumeJob
 from penstock.tables.chain import (
     TRIES_MAX,
     Closed,
@@ -59,22 +41,24 @@ from penstock.tables.chain import (
 )
 
 
-def create_load(statement: CreateJob | CreateRoutineLoad, *, parts: ChangeParts) -> Result:
-    """Check everything against the real thing, open the job's chain, store the job."""
-    _forget_old(parts=parts)
-    request = load_request(statement)
-    ended = require_free_name(request.name, parts=parts)
-    request = _with_values(request, of=ended, parts=parts)
-    record = find_table(request.table or "", catalog=parts.catalog)
-    handle = parts.tables.open(record.location)
+def create_job(statement: CreateJob, *, services: Services) -> Result:
+    """Check everything against the real source and table, open the chain, store the job."""
+    _forget_old(services=services)
+    ended = require_free_name(statement.name, services=services)
+    statement = _with_values(statement, of=ended, services=services)
+    record = find_table(statement.body.table or "", catalog=services.catalog)
+    handle = services.tables.open(record.location)
     # A table whose partitions cannot be written is refused here.
     handle.partition_columns()
-    defined = define_load(request, table=record, columns=handle.columns(), parts=parts)
-    make_room(ended, parts=parts)
+    defined = define_job(statement, table=record, columns=handle.columns(), services=services)
+    make_room(ended, services=services)
     created = open_job(
-        defined.definition, progress=defined.progress or (), secret=defined.secret, parts=parts
+        defined.definition,
+        progress=defined.progress or (),
+        secret=defined.secret,
+        services=services,
     )
-    _inherit_memory(created, of=ended, parts=parts)
+    _inherit_memory(created, of=ended, services=services)
     return Result(message=_created_message(created))
 
 
@@ -89,82 +73,77 @@ def _created_message(created: JobState) -> str:
     return f"{message}, {counted(len(created.progress), noun)}{note}"
 
 
-def _inherit_memory(created: JobState, *, of: JobState | None, parts: ChangeParts) -> None:
+def _inherit_memory(created: JobState, *, of: JobState | None, services: Services) -> None:
     """Let a job that continues a stopped one keep what its source remembered."""
     if of is None or of.definition.source.kind != created.definition.source.kind:
         return
     kind = source_kind(created.definition.source.kind)
-    memory = kind.inherit(parts.catalog.report(of.id).memory, of, created)
+    memory = kind.inherit(services.catalog.report(of.id).memory, of, created)
     if memory:
-        parts.catalog.set_memory(created.id, memory, expected=created.generation)
+        services.catalog.set_memory(created.id, memory, expected=created.generation)
 
 
-def _with_values(
-    request: LoadRequest, *, of: JobState | None, parts: ChangeParts
-) -> LoadRequest:
-    """Take over the secrets of a job that makes room: SHOW CREATE names them."""
-    if of is None or not of.stopped:
-        return request
-    owned = {secret.name for secret in parts.catalog.secrets() if secret.job_id == of.id}
+def _with_values(statement: CreateJob, *, of: JobState | None, services: Services) -> CreateJob:
+    """Take over the secrets of a stopped job whose SHOW CREATE names them."""
+    call = statement.body.source
+    if of is None or not of.stopped or call is None:
+        return statement
+    owned = {secret.name for secret in services.catalog.secrets() if secret.job_id == of.id}
     options = []
-    for key, text in request.options:
+    for key, text in call.options:
         reference = reference_of(text)
         taken = isinstance(reference, SecretReference) and reference.name in owned
-        options.append((key, parts.vault.reveal(text, option=key) if taken else text))
-    return replace(request, options=tuple(options))
+        options.append((key, services.vault.reveal(text, option=key) if taken else text))
+    source = replace(call, options=tuple(options))
+    return replace(statement, body=replace(statement.body, source=source))
 
 
-def alter_job(statement: AlterJob | AlterRoutineLoad, *, parts: ChangeParts) -> Result:
+def alter_job(statement: AlterJob, *, services: Services) -> Result:
     """Change a paused job's properties or move its positions; all of it or nothing."""
-    request = load_request(statement)
-    state = find_job(request.name, kind=request.job_kind, catalog=parts.catalog)
+    state = find_job(statement.name, kind=statement.kind, catalog=services.catalog)
     require_paused(state)
-    alter(state, alter_load(state, request, parts=parts), parts=parts)
+    alter(state, redefine_job(state, statement, services=services), services=services)
     return _done(state, "altered")
 
 
-def pause_job(statement: PauseJob | PauseRoutineLoad, *, parts: ChangeParts) -> Result:
-    """Stop one job, or all loads, so that no row appears any more."""
-    kind = STREAMING if isinstance(statement, PauseJob) else ROUTINE_LOAD
+def pause_job(statement: PauseJob, *, services: Services) -> Result:
+    """Stop one job, or all jobs of a kind; no row appears after it returns."""
+    kind = statement.kind
     if statement.name is None:
         # A job that paused itself would be resumed automatically.
-        running = [state for state in _living(kind, parts) if not manually_paused(state)]
-        return _each(
-            running, lambda s: pause(s, said="PAUSE ALL ROUTINE LOAD", parts=parts), "paused"
-        )
-    state = find_job(statement.name, kind=kind, catalog=parts.catalog)
-    pause(state, said=f"PAUSE {kind.noun.upper()}", parts=parts)
+        running = [state for state in _living(kind, services) if not manually_paused(state)]
+        said = f"PAUSE ALL {kind.noun.upper()}"
+        return _each(running, lambda s: pause(s, said=said, services=services), "paused")
+    state = find_job(statement.name, kind=kind, catalog=services.catalog)
+    pause(state, said=f"PAUSE {kind.noun.upper()}", services=services)
     return _done(state, "paused")
 
 
-def resume_job(statement: ResumeJob | ResumeRoutineLoad, *, parts: ChangeParts) -> Result:
-    """Let one paused job, or all paused loads, run again from where they stand."""
-    kind = STREAMING if isinstance(statement, ResumeJob) else ROUTINE_LOAD
+def resume_job(statement: ResumeJob, *, services: Services) -> Result:
+    """Let one paused job, or all paused jobs of a kind, run again from their positions."""
+    kind = statement.kind
     if statement.name is None:
-        paused = [
-            state for state in _living(kind, parts) if state.desired.state is DesiredState.PAUSE
-        ]
-        return _each(paused, lambda state: resume(state, parts=parts), "resumed")
-    state = find_job(statement.name, kind=kind, catalog=parts.catalog)
+        living = _living(kind, services)
+        paused = [s for s in living if s.desired.state is DesiredState.PAUSE]
+        return _each(paused, lambda state: resume(state, services=services), "resumed")
+    state = find_job(statement.name, kind=kind, catalog=services.catalog)
     if kind is ROUTINE_LOAD and state.desired.state is DesiredState.RUN:
         return _done(state, "is to run already")
-    resume(state, parts=parts)
+    resume(state, services=services)
     return _done(state, "resumed")
 
 
-def drop_job(statement: DropJob, *, parts: ChangeParts) -> Result:
-    """End a job's chain and delete the job; the table and its rows stay."""
-    if statement.if_exists and parts.catalog.job(statement.name) is None:
-        return Result(message=f"job {statement.name} does not exist")
-    drop(find_job(statement.name, kind=STREAMING, catalog=parts.catalog), parts=parts)
-    return Result(message=f"job {statement.name} dropped")
-
-
-def stop_load(statement: StopRoutineLoad, *, parts: ChangeParts) -> Result:
-    """End a load for good; it can still be shown for some days."""
-    state = find_job(statement.name, kind=ROUTINE_LOAD, catalog=parts.catalog)
+def drop_job(statement: DropJob, *, services: Services) -> Result:
+    """End a job's chain; the table and its rows stay. Some kinds can still be shown."""
+    kind = statement.kind
+    if statement.if_exists and services.catalog.job(statement.name) is None:
+        return Result(message=f"{kind.noun} {statement.name} does not exist")
+    state = find_job(statement.name, kind=kind, catalog=services.catalog)
+    if kind.kept_after_stop is None:
+        drop(state, services=services)
+        return _done(state, "dropped")
     require_alive(state)
-    close(state, desired=DesiredState.CLOSED, parts=parts)
+    close(state, desired=DesiredState.CLOSED, services=services)
     return _done(state, "stopped")
 
 
@@ -184,29 +163,29 @@ def _each(states: list[JobState], change: Callable[[JobState], None], done: str)
     return Result(message="; ".join([changed, *failed]))
 
 
-def _living(kind: JobKind, parts: ChangeParts) -> list[JobState]:
+def _living(kind: JobKind, services: Services) -> list[JobState]:
     return [
         state
-        for state in parts.catalog.jobs()
+        for state in services.catalog.jobs()
         if state.definition.kind is kind
         and state.desired.state in (DesiredState.RUN, DesiredState.PAUSE)
     ]
 
 
-def _forget_old(*, parts: ChangeParts) -> None:
+def _forget_old(*, services: Services) -> None:
     """Delete jobs that were stopped longer ago than their kind keeps them."""
-    now = parts.clock.now()
-    for state in parts.catalog.jobs():
+    now = services.clock.now()
+    for state in services.catalog.jobs():
         kept = state.definition.kind.kept_after_stop
         if state.stopped and kept is not None and state.desired.changed_at < now - kept:
-            forget(state, catalog=parts.catalog, tables=parts.tables)
+            forget(state, catalog=services.catalog, tables=services.tables)
 
 
 def open_job(
     definition: JobDefinition,
     *,
     progress: Progress,
-    parts: ChangeParts,
+    services: Services,
     secret: JobSecret | None = None,
 ) -> JobState:
     """Begin a job under a new id: the opening commit first, then the catalog's event."""
@@ -217,30 +196,30 @@ def open_job(
         table_id=definition.table.id,
         generation=generation,
         progress=progress,
-        clock=parts.clock,
+        clock=services.clock,
     )
-    version = _open_chain(definition, opening, parts=parts)
+    version = _open_chain(definition, opening, services=services)
     reached(CrashPoint.OPENING_COMMITTED)
     created = JobCreated(
         definition=definition, generation=generation, opening=opening, table_version=version
     )
-    owned = _sealed(secret, job_id=job_id, parts=parts)
-    return parts.catalog.create_job(job_id, created, secrets_owned=owned)
+    owned = _sealed(secret, job_id=job_id, services=services)
+    return services.catalog.create_job(job_id, created, secrets_owned=owned)
 
 
 def _sealed(
-    secret: JobSecret | None, *, job_id: str, parts: ChangeParts
+    secret: JobSecret | None, *, job_id: str, services: Services
 ) -> tuple[SealedSecret, ...]:
     if secret is None:
         return ()
-    return (parts.vault.sealed_secret(secret.name, dict(secret.values), job_id=job_id),)
+    return (services.vault.sealed_secret(secret.name, dict(secret.values), job_id=job_id),)
 
 
-def _open_chain(definition: JobDefinition, opening: Attachment, *, parts: ChangeParts) -> int:
+def _open_chain(definition: JobDefinition, opening: Attachment, *, services: Services) -> int:
     """Write the opening commit; the job id is new, so whatever stands under it is ours."""
     refusal: CommitOutcomeUnknownError | None = None
     for _ in range(TRIES_MAX):
-        handle = open_table(parts.tables, definition.table)
+        handle = open_table(services.tables, definition.table)
         if handle.newest_number(opening.job_id):
             handle.write_copy(opening)
             return newest_commit(handle, job_id=opening.job_id).table_version or handle.version
@@ -258,10 +237,10 @@ def _open_chain(definition: JobDefinition, opening: Attachment, *, parts: Change
     ) from refusal
 
 
-def pause(state: JobState, *, said: str, parts: ChangeParts) -> None:
+def pause(state: JobState, *, said: str, services: Services) -> None:
     """Stop a job so that no row appears any more, whoever runs it."""
     require_alive(state)
-    if manually_paused(state) and not _pause_unfinished(state, parts=parts):
+    if manually_paused(state) and not _pause_unfinished(state, services=services):
         raise UserError(
             f'{state.definition.kind.noun} "{state.name}" is already paused',
             code=Code.STATE_ERR,
@@ -270,10 +249,10 @@ def pause(state: JobState, *, said: str, parts: ChangeParts) -> None:
     desired = DesiredStateChanged(
         state=DesiredState.PAUSE, reason=reason, generation=state.generation
     )
-    extension = change_job(state, desired=desired, kind=CommitKind.FENCE, parts=parts)
+    extension = change_job(state, desired=desired, kind=CommitKind.FENCE, services=services)
     if isinstance(extension, Closed):
         raise overtaken(state)
-    after = apply_chain(state, parts=parts)
+    after = apply_chain(state, services=services)
     if after.generation != extension.commit.attachment.generation:
         raise overtaken(state)
 
@@ -285,14 +264,14 @@ def manually_paused(state: JobState) -> bool:
     return desired.state is DesiredState.PAUSE and manual
 
 
-def _pause_unfinished(state: JobState, *, parts: ChangeParts) -> bool:
+def _pause_unfinished(state: JobState, *, services: Services) -> bool:
     """Tell whether a PAUSE died before its fence was written and followed by the catalog."""
-    handle = open_table(parts.tables, state.definition.table)
+    handle = open_table(services.tables, state.definition.table)
     newest = newest_commit(handle, job_id=state.id).attachment
     return newest.generation != state.generation or newest.number != state.number
 
 
-def resume(state: JobState, *, parts: ChangeParts) -> None:
+def resume(state: JobState, *, services: Services) -> None:
     """Let a paused job run again from where it stands."""
     require_alive(state)
     if state.desired.state is not DesiredState.PAUSE:
@@ -301,7 +280,7 @@ def resume(state: JobState, *, parts: ChangeParts) -> None:
             code=Code.STATE_ERR,
             hint="See SHOW JOBS.",
         )
-    handle = open_table(parts.tables, state.definition.table)
+    handle = open_table(services.tables, state.definition.table)
     newest = newest_commit(handle, job_id=state.id).attachment
     require_followed(newest.number, state=state)
     generation = next_generation(state.generation, newest.generation)
@@ -311,7 +290,7 @@ def resume(state: JobState, *, parts: ChangeParts) -> None:
         generation=generation,
         rejected_before=state.cumulative.rows_rejected,
     )
-    store_first(state, desired, parts=parts)
+    store_first(state, desired, services=services)
     reached(CrashPoint.DESIRED_STATE_STORED)
 
 
@@ -327,7 +306,7 @@ def require_paused(state: JobState) -> None:
         )
 
 
-def alter(state: JobState, defined: Defined, *, parts: ChangeParts) -> None:
+def alter(state: JobState, defined: Defined, *, services: Services) -> None:
     """Store another definition, and move the job if it has a start; all or nothing."""
     definition, progress = defined.definition, defined.progress
     changed = (
@@ -344,47 +323,47 @@ def alter(state: JobState, defined: Defined, *, parts: ChangeParts) -> None:
         desired=None,
         kind=CommitKind.FENCE if progress is None else CommitKind.MOVE,
         progress=progress,
-        parts=parts,
+        services=services,
     )
     if isinstance(extension, Closed):
         raise overtaken(state)
     if changed:
-        _store_definition(state, defined, extension.commit.attachment, parts=parts)
-    apply_chain(state, parts=parts)
+        _store_definition(state, defined, extension.commit.attachment, services=services)
+    apply_chain(state, services=services)
 
 
 def _store_definition(
-    state: JobState, defined: Defined, landed: Attachment, *, parts: ChangeParts
+    state: JobState, defined: Defined, landed: Attachment, *, services: Services
 ) -> None:
     body = DefinitionChanged(definition=defined.definition)
-    owned = _sealed(defined.secret, job_id=state.id, parts=parts)
+    owned = _sealed(defined.secret, job_id=state.id, services=services)
     try:
-        parts.catalog.append(state.id, body, expected=landed.generation, secrets_owned=owned)
+        services.catalog.append(state.id, body, expected=landed.generation, secrets_owned=owned)
     except LeaseLostError as error:
         raise overtaken(state) from error
 
 
-def drop(state: JobState, *, parts: ChangeParts) -> None:
+def drop(state: JobState, *, services: Services) -> None:
     """End a job's chain and forget the job; the table and its rows stay."""
-    close(state, desired=DesiredState.DROP, parts=parts)
-    forget(state, catalog=parts.catalog, tables=parts.tables)
+    close(state, desired=DesiredState.DROP, services=services)
+    forget(state, catalog=services.catalog, tables=services.tables)
 
 
-def make_room(ended: JobState | None, *, parts: ChangeParts) -> None:
+def make_room(ended: JobState | None, *, services: Services) -> None:
     """Free the name of a job that has ended; a stopped load can still be looked at."""
     if ended is None:
         return
     if ended.stopped:
-        parts.catalog.retire_job(ended.id)
+        services.catalog.retire_job(ended.id)
     else:
-        drop(ended, parts=parts)
+        drop(ended, services=services)
 
 
-def close(state: JobState, *, desired: DesiredState, parts: ChangeParts) -> None:
+def close(state: JobState, *, desired: DesiredState, services: Services) -> None:
     """End a job's chain."""
     wanted = DesiredStateChanged(state=desired, reason=None, generation=state.generation)
     try:
-        change_job(state, desired=wanted, kind=CommitKind.CLOSING, parts=parts)
+        change_job(state, desired=wanted, kind=CommitKind.CLOSING, services=services)
     except UserError as error:
         # A table that is gone, or is another one, holds no chain that could be closed.
         if error.code not in (Code.TABLE_CHANGED_ERR, Code.CANNOT_RESUME_ERR):
@@ -392,12 +371,12 @@ def close(state: JobState, *, desired: DesiredState, parts: ChangeParts) -> None
     reached(CrashPoint.CLOSING_COMMITTED)
 
 
-def require_free_name(name: str, *, parts: ChangeParts) -> JobState | None:
+def require_free_name(name: str, *, services: Services) -> JobState | None:
     """Require that no living job has this name; return one that has ended.
 
     The statement that takes the name drops that job after everything else is checked.
     """
-    state = parts.catalog.job(name)
+    state = services.catalog.job(name)
     if state is None or state.desired.state in (DesiredState.DROP, DesiredState.CLOSED):
         return state
     ending = state.definition.ending

@@ -11,7 +11,7 @@ from penstock.catalog.catalog import Catalog
 from penstock.control.cells import result_of
 from penstock.control.execute import Services
 from penstock.control.find import find_job, find_table, placed
-from penstock.control.result import Caller, Result
+from penstock.control.result import Result
 from penstock.errors import SelectError, UserError
 from penstock.model.job import TableRef
 from penstock.model.query import with_view
@@ -25,10 +25,9 @@ from penstock.tables.table import Tables
 _REJECTS = "rejects"
 
 
-def select_from_tables(query: TableQuery, *, services: Services, caller: Caller) -> Result:
+def select_from_tables(query: TableQuery, *, services: Services) -> Result:
     """Return what a SELECT finds in tables."""
-    del caller
-    catalog, tables = services.catalog, services.open_tables()
+    catalog, tables = services.catalog, services.tables
     scans = {
         _view(number): _scan(read, catalog=catalog, tables=tables)
         for number, read in enumerate(query.reads)

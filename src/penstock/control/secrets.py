@@ -3,7 +3,7 @@
 from penstock.catalog.secrets import users
 from penstock.control.execute import Services
 from penstock.control.find import find_secret, require_unused
-from penstock.control.result import Caller, Cell, Result, result_columns
+from penstock.control.result import Cell, Result, result_columns
 from penstock.errors import Code, UserError
 from penstock.model.text import format_instant, quoted_name
 from penstock.sql.statements import AlterSecret, CreateSecret, DropSecret, ShowSecrets
@@ -14,9 +14,8 @@ SECRET_COLUMNS = result_columns(
 WAREHOUSE = "warehouse"
 
 
-def create_secret(statement: CreateSecret, *, services: Services, caller: Caller) -> Result:
+def create_secret(statement: CreateSecret, *, services: Services) -> Result:
     """Seal values and store them under a name."""
-    del caller
     catalog, vault = services.catalog, services.vault
     name = statement.name
     if catalog.secret(name) is not None:
@@ -31,18 +30,16 @@ def create_secret(statement: CreateSecret, *, services: Services, caller: Caller
     return Result(message=f"secret {name} created")
 
 
-def alter_secret(statement: AlterSecret, *, services: Services, caller: Caller) -> Result:
+def alter_secret(statement: AlterSecret, *, services: Services) -> Result:
     """Add values to a secret, or replace those with the same keys."""
-    del caller
     catalog, vault = services.catalog, services.vault
     record = find_secret(statement.name, catalog=catalog)
     vault.change(record.name, dict(statement.values))
     return Result(message=f"secret {record.name} altered")
 
 
-def drop_secret(statement: DropSecret, *, services: Services, caller: Caller) -> Result:
+def drop_secret(statement: DropSecret, *, services: Services) -> Result:
     """Forget a secret that nothing uses."""
-    del caller
     catalog = services.catalog
     if catalog.secret(statement.name) is None and statement.if_exists:
         return Result(message=f"secret {statement.name} does not exist")
@@ -61,9 +58,9 @@ def drop_secret(statement: DropSecret, *, services: Services, caller: Caller) ->
     return Result(message=f"secret {record.name} dropped")
 
 
-def show_secrets(statement: ShowSecrets, *, services: Services, caller: Caller) -> Result:
+def show_secrets(statement: ShowSecrets, *, services: Services) -> Result:
     """List the secrets: what they are called, what for and who uses them."""
-    del statement, caller
+    del statement
     catalog = services.catalog
     states = catalog.jobs()
     rows: list[tuple[Cell, ...]] = []

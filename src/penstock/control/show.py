@@ -16,7 +16,7 @@ from penstock.control.job_view import (
     status_text,
     view_job,
 )
-from penstock.control.result import Caller, Cell, Result, result_columns
+from penstock.control.result import Cell, Result, result_columns
 from penstock.errors import Code, UserError
 from penstock.model.events import (
     Committed,
@@ -32,7 +32,7 @@ from penstock.model.events import (
 )
 from penstock.model.formats import PayloadFormat
 from penstock.model.job import DesiredState, JobDefinition, JobState, LoadProperties
-from penstock.model.job_kinds import FIXED_OPTIONS, ROUTINE_LOAD, STREAMING, RoutineProperties
+from penstock.model.job_kinds import FIXED_OPTIONS, ROUTINE_LOAD, RoutineProperties
 from penstock.model.ledger import LedgerEntry
 from penstock.model.options import plain_options, secret_options
 from penstock.model.split import Progress, SplitState, position_text
@@ -41,7 +41,6 @@ from penstock.sources.registry import source_kind, source_options
 from penstock.sql.formatter import format_statement
 from penstock.sql.statements import (
     ShowCreateJob,
-    ShowCreateRoutineLoad,
     ShowEpochs,
     ShowEvents,
     ShowJobs,
@@ -99,9 +98,9 @@ _DORIS_STATES = {
 }
 
 
-def show_jobs(statement: ShowJobs, *, services: Services, caller: Caller) -> Result:
+def show_jobs(statement: ShowJobs, *, services: Services) -> Result:
     """List the jobs with their state, position and counts."""
-    del statement, caller
+    del statement
     facts = job_facts(services.catalog, clock=services.clock)
     views = (view_job(one) for one in facts if not one.state.stopped)
     return Result(columns=JOB_COLUMNS, rows=tuple(_job_row(view) for view in views))
@@ -127,42 +126,26 @@ def _job_row(view: JobView) -> tuple[Cell, ...]:
     )
 
 
-def show_create_job(statement: ShowCreateJob, *, services: Services, caller: Caller) -> Result:
-    """Write the statement that creates the same job."""
-    del caller
-    state = find_job(statement.name, kind=STREAMING, catalog=services.catalog)
-    return Result(
-        columns=result_columns("job, create_statement"),
-        rows=((state.name, _create_statement(state, services)),),
-    )
-
-
-def show_create_load(
-    statement: ShowCreateRoutineLoad, *, services: Services, caller: Caller
-) -> Result:
-    """Write the statement that creates the same load, from where it stands."""
-    del caller
-    state = find_job(statement.name, kind=ROUTINE_LOAD, catalog=services.catalog)
-    if state.desired.state is DesiredState.CLOSED and not statement.all:
+def show_create_job(statement: ShowCreateJob, *, services: Services) -> Result:
+    """Return the statement that creates the same job, from its present positions."""
+    kind = statement.kind
+    state = find_job(statement.name, kind=kind, catalog=services.catalog)
+    if state.stopped and not statement.all:
         raise UserError(
-            f'routine load "{statement.name}" was stopped',
+            f'{kind.noun} "{statement.name}" was stopped',
             code=Code.META_NOT_FOUND_ERR,
-            hint="SHOW ALL CREATE ROUTINE LOAD FOR shows it.",
+            hint=f"SHOW ALL CREATE {kind.noun.upper()} FOR shows it.",
         )
-    return Result(
-        columns=result_columns("JobId, JobName, CreateStmt"),
-        rows=((state.id, state.name, _create_statement(state, services)),),
-    )
-
-
-def _create_statement(state: JobState, services: Services) -> str:
     (facts,) = job_facts(services.catalog, clock=services.clock, states=[state])
-    return format_statement(statement_of(state, start=view_job(facts).source.start))
+    text = format_statement(statement_of(state, start=view_job(facts).source.start))
+    if kind is ROUTINE_LOAD:
+        columns, row = "JobId, JobName, CreateStmt", (state.id, state.name, text)
+        return Result(columns=result_columns(columns), rows=(row,))
+    return Result(columns=result_columns("job, create_statement"), rows=((state.name, text),))
 
 
-def show_epochs(statement: ShowEpochs, *, services: Services, caller: Caller) -> Result:
+def show_epochs(statement: ShowEpochs, *, services: Services) -> Result:
     """List the ledger of a job, the newest entry last."""
-    del caller
     state = find_job(statement.name, catalog=services.catalog)
     entries = services.catalog.ledger(state.id, newest=1000)
     rows = tuple(_epoch_row(entry, state.definition) for entry in entries)
@@ -191,9 +174,8 @@ def _epoch_row(entry: LedgerEntry, definition: JobDefinition) -> tuple[Cell, ...
     )
 
 
-def show_events(statement: ShowEvents, *, services: Services, caller: Caller) -> Result:
+def show_events(statement: ShowEvents, *, services: Services) -> Result:
     """List the journal of a job, the newest entry last."""
-    del caller
     state = find_job(statement.name, catalog=services.catalog)
     rows = tuple(
         (event.number, format_instant(event.at), *_event_text(event.body, state.definition))
@@ -253,9 +235,8 @@ def _commit_text(body: Committed, definition: JobDefinition) -> str:
     )
 
 
-def show_splits(statement: ShowShards, *, services: Services, caller: Caller) -> Result:
+def show_splits(statement: ShowShards, *, services: Services) -> Result:
     """List the splits of a load, children below their parents."""
-    del caller
     state = find_job(statement.name, kind=ROUTINE_LOAD, catalog=services.catalog)
     (facts,) = job_facts(services.catalog, clock=services.clock, states=[state])
     view = view_job(facts)
@@ -308,9 +289,8 @@ def _tree(progress: Progress) -> list[tuple[str, int]]:
     return found
 
 
-def show_loads(statement: ShowRoutineLoad, *, services: Services, caller: Caller) -> Result:
+def show_loads(statement: ShowRoutineLoad, *, services: Services) -> Result:
     """List routine loads, the oldest first; stopped ones only with ALL."""
-    del caller
     facts = job_facts(
         services.catalog,
         clock=services.clock,
@@ -461,11 +441,8 @@ def other_message(view: JobView) -> str:
     return "; ".join([*notes, *(() if view.ended else view.source.messages)])
 
 
-def show_load_tasks(
-    statement: ShowRoutineLoadTask, *, services: Services, caller: Caller
-) -> Result:
+def show_load_tasks(statement: ShowRoutineLoadTask, *, services: Services) -> Result:
     """List the epochs of a load that are running."""
-    del caller
     state = find_job(statement.name, kind=ROUTINE_LOAD, catalog=services.catalog)
     (facts,) = job_facts(
         services.catalog, clock=services.clock, states=[state], with_ledger=True

@@ -4,7 +4,7 @@ from penstock.catalog.catalog import Catalog, TableRecord
 from penstock.control.changes import forget
 from penstock.control.execute import Services
 from penstock.control.find import find_table, require_unused
-from penstock.control.result import Caller, Result, result_columns
+from penstock.control.result import Result, result_columns
 from penstock.crashpoints import CrashPoint, reached
 from penstock.errors import Code, UserError
 from penstock.model.job import JobState, TableRef
@@ -23,10 +23,9 @@ from penstock.tables.table import TableHandle, Tables
 _WORD = {True: "YES", False: "NO"}
 
 
-def create_table(statement: CreateTable, *, services: Services, caller: Caller) -> Result:
+def create_table(statement: CreateTable, *, services: Services) -> Result:
     """Create an empty Delta table and register it."""
-    del caller
-    catalog, tables, clock = services.catalog, services.open_tables(), services.clock
+    catalog, tables, clock = services.catalog, services.tables, services.clock
     if catalog.table(statement.name) is not None:
         if statement.if_not_exists:
             return Result(message=f"table {statement.name} exists already")
@@ -80,10 +79,9 @@ def _left_behind(
     return TableRef(name=statement.name, id=handle.table_id, location=location)
 
 
-def drop_table(statement: DropTable, *, services: Services, caller: Caller) -> Result:
+def drop_table(statement: DropTable, *, services: Services) -> Result:
     """Forget a table; its files go too unless they lie at a given location."""
-    del caller
-    catalog, tables = services.catalog, services.open_tables()
+    catalog, tables = services.catalog, services.tables
     if catalog.table(statement.name) is None and statement.if_exists:
         return Result(message=f"table {statement.name} does not exist")
     record = find_table(statement.name, catalog=catalog)
@@ -117,17 +115,16 @@ def _joins(state: JobState, record: TableRecord) -> bool:
     return query is not None and any(table.id == record.id for table in query.lookups)
 
 
-def show_tables(statement: ShowTables, *, services: Services, caller: Caller) -> Result:
+def show_tables(statement: ShowTables, *, services: Services) -> Result:
     """List the tables."""
-    del statement, caller
+    del statement
     rows = tuple((t.name, t.location, t.comment) for t in services.catalog.tables())
     return Result(columns=result_columns("name, location, comment"), rows=rows)
 
 
-def describe_table(statement: DescribeTable, *, services: Services, caller: Caller) -> Result:
+def describe_table(statement: DescribeTable, *, services: Services) -> Result:
     """List a table's columns."""
-    del caller
-    catalog, tables = services.catalog, services.open_tables()
+    catalog, tables = services.catalog, services.tables
     handle = _open(statement.name, catalog=catalog, tables=tables)
     partition_columns = handle.partition_columns()
     rows = tuple(
@@ -139,10 +136,9 @@ def describe_table(statement: DescribeTable, *, services: Services, caller: Call
     )
 
 
-def describe_detail(statement: DescribeDetail, *, services: Services, caller: Caller) -> Result:
+def describe_detail(statement: DescribeDetail, *, services: Services) -> Result:
     """Tell where a table is and how much it holds."""
-    del caller
-    catalog, tables = services.catalog, services.open_tables()
+    catalog, tables = services.catalog, services.tables
     record = find_table(statement.name, catalog=catalog)
     handle = _open(statement.name, catalog=catalog, tables=tables)
     detail = handle.detail()
@@ -166,12 +162,9 @@ def describe_detail(statement: DescribeDetail, *, services: Services, caller: Ca
     )
 
 
-def show_create_table(
-    statement: ShowCreateTable, *, services: Services, caller: Caller
-) -> Result:
+def show_create_table(statement: ShowCreateTable, *, services: Services) -> Result:
     """Write the statement that makes the same table."""
-    del caller
-    catalog, tables = services.catalog, services.open_tables()
+    catalog, tables = services.catalog, services.tables
     record = find_table(statement.name, catalog=catalog)
     handle = _open(statement.name, catalog=catalog, tables=tables)
     text = format_statement(

@@ -13,7 +13,7 @@ from functools import partial
 
 from penstock.clock import Clock
 from penstock.control.execute import Services
-from penstock.control.result import Caller, Cell, Result, ResultColumn
+from penstock.control.result import Cell, Result, ResultColumn
 from penstock.control.views import View, jobs_view, tasks_view
 from penstock.errors import Code, UserError
 from penstock.sql.lexer import TokenKind, read_script, tokenize
@@ -42,9 +42,8 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _ORDER = "The order is SELECT … FROM … WHERE … GROUP BY … HAVING … ORDER BY … LIMIT …."
 
 
-def query_view(query: ViewQuery, *, services: Services, caller: Caller) -> Result:
+def query_view(query: ViewQuery, *, services: Services) -> Result:
     """Return what a SELECT finds in one of the views."""
-    del caller
     build = jobs_view if query.view == "jobs" else tasks_view
     view = build(services.catalog, clock=services.clock)
     return select_from_view(query, view, clock=services.clock)

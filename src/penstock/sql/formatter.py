@@ -1,33 +1,23 @@
 """Format statements so that the parser reads the same statement back."""
 
 from collections.abc import Iterable, Iterator
-from typing import assert_never
 
 from penstock.model.job import LoadColumn, LoadProperties
 from penstock.model.schema import column_sql
 from penstock.model.secrets import SecretReference, reference_of, reference_text
 from penstock.model.text import quoted_name, quoted_text
 from penstock.sql.names import is_secret_name
-from penstock.sql.statements import (
-    CreateJob,
-    CreateRoutineLoad,
-    CreateTable,
-    Insert,
-    Properties,
-)
+from penstock.sql.statements import CreateJob, CreateTable, Insert, Properties, RoutineBody
 
 
-def format_statement(statement: CreateTable | CreateJob | CreateRoutineLoad) -> str:
+def format_statement(statement: CreateTable | CreateJob) -> str:
     """Return a statement on several lines, without a semicolon."""
-    match statement:
-        case CreateTable():
-            return _create_table(statement)
-        case CreateJob():
-            return _create_job(statement)
-        case CreateRoutineLoad():
-            return _create_routine_load(statement)
-        case _:
-            assert_never(statement)
+    if isinstance(statement, CreateTable):
+        return _create_table(statement)
+    body = statement.body
+    if isinstance(body, RoutineBody):
+        return _create_routine_load(statement, body)
+    return _create_job(statement, body)
 
 
 def _create_table(table: CreateTable) -> str:
@@ -44,23 +34,25 @@ def _create_table(table: CreateTable) -> str:
     return "\n".join(lines)
 
 
-def _create_job(job: CreateJob) -> str:
+def _create_job(job: CreateJob, insert: Insert) -> str:
     lines = [f"CREATE JOB {quoted_name(job.name)}"]
     if job.properties:
         lines.append(f"PROPERTIES {_properties(job.properties)}")
     lines.append("ON STREAMING")
     if job.comment:
         lines.append(f"COMMENT {quoted_text(job.comment)}")
-    return "\n".join([*lines, "DO", *_insert(job.insert)])
+    return "\n".join([*lines, "DO", *_insert(insert)])
 
 
-def _create_routine_load(job: CreateRoutineLoad) -> str:
-    lines = [f"CREATE ROUTINE LOAD {quoted_name(job.name)} ON {quoted_name(job.table)}"]
-    if clauses := list(_load(job.load)):
+def _create_routine_load(job: CreateJob, body: RoutineBody) -> str:
+    table = quoted_name(body.table or "")
+    lines = [f"CREATE ROUTINE LOAD {quoted_name(job.name)} ON {table}"]
+    if clauses := list(_load(body.load)):
         lines.append(",\n".join(clauses))
     if job.properties:
         lines.append(f"PROPERTIES {_properties(job.properties)}")
-    lines.append(f"FROM {job.source} {_properties(job.options)}")
+    if body.source is not None:
+        lines.append(f"FROM {body.source.function} {_properties(body.source.options)}")
     if job.comment:
         lines.append(f"COMMENT {quoted_text(job.comment)}")
     return "\n".join(lines)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from penstock.model.job import LoadColumn, LoadProperties
+from penstock.model.job_kinds import ROUTINE_LOAD
 from penstock.sql.names import (
     comment_clause,
     database_name,
@@ -21,14 +22,14 @@ from penstock.sql.reader import TokenReader, either
 from penstock.sql.select import parse_expression, parse_select
 from penstock.sql.statements import (
     AlterJob,
-    AlterRoutineLoad,
     CreateJob,
-    CreateRoutineLoad,
     DropJob,
     Insert,
     Properties,
+    RoutineBody,
     ShowRoutineLoad,
     ShowRoutineLoadTask,
+    SourceCall,
 )
 
 _END = "the end of the statement"
@@ -70,7 +71,7 @@ def parse_create_job(reader: TokenReader) -> CreateJob:
     if not reader.skip("DO"):
         raise reader.unexpected("DO INSERT", after="ON STREAMING", hint=_JOB_ORDER)
     insert = _parse_insert(reader)
-    return CreateJob(name=name, properties=properties, comment=comment or "", insert=insert)
+    return CreateJob(name=name, properties=properties, comment=comment or "", body=insert)
 
 
 def parse_alter_job(reader: TokenReader) -> AlterJob:
@@ -83,7 +84,7 @@ def parse_alter_job(reader: TokenReader) -> AlterJob:
     # Doris has no DO here, but it is easily copied from CREATE JOB.
     if reader.at("INSERT") or reader.at("DO", "INSERT"):
         reader.skip("DO")
-        return AlterJob(name=name, properties=properties, insert=_parse_insert(reader))
+        return AlterJob(name=name, properties=properties, body=_parse_insert(reader))
     if not properties:
         raise reader.unexpected("PROPERTIES or INSERT", after="the job name")
     return AlterJob(name=name, properties=properties)
@@ -227,11 +228,10 @@ class _Clauses:
 
     load: LoadProperties
     properties: Properties | None = None
-    source: str | None = None
-    options: Properties = ()
+    source: SourceCall | None = None
 
 
-def parse_create_routine_load(reader: TokenReader) -> CreateRoutineLoad:
+def parse_create_routine_load(reader: TokenReader) -> CreateJob:
     """Parse CREATE ROUTINE LOAD."""
     if reader.at("IF", "NOT"):
         hint = "Write CREATE ROUTINE LOAD name ON table …."
@@ -253,19 +253,19 @@ def parse_create_routine_load(reader: TokenReader) -> CreateRoutineLoad:
     if comment is not None:
         _check_load_order(reader, last="COMMENT", order=_CREATE_ORDER)
     elif not reader.ended:
-        raise reader.unexpected(f"COMMENT or {_END}", after=f"FROM {clauses.source}(…)")
-    return CreateRoutineLoad(
+        raise reader.unexpected(
+            f"COMMENT or {_END}", after=f"FROM {clauses.source.function}(…)"
+        )
+    return CreateJob(
+        kind=ROUTINE_LOAD,
         name=name,
-        table=table,
-        load=clauses.load,
+        body=RoutineBody(table=table, load=clauses.load, source=clauses.source),
         properties=clauses.properties or (),
-        source=clauses.source,
-        options=clauses.options,
         comment=comment or "",
     )
 
 
-def parse_alter_routine_load(reader: TokenReader) -> AlterRoutineLoad:
+def parse_alter_routine_load(reader: TokenReader) -> AlterJob:
     """Parse ALTER ROUTINE LOAD."""
     name = name_after_for(reader)
     clauses = _parse_clauses(reader, order=_ALTER_ORDER, pairs_min=1)
@@ -275,12 +275,11 @@ def parse_alter_routine_load(reader: TokenReader) -> AlterRoutineLoad:
         end = () if _is_bare(clauses) else (_END,)
         wanted = either(*_wanted(clauses), *end)
         raise reader.unexpected(wanted, hint=_ALTER_ORDER, choices=_WORDS)
-    return AlterRoutineLoad(
+    return AlterJob(
+        kind=ROUTINE_LOAD,
         name=name,
-        load=clauses.load,
         properties=clauses.properties or (),
-        source=clauses.source,
-        options=clauses.options,
+        body=RoutineBody(load=clauses.load, source=clauses.source),
     )
 
 
@@ -339,12 +338,12 @@ def _parse_clauses(reader: TokenReader, *, order: str, pairs_min: int = 0) -> _C
         clauses = replace(clauses, properties=properties)
         _check_load_order(reader, last="PROPERTIES", order=order)
     if reader.skip("FROM"):
-        source = reader.look().keyword
-        if not source:
+        function = reader.look().keyword
+        if not function:
             raise reader.unexpected("a source", after="FROM")
         reader.take()
-        options = _parse_pairs(reader, after=source, pairs_min=pairs_min)
-        clauses = replace(clauses, source=source, options=options)
+        options = _parse_pairs(reader, after=function, pairs_min=pairs_min)
+        clauses = replace(clauses, source=SourceCall(function=function, options=options))
         _check_load_order(reader, last="FROM", order=order)
     return clauses
 

@@ -6,6 +6,7 @@ A statement ends with ``;``, or with ``\G``, which prints its result vertically.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from penstock.errors import UserError
+from penstock.model.job_kinds import ROUTINE_LOAD
 from penstock.sql.lexer import Script, Token, TokenKind, read_script, tokenize
 from penstock.sql.load_grammar import (
     filtered_job_name,
@@ -31,14 +32,12 @@ from penstock.sql.object_grammar import (
 from penstock.sql.query import at_query, parse_query
 from penstock.sql.reader import TokenReader, either, words
 from penstock.sql.statements import (
+    DropJob,
     ExplainJob,
     ParsedStatement,
     PauseJob,
-    PauseRoutineLoad,
     ResumeJob,
-    ResumeRoutineLoad,
     ShowCreateJob,
-    ShowCreateRoutineLoad,
     ShowEpochs,
     ShowEvents,
     ShowJobs,
@@ -46,7 +45,6 @@ from penstock.sql.statements import (
     ShowShards,
     ShowTables,
     Statement,
-    StopRoutineLoad,
 )
 
 Parse = Callable[[TokenReader], Statement]
@@ -196,6 +194,10 @@ def _show_create_job(reader: TokenReader) -> ShowCreateJob:
     return ShowCreateJob(name=job_name(reader, after="SHOW CREATE JOB"))
 
 
+def _of_load(reader: TokenReader, statement: Callable[..., Statement]) -> Statement:
+    return statement(kind=ROUTINE_LOAD, name=name_after_for(reader))
+
+
 def _job_after_for(reader: TokenReader) -> str:
     reader.expect("FOR", after=reader.head)
     return job_name(reader, after="FOR")
@@ -204,7 +206,7 @@ def _job_after_for(reader: TokenReader) -> str:
 _SHOW_CREATE: Mapping[str, Parse] = {
     "TABLE": parse_show_create_table,
     "JOB": _show_create_job,
-    "ROUTINE LOAD": lambda reader: ShowCreateRoutineLoad(name=name_after_for(reader)),
+    "ROUTINE LOAD": lambda reader: _of_load(reader, ShowCreateJob),
 }
 _PARSERS: Mapping[str, Mapping[str, Parse]] = {
     "CREATE": {
@@ -220,15 +222,15 @@ _PARSERS: Mapping[str, Mapping[str, Parse]] = {
     },
     "PAUSE": {
         "JOB": lambda reader: PauseJob(name=filtered_job_name(reader, after=reader.head)),
-        "ROUTINE LOAD": lambda reader: PauseRoutineLoad(name=name_after_for(reader)),
-        "ALL ROUTINE LOAD": lambda _: PauseRoutineLoad(name=None),
+        "ROUTINE LOAD": lambda reader: _of_load(reader, PauseJob),
+        "ALL ROUTINE LOAD": lambda _: PauseJob(kind=ROUTINE_LOAD, name=None),
     },
     "RESUME": {
         "JOB": lambda reader: ResumeJob(name=filtered_job_name(reader, after=reader.head)),
-        "ROUTINE LOAD": lambda reader: ResumeRoutineLoad(name=name_after_for(reader)),
-        "ALL ROUTINE LOAD": lambda _: ResumeRoutineLoad(name=None),
+        "ROUTINE LOAD": lambda reader: _of_load(reader, ResumeJob),
+        "ALL ROUTINE LOAD": lambda _: ResumeJob(kind=ROUTINE_LOAD, name=None),
     },
-    "STOP": {"ROUTINE LOAD": lambda reader: StopRoutineLoad(name=name_after_for(reader))},
+    "STOP": {"ROUTINE LOAD": lambda reader: _of_load(reader, DropJob)},
     "DROP": {
         "TABLE": parse_drop_table,
         "JOB": parse_drop_job,
@@ -244,8 +246,8 @@ _PARSERS: Mapping[str, Mapping[str, Parse]] = {
         "ROUTINE LOAD": lambda reader: parse_show_routine_load(reader, ended=False),
         "ROUTINE LOAD TASK": parse_show_routine_load_task,
         "ALL ROUTINE LOAD": lambda reader: parse_show_routine_load(reader, ended=True),
-        "ALL CREATE ROUTINE LOAD": lambda reader: ShowCreateRoutineLoad(
-            name=name_after_for(reader), all=True
+        "ALL CREATE ROUTINE LOAD": lambda reader: ShowCreateJob(
+            kind=ROUTINE_LOAD, name=name_after_for(reader), all=True
         ),
         "SHARDS": lambda reader: ShowShards(name=name_after_for(reader)),
         "SECRETS": lambda _: ShowSecrets(),

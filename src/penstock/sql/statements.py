@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from penstock.model.job import LoadProperties
+from penstock.model.job_kinds import STREAMING, JobKind
 from penstock.model.schema import Column
 
 Properties = tuple[tuple[str, str], ...]
@@ -65,12 +66,12 @@ class SelectItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceCall:
-    """The source of a SELECT; ``start`` and ``end`` are offsets of the call in the SELECT."""
+    """A source with its options; in a SELECT, ``start`` and ``end`` are its offsets."""
 
     function: str
     options: Properties
-    start: int
-    end: int
+    start: int = 0
+    end: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,22 +98,33 @@ class Insert:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateJob:
-    """CREATE JOB … ON STREAMING DO INSERT."""
+class RoutineBody:
+    """ON table, clauses about records, FROM source; an ALTER may omit any of them."""
 
+    table: str | None = None
+    load: LoadProperties = field(default_factory=LoadProperties)
+    source: SourceCall | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateJob:
+    """CREATE JOB … ON STREAMING DO INSERT, or CREATE ROUTINE LOAD … ON … FROM."""
+
+    kind: JobKind = STREAMING
     name: str
-    insert: Insert
+    body: Insert | RoutineBody
     properties: Properties = ()
     comment: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterJob:
-    """ALTER JOB … [PROPERTIES(…)] [INSERT INTO …]."""
+    """ALTER JOB, or ALTER ROUTINE LOAD FOR; parts that are None or empty do not change."""
 
+    kind: JobKind = STREAMING
     name: str
     properties: Properties = ()
-    insert: Insert | None = None
+    body: Insert | RoutineBody | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,22 +136,25 @@ class ExplainJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseJob:
-    """PAUSE JOB."""
+    """PAUSE JOB, or PAUSE ROUTINE LOAD FOR; ``name`` is None for PAUSE ALL."""
 
-    name: str
+    kind: JobKind = STREAMING
+    name: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeJob:
-    """RESUME JOB."""
+    """RESUME JOB, or RESUME ROUTINE LOAD FOR; ``name`` is None for RESUME ALL."""
 
-    name: str
+    kind: JobKind = STREAMING
+    name: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropJob:
-    """DROP JOB."""
+    """DROP JOB, or STOP ROUTINE LOAD FOR."""
 
+    kind: JobKind = STREAMING
     name: str
     if_exists: bool = False
 
@@ -151,9 +166,11 @@ class ShowJobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowCreateJob:
-    """SHOW CREATE JOB."""
+    """SHOW CREATE JOB, or SHOW CREATE ROUTINE LOAD FOR; ``all`` includes ended ones."""
 
+    kind: JobKind = STREAMING
     name: str
+    all: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,51 +262,6 @@ class TableQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateRoutineLoad:
-    """CREATE ROUTINE LOAD … ON … FROM; ``source`` is any word in upper case."""
-
-    name: str
-    table: str
-    load: LoadProperties = field(default_factory=LoadProperties)
-    properties: Properties = ()
-    source: str
-    options: Properties
-    comment: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterRoutineLoad:
-    """ALTER ROUTINE LOAD FOR; parts that are None or empty do not change."""
-
-    name: str
-    load: LoadProperties = field(default_factory=LoadProperties)
-    properties: Properties = ()
-    source: str | None = None
-    options: Properties = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PauseRoutineLoad:
-    """PAUSE ROUTINE LOAD FOR; None for PAUSE ALL."""
-
-    name: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResumeRoutineLoad:
-    """RESUME ROUTINE LOAD FOR; None for RESUME ALL."""
-
-    name: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StopRoutineLoad:
-    """STOP ROUTINE LOAD FOR."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ShowRoutineLoad:
     """SHOW ROUTINE LOAD; ``all`` includes ended ones."""
 
@@ -306,31 +278,12 @@ class ShowRoutineLoadTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShowCreateRoutineLoad:
-    """SHOW CREATE ROUTINE LOAD FOR; ``all`` includes ended ones."""
-
-    name: str
-    all: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ShowShards:
     """SHOW SHARDS FOR: the position of each shard of a routine load."""
 
     name: str
 
 
-RoutineLoadStatement = (
-    CreateRoutineLoad
-    | AlterRoutineLoad
-    | PauseRoutineLoad
-    | ResumeRoutineLoad
-    | StopRoutineLoad
-    | ShowRoutineLoad
-    | ShowRoutineLoadTask
-    | ShowCreateRoutineLoad
-    | ShowShards
-)
 Statement = (
     CreateTable
     | DropTable
@@ -354,7 +307,9 @@ Statement = (
     | ShowSecrets
     | ViewQuery
     | TableQuery
-    | RoutineLoadStatement
+    | ShowRoutineLoad
+    | ShowRoutineLoadTask
+    | ShowShards
 )
 
 

@@ -37,11 +37,11 @@ def alter_is_a_catalog_event_only(patch: pytest.MonkeyPatch) -> None:
     """ALTER moves the position in the catalog and not in the table."""
     real = changes.change_job
 
-    def mutant(state: JobState, *, kind: CommitKind, parts: Any, **rest: Any) -> Any:
+    def mutant(state: JobState, *, kind: CommitKind, services: Any, **rest: Any) -> Any:
         if kind is not CommitKind.MOVE:
-            return real(state, kind=kind, parts=parts, **rest)
-        stored = _store(state, kind=kind, parts=parts, rest=rest)
-        handle = open_table(parts.tables, state.definition.table)
+            return real(state, kind=kind, services=services, **rest)
+        stored = _store(state, kind=kind, services=services, rest=rest)
+        handle = open_table(services.tables, state.definition.table)
         newest = newest_commit(handle, job_id=state.id)
         moved = replace(
             newest.attachment,
@@ -50,7 +50,7 @@ def alter_is_a_catalog_event_only(patch: pytest.MonkeyPatch) -> None:
             attempt_id=f"{stored.generation.id}-move",
             progress=rest["progress"],
         )
-        parts.catalog.apply_commit(state.id, moved, table_version=None, commit_seconds=None)
+        services.catalog.apply_commit(state.id, moved, table_version=None, commit_seconds=None)
         return Landed(commit=newest)
 
     patch.setattr(jobs, "change_job", mutant)
@@ -87,20 +87,20 @@ def pause_fences_before_it_stores_the_wish(patch: pytest.MonkeyPatch) -> None:
     """PAUSE writes its fence first."""
     real = changes.change_job
 
-    def mutant(state: JobState, *, kind: CommitKind, parts: Any, **rest: Any) -> Any:
+    def mutant(state: JobState, *, kind: CommitKind, services: Any, **rest: Any) -> Any:
         if kind is not CommitKind.FENCE:
-            return real(state, kind=kind, parts=parts, **rest)
+            return real(state, kind=kind, services=services, **rest)
         landed = extension.extend(
             state,
             kind=kind,
             generation=state.generation,
-            tables=parts.tables,
-            clock=parts.clock,
+            tables=services.tables,
+            clock=services.clock,
         )
-        current = parts.catalog.job_by_id(state.id)
+        current = services.catalog.job_by_id(state.id)
         generation = extension.next_generation(current.generation)
         desired = replace(rest["desired"], generation=generation)
-        stored = parts.catalog.append(state.id, desired, expected=None)
+        stored = services.catalog.append(state.id, desired, expected=None)
         if not isinstance(landed, Landed):
             raise changes.overtaken(state)
         believed = replace(landed.commit.attachment, generation=stored.generation)
@@ -204,11 +204,11 @@ def rejects_are_not_repeated_after_a_crash(patch: pytest.MonkeyPatch) -> None:
 def _skip_commit_of(kind: CommitKind, patch: pytest.MonkeyPatch) -> None:
     real = changes.change_job
 
-    def mutant(state: JobState, *, kind: CommitKind, parts: Any, **rest: Any) -> Any:
+    def mutant(state: JobState, *, kind: CommitKind, services: Any, **rest: Any) -> Any:
         if kind is not skipped:
-            return real(state, kind=kind, parts=parts, **rest)
-        stored = _store(state, kind=kind, parts=parts, rest=rest)
-        handle = open_table(parts.tables, state.definition.table)
+            return real(state, kind=kind, services=services, **rest)
+        stored = _store(state, kind=kind, services=services, rest=rest)
+        handle = open_table(services.tables, state.definition.table)
         newest = newest_commit(handle, job_id=state.id)
         believed = replace(newest.attachment, generation=stored.generation)
         return Landed(commit=replace(newest, attachment=believed))
@@ -217,13 +217,15 @@ def _skip_commit_of(kind: CommitKind, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(jobs, "change_job", mutant)
 
 
-def _store(state: JobState, *, kind: CommitKind, parts: Any, rest: dict[str, Any]) -> JobState:
+def _store(
+    state: JobState, *, kind: CommitKind, services: Any, rest: dict[str, Any]
+) -> JobState:
     return changes._store(
         state,
         extension.next_generation(state.generation),
         desired=rest["desired"],
         kind=kind,
-        parts=parts,
+        services=services,
     )
 
 

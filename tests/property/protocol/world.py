@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from penstock.catalog.catalog import Catalog, JobMemory, TableRecord, open_catalog
-from penstock.control.changes import ChangeParts, OutpacedError
+from penstock.control.changes import OutpacedError
+from penstock.control.execute import Services
 from penstock.control.jobs import alter_job, drop_job, open_job, pause_job, resume_job
 from penstock.engine.loop import LoadLoop, LoadParts
 from penstock.epochs.output import TaskPlan
@@ -27,7 +28,7 @@ from penstock.model.split import Horizon, Note, ReadCounts, SplitProgress, Split
 from penstock.secrets.vault import Vault
 from penstock.sources.files.kind import FILES, FileFormat, FilesOptions
 from penstock.sources.files.source import FilesSource
-from penstock.sources.registry import source_options, source_ref
+from penstock.sources.registry import Sources, source_options, source_ref
 from penstock.sources.source import SourceServices
 from penstock.sql.statements import AlterJob, DropJob, PauseJob, ResumeJob
 from penstock.storage.options import StoreOptions
@@ -184,34 +185,35 @@ class World:
         handle = self.tables.open(self.table.location)
         return [commit.attachment for commit in handle.chain_after(job_id, 0)]
 
-    def change_parts(self) -> ChangeParts:
-        return ChangeParts(
+    def services(self) -> Services:
+        return Services(
             catalog=cast("Catalog", Stepping(self.catalog, name="catalog")),
-            tables=cast("Any", Stepping(self.tables, name="tables")),
+            open_tables=lambda: cast("Any", Stepping(self.tables, name="tables")),
             clock=self.clock,
             open_analyst=_no_spark,
             vault=self.vault,
+            sources=Sources(catalog=self.catalog, vault=self.vault, clock=self.clock),
         )
 
     def create(self) -> JobState:
         job = definition(self.table)
         start = SplitProgress(split=URI, floor=Horizon(), position=Horizon())
-        state = open_job(job, progress=(start,), parts=self.change_parts())
+        state = open_job(job, progress=(start,), services=self.services())
         self.job_ids.append(state.id)
         return state
 
     def pause(self) -> None:
-        pause_job(PauseJob(name=NAME), parts=self.change_parts())
+        pause_job(PauseJob(name=NAME), services=self.services())
 
     def resume(self) -> None:
-        resume_job(ResumeJob(name=NAME), parts=self.change_parts())
+        resume_job(ResumeJob(name=NAME), services=self.services())
 
     def alter(self, key: str) -> None:
         properties = (("offset", f'{{"fileName": "{key}"}}'),)
-        alter_job(AlterJob(name=NAME, properties=properties), parts=self.change_parts())
+        alter_job(AlterJob(name=NAME, properties=properties), services=self.services())
 
     def drop(self) -> None:
-        drop_job(DropJob(name=NAME), parts=self.change_parts())
+        drop_job(DropJob(name=NAME), services=self.services())
 
     def say(self, name: str, statement: Callable[[], Any]) -> Actor:
         """Begin a statement as an actor; it starts over when outpaced, as the product does."""

@@ -91,7 +91,7 @@ def test_a_job_is_read_with_its_clauses_and_the_verbatim_select() -> None:
             ("x", "true"),
         ),
         comment="every order",
-        insert=Insert(
+        body=Insert(
             table="orders",
             columns=("Id", "city"),
             select=select,

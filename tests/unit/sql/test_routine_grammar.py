@@ -4,20 +4,23 @@ import pytest
 
 from penstock.errors import Code
 from penstock.model.job import LoadColumn, LoadProperties
+from penstock.model.job_kinds import ROUTINE_LOAD
 from penstock.sql.formatter import format_statement
 from penstock.sql.masking import visible_part
 from penstock.sql.parser import parse_script
 from penstock.sql.statements import (
-    AlterRoutineLoad,
-    CreateRoutineLoad,
-    PauseRoutineLoad,
-    ResumeRoutineLoad,
-    ShowCreateRoutineLoad,
+    AlterJob,
+    CreateJob,
+    DropJob,
+    PauseJob,
+    ResumeJob,
+    RoutineBody,
+    ShowCreateJob,
     ShowRoutineLoad,
     ShowRoutineLoadTask,
     ShowShards,
+    SourceCall,
     Statement,
-    StopRoutineLoad,
 )
 from tests.unit.sql.refusal import refusal
 
@@ -41,23 +44,27 @@ SHORT = """CREATE ROUTINE LOAD j ON t
 FROM KAFKA ()"""
 
 
-def created(clauses: str) -> CreateRoutineLoad:
-    """Read a CREATE ROUTINE LOAD from what stands behind its table."""
+def created(clauses: str) -> RoutineBody:
+    """Parse a CREATE ROUTINE LOAD with these clauses after its table."""
     (parsed,) = parse_script(f"{HEAD} {clauses}")
-    assert isinstance(parsed.statement, CreateRoutineLoad)
-    return parsed.statement
+    assert isinstance(parsed.statement, CreateJob)
+    assert isinstance(parsed.statement.body, RoutineBody)
+    return parsed.statement.body
 
 
 @pytest.mark.parametrize(
     ("text", "statement"),
     [
-        ("PAUSE ROUTINE LOAD FOR Load", PauseRoutineLoad(name="Load")),
-        ("PAUSE ROUTINE LOAD FOR Default.`my load`", PauseRoutineLoad(name="my load")),
-        ("pause all routine load", PauseRoutineLoad(name=None)),
-        ("RESUME ROUTINE LOAD FOR j", ResumeRoutineLoad(name="j")),
-        ("RESUME ALL ROUTINE LOAD", ResumeRoutineLoad(name=None)),
-        ("STOP ROUTINE LOAD FOR default.j", StopRoutineLoad(name="j")),
-        ("STOP ROUTINE LOAD FOR for", StopRoutineLoad(name="for")),
+        ("PAUSE ROUTINE LOAD FOR Load", PauseJob(kind=ROUTINE_LOAD, name="Load")),
+        (
+            "PAUSE ROUTINE LOAD FOR Default.`my load`",
+            PauseJob(kind=ROUTINE_LOAD, name="my load"),
+        ),
+        ("pause all routine load", PauseJob(kind=ROUTINE_LOAD, name=None)),
+        ("RESUME ROUTINE LOAD FOR j", ResumeJob(kind=ROUTINE_LOAD, name="j")),
+        ("RESUME ALL ROUTINE LOAD", ResumeJob(kind=ROUTINE_LOAD, name=None)),
+        ("STOP ROUTINE LOAD FOR default.j", DropJob(kind=ROUTINE_LOAD, name="j")),
+        ("STOP ROUTINE LOAD FOR for", DropJob(kind=ROUTINE_LOAD, name="for")),
         ("SHOW ROUTINE LOAD", ShowRoutineLoad()),
         ("SHOW ALL ROUTINE LOAD", ShowRoutineLoad(all=True)),
         ("SHOW ROUTINE LOAD FOR j", ShowRoutineLoad(name="j")),
@@ -75,24 +82,38 @@ def created(clauses: str) -> CreateRoutineLoad:
             "show routine load task in Default where jobname = 'j'",
             ShowRoutineLoadTask(name="j"),
         ),
-        ("SHOW CREATE ROUTINE LOAD FOR j", ShowCreateRoutineLoad(name="j")),
-        ("SHOW ALL CREATE ROUTINE LOAD FOR j", ShowCreateRoutineLoad(name="j", all=True)),
+        ("SHOW CREATE ROUTINE LOAD FOR j", ShowCreateJob(kind=ROUTINE_LOAD, name="j")),
+        (
+            "SHOW ALL CREATE ROUTINE LOAD FOR j",
+            ShowCreateJob(kind=ROUTINE_LOAD, name="j", all=True),
+        ),
         ("SHOW SHARDS FOR default.j", ShowShards(name="j")),
         (
             "ALTER ROUTINE LOAD FOR default.j WHERE a > comment",
-            AlterRoutineLoad(name="j", load=LoadProperties(where="a > comment")),
+            AlterJob(
+                kind=ROUTINE_LOAD,
+                name="j",
+                body=RoutineBody(load=LoadProperties(where="a > comment")),
+            ),
         ),
         (
             "ALTER ROUTINE LOAD FOR j PROPERTIES('max_error_number' = 5)",
-            AlterRoutineLoad(name="j", properties=(("max_error_number", "5"),)),
+            AlterJob(
+                kind=ROUTINE_LOAD,
+                name="j",
+                properties=(("max_error_number", "5"),),
+                body=RoutineBody(),
+            ),
         ),
         (
             "ALTER ROUTINE LOAD FOR j COLUMNS TERMINATED BY ';' FROM kinesis('a' = 'b')",
-            AlterRoutineLoad(
+            AlterJob(
+                kind=ROUTINE_LOAD,
                 name="j",
-                load=LoadProperties(separator=";"),
-                source="KINESIS",
-                options=(("a", "b"),),
+                body=RoutineBody(
+                    load=LoadProperties(separator=";"),
+                    source=SourceCall(function="KINESIS", options=(("a", "b"),)),
+                ),
             ),
         ),
     ],
@@ -112,31 +133,31 @@ def test_a_routine_load_is_read_with_all_its_clauses() -> None:
         PROPERTIES("format" = csv) FROM Kinesis ("kinesis_stream" = "clicks") COMMENT 'c';"""
     )
 
-    assert parsed.statement == CreateRoutineLoad(
-        name="Load Clicks",
-        table="clicks",
-        load=LoadProperties(
-            separator="\t",
-            columns=(
-                LoadColumn(name="id"),
-                LoadColumn(name="Url"),
-                LoadColumn(name="day", expression="to_date(at, 'y,m')"),
-                LoadColumn(name="Id", expression="id + 1"),
-            ),
-            preceding_filter="id > 0",
-            where="day > '2020' /* not\n          old */ AND url IN ('a', 'b')",
+    load = LoadProperties(
+        separator="\t",
+        columns=(
+            LoadColumn(name="id"),
+            LoadColumn(name="Url"),
+            LoadColumn(name="day", expression="to_date(at, 'y,m')"),
+            LoadColumn(name="Id", expression="id + 1"),
         ),
+        preceding_filter="id > 0",
+        where="day > '2020' /* not\n          old */ AND url IN ('a', 'b')",
+    )
+    source = SourceCall(function="KINESIS", options=(("kinesis_stream", "clicks"),))
+    assert parsed.statement == CreateJob(
+        kind=ROUTINE_LOAD,
+        name="Load Clicks",
+        body=RoutineBody(table="clicks", load=load, source=source),
         properties=(("format", "csv"),),
-        source="KINESIS",
-        options=(("kinesis_stream", "clicks"),),
         comment="c",
     )
 
 
 @pytest.mark.parametrize("source", ["KINESIS", "Kafka", "pulsar", "FROM", "properties"])
 def test_a_routine_load_needs_a_table_and_any_source_only(source: str) -> None:
-    assert created(f"FROM {source}('a' = 'b')") == CreateRoutineLoad(
-        name="j", table="t", source=source.upper(), options=(("a", "b"),)
+    assert created(f"FROM {source}('a' = 'b')") == RoutineBody(
+        table="t", source=SourceCall(function=source.upper(), options=(("a", "b"),))
     )
 
 
@@ -184,7 +205,7 @@ def test_an_expression_of_a_column_ends_with_the_list() -> None:
 @pytest.mark.parametrize("text", [WRITTEN, SHORT])
 def test_a_formatted_routine_load_is_read_and_written_alike(text: str) -> None:
     (parsed,) = parse_script(text)
-    assert isinstance(parsed.statement, CreateRoutineLoad)
+    assert isinstance(parsed.statement, CreateJob)
 
     assert format_statement(parsed.statement) == text
 

@@ -10,7 +10,8 @@ def insert_of(text: str) -> Insert:
     """Parse the INSERT of a job."""
     (parsed,) = parse_script(f"CREATE JOB j ON STREAMING DO {text}")
     assert isinstance(parsed.statement, CreateJob)
-    return parsed.statement.insert
+    assert isinstance(parsed.statement.body, Insert)
+    return parsed.statement.body
 
 
 @pytest.mark.parametrize(
