@@ -30,32 +30,23 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Position:
-    """A place in a script as editors count it: from line 1, column 1."""
-
-    line: int
-    column: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
     """A text to parse; ``line_starts`` are the offsets of its lines."""
 
     text: str
     line_starts: tuple[int, ...]
 
-    def position(self, offset: int) -> Position:
-        """Return the line and column of an offset."""
+    def position(self, offset: int) -> tuple[int, int]:
+        """Return the line and column of an offset, both counted from 1."""
         line = bisect_right(self.line_starts, offset)
-        return Position(line=line, column=offset - self.line_starts[line - 1] + 1)
+        return line, offset - self.line_starts[line - 1] + 1
 
     def error(
         self, message: str, *, offset: int, code: Code = Code.SYNTAX_ERR, hint: str = ""
     ) -> UserError:
         """Return an error about the text at an offset; its detail is the position."""
-        place = self.position(offset)
-        error = UserError(message, code=code, hint=hint)
-        return error.at(line=place.line, column=place.column)
+        line, column = self.position(offset)
+        return UserError(message, code=code, hint=hint).at(line=line, column=column)
 
 
 def read_script(text: str) -> Script:
@@ -93,7 +84,6 @@ SHOWN_CHARACTERS_MAX = 64
 BACKQUOTES = "Write a name with special characters in backquotes."
 
 _COMMENT_MARK = re.compile(r"/\*|\*/")
-_LINE_END = re.compile(r"[\r\n]|\Z")
 _NUMBER = re.compile(r"\d+(\.\d*)?(e[+-]?\d+)?(l|s|y|d|f|bd)?\Z", re.ASCII | re.IGNORECASE)
 _OPENING = re.compile(r"[nrx]?['\"]|`", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
@@ -112,6 +102,14 @@ class TokenKind(StrEnum):
     HINT = "hint"
     SYMBOL = "symbol"
     END = "end"
+
+
+_SHOWN_BY_KIND = {
+    TokenKind.TEXT: "a text",
+    TokenKind.LITERAL: "a literal",
+    TokenKind.HINT: "a hint",
+    TokenKind.END: "the end of the statement",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,16 +135,9 @@ class Token:
     @property
     def shown(self) -> str:
         """The token as a message quotes it; a text is not quoted, because it may be secret."""
-        match self.kind:
-            case TokenKind.TEXT | TokenKind.LITERAL:
-                return "a text" if self.kind is TokenKind.TEXT else "a literal"
-            case TokenKind.HINT:
-                return "a hint"
-            case TokenKind.END:
-                return "the end of the statement"
-            case _:
-                long = len(self.text) > SHOWN_CHARACTERS_MAX
-                return f'"{self.text[:SHOWN_CHARACTERS_MAX]}{"…" if long else ""}"'
+        ellipsis = "…" if len(self.text) > SHOWN_CHARACTERS_MAX else ""
+        quoted = f'"{self.text[:SHOWN_CHARACTERS_MAX]}{ellipsis}"'
+        return _SHOWN_BY_KIND.get(self.kind, quoted)
 
 
 class _Tokenizer(Spark.Tokenizer):
@@ -211,17 +202,13 @@ def _skip_space(script: Script, offset: int) -> int:
         if text[offset].isspace():
             offset += 1
         elif text.startswith("--", offset):
-            offset = _end_of_line(text, offset)
+            line_break = _LINE_BREAK.search(text, offset)
+            offset = line_break.start() if line_break else len(text)
         elif text.startswith("/*", offset):
             offset = _end_of_comment(script, offset)
         else:
             break
     return offset
-
-
-def _end_of_line(text: str, offset: int) -> int:
-    found = _LINE_END.search(text, offset)
-    return found.start() if found else len(text)
 
 
 def _end_of_comment(script: Script, offset: int) -> int:

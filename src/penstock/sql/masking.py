@@ -56,22 +56,17 @@ def visible_part(text: str) -> str:
 
 def first_secret(tokens: Sequence[Token]) -> int:
     """Return the index of the first token that may hold a secret value, or their number."""
-    found = (_secret_from(tokens, index) for index in range(len(tokens)))
-    return next((index for index in found if index is not None), len(tokens))
-
-
-def _secret_from(tokens: Sequence[Token], index: int) -> int | None:
-    """Return the index from which on the statement or key at a token may show a secret."""
-    token = tokens[index]
-    if token.kind is TokenKind.HINT and mentions_secret_key(token.text):
-        return index
-    if token.kind in _VALUE_KINDS and _KEYS_IN_ADDRESS.search(token.text):
-        return index
-    if index == 0 or _symbol(tokens, index - 1) == ";":
-        body = _secret_body(tokens, index)
-        if body is not None:
-            return body
-    return _value_of_key(tokens, index)
+    for index, token in enumerate(tokens):
+        if token.kind is TokenKind.HINT and mentions_secret_key(token.text):
+            return index
+        if token.kind in _VALUE_KINDS and _KEYS_IN_ADDRESS.search(token.text):
+            return index
+        first = index == 0 or tokens[index - 1].is_symbol(";")
+        body = _secret_body(tokens, index) if first else None
+        value = _value_of_key(tokens, index) if body is None else body
+        if value is not None:
+            return value
+    return len(tokens)
 
 
 def _secret_body(tokens: Sequence[Token], index: int) -> int | None:
@@ -90,7 +85,9 @@ def _value_of_key(tokens: Sequence[Token], index: int) -> int | None:
     """Return the index after the secret key at a token; None if no value follows."""
     token = tokens[index]
     stop = _path_stop(tokens, index)
-    key = ".".join(_meaning(part) for part in tokens[index:stop:2])
+    parts = tokens[index:stop:2]
+    # A literal is written N'…'.
+    key = ".".join(p.text[2:-1] if p.kind is TokenKind.LITERAL else p.text for p in parts)
     # Only keys of options are quoted, and a column may be called token_count.
     if not (is_secret_key(key) or (token.kind is TokenKind.TEXT and resembles_secret_key(key))):
         return None
@@ -114,11 +111,6 @@ def _path_stop(tokens: Sequence[Token], index: int) -> int:
             return index + 1
         index += 2
     return index
-
-
-def _meaning(token: Token) -> str:
-    """Return the text inside N'…'."""
-    return token.text[2:-1] if token.kind is TokenKind.LITERAL else token.text
 
 
 def _is_reference(tokens: Sequence[Token], index: int) -> bool:

@@ -129,12 +129,12 @@ def _parsed(script: Script, tokens: list[Token], *, vertical: bool) -> ParsedSta
     statement = _statement(reader)
     if not reader.ended:
         raise reader.unexpected("the end of the statement")
-    start = script.position(tokens[0].start)
+    line, column = script.position(tokens[0].start)
     return ParsedStatement(
         statement=statement,
         text=script.text[tokens[0].start : tokens[-1].end],
-        line=start.line,
-        column=start.column,
+        line=line,
+        column=column,
         vertical=vertical,
     )
 

@@ -57,15 +57,11 @@ def at_query(reader: TokenReader) -> bool:
 
 def parse_query(reader: TokenReader) -> Statement:
     """Parse a query: from jobs(…) or tasks(…), which need no Spark, or over tables."""
-    if reader.at("SELECT") and _at_view(reader):
+    distance = _distance_of_from(reader)
+    view = reader.look(distance + 1).keyword in _VIEWS and reader.at_symbol("(", distance + 2)
+    if reader.at("SELECT") and view:
         return _parse_view_query(reader)
     return _parse_table_query(reader)
-
-
-def _at_view(reader: TokenReader) -> bool:
-    distance = _distance_of_from(reader)
-    named = reader.look(distance + 1).keyword in _VIEWS
-    return named and reader.at_symbol("(", distance + 2)
 
 
 def _distance_of_from(reader: TokenReader) -> int:
@@ -93,7 +89,10 @@ def _parse_view_query(reader: TokenReader) -> ViewQuery:
         message = f'option "{TYPE}" must be one of {INSERT}, not "{kind}"'
         raise _option_error(reader, message, call=call, key=TYPE, example=INSERT)
     call_end = reader.taken_end
-    _take_alias(reader)
+    if reader.skip("AS"):
+        plain_name(reader, "an alias", after="AS")
+    elif reader.at_name() and not reader.at_any(_VIEW_CLAUSES | _JOINS | _SET_OPERATIONS):
+        plain_name(reader, "an alias")
     _check_alone(reader)
     while not reader.ended:
         _take_verbatim(reader)
@@ -117,13 +116,6 @@ def _take_verbatim(reader: TokenReader) -> None:
     if token.keyword == "SELECT":
         raise _refusal(reader, "a subquery")
     reader.take()
-
-
-def _take_alias(reader: TokenReader) -> None:
-    if reader.skip("AS"):
-        plain_name(reader, "an alias", after="AS")
-    elif reader.at_name() and not reader.at_any(_VIEW_CLAUSES | _JOINS | _SET_OPERATIONS):
-        plain_name(reader, "an alias")
 
 
 def _check_alone(reader: TokenReader) -> None:
@@ -165,7 +157,6 @@ def _option_error(
 
 def _parse_table_query(reader: TokenReader) -> TableQuery:
     start = reader.look().start
-    place = reader.script.position(start)
     reads: list[RejectsRead | VersionRead] = []
     taken: list[Token] = []
     while not reader.ended:
@@ -181,7 +172,7 @@ def _parse_table_query(reader: TokenReader) -> TableQuery:
     return TableQuery(
         select=reader.script.text[start : reader.taken_end],
         reads=tuple(reads),
-        select_at=(place.line, place.column),
+        select_at=reader.script.position(start),
     )
 
 

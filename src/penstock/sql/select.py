@@ -92,7 +92,6 @@ def parse_select(reader: TokenReader, *, table: str, columns: tuple[str, ...] | 
     starred, source_starred = _starred(reader.fork())
     names, stars = _mentioned(reader.fork())
     source = _take_all(reader, start)
-    place = reader.script.position(start)
     return Insert(
         table=table,
         columns=columns,
@@ -104,7 +103,7 @@ def parse_select(reader: TokenReader, *, table: str, columns: tuple[str, ...] | 
         source_starred=source_starred,
         names=names,
         stars=stars,
-        select_at=(place.line, place.column),
+        select_at=reader.script.position(start),
     )
 
 
