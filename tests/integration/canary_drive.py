@@ -6,6 +6,7 @@ import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
+from typing import get_args
 
 import pyarrow as pa
 from deltalake import write_deltalake
@@ -313,7 +314,7 @@ def type_stream_changes(ground: Ground, prompt: Prompt) -> None:
 def look_back(ground: Ground) -> None:
     """Look at all that is remembered, in every format, and at the history of the prompt."""
     with ThreadPoolExecutor(2) as beside:
-        printed = [beside.submit(print_all, ground, output) for output in Format]
+        printed = [beside.submit(print_all, ground, output) for output in get_args(Format)]
         with open_prompt(ground) as prompt:
             prompt.terminal.type(UP * 100)
             # The oldest statement without a secret.
@@ -323,10 +324,10 @@ def look_back(ground: Ground) -> None:
             ground.run("doctor", "--quick", "--format", "json")
     # Nothing of what is shown here was typed.
     ground.heard.said.append(Piece(place="the history", content=prompt.shown))
-    assert [one.result() for one in printed] == [0] * len(Format)
+    assert [one.result() for one in printed] == [0] * len(printed)
 
 
-def print_all(ground: Ground, output: Format) -> int:
+def print_all(ground: Ground, output: str) -> int:
     """Print everything about jobs and secrets; answer the exit code."""
     names = [name for name in FAILING if name != "uncommitted"]
     ended = ground.sql(
@@ -335,7 +336,7 @@ def print_all(ground: Ground, output: Format) -> int:
         'SELECT * FROM jobs("type" = "insert")',
         'SELECT * FROM tasks("type" = "insert")',
         *(f"SHOW EVENTS FOR {name}; SHOW EPOCHS FOR {name}" for name in names),
-        words=("--format", output.value),
+        words=("--format", output),
     )
     return ended.code
 

@@ -4,9 +4,8 @@ import gc
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -56,14 +55,7 @@ app = typer.Typer(
 )
 
 
-class Format(StrEnum):
-    """Format of results."""
-
-    TABLE = "table"
-    VERTICAL = "vertical"
-    JSON = "json"
-    CSV = "csv"
-
+Format = Literal["table", "vertical", "json", "csv"]
 
 HomeOption = Annotated[
     Path | None,
@@ -143,7 +135,7 @@ def sql(
     ] = None,
     output: Annotated[
         Format, typer.Option("--format", help="Format of the results.")
-    ] = Format.TABLE,
+    ] = "table",
     verbose: VerboseOption = False,
 ) -> None:
     """Run SQL statements from -e, -f or standard input; on a terminal, open a prompt."""
@@ -190,7 +182,7 @@ def _run_sql(text: str, *, home: Path | None, output: Format, verbose: bool) -> 
 
                 kind = type(parsed.statement).__name__
                 structlog.get_logger().debug("statement executed", kind=kind)
-            print_result(result, output=Format.VERTICAL if parsed.vertical else output)
+            print_result(result, output="vertical" if parsed.vertical else output)
 
 
 def _notify(line: str) -> None:
@@ -273,13 +265,6 @@ def _errors_printed(*, script: str = "") -> Iterator[None]:
         raise typer.Exit(EXIT_FAILED) from error
 
 
-class ReportFormat(StrEnum):
-    """Format of a report."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
 @app.command(epilog="Example: penstock doctor --quick")
 def doctor(
     context: typer.Context,
@@ -291,8 +276,8 @@ def doctor(
         ),
     ] = False,
     output: Annotated[
-        ReportFormat, typer.Option("--format", help="Format of the report.")
-    ] = ReportFormat.TEXT,
+        Literal["text", "json"], typer.Option("--format", help="Format of the report.")
+    ] = "text",
 ) -> None:
     """Check Python, Java, Spark, the home, credentials and jobs; suggest the next command.
 

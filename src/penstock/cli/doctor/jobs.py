@@ -16,7 +16,7 @@ from penstock.errors import Code, ExternalError, PenstockError
 from penstock.model.job import DesiredState, JobState
 from penstock.model.text import counted, format_duration
 from penstock.settings.home import command_for
-from penstock.sources.registry import Sources, source_kind, source_options
+from penstock.sources.registry import source_kind, source_options
 from penstock.supervisor.restart import resume_at
 
 # A bucket that does not answer is retried for fifteen seconds.
@@ -71,13 +71,19 @@ def check_sources(subject: Subject) -> list[Finding]:
     remote = [state for state in states if _is_remote(state)]
     if subject.app is None or not remote:
         return [ok("sources", "only files of this machine" if states else "none yet")]
-    send = partial(_request, sources=subject.app.sources, quick=subject.quick)
+    sources, quick = subject.app.sources, subject.quick
+
+    def send(state: JobState) -> None:
+        values = sources.values(state.definition)
+        if not quick:
+            sources.probe(state.definition, values)
+
     probes = [Probe(state=state, send=partial(send, state)) for state in remote]
     failures = send_all(probes, wait=WAIT_MAX)
-    sources = counted(len(remote), "remote source")
-    if subject.quick:
-        return [ok("sources", f"{sources}, not asked (--quick)"), *failures]
-    return failures or [ok("sources", f"{sources} answered")]
+    found = counted(len(remote), "remote source")
+    if quick:
+        return [ok("sources", f"{found}, not asked (--quick)"), *failures]
+    return failures or [ok("sources", f"{found} answered")]
 
 
 def _is_remote(state: JobState) -> bool:
@@ -85,12 +91,6 @@ def _is_remote(state: JobState) -> bool:
     source = state.definition.source
     local = source_kind(source.kind).local(source_options(source))
     return not local and state.desired.state in (DesiredState.RUN, DesiredState.PAUSE)
-
-
-def _request(state: JobState, *, sources: Sources, quick: bool) -> None:
-    values = sources.values(state.definition)
-    if not quick:
-        sources.probe(state.definition, values)
 
 
 def send_all(probes: Sequence[Probe], *, wait: timedelta) -> list[Finding]:

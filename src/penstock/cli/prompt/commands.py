@@ -81,7 +81,10 @@ def finished(text: str) -> bool:
         return True
     tokens = _tokens(text)
     if tokens is None:
-        return text.rstrip().endswith(";") and not _unclosed(text)
+        # If the only fault of the text is an open quote or comment, the text continues.
+        closings = (*_QUOTES, " */" * text.count("/*"))
+        unclosed = any(_tokens(text + closing) is not None for closing in closings)
+        return text.rstrip().endswith(";") and not unclosed
     return not tokens or tokens[-1].is_symbol(";")
 
 
@@ -153,9 +156,3 @@ def _tokens(text: str) -> tuple[Token, ...] | None:
         return tokenize(read_script(text))
     except UserError:
         return None
-
-
-def _unclosed(text: str) -> bool:
-    """Return whether the only fault of a text is an open quote or comment."""
-    closings = (*_QUOTES, " */" * text.count("/*"))
-    return any(_tokens(text + closing) is not None for closing in closings)

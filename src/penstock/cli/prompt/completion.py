@@ -46,15 +46,6 @@ class _Option:
     values: tuple[str, ...] = ()
 
 
-def _classes_by_function() -> dict[str, tuple[type, ...]]:
-    """Return the option classes of every source by its function."""
-    return {
-        function: (kind.options, *_start_options(kind, ROUTINE_LOAD))
-        for kind in source_kinds()
-        for function in kind.functions
-    }
-
-
 def _start_options(kind: SourceKind, job_kind: JobKind) -> tuple[type, ...]:
     """Return the start options of a source, if jobs of the kind can read it."""
     start = kind.start_options
@@ -66,7 +57,11 @@ def _options_of(call: str, *, about: str, names: Names) -> dict[str, _Option] | 
 
     ``about`` is the second word of the statement: JOB, ROUTINE, SECRET.
     """
-    classes_by_function = _classes_by_function()
+    classes_by_function = {
+        function: (kind.options, *_start_options(kind, ROUTINE_LOAD))
+        for kind in source_kinds()
+        for function in kind.functions
+    }
     if call in classes_by_function:
         return _declared(*classes_by_function[call], names=names)
     match call, about:
@@ -294,7 +289,9 @@ def _heads(place: _Place) -> Iterator[Candidate]:
     for head in statement_heads():
         if len(head) > len(words) and head[: len(words)] == words:
             statement = " ".join(head)
-            phrase = " ".join([*head[len(words) :], *_required(statement)])
+            wanted = _wanted(statement)
+            required = [] if "the end of the statement" in wanted else _keywords(wanted)[:1]
+            phrase = " ".join([*head[len(words) :], *required])
             yield from _phrases([phrase], meaning=LESSON_BY_HEAD[statement].meaning)
     if not words:
         for word, meaning in _WORDS.items():
@@ -312,17 +309,15 @@ def _expected(place: _Place, *, words: bool, names: Names) -> Iterator[Candidate
         phrases = _keywords(wanted)
         before = [_BEFORE[phrase] for phrase in phrases if phrase in _BEFORE]
         yield from _phrases(p for p in before if p.rstrip("(") not in place.keywords)
-        yield from _phrases(chain.from_iterable(map(_offered, phrases)))
+        for phrase in phrases:
+            if phrase in _SOURCES:
+                calls = _source_calls(ROUTINE_LOAD)
+                yield from _phrases(f"{_SOURCES[phrase]}{call}" for call in calls)
+            else:
+                yield from _phrases([_WRITTEN.get(phrase, phrase)])
         yield from _phrases(_TYPES if wanted == "a type" else ())
         head = " ".join(place.keywords)
         yield from _phrases([_IF_BY_HEAD[head]] if head in _IF_BY_HEAD else ())
-
-
-def _offered(phrase: str) -> list[str]:
-    """Return an expected phrase with what always follows it; a source is any known one."""
-    if phrase in _SOURCES:
-        return [f"{_SOURCES[phrase]}{call}" for call in _source_calls(ROUTINE_LOAD)]
-    return [_WRITTEN.get(phrase, phrase)]
 
 
 def _wanted(statement: str) -> str:
@@ -332,12 +327,6 @@ def _wanted(statement: str) -> str:
     except UserError as error:
         return error.wanted
     return ""
-
-
-def _required(statement: str) -> list[str]:
-    """Return the word that must come next; nothing if the statement can end."""
-    wanted = _wanted(statement)
-    return [] if "the end of the statement" in wanted else _keywords(wanted)[:1]
 
 
 def _keywords(wanted: str) -> list[str]:

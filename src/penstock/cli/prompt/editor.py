@@ -55,18 +55,15 @@ class History(FileHistory):
         try:
             entries = list(super().load_history_strings())
             if len(entries) > 2 * ENTRIES_MAX:
-                self._replace(entries[:ENTRIES_MAX])
+                shorter = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+                shorter.touch(_OWNER_ONLY)
+                for entry in reversed(entries[:ENTRIES_MAX]):
+                    FileHistory(shorter).store_string(entry)
+                shorter.replace(self._path)
         except OSError as error:
             self._report_once(error)
             return ()
         return entries[:ENTRIES_MAX]
-
-    def _replace(self, entries: list[str]) -> None:
-        shorter = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-        shorter.touch(_OWNER_ONLY)
-        for entry in reversed(entries):
-            FileHistory(shorter).store_string(entry)
-        shorter.replace(self._path)
 
     def _report_once(self, error: OSError) -> None:
         if not self._reported:
