@@ -1,16 +1,15 @@
 """The database of the catalog: transactions, clock and errors.
 
-What depends on the kind of database stands here, in the words of its errors and in the
-relations' column types, and nowhere else.
+Only this module and the column types of the relations depend on the kind of database.
 
-Invariant: a write transaction holds the database's write lock from its beginning, so what it
-reads is what it changes; and nothing is visible of a transaction that raised.
+Invariant: a write transaction holds the write lock of the database from its start, so nobody
+changes what it has read. Nothing of a transaction that raised is visible.
 """
 
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -46,14 +45,14 @@ class LeaseHeldError(LeaseLostError):
 
 
 class CommitGapError(PenstockError):
-    """An attachment does not follow the newest one; those between must be applied first."""
+    """An attachment does not follow the newest one; apply those between them first."""
 
     code_default = Code.CATALOG_BEHIND_ERR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a catalog lives; without a path it lives in memory."""
+    """Where a catalog is stored; in memory if it has no path."""
 
     path: Path | None
     lock_wait: timedelta
@@ -63,51 +62,50 @@ class Place:
 
 
 def explain(error: Exception, place: Place) -> PenstockError:
-    """Turn an error of the database into one that says who must act."""
+    """Convert an error of the database into one of the product."""
+    cause = error.orig or error if isinstance(error, DBAPIError) else error
+    # The text of the wrapper would repeat the statement and its values.
+    detail = f"The database said: {str(cause).rstrip('.')}."
     if isinstance(error, IntegrityError):
         return InvariantError(
-            f"catalog {place} refused a change that breaks its rules",
-            detail=f"The database said: {_said(error)}.",
+            f"catalog {place} refused a change that breaks its rules", detail=detail
         )
-    known = _EXPLANATIONS.get(_primary_code(error))
-    if known is not None:
-        return known(place)
-    message = f"catalog {place} failed"
-    return ExternalError(
-        message, code=Code.CATALOG_ERR, detail=f"The database said: {_said(error)}."
-    )
+    # The low byte is the kind of error; the rest of an extended code only refines it.
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return stayed_locked(place)
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return _cannot_open(place)
+    if code in _FAULTS:
+        fault, hint = _FAULTS[code]
+        return ExternalError(f"catalog {place} {fault}", code=Code.CATALOG_ERR, hint=hint)
+    return ExternalError(f"catalog {place} failed", code=Code.CATALOG_ERR, detail=detail)
+
+
+_DAMAGED = (
+    "is not a sound SQLite database",
+    "Restore the file from a copy, or choose another home.",
+)
+_FAULTS = {
+    sqlite3.SQLITE_READONLY: (
+        "is read-only",
+        "Let this user write the folder, the file and those beside it (-wal, -shm).",
+    ),
+    sqlite3.SQLITE_FULL: (
+        "has no room left on its disk",
+        "Free some space; nothing was stored, and the same can be asked again.",
+    ),
+    sqlite3.SQLITE_NOTADB: _DAMAGED,
+    sqlite3.SQLITE_CORRUPT: _DAMAGED,
+}
 
 
 def stayed_locked(place: Place) -> ExternalError:
-    """Tell that the write lock did not come free in time."""
+    """Return the error for a write lock that was not released in time."""
     return ExternalError(
         f"catalog {place} stayed locked for longer than {place.lock_wait.total_seconds():g}s",
         code=Code.CATALOG_ERR,
         hint="Another process is stopped in the middle of a write; let it go on or end it.",
-    )
-
-
-def _read_only(place: Place) -> ExternalError:
-    return ExternalError(
-        f"catalog {place} is read-only",
-        code=Code.CATALOG_ERR,
-        hint="Let this user write the folder, the file and those beside it (-wal, -shm).",
-    )
-
-
-def _full(place: Place) -> ExternalError:
-    return ExternalError(
-        f"catalog {place} has no room left on its disk",
-        code=Code.CATALOG_ERR,
-        hint="Free some space; nothing was stored, and the same can be asked again.",
-    )
-
-
-def _not_a_database(place: Place) -> ExternalError:
-    return ExternalError(
-        f"catalog {place} is not a sound SQLite database",
-        code=Code.CATALOG_ERR,
-        hint="Restore the file from a copy, or choose another home.",
     )
 
 
@@ -124,32 +122,6 @@ def _cannot_open(place: Place) -> ExternalError:
         code=Code.CATALOG_ERR,
         hint=f"{hint}, or choose another home.",
     )
-
-
-_EXPLANATIONS: dict[int, Callable[[Place], ExternalError]] = {
-    sqlite3.SQLITE_READONLY: _read_only,
-    sqlite3.SQLITE_FULL: _full,
-    sqlite3.SQLITE_BUSY: stayed_locked,
-    sqlite3.SQLITE_LOCKED: stayed_locked,
-    sqlite3.SQLITE_NOTADB: _not_a_database,
-    sqlite3.SQLITE_CORRUPT: _not_a_database,
-    sqlite3.SQLITE_CANTOPEN: _cannot_open,
-}
-
-
-def _primary_code(error: Exception) -> int:
-    code: int = getattr(_cause(error), "sqlite_errorcode", 0)
-    # The low byte tells the kind; the rest of an extended code only refines it.
-    return code & 0xFF
-
-
-def _said(error: Exception) -> str:
-    # The wrapper's own text would repeat the statement and its values.
-    return str(_cause(error)).rstrip(".")
-
-
-def _cause(error: Exception) -> BaseException:
-    return error.orig or error if isinstance(error, DBAPIError) else error
 
 
 _BEGIN = "penstock_begin"
@@ -173,18 +145,18 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Give a connection that sees one state of the database."""
+        """Open a connection that sees one state of the database."""
         with self._transaction(self._reader, alone=self.place.path is None) as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """Give a connection whose changes are stored together, or not at all."""
+        """Open a connection whose changes are stored together, or not at all."""
         with self._transaction(self._writer, alone=True) as connection:
             yield connection
 
     def now(self) -> datetime:
-        """Answer the database's time; SQLite runs in our process and has our clock."""
+        """Return the time of the database; SQLite runs in this process and has its clock."""
         return self._clock.now()
 
     def close(self) -> None:
@@ -193,8 +165,8 @@ class Database:
 
     @contextmanager
     def _transaction(self, engine: Engine, *, alone: bool) -> Iterator[Connection]:
-        # Writing threads queue for this lock because SQLite makes them poll for its own, which
-        # starves some; a database in memory has but one connection, so its readers queue too.
+        # Writing threads queue for this lock: SQLite lets them poll for its own lock, which
+        # starves some. A database in memory has one connection, so its readers queue too.
         if alone and not self._lock.acquire(timeout=self.place.lock_wait.total_seconds()):
             raise stayed_locked(self.place)
         try:
@@ -202,8 +174,8 @@ class Database:
                 yield connection
         except (SQLAlchemyError, sqlite3.Error) as error:
             if self.place.path is not None:
-                # A connection that was opened to a file which could not be written stays
-                # read-only; whoever asks next gets a new one.
+                # A connection to a file that could not be written stays read-only; the next
+                # transaction gets a new one.
                 self._reader.dispose()
             raise explain(error, self.place) from error
         finally:
@@ -250,13 +222,13 @@ def _memory_engine() -> Engine:
 @cache
 def _memory_dialect() -> tuple[Dialect, dict[object, object]]:
     engine = create_engine("sqlite://", poolclass=StaticPool)
-    # A dialect learns what the database can do from the first connection.
+    # The first connection tells the dialect what the database supports.
     engine.connect().close()
     return engine.dialect, {}
 
 
 def _set_up_connection(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
-    # The driver would begin transactions late and in the wrong mode; _begin does it instead.
+    # The driver would start transactions late and in the wrong mode; _begin starts them.
     connection.isolation_level = None
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")

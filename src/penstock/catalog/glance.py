@@ -1,6 +1,6 @@
-"""Look at the file of a catalog without opening the catalog: nothing is made or migrated.
+"""Read the file of a catalog without opening the catalog: nothing is created or migrated.
 
-Only the standard library is used, so that a shell that completes a name can afford it.
+Only the standard library is imported, because a shell waits for it to complete a name.
 """
 
 import sqlite3
@@ -16,48 +16,48 @@ _LOCK_WAIT_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Glance:
-    """What the file of a catalog says about itself."""
+    """Summary of the file of a catalog."""
 
-    # The revision of its relations; None when it is no catalog yet.
+    # The revision of its relations; None if it is no catalog yet.
     revision: str | None
-    # What SQLite finds wrong with the file; empty when nothing is.
+    # The first fault that SQLite finds in the file; empty if there is none.
     damage: str
     jobs: int
     tables: int
 
 
 def catalog_path(url: str) -> Path | None:
-    """Answer the file of a catalog; None when it is kept elsewhere, such as in memory."""
+    """Return the file of a catalog; None if it is stored elsewhere, such as in memory."""
     path = url.removeprefix(_PREFIX).partition("?")[0]
     return Path(path) if url.startswith(_PREFIX) and path not in ("", ":memory:") else None
 
 
 def glance_at(path: Path) -> Glance:
-    """Look at a catalog's file; it must exist."""
+    """Read the summary of a catalog's file, which must exist."""
     with _opened(path) as connection:
-        (answer,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        (check,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         return Glance(
             revision=_revision(connection),
-            damage="" if answer == "ok" else str(answer),
+            damage="" if check == "ok" else str(check),
             jobs=len(_values(connection, "jobs", column="name")),
             tables=len(_values(connection, "tables", column="name")),
         )
 
 
 def stored_revision(path: Path) -> str | None:
-    """Answer the revision of a catalog's relations; None when it is no catalog yet."""
+    """Return the revision of a catalog's relations; None if it is no catalog yet."""
     with _opened(path) as connection:
         return _revision(connection)
 
 
 def sealing_keys(path: Path) -> frozenset[str]:
-    """Answer the ids of the keys with which its secrets were sealed."""
+    """Return the ids of the keys that encrypted its secrets."""
     with _opened(path) as connection:
         return frozenset(_values(connection, "secrets", column="key_id"))
 
 
 def job_names(path: Path) -> list[str]:
-    """Answer the names of all jobs, in order."""
+    """Return the names of all jobs, in order."""
     with _opened(path) as connection:
         return sorted(_values(connection, "jobs", column="name"))
 
@@ -68,7 +68,7 @@ def _revision(connection: sqlite3.Connection) -> str | None:
 
 
 def _values(connection: sqlite3.Connection, relation: str, *, column: str) -> list[str]:
-    """Answer a column of one of our relations; nothing if a revision has no such relation."""
+    """Return a column of a relation; nothing if the revision has no such relation."""
     known = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", [relation])
     if known.fetchone() is None:
         return []

@@ -1,7 +1,7 @@
 """Jobs as rows: a snapshot of the state, and the journal of events it was folded from.
 
-Invariant: snapshot, event and ledger entry change in one transaction, and a snapshot is the
-fold of all events up to its own number, so cutting the journal loses nothing.
+Invariant: snapshot, event and ledger entry change in one transaction. A snapshot is the fold of
+all events up to its own number, so deleting old events loses nothing.
 """
 
 from collections.abc import Iterable
@@ -49,7 +49,7 @@ _DELETE_EVENTS = delete(_events).where(
 
 
 def create(connection: Connection, job_id: str, body: JobCreated, *, at: datetime) -> JobState:
-    """Store a new job; refuse a name that is taken and a table that is gone."""
+    """Store a new job; raise UserError if its name exists or its table does not."""
     table = body.definition.table
     if connection.scalar(_TABLE_LOCKED, {"table_id": table.id}) is None:
         raise UserError(
@@ -73,24 +73,24 @@ def create(connection: Connection, job_id: str, body: JobCreated, *, at: datetim
 
 
 def by_id(connection: Connection, job_id: str) -> JobState | None:
-    """Answer the job with this id."""
+    """Return the job with this id."""
     text = connection.scalar(_BY_ID, {"job_id": job_id})
     return None if text is None else _state(text)
 
 
 def by_name(connection: Connection, name: str) -> JobState | None:
-    """Answer the job with this name."""
+    """Return the job with this name."""
     text = connection.scalar(_BY_NAME, {"name": name})
     return None if text is None else _state(text)
 
 
 def all_jobs(connection: Connection) -> tuple[JobState, ...]:
-    """Answer all jobs by name."""
+    """Return all jobs by name."""
     return tuple(_state(text) for text in connection.scalars(_ALL))
 
 
 def locked(connection: Connection, job_id: str, *, expected: Generation | None) -> JobState:
-    """Answer the job that this transaction will change; refuse it if it is not as expected."""
+    """Return the job that this transaction changes, if its generation is the expected one."""
     text = connection.scalar(_BY_ID_LOCKED, {"job_id": job_id})
     if text is None:
         raise JobGoneError(f'job with the id "{job_id}" was dropped')
@@ -107,7 +107,7 @@ def locked(connection: Connection, job_id: str, *, expected: Generation | None) 
 def append(
     connection: Connection, state: JobState, bodies: Iterable[EventBody], *, at: datetime
 ) -> JobState:
-    """Store events after those of the given state; answer the state after them."""
+    """Store events after those of the given state; return the new state."""
     first = state.event_number + 1
     events = [
         Event(job_id=state.id, number=number, at=at, body=body)
@@ -128,25 +128,25 @@ def append(
 
 
 def newest_events(connection: Connection, job_id: str, *, newest: int) -> tuple[Event, ...]:
-    """Answer the newest events of a job, the oldest of them first."""
+    """Return the newest events of a job, the oldest of them first."""
     texts = connection.scalars(_NEWEST_EVENTS, {"job_id": job_id, "newest": newest}).all()
     return tuple(from_text(Event, text) for text in reversed(texts))
 
 
 def truncate(connection: Connection, state: JobState, *, keep: int) -> None:
-    """Cut the journal down to its newest events; the snapshot holds what the others said."""
+    """Delete all but the newest events; the snapshot contains the others."""
     connection.execute(_DELETE_EVENTS, {"job": state.id, "last": state.event_number - keep})
 
 
 def retire(connection: Connection, state: JobState) -> None:
-    """Give back the name of a job that has ended; it is found by its id, and among all."""
+    """Free the name of a job that has ended; the job keeps its id and is still listed."""
     connection.execute(
         _UPDATE, {"job_id": state.id, **_columns(state), "name": f"{state.name} {state.id}"}
     )
 
 
 def remove(connection: Connection, job_id: str) -> None:
-    """Delete a job with everything that belongs to it; gone already is fine."""
+    """Delete a job, if it exists, with everything that belongs to it."""
     connection.execute(_DELETE, {"job_id": job_id})
 
 
@@ -166,5 +166,5 @@ def _columns(state: JobState) -> dict[str, str]:
 
 @lru_cache(maxsize=256)
 def _state(text: str) -> JobState:
-    # Reading a snapshot costs more than finding it, and most are read again unchanged.
+    # Decoding a snapshot costs more than finding it, and most are read again unchanged.
     return from_text(JobState, text)

@@ -1,6 +1,6 @@
 """The ledger as rows: recent attempts one by one, older ones added up by day.
 
-Invariant: an attempt is counted exactly once, as its own row or within one day's row; an
+Invariant: an attempt is counted exactly once, in its own row or in the row of one day. An
 attempt that has not ended keeps its own row.
 """
 
@@ -22,7 +22,7 @@ ENTRIES_KEPT = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerDay:
-    """Older attempts of one day that ended alike, added up."""
+    """Older attempts of one day with the same outcome, added up."""
 
     day: date
     kind: CommitKind
@@ -76,25 +76,20 @@ _DAYS = (
 
 
 def record(connection: Connection, events: Sequence[Event]) -> None:
-    """Store what events say about attempts, joined with what is known of them."""
+    """Store what events report about attempts, merged with what is stored."""
     for event in events:
         entry = entry_of(event)
-        if entry is not None:
-            _upsert(connection, event, entry)
-
-
-def _upsert(connection: Connection, event: Event, entry: LedgerEntry) -> None:
-    job_id = event.job_id
-    key = {"job_id": job_id, "attempt_id": entry.attempt_id}
-    stored = connection.scalar(_ENTRY, key)
-    if stored is not None:
+        if entry is None:
+            continue
+        key = {"job_id": event.job_id, "attempt_id": entry.attempt_id}
+        stored = connection.scalar(_ENTRY, key)
+        if stored is None:
+            # The first event of an attempt gives it its place in the ledger.
+            connection.execute(_INSERT, {**key, "ordinal": event.number, **_columns(entry)})
+            continue
         merged = merge(from_text(LedgerEntry, stored), entry)
-        connection.execute(
-            _UPDATE, {"job": job_id, "attempt": entry.attempt_id, **_columns(merged)}
-        )
-        return
-    # The event that an attempt appeared with orders the ledger.
-    connection.execute(_INSERT, {**key, "ordinal": event.number, **_columns(entry)})
+        of_attempt = {"job": event.job_id, "attempt": entry.attempt_id}
+        connection.execute(_UPDATE, {**of_attempt, **_columns(merged)})
 
 
 def _columns(entry: LedgerEntry) -> dict[str, object]:
@@ -110,13 +105,13 @@ def _columns(entry: LedgerEntry) -> dict[str, object]:
 def newest_entries(
     connection: Connection, job_id: str, *, newest: int
 ) -> tuple[LedgerEntry, ...]:
-    """Answer the entries that appeared last, the oldest of them first."""
+    """Return the entries that appeared last, the oldest of them first."""
     texts = connection.scalars(_NEWEST, {"job_id": job_id, "newest": newest}).all()
     return tuple(from_text(LedgerEntry, text) for text in reversed(texts))
 
 
 def open_entries(connection: Connection, job_id: str) -> tuple[LedgerEntry, ...]:
-    """Answer the attempts that have not ended."""
+    """Return the attempts that have not ended."""
     texts = connection.scalars(_OPEN, {"job_id": job_id})
     return tuple(from_text(LedgerEntry, text) for text in texts)
 
@@ -124,7 +119,7 @@ def open_entries(connection: Connection, job_id: str) -> tuple[LedgerEntry, ...]
 def counts(
     connection: Connection, job_id: str, *, kind: CommitKind | None
 ) -> dict[Outcome, int]:
-    """Count the attempts of a job by outcome, those added up by day included."""
+    """Count the attempts of a job by outcome, including those added up by day."""
     found: Counter[Outcome] = Counter()
     for outcome, of_kind, attempts in connection.execute(_COUNTS, {"job_id": job_id}):
         if kind is None or of_kind == kind:
@@ -136,7 +131,7 @@ def counts(
 
 
 def days(connection: Connection, job_id: str) -> tuple[LedgerDay, ...]:
-    """Answer what was added up, day by day."""
+    """Return the older attempts, added up by day."""
     return tuple(
         LedgerDay(
             day=date.fromisoformat(row.day),
@@ -155,35 +150,28 @@ def fold(connection: Connection, job_id: str, *, keep: int) -> None:
     if last is None:
         return
     old = {"job": job_id, "last": last}
-    texts = connection.scalars(select(_ledger.c.entry).where(*_FOLDABLE), old).all()
     by_key: defaultdict[tuple[str, CommitKind, Outcome], list[Statistics]] = defaultdict(list)
-    for entry in (from_text(LedgerEntry, text) for text in texts):
-        by_key[_day(entry), entry.kind, entry.outcome].append(entry.statistics)
-    for (day, kind, outcome), statistics in by_key.items():
-        key = {"job_id": job_id, "day": day, "kind": kind.value, "outcome": outcome.value}
+    for text in connection.scalars(select(_ledger.c.entry).where(*_FOLDABLE), old):
+        entry = from_text(LedgerEntry, text)
+        # Every entry comes from an event, which set one of the two.
+        at = entry.ended_at or entry.started_at
+        day = at.astimezone(UTC).date() if at else date.min
+        by_key[day.isoformat(), entry.kind, entry.outcome].append(entry.statistics)
+    for (day_text, kind, outcome), statistics in by_key.items():
+        key = {"job_id": job_id, "day": day_text, "kind": kind.value, "outcome": outcome.value}
         _add_to_day(connection, key, statistics)
     connection.execute(delete(_ledger).where(*_FOLDABLE), old)
-
-
-def _day(entry: LedgerEntry) -> str:
-    # Every entry has an end or a beginning, for each comes from an event.
-    at = entry.ended_at or entry.started_at
-    return at.astimezone(UTC).date().isoformat() if at else date.min.isoformat()
 
 
 def _add_to_day(
     connection: Connection, key: dict[str, str], statistics: list[Statistics]
 ) -> None:
     this_day = [_days.c[name] == value for name, value in key.items()]
+    attempts, total = len(statistics), sum(statistics, Statistics())
     stored = connection.execute(select(_days).where(*this_day)).one_or_none()
-    total = sum(statistics, Statistics())
-    if stored is None:
-        values = {"attempts": len(statistics), "statistics": to_text(total)}
-        connection.execute(insert(_days).values(**key, **values))
-        return
-    total += from_text(Statistics, stored.statistics)
-    connection.execute(
-        update(_days)
-        .where(*this_day)
-        .values(attempts=stored.attempts + len(statistics), statistics=to_text(total))
-    )
+    if stored is not None:
+        attempts += stored.attempts
+        total += from_text(Statistics, stored.statistics)
+        connection.execute(delete(_days).where(*this_day))
+    row = {**key, "attempts": attempts, "statistics": to_text(total)}
+    connection.execute(insert(_days), row)

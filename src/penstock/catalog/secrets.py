@@ -1,7 +1,7 @@
-"""Secrets as rows: sealed values by key, and the id of the key that opens them.
+"""Secrets as rows: encrypted values by key, and the id of the key that decrypts them.
 
-Invariant: all values of a secret were sealed with the one key whose id stands beside them; and
-a secret that a living job refers to is there.
+Invariant: all values of a secret were encrypted with the one key whose id is in its row. A
+secret that a job refers to exists, unless the job was stopped.
 """
 
 import json
@@ -22,7 +22,7 @@ _secrets = relations.secrets
 
 
 def create(connection: Connection, secret: SealedSecret, *, at: datetime) -> None:
-    """Store a secret; refuse a name that is taken."""
+    """Store a secret; raise UserError if the name exists."""
     row = {
         "name": secret.name,
         "value_by_key": json.dumps(dict(secret.value_by_key)),
@@ -35,7 +35,7 @@ def create(connection: Connection, secret: SealedSecret, *, at: datetime) -> Non
         connection.execute(insert(_secrets), row)
     except IntegrityError as error:
         if secret.job_id is not None:
-            # Nobody chose the name of a job's own secret; the job it belongs to is missing.
+            # The name of a job's own secret is generated; the job is missing.
             raise
         raise UserError(
             f'secret "{secret.name}" already exists',
@@ -45,7 +45,7 @@ def create(connection: Connection, secret: SealedSecret, *, at: datetime) -> Non
 
 
 def put(connection: Connection, secret: SealedSecret, *, at: datetime) -> None:
-    """Store a job's own secret, or add its values to the one it has."""
+    """Store a job's own secret, or add its values to the existing one."""
     known = by_name(connection, secret.name)
     if known is None or known.job_id != secret.job_id:
         create(connection, secret, at=at)
@@ -62,7 +62,13 @@ def change(
     at: datetime,
 ) -> None:
     """Add values to a secret, or replace those with the same keys; keep the others."""
-    record = _locked(connection, name)
+    record = by_name(connection, name, locked=True)
+    if record is None:
+        raise UserError(
+            f'secret "{name}" does not exist',
+            code=Code.META_NOT_FOUND_ERR,
+            hint="Create it with CREATE SECRET.",
+        )
     kept = {key: v for key, v in record.value_by_key.items() if key not in value_by_key}
     if kept and record.key_id != key_id:
         raise UserError(
@@ -72,34 +78,16 @@ def change(
             hint=f"Bring that key back, or give all values at once: {', '.join(record.keys)}.",
         )
     merged = {**record.value_by_key, **value_by_key}
-    connection.execute(
-        update(_secrets).where(_secrets.c.name == name),
-        {"value_by_key": json.dumps(merged), "key_id": key_id, "changed_at": at},
-    )
-
-
-def _locked(connection: Connection, name: str) -> SecretRecord:
-    """Answer the secret that this transaction will change."""
-    named = connection.execute(
-        select(_secrets).where(_secrets.c.name == name).with_for_update()
-    )
-    row = named.mappings().one_or_none()
-    if row is None:
-        raise UserError(
-            f'secret "{name}" does not exist',
-            code=Code.META_NOT_FOUND_ERR,
-            hint="Create it with CREATE SECRET.",
-        )
-    return _record(row)
+    _update(connection, name, value_by_key=json.dumps(merged), key_id=key_id, changed_at=at)
 
 
 def users(name: str, states: Iterable[JobState]) -> tuple[JobState, ...]:
-    """Answer the jobs that refer to a secret; a load that was stopped needs it no more."""
+    """Return the jobs that refer to a secret; a stopped load no longer needs it."""
     return tuple(s for s in states if not s.stopped and name in s.definition.keys_by_secret)
 
 
 def require_known(connection: Connection, definition: JobDefinition) -> None:
-    """Refuse a definition that refers to a secret which is gone."""
+    """Raise UserError if a definition refers to a secret that does not exist."""
     for name in sorted(definition.keys_by_secret):
         if by_name(connection, name) is None:
             raise UserError(
@@ -113,7 +101,7 @@ def require_known(connection: Connection, definition: JobDefinition) -> None:
 def trim(
     connection: Connection, job_id: str, *, states: Iterable[JobState], at: datetime
 ) -> None:
-    """Of a job's own secrets, keep the values that jobs refer to; without any, none."""
+    """Delete the values of a job's own secrets that no job refers to."""
     states = tuple(states)
     for record in _owned(connection, job_id):
         taken = [s.definition.keys_by_secret[record.name] for s in users(record.name, states)]
@@ -122,20 +110,19 @@ def trim(
         if not kept:
             remove(connection, record.name)
         elif kept != record.value_by_key:
-            connection.execute(
-                update(_secrets).where(_secrets.c.name == record.name),
-                {"value_by_key": json.dumps(kept), "changed_at": at},
-            )
+            _update(connection, record.name, value_by_key=json.dumps(kept), changed_at=at)
 
 
 def give_away(connection: Connection, job_id: str, *, states: Iterable[JobState]) -> None:
-    """Let a job's own secrets that other jobs refer to outlive it."""
+    """Remove the owner of a job's own secrets that other jobs refer to."""
     others = [state for state in states if state.id != job_id]
     for record in _owned(connection, job_id):
         if users(record.name, others):
-            connection.execute(
-                update(_secrets).where(_secrets.c.name == record.name), {"job_id": None}
-            )
+            _update(connection, record.name, job_id=None)
+
+
+def _update(connection: Connection, name: str, **columns: object) -> None:
+    connection.execute(update(_secrets).where(_secrets.c.name == name), columns)
 
 
 def _owned(connection: Connection, job_id: str) -> tuple[SecretRecord, ...]:
@@ -143,21 +130,22 @@ def _owned(connection: Connection, job_id: str) -> tuple[SecretRecord, ...]:
     return tuple(_record(row) for row in rows.mappings())
 
 
-def by_name(connection: Connection, name: str) -> SecretRecord | None:
-    """Answer the secret with this name."""
-    named = connection.execute(select(_secrets).where(_secrets.c.name == name))
-    row = named.mappings().one_or_none()
+def by_name(connection: Connection, name: str, *, locked: bool = False) -> SecretRecord | None:
+    """Return the secret with this name; ``locked`` if this transaction changes it."""
+    named = select(_secrets).where(_secrets.c.name == name)
+    rows = connection.execute(named.with_for_update() if locked else named)
+    row = rows.mappings().one_or_none()
     return None if row is None else _record(row)
 
 
 def all_secrets(connection: Connection) -> tuple[SecretRecord, ...]:
-    """Answer all secrets by name."""
+    """Return all secrets by name."""
     rows = connection.execute(select(_secrets).order_by(_secrets.c.name))
     return tuple(_record(row) for row in rows.mappings())
 
 
 def remove(connection: Connection, name: str) -> None:
-    """Forget a secret; gone already is fine."""
+    """Delete a secret, if it exists."""
     connection.execute(delete(_secrets).where(_secrets.c.name == name))
 
 

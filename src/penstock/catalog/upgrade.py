@@ -1,7 +1,6 @@
-"""Bring a database to the relations that this version knows.
+"""Create the relations of a catalog, or migrate those of an older revision.
 
-A new one is made at once. Alembic is imported only when there is an older one: its import takes
-longer than any statement that asks the catalog.
+Alembic is imported only to migrate: its import takes longer than any statement of SHOW.
 """
 
 from functools import cache
@@ -39,7 +38,7 @@ _alembic_version = Table(
 
 
 def upgrade(database: Database) -> None:
-    """Create the relations, or bring those of an older version up to date."""
+    """Create the relations, or migrate them to this version's revision."""
     with database.read() as connection:
         stored = _stored_revision(connection, database.place)
     if stored == HEAD:

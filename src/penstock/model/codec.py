@@ -2,8 +2,8 @@
 
 Invariant: every field of every dataclass is written unless it opts out with
 ``metadata={"transient": True}``; a value that comes back equals the one that went in. A field
-that the stored text lacks takes its default; a stored field that the class does not know is
-refused, because dropping it would lose what a newer version had to say.
+that the stored text lacks has its default. A stored field that the class does not know is an
+error, because ignoring it would lose what a newer version stored.
 """
 
 import json
@@ -21,9 +21,9 @@ _T = TypeVar("_T")
 _TAG = "is"
 
 
-def _cached(find_out: Callable[[Any], _T]) -> Callable[[Any], _T]:
-    """Remember what was found out about a type; a type checker does not know them hashable."""
-    return cache(find_out)
+def _cached(function: Callable[[Any], _T]) -> Callable[[Any], _T]:
+    """Cache a function of a type; the type checker does not accept types as hashable."""
+    return cache(function)
 
 
 def to_text(value: object) -> str:
@@ -51,7 +51,7 @@ def encode(value: Any) -> Any:  # noqa: ANN401 - JSON has no narrower type.
 
 @_cached
 def _encoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - A class.
-    """Answer how values of a class are written; found out once per class."""
+    """Return how values of a class are written."""
     if is_dataclass(kind):
         return _dataclass_encoder(kind)  # type: ignore[arg-type]
     if issubclass(kind, Enum):
@@ -82,7 +82,7 @@ def _dataclass_encoder(kind: type) -> Callable[[Any], Any]:
 
 @_cached
 def _decoder(hint: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - Follows the hint.
-    """Answer how values under a hint are read; found out once per hint."""
+    """Return how values with a type hint are read."""
     if get_origin(hint) in (Union, types.UnionType):
         return _union_decoder(get_args(hint))
     if get_origin(hint) is tuple:
@@ -101,7 +101,7 @@ def _decoder(hint: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - Follows the h
 
 def _union_decoder(options: tuple[Any, ...]) -> Callable[[Any], Any]:
     tagged = [option for option in options if is_dataclass(option)]
-    by_tag = {getattr(option, "__name__", ""): _Late(option) for option in tagged}
+    by_tag = {getattr(option, "__name__", ""): option for option in tagged}
     plain = [o for o in options if o is not type(None) and not is_dataclass(o)]
     read_plain = _decoder(plain[0]) if plain else None
 
@@ -111,7 +111,7 @@ def _union_decoder(options: tuple[Any, ...]) -> Callable[[Any], Any]:
         if isinstance(data, dict):
             if data.get(_TAG) not in by_tag:
                 raise InvariantError(f'stored value has the unknown kind "{data.get(_TAG)}"')
-            return by_tag[data[_TAG]](data)
+            return _decoder(by_tag[data[_TAG]])(data)
         if read_plain is None:
             raise InvariantError(f'stored value "{data}" has no kind')
         return read_plain(data)
@@ -119,38 +119,30 @@ def _union_decoder(options: tuple[Any, ...]) -> Callable[[Any], Any]:
     return read
 
 
-class _Late:
-    """A decoder that is made when it is first used, because types may contain themselves."""
-
-    def __init__(self, hint: Any) -> None:  # noqa: ANN401
-        self._hint = hint
-
-    def __call__(self, data: Any) -> Any:  # noqa: ANN401
-        return _decoder(self._hint)(data)
-
-
 def _dataclass_decoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401
     hints = get_type_hints(kind)
     known = {f.name: f for f in _stored_fields(kind)}
-    readers = {name: _Late(hints[name]) for name in known}
-    required = [name for name, f in known.items() if not _has_default(f)]
+    required = [
+        name
+        for name, f in known.items()
+        if f.default is MISSING and f.default_factory is MISSING
+    ]
 
     def read(data: dict[str, Any]) -> Any:  # noqa: ANN401
         unknown = data.keys() - known.keys() - {_TAG}
         if unknown:
-            names = ", ".join(sorted(unknown))
-            words = "has fields unknown to this version"
-            raise InvariantError(f"stored {kind.__name__} {words}: {names}")
+            raise InvariantError(
+                f"stored {kind.__name__} has fields unknown to this version: "
+                + ", ".join(sorted(unknown))
+            )
         missing = [name for name in required if name not in data]
         if missing:
             raise InvariantError(f"stored {kind.__name__} lacks {', '.join(missing)}")
-        return kind(**{name: readers[name](data[name]) for name in known if name in data})
+        # Found here, not above: types may contain themselves.
+        given = (name for name in known if name in data)
+        return kind(**{name: _decoder(hints[name])(data[name]) for name in given})
 
     return read
-
-
-def _has_default(f: Field[Any]) -> bool:
-    return f.default is not MISSING or f.default_factory is not MISSING
 
 
 @cache

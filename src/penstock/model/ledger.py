@@ -1,12 +1,11 @@
 """The ledger: the attempts of a job's epochs and the other commits of its chain.
 
-Invariant: entries form a set by attempt id, and ``merge`` does not care which half came first:
-a committed outcome wins over a failed one, that over a cancelled one, that over a started one.
+Invariant: an attempt id has one entry. ``merge`` gives the same result in either order: a
+committed outcome wins over a failed one, that over a cancelled one, that over a started one.
 """
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TypeVar
 
 from penstock.model.epoch import CommitKind, Statistics
 from penstock.model.events import (
@@ -20,18 +19,27 @@ from penstock.model.events import (
 from penstock.model.job import Reason
 from penstock.model.split import Progress
 
-_N = TypeVar("_N", int, float)
 _RANK = {
     Outcome.STARTED: 0,
     Outcome.CANCELLED: 1,
     Outcome.FAILED: 2,
     Outcome.COMMITTED: 3,
 }
+# Fields that either of two merged entries may lack.
+_PARTIAL = (
+    "started_at",
+    "ended_at",
+    "table_version",
+    "plan_seconds",
+    "run_seconds",
+    "commit_seconds",
+    "progress",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """What became of one attempt, or one commit that loads nothing."""
+    """The outcome of one attempt, or of one commit that loads nothing."""
 
     attempt_id: str
     kind: CommitKind
@@ -51,7 +59,7 @@ class LedgerEntry:
 
 
 def entry_of(event: Event) -> LedgerEntry | None:
-    """Answer what an event says about an attempt, if it says anything."""
+    """Return what an event reports about an attempt, if anything."""
     match event.body:
         case JobCreated() as body:
             committed = Committed(attachment=body.opening, table_version=body.table_version)
@@ -104,22 +112,8 @@ def _of_commit(event: Event, body: Committed) -> LedgerEntry:
     )
 
 
-def merge(one: LedgerEntry | None, other: LedgerEntry) -> LedgerEntry:
-    """Join two entries of one attempt; the order of the two does not matter."""
-    if one is None:
-        return other
+def merge(one: LedgerEntry, other: LedgerEntry) -> LedgerEntry:
+    """Merge two entries of one attempt; their order does not matter."""
     low, high = sorted((one, other), key=lambda entry: _RANK[entry.outcome])
-    return replace(
-        high,
-        started_at=high.started_at or low.started_at,
-        ended_at=high.ended_at or low.ended_at,
-        table_version=_first(high.table_version, low.table_version),
-        plan_seconds=_first(high.plan_seconds, low.plan_seconds),
-        run_seconds=_first(high.run_seconds, low.run_seconds),
-        commit_seconds=_first(high.commit_seconds, low.commit_seconds),
-        progress=high.progress or low.progress,
-    )
-
-
-def _first(one: _N | None, other: _N | None) -> _N | None:
-    return other if one is None else one
+    lacking = [name for name in _PARTIAL if getattr(high, name) in (None, ())]
+    return replace(high, **{name: getattr(low, name) for name in lacking})

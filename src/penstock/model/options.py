@@ -1,9 +1,9 @@
 """Typed options: declare once; parse, print, explain.
 
-An option is a field of a frozen dataclass made with ``option(...)``. Its SQL key is the field's
-name unless ``key`` says otherwise. One declaration serves reading statements, writing them back
-and the reference documentation, so that what is printed is always accepted. A field made with
-``group(...)`` holds further options, which are written beside those of the class itself.
+An option is a field of a frozen dataclass that ``option(...)`` declares. One declaration serves
+reading statements, writing them back and the reference documentation, so that what is printed
+is always accepted. A field that ``group(...)`` declares holds further options, which are
+written beside those of the class itself.
 """
 
 import difflib
@@ -17,12 +17,12 @@ from enum import Enum
 from types import NoneType
 from typing import Any, Protocol, TypeVar, get_args, get_type_hints
 
-from penstock.errors import Code, UserError
+from penstock.errors import UserError
 from penstock.model.secrets import Origins, is_mask, origins_of, shown_value
 
 _T = TypeVar("_T")
 _ORIGINS = "origins"
-# An option and its text become the value that the text refers to.
+# Returns the value of an option, given its key and a text that may be a reference.
 Reveal = Callable[[str, str], str]
 
 
@@ -56,36 +56,20 @@ class Rule:
     """What is declared about an option."""
 
     explanation: str
-    key: str | None
-    at_least: Any
-    at_most: Any
-    unit: str
-    none_word: str
-    secret: bool
+    # The key in SQL; None: the name of the field.
+    key: str | None = None
+    at_least: Any = None
+    at_most: Any = None
+    unit: str = ""
+    # How None is written.
+    none_word: str = ""
+    secret: bool = False
 
 
-def option(  # noqa: PLR0913 - A declaration names what it needs.
-    explanation: str,
-    *,
-    default: Any = MISSING,  # noqa: ANN401 - As dataclasses.field.
-    key: str | None = None,
-    at_least: Any = None,  # noqa: ANN401
-    at_most: Any = None,  # noqa: ANN401
-    unit: str = "",
-    none_word: str = "",
-    secret: bool = False,
-) -> Any:  # noqa: ANN401
-    """Declare an option as a dataclass field; ``none_word`` is how None is written."""
-    rule = Rule(
-        explanation=explanation,
-        key=key,
-        at_least=at_least,
-        at_most=at_most,
-        unit=unit,
-        none_word=none_word,
-        secret=secret,
-    )
-    return field(default=default, repr=not secret, metadata={"option": rule})
+def option(explanation: str, *, default: Any = MISSING, **rule: Any) -> Any:  # noqa: ANN401 - As dataclasses.field.
+    """Declare an option as a dataclass field; the keywords are the fields of ``Rule``."""
+    declared = Rule(explanation=explanation, **rule)
+    return field(default=default, repr=not declared.secret, metadata={"option": declared})
 
 
 def open_options(prefix: str, explanation: str) -> Any:  # noqa: ANN401 - As option().
@@ -110,10 +94,10 @@ def parse_options(
     also: tuple[str, ...] = (),
     origins: Origins = (),
 ) -> _T:
-    """Read options given as text; refuse unknown keys, bad values and missing ones by name.
+    """Read options given as text; raise UserError for unknown or missing keys and bad values.
 
-    ``also`` names keys that the caller handles itself, for the list of allowed ones;
-    ``origins`` names those whose values no message may show, and what is shown instead.
+    ``also`` are keys that the caller handles itself, for the list of allowed keys. ``origins``
+    are keys whose values no message may show, with what is shown instead.
     """
     given = dict(pairs)
     by_key = {option_key(f): f for f in option_fields(kind)}
@@ -130,7 +114,6 @@ def parse_options(
         names = ", ".join(f'"{key}"' for key in missing)
         raise UserError(
             f"{what} lacks {names}",
-            code=Code.OPTION_ERR,
             hint=f'Add "{missing[0]}" = "…": {rule_of(by_key[missing[0]]).explanation}',
         )
     return _built(kind, given, origins)
@@ -146,28 +129,25 @@ def _built(kind: type[_T], given: dict[str, str], origins: Origins) -> _T:
             found = ((key, text) for key, text in given.items() if key.startswith(prefix))
             values[declared.name] = tuple((key.removeprefix(prefix), t) for key, t in found)
         elif "option" in declared.metadata and (key := option_key(declared)) in given:
-            hint, text = hints[declared.name], given[key]
-            told = _Told(what=f'option "{key}"', value=shown_value(key, text, origins))
-            values[declared.name] = _parse_value(text, hint, rule_of(declared), told)
+            text, hint = given[key], hints[declared.name]
+            shown = shown_value(key, text, origins)
+            values[declared.name] = _parse_value(text, hint, rule_of(declared), key, shown)
     return kind(**values)
 
 
 def print_options(value: object) -> tuple[tuple[str, str], ...]:
     """Write options back as text; those that have their default are left out."""
-    return tuple(
+    changed = [
         (option_key(f), _print_value(given, rule_of(f)))
         for f, given in _declared(value)
         if f.default is MISSING or given != f.default
-    ) + _open_pairs(value)
-
-
-def _open_pairs(value: object) -> tuple[tuple[str, str], ...]:
-    """Write the options of open fields back as text."""
-    return tuple(
+    ]
+    opened = [
         (f"{f.metadata['prefix']}{key}", text)
         for f in open_fields(type(value))
         for key, text in getattr(value, f.name)
-    )
+    ]
+    return (*changed, *opened)
 
 
 def open_fields(kind: type) -> tuple[Field[Any], ...]:
@@ -176,7 +156,7 @@ def open_fields(kind: type) -> tuple[Field[Any], ...]:
 
 
 def all_options(value: object) -> tuple[tuple[str, str], ...]:
-    """Write all options as text, those that have their default too."""
+    """Write all options as text, including those that have their default."""
     return tuple((option_key(f), _print_value(v, rule_of(f))) for f, v in _declared(value))
 
 
@@ -201,14 +181,14 @@ def _declared(value: object) -> Iterator[tuple[Field[Any], Any]]:
 
 
 def secret_options(value: object) -> tuple[tuple[str, str], ...]:
-    """Answer keys and values of the options that must never be shown, as far as given."""
+    """Return keys and values of the given options that must never be shown."""
     return tuple(
         (option_key(f), given) for f, given in _declared(value) if rule_of(f).secret and given
     )
 
 
 def option_fields(kind: type) -> tuple[Field[Any], ...]:
-    """Answer the fields of a class, and of its groups, that are options."""
+    """Return the fields of a class, and of its groups, that are options."""
     found: list[Field[Any]] = []
     for f in fields(kind):
         if "group" in f.metadata:
@@ -219,46 +199,43 @@ def option_fields(kind: type) -> tuple[Field[Any], ...]:
 
 
 def option_key(f: Field[Any]) -> str:
-    """Answer the key that an option has in SQL."""
+    """Return the key that an option has in SQL."""
     return rule_of(f).key or f.name
 
 
 def rule_of(f: Field[Any]) -> Rule:
-    """Answer what was declared about an option."""
+    """Return what was declared about an option."""
     rule: Rule = f.metadata["option"]
     return rule
 
 
 def parse_duration(text: str, *, what: str, shown: str = "") -> timedelta:
     """Read a duration such as ``10``, ``10s``, ``5m`` or ``1.5h``; a bare number is seconds."""
-    told = _Told(what=what, value=shown or f'"{text}"')
-    seconds = _measure(text, _SECONDS_BY_UNIT, told=told, example="10s, 5m or 1h")
+    shown = shown or f'"{text}"'
+    seconds = _measure(text, _SECONDS_BY_UNIT, what, shown, example="10s, 5m or 1h")
     if seconds > _SECONDS_MAX:
-        raise UserError(
-            f"{what} must be at most 10 years, not {told.value}", code=Code.OPTION_ERR
-        )
+        raise UserError(f"{what} must be at most 10 years, not {shown}")
     return timedelta(seconds=seconds)
 
 
 def parse_size(text: str, *, what: str, shown: str = "") -> int:
     """Read a size such as ``1048576``, ``256MB`` or ``10GiB``; a bare number is bytes."""
-    told = _Told(what=what, value=shown or f'"{text}"')
-    return int(_measure(text, _BYTES_BY_UNIT, told=told, example="1048576, 256MB or 10GB"))
+    shown = shown or f'"{text}"'
+    return int(_measure(text, _BYTES_BY_UNIT, what, shown, example="1048576, 256MB or 10GB"))
 
 
 def _measure(
-    text: str, factor_by_unit: dict[str, Any], *, told: "_Told", example: str
+    text: str, factor_by_unit: dict[str, Any], what: str, shown: str, *, example: str
 ) -> float:
     match = _NUMBER_AND_UNIT.match(text)
     factor = factor_by_unit.get(match[2].lower()) if match else None
     if match is None or factor is None:
         raise UserError(
-            f"{told.what} must be a number with an optional unit, not {told.value}",
-            code=Code.OPTION_ERR,
+            f"{what} must be a number with an optional unit, not {shown}",
             hint=f"Write for example {example}.",
         )
     if len(match[1]) > _DIGITS_MAX:
-        raise UserError(f"{told.what} has more than {_DIGITS_MAX} digits", code=Code.OPTION_ERR)
+        raise UserError(f"{what} has more than {_DIGITS_MAX} digits")
     number = float(match[1]) if "." in match[1] else int(match[1])
     result: float = number * factor
     return result
@@ -270,99 +247,62 @@ def _unknown(unknown: list[str], *, allowed: list[str], what: str) -> UserError:
     names = ", ".join(f'"{key}"' for key in unknown)
     return UserError(
         f"{what} does not know the option{'s' if len(unknown) > 1 else ''} {names}",
-        code=Code.OPTION_ERR,
         hint=f"{guess}Allowed: {', '.join(allowed)}.",
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
-    """How messages name an option and its value."""
-
-    what: str
-    value: str
-
-
-def _parse_value(text: str, hint: Any, rule: Rule, told: _Told) -> object:  # noqa: ANN401
+def _parse_value(text: str, hint: Any, rule: Rule, key: str, shown: str) -> object:  # noqa: ANN401
+    what = f'option "{key}"'
     if rule.secret and is_mask(text):
         raise UserError(
-            f"{told.what} must not be {text}, which stands where a value was hidden",
-            code=Code.OPTION_ERR,
+            f"{what} must not be {text}, which stands where a value was hidden",
             hint="Type the value anew, or give SECRET 'name', 'env:VARIABLE' or 'file:/path'.",
         )
-    if not rule.none_word:
-        return _parse_given(text, hint, rule, told)
-    if text.strip().lower() == rule.none_word:
-        return None
-    (kind,) = (kind for kind in get_args(hint) if kind is not NoneType)
-    return _parse_given(text, kind, rule, told)
-
-
-def _parse_given(text: str, hint: Any, rule: Rule, told: _Told) -> object:  # noqa: ANN401
-    value: Any
-    if hint is timedelta:
-        value = parse_duration(text, what=told.what, shown=told.value)
-    elif hint is int:
-        value = _parse_int(text, rule, told)
-    elif hint is bool:
-        value = _parse_bool(text, told)
-    elif hint is float:
-        value = _parse_float(text, told)
-    elif isinstance(hint, type) and issubclass(hint, Enum):
-        value = _parse_choice(text, hint, told)
-    else:
-        value = text
+    if rule.none_word:
+        if text.strip().lower() == rule.none_word:
+            return None
+        (hint,) = (kind for kind in get_args(hint) if kind is not NoneType)
+    value = _converted(text, hint, what, shown, unit=rule.unit)
     for bound, word, broken in (
         (rule.at_least, "at least", rule.at_least is not None and value < rule.at_least),
         (rule.at_most, "at most", rule.at_most is not None and value > rule.at_most),
     ):
         if broken:
-            limit = _print_value(bound, rule)
-            shown = told.value.strip('"')
-            raise UserError(
-                f"{told.what} must be {word} {limit}, not {shown}", code=Code.OPTION_ERR
-            )
+            bare = shown.strip('"')
+            raise UserError(f"{what} must be {word} {_print_value(bound, rule)}, not {bare}")
     return value
 
 
-def _parse_int(text: str, rule: Rule, told: _Told) -> int:
-    if rule.unit == "bytes":
-        return parse_size(text, what=told.what, shown=told.value)
+def _converted(text: str, hint: Any, what: str, shown: str, *, unit: str) -> Any:  # noqa: ANN401
+    if hint is timedelta:
+        return parse_duration(text, what=what, shown=shown)
+    if unit == "bytes":
+        return parse_size(text, what=what, shown=shown)
+    convert, allowed = _converter(hint)
     try:
-        return int(text)
-    except ValueError as error:
-        raise UserError(
-            f"{told.what} must be a whole number, not {told.value}", code=Code.OPTION_ERR
-        ) from error
+        return convert(text)
+    except (KeyError, ValueError) as error:
+        raise UserError(f"{what} must be {allowed}, not {shown}") from error
 
 
-def _parse_bool(text: str, told: _Told) -> bool:
-    try:
-        return {"true": True, "false": False}[text.strip().lower()]
-    except KeyError as error:
-        raise UserError(
-            f"{told.what} must be true or false, not {told.value}", code=Code.OPTION_ERR
-        ) from error
+def _converter(hint: Any) -> tuple[Callable[[str], object], str]:  # noqa: ANN401 - A class.
+    """Return how a text becomes a value of a class, and what is allowed."""
+    if issubclass(hint, Enum):
+        allowed = ", ".join(str(member.value) for member in hint)
+        return (lambda text: hint(text.lower())), f"one of {allowed}"
+    if hint is bool:
+        word_value = {"true": True, "false": False}
+        return (lambda text: word_value[text.strip().lower()]), "true or false"
+    if hint is int:
+        return int, "a whole number"
+    return (_finite, "a number") if hint is float else (str, "a text")
 
 
-def _parse_float(text: str, told: _Told) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
+def _finite(text: str) -> float:
+    number = float(text)
     if not math.isfinite(number):
-        raise UserError(f"{told.what} must be a number, not {told.value}", code=Code.OPTION_ERR)
+        raise ValueError(text)
     return number
-
-
-def _parse_choice(text: str, kind: type[Enum], told: _Told) -> Enum:
-    try:
-        return kind(text.lower())
-    except ValueError as error:
-        allowed = ", ".join(str(member.value) for member in kind)
-        raise UserError(
-            f"{told.what} must be one of {allowed}, not {told.value}", code=Code.OPTION_ERR
-        ) from error
 
 
 def _print_value(value: object, rule: Rule) -> str:
@@ -392,7 +332,7 @@ def _print_size(size_bytes: int) -> str:
 
 
 def with_values(options: _O, reveal: Reveal, *, what: str) -> _O:
-    """Answer options with values in the place of references, and where they come from."""
+    """Return options with the values of references, and where these come from."""
     written = print_options(options)
     origins = origins_of(written)
     pairs = [(key, reveal(key, text)) for key, text in written]
@@ -401,13 +341,13 @@ def with_values(options: _O, reveal: Reveal, *, what: str) -> _O:
 
 
 def sealed_pairs(options: "_HasOrigins") -> dict[str, str]:
-    """Answer options as they are sealed: their values, and where these come from."""
+    """Return options for encryption: their values, and where these come from."""
     pairs = dict(print_options(options))
     return {**pairs, _ORIGINS: json.dumps(options.origins)} if options.origins else pairs
 
 
 def from_sealed_pairs(kind: type[_O], pairs: Mapping[str, str], *, what: str) -> _O:
-    """Answer the options that were sealed."""
+    """Return the options that ``sealed_pairs`` wrote."""
     values = dict(pairs)
     origins = tuple((key, origin) for key, origin in json.loads(values.pop(_ORIGINS, "[]")))
     options = parse_options(kind, values.items(), what=what, origins=origins)

@@ -1,4 +1,4 @@
-"""A SELECT that Spark runs: what it is given, and what it may look at."""
+"""A SELECT that Spark runs: its text, its session and the tables that it joins with."""
 
 import re
 from dataclasses import dataclass
@@ -31,10 +31,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryText:
-    """A SELECT as Spark gets it, and the session that it runs in.
-
-    The call of the source was replaced by the name of a view, which has these columns.
-    """
+    """A SELECT as Spark gets it, over a view with these columns, and its session."""
 
     text: str
     view: str
@@ -46,7 +43,7 @@ class QueryText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryRun:
-    """A checked SELECT with everything pinned that one epoch sees."""
+    """A checked SELECT with the lookups of one epoch, each at one version."""
 
     query: QueryText
     lookups: tuple[Lookup, ...]
@@ -55,19 +52,15 @@ class QueryRun:
 
 
 def output_name(at: int) -> str:
-    """Answer what an output of a SELECT is called between Spark and the writer."""
+    """Return the name of an output of a SELECT between Spark and the writer."""
     return f"c{at}"
 
 
-def padded(view: str, written: str) -> str:
-    """Make a name as long as what it replaces, so that positions in errors stay true."""
-    blank = re.sub(r"[^\n]", " ", written)
-    return view + blank.replace(" ", "", len(view))
-
-
 def with_view(select: str, *, start: int, end: int, view: str) -> str:
-    """Put the view's name in the place of the call; every other character keeps its place."""
-    return select[:start] + padded(view, select[start:end]) + select[end:]
+    """Replace the call of the source by the name of a view."""
+    # Blanks make the name as long as the call, so that positions in errors stay true.
+    blank = re.sub(r"[^\n]", " ", select[start:end])
+    return select[:start] + view + blank.replace(" ", "", len(view)) + select[end:]
 
 
 def query_text(
@@ -77,7 +70,7 @@ def query_text(
     columns: tuple[Column, ...],
     properties: Properties,
 ) -> QueryText:
-    """Answer a SELECT with the session that a job's properties ask for."""
+    """Return a SELECT with the session that a job's properties define."""
     return QueryText(
         text=text,
         view=view,

@@ -1,4 +1,4 @@
-"""Run the migrations on the connection, and in the transaction, that the catalog gives."""
+"""Run the migrations on the connection, and in the transaction, of the catalog."""
 
 from alembic import context
 
