@@ -31,7 +31,7 @@ from penstock.sources.source import Source as JobSource
 from penstock.spark.job_session import Halves
 from penstock.sql.parser import parse_script
 from penstock.supervisor.loop import RunnerKind
-from penstock.supervisor.supervisor import JobLook, Supervisor, SupervisorParts
+from penstock.supervisor.supervisor import RunnerReport, Supervisor, SupervisorParts
 from penstock.tables.table import TableHandle, Tables
 from penstock.warehouse import open_warehouse
 
@@ -210,7 +210,7 @@ def create_job(
     )
 
 
-def _caught_up(look: JobLook) -> bool:
+def _caught_up(look: RunnerReport) -> bool:
     # Also a pause that heals is none of what is measured here.
     if look.state.desired.state is DesiredState.PAUSE:
         raise RuntimeError(f"job {look.state.name} is paused: {look.state.desired.reason}")

@@ -31,7 +31,7 @@ from penstock.spark.executor import SparkExecutor
 from penstock.sql.parser import parse_script
 from penstock.supervisor.loop import RunnerKind
 from penstock.supervisor.runner import StartThread
-from penstock.supervisor.supervisor import JobLook, Supervisor, SupervisorParts
+from penstock.supervisor.supervisor import RunnerReport, Supervisor, SupervisorParts
 from penstock.tables.table import Tables
 from penstock.testing.executor import InProcessExecutor
 from penstock.warehouse import open_warehouse
@@ -128,13 +128,13 @@ class Node:
             shared={"KINESIS": budgets},
         )
 
-    def run(self) -> tuple[JobLook, ...]:
+    def run(self) -> tuple[RunnerReport, ...]:
         """Run every job until it is caught up or paused for good."""
         supervisor = self.supervisor()
         supervisor.start(sole_process=True)
         never, real = threading.Event(), SystemClock()
         deadline = real.monotonic() + PATIENCE_SECONDS
-        looks: tuple[JobLook, ...] = ()
+        looks: tuple[RunnerReport, ...] = ()
         try:
             while real.monotonic() < deadline:
                 looks = supervisor.round()

@@ -16,7 +16,7 @@ from penstock.engine.run import Work
 from penstock.epochs.progress import Step
 from penstock.epochs.task import run_task_text
 from penstock.supervisor.leases import RENEWAL_PERIOD
-from penstock.supervisor.supervisor import JobLook, Supervisor
+from penstock.supervisor.supervisor import RunnerReport, Supervisor
 from tests.node import ROUND_PERIOD, Node
 
 PATIENCE_SECONDS = 120
@@ -24,7 +24,7 @@ BLINK = timedelta(milliseconds=5)
 YAWN = timedelta(milliseconds=100)
 NOBODY = 65534
 
-Done = Callable[[tuple[JobLook, ...]], bool]
+Done = Callable[[tuple[RunnerReport, ...]], bool]
 
 
 class MovedClock:
@@ -109,20 +109,22 @@ def supervised(
         supervisor.stop()
 
 
-def rounds_until(supervisor: Supervisor, done: Done) -> tuple[JobLook, ...]:
+def rounds_until(supervisor: Supervisor, done: Done) -> tuple[RunnerReport, ...]:
     """Let the supervisor act until what is to be seen is as wanted."""
     return _until(supervisor.round, done)
 
 
-def looks_until(supervisor: Supervisor, done: Done) -> tuple[JobLook, ...]:
+def looks_until(supervisor: Supervisor, done: Done) -> tuple[RunnerReport, ...]:
     """Wait, with a supervisor that does not act, until what is to be seen is as wanted."""
-    return _until(supervisor.looks, done)
+    return _until(supervisor.reports, done)
 
 
-def _until(look: Callable[[], tuple[JobLook, ...]], done: Done) -> tuple[JobLook, ...]:
+def _until(
+    look: Callable[[], tuple[RunnerReport, ...]], done: Done
+) -> tuple[RunnerReport, ...]:
     clock, never = SystemClock(), threading.Event()
     deadline = clock.monotonic() + PATIENCE_SECONDS
-    looks: tuple[JobLook, ...] = ()
+    looks: tuple[RunnerReport, ...] = ()
     while clock.monotonic() < deadline:
         looks = look()
         if done(looks):
@@ -131,17 +133,17 @@ def _until(look: Callable[[], tuple[JobLook, ...]], done: Done) -> tuple[JobLook
     raise AssertionError(f"did not happen within {PATIENCE_SECONDS}s: {looks}")
 
 
-def paused(looks: tuple[JobLook, ...]) -> bool:
+def paused(looks: tuple[RunnerReport, ...]) -> bool:
     """Tell whether no job is to run, and none does any more."""
     return all(look.state.desired.state == "PAUSE" and look.progress is None for look in looks)
 
 
-def idle(looks: tuple[JobLook, ...]) -> bool:
+def idle(looks: tuple[RunnerReport, ...]) -> bool:
     """Tell whether every job has loaded what was there."""
     return all(look.progress is not None and look.progress.caught_up for look in looks)
 
 
-def stopped(looks: tuple[JobLook, ...]) -> bool:
+def stopped(looks: tuple[RunnerReport, ...]) -> bool:
     """Tell whether every runner has come to its end."""
     return all(look.progress is None or look.progress.step is Step.STOPPED for look in looks)
 

@@ -19,7 +19,7 @@ from penstock.control.result import Cell
 from penstock.crashpoints import CrashPoint, handle_in_this_thread
 from penstock.epochs.task import run_task_text
 from penstock.errors import PenstockError
-from penstock.supervisor.supervisor import JobLook
+from penstock.supervisor.supervisor import RunnerReport
 from tests.integration.driving import (
     Failing,
     MovedClock,
@@ -133,7 +133,7 @@ def _handled(run: Callable[[], None], handle: Callable[[CrashPoint], None]) -> N
     run()
 
 
-def _loaded_twice(looks: tuple[JobLook, ...]) -> bool:
+def _loaded_twice(looks: tuple[RunnerReport, ...]) -> bool:
     return looks[0].state.cumulative.files_read == 2
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import Code, ExternalError
 from penstock.sources.files import source as files
-from penstock.supervisor.supervisor import JobLook, Supervisor
+from penstock.supervisor.supervisor import RunnerReport, Supervisor
 from tests.integration.driving import (
     Failing,
     MovedClock,
@@ -47,7 +47,7 @@ def failing(open_node: OpenNode, clock: MovedClock, folder: Path) -> Callable[..
     return opened
 
 
-def pause_after(supervisor: Supervisor, clock: MovedClock, *, resumes: int) -> JobLook:
+def pause_after(supervisor: Supervisor, clock: MovedClock, *, resumes: int) -> RunnerReport:
     """Answer the look at the pause that follows so many resumes, with no time lost."""
     rounds_until(supervisor, lambda looks: looks[0].state.desired.auto_resumes == resumes)
     clock.move(seconds=2)
@@ -58,7 +58,7 @@ def pause_after(supervisor: Supervisor, clock: MovedClock, *, resumes: int) -> J
     return look
 
 
-def delay(look: JobLook) -> timedelta | None:
+def delay(look: RunnerReport) -> timedelta | None:
     """Answer how long after the last resume the next one follows."""
     resumed_at = look.state.desired.resumed_at
     return look.resumes_at - resumed_at if look.resumes_at and resumed_at else None

@@ -5,11 +5,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock.cli.display import LiveDisplay, Tally, lag_text, summary_lines
+from penstock.cli.display import (
+    LiveDisplay,
+    ShownJob,
+    Tally,
+    lag_text,
+    shown_jobs,
+    summary_lines,
+)
 from penstock.epochs.progress import Progress, Step
 from penstock.model.epoch import Statistics
 from penstock.model.split import Amount
-from penstock.supervisor.supervisor import JobLook
+from penstock.supervisor.supervisor import RunnerReport
 from tests.integration.driving import MovedClock
 from tests.integration.routine_loads import create, ids, loads, put, server, shown, stream
 from tests.node import Node
@@ -44,15 +51,17 @@ def test_a_node_without_the_library_leaves_a_load_alone_and_says_so(
     assert ids(loads) == [1]
 
 
-def look_at(node: Node, waiting: Amount = UNKNOWN) -> JobLook:
-    """Return a look at the load, whose runner has been loading since noon."""
-    return JobLook(
+def look_at(node: Node, waiting: Amount = UNKNOWN) -> ShownJob:
+    """Return the load, whose runner has been loading since noon."""
+    report = RunnerReport(
         state=node.job("r"),
+        lease=None,
         progress=Progress(step=Step.LOADING, since=NOON, waiting=waiting),
         last_words=None,
         resumes_at=None,
         caught_up=False,
     )
+    return shown_jobs([report], at=NOON)[0]
 
 
 def test_a_run_shows_records_and_how_far_a_load_is_behind(
@@ -64,7 +73,8 @@ def test_a_run_shows_records_and_how_far_a_load_is_behind(
     tally.update([look_at(loads)])
     look = look_at(loads, replace(UNKNOWN, items=1, lag=timedelta(seconds=75)))
     total = Statistics(records_read=1200, rows_loaded=1199, rows_rejected=1)
-    look = replace(look, state=replace(look.state, cumulative=total))
+    job = replace(look.view.job, cumulative=total)
+    look = replace(look, view=replace(look.view, job=job))
 
     (line,) = summary_lines([look], tally)
 

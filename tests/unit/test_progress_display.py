@@ -9,11 +9,14 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
+from penstock.catalog.catalog import Lease
 from penstock.cli.display import (
     LiveDisplay,
     PlainDisplay,
+    ShownJob,
     Tally,
     reason_text,
+    shown_jobs,
     summary_lines,
 )
 from penstock.epochs.progress import Progress, Step
@@ -21,7 +24,7 @@ from penstock.errors import Code
 from penstock.model.epoch import Statistics
 from penstock.model.job import DesiredState, JobState, Reason
 from penstock.model.split import Amount
-from penstock.supervisor.supervisor import JobLook
+from penstock.supervisor.supervisor import RunnerReport
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -59,18 +62,25 @@ def state(node: Node, folder: Path) -> JobState:
     return node.job("j")
 
 
-def look_of(state: JobState, step: Step | None = None, **changes: Any) -> JobLook:
-    """Answer a look at a job whose runner has been in a step since noon."""
+def look_of(state: JobState, step: Step | None = None, **changes: Any) -> ShownJob:
+    """Return a job whose runner, if it has one, has been in a step since noon."""
     progress = None if step is None else replace(Progress(step=step, since=NOON), **changes)
-    return JobLook(
-        state=state, progress=progress, last_words=None, resumes_at=None, caught_up=False
+    report = RunnerReport(
+        state=state,
+        lease=Lease(node_id="n", expires_at=NOON, live=True) if progress else None,
+        progress=progress,
+        last_words=None,
+        resumes_at=None,
+        caught_up=False,
     )
+    return shown_jobs([report], at=NOON)[0]
 
 
-def paused_look(state: JobState, *, resumes_at: datetime | None) -> JobLook:
+def paused_look(state: JobState, *, resumes_at: datetime | None) -> ShownJob:
     reason = Reason(code=Code.GET_REMOTE_DATA_ERROR, message=WHY)
     desired = replace(state.desired, state=DesiredState.PAUSE, reason=reason)
-    return replace(look_of(replace(state, desired=desired)), resumes_at=resumes_at)
+    look = look_of(replace(state, desired=desired))
+    return replace(look, report=replace(look.report, resumes_at=resumes_at))
 
 
 def loaded(state: JobState, *, files: int, rows: int) -> JobState:
@@ -78,7 +88,7 @@ def loaded(state: JobState, *, files: int, rows: int) -> JobState:
     return replace(state, cumulative=total)
 
 
-def drawn(looks: list[JobLook], clock: StandingClock, *, width: int) -> list[str]:
+def drawn(looks: list[ShownJob], clock: StandingClock, *, width: int) -> list[str]:
     """Answer the lines that a terminal of some width shows."""
     console = Console(width=width)
     display = LiveDisplay(Tally(clock), clock, None)
@@ -202,7 +212,7 @@ class Printed:
         self._capsys = capsys
         self.display = PlainDisplay(Tally(clock), clock)
 
-    def show(self, *looks: JobLook, seconds: float) -> list[str]:
+    def show(self, *looks: ShownJob, seconds: float) -> list[str]:
         """Show the same for some time; answer the lines that were printed."""
         for _ in range(int(seconds * 2)):
             self.display.show(looks)
@@ -239,11 +249,11 @@ def test_a_short_look_of_an_idle_job_is_no_news(state: JobState, printed: Printe
     assert brief == []
 
 
-def replace_since(look: JobLook, *, seconds: float) -> JobLook:
-    """Answer a look at a step that began later."""
-    assert look.progress is not None
-    since = NOON + timedelta(seconds=seconds)
-    return replace(look, progress=replace(look.progress, since=since))
+def replace_since(look: ShownJob, *, seconds: float) -> ShownJob:
+    """Return the job with a step that started later."""
+    assert look.report.progress is not None
+    progress = replace(look.report.progress, since=NOON + timedelta(seconds=seconds))
+    return replace(look, report=replace(look.report, progress=progress))
 
 
 def test_a_plain_line_says_what_takes_long(state: JobState, printed: Printed) -> None:

@@ -9,17 +9,18 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from penstock.clock import Clock
+from penstock.control.job_view import JobView
 from penstock.epochs.cadence import ATTEMPTS_MAX
 from penstock.epochs.progress import Progress, Step
 from penstock.model.epoch import Statistics
-from penstock.model.job import DesiredState, JobState
+from penstock.model.job import DesiredState
 from penstock.model.text import counted, format_duration, sized
-from penstock.sources.registry import source_kind
-from penstock.supervisor.supervisor import JobLook
+from penstock.supervisor.supervisor import RunnerReport
 
 NO_JOBS = "no jobs yet; create one with penstock sql"
 LINE_PERIOD = timedelta(seconds=1)
@@ -36,14 +37,30 @@ TEN_THOUSAND = 10_000
 LARGE = (("G", 10**9), ("M", 10**6), ("k", 10**3))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownJob:
+    """A job as users see it, and what its runner in this process does."""
+
+    view: JobView
+    report: RunnerReport
+
+
+def shown_jobs(reports: Sequence[RunnerReport], *, at: datetime) -> list[ShownJob]:
+    """Return the jobs of a run as the display shows them."""
+    return [
+        ShownJob(view=JobView(job=report.state, lease=report.lease, at=at), report=report)
+        for report in reports
+    ]
+
+
 class Display(Protocol):
     """Where progress is shown."""
 
-    def show(self, looks: Sequence[JobLook]) -> None:
+    def show(self, jobs: Sequence[ShownJob]) -> None:
         """Show the newest progress; called in every round."""
         ...
 
-    def summarise(self, looks: Sequence[JobLook]) -> None:
+    def summarise(self, jobs: Sequence[ShownJob]) -> None:
         """Show what the run did; called once, at its end."""
         ...
 
@@ -74,25 +91,25 @@ class Tally:
         self._samples: dict[str, deque[tuple[datetime, int]]] = {}
         self._started_at = clock.now()
 
-    def update(self, looks: Sequence[JobLook]) -> None:
+    def update(self, jobs: Sequence[ShownJob]) -> None:
         """Record the newest counts."""
         now = self._clock.now()
-        for look in looks:
-            total = look.state.cumulative
-            self._first.setdefault(look.state.id, total)
-            samples = self._samples.setdefault(look.state.id, deque())
+        for job in jobs:
+            total = job.view.totals
+            self._first.setdefault(job.view.job.id, total)
+            samples = self._samples.setdefault(job.view.job.id, deque())
             samples.append((now, total.rows_loaded))
             while samples[0][0] < now - RATE_WINDOW:
                 samples.popleft()
 
     @property
     def duration(self) -> timedelta:
-        """How long the run has format_duration."""
+        """How long the run has lasted."""
         return self._clock.now() - self._started_at
 
-    def done(self, state: JobState) -> Statistics:
+    def done(self, view: JobView) -> Statistics:
         """Return what a job committed in this run."""
-        first, total = self._first.get(state.id, state.cumulative), state.cumulative
+        first, total = self._first.get(view.job.id, view.totals), view.totals
         return Statistics(
             rows_loaded=total.rows_loaded - first.rows_loaded,
             rows_rejected=total.rows_rejected - first.rows_rejected,
@@ -101,17 +118,17 @@ class Tally:
             bytes_read=total.bytes_read - first.bytes_read,
         )
 
-    def rate(self, state: JobState) -> float:
+    def rate(self, view: JobView) -> float:
         """Return the rows per second of the last seconds."""
-        samples = self._samples.get(state.id)
+        samples = self._samples.get(view.job.id)
         if not samples:
             return 0.0
         (start, rows_then), (end, rows_now) = samples[0], samples[-1]
         return _per_second(rows_now - rows_then, end - start)
 
-    def average_rate(self, state: JobState) -> float:
+    def average_rate(self, view: JobView) -> float:
         """Return the rows per second of the whole run."""
-        return _per_second(self.done(state).rows_loaded, self.duration)
+        return _per_second(self.done(view).rows_loaded, self.duration)
 
 
 def _per_second(rows: int, duration: timedelta) -> float:
@@ -126,15 +143,15 @@ class LiveDisplay:
         self._clock = clock
         self._live = live
 
-    def show(self, looks: Sequence[JobLook]) -> None:
-        self._tally.update(looks)
-        self._live.update(self.drawn(looks, width=self._live.console.width))
+    def show(self, jobs: Sequence[ShownJob]) -> None:
+        self._tally.update(jobs)
+        self._live.update(self.drawn(jobs, width=self._live.console.width))
 
-    def summarise(self, looks: Sequence[JobLook]) -> None:
+    def summarise(self, jobs: Sequence[ShownJob]) -> None:
         self._live.update("")
         console = self._live.console
-        if len(looks) > 1:
-            rows = [_summary_cells(look, looks, self._tally) for look in looks]
+        if len(jobs) > 1:
+            rows = [_summary_cells(job, jobs, self._tally) for job in jobs]
             table = _table(("job", "state"), tuple(rows[0])[2:], rows, width=console.width)
             table.caption = (
                 f"this run took {format_duration(self._tally.duration, tenths=True)}"
@@ -142,43 +159,43 @@ class LiveDisplay:
             table.caption_justify = "left"
             console.print(table)
             return
-        for line in summary_lines(looks, self._tally):
+        for line in summary_lines(jobs, self._tally):
             console.print(line, markup=False, highlight=False)
 
-    def drawn(self, looks: Sequence[JobLook], *, width: int) -> object:
+    def drawn(self, jobs: Sequence[ShownJob], *, width: int) -> object:
         """Return the table for a terminal of some width, with notes below it."""
         from rich.console import Group
         from rich.text import Text
 
-        if not looks:
+        if not jobs:
             return Text(NO_JOBS)
         now = self._clock.now()
         # A narrow table has the step in place of the state.
         texts = ("job", "state", "step") if width >= WIDE else ("job", "step")
-        streams = [_is_stream(look.state) for look in looks]
+        streams = [_is_stream(job.view) for job in jobs]
         left = () if all(streams) else ("files left", "rows left")
         lag = ("lag",) if any(streams) else ()
-        numbers = (_read_head(looks), "rows", *left, *lag, "rows/s")
-        rows = [self._cells(look, now, width) for look in looks]
+        numbers = (_read_head(jobs), "rows", *left, *lag, "rows/s")
+        rows = [self._cells(job, now, width) for job in jobs]
         table = _table(texts, numbers, rows, width=width)
         # Columns must not jump with every step.
         table.columns[len(texts) - 1].min_width = STEP_WIDTH
-        return Group(table, *(Text(note) for note in _notes(looks, now)))
+        return Group(table, *(Text(note) for note in _notes(jobs, now)))
 
-    def _cells(self, look: JobLook, now: datetime, width: int) -> dict[str, str]:
-        done = self._tally.done(look.state)
-        files_left, rows_left = _left_texts(look, done, brief=True)
-        state = _state_name(look)
+    def _cells(self, job: ShownJob, now: datetime, width: int) -> dict[str, str]:
+        done = self._tally.done(job.view)
+        files_left, rows_left = _left_texts(job, done, brief=True)
+        state = _state_name(job)
         return {
-            "job": look.state.name,
+            "job": job.view.name,
             "state": state,
-            "step": _step_text(look.progress, now) or (state if width < WIDE else ""),
+            "step": _step_text(job.report.progress, now) or (state if width < WIDE else ""),
             **dict.fromkeys(("files", "records", "read"), _read_count(done)),
             "rows": f"{done.rows_loaded:,}",
             "files left": files_left,
             "rows left": rows_left,
-            "lag": lag_text(look),
-            "rows/s": _brief_count(self._tally.rate(look.state)),
+            "lag": lag_text(job),
+            "rows/s": _brief_count(self._tally.rate(job.view)),
         }
 
 
@@ -206,20 +223,20 @@ def _table(
     return table
 
 
-def _notes(looks: Sequence[JobLook], now: datetime) -> list[str]:
+def _notes(jobs: Sequence[ShownJob], now: datetime) -> list[str]:
     """Return the lines below the table; jobs with the same note share a line."""
     names_by_note: dict[str, list[str]] = {}
-    for look in looks:
-        names_by_note.setdefault(_note(look, now), []).append(look.state.name)
+    for job in jobs:
+        names_by_note.setdefault(_note(job, now), []).append(job.view.name)
     names_by_note.pop("", None)
     return [f"{', '.join(names)}: {note}" for note, names in names_by_note.items()]
 
 
-def _note(look: JobLook, now: datetime) -> str:
-    progress = look.progress
-    if progress is None or look.state.desired.reason is not None:
-        return reason_text(look, now)
-    shown = progress.message and not _brief_listing(look, now)
+def _note(job: ShownJob, now: datetime) -> str:
+    progress = job.report.progress
+    if progress is None or job.view.reason is not None:
+        return reason_text(job, now)
+    shown = progress.message and not _brief_listing(job, now)
     return _activity(progress, now) if shown else ""
 
 
@@ -233,48 +250,48 @@ class PlainDisplay:
         self._printed_at: datetime | None = None
         self._silence_at = clock.now() + SILENCE_FIRST
 
-    def show(self, looks: Sequence[JobLook]) -> None:
-        self._tally.update(looks)
+    def show(self, jobs: Sequence[ShownJob]) -> None:
+        self._tally.update(jobs)
         now = self._clock.now()
         if self._printed_at is not None and now < self._printed_at + LINE_PERIOD:
             return
         # A job that was never shown comes first.
-        for look in sorted(looks, key=lambda look: look.state.id in self._line_by_job):
-            line = self._line(look)
-            if line != self._line_by_job.get(look.state.id) and not _brief_listing(look, now):
-                self._line_by_job[look.state.id] = line
-                rate = self._tally.rate(look.state)
+        for job in sorted(jobs, key=lambda job: job.view.job.id in self._line_by_job):
+            line = self._line(job)
+            if line != self._line_by_job.get(job.view.job.id) and not _brief_listing(job, now):
+                self._line_by_job[job.view.job.id] = line
+                rate = self._tally.rate(job.view)
                 self._print(line + (f"; {rate:,.0f} rows/s" if rate >= 1 else ""), now)
                 self._silence_at = now + SILENCE_FIRST
                 return
         if now >= self._silence_at:
-            self._print(f"waiting: {_silence_text(looks, now)}", now)
+            self._print(f"waiting: {_silence_text(jobs, now)}", now)
             self._silence_at = now + SILENCE_PERIOD
 
-    def summarise(self, looks: Sequence[JobLook]) -> None:
-        for line in summary_lines(looks, self._tally):
+    def summarise(self, jobs: Sequence[ShownJob]) -> None:
+        for line in summary_lines(jobs, self._tally):
             _print(line)
 
     def _print(self, line: str, now: datetime) -> None:
         self._printed_at = now
         _print(f"{now:%H:%M:%S}Z {line}")
 
-    def _line(self, look: JobLook) -> str:
-        done, progress = self._tally.done(look.state), look.progress
-        step, left, reason = "", "", reason_text(look)
+    def _line(self, job: ShownJob) -> str:
+        done, progress = self._tally.done(job.view), job.report.progress
+        step, left, reason = "", "", reason_text(job)
         if progress is not None:
-            files_left, rows_left = _left_texts(look, done)
+            files_left, rows_left = _left_texts(job, done)
             noun = "file" if files_left == "1" else "files"
             left = f", left {files_left} {noun}, {rows_left} rows"
-            if _is_stream(look.state):
-                left = f", lag {lag_text(look)}"
+            if _is_stream(job.view):
+                left = f", lag {lag_text(job)}"
             if progress.message:
                 reason = _activity(progress)
             elif progress.step is not Step.IDLE:
                 step = f" {progress.step}"
         why = f"; {reason}" if reason else ""
-        amount = _amount(look.state, done)
-        return f"{look.state.name} {_state_name(look)}{step}: {amount} done{left}{why}"
+        amount = _amount(job.view, done)
+        return f"{job.view.name} {_state_name(job)}{step}: {amount} done{left}{why}"
 
 
 def _print(line: str) -> None:
@@ -282,40 +299,40 @@ def _print(line: str) -> None:
     sys.stdout.flush()
 
 
-def summary_lines(looks: Sequence[JobLook], tally: Tally) -> list[str]:
+def summary_lines(jobs: Sequence[ShownJob], tally: Tally) -> list[str]:
     """Return for each job what it loaded in this run and in all."""
     duration = format_duration(tally.duration, tenths=True)
     return [
-        f"{look.state.name}: {_state_name(look).lower()}; loaded "
-        f"{_amount(look.state, tally.done(look.state))} in this run "
-        f"({sized(tally.done(look.state).bytes_read)} in {duration}, "
-        f"{tally.average_rate(look.state):,.0f} rows/s); in all "
-        f"{_amount(look.state, look.state.cumulative)}"
-        for look in looks
+        f"{job.view.name}: {_state_name(job).lower()}; loaded "
+        f"{_amount(job.view, tally.done(job.view))} in this run "
+        f"({sized(tally.done(job.view).bytes_read)} in {duration}, "
+        f"{tally.average_rate(job.view):,.0f} rows/s); in all "
+        f"{_amount(job.view, job.view.totals)}"
+        for job in jobs
     ]
 
 
-def _summary_cells(look: JobLook, looks: Sequence[JobLook], tally: Tally) -> dict[str, str]:
-    done = tally.done(look.state)
+def _summary_cells(job: ShownJob, jobs: Sequence[ShownJob], tally: Tally) -> dict[str, str]:
+    done = tally.done(job.view)
     return {
-        "job": look.state.name,
-        "state": _state_name(look),
-        _read_head(looks): _read_count(done),
+        "job": job.view.name,
+        "state": _state_name(job),
+        _read_head(jobs): _read_count(done),
         "bytes": sized(done.bytes_read),
         "rows": f"{done.rows_loaded:,}",
         "rejected": f"{done.rows_rejected:,}",
-        "rows/s": _brief_count(tally.average_rate(look.state)),
-        "rows in all": f"{look.state.cumulative.rows_loaded:,}",
+        "rows/s": _brief_count(tally.average_rate(job.view)),
+        "rows in all": f"{job.view.totals.rows_loaded:,}",
     }
 
 
-def _is_stream(state: JobState) -> bool:
+def _is_stream(view: JobView) -> bool:
     """Return whether the source measures what waits by lag instead of bytes."""
-    return "bytes" not in source_kind(state.definition.source.kind).measures
+    return "bytes" not in view.kind.measures
 
 
-def _read_head(looks: Sequence[JobLook]) -> str:
-    nouns = {source_kind(look.state.definition.source.kind).read_noun for look in looks}
+def _read_head(jobs: Sequence[ShownJob]) -> str:
+    nouns = {job.view.kind.read_noun for job in jobs}
     return f"{nouns.pop()}s" if len(nouns) == 1 else "read"
 
 
@@ -323,26 +340,20 @@ def _read_count(done: Statistics) -> str:
     return f"{done.files_read + done.records_read:,}"
 
 
-def _amount(state: JobState, done: Statistics) -> str:
+def _amount(view: JobView, done: Statistics) -> str:
     """Return what was read, loaded and rejected."""
-    noun = source_kind(state.definition.source.kind).read_noun
-    read = counted(done.files_read + done.records_read, noun)
+    read = counted(done.files_read + done.records_read, view.kind.read_noun)
     loaded = f"{read}, {counted(done.rows_loaded, 'row')}"
     return loaded + (f" ({done.rows_rejected:,} rejected)" if done.rows_rejected else "")
 
 
-def _state_name(look: JobLook) -> str:
+def _state_name(job: ShownJob) -> str:
     """Return the state as SHOW JOBS does, or CAUGHT UP."""
-    step = look.progress.step if look.progress else Step.STOPPED
-    match look.state.desired.state:
-        case DesiredState.RUN if look.caught_up or step is Step.IDLE:
-            return "CAUGHT UP"
-        case DesiredState.RUN:
-            return "PENDING" if step is Step.STOPPED else "RUNNING"
-        case DesiredState.PAUSE:
-            return "PAUSED"
-        case DesiredState.DROP | DesiredState.CLOSED:
-            return "DROPPED"
+    progress = job.report.progress
+    idle = progress is not None and progress.step is Step.IDLE
+    if job.view.job.desired.state is DesiredState.RUN and (job.report.caught_up or idle):
+        return "CAUGHT UP"
+    return str(job.view.state)
 
 
 def _step_text(progress: Progress | None, now: datetime) -> str:
@@ -380,36 +391,36 @@ def _until(progress: Progress, now: datetime) -> str:
     return f" in {format_duration(progress.until - now, tenths=progress.step is Step.RETRYING)}"
 
 
-def _brief_listing(look: JobLook, now: datetime) -> bool:
+def _brief_listing(job: ShownJob, now: datetime) -> bool:
     """Return whether a job has just started to list, as an idle job does again and again."""
-    progress = look.progress
+    progress = job.report.progress
     if progress is None or progress.step is not Step.LISTING:
         return False
     return now - progress.since <= STEP_SHORT
 
 
-def reason_text(look: JobLook, now: datetime | None = None) -> str:
+def reason_text(job: ShownJob, now: datetime | None = None) -> str:
     """Return why a job does not run; empty if it does."""
-    reason = look.state.desired.reason
+    reason = job.view.reason
     if reason is not None:
-        return f"{reason.code}: {reason.message}{_resume_time(look, now)}"
-    if look.last_words and look.last_words.error and look.progress is None:
-        return look.last_words.error.message
+        return f"{reason.code}: {reason.message}{_resume_time(job, now)}"
+    if job.report.last_words and job.report.last_words.error and job.report.progress is None:
+        return job.report.last_words.error.message
     return ""
 
 
-def _resume_time(look: JobLook, now: datetime | None) -> str:
-    if look.resumes_at is None:
+def _resume_time(job: ShownJob, now: datetime | None) -> str:
+    if job.report.resumes_at is None:
         return ""
     if now is None:
-        return f" (resumes at {look.resumes_at:%H:%M:%S}Z)"
-    return f" (resumes in {format_duration(look.resumes_at - now)})"
+        return f" (resumes at {job.report.resumes_at:%H:%M:%S}Z)"
+    return f" (resumes in {format_duration(job.report.resumes_at - now)})"
 
 
-def _left_texts(look: JobLook, done: Statistics, *, brief: bool = False) -> tuple[str, str]:
+def _left_texts(job: ShownJob, done: Statistics, *, brief: bool = False) -> tuple[str, str]:
     """Return how many files are left, and about how many rows; empty for a stream."""
-    progress = look.progress
-    if progress is None or _is_stream(look.state):
+    progress = job.report.progress
+    if progress is None or _is_stream(job.view):
         return "", ""
     waiting = progress.waiting
     if not waiting.items:
@@ -421,10 +432,10 @@ def _left_texts(look: JobLook, done: Statistics, *, brief: bool = False) -> tupl
     return files, f"~{_brief_count(rows) if brief else f'{rows:,.0f}'}"
 
 
-def lag_text(look: JobLook) -> str:
+def lag_text(job: ShownJob) -> str:
     """Return the lag of a stream; empty for files."""
-    progress = look.progress
-    if progress is None or not _is_stream(look.state):
+    progress = job.report.progress
+    if progress is None or not _is_stream(job.view):
         return ""
     waiting = progress.waiting
     if waiting.lag is None:
@@ -440,23 +451,24 @@ def _brief_count(number: float) -> str:
     return f"{number / factor:.1f}{unit}"
 
 
-def _silence_text(looks: Sequence[JobLook], now: datetime) -> str:
+def _silence_text(jobs: Sequence[ShownJob], now: datetime) -> str:
     """Return what the jobs of a run wait for; working jobs come first."""
-    if not looks:
+    if not jobs:
         return NO_JOBS
     ordered = sorted(
-        looks, key=lambda look: look.progress is None or look.progress.step is Step.IDLE
+        jobs,
+        key=lambda job: job.report.progress is None or job.report.progress.step is Step.IDLE,
     )
-    named = [f"{look.state.name} {_wait(look, now)}" for look in ordered[:WAITS_NAMED]]
-    more = len(looks) - len(named)
+    named = [f"{job.view.name} {_wait(job, now)}" for job in ordered[:WAITS_NAMED]]
+    more = len(jobs) - len(named)
     return "; ".join([*named, *([f"and {more:,} more"] if more else [])])
 
 
-def _wait(look: JobLook, now: datetime) -> str:
-    progress = look.progress
-    if look.state.desired.state is not DesiredState.RUN:
-        return f"is {_state_name(look).lower()}{_resume_time(look, now)}"
-    if look.caught_up:
+def _wait(job: ShownJob, now: datetime) -> str:
+    progress = job.report.progress
+    if job.view.job.desired.state is not DesiredState.RUN:
+        return f"is {_state_name(job).lower()}{_resume_time(job, now)}"
+    if job.report.caught_up:
         return "has caught up"
     if progress is None or progress.step is Step.STOPPED:
         return "does not run in this process; another process may run it"

@@ -15,13 +15,13 @@ from types import FrameType
 import structlog
 
 from penstock.app import App
-from penstock.cli.display import Display, open_display
+from penstock.cli.display import Display, open_display, shown_jobs
 from penstock.clock import Clock
 from penstock.errors import Code, ExternalError, PenstockError, UserError
 from penstock.logs import point_latest
 from penstock.model.job import DesiredState
 from penstock.sources.registry import source_kind
-from penstock.supervisor.supervisor import JobLook, Supervisor
+from penstock.supervisor.supervisor import RunnerReport, Supervisor
 
 log = structlog.get_logger()
 
@@ -73,20 +73,21 @@ def _run(application: App, request: Request) -> int:
             only=frozenset(request.names), until_caught_up=request.until_caught_up
         )
         try:
-            ending, last_looks = _rounds(
+            ending, last_reports = _rounds(
                 supervisor, request, clock=application.clock, display=display, stop=interrupted
             )
         finally:
             end()
             _report_losses(supervisor)
-        looks = supervisor.looks()
-        display.show(looks)
-        display.summarise(looks)
-    _report_pauses(looks)
+        reports = supervisor.reports()
+        jobs = shown_jobs(reports, at=application.clock.now())
+        display.show(jobs)
+        display.summarise(jobs)
+    _report_pauses(reports)
     if ending is Ending.TIMED_OUT and request.until_caught_up:
-        _report_unfinished(looks, last_looks, request)
+        _report_unfinished(reports, last_reports, request)
     code = _exit_code(ending, request)
-    if code == EXIT_FAILED or any(_failed(look) for look in looks):
+    if code == EXIT_FAILED or any(_failed(report) for report in reports):
         _report(f"log: {application.logs.product}")
     return code
 
@@ -111,14 +112,14 @@ def _rounds(
     clock: Clock,
     display: Display,
     stop: threading.Event,
-) -> tuple[Ending, tuple[JobLook, ...]]:
-    """Repeat rounds until there is a reason to end; return the reason and the last looks."""
+) -> tuple[Ending, tuple[RunnerReport, ...]]:
+    """Repeat rounds until there is a reason to end; return the reason and the last reports."""
     deadline = None if request.timeout is None else clock.now() + request.timeout
-    looks: tuple[JobLook, ...] = ()
+    reports: tuple[RunnerReport, ...] = ()
     failure = ""
     while True:
         try:
-            looks = supervisor.round()
+            reports = supervisor.round()
             failure = ""
         except ExternalError as error:
             # A long run survives a catalog that is locked or out of space for a while.
@@ -127,13 +128,13 @@ def _rounds(
                 _report(f"warning {error.code}: {error.message}; retrying")
             failure = error.message
         _report_losses(supervisor)
-        display.show(looks)
-        # Looks from before the failure are stale.
-        ending = _ending(None if failure else looks, request, late=_passed(deadline, clock))
+        display.show(shown_jobs(reports, at=clock.now()))
+        # Reports from before the failure are stale.
+        ending = _ending(None if failure else reports, request, late=_passed(deadline, clock))
         if ending is not None:
-            return ending, looks
+            return ending, reports
         if clock.wait(stop, ROUND_PERIOD):
-            return Ending.INTERRUPTED, looks
+            return Ending.INTERRUPTED, reports
 
 
 def _report_losses(supervisor: Supervisor) -> None:
@@ -149,48 +150,52 @@ def _passed(deadline: datetime | None, clock: Clock) -> bool:
     return deadline is not None and clock.now() >= deadline
 
 
-def _ending(looks: Sequence[JobLook] | None, request: Request, *, late: bool) -> Ending | None:
-    if request.until_caught_up and looks is not None:
-        waited_for = [look for look in looks if not look.left_out and not look.caught_up]
-        if all(look.paused_for_good for look in waited_for):
+def _ending(
+    reports: Sequence[RunnerReport] | None, request: Request, *, late: bool
+) -> Ending | None:
+    if request.until_caught_up and reports is not None:
+        waited_for = [
+            report for report in reports if not report.left_out and not report.caught_up
+        ]
+        if all(report.paused_for_good for report in waited_for):
             return Ending.FAILED if waited_for else Ending.CAUGHT_UP
     return Ending.TIMED_OUT if late else None
 
 
-def _report_pauses(looks: Sequence[JobLook]) -> None:
-    for look in looks:
-        if look.left_out:
-            paused = look.state.desired.state is DesiredState.PAUSE
+def _report_pauses(reports: Sequence[RunnerReport]) -> None:
+    for report in reports:
+        if report.left_out:
+            paused = report.state.desired.state is DesiredState.PAUSE
             why = "paused by a person" if paused else "being dropped"
-            _report(f"job {look.state.name} is {why} and was left out")
-        elif _failed(look) and look.state.desired.reason is not None:
-            reason = look.state.desired.reason
-            _report(f"error {reason.code}: job {look.state.name} is paused: {reason.message}")
+            _report(f"job {report.state.name} is {why} and was left out")
+        elif _failed(report) and report.state.desired.reason is not None:
+            reason = report.state.desired.reason
+            _report(f"error {reason.code}: job {report.state.name} is paused: {reason.message}")
             if reason.hint:
                 _report(f"  hint: {reason.hint}")
 
 
-def _failed(look: JobLook) -> bool:
-    return look.paused_for_good and not look.left_out
+def _failed(report: RunnerReport) -> bool:
+    return report.paused_for_good and not report.left_out
 
 
 def _report_unfinished(
-    looks: Sequence[JobLook], last_looks: Sequence[JobLook], request: Request
+    reports: Sequence[RunnerReport], last_reports: Sequence[RunnerReport], request: Request
 ) -> None:
-    """Report jobs that are not caught up; only the looks of the last round have amounts."""
-    progress_by_job = {look.state.id: look.progress for look in last_looks}
-    for look in looks:
-        if look.left_out or look.caught_up:
+    """Report jobs that are not caught up; only the reports of the last round have amounts."""
+    progress_by_job = {report.state.id: report.progress for report in last_reports}
+    for report in reports:
+        if report.left_out or report.caught_up:
             continue
-        progress = progress_by_job.get(look.state.id)
+        progress = progress_by_job.get(report.state.id)
         known = "the remaining work is not known yet"
         if progress is not None and (progress.waiting.complete or progress.waiting.items):
             more = "" if progress.waiting.complete else "at least "
-            noun = source_kind(look.state.definition.source.kind).waiting_noun
+            noun = source_kind(report.state.definition.source.kind).waiting_noun
             what = "files wait" if noun == "file" else f"{noun}s hold records"
             known = f"{more}{progress.waiting.items} {what}"
         _report(
-            f"error {Code.TIMEOUT_ERR}: job {look.state.name} is not caught up after "
+            f"error {Code.TIMEOUT_ERR}: job {report.state.name} is not caught up after "
             f"{request.timeout}; {known}"
         )
 

@@ -5,21 +5,22 @@ SHOW, the views jobs() and tasks(), the progress display and every later interfa
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from enum import StrEnum
+from functools import cached_property
 
 from penstock.catalog.catalog import Catalog, Lease
 from penstock.catalog.status import JobReport
 from penstock.clock import Clock
-from penstock.model.epoch import CommitKind, ErrorWindow, Statistics
+from penstock.model.epoch import CommitKind, Statistics
 from penstock.model.events import Outcome
 from penstock.model.job import DesiredState, JobState, Reason, Status, StatusCode
 from penstock.model.ledger import LedgerEntry
 from penstock.model.split import Progress, SplitState, SplitStatus
 from penstock.model.text import format_instant
 from penstock.sources.registry import source_kind
-from penstock.sources.source import ShowRequest, SourceShown
+from penstock.sources.source import ShowRequest, SourceKind, SourceShown
 
 # So many recent epochs decide how far a source was ever read.
 _HISTORY_ENTRIES_MAX = 100
@@ -37,61 +38,20 @@ class RunState(StrEnum):
     CLOSED = "CLOSED"
 
 
-def run_state(state: JobState, lease: Lease | None) -> RunState:
-    """Return the state of a job."""
-    match state.desired.state:
-        case DesiredState.RUN:
-            live = lease is not None and lease.live
-            return RunState.RUNNING if live else RunState.PENDING
-        case DesiredState.PAUSE:
-            return RunState.PAUSED
-        case DesiredState.DROP:
-            return RunState.DROPPING
-        case DesiredState.CLOSED:
-            return RunState.STOPPED if state.stopped else RunState.CLOSED
+@dataclass(frozen=True, kw_only=True)
+class JobView:
+    """A job as users see it; a field that needs the source kind is computed on first use."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFacts:
-    """What is stored of a job, as read from the catalog at one time."""
-
-    state: JobState
+    job: JobState
     at: datetime
     lease: Lease | None = None
-    status: Status | None = None
-    memory: str = ""
-    requests: int | None = None
-    # Attempts by outcome, and those that are running; only if asked for.
+    report: JobReport = field(default_factory=JobReport)
+    # How many tasks a node runs at once; None if unknown.
+    tasks_max: int | None = None
+    # Attempts by outcome, and those that are running; empty unless the ledger was read.
     counts: Mapping[Outcome, int] = field(default_factory=dict)
     running: tuple[LedgerEntry, ...] = ()
     history: tuple[Progress, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobView:
-    """A job as users see it."""
-
-    job: JobState
-    state: RunState
-    owner: str
-    reason: Reason | None
-    status: Status | None
-    position: str
-    splits: tuple[SplitStatus, ...]
-    # Age of the oldest unread record over all splits; None if unknown.
-    lag: timedelta | None
-    # Most tasks of an epoch, by what is wanted and what is readable.
-    tasks: int
-    totals: Statistics
-    # Rows that the WHERE dropped; None where a row may give several.
-    rows_unselected: int | None
-    window: ErrorWindow
-    notices: Mapping[str, int]
-    requests: int | None
-    counts: Mapping[Outcome, int]
-    running: tuple[LedgerEntry, ...]
-    source: SourceShown
-    at: datetime
 
     @property
     def name(self) -> str:
@@ -99,82 +59,111 @@ class JobView:
         return self.job.name
 
     @property
+    def state(self) -> RunState:
+        """The state of the job; RUNNING if it is to run and somebody holds its lease."""
+        match self.job.desired.state:
+            case DesiredState.RUN:
+                return RunState.RUNNING if self.owner else RunState.PENDING
+            case DesiredState.PAUSE:
+                return RunState.PAUSED
+            case DesiredState.DROP:
+                return RunState.DROPPING
+            case DesiredState.CLOSED:
+                return RunState.STOPPED if self.job.stopped else RunState.CLOSED
+
+    @property
+    def owner(self) -> str:
+        """The node that runs the job; empty without one."""
+        return self.lease.node_id if self.lease and self.lease.live else ""
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why the job is paused."""
+        return self.job.desired.reason
+
+    @property
     def ended(self) -> bool:
         """Whether a person ended the job."""
         return self.job.desired.state in (DesiredState.DROP, DesiredState.CLOSED)
 
+    @property
+    def kind(self) -> SourceKind:
+        """The kind of the job's source."""
+        return source_kind(self.job.definition.source.kind)
 
-def view_job(facts: JobFacts, *, tasks_max: int | None = None) -> JobView:
-    """Return what users see of a job; pure."""
-    job = facts.state
-    definition = job.definition
-    kind = source_kind(definition.source.kind)
-    request = ShowRequest(state=job, memory=facts.memory, at=facts.at, history=facts.history)
-    splits = kind.statuses(request)
-    lags = [split.remaining.lag for split in splits if split.remaining.lag is not None]
-    query = definition.query
-    row_wise = query is None or query.row_wise
-    return JobView(
-        job=job,
-        state=run_state(job, facts.lease),
-        owner=facts.lease.node_id if facts.lease and facts.lease.live else "",
-        reason=job.desired.reason,
-        status=facts.status,
-        position=kind.position(job.progress),
-        splits=splits,
-        lag=max(lags, default=None),
-        tasks=_tasks(job, splits, tasks_max=tasks_max),
-        totals=job.cumulative,
-        rows_unselected=job.cumulative.rows_unselected if row_wise else None,
-        window=job.window,
-        notices=dict(job.notices),
-        requests=facts.requests,
-        counts=facts.counts,
-        running=facts.running,
-        source=kind.show(request),
-        at=facts.at,
-    )
+    @property
+    def position(self) -> str:
+        """The position, as text."""
+        return self.kind.position(self.job.progress)
+
+    @property
+    def totals(self) -> Statistics:
+        """What was read, loaded and rejected since the job was created."""
+        return self.job.cumulative
+
+    @property
+    def rows_unselected(self) -> int | None:
+        """Rows that the WHERE dropped; None where a row may give several."""
+        query = self.job.definition.query
+        return self.totals.rows_unselected if query is None or query.row_wise else None
+
+    @cached_property
+    def splits(self) -> tuple[SplitStatus, ...]:
+        """The status of every split."""
+        return self.kind.statuses(self._request)
+
+    @cached_property
+    def source(self) -> SourceShown:
+        """What the source kind shows of the job."""
+        return self.kind.show(self._request)
+
+    @property
+    def tasks(self) -> int:
+        """Most tasks of an epoch, by what is wanted and what is readable."""
+        readable = sum(s.state in (SplitState.OPEN, SplitState.DRAINING) for s in self.splits)
+        wanted = self.job.definition.properties.tasks_max or _TASKS_MAX
+        return min(wanted, self.tasks_max or _TASKS_MAX, _TASKS_MAX, readable)
+
+    @property
+    def _request(self) -> ShowRequest:
+        return ShowRequest(
+            state=self.job, memory=self.report.memory, at=self.at, history=self.history
+        )
 
 
-def _tasks(job: JobState, splits: Iterable[SplitStatus], *, tasks_max: int | None) -> int:
-    readable = sum(s.state in (SplitState.OPEN, SplitState.DRAINING) for s in splits)
-    wanted = job.definition.properties.tasks_max or _TASKS_MAX
-    return min(wanted, tasks_max or _TASKS_MAX, _TASKS_MAX, readable)
-
-
-def job_facts(
+def view_jobs(
     catalog: Catalog,
     *,
     clock: Clock,
     states: Iterable[JobState] | None = None,
     with_ledger: bool = False,
-) -> list[JobFacts]:
-    """Read the facts of jobs; the ledger is read job by job, so only if asked for."""
+    tasks_max: int | None = None,
+) -> list[JobView]:
+    """Read jobs from the catalog; the ledger is read job by job, so only if asked for."""
     leases, reports, now = catalog.leases(), catalog.reports(), clock.now()
-    found = []
+    views = []
     for state in catalog.jobs() if states is None else states:
-        entries = catalog.ledger(state.id, newest=_HISTORY_ENTRIES_MAX) if with_ledger else ()
-        counts = catalog.ledger_counts(state.id, kind=CommitKind.EPOCH) if with_ledger else {}
-        runs = state.desired.state is DesiredState.RUN
-        report = reports.get(state.id, JobReport())
-        found.append(
-            JobFacts(
-                state=state,
-                at=now,
-                lease=leases.get(state.id),
-                status=report.status,
-                memory=report.memory,
-                requests=report.requests,
-                counts=counts,
-                running=tuple(e for e in entries if runs and e.outcome is Outcome.STARTED),
-                history=tuple(e.progress for e in entries if _loaded(e)),
-            )
+        view = JobView(
+            job=state,
+            at=now,
+            lease=leases.get(state.id),
+            report=reports.get(state.id, JobReport()),
+            tasks_max=tasks_max,
         )
-    return found
+        views.append(_with_ledger(view, catalog) if with_ledger else view)
+    return views
 
 
-def _loaded(entry: LedgerEntry) -> bool:
-    return entry.kind is CommitKind.EPOCH and entry.outcome is Outcome.COMMITTED
+def _with_ledger(view: JobView, catalog: Catalog) -> JobView:
+    entries = catalog.ledger(view.job.id, newest=_HISTORY_ENTRIES_MAX)
+    epochs = [entry for entry in entries if entry.kind is CommitKind.EPOCH]
+    runs = view.job.desired.state is DesiredState.RUN
+    return replace(
+        view,
+        counts=catalog.ledger_counts(view.job.id, kind=CommitKind.EPOCH),
+        running=tuple(e for e in entries if runs and e.outcome is Outcome.STARTED),
+        history=tuple(e.progress for e in epochs if e.outcome is Outcome.COMMITTED),
+    )
 
 
 def status_text(status: Status | None) -> str:

@@ -11,10 +11,9 @@ from penstock.control.find import find_job
 from penstock.control.job_view import (
     JobView,
     RunState,
-    job_facts,
     reason_text,
     status_text,
-    view_job,
+    view_jobs,
 )
 from penstock.control.result import Cell, Result, result_columns
 from penstock.errors import Code, UserError
@@ -101,9 +100,9 @@ _DORIS_STATES = {
 def show_jobs(statement: ShowJobs, *, services: Services) -> Result:
     """List the jobs with their state, position and counts."""
     del statement
-    facts = job_facts(services.catalog, clock=services.clock)
-    views = (view_job(one) for one in facts if not one.state.stopped)
-    return Result(columns=JOB_COLUMNS, rows=tuple(_job_row(view) for view in views))
+    views = view_jobs(services.catalog, clock=services.clock)
+    rows = tuple(_job_row(view) for view in views if not view.job.stopped)
+    return Result(columns=JOB_COLUMNS, rows=rows)
 
 
 def _job_row(view: JobView) -> tuple[Cell, ...]:
@@ -118,8 +117,8 @@ def _job_row(view: JobView) -> tuple[Cell, ...]:
         view.totals.rows_loaded,
         view.totals.rows_rejected,
         view.rows_unselected,
-        view.notices.get("files_modified", 0),
-        view.requests,
+        dict(view.job.notices).get("files_modified", 0),
+        view.report.requests,
         format_instant(view.job.committed_at),
         reason_text(view.reason),
         definition.comment,
@@ -136,8 +135,8 @@ def show_create_job(statement: ShowCreateJob, *, services: Services) -> Result:
             code=Code.META_NOT_FOUND_ERR,
             hint=f"SHOW ALL CREATE {kind.noun.upper()} FOR shows it.",
         )
-    (facts,) = job_facts(services.catalog, clock=services.clock, states=[state])
-    text = format_statement(statement_of(state, start=view_job(facts).source.start))
+    (view,) = view_jobs(services.catalog, clock=services.clock, states=[state])
+    text = format_statement(statement_of(state, start=view.source.start))
     if kind is ROUTINE_LOAD:
         columns, row = "JobId, JobName, CreateStmt", (state.id, state.name, text)
         return Result(columns=result_columns(columns), rows=(row,))
@@ -238,8 +237,7 @@ def _commit_text(body: Committed, definition: JobDefinition) -> str:
 def show_splits(statement: ShowShards, *, services: Services) -> Result:
     """List the splits of a load, children below their parents."""
     state = find_job(statement.name, kind=ROUTINE_LOAD, catalog=services.catalog)
-    (facts,) = job_facts(services.catalog, clock=services.clock, states=[state])
-    view = view_job(facts)
+    (view,) = view_jobs(services.catalog, clock=services.clock, states=[state])
     statuses = {status.split: status for status in view.splits}
     splits = {split.split: split for split in state.progress}
     lags = _lags(view)
@@ -291,13 +289,13 @@ def _tree(progress: Progress) -> list[tuple[str, int]]:
 
 def show_loads(statement: ShowRoutineLoad, *, services: Services) -> Result:
     """List routine loads, the oldest first; stopped ones only with ALL."""
-    facts = job_facts(
+    views = view_jobs(
         services.catalog,
         clock=services.clock,
         states=_chosen(statement, catalog=services.catalog),
         with_ledger=True,
+        tasks_max=services.tasks_max,
     )
-    views = (view_job(one, tasks_max=services.tasks_max) for one in facts)
     return Result(columns=LOAD_COLUMNS, rows=tuple(_load_row(view) for view in views))
 
 
@@ -354,12 +352,12 @@ def _load_row(view: JobView) -> tuple[Cell, ...]:
         _json({split.split: position_text(split.position) for split in job.progress}),
         _json(_lags(view)),
         reason_text(view.reason),
-        rejects if view.window.first else "",
+        rejects if job.window.first else "",
         other_message(view),
         "",
         job.definition.comment,
         "",
-        view.window.first,
+        job.window.first,
     )
 
 
@@ -434,8 +432,8 @@ def other_message(view: JobView) -> str:
     """Return what a load waits for, and what a person should know of its source."""
     job = view.job
     notes = []
-    if job.desired.state is DesiredState.RUN and view.status is not None:
-        notes.append(status_text(view.status))
+    if job.desired.state is DesiredState.RUN and view.report.status is not None:
+        notes.append(status_text(view.report.status))
     if job.desired.state is DesiredState.PAUSE and view.reason and view.reason.hint:
         notes.append(view.reason.hint.rstrip("."))
     return "; ".join([*notes, *(() if view.ended else view.source.messages)])
@@ -444,7 +442,7 @@ def other_message(view: JobView) -> str:
 def show_load_tasks(statement: ShowRoutineLoadTask, *, services: Services) -> Result:
     """List the epochs of a load that are running."""
     state = find_job(statement.name, kind=ROUTINE_LOAD, catalog=services.catalog)
-    (facts,) = job_facts(
+    (view,) = view_jobs(
         services.catalog, clock=services.clock, states=[state], with_ledger=True
     )
     timeout = state.definition.properties.task_timeout
@@ -457,10 +455,10 @@ def show_load_tasks(statement: ShowRoutineLoadTask, *, services: Services) -> Re
             format_instant(entry.started_at),
             format_instant(entry.started_at),
             round(timeout.total_seconds()) if timeout else None,
-            facts.lease.node_id if facts.lease else "",
+            view.lease.node_id if view.lease else "",
             _json({s.split: position_text(s.position) for s in entry.progress}),
         )
-        for entry in facts.running
+        for entry in view.running
     )
     return Result(columns=TASK_COLUMNS, rows=rows)
 

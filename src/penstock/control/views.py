@@ -14,7 +14,7 @@ from datetime import UTC, datetime, time
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.ledger import ENTRIES_KEPT, LedgerDay
 from penstock.clock import Clock
-from penstock.control.job_view import JobView, RunState, job_facts, status_text, view_job
+from penstock.control.job_view import JobView, RunState, status_text, view_jobs
 from penstock.model.epoch import CommitKind, Statistics
 from penstock.model.events import Outcome
 from penstock.model.job import DesiredState, JobDefinition, JobState, Reason
@@ -86,8 +86,8 @@ class View:
 
 def jobs_view(catalog: Catalog, *, clock: Clock) -> View:
     """Return all streaming jobs, by name; routine loads have SHOW ROUTINE LOAD."""
-    facts = job_facts(catalog, clock=clock, states=_streaming(catalog), with_ledger=True)
-    rows = tuple(_job_row(view_job(one)) for one in facts)
+    views = view_jobs(catalog, clock=clock, states=_streaming(catalog), with_ledger=True)
+    rows = tuple(_job_row(view) for view in views)
     return View(name="jobs", columns=JOB_COLUMNS, rows=rows, counts=COUNT_COLUMNS)
 
 
@@ -118,7 +118,7 @@ def _job_row(view: JobView) -> Row:
         _job_statistic(view.totals),
         _error(view.reason),
         # The status of a runner is true only as long as it lives.
-        status_text(view.status) if view.state is RunState.RUNNING else "",
+        status_text(view.report.status) if view.state is RunState.RUNNING else "",
         "",
         format_instant(job.committed_at) or "",
     )

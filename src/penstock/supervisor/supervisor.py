@@ -31,10 +31,11 @@ STOP_PERIOD = timedelta(milliseconds=250)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobLook:
-    """What an observer sees of one job in this node."""
+class RunnerReport:
+    """A job with its lease, and what its runner on this node does or did last."""
 
     state: JobState
+    lease: Lease | None
     progress: Progress | None
     last_words: LastWords | None
     resumes_at: datetime | None
@@ -114,8 +115,8 @@ class Supervisor:
             self._parts.catalog.free_leases_of_others(self._parts.node_id)
         self._keeper.start()
 
-    def round(self) -> tuple[JobLook, ...]:
-        """Compare what is wanted with what runs, act, and answer what is to be seen."""
+    def round(self) -> tuple[RunnerReport, ...]:
+        """Compare what is wanted with what runs, act, and return what every job does."""
         self._reap()
         # Asked before the catalog is read: what a runner takes meanwhile is not seen there yet.
         owned = {job_id: runner.generation for job_id, runner in self._runners.items()}
@@ -133,16 +134,19 @@ class Supervisor:
             if foreign and self._until_caught_up:
                 self._watch_other_owner(state)
             self._advance(state, held_elsewhere=foreign)
-        return tuple(self._look(state) for state in states.values())
+        return tuple(
+            self._report(state, leases.get(job_id)) for job_id, state in states.items()
+        )
 
     def take_losses(self) -> tuple[Loss, ...]:
-        """Answer the jobs that were lost since this was last asked."""
+        """Return the jobs that were lost since the last call."""
         losses, self._losses = self._losses, []
         return tuple(losses)
 
-    def looks(self) -> tuple[JobLook, ...]:
-        """Answer what is to be seen, without acting."""
-        return tuple(self._look(state) for state in self._wanted_jobs())
+    def reports(self) -> tuple[RunnerReport, ...]:
+        """Return what every job does, without acting."""
+        leases = self._parts.catalog.leases()
+        return tuple(self._report(job, leases.get(job.id)) for job in self._wanted_jobs())
 
     def stop(self) -> None:
         """Stop every runner, wait for them, and stop holding leases."""
@@ -285,10 +289,11 @@ class Supervisor:
             return
         log.info("job resumed", job=state.name, resumes=body.auto_resumes)
 
-    def _look(self, state: JobState) -> JobLook:
+    def _report(self, state: JobState, lease: Lease | None) -> RunnerReport:
         runner = self._runners.get(state.id)
-        return JobLook(
+        return RunnerReport(
             state=state,
+            lease=lease,
             progress=runner.progress if runner else None,
             last_words=self._last_words.get(state.id),
             resumes_at=resume_at(state),

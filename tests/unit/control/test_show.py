@@ -5,7 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from penstock.control.job_view import JobFacts, JobView, view_job
+from penstock.catalog.status import JobReport
+from penstock.control.job_view import JobView
 from penstock.control.result import Cell
 from penstock.control.show import LOAD_COLUMNS, _load_row, job_properties, other_message
 from penstock.model.codec import to_text
@@ -63,7 +64,8 @@ def load(
 def view(state: JobState, *known: ShardMemory, tasks_max: int | None = None) -> JobView:
     """Return the view of a load whose stream keeps records for a day."""
     memory = to_text(StreamMemory(shards=known, retention=DAY))
-    return view_job(JobFacts(state=state, at=BEGINNING, memory=memory), tasks_max=tasks_max)
+    report = JobReport(memory=memory)
+    return JobView(job=state, at=BEGINNING, report=report, tasks_max=tasks_max)
 
 
 def lagging(hours: float, *, polled: float) -> ShardMemory:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.control.job_view import JobFacts, view_job
+from penstock.control.job_view import JobView
 from penstock.errors import Code, InvariantError
 from penstock.model.codec import from_text, to_text
 from penstock.model.epoch import Attachment
@@ -40,7 +40,7 @@ def test_t13_a_source_of_an_unknown_kind_in_a_definition_is_refused() -> None:
     state = stored(replace(DEFINITION, source=source))
 
     with pytest.raises(InvariantError, match='source kind "PULSAR" is unknown'):
-        view_job(JobFacts(state=state, at=BEGINNING))
+        _ = JobView(job=state, at=BEGINNING).position
 
 
 def test_t13_a_job_of_an_unknown_kind_is_refused() -> None:

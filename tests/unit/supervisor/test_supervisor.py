@@ -27,7 +27,7 @@ from penstock.model.job import DesiredState, JobState, Status, StatusCode
 from penstock.model.job_kinds import RoutineProperties
 from penstock.supervisor.loop import Loop, RunnerKind
 from penstock.supervisor.runner import Ending
-from penstock.supervisor.supervisor import JobLook, Supervisor, SupervisorParts
+from penstock.supervisor.supervisor import RunnerReport, Supervisor, SupervisorParts
 from penstock.tables.chain import next_generation
 from tests.contract.catalog.building import DEFINITION, JOB, PAUSED, TABLE, created
 
@@ -172,7 +172,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     catalog.close()
 
 
-def ending(look: JobLook) -> tuple[Ending, PenstockError | None]:
+def ending(look: RunnerReport) -> tuple[Ending, PenstockError | None]:
     assert look.last_words is not None
     return look.last_words.ending, look.last_words.error
 
@@ -196,7 +196,7 @@ def test_a_loop_that_is_stopped_ends_without_a_trace(world: World) -> None:
     supervisor.stop()
     world.supervisors.clear()
 
-    (look,) = supervisor.looks()
+    (look,) = supervisor.reports()
     assert ending(look) == (Ending.STOPPED, None)
     assert world.job.desired.state is DesiredState.RUN
     assert world.catalog.leases() == {}
