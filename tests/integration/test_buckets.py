@@ -9,7 +9,7 @@ import pytest
 
 from penstock.errors import ExternalError, PenstockError, UserError
 from penstock.sources.files.kind import FileFormat, FilesOptions
-from penstock.sources.files.source import lists_behind
+from penstock.sources.files.source import lists_only_new
 from penstock.storage.options import StoreOptions
 from penstock.storage.uris import parse_uri
 from tests.integration.bucket_jobs import (
@@ -184,7 +184,7 @@ def test_t65_only_stores_known_for_their_order_are_asked_behind_a_key(
     store = StoreOptions(endpoint=endpoint)
     options = FilesOptions(uri=uri, format=FileFormat.JSON, store=store)
 
-    assert lists_behind(options, parse_uri(uri)) is behind
+    assert lists_only_new(options, parse_uri(uri)) is behind
 
 
 def test_t65_an_endpoint_of_the_environment_is_another_store(
@@ -193,7 +193,7 @@ def test_t65_an_endpoint_of_the_environment_is_another_store(
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "https://minio.example.com")
     options = FilesOptions(uri="s3://orders/in/", format=FileFormat.JSON)
 
-    assert not lists_behind(options, parse_uri(options.uri))
+    assert not lists_only_new(options, parse_uri(options.uri))
 
 
 def test_markers_of_folders_are_no_files(node: Node, bucket: Bucket) -> None:

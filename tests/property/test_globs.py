@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import UserError
-from penstock.sources.files.globs import PREFIXES_MAX, compile_glob
+from penstock.sources.files.globs import PREFIXES_MAX, Glob
 
 PARTS = [
     "*",
@@ -55,7 +55,7 @@ def test_patterns_without_braces_match_what_pythons_glob_finds(
     pattern = f"{tree}/{'/'.join(parts)}"
     files = [str(path) for path in tree.rglob("*") if path.is_file()]
 
-    found = filter(compile_glob(pattern).matches, files)
+    found = filter(Glob(pattern).matches, files)
 
     # Path.glob would match hidden files, unlike a shell.
     expected = set(python_glob.glob(pattern, recursive=True)) & set(files)  # noqa: PTH207
@@ -149,7 +149,7 @@ patterns = (
 def test_patterns_with_braces_match_what_plain_backtracking_finds(
     pattern: Pattern, key: str
 ) -> None:
-    matched = compile_glob(pattern.text).matches(key)
+    matched = Glob(pattern.text).matches(key)
 
     assert matched == (len(key) in pattern.ends(key, 0))
 
@@ -158,7 +158,7 @@ def test_patterns_with_braces_match_what_plain_backtracking_finds(
 def test_a_match_lies_below_a_prefix_and_in_folders_that_may_contain_it(
     pattern: Pattern, key: str
 ) -> None:
-    glob = compile_glob(pattern.text)
+    glob = Glob(pattern.text)
     folders = [key[: at + 1] for at, char in enumerate(key) if char == "/"]
 
     matched = glob.matches(key)
@@ -169,7 +169,7 @@ def test_a_match_lies_below_a_prefix_and_in_folders_that_may_contain_it(
 
 @given(pattern=patterns)
 def test_prefixes_are_few_sorted_folders_none_within_another(pattern: Pattern) -> None:
-    prefixes = compile_glob(pattern.text).prefixes
+    prefixes = Glob(pattern.text).prefixes
 
     assert len(prefixes) <= PREFIXES_MAX
     assert list(prefixes) == sorted(prefixes, key=str.encode)
@@ -182,7 +182,7 @@ numbers = st.integers(min_value=0, max_value=10**18 - 1) | st.integers(0, 2000)
 
 @given(first=numbers, last=numbers, number=numbers)
 def test_a_range_matches_exactly_its_numbers(first: int, last: int, number: int) -> None:
-    glob = compile_glob(f"/{{{first}..{last}}}")
+    glob = Glob(f"/{{{first}..{last}}}")
 
     low, high = sorted((first, last))
 
@@ -202,7 +202,7 @@ def test_any_text_is_a_pattern_or_refused_with_a_reason(pattern: str, key: str) 
 
 def refusal_of(pattern: str, key: str) -> str | None:
     try:
-        compile_glob(pattern).matches(key)
+        Glob(pattern).matches(key)
     except UserError as refusal:
         return refusal.message
     return None
@@ -212,7 +212,7 @@ def refusal_of(pattern: str, key: str) -> str | None:
 def test_an_escaped_key_matches_itself_and_nothing_longer(key: str) -> None:
     escaped = "".join("\\" + char for char in key) + ("" if key[-1] != "/" else "x")
 
-    glob = compile_glob(escaped)
+    glob = Glob(escaped)
 
     assert glob.matches(key + ("" if key[-1] != "/" else "x"))
     assert not glob.matches(key + "xy")

@@ -7,8 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.sources.files.globs import Glob, compile_glob
-from penstock.sources.files.listing import list_all
+from penstock.sources.files.globs import Glob, list_all
 from penstock.storage.local import LocalStore
 from penstock.storage.store import FolderMissingError
 
@@ -66,7 +65,7 @@ def test_a_listing_by_pattern_is_every_matching_file_in_byte_order(
 ) -> None:
     with tempfile.TemporaryDirectory() as root:
         written = {path for parts in tree if (path := put(Path(root), parts))}
-        glob = compile_glob(f"{root}/{pattern}")
+        glob = Glob(f"{root}/{pattern}")
 
         found = matching(glob)
 

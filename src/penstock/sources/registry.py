@@ -81,6 +81,9 @@ class Sources:
         from penstock.catalog.catalog import JobMemory
 
         kind = source_kind(state.definition.source.kind)
+        if kind.name not in self._shared:
+            # Another thread may have been faster.
+            self._shared.setdefault(kind.name, kind.shared(self._clock))
         services = SourceServices(
             state=state,
             clock=self._clock,
@@ -89,15 +92,9 @@ class Sources:
             seal=self._vault.sealed_for_tasks,
             items=self._catalog.files_of(state.id),
             memory=JobMemory(self._catalog, state.id, state.generation),
-            shared=self.shared(kind),
+            shared=self._shared[kind.name],
         )
         return kind.open(services)
-
-    def shared(self, kind: SourceKind) -> object:
-        """Return what all sources of a kind share."""
-        if kind.name not in self._shared:
-            self._shared.setdefault(kind.name, kind.shared(self._clock))
-        return self._shared[kind.name]
 
     def is_caught_up(self, state: JobState) -> bool:
         """Poll the source of a job that another node runs, and compare with its progress."""

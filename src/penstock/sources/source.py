@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.clock import Clock
-from penstock.errors import PenstockError
+from penstock.errors import PenstockError, UserError
 from penstock.model.epoch import EpochLimits, EpochPlan
 from penstock.model.formats import Payload
 from penstock.model.job import JobState, SourceRef
@@ -61,7 +61,10 @@ class OnFailure(StrEnum):
 
 
 class Source(Protocol):
-    """A source as the driver sees it; called by one thread."""
+    """A source as the driver sees it; called by one thread.
+
+    A method with a body is the default of the classes that inherit from this one.
+    """
 
     def poll(self, progress: Progress, *, seen: Seen) -> Poll:
         """Find what is new, and forget what an earlier poll left unplanned.
@@ -79,7 +82,7 @@ class Source(Protocol):
 
     def poll_delay(self) -> timedelta:
         """Return how long an idle source must at least wait before the next poll."""
-        ...
+        return timedelta(0)
 
     def plan(self, progress: Progress, *, limits: EpochLimits) -> EpochPlan | None:
         """Take the next epoch from the last poll; None if nothing is left of it."""
@@ -100,11 +103,12 @@ class Source(Protocol):
 
     def committed(self, progress: Progress, notes: Sequence[Note]) -> None:
         """Follow a commit; repeated calls change nothing."""
-        ...
+        del progress, notes
 
     def failed(self, read: str, error: PenstockError) -> OnFailure:
         """Decide what follows the failure of one read, or of a whole task if empty."""
-        ...
+        del read
+        return OnFailure.RAISE if isinstance(error, UserError) else OnFailure.RETRY
 
     def waiting(self) -> Amount:
         """Return what the last poll found and no plan has taken."""
@@ -124,19 +128,19 @@ class Source(Protocol):
 
     def task_access(self) -> Sealed:
         """Return what tasks need to read, with the credentials of this moment."""
-        ...
+        return Sealed()
 
     def charge(self, requests: int) -> None:
         """Count requests that tasks have sent."""
-        ...
+        del requests
 
     def take_requests(self) -> int:
         """Return how many requests were sent since the last call."""
-        ...
+        return 0
 
     def close(self) -> None:
         """Release what the source holds."""
-        ...
+        return
 
 
 class ItemIndex(Protocol):
@@ -222,7 +226,7 @@ class ReadTask:
 
 
 class TaskReader(Protocol):
-    """Reads the reads of one task."""
+    """Reads the reads of one task; defaults as in ``Source``."""
 
     # One for every finished read.
     notes: list[Note]
@@ -230,7 +234,7 @@ class TaskReader(Protocol):
     @property
     def requests(self) -> int:
         """How many requests were sent to the source."""
-        ...
+        return 0
 
     def blocks(self) -> Iterator[RowBlock]:
         """Yield the rows; the notes are complete once the last block was taken."""
@@ -238,7 +242,7 @@ class TaskReader(Protocol):
 
     def close(self) -> None:
         """Release what the reader holds."""
-        ...
+        return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,32 +309,6 @@ def _open_statuses(request: ShowRequest) -> tuple[SplitStatus, ...]:
     )
 
 
-def _merged(before: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    return {**before, **given}
-
-
-def _inherit_nothing(memory: str, before: JobState, after: JobState) -> str:  # noqa: ARG001
-    return ""
-
-
-def _remote(options: object) -> bool:
-    del options
-    return False
-
-
-def _unfrozen(options: object, columns: tuple[Column, ...]) -> object:
-    del columns
-    return options
-
-
-def _no_span(start: Progress, end: Progress) -> str:  # noqa: ARG001
-    return ""
-
-
-def _share_nothing(clock: Clock) -> None:
-    del clock
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceKind:
     """A source kind as one value; functions import their modules when they are called."""
@@ -362,29 +340,31 @@ class SourceKind:
     # Name the source for people, without secrets; name a place in it.
     place: Callable[[Any], str]
     # Whether the source is on this machine, so that no credentials are needed.
-    local: Callable[[Any], bool] = _remote
+    local: Callable[[Any], bool] = lambda _options: False
     # Put inferred columns into the options that SHOW CREATE prints.
-    freeze: Callable[[Any, tuple[Column, ...]], Any] = _unfrozen
+    freeze: Callable[[Any, tuple[Column, ...]], Any] = lambda options, _columns: options
     place_text: Callable[[Place], str]
     # Write positions for SHOW JOBS, and the span of one attempt for tasks().
     position: Callable[[Progress], str]
-    span: Callable[[Progress, Progress], str] = _no_span
+    span: Callable[[Progress, Progress], str] = lambda _start, _end: ""
     # Return the values of options that may be references, checked together.
-    reveal: Callable[[Any, Reveal], Any]
+    reveal: Callable[[Any, Reveal], Any] = lambda options, _reveal: options
     # Merge the options of an ALTER with those before it.
-    merge: Callable[[Mapping[str, str], Mapping[str, str]], dict[str, str]] = _merged
+    merge: Callable[[Mapping[str, str], Mapping[str, str]], dict[str, str]] = (
+        lambda before, given: {**before, **given}
+    )
     # Check against the real source, and return the columns of its rows. A kind that decodes
     # returns none: its columns are those of the statement.
     define: Callable[[Draft], tuple[Column, ...]]
     # Resolve start positions once; None: positions stay as they are.
     start: Callable[[StartRequest], Progress | None]
     # Carry memory over to a job that continues another one.
-    inherit: Callable[[str, JobState, JobState], str] = _inherit_nothing
+    inherit: Callable[[str, JobState, JobState], str] = lambda _memory, _before, _after: ""
     # Create what all sources of the kind share in one node.
-    shared: Callable[[Clock], object] = _share_nothing
+    shared: Callable[[Clock], object] = lambda _clock: None
     open: Callable[[SourceServices], Source]
     reader: Callable[[ReadTask], TaskReader]
     # Send the cheapest request that the credentials must allow, given options and values.
-    probe: Callable[[Any, Any], None]
+    probe: Callable[[Any, Any], None] = lambda _options, _values: None
     show: Callable[[ShowRequest], SourceShown]
     statuses: Callable[[ShowRequest], tuple[SplitStatus, ...]] = _open_statuses

@@ -7,41 +7,47 @@ from typing import Generic, TypeVar
 
 _T = TypeVar("_T")
 _WAITING_MAX = 4
-_LOOK_SECONDS = 0.2
+_STOP_CHECK_SECONDS = 0.2
 
 
 def interleaved(
     streams: Sequence[Callable[[], Iterator[_T]]], *, threads: int, stop: threading.Event
 ) -> Iterator[_T]:
-    """Yield what the streams give, each in its own order; the first failure is raised.
+    """Yield the items of the streams, each in its own order; raise the first failure.
 
-    ``stop`` is set when nobody wants more, and ends the threads.
+    ``stop`` is set when no more items are wanted, and ends the threads.
     """
     if len(streams) == 1:
         yield from streams[0]()
         return
-    readers = _Readers(streams, stop)
-    readers.start(min(threads, len(streams)))
+    reader = _Reader(streams, stop)
+    workers = [
+        threading.Thread(target=reader.work, name=f"reader-{number}", daemon=True)
+        for number in range(min(threads, len(streams)))
+    ]
+    for worker in workers:
+        worker.start()
     try:
         for _ in streams:
-            while not isinstance(item := readers.arrived.get(), _Ended):
+            while not isinstance(item := reader.arrived.get(), _Ended):
                 yield item
             if item.error is not None:
                 raise item.error
     finally:
         stop.set()
-        readers.join()
+        for worker in workers:
+            worker.join()
 
 
 class _Ended:
-    """The end of one iterator, and what it failed with."""
+    """The end of one iterator, and the error that ended it."""
 
     def __init__(self, error: BaseException | None) -> None:
         self.error = error
 
 
-class _Readers(Generic[_T]):
-    """Threads that take one stream after the other."""
+class _Reader(Generic[_T]):
+    """Streams that several threads read, one stream after the other."""
 
     def __init__(
         self, streams: Sequence[Callable[[], Iterator[_T]]], stop: threading.Event
@@ -50,42 +56,28 @@ class _Readers(Generic[_T]):
         self._streams = iter(streams)
         self._taking = threading.Lock()
         self._stop = stop
-        self._threads: list[threading.Thread] = []
 
-    def start(self, count: int) -> None:
-        """Start so many threads."""
-        for number in range(count):
-            thread = threading.Thread(target=self._work, name=f"reader-{number}", daemon=True)
-            thread.start()
-            self._threads.append(thread)
-
-    def join(self) -> None:
-        """Wait for the threads to end."""
-        for thread in self._threads:
-            thread.join()
-
-    def _work(self) -> None:
+    def work(self) -> None:
+        """Read streams until none is left."""
         while not self._stop.is_set():
             with self._taking:
                 stream = next(self._streams, None)
             if stream is None:
                 return
-            self._put(_Ended(self._read(stream)))
-
-    def _read(self, stream: Callable[[], Iterator[_T]]) -> BaseException | None:
-        try:
-            for item in stream():
-                self._put(item)
-                if self._stop.is_set():
-                    return None
-        except BaseException as error:  # noqa: BLE001 - Raised where the items are taken.
-            return error
-        return None
+            failure = None
+            try:
+                for item in stream():
+                    self._put(item)
+                    if self._stop.is_set():
+                        return
+            except BaseException as error:  # noqa: BLE001 - Raised where the items are taken.
+                failure = error
+            self._put(_Ended(failure))
 
     def _put(self, item: "_T | _Ended") -> None:
         while not self._stop.is_set():
             try:
-                self.arrived.put(item, timeout=_LOOK_SECONDS)
+                self.arrived.put(item, timeout=_STOP_CHECK_SECONDS)
             except queue.Full:
                 continue
             return

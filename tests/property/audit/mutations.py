@@ -12,7 +12,7 @@ from penstock.catalog.items import JobFiles
 from penstock.model.epoch import LoadedItem
 from penstock.model.split import Horizon
 from penstock.sources.files import source as files
-from penstock.sources.files.listing import list_all
+from penstock.sources.files.globs import list_all
 from penstock.sources.files.source import FilesSource, PollRange, next_range
 from tests.property.audit import told
 from tests.property.audit.steps import History

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from penstock.errors import Code, UserError
-from penstock.model.options import Reveal, open_options, option, parse_options
+from penstock.model.options import open_options, option, parse_options
 from penstock.model.schema import Column, DataType, Decimal, Primitive
 from penstock.model.split import (
     Amount,
@@ -30,7 +30,6 @@ from penstock.model.split import (
 )
 from penstock.model.text import counted
 from penstock.sources.source import (
-    Draft,
     Place,
     ReadTask,
     ShowRequest,
@@ -327,16 +326,6 @@ def _refused(message: str, *, hint: str = "") -> UserError:
     return UserError(message, code=Code.OPTION_ERR, hint=hint)
 
 
-def _define(draft: Draft) -> tuple[Column, ...]:
-    return check_fields(draft.options, draft.table_columns)
-
-
-def _reveal(options: DatagenOptions, reveal: Reveal) -> DatagenOptions:
-    """Return the options: none of them is secret."""
-    del reveal
-    return options
-
-
 def _merge(before: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
     """Allow only rows_total to change: everything else would change rows that are loaded."""
     for key, text in given.items():
@@ -470,11 +459,6 @@ def _place_text(place: Place) -> str:
     return f"split {split}" + ("" if row is None else f", row {row}")
 
 
-def _probe(options: DatagenOptions, values: DatagenOptions) -> None:
-    """Do nothing: there is no server."""
-    del options, values
-
-
 DATAGEN = SourceKind(
     name="DATAGEN",
     functions=("DATAGEN",),
@@ -492,13 +476,11 @@ DATAGEN = SourceKind(
     place_text=_place_text,
     local=lambda options: True,  # noqa: ARG005 - Rows are generated on this machine.
     position=_position,
-    reveal=_reveal,
     merge=_merge,
-    define=_define,
+    define=lambda draft: check_fields(draft.options, draft.table_columns),
     start=_start,
     open=_open,
     reader=_reader,
-    probe=_probe,
     show=_show,
     statuses=_statuses,
 )

@@ -25,7 +25,7 @@ from penstock.sources.datagen.kind import (
     sequence_range,
 )
 from penstock.sources.registry import source_options
-from penstock.sources.source import Place, ReadTask, RowBlock
+from penstock.sources.source import Place, ReadTask, RowBlock, TaskReader
 
 _BATCH_ROWS = 10_000
 _LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz", dtype=np.uint8)
@@ -37,7 +37,7 @@ _DIGITS_OF_A_WORD = 18
 Numbers = Any  # An array of numpy, which has no narrower type here.
 
 
-class DatagenReader:
+class DatagenReader(TaskReader):
     """Generates the rows of one task."""
 
     def __init__(self, task: ReadTask) -> None:
@@ -46,16 +46,7 @@ class DatagenReader:
         self._fields = fields_of(self._options, task.columns)
         self.notes: list[Note] = []
 
-    @property
-    def requests(self) -> int:
-        """Zero: no requests are sent."""
-        return 0
-
-    def close(self) -> None:
-        """Do nothing: nothing is held."""
-
     def blocks(self) -> Iterator[RowBlock]:
-        """Yield the rows of all reads."""
         for read in self._task.reads:
             yield from self._rows(read)
 

@@ -5,9 +5,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 
-from penstock.errors import InvariantError, PenstockError, UserError
+from penstock.errors import InvariantError
 from penstock.model.epoch import EpochLimits, EpochPlan
-from penstock.model.secrets import Sealed
 from penstock.model.split import (
     Amount,
     At,
@@ -29,13 +28,13 @@ from penstock.sources.datagen.kind import (
     rows_due,
 )
 from penstock.sources.registry import source_options
-from penstock.sources.source import OnFailure, Poll, Seen, ShowRequest, SourceServices
+from penstock.sources.source import Poll, Seen, ShowRequest, Source, SourceServices
 
 # A part of a split below this size is not worth a task of its own.
 _ROWS_PER_TASK_MIN = 20_000
 
 
-class DatagenSource:
+class DatagenSource(Source):
     """The generated rows of one job, seen from the driver."""
 
     def __init__(self, services: SourceServices) -> None:
@@ -48,7 +47,6 @@ class DatagenSource:
         self._polled_at: datetime | None = None
 
     def poll(self, progress: Progress, *, seen: Seen) -> Poll:
-        """Count the rows that are due."""
         seen(f"DATAGEN: {len(progress)} splits so far")
         self._polled_at = self._services.clock.now()
         self._progress = progress
@@ -64,16 +62,10 @@ class DatagenSource:
         return Poll(progress=progress, waiting=self.waiting())
 
     def poll_due(self, interval: timedelta) -> bool:
-        """Return whether more rows may be due."""
         polled_at = self._polled_at
         return polled_at is None or self._services.clock.now() - polled_at >= interval
 
-    def poll_delay(self) -> timedelta:
-        """Return zero: counting costs nothing."""
-        return timedelta(0)
-
     def waiting(self) -> Amount:
-        """Return the rows that are due and not planned."""
         left = {split.split: self._left(split) for split in self._progress}
         now = self._polled_at or self._services.clock.now()
         lags = [remaining(self._options, split, now=now).lag for split in self._progress]
@@ -150,46 +142,23 @@ class DatagenSource:
         return plan.progress
 
     def committed(self, progress: Progress, notes: Sequence[Note]) -> None:
-        """Continue after the rows that were committed."""
         del notes
         self._progress = progress
 
-    def failed(self, read: str, error: PenstockError) -> OnFailure:
-        """Retry whatever may heal."""
-        del read
-        return OnFailure.RAISE if isinstance(error, UserError) else OnFailure.RETRY
-
     def heads(self) -> Mapping[str, Position]:
-        """Return the rows that were due at the last poll."""
         return {
             split.split: At(value=str(self._due.get(split.split, 0)))
             for split in self._progress
         }
 
     def passed(self, split: str, boundary: Position) -> bool:
-        """Return whether a split was read to a row."""
         found = next(one for one in self._progress if one.split == split)
         return next_row(found, self._options) >= _row(boundary)
 
     def statuses(self) -> tuple[SplitStatus, ...]:
-        """Return the rows that remain of every split."""
         state = replace(self._services.state, progress=self._progress)
         request = ShowRequest(state=state, memory="", at=self._services.clock.now())
         return DATAGEN.statuses(request)
-
-    def task_access(self) -> Sealed:
-        """Return nothing: tasks need no credentials."""
-        return Sealed()
-
-    def charge(self, requests: int) -> None:
-        """Count nothing: no requests are sent."""
-
-    def take_requests(self) -> int:
-        """Return zero: no requests are sent."""
-        return 0
-
-    def close(self) -> None:
-        """Do nothing: nothing is held."""
 
 
 def _cut(read: SplitRead, *, parts: int) -> list[SplitRead]:

@@ -61,12 +61,6 @@ class FileFormat(StrEnum):
     PARQUET = "parquet"
 
     @property
-    def header_lines(self) -> int:
-        """How many lines of a file name its columns and are no rows."""
-        names = self is FileFormat.CSV_WITH_NAMES
-        return 1 if names else 2 if self is FileFormat.CSV_WITH_NAMES_AND_TYPES else 0
-
-    @property
     def family(self) -> "FileFormat":
         """The format without what its first lines are."""
         return FileFormat.CSV if self.value.startswith("csv") else self
@@ -171,8 +165,9 @@ class FilesOptions:
 
     @property
     def header_lines(self) -> int:
-        """How many lines of a file name its columns."""
-        return self.format.header_lines
+        """How many lines of a file name its columns and are no rows."""
+        lines = {FileFormat.CSV_WITH_NAMES: 1, FileFormat.CSV_WITH_NAMES_AND_TYPES: 2}
+        return lines.get(self.format, 0)
 
     @property
     def path_keys(self) -> tuple[str, ...]:
@@ -191,30 +186,36 @@ class FilesStart:
 
 
 def further(one: Position, other: Position) -> Position:
-    """Return the later of two positions, by the bytes of their keys."""
-    match one, other:
-        case After(), After():
-            return max(one, other, key=lambda position: position.value.encode())
-        case After(), _:
-            return one
-        case _:
-            return other
+    """Return the later of two positions."""
+    return max(one, other, key=_key)
+
+
+def _key(position: Position) -> str:
+    """Return the key of a position; the order of code points is that of UTF-8 bytes."""
+    return position.value if isinstance(position, After) else ""
 
 
 def is_above(key: str, position: Position) -> bool:
     """Return whether a key comes strictly after a position."""
-    return not isinstance(position, After) or key.encode() > position.value.encode()
+    return key > _key(position)
 
 
 def read_offset(text: str, *, uri: str) -> Position:
     """Read ``{"fileName": "/in/a.json"}``: loading starts after that file."""
     try:
         data = json.loads(text)
-    except ValueError as error:
-        raise _bad_offset(text) from error
-    name = data.get("fileName") if isinstance(data, dict) else None
-    if not isinstance(name, str) or not name.strip("/") or len(data) != 1 or _odd(name):
-        raise _bad_offset(text)
+    except ValueError:
+        data = None
+    name = data.get("fileName") if isinstance(data, dict) and len(data) == 1 else None
+    # No file has a name with half a surrogate pair or NUL.
+    plain = str(name).encode("utf-8", "ignore").decode().replace("\0", "")
+    if not isinstance(name, str) or name != plain or not name.strip("/"):
+        raise UserError(
+            f'option "offset" must be JSON with the key fileName, not "{text}"',
+            code=Code.OPTION_ERR,
+            hint='Write \'{"fileName": "/data/in/2026-11-15.json"}\'; '
+            "loading begins behind it.",
+        )
     return After(value=_offset_key(name, place=parse_uri(uri)))
 
 
@@ -233,28 +234,14 @@ def _offset_key(name: str, *, place: Uri) -> str:
     return f"/{key}" if place.scheme is Scheme.FILE else key
 
 
-def _odd(name: str) -> bool:
-    """Return whether a name holds half a surrogate pair or NUL, which no file's name does."""
-    return name != name.encode("utf-8", "ignore").decode() or "\0" in name
-
-
-def _bad_offset(text: str) -> UserError:
-    return UserError(
-        f'option "offset" must be JSON with the key fileName, not "{text}"',
-        code=Code.OPTION_ERR,
-        hint="""Write '{"fileName": "/data/in/2026-11-15.json"}'; loading begins behind it.""",
-    )
-
-
 def write_offset(position: Position) -> str:
     """Write a position as an offset that reads back to it; empty for the horizon."""
-    if not isinstance(position, After):
-        return ""
-    return json.dumps({"fileName": position.value}, ensure_ascii=False)
+    name = _key(position)
+    return json.dumps({"fileName": name}, ensure_ascii=False) if name else ""
 
 
 def _define(draft: Draft) -> tuple[Column, ...]:
-    from penstock.sources.files.columns import find_columns
+    from penstock.sources.files.reader import find_columns
 
     return find_columns(draft.options, draft.values)
 
@@ -267,20 +254,12 @@ def _reveal(options: FilesOptions, reveal: Reveal) -> StoreOptions:
 
 def _start(request: StartRequest) -> Progress | None:
     options: FilesOptions = request.options
-    floor = (
-        read_offset(request.given["offset"], uri=options.uri)
-        if "offset" in request.given
-        else None
-    )
-    if request.before is None:
-        start = floor or Horizon()
-        return (SplitProgress(split=options.uri, floor=start, position=start),)
-    if floor is None:
+    start: Position = Horizon()
+    if "offset" in request.given:
+        start = read_offset(request.given["offset"], uri=options.uri)
+    elif request.before is not None:
         return None
-    return tuple(
-        SplitProgress(split=split.split, floor=floor, position=floor)
-        for split in request.progress
-    )
+    return (SplitProgress(split=options.uri, floor=start, position=start),)
 
 
 def _open(services: SourceServices) -> Source:
@@ -318,19 +297,16 @@ def _show(request: ShowRequest) -> SourceShown:
 
 
 def _position(progress: Progress) -> str:
-    names = [_file_name((split,)) for split in progress]
-    return ", ".join(name or "beginning" for name in names)
+    return ", ".join(_key(split.position) or "beginning" for split in progress)
 
 
 def _span(start: Progress, end: Progress) -> str:
     """Write where an attempt started and, once it is committed, where it ended."""
-    names = {"startFileName": _file_name(start), "endFileName": _file_name(end)}
+    names = {
+        "startFileName": _key(start[0].position) if start else "",
+        "endFileName": _key(end[0].position) if end else "",
+    }
     return json.dumps(names, ensure_ascii=False)
-
-
-def _file_name(progress: Progress) -> str:
-    position = progress[0].position if progress else Horizon()
-    return position.value if isinstance(position, After) else ""
 
 
 def _place_text(place: Place) -> str:

@@ -1,18 +1,24 @@
-"""Divide files among tasks and read their parts in the job's format."""
+"""Read parts of files in the job's format, and find the columns of the files."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from io import BufferedIOBase
+from itertools import islice
 from urllib.parse import unquote
 
 import pyarrow as pa
 
 from penstock.arrow.casts import CastError, cast_array
 from penstock.arrow.types import AnyArray, arrow_schema, arrow_type
+from penstock.errors import Code, UserError
 from penstock.model.codec import from_text
 from penstock.model.epoch import LoadedItem
-from penstock.model.schema import Column
+from penstock.model.formats import CSV_KEYS, JSON_KEYS
+from penstock.model.options import print_options
+from penstock.model.schema import Column, Primitive, columns_sql
 from penstock.model.split import After, Note, ReadCounts, SplitRead
+from penstock.sources.files.globs import files_glob, list_all
 from penstock.sources.files.kind import (
     METADATA_COLUMNS,
     RESCUED,
@@ -25,17 +31,39 @@ from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError
 from penstock.sources.formats.compression import compression_of, decompressed
 from penstock.sources.formats.csv_reader import read_csv
 from penstock.sources.formats.csv_text import csv_layout, csv_splittable
-from penstock.sources.formats.json_reader import json_layout, json_reading, read_json
+from penstock.sources.formats.inference import (
+    infer_columns,
+    infer_csv_columns,
+    infer_parquet_columns,
+    numbers_as_texts,
+)
+from penstock.sources.formats.json_reader import (
+    JsonLayout,
+    first_records,
+    json_layout,
+    json_reading,
+    read_json,
+)
 from penstock.sources.formats.lines import count_lines_before
 from penstock.sources.formats.parquet_footer import read_row_groups
 from penstock.sources.formats.parquet_reader import read_parquet
 from penstock.sources.registry import source_options
-from penstock.sources.source import BadRow, Place, ReadTask, RowBlock
-from penstock.storage.store import open_sealed, read_ahead
+from penstock.sources.source import BadRow, Place, ReadTask, RowBlock, TaskReader
+from penstock.sql.types import parse_columns
+from penstock.storage.options import StoreOptions
+from penstock.storage.store import ObjectMeta, Store, open_sealed, open_store, read_ahead
+from penstock.storage.uris import parse_uri
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 # So many files are requested ahead while one is read.
 _READS_AHEAD = 8
+# Columns are inferred from so many files and, in some forms of JSON, from so many records.
+_INFERENCE_FILES_MAX = 5
+_INFERENCE_RECORDS_MAX = 1000
+# The options that have a meaning in one format only.
+_FAMILY_BY_KEY = dict.fromkeys(
+    ("column_separator", "line_delimiter", "skip_lines", *CSV_KEYS), FileFormat.CSV
+) | dict.fromkeys(JSON_KEYS, FileFormat.JSON)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +75,28 @@ class FilePart:
     end: int
 
 
-class FilesReader:
+def splittable(file: LoadedItem, *, source: FilesOptions, needed: Sequence[str]) -> bool:
+    """Return whether several tasks may read parts of the file."""
+    if "_row" in needed:
+        return False
+    match source.format.family:
+        case FileFormat.PARQUET:
+            return True
+        case FileFormat.CSV:
+            whole_lines = csv_splittable(csv_layout(source))
+        case _:
+            whole_lines = not source.strip_outer_array
+    return whole_lines and _compression(source, file.key) is CompressType.PLAIN
+
+
+def _compression(source: FilesOptions, key: str) -> CompressType:
+    # Parquet compresses its pages itself.
+    if source.format is FileFormat.PARQUET:
+        return CompressType.PLAIN
+    return compression_of(source.compress_type, key)
+
+
+class FilesReader(TaskReader):
     """Reads parts of files, one after the other, with a note for each."""
 
     def __init__(self, task: ReadTask) -> None:
@@ -56,17 +105,18 @@ class FilesReader:
         self._store, _ = open_sealed(self._options.uri, task.access)
         self._sent = 0
         self.notes: list[Note] = []
+        # The columns that the content of the files has, and those of them that are needed.
+        own = tuple(c for c in task.columns if c.name not in self._options.path_keys)
+        self._columns = arrow_schema(own)
+        self._wanted = tuple(column.name for column in own if column.name in task.needed)
+        # Metadata that is needed and not hidden by a column of the files with the same name.
+        self._metadata = set(task.needed) - {column.name for column in task.columns}
 
     @property
     def requests(self) -> int:
-        """How many requests were sent to the store."""
         return self._store.requests
 
-    def close(self) -> None:
-        """Do nothing: files are closed as they are read."""
-
     def blocks(self) -> Iterator[RowBlock]:
-        """Yield the rows of all parts."""
         parts = [from_text(FilePart, read.work) for read in self._task.reads]
         for number, (read, part) in enumerate(zip(self._task.reads, parts, strict=True)):
             for following in parts[number + 1 : number + 1 + _READS_AHEAD]:
@@ -76,19 +126,13 @@ class FilesReader:
     def _part(self, read: SplitRead, part: FilePart) -> Iterator[RowBlock]:
         rows = parsed = skipped = rejected = 0
         with self._store.open(part.item.key, etag=part.item.etag) as stream:
-            place = _Lines(part, stream, source=self._options)
-            for block in read_records(
-                stream,
-                part,
-                source=self._options,
-                columns=self._task.columns,
-                needed=self._task.needed,
-            ):
+            lines = _Lines(part, stream, source=self._options)
+            for block in self._records(stream, part):
                 rows += block.lines
                 parsed += block.rows
                 skipped += block.blank
                 rejected += len(block.bad)
-                yield _row_block(block, place)
+                yield _row_block(block, lines)
         before, self._sent = self._sent, self._store.requests
         counts = ReadCounts(
             rows_read=rows,
@@ -99,6 +143,114 @@ class FilesReader:
         )
         end = After(value=part.item.key)
         self.notes.append(Note(read=read.id, end=end, counts=counts, result=read.work))
+
+    def _records(self, stream: BufferedIOBase, part: FilePart) -> Iterator[RecordBlock]:
+        """Read the records of a part; batches have exactly the needed columns, in order."""
+        try:
+            fixed = self._fixed_values(part.item)
+            if self._options.format is not FileFormat.PARQUET:
+                read_ahead(stream, part.start, part.end)
+            content = decompressed(stream, _compression(self._options, part.item.key))
+            for block in self._content_records(content, part):
+                yield self._completed(block, fixed=fixed)
+        except UnreadableFileError as error:
+            raise UnreadableFileError(
+                f'file "{part.item.key}": {error.message}', detail=error.detail, hint=error.hint
+            ) from error
+
+    def _content_records(
+        self, content: BufferedIOBase, part: FilePart
+    ) -> Iterator[RecordBlock]:
+        options, missing = self._options, self._options.missing_columns
+        rescue = RESCUED in self._metadata
+        # A content that is read as a whole may be longer than its file, which is compressed.
+        whole = part.start == 0 and part.end == part.item.size_bytes
+        end = None if whole else part.end
+        match options.format.family:
+            case FileFormat.PARQUET:
+                return read_parquet(
+                    content,
+                    columns=self._columns,
+                    wanted=self._wanted,
+                    start=part.start,
+                    end=end,
+                    missing=missing,
+                    rescue=rescue,
+                )
+            case FileFormat.CSV:
+                return read_csv(
+                    content,
+                    columns=self._columns,
+                    wanted=self._wanted,
+                    layout=csv_layout(options),
+                    start=part.start,
+                    end=end,
+                    missing=missing,
+                    rescue=rescue,
+                )
+            case _:
+                reading = json_reading(
+                    self._columns,
+                    wanted=self._wanted,
+                    layout=json_layout(options),
+                    missing=missing,
+                    rescue=rescue,
+                )
+                return read_json(content, reading=reading, start=part.start, end=end)
+
+    def _fixed_values(self, item: LoadedItem) -> dict[str, AnyArray]:
+        """Return the columns that have one value in all rows of a file, as arrays of one."""
+        text_by_name = dict(
+            part.split("=", 1) for part in item.key.split("/")[:-1] if "=" in part
+        )
+        fixed = {
+            column.name: _path_value(
+                column,
+                text_by_name.get(column.name),
+                missing=self._options.missing_columns,
+            )
+            for column in self._task.columns
+            if column.name in self._options.path_keys
+        }
+        type_by_name = {field.name: field.type for field in arrow_schema(METADATA_COLUMNS)}
+        for name, value in (("_file", item.key), ("_modified_at", item.modified_at)):
+            if name in self._metadata:
+                fixed[name] = pa.array([value], type_by_name[name])
+        return fixed
+
+    def _completed(self, block: RecordBlock, *, fixed: dict[str, AnyArray]) -> RecordBlock:
+        """Return the block with all needed columns."""
+        needed, found = list(self._task.needed), block.batch.schema.names
+        if found == needed:
+            return block
+        arrays = []
+        for name in needed:
+            if name in found:
+                arrays.append(block.batch.column(name))
+            elif name in fixed:
+                arrays.append(pa.repeat(fixed[name][0], block.rows))
+            else:
+                first = block.first_line + 1
+                lines = [first + block.line_of(row) for row in range(block.rows)]
+                arrays.append(pa.array(lines, pa.int64()))
+        return replace(block, batch=pa.RecordBatch.from_arrays(arrays, names=needed))
+
+
+def _path_value(column: Column, text: str | None, *, missing: MissingColumns) -> AnyArray:
+    """Return the value of a column that is in the path, as an array of one."""
+    if text is None and missing is MissingColumns.FAIL:
+        raise UnreadableFileError(
+            f'its path has no folder "{column.name}=…"',
+            hint='Set "missing_columns" to "null", or put the file into such a folder.',
+        )
+    value = None if text in (None, _NULL) else unquote(str(text))
+    try:
+        return cast_array(pa.array([value], pa.string()), arrow_type(column.type))
+    except CastError as error:
+        raise UnreadableFileError(
+            f'column "{column.name}" of its path: {error.reason}',
+            hint='Declare the column as STRING in "schema".',
+        ) from error
 
 
 def _row_block(block: RecordBlock, lines: "_Lines") -> RowBlock:
@@ -125,252 +277,118 @@ class _Lines:
         """Return file and line, counted from 1; earlier lines are counted once."""
         if self._earlier is None:
             at = self._stream.tell()
-            self._earlier = lines_before(self._stream, self._part, source=self._source)
+            self._earlier = self._count_earlier()
             self._stream.seek(at)
         return (self._part.item.key, self._earlier + own_line + 1)
 
-
-def path_values(
-    key: str, *, source: FilesOptions, columns: tuple[Column, ...]
-) -> dict[str, AnyArray]:
-    """Answer the value of every such column, as an array of one."""
-    text_by_name = dict(part.split("=", 1) for part in key.split("/")[:-1] if "=" in part)
-    return {
-        column.name: _value(column, text_by_name, missing=source.missing_columns)
-        for column in columns
-        if column.name in source.path_keys
-    }
-
-
-def _value(
-    column: Column, text_by_name: dict[str, str], *, missing: MissingColumns
-) -> AnyArray:
-    text = text_by_name.get(column.name)
-    if text is None and missing is MissingColumns.FAIL:
-        raise UnreadableFileError(
-            f'its path has no folder "{column.name}=…"',
-            hint='Set "missing_columns" to "null", or put the file into such a folder.',
-        )
-    value = None if text in (None, _NULL) else unquote(str(text))
-    try:
-        return cast_array(pa.array([value], pa.string()), arrow_type(column.type))
-    except CastError as error:
-        raise UnreadableFileError(
-            f'column "{column.name}" of its path: {error.reason}',
-            hint='Declare the column as STRING in "schema".',
-        ) from error
+    def _count_earlier(self) -> int:
+        start = self._part.start
+        if not start:
+            return 0
+        if self._source.format is FileFormat.PARQUET:
+            groups = read_row_groups(self._stream)
+            return sum(group.rows for group in groups if group.first_byte < start)
+        csv = self._source.format.family is FileFormat.CSV
+        ending = csv_layout(self._source).ending if csv else b"\n"
+        # The first own line starts after the first line end that ends in or after the part.
+        return count_lines_before(self._stream, start - 1, ending=ending) + 1
 
 
-CUT_BYTES_MIN = 4 * 2**20
+def find_columns(source: FilesOptions, values: StoreOptions) -> tuple[Column, ...]:
+    """Return the columns of the files: those given, or those of the first files.
 
-
-def share_out(
-    files: Sequence[LoadedItem], *, tasks: int, splittable: Callable[[LoadedItem], bool]
-) -> tuple[tuple[FilePart, ...], ...]:
-    """Cut the files, in order, into at most ``tasks`` shares of nearly equal bytes.
-
-    A share ends inside a file only where both parts are worth a task of their own; so the
-    first failing share holds the first failing line. No share is empty.
+    The values are those of the source's own options, with no reference left.
     """
-    total = sum(file.size_bytes for file in files)
-    wanted = max(1, min(tasks, len(files) + total // CUT_BYTES_MIN))
-    shares: list[list[FilePart]] = [[]]
-    taken = 0
-    for file in files:
-        cuts = wanted if splittable(file) else 1
-        for read in _cut(file, taken=taken, total=total, shares=cuts):
-            share = _share_of(taken + (read.start + read.end) / 2, total=total, shares=wanted)
-            if share >= len(shares) and shares[-1]:
-                shares.append([])
-            shares[-1].append(read)
-        taken += file.size_bytes
-    return tuple(tuple(share) for share in shares if share)
+    place = parse_uri(source.uri)
+    store, _ = open_store(place, values)
+    first = list(islice(list_all(store, files_glob(place)), _INFERENCE_FILES_MAX))
+    if not first:
+        raise UserError(
+            f'no file matches "{source.uri}"',
+            code=Code.META_NOT_FOUND_ERR,
+            hint="Check the path and the pattern; at least one file must be there already.",
+        )
+    _check_options(source)
+    if source.schema:
+        columns = parse_columns(source.schema)
+    else:
+        columns = _inferred(source, first, store=store)
+        _require_printable(columns)
+    known = {column.name for column in columns}
+    added = (key for key in source.path_keys if key not in known)
+    return columns + tuple(Column(name=key, type=Primitive.STRING) for key in added)
 
 
-def _share_of(middle: float, *, total: int, shares: int) -> int:
-    return min(shares - 1, int(middle * shares / total)) if total else 0
+def _check_options(source: FilesOptions) -> None:
+    """Raise UserError for options that have no meaning in the format, or two at once."""
+    family = source.format.family
+    for key, _ in print_options(source):
+        if _FAMILY_BY_KEY.get(key, family) is not family:
+            raise UserError(
+                f'option "{key}" has no meaning for the format {source.format}',
+                code=Code.OPTION_ERR,
+                hint=f"It is an option of {_FAMILY_BY_KEY[key]}.",
+            )
+    if family is FileFormat.CSV:
+        csv_layout(source)
+    if family is FileFormat.JSON:
+        json_layout(source)
 
 
-def _cut(file: LoadedItem, *, taken: int, total: int, shares: int) -> Iterator[FilePart]:
-    start = 0
-    for share in range(1, shares):
-        cut = total * share // shares - taken
-        if start + CUT_BYTES_MIN <= cut <= file.size_bytes - CUT_BYTES_MIN:
-            yield FilePart(item=file, start=start, end=cut)
-            start = cut
-    yield FilePart(item=file, start=start, end=file.size_bytes)
+def _inferred(
+    source: FilesOptions, metas: list[ObjectMeta], *, store: Store
+) -> tuple[Column, ...]:
+    opened: list[str] = []
+
+    def contents(stack: ExitStack) -> Iterator[BufferedIOBase]:
+        for meta in metas:
+            opened.append(meta.key)
+            stream = stack.enter_context(store.open(meta.key, etag=meta.etag))
+            yield decompressed(stream, _compression(source, meta.key))
+
+    with ExitStack() as stack:
+        streams = contents(stack)
+        try:
+            match source.format.family:
+                case FileFormat.PARQUET:
+                    return infer_parquet_columns(streams)
+                case FileFormat.CSV:
+                    return infer_csv_columns(streams, csv_layout(source))
+                case _:
+                    return _json_columns(streams, json_layout(source))
+        except UnreadableFileError as error:
+            raise UserError(
+                f'file "{opened[-1]}": {error.message}',
+                code=error.code,
+                detail=error.detail,
+                hint=error.hint,
+            ) from error
 
 
-ROW = "_row"
-
-
-def read_records(
-    stream: BufferedIOBase,
-    read: FilePart,
-    *,
-    source: FilesOptions,
-    columns: tuple[Column, ...],
-    needed: Sequence[str],
-) -> Iterator[RecordBlock]:
-    """Read the records of a part; batches have exactly the needed columns, in this order."""
-    own = tuple(column for column in columns if column.name not in source.path_keys)
-    wanted = tuple(column.name for column in own if column.name in needed)
-    part = _Part(
-        read=read,
-        columns=arrow_schema(own),
-        wanted=wanted,
-        missing=source.missing_columns,
-        rescue=RESCUED in needed and RESCUED not in {column.name for column in columns},
+def _json_columns(streams: Iterator[BufferedIOBase], layout: JsonLayout) -> tuple[Column, ...]:
+    if layout.plain:
+        return infer_columns(streams)
+    if layout.paths:
+        raise UserError(
+            'option "schema" is needed with jsonpaths, which have no names',
+            code=Code.OPTION_ERR,
+            hint="Name the columns as in CREATE TABLE: 'schema' = 'id BIGINT, city STRING'.",
+        )
+    records = (
+        first_records(stream, layout=layout, records_max=_INFERENCE_RECORDS_MAX)
+        for stream in streams
     )
+    columns = infer_columns(records, lines_max=_INFERENCE_RECORDS_MAX)
+    return numbers_as_texts(columns) if layout.num_as_string else columns
+
+
+def _require_printable(columns: tuple[Column, ...]) -> None:
+    """Raise UserError for inferred columns that SHOW CREATE could not print and read back."""
     try:
-        fixed = _fixed_values(read, source=source, columns=columns, needed=needed)
-        if source.format is not FileFormat.PARQUET:
-            read_ahead(stream, read.start, read.end)
-        content = decompressed(stream, compression(source, read.item.key))
-        for block in _READERS[source.format.family](content, source, part):
-            yield _completed(block, needed=needed, fixed=fixed)
-    except UnreadableFileError as error:
-        raise UnreadableFileError(
-            f'file "{read.item.key}": {error.message}', detail=error.detail, hint=error.hint
+        parse_columns(columns_sql(columns))
+    except UserError as error:
+        raise UserError(
+            f"the files hold a field that cannot be a column: {error.message}",
+            code=Code.TYPE_ERR,
+            hint='Name the wanted columns with the option "schema".',
         ) from error
-
-
-def splittable(file: LoadedItem, *, source: FilesOptions, needed: Sequence[str]) -> bool:
-    """Tell whether several tasks may read parts of the file."""
-    if ROW in needed:
-        return False
-    match source.format.family:
-        case FileFormat.PARQUET:
-            return True
-        case FileFormat.CSV:
-            whole_lines = csv_splittable(csv_layout(source))
-        case _:
-            whole_lines = not source.strip_outer_array
-    return whole_lines and compression(source, file.key) is CompressType.PLAIN
-
-
-def lines_before(stream: BufferedIOBase, read: FilePart, *, source: FilesOptions) -> int:
-    """Count the lines, or rows, of the file that a part's own first one comes behind."""
-    if not read.start:
-        return 0
-    if source.format is FileFormat.PARQUET:
-        groups = read_row_groups(stream)
-        return sum(group.rows for group in groups if group.first_byte < read.start)
-    csv = source.format.family is FileFormat.CSV
-    ending = csv_layout(source).ending if csv else b"\n"
-    # The first own line begins behind the first line end that ends in or behind the part.
-    return count_lines_before(stream, read.start - 1, ending=ending) + 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """What is to be read of a file's content."""
-
-    read: FilePart
-    columns: pa.Schema
-    wanted: tuple[str, ...]
-    missing: MissingColumns
-    rescue: bool
-
-    @property
-    def end(self) -> int | None:
-        """Where the part ends; None for the end of a content that is read as a whole."""
-        whole = self.read.start == 0 and self.read.end == self.read.item.size_bytes
-        return None if whole else self.read.end
-
-
-def _json(content: BufferedIOBase, source: FilesOptions, part: _Part) -> Iterator[RecordBlock]:
-    reading = json_reading(
-        part.columns,
-        wanted=part.wanted,
-        layout=json_layout(source),
-        missing=part.missing,
-        rescue=part.rescue,
-    )
-    return read_json(content, reading=reading, start=part.read.start, end=part.end)
-
-
-def _csv(content: BufferedIOBase, source: FilesOptions, part: _Part) -> Iterator[RecordBlock]:
-    return read_csv(
-        content,
-        columns=part.columns,
-        wanted=part.wanted,
-        layout=csv_layout(source),
-        start=part.read.start,
-        end=part.end,
-        missing=part.missing,
-        rescue=part.rescue,
-    )
-
-
-def _parquet(
-    content: BufferedIOBase,
-    source: FilesOptions,  # noqa: ARG001 - As the other formats.
-    part: _Part,
-) -> Iterator[RecordBlock]:
-    return read_parquet(
-        content,
-        columns=part.columns,
-        wanted=part.wanted,
-        start=part.read.start,
-        end=part.end,
-        missing=part.missing,
-        rescue=part.rescue,
-    )
-
-
-_Reader = Callable[[BufferedIOBase, FilesOptions, _Part], Iterator[RecordBlock]]
-_READERS: dict[FileFormat, _Reader] = {
-    FileFormat.JSON: _json,
-    FileFormat.CSV: _csv,
-    FileFormat.PARQUET: _parquet,
-}
-
-
-def compression(source: FilesOptions, key: str) -> CompressType:
-    """Answer how a file is compressed."""
-    # Parquet compresses its pages itself.
-    if source.format is FileFormat.PARQUET:
-        return CompressType.PLAIN
-    return compression_of(source.compress_type, key)
-
-
-def _fixed_values(
-    read: FilePart,
-    *,
-    source: FilesOptions,
-    columns: tuple[Column, ...],
-    needed: Sequence[str],
-) -> dict[str, AnyArray]:
-    """Answer the columns that have one value in all rows of the file, as arrays of one."""
-    fixed = path_values(read.item.key, source=source, columns=columns)
-    type_by_name = {field.name: field.type for field in arrow_schema(METADATA_COLUMNS)}
-    about_file = {"_file": read.item.key, "_modified_at": read.item.modified_at}
-    taken = {column.name for column in columns}
-    for name, value in about_file.items():
-        if name in needed and name not in taken:
-            fixed[name] = pa.array([value], type_by_name[name])
-    return fixed
-
-
-def _completed(
-    block: RecordBlock, *, needed: Sequence[str], fixed: dict[str, AnyArray]
-) -> RecordBlock:
-    """Give the block's batch all needed columns."""
-    if block.batch.schema.names == list(needed):
-        return block
-    names = set(block.batch.schema.names)
-    arrays = [
-        block.batch.column(name)
-        if name in names
-        else pa.repeat(fixed[name][0], block.rows)
-        if name in fixed
-        else _line_numbers(block)
-        for name in needed
-    ]
-    return replace(block, batch=pa.RecordBatch.from_arrays(arrays, names=list(needed)))
-
-
-def _line_numbers(block: RecordBlock) -> AnyArray:
-    first = block.first_line + 1
-    return pa.array([first + block.line_of(row) for row in range(block.rows)], pa.int64())

@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
+from operator import attrgetter
 
 from penstock.clock import Clock
-from penstock.errors import Code, InvariantError, PenstockError, UserError
+from penstock.errors import Code, InvariantError, UserError
 from penstock.model.codec import from_text, to_text
 from penstock.model.epoch import EpochLimits, EpochPlan, LoadedItem
 from penstock.model.secrets import Sealed
@@ -35,7 +36,7 @@ from penstock.model.split import (
     SplitStatus,
 )
 from penstock.model.text import counted
-from penstock.sources.files.globs import Glob, files_glob
+from penstock.sources.files.globs import files_glob, list_all
 from penstock.sources.files.kind import (
     FilesOptions,
     LateFiles,
@@ -43,16 +44,23 @@ from penstock.sources.files.kind import (
     further,
     is_above,
 )
-from penstock.sources.files.listing import list_all
-from penstock.sources.files.reader import FilePart, share_out, splittable
-from penstock.sources.source import OnFailure, Poll, Seen, SourceServices
+from penstock.sources.files.reader import FilePart, splittable
+from penstock.sources.source import Poll, Seen, Source, SourceServices
 from penstock.storage.options import Choice, StoreOptions, revealed, seal
 from penstock.storage.store import ObjectMeta, Store, open_store
 from penstock.storage.uris import Scheme, Uri, parse_uri
 
+WINDOW_FILES = 50_000
+LOOKUP_FILES = 1_000
+_CUT_BYTES_MIN = 4 * 2**20
 _HOUR = timedelta(hours=1)
-# So much may be sent at once after a quiet time.
+# The requests of so much time may be sent at once after a quiet time.
 _BURST = timedelta(minutes=1)
+# Buckets of S3 Express One Zone list in an order of their own.
+_DIRECTORY_BUCKET = "--x-s3"
+_by_key = attrgetter("key")
+
+OpenStore = Callable[[Uri, StoreOptions], tuple[Store, str]]
 
 
 class RequestBudget:
@@ -61,6 +69,7 @@ class RequestBudget:
     def __init__(self, per_hour: int | None, *, clock: Clock) -> None:
         self._per_hour = per_hour
         self._clock = clock
+        self._most = max(1.0, (per_hour or 0) * (_BURST / _HOUR))
         self._left = self._most
         self._at = clock.monotonic()
 
@@ -80,10 +89,6 @@ class RequestBudget:
         self.spend(0)
         lacking = min(requests, self._most) - self._left
         return max(timedelta(), _HOUR * (lacking / self._per_hour))
-
-    @property
-    def _most(self) -> float:
-        return max(1.0, (self._per_hour or 0) * (_BURST / _HOUR))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,17 +112,7 @@ def next_range(last: PollRange | None, *, settled: bool, audit_due: bool) -> Pol
     return PollRange(audit=audit_due)
 
 
-WINDOW_FILES = 50_000
-LOOKUP_FILES = 1_000
-
-# Buckets of S3 Express One Zone list in an order of their own.
-_DIRECTORY_BUCKET = "--x-s3"
-
-
-OpenStore = Callable[[Uri, StoreOptions], tuple[Store, str]]
-
-
-class FilesSource:
+class FilesSource(Source):
     """The files of one job, seen from the driver."""
 
     def __init__(
@@ -133,7 +128,7 @@ class FilesSource:
         self._index = services.items
         self._open_store = open_store
         self._uri = parse_uri(options.uri)
-        self._glob: Glob = files_glob(self._uri)
+        self._glob = files_glob(self._uri)
         self._budget = RequestBudget(options.request_budget, clock=services.clock)
         self._window: deque[LoadedItem] = deque()
         self._window_bytes = 0
@@ -149,13 +144,13 @@ class FilesSource:
         self._requests = 0
 
     def poll(self, progress: Progress, *, seen: Seen) -> Poll:
-        """List what may be new and keep what is."""
-        store = self._store()
+        store, _ = self._open_store(self._uri, self._values())
+        (split,) = progress
         chosen = next_range(self._range, settled=self._settled(), audit_due=self._audit_due())
         scan = _Scan(
             range=chosen,
             options=self._options,
-            split=_only_split(progress),
+            split=split,
             high_water={prefix: self._index.newest(prefix) for prefix in self._glob.prefixes},
             written_before=self._written_before(),
         )
@@ -188,7 +183,6 @@ class FilesSource:
         self._range = replace(chosen, end=files[-1].key if files else "", complete=complete)
 
     def waiting(self) -> Amount:
-        """Return the files that no plan has taken."""
         return Amount(
             items=len(self._window),
             size_bytes=self._window_bytes,
@@ -196,27 +190,22 @@ class FilesSource:
         )
 
     def poll_due(self, interval: timedelta) -> bool:  # noqa: ARG002 - One poll serves many epochs.
-        """Return False: files wait for each other."""
         return False
 
     def poll_delay(self) -> timedelta:
-        """Return how long to wait to stay within the request budget."""
         return self._budget.wait(self._poll_requests)
 
     def heads(self) -> Mapping[str, Position]:
-        """Return the time of the last poll."""
         at = self._polled_at or self._clock.now()
         return {self._options.uri: AtTime(at=at)}
 
     def passed(self, split: str, boundary: Position) -> bool:  # noqa: ARG002 - There is one.
-        """Return whether a complete poll since the boundary left nothing to load."""
         if self._polled_at is None or not isinstance(boundary, AtTime):
             return False
         done = not self._window and self.waiting().complete
         return done and self._polled_at >= boundary.at
 
     def statuses(self) -> tuple[SplitStatus, ...]:
-        """Return the status of the only split."""
         uri = self._options.uri
         return (SplitStatus(split=uri, remaining=self.waiting(), seen_at=self._polled_at),)
 
@@ -233,7 +222,7 @@ class FilesSource:
                 break
         self._window_bytes -= size_bytes
         self._planned = tuple(files)
-        split = _only_split(progress)
+        (split,) = progress
         reached = further(split.position, After(value=files[-1].key))
         whole = (FilePart(item=file, start=0, end=file.size_bytes) for file in files)
         return EpochPlan(
@@ -246,14 +235,26 @@ class FilesSource:
     def share(
         self, plan: EpochPlan, *, tasks: int, needed: Sequence[str]
     ) -> list[tuple[SplitRead, ...]]:
-        """Cut files into byte ranges of nearly equal size."""
-        shares = share_out(
-            plan.items,
-            tasks=tasks,
-            splittable=lambda file: splittable(file, source=self._options, needed=needed),
-        )
-        split = _only_split(plan.progress).split
-        return [tuple(_read(split, part) for part in parts) for parts in shares]
+        """Divide the files, in order, into shares of nearly equal bytes.
+
+        A share ends inside a file only where both parts are worth a task of their own. The
+        first failing share therefore holds the first failing line.
+        """
+        (split,) = plan.progress
+        total = sum(file.size_bytes for file in plan.items)
+        wanted = max(1, min(tasks, len(plan.items) + total // _CUT_BYTES_MIN))
+        shares: list[list[SplitRead]] = [[]]
+        taken = 0
+        for file in plan.items:
+            cuts = wanted if splittable(file, source=self._options, needed=needed) else 1
+            for part in _cut(file, taken=taken, total=total, shares=cuts):
+                middle = taken + (part.start + part.end) / 2
+                share = min(wanted - 1, int(middle * wanted / total)) if total else 0
+                if share >= len(shares) and shares[-1]:
+                    shares.append([])
+                shares[-1].append(_read(split.split, part))
+            taken += file.size_bytes
+        return [tuple(share) for share in shares if share]
 
     def advance(self, plan: EpochPlan, notes: Sequence[Note]) -> Progress:
         """Check that the notes cover every byte of every file once; the plan knows the end."""
@@ -267,35 +268,19 @@ class FilesSource:
             raise InvariantError(f'tasks reported file "{min(parts)}", which was not planned')
         return plan.progress
 
-    def committed(self, progress: Progress, notes: Sequence[Note]) -> None:
-        """Do nothing: the file index follows the commit."""
-
-    def failed(self, read: str, error: PenstockError) -> OnFailure:  # noqa: ARG002 - Part of the contract.
-        """Retry whatever may heal."""
-        return OnFailure.RAISE if isinstance(error, UserError) else OnFailure.RETRY
-
     def task_access(self) -> Sealed:
-        """Return the sealed credentials of this moment."""
         return seal(self._values(), self._services.seal)
 
     def charge(self, requests: int) -> None:
-        """Count requests, also those of tasks."""
         self._requests += requests
         self._budget.spend(requests)
 
     def take_requests(self) -> int:
-        """Return how many requests were sent since the last call."""
         taken, self._requests = self._requests, 0
         return taken
 
-    def close(self) -> None:
-        """Do nothing: stores are opened for each poll."""
-
     def _values(self) -> StoreOptions:
         return revealed(self._options.store, self._services.reveal)
-
-    def _store(self) -> Store:
-        return self._open_store(self._uri, self._values())[0]
 
     def _settled(self) -> bool:
         """Return whether everything that the last poll found is loaded."""
@@ -305,10 +290,10 @@ class FilesSource:
     @property
     def _ordered(self) -> bool:
         """Whether listings come in byte order."""
-        return self._uri.scheme is Scheme.FILE or lists_behind(self._options, self._uri)
+        return self._uri.scheme is Scheme.FILE or lists_only_new(self._options, self._uri)
 
     def _audit_due(self) -> bool:
-        if not lists_behind(self._options, self._uri):
+        if not lists_only_new(self._options, self._uri):
             return True
         return self._audit_at is None or self._clock.monotonic() >= self._audit_at
 
@@ -335,9 +320,9 @@ class FilesSource:
             changed = self._changed
             complete = next(new, None) is None
             self._changed = self._changed if complete else changed
-            return sorted(files, key=_key), complete
+            return sorted(files, key=_by_key), complete
         # The store may list in any order, so all of it must be seen.
-        files = heapq.nsmallest(WINDOW_FILES + 1, new, key=_key)
+        files = heapq.nsmallest(WINDOW_FILES + 1, new, key=_by_key)
         return files[:WINDOW_FILES], len(files) <= WINDOW_FILES
 
     def _new_files(self, store: Store, scan: "_Scan", *, seen: Seen) -> Iterator[LoadedItem]:
@@ -354,7 +339,12 @@ class FilesSource:
                 if meta.key in known:
                     self._notice_change(meta, known[meta.key])
                 elif scan.new(meta, self._prefix_of(meta.key)):
-                    yield _item(meta)
+                    yield LoadedItem(
+                        key=meta.key,
+                        etag=meta.etag,
+                        size_bytes=meta.size_bytes,
+                        modified_at=meta.modified_at,
+                    )
 
     def _prefix_of(self, key: str) -> str:
         return next(prefix for prefix in self._glob.prefixes if key.startswith(prefix))
@@ -373,6 +363,16 @@ class FilesSource:
                     "so that this file and those behind it load again."
                 ),
             )
+
+
+def _cut(file: LoadedItem, *, taken: int, total: int, shares: int) -> Iterator[FilePart]:
+    start = 0
+    for share in range(1, shares):
+        cut = total * share // shares - taken
+        if start + _CUT_BYTES_MIN <= cut <= file.size_bytes - _CUT_BYTES_MIN:
+            yield FilePart(item=file, start=start, end=cut)
+            start = cut
+    yield FilePart(item=file, start=start, end=file.size_bytes)
 
 
 def _read(split: str, part: FilePart) -> SplitRead:
@@ -413,8 +413,9 @@ class _Scan:
 
     def begin(self, prefix: str) -> str:
         """Return the key after which the listing of a prefix starts."""
+        floor = self.split.floor.value if isinstance(self.split.floor, After) else ""
         loaded = "" if self.range.audit else self.high_water[prefix]
-        return max(_text(self.split.floor), self.range.begin, loaded)
+        return max(floor, self.range.begin, loaded)
 
     def new(self, meta: ObjectMeta, prefix: str) -> bool:
         """Return whether a file that the index does not know is loaded."""
@@ -427,7 +428,7 @@ class _Scan:
         return self.written_before is None or meta.modified_at >= self.written_before
 
 
-def lists_behind(options: FilesOptions, uri: Uri) -> bool:
+def lists_only_new(options: FilesOptions, uri: Uri) -> bool:
     """Return whether polls list only the keys after the loaded ones."""
     if uri.scheme is Scheme.FILE:
         return False
@@ -437,25 +438,6 @@ def lists_behind(options: FilesOptions, uri: Uri) -> bool:
 
     own_aws = uri.scheme is Scheme.S3 and of_aws(options.store)
     return (own_aws and not uri.bucket.endswith(_DIRECTORY_BUCKET)) or uri.scheme is Scheme.GS
-
-
-def _text(position: Position) -> str:
-    return position.value if isinstance(position, After) else ""
-
-
-def _key(file: LoadedItem) -> str:
-    return file.key
-
-
-def _only_split(progress: Progress) -> SplitProgress:
-    (split,) = progress
-    return split
-
-
-def _item(meta: ObjectMeta) -> LoadedItem:
-    return LoadedItem(
-        key=meta.key, etag=meta.etag, size_bytes=meta.size_bytes, modified_at=meta.modified_at
-    )
 
 
 def _chunks(metas: Iterable[ObjectMeta], size: int) -> Iterator[list[ObjectMeta]]:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.sources.files.globs import compile_glob
-from penstock.sources.files.listing import list_all
+from penstock.sources.files.globs import Glob, list_all
 from penstock.storage.local import LocalStore
 from penstock.storage.store import FolderMissingError
 
@@ -63,5 +62,5 @@ def put(folder: Path, *names: str) -> None:
 
 
 def listed(folder: Path, pattern: str) -> list[str]:
-    glob = compile_glob(f"{folder}/{pattern}")
+    glob = Glob(f"{folder}/{pattern}")
     return [meta.key.removeprefix(f"{folder}/") for meta in list_all(LocalStore(), glob)]
