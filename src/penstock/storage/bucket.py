@@ -14,7 +14,7 @@ import io
 import os
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -149,11 +149,8 @@ class BucketStore:
             self.prefetched[key, etag] = _threads().submit(self._open, key, etag)
 
     def _open(self, key: str, etag: str | None) -> "BucketStream":
-        stream = BucketStream(
-            self.client(), key, etag=etag, options=self.options, count=self.count.add
-        )
         try:
-            stream.start()
+            return BucketStream(self, key, etag=etag)
         except ObjectChangedError:
             # Azure reports a missing object as a changed one.
             if self.scheme is Scheme.AZ and self.head(key) is None:
@@ -161,7 +158,6 @@ class BucketStore:
                     f'object "{key}" could not be read: it does not exist'
                 ) from None
             raise
-        return stream
 
     def read_bytes(self, key: str) -> bytes:
         with self.request("read", key):
@@ -266,22 +262,13 @@ def _meta(found: Any) -> ObjectMeta:  # noqa: ANN401 - A dictionary of obstore.
 
 
 class BucketStream(io.BufferedIOBase):
-    """An object, to read and to seek."""
+    """An object, to read and to seek; its first piece is fetched at once."""
 
-    def __init__(
-        self,
-        client: Any,  # noqa: ANN401 - One class per kind of store.
-        key: str,
-        *,
-        etag: str | None,
-        options: StoreOptions,
-        count: Callable[[], None],
-    ) -> None:
-        self._client = client
+    def __init__(self, store: BucketStore, key: str, *, etag: str | None) -> None:
+        self._store = store
+        self._client = store.client()
         self._key = key
         self._etag = etag
-        self._options = options
-        self._count = count
         self._size = 0
         self._at = 0
         # The end of the announced range.
@@ -290,9 +277,6 @@ class BucketStream(io.BufferedIOBase):
         # The pieces, the least recently used one first.
         self._pieces: dict[int, memoryview] = {}
         self._coming: dict[int, Future[memoryview]] = {}
-
-    def start(self) -> None:
-        """Fetch the first piece and the size."""
         self._pieces[0] = self._fetch(0)
 
     def readable(self) -> bool:
@@ -375,16 +359,16 @@ class BucketStream(io.BufferedIOBase):
         """Read one piece; the client itself resumes a truncated response."""
         begin = number * PIECE_BYTES
         fact = f'object "{self._key}" could not be read'
-        self._count()
-        with bucket_failures(fact, self._options):
+        self._store.count.add()
+        with bucket_failures(fact, self._store.options):
             wanted: GetOptions = {"range": (begin, begin + PIECE_BYTES)}
             if self._etag is not None:
                 wanted["if_match"] = self._etag
-            answer = obstore.get(self._client, self._key, options=wanted)
-            content = memoryview(answer.bytes())
+            found = obstore.get(self._client, self._key, options=wanted)
+            content = memoryview(found.bytes())
         if number == 0:
-            self._size = answer.meta["size"]
-            self._etag = self._etag or answer.meta["e_tag"]
+            self._size = found.meta["size"]
+            self._etag = self._etag or found.meta["e_tag"]
         due = min(PIECE_BYTES, self._size - begin)
         if len(content) != due:
             raise ExternalError(
@@ -399,6 +383,7 @@ class BucketObject(io.RawIOBase):
     def __init__(self, store: BucketStore, key: str) -> None:
         self._store = store
         self._key = key
+        self._fact = f'object "{store.shown(key)}" could not be written'
         self._finished = False
         self._written = 0
         self._writer = obstore.open_writer(
@@ -410,7 +395,7 @@ class BucketObject(io.RawIOBase):
         return self  # type: ignore[return-value] # It has what pyarrow needs of a file.
 
     def finish(self) -> int:
-        with self._failures():
+        with bucket_failures(self._fact, self._store.options):
             self._writer.close()
         self._finished = True
         parts = -(-self._written // _PART_BYTES)
@@ -427,7 +412,7 @@ class BucketObject(io.RawIOBase):
         return True
 
     def write(self, content: "ReadableBuffer", /) -> int:
-        with self._failures():
+        with bucket_failures(self._fact, self._store.options):
             self._writer.write(content)
         size_bytes = memoryview(content).nbytes
         self._written += size_bytes
@@ -438,12 +423,6 @@ class BucketObject(io.RawIOBase):
 
     def close(self) -> None:
         """Do nothing: only ``finish`` completes the object."""
-
-    @contextmanager
-    def _failures(self) -> Iterator[None]:
-        fact = f'object "{self._store.shown(self._key)}" could not be written'
-        with bucket_failures(fact, self._store.options):
-            yield
 
 
 @contextmanager

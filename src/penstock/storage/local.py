@@ -95,12 +95,12 @@ class LocalStore:
 
     def write(self, key: str, content: bytes) -> None:
         target = _path(key)
-        with _write_failures(_not_written(key)), _durable_draft(target, content) as draft:
+        with _write_failures("file", key), _durable_draft(target, content) as draft:
             draft.replace(target)
 
     def write_new(self, key: str, content: bytes) -> bool:
         target = _path(key)
-        with _write_failures(_not_written(key)):
+        with _write_failures("file", key):
             try:
                 with _durable_draft(target, content) as draft:
                     # Unlike a rename, a link fails if the path exists.
@@ -110,7 +110,7 @@ class LocalStore:
         return True
 
     def make_folder(self, folder: str) -> None:
-        with _write_failures(f'folder "{_shown(folder)}" could not be created'):
+        with _write_failures("folder", folder, done="created"):
             _create_folder(_path(folder))
 
     def create(self, folder: str, name: str) -> "LocalFile":
@@ -118,7 +118,7 @@ class LocalStore:
 
     def sync(self, keys: Iterable[str]) -> None:
         for key in keys:
-            with _write_failures(_not_written(key)):
+            with _write_failures("file", key):
                 _sync(_path(key))
 
     def head(self, key: str) -> ObjectMeta | None:
@@ -157,7 +157,7 @@ class LocalStore:
         final = _path(last) if last else folder
         if not self.is_folder(prefix):
             return
-        with _write_failures(f'folder "{_shown(prefix)}" could not be removed'):
+        with _write_failures("folder", prefix, done="removed"):
             for path in (*(p for p in folder.iterdir() if p != final), final):
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path)
@@ -217,7 +217,13 @@ class LocalFile:
 def _walk(prefix: str, selection: Selection) -> Iterator[str]:
     """Yield the selected keys below a folder, depth first; some may be no regular files."""
     # A stack instead of recursion: a tree may be deeper than the recursion limit.
-    stack = [_first_folder(prefix, selection)]
+    first = _read_folder(prefix, selection)
+    if first is None:
+        fact = f'"{_shown(prefix)}" is not a folder'
+        if not _path(prefix).exists():
+            fact = f'folder "{_shown(prefix)}" does not exist'
+        raise FolderMissingError(fact, hint="Create the folder, or correct the path.")
+    stack = [first]
     while stack:
         folder = stack[-1]
         if not folder.names:
@@ -239,16 +245,6 @@ class _Folder:
     identity: tuple[int, int]
     # The names left to visit, the next one last; subfolders end with a slash.
     names: list[bytes]
-
-
-def _first_folder(prefix: str, selection: Selection) -> _Folder:
-    folder = _read_folder(prefix, selection)
-    if folder is None:
-        fact = f'"{_shown(prefix)}" is not a folder'
-        if not _path(prefix).exists():
-            fact = f'folder "{_shown(prefix)}" does not exist'
-        raise FolderMissingError(fact, hint="Create the folder, or correct the path.")
-    return folder
 
 
 def _read_folder(key: str, selection: Selection) -> _Folder | None:
@@ -316,10 +312,8 @@ class _NamedFile(io.FileIO):
         self._key = key
 
     def readinto(self, buffer: "WriteableBuffer", /) -> int:
-        try:
+        with _read_failures("file", self._key):
             return super().readinto(buffer)
-        except OSError as error:
-            raise _read_error("file", self._key, error) from error
 
     def readall(self) -> bytes:
         with _read_failures("file", self._key):
@@ -392,10 +386,11 @@ def _read_failures(kind: str, key: str) -> Iterator[None]:
 
 
 @contextmanager
-def _write_failures(fact: str) -> Iterator[None]:
+def _write_failures(kind: str, key: str, *, done: str = "written") -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        fact = f'{kind} "{_shown(key)}" could not be {done}'
         raise _system_error(fact, error, code=Code.STORAGE_ERR) from error
 
 
@@ -408,10 +403,6 @@ def _data_file_failures(path: Path) -> Iterator[None]:
     except OSError as error:
         fact = f'data file "{error.filename or path}" could not be written'
         raise storage_error(fact, error) from error
-
-
-def _not_written(key: str) -> str:
-    return f'file "{_shown(key)}" could not be written'
 
 
 def _read_error(kind: str, key: str, error: OSError) -> ExternalError:

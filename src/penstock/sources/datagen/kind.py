@@ -8,7 +8,7 @@ number divided by the rate.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -136,18 +136,22 @@ def rows_of_split(options: DatagenOptions, split: int) -> int | None:
     """Return how many rows a split has in all; None if there is no end."""
     if options.rows_total is None:
         return None
-    return max(0, -(-(options.rows_total - split) // options.splits))
+    return _rows_in(options.rows_total, options, split)
+
+
+def _rows_in(rows: int, options: DatagenOptions, split: int) -> int:
+    """Return how many of the first rows are in a split."""
+    return max(0, -(-(rows - split) // options.splits))
 
 
 def rows_due(options: DatagenOptions, split: SplitProgress, *, now: datetime) -> int:
     """Return how many rows of a split are due at a time."""
-    number, start = int(split.split), first_row_at(split)
-    total = rows_of_split(options, number)
+    total = rows_of_split(options, int(split.split))
     if options.rows_per_second is None:
         return total or 0
-    due = int((now - start) / timedelta(seconds=1) * options.rows_per_second)
-    of_split = max(0, -(-(due - number) // options.splits))
-    return of_split if total is None else min(of_split, total)
+    seconds = (now - first_row_at(split)) / timedelta(seconds=1)
+    due = _rows_in(int(seconds * options.rows_per_second), options, int(split.split))
+    return due if total is None else min(due, total)
 
 
 def first_row_at(split: SplitProgress) -> datetime:
@@ -206,22 +210,18 @@ def check_fields(options: DatagenOptions, columns: tuple[Column, ...]) -> tuple[
                 f'option "{_FIELDS}{name}.type" must be one type, not "{given.type}"'
             )
         found += parsed
+    fields = fields_of(options, found)
     for column in found:
-        _check_field(column, _of_column(named, column), options)
+        _check_field(column, fields[column.name], options)
     return tuple(replace(column, nullable=True, comment="") for column in found)
 
 
-def _of_column(named: Mapping[str, FieldOptions], column: Column) -> FieldOptions:
-    for name, given in named.items():
-        if name.lower() == column.name.lower():
-            return given
-    return FieldOptions()
-
-
-def fields_of(options: DatagenOptions, columns: tuple[Column, ...]) -> dict[str, FieldOptions]:
+def fields_of(options: DatagenOptions, columns: Iterable[Column]) -> dict[str, FieldOptions]:
     """Return the options of every column by its name."""
-    named = field_options(options)
-    return {column.name: _of_column(named, column) for column in columns}
+    named: dict[str, FieldOptions] = {}
+    for name, given in field_options(options).items():
+        named.setdefault(name.lower(), given)
+    return {column.name: named.get(column.name.lower(), FieldOptions()) for column in columns}
 
 
 _WHOLE = (Primitive.TINYINT, Primitive.SMALLINT, Primitive.INT, Primitive.BIGINT)
