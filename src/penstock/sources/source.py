@@ -78,7 +78,8 @@ class Source(Protocol):
 
         ``interval`` is how often an idle source is polled.
         """
-        ...
+        del interval
+        return False
 
     def poll_delay(self) -> timedelta:
         """Return how long an idle source must at least wait before the next poll."""

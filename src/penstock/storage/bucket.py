@@ -315,9 +315,6 @@ class BucketStream(io.BufferedIOBase):
             self._at += len(piece)
         return done
 
-    def readinto1(self, buffer: "WriteableBuffer", /) -> int:
-        return self.readinto(buffer)
-
     def read_ahead(self, begin: int, end: int) -> None:
         """Prefetch several pieces of a range at a time."""
         self._ahead_to = min(end, self._size)

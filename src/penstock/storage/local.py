@@ -175,23 +175,20 @@ class LocalFile:
         self.path = root / name
         with _data_file_failures(self.path):
             self._reserve(root, name, tries_left=_FOLDER_TRIES_MAX)
-            self._sink = pa.OSFile(str(self.path), "wb")
-
-    @property
-    def file(self) -> IO[bytes]:
-        return self._sink  # type: ignore[return-value] # It has what pyarrow needs of a file.
+            # It has what pyarrow needs of a file.
+            self.file: IO[bytes] = pa.OSFile(str(self.path), "wb")  # type: ignore[assignment]
 
     def finish(self) -> int:
         """Sync the bytes and return their number; the caller syncs the folder."""
         with _data_file_failures(self.path):
-            self._sink.close()
+            self.file.close()
             _sync(self.path)
             return self.path.stat().st_size
 
     def abort(self) -> None:
         """Delete the file, and the folders created for it that are empty."""
         with suppress(OSError, pa.ArrowException):
-            self._sink.close()
+            self.file.close()
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
         for folder in reversed(self._created):

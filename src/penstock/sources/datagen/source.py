@@ -89,36 +89,24 @@ class DatagenSource(Source):
         columns = self._services.state.definition.source_columns
         fitting = limits.size_bytes // max(1, row_bytes(self._options, columns))
         most = max(1, min(limits.records, fitting) // len(ready))
-        reads = [self._read(split, rows=min(most, self._left(split))) for split in ready]
-        after = {read.split: read.end for read in reads}
-        self._planned |= {read.split: _row(read.end) for read in reads}
-        return EpochPlan(
-            reads=tuple(reads),
-            progress=tuple(self._moved(split, after.get(split.split)) for split in progress),
-            final=True,
-        )
+        reads = []
+        for split in ready:
+            first, work = next_row(split, self._options), first_row_at(split).isoformat()
+            end = first + min(most, self._left(split))
+            reads.append(_read(split.split, first, end, work=work))
+        ends = {read.split: _row(read.end) for read in reads}
+        self._planned |= ends
+        moved = (self._moved(split, ends.get(split.split)) for split in progress)
+        return EpochPlan(reads=tuple(reads), progress=tuple(moved), final=True)
 
     def _settled(self, split: SplitProgress) -> bool:
         return next_row(split, self._options) >= self._planned.get(split.split, 0)
 
-    def _read(self, split: SplitProgress, *, rows: int) -> SplitRead:
-        first = next_row(split, self._options)
-        return SplitRead(
-            id=f"{split.split}:{first}-{first + rows}",
-            split=split.split,
-            begin=At(value=str(first)),
-            end=At(value=str(first + rows)),
-            shown=split.split,
-            work=first_row_at(split).isoformat(),
-        )
-
-    def _moved(self, split: SplitProgress, end: Position | None) -> SplitProgress:
-        if not isinstance(end, At):
+    def _moved(self, split: SplitProgress, row: int | None) -> SplitProgress:
+        if row is None:
             return split
-        row = int(end.value)
-        return replace(
-            split, position=position_at(row, self._options, int(split.split)), records=row
-        )
+        position = position_at(row, self._options, int(split.split))
+        return replace(split, position=position, records=row)
 
     def share(
         self, plan: EpochPlan, *, tasks: int, needed: Sequence[str]
@@ -131,7 +119,8 @@ class DatagenSource(Source):
     def advance(self, plan: EpochPlan, notes: Sequence[Note]) -> Progress:
         """Check that the notes cover every planned row once; the plan knows the end."""
         for read in plan.reads:
-            ranges = sorted(_range(note.result) for note in notes if _split(note) == read.split)
+            own = [note for note in notes if note.read.startswith(f"{read.split}:")]
+            ranges = sorted(_range(note.result) for note in own)
             ends = [_row(read.begin), *(end for _, end in ranges)]
             begins = [begin for begin, _ in ranges]
             if begins != ends[:-1] or ends[-1] != _row(read.end):
@@ -166,25 +155,24 @@ def _cut(read: SplitRead, *, parts: int) -> list[SplitRead]:
     begin, end = _row(read.begin), _row(read.end)
     count = max(1, min(parts, (end - begin) // _ROWS_PER_TASK_MIN))
     cuts = [begin + (end - begin) * part // count for part in range(count + 1)]
-    return [
-        replace(
-            read,
-            id=f"{read.split}:{first}-{last}",
-            begin=At(value=str(first)),
-            end=At(value=str(last)),
-        )
-        for first, last in pairwise(cuts)
-    ]
+    return [_read(read.split, *rows, work=read.work) for rows in pairwise(cuts)]
+
+
+def _read(split: str, first: int, end: int, *, work: str) -> SplitRead:
+    return SplitRead(
+        id=f"{split}:{first}-{end}",
+        split=split,
+        begin=At(value=str(first)),
+        end=At(value=str(end)),
+        shown=split,
+        work=work,
+    )
 
 
 def _row(position: Position | None) -> int:
     if not isinstance(position, At):
         raise InvariantError(f"a row of DATAGEN has a number, not {position}")
     return int(position.value)
-
-
-def _split(note: Note) -> str:
-    return note.read.partition(":")[0]
 
 
 def _range(result: str) -> tuple[int, int]:

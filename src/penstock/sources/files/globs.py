@@ -22,7 +22,7 @@ backtrack: braces can give one key exponentially many ways through a pattern.
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.errors import UserError
 from penstock.storage.store import FolderMissingError, ObjectMeta, Store
@@ -243,16 +243,14 @@ def _digit_patterns(numbers: re.Match[str]) -> Iterator[list[_Chars]]:
         low += blocks * block
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class _Moment:
     """All the states that a text leads to, and the moments that follow, as far as known."""
 
-    __slots__ = ("accepting", "following", "name_begins", "states")
-
-    def __init__(self, states: frozenset[int], *, name_begins: bool, accepting: bool) -> None:
-        self.states = states
-        self.name_begins = name_begins
-        self.accepting = accepting
-        self.following: dict[str, _Moment] = {}
+    states: frozenset[int]
+    name_begins: bool
+    accepting: bool
+    following: dict[str, "_Moment"] = field(default_factory=dict)
 
 
 class Glob:
@@ -368,7 +366,7 @@ class Glob:
         moment = self._moments.get((states, name_begins))
         if moment is None:
             accepting = self._end in self._reached(states, dot_begins=False)
-            moment = _Moment(states, name_begins=name_begins, accepting=accepting)
+            moment = _Moment(states=states, name_begins=name_begins, accepting=accepting)
             self._moments[states, name_begins] = moment
         return moment
 

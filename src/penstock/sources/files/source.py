@@ -189,9 +189,6 @@ class FilesSource(Source):
             complete=self._range is None or self._range.complete,
         )
 
-    def poll_due(self, interval: timedelta) -> bool:  # noqa: ARG002 - One poll serves many epochs.
-        return False
-
     def poll_delay(self) -> timedelta:
         return self._budget.wait(self._poll_requests)
 
