@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.sources.files.kind import MissingColumns
+from penstock.sources.formats.blocks import Wanted
 from penstock.sources.formats.parquet_reader import read_parquet
 from penstock.storage import bucket as bucket_stream
 from penstock.storage.options import StoreOptions
@@ -50,15 +50,8 @@ def store_of(bucket: Bucket) -> Store:
 
 def rows_read(store: Store) -> int:
     with store.open(KEY, etag=None) as stream:
-        blocks = read_parquet(
-            stream,
-            columns=COLUMNS,
-            wanted=tuple(COLUMNS.names),
-            start=0,
-            end=None,
-            missing=MissingColumns.NULL,
-            rescue=False,
-        )
+        wanted = Wanted(columns=COLUMNS, names=tuple(COLUMNS.names))
+        blocks = read_parquet(stream, wanted=wanted, start=0, end=None)
         return sum(block.lines for block in blocks)
 
 

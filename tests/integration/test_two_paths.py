@@ -28,6 +28,7 @@ from penstock.model.schema import (
     Struct,
     columns_sql,
 )
+from penstock.sources.formats.blocks import Wanted
 from penstock.sources.formats.json_reader import json_reading, read_json
 from penstock.spark.executor import SparkExecutor
 from tests.node import Node, read_table
@@ -181,7 +182,8 @@ def parquet_contents(source: tuple[Column, ...]) -> st.SearchStrategy[bytes]:
 def parquet(source: tuple[Column, ...], lines: bytes, as_text: frozenset[str]) -> bytes:
     """Write the rows of some JSON lines, those of some columns as they would be printed."""
     schema = arrow_schema(source)
-    blocks = read_json(io.BytesIO(lines), reading=json_reading(schema), start=0, end=None)
+    reading = json_reading(Wanted(columns=schema, names=tuple(schema.names)))
+    blocks = read_json(io.BytesIO(lines), reading=reading, start=0, end=None)
     table = pa.Table.from_batches([block.batch for block in blocks], schema=schema)
     for name in as_text:
         printed = [None if v is None else str(v) for v in table.column(name).to_pylist()]

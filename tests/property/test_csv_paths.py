@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.sources.files.kind import MissingColumns
-from penstock.sources.formats.blocks import BadRecord, RecordBlock
+from penstock.sources.formats.blocks import BadRecord, RecordBlock, Wanted
 from penstock.sources.formats.csv_reader import read_at_once, read_csv, read_one_by_one
 from penstock.sources.formats.csv_records import CsvRecords, RecordCutter, csv_shape
 from penstock.sources.formats.csv_text import CsvLayout
@@ -93,14 +93,8 @@ def test_records_read_one_by_one_equal_those_read_at_once(
     case: tuple[CsvLayout, bytes], columns: dict[str, pa.DataType]
 ) -> None:
     layout, content = case
-    shape = csv_shape(
-        pa.schema(columns),
-        wanted=WANTED,
-        layout=layout,
-        names=None,
-        missing=MissingColumns.NULL,
-        rescue=True,
-    )
+    wanted = Wanted(columns=pa.schema(columns), names=WANTED, rescue=True)
+    shape = csv_shape(wanted, layout=layout, names=None)
 
     batch = read_at_once(content, shape)
 
@@ -161,9 +155,11 @@ def test_ranges_together_read_every_record_once_and_in_order(
     whole = read(content, layout, rescue=rescue)
     blocks = [block for part in parts for block in part]
     assert rows_of(blocks) == rows_of(whole)
-    assert [(bad.offset, bad.error, bad.raw) for bad in bads_of(blocks)] == [
-        (bad.offset, bad.error, bad.raw) for bad in bads_of(whole)
-    ]
+    assert [
+        (lines_before(content, start, layout) + bad.record, bad.error, bad.raw)
+        for start, part in zip(edges, parts, strict=True)
+        for bad in bads_of(part)
+    ] == [(bad.record, bad.error, bad.raw) for bad in bads_of(whole)]
     assert sum(block.lines for block in blocks) == sum(block.lines for block in whole)
     assert sum(block.blank for block in blocks) == sum(block.blank for block in whole)
 
@@ -175,20 +171,22 @@ def test_a_record_is_found_again_from_its_line(
 ) -> None:
     layout, content = case
     layout = replace(layout, skip_lines=1)
-    stream = io.BytesIO(content)
 
     blocks = read(content, layout, start=start, block_bytes=block_bytes)
 
-    ending = layout.ending
-    earlier = 1 + count_lines_before(stream, start - 1, ending=ending) if start else 0
-    bads = bads_of(blocks)
-    assert [earlier + bad.line for bad in bads] == [
-        count_lines_before(stream, bad.offset, ending=ending) for bad in bads
-    ]
-    assert all(content[bad.offset :].startswith(bad.raw) for bad in bads)
-    assert all(block.lines == block.rows + block.blank + len(block.bad) for block in blocks)
+    for bad in bads_of(blocks):
+        line = lines_before(content, start, layout) + bad.record
+        assert content.split(layout.ending, line)[line].startswith(bad.raw)
+    assert all(
+        block.lines == block.batch.num_rows + block.blank + len(block.bad) for block in blocks
+    )
     in_order = [line for block in blocks for line in lines_of(block)]
     assert in_order == sorted(set(in_order))
+
+
+def lines_before(content: bytes, start: int, layout: CsvLayout) -> int:
+    stream = io.BytesIO(content)
+    return 1 + count_lines_before(stream, start - 1, ending=layout.ending) if start else 0
 
 
 def cut(content: bytes, layout: CsvLayout) -> CsvRecords:
@@ -209,13 +207,10 @@ def read(  # noqa: PLR0913 - As many things vary.
     return list(
         read_csv(
             io.BytesIO(content),
-            columns=COLUMNS,
-            wanted=WANTED,
+            wanted=Wanted(columns=COLUMNS, names=WANTED, missing=missing, rescue=rescue),
             layout=layout,
             start=start,
             end=end,
-            missing=missing,
-            rescue=rescue,
             lines=LineLayout(block_bytes=block_bytes, line_bytes_max=LINE_BYTES_MAX),
         )
     )
@@ -230,5 +225,4 @@ def bads_of(blocks: list[RecordBlock]) -> list[BadRecord]:
 
 
 def lines_of(block: RecordBlock) -> list[int]:
-    rows = [block.first_line + block.line_of(row) for row in range(block.rows)]
-    return sorted([*rows, *(bad.line for bad in block.bad)])
+    return sorted([*block.record_of_row, *(bad.record for bad in block.bad)])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from penstock.arrow.types import arrow_schema
 from penstock.errors import UserError
+from penstock.sources.formats.blocks import Wanted
 from penstock.sources.formats.inference import infer_columns
 from penstock.sources.formats.json_arrays import JsonSource
 from penstock.sources.formats.json_columns import read_directly
@@ -33,6 +34,11 @@ TYPES: dict[str, pa.DataType] = {
     "struct": pa.struct([("a", pa.string()), ("b", pa.list_(pa.float64()))]),
 }
 SCHEMA = pa.schema(TYPES)
+
+
+def wanted(columns: pa.Schema) -> Wanted:
+    return Wanted(columns=columns, names=tuple(columns.names))
+
 
 values: dict[str, st.SearchStrategy[Any]] = {
     **{name: st.none() | value for name, (_, value) in SCALARS.items()},
@@ -69,8 +75,8 @@ def test_records_read_line_by_line_equal_those_read_as_a_block(
     *, rows: list[dict[str, Any]], ascii_only: bool
 ) -> None:
     lines = [json.dumps(row, ensure_ascii=ascii_only).encode() for row in rows]
-    reading = json_reading(SCHEMA)
-    sources = [JsonSource(offset=0, text=line, line=True) for line in lines]
+    reading = json_reading(wanted(SCHEMA))
+    sources = [JsonSource(text=line, line=True) for line in lines]
 
     batches = read_directly(b"\n".join(lines), reading.shape)
     one_by_one = read_one_by_one(sources, reading=reading)
@@ -115,7 +121,7 @@ def test_inferred_columns_hold_the_records_they_were_inferred_from(
     except UserError:
         reject()
 
-    reading = json_reading(arrow_schema(columns))
+    reading = json_reading(wanted(arrow_schema(columns)))
     blocks = list(read_json(io.BytesIO(content), reading=reading, start=0, end=None))
 
     assert [bad.error for block in blocks for bad in block.bad] == []
@@ -139,9 +145,9 @@ def finite(value: object) -> bool:
 
 
 def read(content: bytes) -> tuple[list[Any], list[tuple[int, str]]]:
-    reading = json_reading(SCHEMA)
+    reading = json_reading(wanted(SCHEMA))
     blocks = list(read_json(io.BytesIO(content), reading=reading, start=0, end=None))
     return (
         [row for block in blocks for row in block.batch.to_pylist()],
-        [(bad.line, bad.error) for block in blocks for bad in block.bad],
+        [(bad.record, bad.error) for block in blocks for bad in block.bad],
     )

@@ -8,8 +8,7 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.sources.files.kind import MissingColumns
-from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError
+from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError, Wanted
 from penstock.sources.formats.parquet_reader import read_parquet
 
 DECLARED: dict[str, pa.DataType] = {"id": pa.int64(), "qty": pa.int8(), "note": pa.string()}
@@ -36,12 +35,9 @@ def parquet(rows: list[dict[str, Any]], *, row_group_rows: int) -> bytes:
 def read(content: bytes, *, start: int = 0, end: int | None = None) -> list[RecordBlock]:
     blocks = read_parquet(
         io.BytesIO(content),
-        columns=COLUMNS,
-        wanted=("id", "qty", "note"),
+        wanted=Wanted(columns=COLUMNS, names=("id", "qty", "note"), rescue=True),
         start=start,
         end=end,
-        missing=MissingColumns.NULL,
-        rescue=True,
     )
     return list(blocks)
 
@@ -50,9 +46,9 @@ def fates(blocks: list[RecordBlock]) -> list[object]:
     """Give what became of every row, in order: its values, or the error."""
     found: list[object] = []
     for block in blocks:
-        fate_by_line: dict[int, object] = {bad.line: bad.error for bad in block.bad}
+        fate_by_line: dict[int, object] = {bad.record: bad.error for bad in block.bad}
         for row, values in enumerate(block.batch.to_pylist()):
-            fate_by_line[block.first_line + block.line_of(row)] = tuple(values.items())
+            fate_by_line[int(block.record_of_row[row])] = tuple(values.items())
         assert len(fate_by_line) == block.lines
         found += [fate_by_line[line] for line in sorted(fate_by_line)]
     return found
@@ -115,4 +111,4 @@ def test_a_damaged_file_is_read_or_said_to_be_unreadable(
     except UnreadableFileError:
         return
 
-    assert all(block.lines == block.rows + len(block.bad) for block in blocks)
+    assert all(block.lines == block.batch.num_rows + len(block.bad) for block in blocks)

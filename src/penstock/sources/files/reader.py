@@ -7,6 +7,7 @@ from io import BufferedIOBase
 from itertools import islice
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.arrow.casts import CastError, cast_array
@@ -27,7 +28,7 @@ from penstock.sources.files.kind import (
     FilesOptions,
     MissingColumns,
 )
-from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError
+from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError, Wanted
 from penstock.sources.formats.compression import compression_of, decompressed
 from penstock.sources.formats.csv_reader import read_csv
 from penstock.sources.formats.csv_text import csv_layout, csv_splittable
@@ -105,12 +106,16 @@ class FilesReader(TaskReader):
         self._store, _ = open_sealed(self._options.uri, task.access)
         self._sent = 0
         self.notes: list[Note] = []
-        # The columns that the content of the files has, and those of them that are needed.
+        # The columns that the content of the files has.
         own = tuple(c for c in task.columns if c.name not in self._options.path_keys)
-        self._columns = arrow_schema(own)
-        self._wanted = tuple(column.name for column in own if column.name in task.needed)
         # Metadata that is needed and not hidden by a column of the files with the same name.
         self._metadata = set(task.needed) - {column.name for column in task.columns}
+        self._wanted = Wanted(
+            columns=arrow_schema(own),
+            names=tuple(column.name for column in own if column.name in task.needed),
+            missing=self._options.missing_columns,
+            rescue=RESCUED in self._metadata,
+        )
 
     @property
     def requests(self) -> int:
@@ -129,7 +134,7 @@ class FilesReader(TaskReader):
             lines = _Lines(part, stream, source=self._options)
             for block in self._records(stream, part):
                 rows += block.lines
-                parsed += block.rows
+                parsed += block.batch.num_rows
                 skipped += block.blank
                 rejected += len(block.bad)
                 yield _row_block(block, lines)
@@ -161,42 +166,19 @@ class FilesReader(TaskReader):
     def _content_records(
         self, content: BufferedIOBase, part: FilePart
     ) -> Iterator[RecordBlock]:
-        options, missing = self._options, self._options.missing_columns
-        rescue = RESCUED in self._metadata
+        options, wanted, start = self._options, self._wanted, part.start
         # A content that is read as a whole may be longer than its file, which is compressed.
-        whole = part.start == 0 and part.end == part.item.size_bytes
+        whole = start == 0 and part.end == part.item.size_bytes
         end = None if whole else part.end
         match options.format.family:
             case FileFormat.PARQUET:
-                return read_parquet(
-                    content,
-                    columns=self._columns,
-                    wanted=self._wanted,
-                    start=part.start,
-                    end=end,
-                    missing=missing,
-                    rescue=rescue,
-                )
+                return read_parquet(content, wanted=wanted, start=start, end=end)
             case FileFormat.CSV:
-                return read_csv(
-                    content,
-                    columns=self._columns,
-                    wanted=self._wanted,
-                    layout=csv_layout(options),
-                    start=part.start,
-                    end=end,
-                    missing=missing,
-                    rescue=rescue,
-                )
+                layout = csv_layout(options)
+                return read_csv(content, wanted=wanted, layout=layout, start=start, end=end)
             case _:
-                reading = json_reading(
-                    self._columns,
-                    wanted=self._wanted,
-                    layout=json_layout(options),
-                    missing=missing,
-                    rescue=rescue,
-                )
-                return read_json(content, reading=reading, start=part.start, end=end)
+                reading = json_reading(wanted, layout=json_layout(options))
+                return read_json(content, reading=reading, start=start, end=end)
 
     def _fixed_values(self, item: LoadedItem) -> dict[str, AnyArray]:
         """Return the columns that have one value in all rows of a file, as arrays of one."""
@@ -228,11 +210,10 @@ class FilesReader(TaskReader):
             if name in found:
                 arrays.append(block.batch.column(name))
             elif name in fixed:
-                arrays.append(pa.repeat(fixed[name][0], block.rows))
+                arrays.append(pa.repeat(fixed[name][0], block.batch.num_rows))
             else:
-                first = block.first_line + 1
-                lines = [first + block.line_of(row) for row in range(block.rows)]
-                arrays.append(pa.array(lines, pa.int64()))
+                # Lines are counted from 1.
+                arrays.append(pa.array(np.asarray(block.record_of_row) + 1, pa.int64()))
         return replace(block, batch=pa.RecordBatch.from_arrays(arrays, names=needed))
 
 
@@ -255,11 +236,11 @@ def _path_value(column: Column, text: str | None, *, missing: MissingColumns) ->
 
 def _row_block(block: RecordBlock, lines: "_Lines") -> RowBlock:
     bad = tuple(
-        BadRow(place=lines.place(bad.line), error=bad.error, raw=bad.raw) for bad in block.bad
+        BadRow(place=lines.place(bad.record), error=bad.error, raw=bad.raw) for bad in block.bad
     )
     return RowBlock(
         batch=block.batch,
-        place=lambda row: lines.place(block.first_line + block.line_of(row)),
+        place=lambda row: lines.place(int(block.record_of_row[row])),
         bad=bad,
     )
 

@@ -1,46 +1,78 @@
-"""The result of every format reader: blocks of rows and bad records."""
+"""What every format reader gets and returns: wanted columns, blocks of rows, bad records."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from penstock.arrow.bisect import bad_rows
+from penstock.arrow.casts import CastError
+from penstock.arrow.types import AnyArray, AnyField
 from penstock.errors import Code, UserError
+from penstock.sources.files.kind import RESCUED, MissingColumns
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
+# The record of each row.
+RowNumbers: TypeAlias = range | Numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The columns of the records, and those that the batches hold."""
+
+    columns: pa.Schema
+    names: tuple[str, ...]
+    missing: MissingColumns = MissingColumns.NULL
+    # Whether the batches also hold the fields without a column, as JSON.
+    rescue: bool = False
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Schema of the batches."""
+        rescued = [pa.field(RESCUED, pa.string())] if self.rescue else []
+        return pa.schema([*(self.columns.field(name) for name in self.names), *rescued])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadRecord:
-    """A record that could not be loaded: its place, the reason, and its bytes."""
+    """A record that could not be loaded: its number, the reason, and its bytes."""
 
-    line: int
-    offset: int
+    record: int
     error: str
     raw: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordBlock:
-    """Consecutive records of a range: their rows, and the bad ones.
+    """Rows of some records, the number of the record of each row, and the bad records.
 
-    The first line of the range is 0. ``lines`` counts all records, including blank and bad
-    ones: ``lines == rows + blank + len(bad)``.
+    A record of a file has the number of its first line in the range, from 0. A record of a
+    stream has its index among the payloads. ``lines`` counts good, blank and bad rows:
+    ``lines == batch.num_rows + blank + len(bad)``.
     """
 
     batch: pa.RecordBatch
-    first_line: int
+    record_of_row: RowNumbers
     lines: int
     blank: int = 0
     bad: tuple[BadRecord, ...] = ()
-    # The line of each row, relative to the block's first line; None for 0, 1, 2, …
-    row_lines: tuple[int, ...] | None = None
 
-    @property
-    def rows(self) -> int:
-        """Number of rows."""
-        return self.batch.num_rows
 
-    def line_of(self, row: int) -> int:
-        """Return the line of a row, relative to the block's first line."""
-        return row if self.row_lines is None else self.row_lines[row]
+def misfits(
+    array: AnyArray, field: AnyField, convert: Callable[[AnyArray, AnyField], object]
+) -> dict[int, str]:
+    """Return the reason for each row whose value does not fit the column."""
+
+    def check(first: int, count: int) -> None:
+        convert(array.slice(first, count), field)
+
+    return {
+        row: column_message((field.name, *error.path), error.reason)
+        for row, error in bad_rows(len(array), check, CastError)
+    }
 
 
 def column_message(path: tuple[str, ...], reason: str) -> str:

@@ -14,15 +14,20 @@ from functools import partial
 from io import BufferedIOBase
 from typing import IO, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from penstock.arrow.bisect import bad_rows
 from penstock.arrow.casts import CastError, cast_array
 from penstock.arrow.types import AnyArray, AnyField, NestedArray, data_type
-from penstock.sources.files.kind import MissingColumns
-from penstock.sources.formats.blocks import BadRecord, RecordBlock, column_message
+from penstock.sources.formats.blocks import (
+    BadRecord,
+    RecordBlock,
+    Wanted,
+    column_message,
+    misfits,
+)
 from penstock.sources.formats.csv_records import (
     CsvRecords,
     CsvShape,
@@ -46,19 +51,14 @@ from penstock.sources.formats.lines import LineLayout, Lines, count_lines_before
 def column_values(texts: NestedArray, field: AnyField, layout: CsvLayout) -> AnyArray:
     """Return the values of a column; raise ``CastError`` for the first bad text."""
     if layout.empty_field_as_null or not pa.types.is_string(field.type):
-        texts = _empty_as_null(texts)
+        empty = pc.equal(texts, pa.scalar(""))
+        if pc.any(empty).as_py():
+            texts = pc.if_else(empty, pa.scalar(None, pa.string()), texts)
     values = cast_array(texts, field.type)
     if not field.nullable and values.null_count:
         row = pc.index(values.is_null(), value=True).as_py()
         raise CastError(row, f"expected {data_type(field.type).sql}, found null")
     return values
-
-
-def _empty_as_null(texts: NestedArray) -> NestedArray:
-    empty = pc.equal(texts, pa.scalar(""))
-    if not pc.any(empty).as_py():
-        return texts
-    return pc.if_else(empty, pa.scalar(None, pa.string()), texts)
 
 
 _NULL = "\\N"
@@ -92,7 +92,7 @@ def _fields_of_first_line(form: CommonForm, shape: CsvShape) -> int | None:
 
 def _parse(form: CommonForm, shape: CsvShape, *, fields: int) -> pa.RecordBatch:
     """Read the fields of the wanted columns as texts, named by the field's number."""
-    wanted = {str(field) for field in shape.field_by_column if _among(field, fields)}
+    wanted = {str(at) for at in shape.field_by_column if at is not None and at < fields}
     # Without included columns, Arrow would read all of them.
     included = sorted(wanted) or ["0"]
     table = pa_csv.read_csv(
@@ -137,10 +137,6 @@ def _shaped(batch: pa.RecordBatch, form: CommonForm, shape: CsvShape) -> pa.Reco
     return pa.RecordBatch.from_arrays(columns, schema=shape.schema)
 
 
-def _among(field: int | None, fields: int) -> bool:
-    return field is not None and field < fields
-
-
 def _without_quotes(texts: NestedArray) -> NestedArray:
     quoted = pc.and_(
         pc.and_(pc.starts_with(texts, '"'), pc.ends_with(texts, '"')),
@@ -158,35 +154,24 @@ def read_one_by_one(records: CsvRecords, shape: CsvShape) -> RecordBlock:
     numbers = list(fields_by_record)
     texts, reason_by_row = _texts(list(fields_by_record.values()), shape)
     for column, field in zip(texts, shape.schema, strict=True):
-        check = partial(_check, column, field, shape.layout)
-        for row, error in bad_rows(len(column), check, CastError):
-            reason_by_row.setdefault(row, column_message((field.name,), error.reason))
+        convert = partial(column_values, layout=shape.layout)
+        reason_by_row = misfits(column, field, convert) | reason_by_row
     kept = [row for row in range(len(numbers)) if row not in reason_by_row]
     reason_by_record |= {numbers[row]: reason for row, reason in reason_by_row.items()}
-    first = records.lines[0]
-    row_lines = tuple(records.lines[numbers[row]] - first for row in kept)
     return RecordBlock(
         batch=_batch(texts, kept, shape),
-        first_line=first,
+        record_of_row=np.array([records.lines[numbers[row]] for row in kept], np.int64),
         lines=len(records.texts),
         blank=blank,
         bad=tuple(
             BadRecord(
-                line=records.lines[record],
-                offset=records.offsets[record],
+                record=records.lines[record],
                 error=reason,
                 raw=records.texts[record],
             )
             for record, reason in sorted(reason_by_record.items())
         ),
-        row_lines=None if row_lines == tuple(range(len(row_lines))) else row_lines,
     )
-
-
-def _check(
-    texts: NestedArray, field: AnyField, layout: CsvLayout, first: int, count: int
-) -> None:
-    column_values(texts.slice(first, count), field, layout)
 
 
 def _split(records: CsvRecords, shape: CsvShape) -> tuple[dict[int, Fields], dict[int, str]]:
@@ -293,16 +278,13 @@ def _batch(texts: list[NestedArray], kept: list[int], shape: CsvShape) -> pa.Rec
 _LINES = LineLayout()
 
 
-def read_csv(  # noqa: PLR0913 - A file's columns, its layout and a range of it are all needed.
+def read_csv(
     stream: BufferedIOBase,
     *,
-    columns: pa.Schema,
-    wanted: tuple[str, ...],
+    wanted: Wanted,
     layout: CsvLayout,
     start: int,
     end: int | None,
-    missing: MissingColumns,
-    rescue: bool,
     lines: LineLayout = _LINES,
 ) -> Iterator[RecordBlock]:
     """Read the records that begin in ``[start, end)`` of the file; None is the file's end.
@@ -313,14 +295,7 @@ def read_csv(  # noqa: PLR0913 - A file's columns, its layout and a range of it 
     preamble = read_preamble(stream, layout=layout, line_bytes_max=lines.line_bytes_max)
     if preamble is None:
         return
-    shape = csv_shape(
-        columns,
-        wanted=wanted,
-        layout=layout,
-        names=preamble.names,
-        missing=missing,
-        rescue=rescue,
-    )
+    shape = csv_shape(wanted, layout=layout, names=preamble.names)
     cutter = RecordCutter(
         layout,
         line_bytes_max=lines.line_bytes_max,
@@ -380,8 +355,9 @@ def _blocks(
         if batch is None:
             yield from _slow_blocks(own.of(cutter.cut(lines)), shape)
             continue
-        yield RecordBlock(batch=batch, first_line=cutter.line, lines=batch.num_rows)
-        cutter.skip(lines, count=batch.num_rows)
+        first, count = cutter.line, batch.num_rows
+        yield RecordBlock(batch=batch, record_of_row=range(first, first + count), lines=count)
+        cutter.skip(lines, count=count)
     yield from _slow_blocks(own.of(cutter.finish()), shape)
 
 

@@ -9,15 +9,15 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from io import BufferedIOBase
 from itertools import accumulate
-from typing import Any
 
 import pyarrow as pa
 
-from penstock.sources.files.kind import RESCUED, MissingColumns
-from penstock.sources.formats.blocks import UnreadableFileError
+from penstock.sources.files.kind import MissingColumns
+from penstock.sources.formats.blocks import UnreadableFileError, Wanted
 from penstock.sources.formats.csv_text import (
     BrokenRecordError,
     CsvLayout,
+    Enclosing,
     enclosing,
     field_cutter,
 )
@@ -90,7 +90,7 @@ class RecordCutter:
             texts.pop()
         if self._enclosing is None or (self.idle and self._enclosing.enclose not in data):
             return self._one_per_line(texts)
-        return self._joined(texts)
+        return self._joined(texts, self._enclosing)
 
     def finish(self) -> CsvRecords:
         """Return the record that is still open at the end of the file, if any."""
@@ -106,13 +106,13 @@ class RecordCutter:
         self.line += len(texts)
         return CsvRecords(texts=self._without_returns(texts), offsets=offsets, lines=lines)
 
-    def _joined(self, texts: list[bytes]) -> CsvRecords:
+    def _joined(self, texts: list[bytes], enclosed: Enclosing) -> CsvRecords:
         whole: list[bytes] = []
         offsets: list[int] = []
         lines: list[int] = []
         faults: dict[int, str] = {}
         for text in texts:
-            opened = self._open_after(text)
+            opened = enclosed.open_after(text, opened=not self.idle)
             self._hold(text)
             if opened:
                 continue
@@ -129,11 +129,6 @@ class RecordCutter:
             offsets=offsets,
             lines=lines,
             fault_by_record=faults,
-        )
-
-    def _open_after(self, text: bytes) -> bool:
-        return self._enclosing is not None and self._enclosing.open_after(
-            text, opened=not self.idle
         )
 
     def _hold(self, text: bytes) -> None:
@@ -201,35 +196,27 @@ class CsvShape:
         return named or _free(generated_name(field), self.extra_names)
 
 
-def csv_shape(
-    columns: pa.Schema,
-    *,
-    wanted: Sequence[str],
-    layout: CsvLayout,
-    names: Sequence[str] | None,
-    missing: MissingColumns,
-    rescue: bool,
-) -> CsvShape:
+def csv_shape(wanted: Wanted, *, layout: CsvLayout, names: Sequence[str] | None) -> CsvShape:
     """Find the wanted columns by the names of the file, or by position if it has none."""
+    columns = wanted.columns.names
+    field_by_name: dict[str, int | None]
     if names is None:
-        field_by_name: dict[str, int | None] = {
-            name: field for field, name in enumerate(columns.names)
-        }
+        field_by_name = {name: field for field, name in enumerate(columns)}
     else:
-        field_by_name = _matched(columns.names, names)
-        _require_columns(field_by_name, missing)
+        field_by_name = _matched(columns, names)
+        _require_columns(field_by_name, wanted.missing)
     held = set(field_by_name.values())
     extra = _distinct(
         {field: name for field, name in enumerate(names or ()) if field not in held}
     )
-    fields_max = len(columns) if names is None else len(names)
+    fields_max = len(columns if names is None else names)
     return CsvShape(
         layout=layout,
-        schema=_wanted_schema(columns, wanted=wanted, rescue=rescue),
-        field_by_column=tuple(field_by_name[name] for name in wanted),
+        schema=wanted.schema,
+        field_by_column=tuple(field_by_name[name] for name in wanted.names),
         fields_max=fields_max,
-        fields_min=fields_max if missing is MissingColumns.FAIL else 0,
-        rescue=rescue,
+        fields_min=fields_max if wanted.missing is MissingColumns.FAIL else 0,
+        rescue=wanted.rescue,
         extra_name_by_field=extra,
         extra_names=frozenset(extra.values()),
     )
@@ -238,12 +225,6 @@ def csv_shape(
 def generated_name(field: int) -> str:
     """Return the name of an unnamed field, counted from 0."""
     return f"c{field + 1}"
-
-
-def _wanted_schema(columns: pa.Schema, *, wanted: Sequence[str], rescue: bool) -> pa.Schema:
-    field_by_name: dict[str, pa.Field[Any]] = {field.name: field for field in columns}
-    fields = [field_by_name[name] for name in wanted]
-    return pa.schema([*fields, pa.field(RESCUED, pa.string())] if rescue else fields)
 
 
 def _matched(columns: Sequence[str], names: Sequence[str]) -> dict[str, int | None]:
@@ -351,18 +332,12 @@ def _skipped_bytes(stream: BufferedIOBase, *, count: int, lines: LineLayout) -> 
     if not count:
         return 0
     for block in read_lines(stream, start=0, end=None, layout=lines):
-        found = 1 if block.too_long else bytes(block.data).count(lines.ending)
-        if found >= count:
-            return _after_lines(block, count=count, lines=lines)
-        count -= found
+        # A block with an overlong line has only this line.
+        texts = [b"", b""] if block.too_long else bytes(block.data).split(lines.ending, count)
+        if len(texts) > count:
+            return block.offset + block.size_bytes - len(texts[count])
+        count -= len(texts) - 1
     return None
-
-
-def _after_lines(block: Lines, *, count: int, lines: LineLayout) -> int:
-    if block.too_long:
-        return block.offset + block.size_bytes
-    rest = bytes(block.data).split(lines.ending, count)[count]
-    return block.offset + block.size_bytes - len(rest)
 
 
 def _records(

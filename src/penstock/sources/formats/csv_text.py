@@ -8,38 +8,19 @@ character, and separators have one byte. So each block is screened before Arrow 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from penstock.arrow.casts import shown
 from penstock.errors import Code, UserError
+from penstock.model.formats import Payload
+from penstock.sources.files.kind import FilesOptions
 from penstock.sources.formats.lines import BYTE_ORDER_MARK
 
 _WRITTEN_OUT = re.compile(rb"\\(?:x([0-9a-fA-F]{2})|([tnr]))")
 _CHARACTER_BY_LETTER = {b"t": b"\t", b"n": b"\n", b"r": b"\r"}
 _RETURN = b"\r"
-
-
-class CsvOptions(Protocol):
-    """The CSV options of files, or of the payloads of a stream."""
-
-    @property
-    def column_separator(self) -> str: ...
-    @property
-    def line_delimiter(self) -> str: ...
-    @property
-    def enclose(self) -> str: ...
-    @property
-    def escape(self) -> str: ...
-    @property
-    def header_lines(self) -> int: ...
-    @property
-    def skip_lines(self) -> int: ...
-    @property
-    def trim_double_quotes(self) -> bool: ...
-    @property
-    def empty_field_as_null(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +44,7 @@ class CsvLayout:
         return self.ending == b"\n" and _RETURN not in marks
 
 
-def csv_layout(options: CsvOptions) -> CsvLayout:
+def csv_layout(options: FilesOptions | Payload) -> CsvLayout:
     """Return the layout of a source's options; raise ``UserError`` if it is ambiguous."""
     separator = _delimiter("column_separator", options.column_separator)
     ending = _delimiter("line_delimiter", options.line_delimiter)
@@ -104,8 +85,10 @@ def _character(written: re.Match[bytes]) -> bytes:
     return bytes.fromhex(code.decode()) if code else _CHARACTER_BY_LETTER[letter]
 
 
-def _require_distinct(options: CsvOptions, *, separator: bytes, ending: bytes) -> None:
-    if _overlaps_itself(ending):
+def _require_distinct(
+    options: FilesOptions | Payload, *, separator: bytes, ending: bytes
+) -> None:
+    if any(ending.endswith(ending[:size]) for size in range(1, len(ending))):
         raise _refusal(
             f'option "line_delimiter" must not begin as it ends, as'
             f" {shown(options.line_delimiter)} does",
@@ -118,10 +101,6 @@ def _require_distinct(options: CsvOptions, *, separator: bytes, ending: bytes) -
             " one another",
             hint="Choose a delimiter that occurs in no separator.",
         )
-
-
-def _overlaps_itself(ending: bytes) -> bool:
-    return any(ending.endswith(ending[:size]) for size in range(1, len(ending)))
 
 
 def _mark(name: str, text: str, *, separator: bytes, ending: bytes) -> bytes | None:
@@ -214,36 +193,9 @@ def enclosing(layout: CsvLayout) -> Enclosing | None:
 def field_cutter(layout: CsvLayout) -> Callable[[bytes], Fields]:
     """Return the function that splits a record, without its line end, into fields."""
     enclosed = enclosing(layout)
-    plain = _plain_cutter(layout)
-    if enclosed is None:
-        return plain
-    plain_field = _plain_field(layout)
-
-    def cut(record: bytes) -> Fields:
-        if enclosed.enclose not in record:
-            return plain(record)
-        return _enclosed_fields(record, enclosed, plain_field=plain_field)
-
-    return cut
-
-
-def _plain_cutter(layout: CsvLayout) -> Callable[[bytes], Fields]:
     separator, trimmed = layout.separator, layout.trim_double_quotes
-    plain_field = _plain_field(layout)
 
-    def cut(record: bytes) -> Fields:
-        fields = record.split(separator)
-        if _NULL in record or (trimmed and _DOUBLE_QUOTE in record):
-            return [plain_field(field) for field in fields]
-        return list(fields)
-
-    return cut
-
-
-def _plain_field(layout: CsvLayout) -> Callable[[bytes], bytes | None]:
-    trimmed = layout.trim_double_quotes
-
-    def read(field: bytes) -> bytes | None:
+    def plain_field(field: bytes) -> bytes | None:
         if field == _NULL:
             return None
         quoted = (
@@ -251,7 +203,15 @@ def _plain_field(layout: CsvLayout) -> Callable[[bytes], bytes | None]:
         )
         return field[1:-1] if trimmed and quoted else field
 
-    return read
+    def cut(record: bytes) -> Fields:
+        if enclosed is not None and enclosed.enclose in record:
+            return _enclosed_fields(record, enclosed, plain_field=plain_field)
+        fields = record.split(separator)
+        if _NULL in record or (trimmed and _DOUBLE_QUOTE in record):
+            return [plain_field(field) for field in fields]
+        return list(fields)
+
+    return cut
 
 
 def _enclosed_fields(

@@ -6,7 +6,6 @@ so a malformed element does not affect its neighbours.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from io import BufferedIOBase
 from typing import Any, NamedTuple
 
@@ -37,20 +36,11 @@ _TO_BRACKET_OR_COMMA = re.compile(
     rb'(?:[^"\[\]{},]++|' + _STRING + rb")*+([\[\]{},]?)", re.DOTALL
 )
 _CLOSING = {b"[": b"]", b"{": b"}"}
-_HINT = 'Check the option "strip_outer_array", or remove the file.'
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Element:
-    """The text of one element of an array, and its offset in the file."""
-
-    offset: int
-    text: bytes
 
 
 def read_elements(
     stream: BufferedIOBase, *, objects: bool, element_bytes_max: int = LINE_BYTES_MAX
-) -> Iterator[Element]:
+) -> Iterator[bytes]:
     """Read the elements of all arrays; with ``objects``, also objects outside arrays."""
     return _Scanner(stream, element_bytes_max=element_bytes_max).elements(objects=objects)
 
@@ -64,8 +54,7 @@ class _Scanner:
         self._held = bytearray()
         self._offset = 0
 
-    def elements(self, *, objects: bool) -> Iterator[Element]:
-        """Yield the elements of consecutive arrays."""
+    def elements(self, *, objects: bool) -> Iterator[bytes]:
         self._stream.seek(0)
         while len(self._held) < len(BYTE_ORDER_MARK) and self._read_on():
             continue
@@ -75,12 +64,15 @@ class _Scanner:
             if self._held.startswith(b"["):
                 yield from self._array()
             elif objects and self._held.startswith(b"{"):
-                end = self._end_of_value()
-                yield self._take(end)
+                yield self._take(self._end_of_value())
             else:
-                raise self._no_array(objects=objects)
+                found = bytes(self._held[:_FOUND_BYTES]).decode(errors="replace")
+                expected = "an array or an object" if objects else "an array"
+                raise _unreadable(
+                    f"expected {expected} at byte {self._offset}, found {shown(found)}"
+                )
 
-    def _array(self) -> Iterator[Element]:
+    def _array(self) -> Iterator[bytes]:
         begin = self._offset
         self._drop(1)
         first, closing = True, b""
@@ -88,7 +80,7 @@ class _Scanner:
             end, closing = self._end_of_element(begin)
             element = self._take(end)
             self._drop(1)
-            if not (first and closing == b"]" and not element.text):
+            if element or not first or closing != b"]":
                 yield element
             first = False
 
@@ -98,9 +90,7 @@ class _Scanner:
         while True:
             at, found = self._next(_TO_BRACKET_OR_COMMA, at)
             if not found:
-                raise UnreadableFileError(
-                    f"the array that begins at byte {begin} does not end", hint=_HINT
-                )
+                raise _unreadable(f"the array that begins at byte {begin} does not end")
             if found in (b",", b"]"):
                 return at, found
             if found == b"}":
@@ -114,9 +104,7 @@ class _Scanner:
         while True:
             at, found = self._next(_TO_BRACKET, at)
             if not found:
-                raise UnreadableFileError(
-                    f"the value that begins at byte {begin} does not end", hint=_HINT
-                )
+                raise _unreadable(f"the value that begins at byte {begin} does not end")
             at += 1
             if found in _CLOSING:
                 closings.append(_CLOSING[found])
@@ -140,10 +128,9 @@ class _Scanner:
 
     def _read_on(self) -> bool:
         if len(self._held) > self._element_bytes_max:
-            raise UnreadableFileError(
+            raise _unreadable(
                 f"the element that begins at byte {self._offset} may have"
-                f" {self._element_bytes_max} bytes at most",
-                hint=_HINT,
+                f" {self._element_bytes_max} bytes at most"
             )
         # Double the held bytes, because a long string is scanned again from its beginning.
         chunk = self._stream.read(max(_CHUNK_BYTES, len(self._held)))
@@ -160,30 +147,24 @@ class _Scanner:
             if not self._read_on():
                 return False
 
-    def _take(self, count: int) -> Element:
+    def _take(self, count: int) -> bytes:
         text = bytes(self._held[:count])
-        blank = _BLANK.match(text)
-        offset = self._offset + (blank.end() if blank else 0)
         self._drop(count)
-        return Element(offset=offset, text=text.strip(b" \t\r\n"))
+        return text.strip(b" \t\r\n")
 
     def _drop(self, count: int) -> None:
         del self._held[:count]
         self._offset += count
 
-    def _no_array(self, *, objects: bool) -> UnreadableFileError:
-        found = bytes(self._held[:_FOUND_BYTES]).decode(errors="replace")
-        expected = "an array or an object" if objects else "an array"
-        return UnreadableFileError(
-            f"expected {expected} at byte {self._offset}, found {shown(found)}", hint=_HINT
-        )
-
     def _mismatch(self, at: int, *, expected: bytes, found: bytes) -> UnreadableFileError:
-        return UnreadableFileError(
-            f'expected "{expected.decode()}" at byte {self._offset + at},'
-            f' found "{found.decode()}"',
-            hint=_HINT,
-        )
+        place = f"at byte {self._offset + at}"
+        return _unreadable(f'expected "{expected.decode()}" {place}, found "{found.decode()}"')
+
+
+def _unreadable(message: str) -> UnreadableFileError:
+    return UnreadableFileError(
+        message, hint='Check the option "strip_outer_array", or remove the file.'
+    )
 
 
 GROUP_RECORDS_MAX = 1 << 16
@@ -196,7 +177,6 @@ class JsonSource(NamedTuple):
     It is a tuple, because tuples are faster to create than data classes.
     """
 
-    offset: int
     text: bytes
     value: object = NOT_DECODED
     # The reason why there is no record.
@@ -209,16 +189,11 @@ def line_sources(lines: Lines, layout: LineLayout) -> list[JsonSource]:
     if lines.too_long:
         limit, found = layout.line_bytes_max, lines.size_bytes
         error = f"a line may have {limit} bytes at most, found {found}"
-        return [JsonSource(offset=lines.offset, text=bytes(lines.data), error=error)]
-    offset = lines.offset + len(lines.data) - len(lines.content)
+        return [JsonSource(text=bytes(lines.data), error=error)]
     texts = bytes(lines.content).split(b"\n")
     if not texts[-1]:
         texts.pop()
-    sources = []
-    for text in texts:
-        sources.append(JsonSource(offset=offset, text=text, line=True))
-        offset += len(text) + 1
-    return sources
+    return [JsonSource(text=text, line=True) for text in texts]
 
 
 def element_groups(stream: BufferedIOBase, *, root: JsonPath) -> Iterator[list[JsonSource]]:
@@ -236,14 +211,14 @@ def element_groups(stream: BufferedIOBase, *, root: JsonPath) -> Iterator[list[J
         yield group
 
 
-def _element_sources(element: Element, root: JsonPath) -> Iterator[JsonSource]:
+def _element_sources(element: bytes, root: JsonPath) -> Iterator[JsonSource]:
     """Yield the record of an element, or the records of the array at the root."""
-    whole = JsonSource(offset=element.offset, text=element.text)
+    whole = JsonSource(text=element)
     if not root.steps:
         yield whole
         return
     try:
-        part = rooted(decode_document(element.text), root)
+        part = rooted(decode_document(element), root)
     except BadRecordError as error:
         yield whole._replace(error=str(error))
         return
@@ -251,14 +226,10 @@ def _element_sources(element: Element, root: JsonPath) -> Iterator[JsonSource]:
         yield whole._replace(value=part)
         return
     for value in part:
-        yield _part_source(whole, value)
-
-
-def _part_source(whole: JsonSource, value: object) -> JsonSource:
-    try:
-        return whole._replace(text=json_text(value).encode(), value=value)
-    except BadRecordError as error:
-        return whole._replace(text=b"", error=str(error))
+        try:
+            yield JsonSource(text=json_text(value).encode(), value=value)
+        except BadRecordError as error:
+            yield JsonSource(text=b"", error=str(error))
 
 
 def rooted(document: object, root: JsonPath) -> Any:  # noqa: ANN401 - Any JSON value.

@@ -29,6 +29,7 @@ from penstock.sources.formats.json_values import (
     FloatingText,
     ForeignConstant,
     IntegerText,
+    shown_value,
 )
 
 Render = Callable[[Any], str]
@@ -70,29 +71,10 @@ def _misfit(arrow: AnyType, value: object) -> _MisfitError:
     return _MisfitError(f"expected {data_type(arrow).sql}, found {shown_value(value)}")
 
 
-def shown_value(value: object) -> str:
-    """Write a decoded value for an error message, truncated."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "true" if value else "false"
-        case dict():
-            return "an object"
-        case list():
-            return "an array"
-        case IntegerText() | FloatingText() | ForeignConstant():
-            return shown(value)[1:-1]
-        case _:
-            return shown(str(value))
-
-
 def _boolean(arrow: AnyType) -> Render:
     def render(value: object) -> str:
-        if value is True:
-            return "true"
-        if value is False:
-            return "false"
+        if isinstance(value, bool):
+            return "true" if value else "false"
         raise _misfit(arrow, value)
 
     return render
@@ -136,23 +118,16 @@ def _decimal(arrow: AnyType) -> Render:
     return render
 
 
-def _string(arrow: AnyType) -> Render:
-    def render(value: object) -> str:
-        if isinstance(value, (IntegerText, FloatingText)):
-            return f'"{value}"'
-        if isinstance(value, bool):
-            return '"true"' if value else '"false"'
-        if type(value) is str:
-            return _quoted(value)
-        raise _misfit(arrow, value)
-
-    return render
-
-
 def _text(arrow: AnyType) -> Render:
+    scalars = pa.types.is_string(arrow)
+
     def render(value: object) -> str:
         if type(value) is str:
             return _quoted(value)
+        if scalars and isinstance(value, (IntegerText, FloatingText)):
+            return f'"{value}"'
+        if scalars and isinstance(value, bool):
+            return '"true"' if value else '"false"'
         raise _misfit(arrow, value)
 
     return render
@@ -235,7 +210,7 @@ _MAKERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Render]], ...] = (
     (pa.types.is_integer, _integer),
     (pa.types.is_floating, _floating),
     (pa.types.is_decimal, _decimal),
-    (pa.types.is_string, _string),
+    (pa.types.is_string, _text),
     (pa.types.is_binary, _text),
     (pa.types.is_date, _text),
     (pa.types.is_timestamp, _text),
@@ -294,30 +269,26 @@ def read_directly(data: bytes | memoryview, shape: JsonShape) -> list[pa.RecordB
     """Parse a block in which each line is one plain record; return None for other blocks."""
     if not shape.direct:
         return None
-    lines = screened(data)
+    lines = _screened(data)
     if lines is None:
         return None
+    count, record_bytes_max = lines
     try:
-        batches = parse_records(data, shape, record_bytes_max=lines.bytes_max)
+        batches = parse_records(data, shape, record_bytes_max=record_bytes_max)
     except ValueError:
         return None
     # The screen does not exclude several records on one line. Inside a value, no object follows
     # an object without a comma, and no string has a newline. So a record ends where a line ends
     # with a closing brace and the next line begins with an opening one. Hence each line has at
     # least one whole record, and an equal number of rows and lines means exactly one.
-    return batches if sum(batch.num_rows for batch in batches) == lines.count else None
+    return batches if sum(batch.num_rows for batch in batches) == count else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScreenedLines:
-    """The number of lines of a block, and the length of the longest."""
+def _screened(data: bytes | memoryview) -> tuple[int, int] | None:
+    """Return the number of lines and the length of the longest.
 
-    count: int
-    bytes_max: int
-
-
-def screened(data: bytes | memoryview) -> ScreenedLines | None:
-    """Screen a block; return None unless all lines are in braces and the text is UTF-8."""
+    Return None unless all lines are in braces and the text is UTF-8.
+    """
     octets = np.frombuffer(data, np.uint8)
     if not len(octets) or octets[0] != _OPEN:
         return None
@@ -334,8 +305,7 @@ def screened(data: bytes | memoryview) -> ScreenedLines | None:
         last = octets[ends - 1 - (last == _RETURN)]
     if not (last == _CLOSE).all():
         return None
-    bytes_max = max(int(ends[0]), int(np.diff(ends).max(initial=0)))
-    return ScreenedLines(count=len(ends), bytes_max=bytes_max)
+    return len(ends), max(int(ends[0]), int(np.diff(ends).max(initial=0)))
 
 
 def _newlines(octets: _Octets) -> _Indexes:

@@ -12,15 +12,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from io import BufferedIOBase
 from itertools import islice
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.arrow.bisect import bad_rows
 from penstock.arrow.casts import shown
 from penstock.errors import Code, UserError
-from penstock.sources.files.kind import RESCUED, MissingColumns
-from penstock.sources.formats.blocks import BadRecord, RecordBlock, column_message
+from penstock.model.formats import Payload
+from penstock.sources.files.kind import RESCUED, FilesOptions, MissingColumns
+from penstock.sources.formats.blocks import BadRecord, RecordBlock, Wanted, column_message
 from penstock.sources.formats.json_arrays import (
     NOT_DECODED,
     JsonSource,
@@ -33,7 +35,6 @@ from penstock.sources.formats.json_columns import (
     json_shape,
     parse_records,
     read_directly,
-    shown_value,
 )
 from penstock.sources.formats.json_values import (
     AmbiguousObject,
@@ -45,25 +46,13 @@ from penstock.sources.formats.json_values import (
     json_path,
     json_text,
     numbers_as_texts,
+    shown_value,
 )
 from penstock.sources.formats.lines import LineLayout, read_lines
 
 _BLANK = b" \t\r"
 _LINES = LineLayout()
 _WHOLE = JsonPath(text="$", steps=())
-
-
-class JsonOptions(Protocol):
-    """The JSON options of files, or of the payloads of a stream."""
-
-    @property
-    def strip_outer_array(self) -> bool: ...
-    @property
-    def json_root(self) -> str: ...
-    @property
-    def jsonpaths(self) -> str: ...
-    @property
-    def num_as_string(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +74,7 @@ class JsonLayout:
 _PLAIN = JsonLayout()
 
 
-def json_layout(options: JsonOptions) -> JsonLayout:
+def json_layout(options: FilesOptions | Payload) -> JsonLayout:
     """Parse the options about JSON; raise ``UserError`` if one of them is malformed."""
     return JsonLayout(
         strip_outer_array=options.strip_outer_array,
@@ -113,51 +102,39 @@ def _column_paths(text: str) -> tuple[JsonPath, ...]:
 class JsonReading:
     """How a record becomes a row."""
 
+    wanted: Wanted
     layout: JsonLayout
-    wanted: tuple[str, ...]
     shape: JsonShape
     path_by_column: dict[str, JsonPath]
     # The top-level fields that columns are read from.
     named: frozenset[str | int]
-    missing: MissingColumns
-    rescue: bool
     # Whether the fields of a record are the values of the columns, without any option.
     plain: bool
 
 
-def json_reading(
-    columns: pa.Schema,
-    *,
-    wanted: tuple[str, ...] | None = None,
-    layout: JsonLayout = _PLAIN,
-    missing: MissingColumns = MissingColumns.NULL,
-    rescue: bool = False,
-) -> JsonReading:
-    """Return how records become rows of the wanted columns; None means all columns."""
-    if layout.paths and len(layout.paths) != len(columns.names):
+def json_reading(wanted: Wanted, *, layout: JsonLayout = _PLAIN) -> JsonReading:
+    """Return how records become rows of the wanted columns."""
+    columns = wanted.columns.names
+    if layout.paths and len(layout.paths) != len(columns):
         raise UserError(
             f'option "jsonpaths" must have as many paths as there are columns,'
-            f" {len(columns.names)}, not {len(layout.paths)}",
+            f" {len(columns)}, not {len(layout.paths)}",
             code=Code.TYPE_ERR,
-            detail=f"The columns are {', '.join(columns.names)}.",
+            detail=f"The columns are {', '.join(columns)}.",
             hint='Name the columns with the option "schema", in the order of the paths.',
         )
-    wanted = tuple(columns.names) if wanted is None else wanted
-    path_by_column = dict(zip(columns.names, layout.paths, strict=False))
-    rescued = [pa.field(RESCUED, pa.string())] if rescue else []
+    path_by_column = dict(zip(columns, layout.paths, strict=False))
     return JsonReading(
-        layout=layout,
         wanted=wanted,
-        shape=json_shape(pa.schema([*(columns.field(name) for name in wanted), *rescued])),
-        path_by_column={name: path_by_column[name] for name in wanted if layout.paths},
+        layout=layout,
+        shape=json_shape(wanted.schema),
+        path_by_column={name: path_by_column[name] for name in wanted.names if layout.paths},
         named=frozenset(path.steps[0] for path in layout.paths if path.steps)
         if layout.paths
-        else frozenset(columns.names),
-        missing=missing,
-        rescue=rescue,
+        else frozenset(columns),
         plain=replace(layout, strip_outer_array=False).plain
-        and not rescue
-        and missing is MissingColumns.NULL,
+        and not wanted.rescue
+        and wanted.missing is MissingColumns.NULL,
     )
 
 
@@ -222,8 +199,11 @@ def _blocks(
         yield read_one_by_one(sources(), reading=reading, first_line=first_line)
         return
     for batch in batches:
-        yield RecordBlock(batch=batch, first_line=first_line, lines=batch.num_rows)
-        first_line += batch.num_rows
+        after = first_line + batch.num_rows
+        yield RecordBlock(
+            batch=batch, record_of_row=range(first_line, after), lines=batch.num_rows
+        )
+        first_line = after
 
 
 def read_sources(sources: list[JsonSource], *, reading: JsonReading) -> Iterator[RecordBlock]:
@@ -269,8 +249,7 @@ def read_one_by_one(
         batch = _parse(record_by_line.values(), reading.shape)
     bad = tuple(
         BadRecord(
-            line=first_line + line,
-            offset=sources[line].offset,
+            record=first_line + line,
             error=reason,
             raw=sources[line].text.removesuffix(b"\r"),
         )
@@ -278,11 +257,10 @@ def read_one_by_one(
     )
     return RecordBlock(
         batch=batch,
-        first_line=first_line,
+        record_of_row=first_line + np.array(list(record_by_line), np.int64),
         lines=len(sources),
         blank=blank,
         bad=bad,
-        row_lines=tuple(record_by_line) if blank or bad else None,
     )
 
 
@@ -298,12 +276,12 @@ def _refused(record_by_line: dict[int, bytes], shape: JsonShape) -> dict[int, st
     def check(first: int, count: int) -> None:
         _parse(records[first : first + count], shape)
 
-    return {lines[at]: _reason(error) for at, error in bad_rows(len(lines), check, ValueError)}
-
-
-def _reason(error: ValueError) -> str:
-    known = isinstance(error, BadRecordError)
-    return str(error) if known else "the record does not fit the columns"
+    return {
+        lines[at]: str(error)
+        if isinstance(error, BadRecordError)
+        else "the record does not fit the columns"
+        for at, error in bad_rows(len(lines), check, ValueError)
+    }
 
 
 def _rendered(source: JsonSource, reading: JsonReading) -> bytes | None:
@@ -342,23 +320,24 @@ def _row(record: dict[str, Any], reading: JsonReading) -> dict[str, Any]:
     if reading.layout.num_as_string:
         for field in reading.shape.schema:
             row[field.name] = numbers_as_texts(row.get(field.name), field.type)
-    if reading.rescue:
+    if reading.wanted.rescue:
         extra = {name: value for name, value in record.items() if name not in reading.named}
         row[RESCUED] = json_text(extra) if extra else None
     return row
 
 
 def _by_names(record: dict[str, Any], reading: JsonReading) -> dict[str, Any]:
-    absent = [name for name in reading.wanted if name not in record]
-    if absent and reading.missing is MissingColumns.FAIL:
+    names = reading.wanted.names
+    absent = [name for name in names if name not in record]
+    if absent and reading.wanted.missing is MissingColumns.FAIL:
         raise BadRecordError(
             column_message((absent[0],), f"the record has no field {shown(absent[0])}")
         )
-    row = {name: record[name] for name in reading.wanted if name in record}
+    row = {name: record[name] for name in names if name in record}
     if not isinstance(record, AmbiguousObject):
         return row
     ambiguous = AmbiguousObject(list(row.items()))
-    ambiguous.repeated = record.repeated.intersection(reading.wanted)
+    ambiguous.repeated = record.repeated.intersection(names)
     return ambiguous
 
 
@@ -368,7 +347,7 @@ def _by_paths(record: dict[str, Any], reading: JsonReading) -> dict[str, Any]:
         try:
             row[name] = path.part_of(record)
         except NoSuchPartError as error:
-            if reading.missing is MissingColumns.FAIL:
+            if reading.wanted.missing is MissingColumns.FAIL:
                 reason = f"the path {path.text} leads nowhere"
                 raise BadRecordError(column_message((name,), reason)) from error
         except BadRecordError as error:

@@ -68,15 +68,6 @@ def decode_document(line: bytes) -> Any:  # noqa: ANN401 - Any JSON value.
     return _decoded(_text(line))
 
 
-def _decoded(text: str) -> Any:  # noqa: ANN401
-    try:
-        return _DECODER.decode(text)
-    except json.JSONDecodeError as error:
-        raise BadRecordError(_reason(error)) from error
-    except RecursionError as error:
-        raise BadRecordError("the record is nested too deeply") from error
-
-
 def _text(line: bytes) -> str:
     try:
         return line.decode()
@@ -84,10 +75,18 @@ def _text(line: bytes) -> str:
         raise BadRecordError(f"byte {error.start + 1} of the line is not UTF-8") from error
 
 
-def _reason(error: json.JSONDecodeError) -> str:
-    if error.msg == "Extra data":
-        return f"the record ends before character {error.pos + 1}, but the line goes on"
-    return f"the JSON is broken at character {error.pos + 1}"
+def _decoded(text: str) -> Any:  # noqa: ANN401
+    try:
+        return _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        place = f"character {error.pos + 1}"
+        if error.msg == "Extra data":
+            reason = f"the record ends before {place}, but the line goes on"
+        else:
+            reason = f"the JSON is broken at {place}"
+        raise BadRecordError(reason) from error
+    except RecursionError as error:
+        raise BadRecordError("the record is nested too deeply") from error
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -103,7 +102,6 @@ _DECODER = json.JSONDecoder(
 )
 
 
-_NUMBERS = (IntegerText, FloatingText)
 _WRITTEN_AS_TEXT = (
     pa.types.is_string,
     pa.types.is_binary,
@@ -152,10 +150,27 @@ def _quoted(text: str) -> str:
     return quoted
 
 
+def shown_value(value: object) -> str:
+    """Write a decoded value for an error message, truncated."""
+    match value:
+        case None | bool():
+            return json_text(value)
+        case dict():
+            return "an object"
+        case list():
+            return "an array"
+        case IntegerText() | FloatingText() | ForeignConstant():
+            return shown(value)[1:-1]
+        case _:
+            return shown(str(value))
+
+
 def numbers_as_texts(value: Any, arrow: AnyType) -> Any:  # noqa: ANN401 - Any JSON value.
     """Replace numbers by their texts where the type is not numeric."""
-    if isinstance(value, _NUMBERS):
-        return _number(value, arrow)
+    if isinstance(value, (IntegerText, FloatingText)):
+        if any(fits(arrow) for fits in _WRITTEN_AS_TEXT):
+            return str(value)
+        return _BOOLEAN_BY_NUMBER.get(value, value) if pa.types.is_boolean(arrow) else value
     if isinstance(value, list) and list_like(arrow):
         return [numbers_as_texts(item, arrow.value_type) for item in value]
     if isinstance(value, dict) and pa.types.is_map(arrow):
@@ -171,14 +186,6 @@ def _items(value: dict[str, Any], type_by_key: dict[str, AnyType]) -> dict[str, 
     for key in value.keys() & type_by_key.keys():
         items[key] = numbers_as_texts(value[key], type_by_key[key])
     return items
-
-
-def _number(number: str, arrow: AnyType) -> object:
-    if any(fits(arrow) for fits in _WRITTEN_AS_TEXT):
-        return str(number)
-    if pa.types.is_boolean(arrow):
-        return _BOOLEAN_BY_NUMBER.get(number, number)
-    return number
 
 
 _STEP = re.compile(
@@ -232,7 +239,10 @@ def json_path(text: str, *, option: str) -> JsonPath:
         step = _STEP.match(text, at)
         if step is None:
             raise _unknown_step(text, at, option=option)
-        steps.append(_step(step))
+        if step["index"] is not None:
+            steps.append(int(step["index"]))
+        else:
+            steps.append(step["name"] or _ESCAPED.sub(r"\1", step["quoted"]))
         at = step.end()
     if not at:
         raise UserError(
@@ -241,14 +251,6 @@ def json_path(text: str, *, option: str) -> JsonPath:
             hint="Write for example $.customer.city, $.lines[0].price or $['odd name'].",
         )
     return JsonPath(text=text, steps=tuple(steps))
-
-
-def _step(match: re.Match[str]) -> str | int:
-    if match["index"] is not None:
-        return int(match["index"])
-    if match["name"] is not None:
-        return match["name"]
-    return _ESCAPED.sub(r"\1", match["quoted"])
 
 
 def _unknown_step(text: str, at: int, *, option: str) -> UserError:

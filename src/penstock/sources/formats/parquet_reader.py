@@ -6,26 +6,27 @@ holds the first byte of its row group.
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from io import BufferedIOBase
 from typing import IO, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.arrow.bisect import bad_rows
 from penstock.arrow.casts import CastError, can_cast, cast_array
 from penstock.arrow.json_text import json_objects
 from penstock.arrow.types import AnyArray, AnyField, AnyType, NestedArray, data_type
 from penstock.errors import Code
-from penstock.sources.files.kind import RESCUED, MissingColumns
+from penstock.sources.files.kind import MissingColumns
 from penstock.sources.formats.blocks import (
     BadRecord,
     RecordBlock,
     UnreadableFileError,
-    column_message,
+    Wanted,
+    misfits,
 )
 from penstock.sources.formats.parquet_footer import RowGroup, read_row_groups
 from penstock.storage.store import read_ahead
@@ -38,20 +39,13 @@ _BROKEN_VALUES = "the values of the Parquet file are broken"
 _AGAIN = "Write the file again, or remove it."
 
 
-def read_parquet(  # noqa: PLR0913 - What a range needs, as in every format.
-    stream: BufferedIOBase,
-    *,
-    columns: pa.Schema,
-    wanted: tuple[str, ...],
-    start: int,
-    end: int | None,
-    missing: MissingColumns,
-    rescue: bool,
+def read_parquet(
+    stream: BufferedIOBase, *, wanted: Wanted, start: int, end: int | None
 ) -> Iterator[RecordBlock]:
     """Read the row groups that begin in ``[start, end)`` of the file; None is its end."""
     file = opened_parquet(stream)
-    plan = _plan(file, columns=columns, wanted=wanted, rescue=rescue)
-    _check_missing(plan, missing)
+    plan = _plan(file, wanted)
+    _check_missing(plan)
     _check_types(plan)
     first_line = 0
     most = 2 * len(plan.read) >= len(file.schema_arrow)
@@ -129,38 +123,39 @@ def _explained(what: str) -> Iterator[None]:
 class _Plan:
     """Which columns of the file are read, and for which columns."""
 
-    fields: tuple[AnyField, ...]
+    wanted: Wanted
+    # The schema of the batches.
+    schema: pa.Schema
     # The names in the file of the wanted columns that it has.
     name_by_wanted: dict[str, str]
     type_by_name: dict[str, AnyType]
     instants: frozenset[str]
-    # The undeclared columns of the file; None if they are not rescued.
-    extra: tuple[str, ...] | None
+    # The undeclared columns of the file, if they are rescued.
+    extra: tuple[str, ...]
 
     @property
     def read(self) -> tuple[str, ...]:
-        return (*dict.fromkeys(self.name_by_wanted.values()), *(self.extra or ()))
+        return (*dict.fromkeys(self.name_by_wanted.values()), *self.extra)
 
     @property
-    def schema(self) -> pa.Schema:
-        rescued = [] if self.extra is None else [pa.field(RESCUED, pa.string())]
-        return pa.schema([*self.fields, *rescued])
+    def fields(self) -> list[AnyField]:
+        return list(self.schema)[: len(self.wanted.names)]
 
 
-def _plan(
-    file: pq.ParquetFile, *, columns: pa.Schema, wanted: tuple[str, ...], rescue: bool
-) -> _Plan:
+def _plan(file: pq.ParquetFile, wanted: Wanted) -> _Plan:
     with _explained(_BROKEN_FOOTER):
         type_by_name = _type_by_name(file.schema_arrow)
         instants = instant_columns(file)
-    found = _found(columns.names, names=tuple(type_by_name))
+    found = _found(wanted.columns.names, names=tuple(type_by_name))
     taken = frozenset(found.values())
+    extra = (name for name in type_by_name if wanted.rescue and name not in taken)
     return _Plan(
-        fields=tuple(columns.field(name) for name in wanted),
-        name_by_wanted={name: found[name] for name in wanted if name in found},
+        wanted=wanted,
+        schema=wanted.schema,
+        name_by_wanted={name: found[name] for name in wanted.names if name in found},
         type_by_name=type_by_name,
         instants=instants,
-        extra=tuple(name for name in type_by_name if name not in taken) if rescue else None,
+        extra=tuple(extra),
     )
 
 
@@ -176,24 +171,23 @@ def _type_by_name(schema: pa.Schema) -> dict[str, AnyType]:
     return type_by_name
 
 
-def _found(columns: Iterable[str], *, names: tuple[str, ...]) -> dict[str, str]:
+def _found(columns: Sequence[str], *, names: tuple[str, ...]) -> dict[str, str]:
     """Map columns to names in the file: the exact name, else the only one in another case."""
-    wanted = tuple(columns)
     alike: dict[str, list[str]] = {}
     for name in names:
-        if name not in wanted:
+        if name not in columns:
             alike.setdefault(name.casefold(), []).append(name)
-    found = {column: column for column in wanted if column in names}
-    for column in wanted:
+    found = {column: column for column in columns if column in names}
+    for column in columns:
         candidates = alike.get(column.casefold(), [])
         if column not in found and len(candidates) == 1:
             found[column] = candidates[0]
     return found
 
 
-def _check_missing(plan: _Plan, missing: MissingColumns) -> None:
-    lacking = [f.name for f in plan.fields if f.name not in plan.name_by_wanted]
-    if lacking and missing is MissingColumns.FAIL:
+def _check_missing(plan: _Plan) -> None:
+    lacking = [name for name in plan.wanted.names if name not in plan.name_by_wanted]
+    if lacking and plan.wanted.missing is MissingColumns.FAIL:
         names = ", ".join(f'"{name}"' for name in lacking)
         raise UnreadableFileError(
             f"the file has no column {names}",
@@ -278,16 +272,16 @@ def _block(batch: pa.RecordBatch, *, plan: _Plan, first_line: int) -> RecordBloc
         try:
             arrays.append(_fitted(source, field))
         except CastError:
-            reason_by_row = _refused(source, field) | reason_by_row
+            reason_by_row = misfits(source, field, _fitted) | reason_by_row
     if reason_by_row:
         return _mixed_block(batch, reason_by_row, plan=plan, first_line=first_line)
-    if plan.extra is not None:
+    if plan.wanted.rescue:
         arrays.append(pa.array(_texts(batch.select(list(plan.extra))), pa.string()))
     return RecordBlock(
         batch=pa.RecordBatch.from_arrays(arrays, schema=plan.schema)
         if arrays
         else batch.select([]),
-        first_line=first_line,
+        record_of_row=range(first_line, first_line + batch.num_rows),
         lines=batch.num_rows,
     )
 
@@ -295,18 +289,17 @@ def _block(batch: pa.RecordBatch, *, plan: _Plan, first_line: int) -> RecordBloc
 def _mixed_block(
     batch: pa.RecordBatch, reason_by_row: dict[int, str], *, plan: _Plan, first_line: int
 ) -> RecordBlock:
-    good = tuple(row for row in range(batch.num_rows) if row not in reason_by_row)
+    good = np.array([n for n in range(batch.num_rows) if n not in reason_by_row], np.int64)
     bad = sorted(reason_by_row)
     texts = _texts(batch.take(pa.array(bad, pa.int64())))
-    block = _block(batch.take(pa.array(good, pa.int64())), plan=plan, first_line=first_line)
+    block = _block(batch.take(good), plan=plan, first_line=first_line)
     return replace(
         block,
         lines=batch.num_rows,
-        row_lines=good,
+        record_of_row=first_line + good,
         bad=tuple(
             BadRecord(
-                line=first_line + row,
-                offset=-1,
+                record=first_line + row,
                 error=reason_by_row[row],
                 raw=(text or "{}").encode(),
             )
@@ -326,18 +319,6 @@ def _source(batch: pa.RecordBatch, field: AnyField, plan: _Plan) -> NestedArray:
         return pa.nulls(batch.num_rows, field.type)
     array = batch.column(name)
     return array.cast(_cast_type(array.type, name, field.type, plan))
-
-
-def _refused(array: AnyArray, field: AnyField) -> dict[int, str]:
-    """Return the reason for each row that does not fit."""
-
-    def check(first: int, count: int) -> None:
-        _fitted(array.slice(first, count), field)
-
-    return {
-        row: column_message((field.name, *error.path), error.reason)
-        for row, error in bad_rows(len(array), check, CastError)
-    }
 
 
 def _fitted(array: AnyArray, field: AnyField) -> AnyArray:

@@ -4,22 +4,28 @@ Invariant: the result of a record does not depend on the records that are decode
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from io import BytesIO
 from operator import methodcaller
 from typing import TypeAlias, assert_never
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from penstock.arrow.types import AnyArray, AnyField, arrow_schema
 from penstock.errors import Code, InvariantError, UserError
 from penstock.model.formats import TEXT_COLUMNS, Payload, PayloadCompression, PayloadFormat
 from penstock.model.schema import Column
-from penstock.sources.files.kind import RESCUED, MissingColumns
-from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError
+from penstock.sources.files.kind import RESCUED
+from penstock.sources.formats.blocks import (
+    BadRecord,
+    RecordBlock,
+    RowNumbers,
+    UnreadableFileError,
+    Wanted,
+)
 from penstock.sources.formats.compression import (
     BrokenStreamError,
     StreamEndsTooEarlyError,
@@ -45,52 +51,90 @@ from penstock.sources.formats.json_reader import (
 from penstock.sources.formats.json_values import BadRecordError, JsonPath, decode_document
 from penstock.sources.formats.lines import BLOCK_BYTES, BYTE_ORDER_MARK, LineLayout
 
-Numbers: TypeAlias = npt.NDArray[np.int64]
-# Indexes of records, one per row.
-RecordNumbers: TypeAlias = range | Numbers
+UNPACKED_BYTES_MAX = 1 << 26
 
+# Arrow parses less than one MiB at once, and allocating memory costs more than reading.
+_CHUNK_BYTES = (1 << 20) - 1
+_CHUNK_RECORDS = 1 << 16
+# The elements of a longer text are not all held at once.
+_LONG_BYTES = 1 << 20
+_GZIP_BEGIN = b"\x1f\x8b"
+_NEWLINE = b"\n"
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BadPayload:
-    """A row or record that could not be loaded: its record, the reason, and its bytes."""
-
-    record: int
-    error: str
-    raw: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decoded:
-    """Rows of some records, the record of each row, and the bad rows.
-
-    ``lines`` counts good, blank and bad rows: ``lines == batch.num_rows + blank + len(bad)``.
-    """
-
-    batch: pa.RecordBatch
-    record_of_row: RecordNumbers
-    lines: int
-    blank: int = 0
-    bad: tuple[BadPayload, ...] = ()
-
+_marked = methodcaller("startswith", BYTE_ORDER_MARK)
 
 # Reads texts. The records of the result are indexes of the texts.
-ReadTexts: TypeAlias = Callable[[Sequence[bytes]], Iterator[Decoded]]
+_ReadTexts: TypeAlias = Callable[[Sequence[bytes]], Iterator[RecordBlock]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """The columns of the records, and the wanted ones."""
+class Decoder:
+    """Decodes the records of one source; raises ``UserError`` for a malformed option."""
 
-    columns: pa.Schema
-    names: tuple[str, ...]
-    rescue: bool
+    def __init__(
+        self, payload: Payload, *, columns: tuple[Column, ...], needed: Sequence[str]
+    ) -> None:
+        own = arrow_schema(columns)
+        wanted = Wanted(
+            columns=own,
+            names=tuple(name for name in own.names if name in needed),
+            rescue=RESCUED in needed and RESCUED not in own.names,
+        )
+        self._payload = payload
+        self._needed = tuple(needed)
+        self._field_by_name: dict[str, AnyField] = {f.name: f for f in wanted.schema}
+        self._read: _ReadTexts
+        self._separator: bytes | None = None
+        match payload.format:
+            case PayloadFormat.CSV:
+                layout = csv_layout(payload)
+                self._separator = layout.separator
+                self._read = _csv_reader(layout, wanted)
+            case PayloadFormat.JSON:
+                self._read = _json_reader(json_layout(payload), wanted)
+            case PayloadFormat.TEXT:
+                self._read = _text_reader(wanted)
+            case _:
+                assert_never(payload.format)
+
+    def decode(
+        self, payloads: Sequence[bytes], metadata: Mapping[str, AnyArray]
+    ) -> Iterator[RecordBlock]:
+        """Yield the rows of records, in order, in several blocks.
+
+        Batches have exactly the needed columns. ``metadata`` has one value per record for the
+        needed columns that are not in the payloads.
+        """
+        schema = self._schema(metadata)
+        gzip = self._payload.compress_type is PayloadCompression.GZIP
+        for chunk in _unpacked_chunks(payloads) if gzip else _chunks(payloads):
+            own = chunk if self._payload.format is PayloadFormat.TEXT else _without_marks(chunk)
+            contents = _without_blanks(own, separator=self._separator)
+            if contents.blank or contents.bad:
+                yield without_rows(schema, blank=contents.blank, bad=contents.bad)
+            if contents.texts:
+                for block in self._read(contents.texts):
+                    numbered = _renumbered(block, partial(_chosen, contents.records))
+                    yield _completed(numbered, schema=schema, metadata=metadata)
+
+    def _schema(self, metadata: Mapping[str, AnyArray]) -> pa.Schema:
+        absent = [n for n in self._needed if n not in self._field_by_name and n not in metadata]
+        if absent:
+            raise InvariantError(
+                f'column "{absent[0]}" is neither in the records nor beside them'
+            )
+        return pa.schema(
+            [
+                self._field_by_name.get(name) or pa.field(name, metadata[name].type)
+                for name in self._needed
+            ]
+        )
 
 
 def without_rows(
-    schema: pa.Schema, *, blank: int = 0, bad: tuple[BadPayload, ...] = ()
-) -> Decoded:
-    """Return the result of records that are all blank or bad."""
-    return Decoded(
+    schema: pa.Schema, *, blank: int = 0, bad: tuple[BadRecord, ...] = ()
+) -> RecordBlock:
+    """Return the block of records that are all blank or bad."""
+    return RecordBlock(
         batch=pa.RecordBatch.from_pylist([], schema=schema),
         record_of_row=range(0),
         lines=blank + len(bad),
@@ -99,91 +143,61 @@ def without_rows(
     )
 
 
-def decoded_blocks(
-    blocks: Iterable[RecordBlock], *, records_of: Callable[[Numbers], Numbers] | None
-) -> Iterator[Decoded]:
-    """Convert blocks; ``records_of`` maps lines to records, None if they are the same."""
-    for block in blocks:
-        lines = _lines_of_rows(block)
-        faulty = np.array([bad.line for bad in block.bad], np.int64)
-        owners = faulty if records_of is None else records_of(faulty)
-        yield Decoded(
-            batch=block.batch,
-            record_of_row=lines if records_of is None else records_of(np.asarray(lines)),
-            lines=block.lines,
-            blank=block.blank,
-            bad=tuple(
-                BadPayload(record=owner, error=bad.error, raw=bad.raw)
-                for owner, bad in zip(owners.tolist(), block.bad, strict=True)
-            ),
-        )
+def _completed(
+    block: RecordBlock, *, schema: pa.Schema, metadata: Mapping[str, AnyArray]
+) -> RecordBlock:
+    """Add the metadata columns."""
+    # A batch without columns keeps its number of rows.
+    if not schema.names:
+        return block
+    names = set(block.batch.schema.names)
+    columns = [
+        block.batch.column(name) if name in names else _taken(metadata[name], block)
+        for name in schema.names
+    ]
+    return replace(block, batch=pa.RecordBatch.from_arrays(columns, schema=schema))
 
 
-def _lines_of_rows(block: RecordBlock) -> RecordNumbers:
-    if block.row_lines is None:
-        return range(block.first_line, block.first_line + block.rows)
-    return np.array(block.row_lines, np.int64) + block.first_line
+def _taken(values: AnyArray, block: RecordBlock) -> AnyArray:
+    records = block.record_of_row
+    if isinstance(records, range):
+        return values.slice(records.start, len(records))
+    return values.take(records)
 
 
-UNPACKED_BYTES_MAX = 1 << 26
+def _renumbered(
+    block: RecordBlock, record_of: Callable[[RowNumbers], RowNumbers]
+) -> RecordBlock:
+    """Convert the numbers of the records."""
+    bad_records = record_of(np.array([bad.record for bad in block.bad], np.int64))
+    return replace(
+        block,
+        record_of_row=record_of(block.record_of_row),
+        bad=tuple(
+            replace(bad, record=int(record))
+            for bad, record in zip(block.bad, bad_records, strict=True)
+        ),
+    )
 
-# Arrow parses less than one MiB at once, and allocating memory costs more than reading.
-_CHUNK_BYTES = (1 << 20) - 1
-_CHUNK_RECORDS = 1 << 16
-_GZIP_BEGIN = b"\x1f\x8b"
 
-_marked = methodcaller("startswith", BYTE_ORDER_MARK)
+def _chosen(records: RowNumbers, indexes: RowNumbers) -> RowNumbers:
+    if isinstance(indexes, range):
+        return records[indexes.start : indexes.stop]
+    return np.asarray(records, np.int64)[indexes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contents:
+class _Contents:
     """The texts of some records, their numbers, and the blank and bad records."""
 
     texts: Sequence[bytes]
-    records: RecordNumbers
+    records: RowNumbers
     blank: int = 0
-    bad: tuple[BadPayload, ...] = ()
+    bad: tuple[BadRecord, ...] = ()
 
 
-def contents_of(
-    payloads: Sequence[bytes], *, compression: PayloadCompression
-) -> Iterator[Contents]:
-    """Yield the contents of payloads in chunks of limited size; a longer payload alone."""
-    if compression is PayloadCompression.GZIP:
-        return _unpacked_chunks(payloads)
-    return _chunks(payloads)
-
-
-def without_marks(contents: Contents) -> Contents:
-    """Remove byte order marks, which some programs write before a text."""
-    if not any(map(_marked, contents.texts)):
-        return contents
-    return Contents(
-        texts=[text.removeprefix(BYTE_ORDER_MARK) for text in contents.texts],
-        records=contents.records,
-        bad=contents.bad,
-    )
-
-
-def without_blanks(contents: Contents, *, meaningless: Callable[[bytes], bool]) -> Contents:
-    """Remove texts that are empty, or meaningless white space."""
-    texts = contents.texts
-    if all(texts) and not any(map(bytes.isspace, texts)):
-        return contents
-    kept = [
-        at
-        for at, text in enumerate(texts)
-        if text and not (text.isspace() and meaningless(text))
-    ]
-    return Contents(
-        texts=[texts[at] for at in kept],
-        records=np.asarray(contents.records, np.int64)[kept],
-        blank=contents.blank + len(texts) - len(kept),
-        bad=contents.bad,
-    )
-
-
-def _chunks(payloads: Sequence[bytes]) -> Iterator[Contents]:
+def _chunks(payloads: Sequence[bytes]) -> Iterator[_Contents]:
+    """Yield payloads in chunks of limited size; a longer payload alone."""
     # The line end of each payload is included.
     ends = np.fromiter(map(len, payloads), np.int64, len(payloads)).cumsum()
     ends += np.arange(1, len(payloads) + 1)
@@ -192,32 +206,28 @@ def _chunks(payloads: Sequence[bytes]) -> Iterator[Contents]:
         before = int(ends[first - 1]) if first else 0
         fitting = int(np.searchsorted(ends, before + _CHUNK_BYTES, side="right"))
         after = min(max(fitting, first + 1), first + _CHUNK_RECORDS)
-        yield Contents(texts=payloads[first:after], records=range(first, after))
+        yield _Contents(texts=payloads[first:after], records=range(first, after))
         first = after
 
 
-def _unpacked_chunks(payloads: Sequence[bytes]) -> Iterator[Contents]:
+def _unpacked_chunks(payloads: Sequence[bytes]) -> Iterator[_Contents]:
     texts: list[bytes] = []
     records: list[int] = []
-    bad: list[BadPayload] = []
+    bad: list[BadRecord] = []
     size_bytes = 0
     for record, payload in enumerate(payloads):
         try:
             text = _unpacked(payload)
         except BrokenStreamError as error:
-            bad.append(BadPayload(record=record, error=str(error), raw=payload))
+            bad.append(BadRecord(record=record, error=str(error), raw=payload))
             continue
         size_bytes += len(text)
         if texts and (size_bytes > _CHUNK_BYTES or len(texts) == _CHUNK_RECORDS):
-            yield _contents(texts, records, bad)
+            yield _Contents(texts=texts, records=np.array(records, np.int64), bad=tuple(bad))
             texts, records, bad, size_bytes = [], [], [], len(text)
         texts.append(text)
         records.append(record)
-    yield _contents(texts, records, bad)
-
-
-def _contents(texts: list[bytes], records: list[int], bad: list[BadPayload]) -> Contents:
-    return Contents(texts=texts, records=np.array(records, np.int64), bad=tuple(bad))
+    yield _Contents(texts=texts, records=np.array(records, np.int64), bad=tuple(bad))
 
 
 def _unpacked(payload: bytes) -> bytes:
@@ -235,47 +245,109 @@ def _unpacked(payload: bytes) -> bytes:
         raise BrokenStreamError(f"the record's gzip stream is broken: {error}") from error
 
 
-_NEWLINE = b"\n"
+def _without_marks(contents: _Contents) -> _Contents:
+    """Remove byte order marks, which some programs write before a text."""
+    if not any(map(_marked, contents.texts)):
+        return contents
+    texts = [text.removeprefix(BYTE_ORDER_MARK) for text in contents.texts]
+    return replace(contents, texts=texts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinedLines:
-    """The lines of some records."""
-
-    data: bytes
-    # The first line of each record; None if each record is one line.
-    first_lines: Numbers | None = None
-
-    @property
-    def layout(self) -> LineLayout:
-        """Layout that reads all lines at once, unless a record is very long."""
-        return LineLayout(block_bytes=min(len(self.data), 2 * BLOCK_BYTES))
-
-    @property
-    def records_of(self) -> Callable[[Numbers], Numbers] | None:
-        """Function from lines to records; None if they are the same."""
-        first_lines = self.first_lines
-        if first_lines is None:
-            return None
-        return lambda lines: np.searchsorted(first_lines, lines, side="right") - 1
+def _without_blanks(contents: _Contents, *, separator: bytes | None) -> _Contents:
+    """Remove texts that are empty, or white space without a separator of fields."""
+    texts = contents.texts
+    if all(texts) and not any(map(bytes.isspace, texts)):
+        return contents
+    kept = [
+        at
+        for at, text in enumerate(texts)
+        if text and not (text.isspace() and (separator is None or separator not in text))
+    ]
+    return replace(
+        contents,
+        texts=[texts[at] for at in kept],
+        records=np.asarray(contents.records, np.int64)[kept],
+        blank=len(texts) - len(kept),
+    )
 
 
-def join_lines(
-    texts: Sequence[bytes], *, folded: Callable[[bytes], bytes] | None = None
-) -> JoinedLines:
-    """Join records, each with a line end; ``folded`` may join the lines of a record."""
+def _csv_reader(layout: CsvLayout, wanted: Wanted) -> _ReadTexts:
+    enclosed = enclosing(layout)
+    read_lines = partial(read_csv, wanted=wanted, layout=layout)
+
+    def read(texts: Sequence[bytes]) -> Iterator[RecordBlock]:
+        for first, after in _runs(texts, enclosed):
+            for block in _read_joined(texts[first:after], read_lines):
+                yield _renumbered(block, partial(_chosen, range(first, after)))
+
+    return read
+
+
+def _runs(texts: Sequence[bytes], enclosed: Enclosing | None) -> Iterator[tuple[int, int]]:
+    """Yield ranges of texts; a text that leaves a field open is alone in its range."""
+    first = 0
+    if enclosed is not None:
+        for at, text in enumerate(texts):
+            if enclosed.enclose in text and _left_open(text, enclosed):
+                if first < at:
+                    yield first, at
+                yield at, at + 1
+                first = at + 1
+    if first < len(texts):
+        yield first, len(texts)
+
+
+def _left_open(text: bytes, enclosed: Enclosing) -> bool:
+    opened = False
+    for line in text.split(_NEWLINE):
+        opened = enclosed.open_after(line, opened=opened)
+    return opened
+
+
+def _read_joined(
+    texts: Sequence[bytes],
+    read: Callable[..., Iterator[RecordBlock]],
+    *,
+    folded: Callable[[bytes], bytes] | None = None,
+) -> Iterator[RecordBlock]:
+    """Read texts as the lines of a file; ``folded`` may join the lines of a text."""
     data = _joined(texts)
     # numpy counts bytes faster than ``bytes.count``.
-    if np.count_nonzero(np.frombuffer(data, np.uint8) == _NEWLINE[0]) == len(texts):
-        return JoinedLines(data=data)
-    texts = [text.removesuffix(_NEWLINE) for text in texts]
-    if folded is not None:
-        texts = [folded(text) if _NEWLINE in text else text for text in texts]
+    one_line_each = np.count_nonzero(np.frombuffer(data, np.uint8) == _NEWLINE[0]) == len(texts)
+    if not one_line_each:
+        texts = [text.removesuffix(_NEWLINE) for text in texts]
+        if folded is not None:
+            texts = [folded(text) if _NEWLINE in text else text for text in texts]
+        data = _joined(texts)
+    # All lines are read at once, unless a text is very long.
+    lines = LineLayout(block_bytes=min(len(data), 2 * BLOCK_BYTES))
+    blocks = read(BytesIO(data), start=0, end=None, lines=lines)
+    if one_line_each:
+        yield from blocks
+        return
     counts = np.fromiter((text.count(_NEWLINE) + 1 for text in texts), np.int64, len(texts))
-    return JoinedLines(data=_joined(texts), first_lines=np.cumsum(counts) - counts)
+    first_lines = np.cumsum(counts) - counts
+    for block in blocks:
+        yield _renumbered(
+            block, lambda lines: np.searchsorted(first_lines, lines, side="right") - 1
+        )
 
 
-def fold_document(text: bytes) -> bytes:
+def _joined(texts: Sequence[bytes]) -> bytes:
+    data = _NEWLINE.join([*texts, b""])
+    # Readers remove a mark at the beginning of a file, but this mark belongs to a record.
+    return BYTE_ORDER_MARK + data if data.startswith(BYTE_ORDER_MARK) else data
+
+
+def _json_reader(layout: JsonLayout, wanted: Wanted) -> _ReadTexts:
+    reading = json_reading(wanted, layout=layout)
+    if layout.strip_outer_array:
+        return partial(_read_arrays, reading=reading)
+    read_lines = partial(read_json, reading=reading)
+    return partial(_read_joined, read=read_lines, folded=_fold_document)
+
+
+def _fold_document(text: bytes) -> bytes:
     """Write a JSON document on one line; return other texts unchanged."""
     try:
         decode_document(text)
@@ -285,111 +357,22 @@ def fold_document(text: bytes) -> bytes:
     return text.replace(b"\r", b" ").replace(_NEWLINE, b" ").strip(b" ")
 
 
-def _joined(texts: Sequence[bytes]) -> bytes:
-    data = _NEWLINE.join([*texts, b""])
-    # Readers remove a mark at the beginning of a file, but this mark belongs to a record.
-    return BYTE_ORDER_MARK + data if data.startswith(BYTE_ORDER_MARK) else data
-
-
-def csv_reader(layout: CsvLayout, wanted: Wanted) -> ReadTexts:
-    """Return the reader of texts of CSV lines."""
-    enclosed = enclosing(layout)
-
-    def read_run(texts: Sequence[bytes]) -> Iterator[Decoded]:
-        lines = join_lines(texts)
-        blocks = read_csv(
-            BytesIO(lines.data),
-            columns=wanted.columns,
-            wanted=wanted.names,
-            layout=layout,
-            start=0,
-            end=None,
-            missing=MissingColumns.NULL,
-            rescue=wanted.rescue,
-            lines=lines.layout,
-        )
-        return decoded_blocks(blocks, records_of=lines.records_of)
-
-    if enclosed is None:
-        return read_run
-
-    def read(texts: Sequence[bytes]) -> Iterator[Decoded]:
-        for first, after in _runs(texts, enclosed):
-            for part in read_run(texts[first:after]):
-                yield _moved(part, by=first)
-
-    return read
-
-
-def _runs(texts: Sequence[bytes], enclosed: Enclosing) -> Iterator[tuple[int, int]]:
-    """Yield ranges of texts; a text that leaves a field open is alone in its range."""
-    first = 0
-    for at, text in enumerate(texts):
-        if enclosed.enclose in text and _left_open(text, enclosed):
-            if first < at:
-                yield first, at
-            yield at, at + 1
-            first = at + 1
-    if first < len(texts):
-        yield first, len(texts)
-
-
-def _left_open(text: bytes, enclosed: Enclosing) -> bool:
-    opened = False
-    for line in text.split(b"\n"):
-        opened = enclosed.open_after(line, opened=opened)
-    return opened
-
-
-def _moved(part: Decoded, *, by: int) -> Decoded:
-    rows = part.record_of_row
-    return replace(
-        part,
-        record_of_row=range(rows.start + by, rows.stop + by)
-        if isinstance(rows, range)
-        else rows + by,
-        bad=tuple(replace(bad, record=bad.record + by) for bad in part.bad),
-    )
-
-
-# The elements of a longer text are not all held at once.
-_LONG_BYTES = 1 << 20
-
-
-def json_reader(layout: JsonLayout, wanted: Wanted) -> ReadTexts:
-    """Return the reader of JSON; raise ``UserError`` if the layout does not fit the columns."""
-    reading = json_reading(
-        wanted.columns, wanted=wanted.names, layout=layout, rescue=wanted.rescue
-    )
-    if layout.strip_outer_array:
-        return lambda texts: _read_arrays(texts, reading)
-
-    def read(texts: Sequence[bytes]) -> Iterator[Decoded]:
-        lines = join_lines(texts, folded=fold_document)
-        blocks = read_json(
-            BytesIO(lines.data), reading=reading, start=0, end=None, lines=lines.layout
-        )
-        return decoded_blocks(blocks, records_of=lines.records_of)
-
-    return read
-
-
-def _read_arrays(texts: Sequence[bytes], reading: JsonReading) -> Iterator[Decoded]:
+def _read_arrays(texts: Sequence[bytes], reading: JsonReading) -> Iterator[RecordBlock]:
     elements: list[JsonSource] = []
     owners: list[int] = []
-    bad: list[BadPayload] = []
+    bad: list[BadRecord] = []
     for number, text in enumerate(texts):
         try:
             for group in _groups(text, reading.layout.root):
                 elements += group
                 owners += [number] * len(group)
                 if len(elements) >= GROUP_RECORDS_MAX:
-                    yield from _decoded(elements, owners, reading)
+                    yield from _element_blocks(elements, owners, reading)
                     elements, owners = [], []
         except UnreadableFileError as error:
-            bad.append(BadPayload(record=number, error=error.message, raw=text))
+            bad.append(BadRecord(record=number, error=error.message, raw=text))
     if elements:
-        yield from _decoded(elements, owners, reading)
+        yield from _element_blocks(elements, owners, reading)
     if bad:
         yield without_rows(reading.shape.schema, bad=tuple(bad))
 
@@ -402,32 +385,30 @@ def _groups(text: bytes, root: JsonPath) -> Iterator[list[JsonSource]]:
     return element_groups(BytesIO(text), root=root)
 
 
-def _decoded(
+def _element_blocks(
     elements: list[JsonSource], owners: list[int], reading: JsonReading
-) -> Iterator[Decoded]:
+) -> Iterator[RecordBlock]:
     record_of_element = np.array(owners, np.int64)
-    blocks = read_sources(elements, reading=reading)
-    return decoded_blocks(blocks, records_of=lambda lines: record_of_element[lines])
+    for block in read_sources(elements, reading=reading):
+        yield _renumbered(block, partial(_chosen, record_of_element))
 
 
-def text_reader(wanted: Wanted) -> ReadTexts:
+def _text_reader(wanted: Wanted) -> _ReadTexts:
     """Return the reader of plain text; raise ``UserError`` for other columns than its one."""
     (column,) = TEXT_COLUMNS
-    expected = (column.name, pa.string())
     found = [(field.name, field.type) for field in wanted.columns]
-    if found != [expected]:
+    if found != [(column.name, pa.string())]:
         raise UserError(
             f'records of format "text" have one column, {column.name} {column.type.sql},'
             f" not {', '.join(name for name, _ in found) or 'none'}",
             code=Code.TYPE_ERR,
             hint='Omit the columns, or choose the format "csv" or "json".',
         )
-    field = wanted.columns.field(0)
 
-    def read(texts: Sequence[bytes]) -> Iterator[Decoded]:
+    def read(texts: Sequence[bytes]) -> Iterator[RecordBlock]:
         values, records, bad = _values(texts)
-        batch = pa.RecordBatch.from_arrays([values], schema=pa.schema([field]))
-        yield Decoded(
+        batch = pa.RecordBatch.from_arrays([values], schema=wanted.columns)
+        yield RecordBlock(
             batch=batch.select(list(wanted.names)),
             record_of_row=records,
             lines=len(texts),
@@ -437,138 +418,17 @@ def text_reader(wanted: Wanted) -> ReadTexts:
     return read
 
 
-def _values(
-    texts: Sequence[bytes],
-) -> tuple[AnyArray, RecordNumbers, tuple[BadPayload, ...]]:
+def _values(texts: Sequence[bytes]) -> tuple[AnyArray, RowNumbers, tuple[BadRecord, ...]]:
     try:
-        values = pa.array(texts, pa.binary()).cast(pa.string())
+        return pa.array(texts, pa.binary()).cast(pa.string()), range(len(texts)), ()
     except pa.ArrowInvalid:
-        reason_by_record = _reasons(texts)
-        good = [record for record in range(len(texts)) if record not in reason_by_record]
-        values = pa.array([texts[record] for record in good], pa.binary()).cast(pa.string())
-        bad = tuple(
-            BadPayload(record=record, error=reason, raw=texts[record])
-            for record, reason in reason_by_record.items()
-        )
-        return values, np.array(good, np.int64), bad
-    return values, range(len(texts)), ()
-
-
-def _reasons(texts: Sequence[bytes]) -> dict[int, str]:
-    reason_by_record: dict[int, str] = {}
-    for record, text in enumerate(texts):
-        try:
-            text.decode()
-        except UnicodeDecodeError as error:
-            reason_by_record[record] = f"byte {error.start + 1} of the record is not UTF-8"
-    return reason_by_record
-
-
-class Decoder:
-    """Decodes the records of one source; raises ``UserError`` for a malformed option."""
-
-    def __init__(
-        self, payload: Payload, *, columns: tuple[Column, ...], needed: Sequence[str]
-    ) -> None:
-        own = arrow_schema(columns)
-        rescue = RESCUED in needed and RESCUED not in own.names
-        wanted = Wanted(
-            columns=own,
-            names=tuple(name for name in own.names if name in needed),
-            rescue=rescue,
-        )
-        self._payload = payload
-        self._needed = tuple(needed)
-        self._read = _reader(payload, wanted)
-        self._field_by_name: dict[str, AnyField] = {field.name: field for field in own}
-        if rescue:
-            self._field_by_name[RESCUED] = pa.field(RESCUED, pa.string())
-        self._separator = (
-            csv_layout(payload).separator if payload.format is PayloadFormat.CSV else None
-        )
-
-    def decode(
-        self, payloads: Sequence[bytes], metadata: Mapping[str, AnyArray]
-    ) -> Iterator[Decoded]:
-        """Yield the rows of records, in order, in several parts.
-
-        Batches have exactly the needed columns. ``metadata`` has one value per record for the
-        needed columns that are not in the payloads.
-        """
-        schema = self._schema(metadata)
-        for unpacked in contents_of(payloads, compression=self._payload.compress_type):
-            contents = self._readable(unpacked)
-            if contents.blank or contents.bad:
-                yield without_rows(schema, blank=contents.blank, bad=contents.bad)
-            if contents.texts:
-                for part in self._read(contents.texts):
-                    yield _completed(part, contents.records, schema=schema, metadata=metadata)
-
-    def _schema(self, metadata: Mapping[str, AnyArray]) -> pa.Schema:
-        absent = [n for n in self._needed if n not in self._field_by_name and n not in metadata]
-        if absent:
-            raise InvariantError(
-                f'column "{absent[0]}" is neither in the records nor beside them'
-            )
-        return pa.schema(
-            [
-                self._field_by_name.get(name) or pa.field(name, metadata[name].type)
-                for name in self._needed
-            ]
-        )
-
-    def _readable(self, contents: Contents) -> Contents:
-        if self._payload.format is not PayloadFormat.TEXT:
-            contents = without_marks(contents)
-        return without_blanks(contents, meaningless=self._meaningless)
-
-    def _meaningless(self, space: bytes) -> bool:
-        """Return whether white space contains no separator, and so no fields."""
-        return self._separator is None or self._separator not in space
-
-
-def _reader(payload: Payload, wanted: Wanted) -> ReadTexts:
-    match payload.format:
-        case PayloadFormat.CSV:
-            return csv_reader(csv_layout(payload), wanted)
-        case PayloadFormat.JSON:
-            return json_reader(json_layout(payload), wanted)
-        case PayloadFormat.TEXT:
-            return text_reader(wanted)
-        case _:
-            assert_never(payload.format)
-
-
-def _completed(
-    part: Decoded,
-    records: RecordNumbers,
-    *,
-    schema: pa.Schema,
-    metadata: Mapping[str, AnyArray],
-) -> Decoded:
-    """Add the metadata columns, and convert record numbers to those of the caller."""
-    owners = _numbers(records, part.record_of_row)
-    names = set(part.batch.schema.names)
-    columns = [
-        part.batch.column(name) if name in names else _taken(metadata[name], owners)
-        for name in schema.names
-    ]
-    return replace(
-        part,
-        # A batch without columns keeps its number of rows.
-        batch=pa.RecordBatch.from_arrays(columns, schema=schema) if columns else part.batch,
-        record_of_row=owners,
-        bad=tuple(replace(bad, record=int(records[bad.record])) for bad in part.bad),
-    )
-
-
-def _numbers(records: RecordNumbers, chosen: RecordNumbers) -> RecordNumbers:
-    if isinstance(chosen, range):
-        return records[chosen.start : chosen.stop]
-    return np.asarray(records, np.int64)[chosen]
-
-
-def _taken(values: AnyArray, records: RecordNumbers) -> AnyArray:
-    if isinstance(records, range):
-        return values.slice(records.start, len(records))
-    return values.take(records)
+        value_by_record: dict[int, str] = {}
+        bad: list[BadRecord] = []
+        for record, text in enumerate(texts):
+            try:
+                value_by_record[record] = text.decode()
+            except UnicodeDecodeError as error:
+                reason = f"byte {error.start + 1} of the record is not UTF-8"
+                bad.append(BadRecord(record=record, error=reason, raw=text))
+        values = pa.array(list(value_by_record.values()), pa.string())
+        return values, np.array(list(value_by_record), np.int64), tuple(bad)

@@ -11,7 +11,8 @@ from penstock.clock import SystemClock
 from penstock.errors import InvariantError
 from penstock.model.codec import from_text, to_text
 from penstock.model.split import Note, ReadCounts, ReadLimits, SplitRead
-from penstock.sources.formats.payloads import BadPayload, Decoded, Decoder, without_rows
+from penstock.sources.formats.blocks import BadRecord, RecordBlock
+from penstock.sources.formats.payloads import Decoder, without_rows
 from penstock.sources.kinesis.access import unsealed_access
 from penstock.sources.kinesis.client import GIVE_UP_AFTER, Patience, StreamClient
 from penstock.sources.kinesis.kind import KinesisOptions
@@ -123,7 +124,7 @@ class KinesisReader:
         return any(shard.id == work.shard.id and shard.closed for shard in listed)
 
 
-def _row_block(shard: str, items: Sequence[Item], decoded: Decoded) -> RowBlock:
+def _row_block(shard: str, items: Sequence[Item], decoded: RecordBlock) -> RowBlock:
     bad = tuple(
         BadRow(place=(shard, items[one.record].sequence), error=one.error, raw=one.raw)
         for one in decoded.bad
@@ -158,7 +159,7 @@ def _counted(counts: ReadCounts, items: Sequence[Item]) -> ReadCounts:
     )
 
 
-def _with_decoded(counts: ReadCounts, decoded: Decoded) -> ReadCounts:
+def _with_decoded(counts: ReadCounts, decoded: RecordBlock) -> ReadCounts:
     return replace(
         counts,
         rows_read=counts.rows_read + decoded.lines,
@@ -168,10 +169,10 @@ def _with_decoded(counts: ReadCounts, decoded: Decoded) -> ReadCounts:
     )
 
 
-def _unloaded(items: Sequence[Item]) -> Decoded | None:
+def _unloaded(items: Sequence[Item]) -> RecordBlock | None:
     """Answer the records that are rejected as a whole, if there are any."""
     bad = tuple(
-        BadPayload(record=number, error=item.error, raw=item.data)
+        BadRecord(record=number, error=item.error, raw=item.data)
         for number, item in enumerate(items)
         if item.fate in (Fate.REJECTED, Fate.FOREIGN)
     )

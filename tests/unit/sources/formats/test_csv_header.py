@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.sources.files.kind import MissingColumns
-from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError
+from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError, Wanted
 from penstock.sources.formats.csv_reader import read_csv
 from penstock.sources.formats.csv_text import CsvLayout
 
@@ -28,13 +28,12 @@ def read(
     return list(
         read_csv(
             io.BytesIO(content),
-            columns=COLUMNS,
-            wanted=("id", "note"),
+            wanted=Wanted(
+                columns=COLUMNS, names=("id", "note"), missing=missing, rescue=rescue
+            ),
             layout=layout,
             start=start,
             end=None,
-            missing=missing,
-            rescue=rescue,
         )
     )
 
@@ -63,7 +62,7 @@ def test_names_may_be_enclosed_and_hold_line_ends() -> None:
     blocks = read(b'"id","no\nte","note"\n1,x,a\n', layout=QUOTED)
 
     assert rows(blocks) == [(1, "a")]
-    assert blocks[0].first_line == 2
+    assert blocks[0].record_of_row[0] == 2
 
 
 def test_types_under_the_names_are_no_record() -> None:
@@ -80,7 +79,7 @@ def test_skipped_lines_stand_before_the_header_and_are_counted() -> None:
     (block,) = read(b'a comment "\n\nid,note\n1,a\nx,b\n', layout=layout)
 
     assert rows([block]) == [(1, "a")]
-    assert (block.first_line, block.lines, block.bad[0].line) == (3, 2, 4)
+    assert (block.record_of_row[0], block.lines, block.bad[0].record) == (3, 2, 4)
 
 
 @pytest.mark.parametrize(("start", "first_line"), [(0, 2), (1, 1), (2, 1), (5, 0), (10, 0)])
@@ -91,7 +90,7 @@ def test_a_range_reads_the_header_again(start: int, first_line: int) -> None:
     blocks = read(content, layout=layout, start=start)
 
     assert rows(blocks) == [(1, "a"), (2, "b")]
-    assert blocks[0].first_line == first_line
+    assert blocks[0].record_of_row[0] == first_line
 
 
 @pytest.mark.parametrize("content", [b"id,note\n", b"id,note", b"\xef\xbb\xbfid,note\r\n"])

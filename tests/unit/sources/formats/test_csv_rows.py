@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.sources.files.kind import MissingColumns
-from penstock.sources.formats.blocks import RecordBlock
+from penstock.sources.formats.blocks import RecordBlock, Wanted
 from penstock.sources.formats.csv_reader import read_csv
 from penstock.sources.formats.csv_text import CsvLayout
 from penstock.sources.formats.lines import LineLayout
@@ -48,13 +48,15 @@ def read(  # noqa: PLR0913 - As many things vary.
     return list(
         read_csv(
             io.BytesIO(content),
-            columns=columns,
-            wanted=tuple(columns.names) if wanted is None else wanted,
+            wanted=Wanted(
+                columns=columns,
+                names=tuple(columns.names) if wanted is None else wanted,
+                missing=missing,
+                rescue=rescue,
+            ),
             layout=layout,
             start=0,
             end=None,
-            missing=missing,
-            rescue=rescue,
             lines=LineLayout(line_bytes_max=line_bytes_max),
         )
     )
@@ -177,11 +179,9 @@ def test_a_bad_record_is_reported_and_its_neighbours_load(
     (block,) = read(content, layout=QUOTED)
 
     assert errors([block]) == [error]
-    assert [(bad.line, bad.offset, bad.raw) for bad in block.bad] == [
-        (1, 3 + len(ending), line)
-    ]
+    assert [(bad.record, bad.raw) for bad in block.bad] == [(1, line)]
     assert rows([block]) == [(1, "a"), (2, "b")]
-    assert [block.line_of(row) for row in range(block.rows)] == [0, 2]
+    assert list(block.record_of_row) == [0, 2]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_every_record_may_be_bad() -> None:
     (block,) = read(b"x,a\n" * 3000)
 
     assert len(block.bad) == block.lines == 3000
-    assert block.rows == 0
+    assert block.batch.num_rows == 0
 
 
 @pytest.mark.parametrize("line", [b",a", b"\\N,a"])
@@ -259,7 +259,7 @@ def test_columns_come_in_the_order_they_are_wanted() -> None:
 def test_rows_are_counted_even_if_no_column_is_needed(content: bytes) -> None:
     (block,) = read(content, wanted=())
 
-    assert (block.rows, block.bad) == (2, ())
+    assert (block.batch.num_rows, block.bad) == (2, ())
 
 
 @pytest.mark.parametrize(
@@ -297,8 +297,8 @@ def test_separators_and_line_delimiters_are_any_bytes(separator: bytes, ending: 
 def test_blank_lines_are_skipped_and_counted() -> None:
     (block,) = read(b"\n1,a\n\r\n2,b\n\n")
 
-    assert (block.lines, block.blank, block.rows, block.bad) == (5, 3, 2, ())
-    assert block.row_lines == (1, 3)
+    assert (block.lines, block.blank, block.batch.num_rows, block.bad) == (5, 3, 2, ())
+    assert list(block.record_of_row) == [1, 3]
 
 
 def test_an_empty_file_gives_no_block() -> None:
@@ -310,8 +310,8 @@ def test_lines_inside_of_records_count_where_records_are_numbered() -> None:
     (block,) = read(b'1,"a\nb"\n2,b\n3,"\n\n"\n4,c,d\n', layout=QUOTED)
 
     assert rows([block]) == [(1, "a\nb"), (2, "b"), (3, "\n\n")]
-    assert block.row_lines == (0, 2, 3)
-    assert [bad.line for bad in block.bad] == [6]
+    assert list(block.record_of_row) == [0, 2, 3]
+    assert [bad.record for bad in block.bad] == [6]
     assert block.lines == 4
 
 
@@ -322,7 +322,7 @@ def test_a_quote_that_nothing_closes_takes_the_rest_of_the_file() -> None:
 
     (bad,) = [bad for block in blocks for bad in block.bad]
     assert bad.error == "an enclosed field is never closed"
-    assert (bad.line, bad.offset, bad.raw) == (1, 4, content[4 : 4 + (1 << 16)])
+    assert (bad.record, bad.raw) == (1, content[4 : 4 + (1 << 16)])
     assert rows(blocks) == [(1, "a")]
 
 
@@ -342,7 +342,7 @@ def test_a_line_beyond_the_limit_is_bad_and_the_next_one_loads(layout: CsvLayout
     blocks = read(b"1,a\n" + long + b"\n3,c\n", layout=layout, line_bytes_max=70_000)
 
     (bad,) = [bad for block in blocks for bad in block.bad]
-    assert (bad.line, bad.offset, bad.raw) == (1, 4, long[: 1 << 16])
+    assert (bad.record, bad.raw) == (1, long[: 1 << 16])
     assert bad.error == "a line may have 70000 bytes at most, found 100003"
     assert rows(blocks) == [(1, "a"), (3, "c")]
 
@@ -355,4 +355,4 @@ def test_a_hundred_thousand_columns_load(last: bytes) -> None:
 
     (block,) = read(content, columns=columns)
 
-    assert (block.rows, len(block.bad)) == ((1, 0) if last == b"1" else (0, 1))
+    assert (block.batch.num_rows, len(block.bad)) == ((1, 0) if last == b"1" else (0, 1))

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import Code, UserError
 from penstock.sources.files.kind import FileFormat, FilesOptions, MissingColumns
-from penstock.sources.formats.blocks import RecordBlock
+from penstock.sources.formats.blocks import RecordBlock, Wanted
 from penstock.sources.formats.json_reader import (
     JsonLayout,
     json_layout,
@@ -33,8 +33,10 @@ def read(
     rescue: bool = False,
     **options: Any,
 ) -> list[RecordBlock]:
+    names = tuple(columns.names) if wanted is None else wanted
     reading = json_reading(
-        columns, wanted=wanted, layout=layout(**options), missing=missing, rescue=rescue
+        Wanted(columns=columns, names=names, missing=missing, rescue=rescue),
+        layout=layout(**options),
     )
     return list(read_json(io.BytesIO(content), reading=reading, start=0, end=None))
 
@@ -44,7 +46,7 @@ def rows(blocks: list[RecordBlock]) -> list[tuple[Any, ...]]:
 
 
 def errors(blocks: list[RecordBlock]) -> list[tuple[int, str]]:
-    return [(bad.line, bad.error) for block in blocks for bad in block.bad]
+    return [(bad.record, bad.error) for block in blocks for bad in block.bad]
 
 
 def value_of(line: bytes, arrow: pa.DataType, **options: Any) -> object:
@@ -99,8 +101,8 @@ def test_the_elements_of_arrays_are_records(content: bytes) -> None:
     (block,) = read(content, strip_outer_array=True)
 
     assert rows([block]) == [(1, "a"), (2, "b")]
-    assert (block.first_line, block.lines, block.blank, block.bad) == (0, 2, 0, ())
-    assert block.row_lines is None
+    assert (block.lines, block.blank, block.bad) == (2, 0, ())
+    assert list(block.record_of_row) == [0, 1]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from penstock.sources.formats.blocks import RecordBlock
+from penstock.sources.formats.blocks import RecordBlock, Wanted
 from penstock.sources.formats.json_reader import json_reading, read_json
 from penstock.sources.formats.lines import LineLayout, count_lines_before
 
@@ -33,7 +33,8 @@ def read(
 ) -> list[RecordBlock]:
     stream = io.BytesIO(content)
     lines = LineLayout(line_bytes_max=line_bytes_max)
-    blocks = read_json(stream, reading=json_reading(schema), start=0, end=None, lines=lines)
+    reading = json_reading(Wanted(columns=schema, names=tuple(schema.names)))
+    blocks = read_json(stream, reading=reading, start=0, end=None, lines=lines)
     return list(blocks)
 
 
@@ -118,9 +119,9 @@ def test_a_bad_line_is_reported_and_its_neighbours_load(line: bytes, error: str)
     (block,) = read(content)
 
     assert [bad.error for bad in block.bad] == [error]
-    assert [(bad.line, bad.offset, bad.raw) for bad in block.bad] == [(1, 9, line)]
+    assert [(bad.record, bad.raw) for bad in block.bad] == [(1, line)]
     assert ids([block]) == [1, 2]
-    assert [block.line_of(row) for row in range(block.rows)] == [0, 2]
+    assert list(block.record_of_row) == [0, 2]
 
 
 @pytest.mark.parametrize("line", [b"null", b"[]", b"{", b'{"id":1}{"id":2}', b"}"])
@@ -129,13 +130,13 @@ def test_a_bad_line_alone_in_its_file_is_reported(line: bytes, ending: bytes) ->
     (block,) = read(line + ending)
 
     assert [bad.raw for bad in block.bad] == [line]
-    assert block.rows == 0
+    assert block.batch.num_rows == 0
 
 
 def test_an_object_over_several_lines_is_a_bad_line_for_each_of_them() -> None:
     (block,) = read(b'{"id":1,\n"note":{}\n}\n{"id":2}\n')
 
-    assert [bad.line for bad in block.bad] == [0, 1, 2]
+    assert [bad.record for bad in block.bad] == [0, 1, 2]
     assert ids([block]) == [2]
 
 
@@ -146,21 +147,21 @@ def test_lines_that_only_sum_up_to_the_right_number_of_rows_are_bad(cut: bytes) 
     # Two records on the first line, and one over the next two: three lines, three rows.
     (block,) = read(b'{"id":1}{"id":2}\n' + cut + b"\n")
 
-    assert [bad.line for bad in block.bad] == [0, 1, 2]
+    assert [bad.record for bad in block.bad] == [0, 1, 2]
 
 
 def test_blank_lines_are_skipped_and_counted() -> None:
     (block,) = read(b'\n{"id":1}\n \t\r\n{"id":2}\n\n')
 
-    assert (block.lines, block.blank, block.rows, block.bad) == (5, 3, 2, ())
-    assert block.row_lines == (1, 3)
+    assert (block.lines, block.blank, block.batch.num_rows, block.bad) == (5, 3, 2, ())
+    assert list(block.record_of_row) == [1, 3]
 
 
 def test_a_block_of_plain_lines_needs_no_map_from_rows_to_lines() -> None:
     (block,) = read(b'{"id":1}\n{"id":2}\n')
 
-    assert (block.lines, block.blank, block.rows) == (2, 0, 2)
-    assert block.row_lines is None
+    assert (block.lines, block.blank, block.batch.num_rows) == (2, 0, 2)
+    assert block.record_of_row == range(2)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +256,7 @@ def test_a_missing_value_for_a_not_null_column_is_a_bad_line() -> None:
 def test_rows_are_counted_even_if_no_column_is_needed() -> None:
     (block,) = read(b'{"id":1}\n{"id":2}\n', schema=pa.schema([]))
 
-    assert (block.rows, block.bad) == (2, ())
+    assert (block.batch.num_rows, block.bad) == (2, ())
 
 
 def test_a_long_value_is_cut_in_the_error_but_not_in_the_raw_line() -> None:
@@ -294,7 +295,7 @@ def test_a_line_beyond_the_limit_is_a_bad_line_and_the_next_one_loads(ending: by
     blocks = read(b'{"id":1}\n' + long + ending, line_bytes_max=70_000)
 
     (bad,) = [bad for block in blocks for bad in block.bad]
-    assert (bad.line, bad.offset, bad.raw) == (1, 9, long[: 1 << 16])
+    assert (bad.record, bad.raw) == (1, long[: 1 << 16])
     assert bad.error.startswith("a line may have 70000 bytes at most, found 10001")
     assert ids(blocks) == ([1, 4] if b"4" in ending else [1])
 
@@ -305,14 +306,14 @@ def test_a_line_of_exactly_the_limit_loads() -> None:
     blocks = read(content, line_bytes_max=len(GOOD))
 
     assert ids(blocks) == [1, 1]
-    assert [bad.line for block in blocks for bad in block.bad] == [1]
+    assert [bad.record for block in blocks for bad in block.bad] == [1]
 
 
 @pytest.mark.parametrize("line", [b"{}\n", b"{} \n"])
 def test_a_block_of_very_many_short_lines_loads(line: bytes) -> None:
     blocks = read(line * 350_000, schema=pa.schema({"id": pa.int64()}))
 
-    assert sum(block.rows for block in blocks) == 350_000
+    assert sum(block.batch.num_rows for block in blocks) == 350_000
 
 
 def test_an_empty_file_gives_no_block() -> None:

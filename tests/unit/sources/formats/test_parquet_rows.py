@@ -13,7 +13,7 @@ import pytest
 
 from penstock.errors import Code
 from penstock.sources.files.kind import MissingColumns
-from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError
+from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError, Wanted
 from penstock.sources.formats.parquet_reader import read_parquet
 
 TYPE_BY_COLUMN: dict[str, pa.DataType] = {
@@ -42,12 +42,14 @@ def read(
 ) -> list[RecordBlock]:
     blocks = read_parquet(
         io.BytesIO(content),
-        columns=columns,
-        wanted=tuple(columns.names) if wanted is None else wanted,
+        wanted=Wanted(
+            columns=columns,
+            names=tuple(columns.names) if wanted is None else wanted,
+            missing=missing,
+            rescue=rescue,
+        ),
         start=0,
         end=None,
-        missing=missing,
-        rescue=rescue,
     )
     return list(blocks)
 
@@ -75,7 +77,7 @@ def test_rows_are_read_in_the_order_of_the_wanted_columns() -> None:
 
     assert block.batch.schema == pa.schema([COLUMNS.field("note"), COLUMNS.field("id")])
     assert rows([block]) == [{"note": "a", "id": 1}, {"note": None, "id": 2}]
-    assert (block.first_line, block.lines, block.bad, block.row_lines) == (0, 2, (), None)
+    assert (block.record_of_row, block.lines, block.bad) == (range(2), 2, ())
 
 
 def test_batches_are_of_bounded_size_and_lines_go_on() -> None:
@@ -83,14 +85,14 @@ def test_batches_are_of_bounded_size_and_lines_go_on() -> None:
 
     blocks = read(content, wanted=("id",))
 
-    assert [block.rows for block in blocks] == [65_536, 34_464, 50_000]
-    assert [block.first_line for block in blocks] == [0, 65_536, 100_000]
+    assert [block.batch.num_rows for block in blocks] == [65_536, 34_464, 50_000]
+    assert [block.record_of_row[0] for block in blocks] == [0, 65_536, 100_000]
 
 
 def test_rows_are_counted_even_if_no_column_is_wanted() -> None:
     (block,) = read(parquet({"id": [1, 2, 3]}), wanted=())
 
-    assert (block.rows, block.lines) == (3, 3)
+    assert (block.batch.num_rows, block.lines) == (3, 3)
 
 
 def test_a_file_without_rows_gives_no_block() -> None:
@@ -243,9 +245,9 @@ def test_a_value_that_does_not_fit_makes_its_row_bad() -> None:
     (block,) = read(content)
 
     assert [row["id"] for row in rows([block])] == [1, 3, 4, None]
-    assert block.row_lines == (0, 2, 3, 4)
+    assert list(block.record_of_row) == [0, 2, 3, 4]
     assert block.lines == 6
-    assert [(bad.line, bad.offset) for bad in block.bad] == [(1, -1), (5, -1)]
+    assert [bad.record for bad in block.bad] == [1, 5]
     assert [bad.error for bad in block.bad] == [
         'column "id": expected BIGINT, found "x"',
         'column "id": expected BIGINT, found "y"',
@@ -258,8 +260,8 @@ def test_bad_rows_are_numbered_within_the_range() -> None:
 
     blocks = read(content, wanted=("id",))
 
-    assert [bad.line for block in blocks for bad in block.bad] == [2, 5]
-    assert [block.first_line for block in blocks] == [0, 3]
+    assert [bad.record for block in blocks for bad in block.bad] == [2, 5]
+    assert [block.record_of_row[0] for block in blocks] == [0, 3]
 
 
 def test_the_first_column_at_fault_is_named() -> None:
@@ -315,7 +317,7 @@ def test_nanoseconds_that_the_column_cannot_hold_make_their_row_bad() -> None:
 
     (block,) = read(parquet({"at": array}), columns=columns)
 
-    assert block.row_lines == (0,)
+    assert list(block.record_of_row) == [0]
 
 
 def test_extra_columns_are_rescued_as_json() -> None:
@@ -423,15 +425,8 @@ def test_an_error_of_the_storage_is_not_the_fault_of_the_file() -> None:
                 raise OSError(5, "Input/output error")
             return super().read(size)
 
-    blocks = read_parquet(
-        Unplugged(GOOD),
-        columns=COLUMNS,
-        wanted=("id",),
-        start=0,
-        end=None,
-        missing=MissingColumns.NULL,
-        rescue=False,
-    )
+    wanted = Wanted(columns=COLUMNS, names=("id",))
+    blocks = read_parquet(Unplugged(GOOD), wanted=wanted, start=0, end=None)
 
     with pytest.raises(OSError, match="Input/output error"):
         list(blocks)

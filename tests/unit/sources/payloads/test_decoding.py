@@ -12,7 +12,8 @@ import pytest
 from penstock.errors import Code, InvariantError, UserError
 from penstock.model.formats import TEXT_COLUMNS, Payload, PayloadCompression, PayloadFormat
 from penstock.model.schema import Column, Primitive
-from penstock.sources.formats.payloads import Decoded, Decoder
+from penstock.sources.formats.blocks import RecordBlock
+from penstock.sources.formats.payloads import Decoder
 
 ID = Column(name="id", type=Primitive.BIGINT)
 NOTE = Column(name="note", type=Primitive.STRING)
@@ -29,7 +30,7 @@ MARK = b"\xef\xbb\xbf"
 class Outcome:
     """All that became of some records."""
 
-    def __init__(self, parts: list[Decoded]) -> None:
+    def __init__(self, parts: list[RecordBlock]) -> None:
         self.parts = parts
         self.rows = [tuple(row.values()) for part in parts for row in part.batch.to_pylist()]
         self.records = [record for part in parts for record in part.record_of_row]
