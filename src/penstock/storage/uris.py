@@ -58,10 +58,15 @@ def parse_uri(uri: str) -> Uri:
             f'uri "{uri}" must begin with one of {allowed}, not {scheme[1].lower()}://',
             hint=_EXAMPLE,
         )
-    rest = uri[scheme.end() :]
+    bucket, slash, path = uri[scheme.end() :].partition("/")
     if kind is Scheme.FILE:
-        return Uri(scheme=kind, bucket="", key=_local_path(uri, rest))
-    bucket, _, key = rest.partition("/")
+        if bucket or not slash:
+            raise UserError(
+                f'uri "{uri}" must have an absolute path after file://',
+                detail="The part before the third slash is a host, and it must be empty.",
+                hint=_EXAMPLE,
+            )
+        return Uri(scheme=kind, bucket="", key=_plain_path(f"/{path}", parts=path))
     if "@" in bucket:
         raise UserError(
             f"uri must name a bucket after {kind}://, without keys before it",
@@ -73,25 +78,12 @@ def parse_uri(uri: str) -> Uri:
             detail="A bucket has 3 to 63 lower-case letters, digits, dots and hyphens.",
             hint=_EXAMPLE,
         )
-    if key:
-        _require_plain_path(key, parts=key)
-    return Uri(scheme=kind, bucket=bucket, key=key)
+    return Uri(scheme=kind, bucket=bucket, key=_plain_path(path, parts=path))
 
 
-def _local_path(uri: str, path: str) -> str:
-    if not path.startswith("/"):
-        raise UserError(
-            f'uri "{uri}" must have an absolute path after file://',
-            detail="The part before the third slash is a host, and it must be empty.",
-            hint=_EXAMPLE,
-        )
-    if path != "/":
-        _require_plain_path(path, parts=path[1:])
-    return path
-
-
-def _require_plain_path(path: str, *, parts: str) -> None:
-    if {"", ".", ".."} & set(parts.removesuffix("/").split("/")):
+def _plain_path(path: str, *, parts: str) -> str:
+    """Return the path; raise UserError unless its parts name one place."""
+    if parts and {"", ".", ".."} & set(parts.removesuffix("/").split("/")):
         raise UserError(
             f'path "{path}" must not hold an empty part, "." or ".."',
             detail="A file is identified by its path, so it must not have two paths.",
@@ -100,3 +92,4 @@ def _require_plain_path(path: str, *, parts: str) -> None:
     if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in path):
         shown = path.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
         raise UserError(f'path "{shown}" must be Unicode text without NUL')
+    return path

@@ -129,6 +129,9 @@ class FilesSource(Source):
         self._open_store = open_store
         self._uri = parse_uri(options.uri)
         self._glob = files_glob(self._uri)
+        self._lists_only_new = lists_only_new(options, self._uri)
+        # Whether listings are in byte order.
+        self._ordered = self._uri.scheme is Scheme.FILE or self._lists_only_new
         self._budget = RequestBudget(options.request_budget, clock=services.clock)
         self._window: deque[LoadedItem] = deque()
         self._window_bytes = 0
@@ -284,15 +287,10 @@ class FilesSource(Source):
         keys = [file.key for file in self._planned]
         return not self._window and len(self._index.known(keys)) == len(keys)
 
-    @property
-    def _ordered(self) -> bool:
-        """Whether listings come in byte order."""
-        return self._uri.scheme is Scheme.FILE or lists_only_new(self._options, self._uri)
-
     def _audit_due(self) -> bool:
-        if not lists_only_new(self._options, self._uri):
+        if not self._lists_only_new or self._audit_at is None:
             return True
-        return self._audit_at is None or self._clock.monotonic() >= self._audit_at
+        return self._clock.monotonic() >= self._audit_at
 
     def _end_audit(self, scan: "_Scan") -> None:
         self._modified = self._changed_before + self._changed
