@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
-from penstock.errors import Code, UserError
+from penstock.errors import UserError
 from penstock.model.options import open_options, option, parse_options
 from penstock.model.schema import Column, DataType, Decimal, Primitive
 from penstock.model.split import (
@@ -121,7 +121,7 @@ def field_options(options: DatagenOptions) -> dict[str, FieldOptions]:
     for key, text in options.fields:
         name, _, attribute = key.rpartition(".")
         if not name:
-            raise _refused(
+            raise UserError(
                 f'option "{_FIELDS}{key}" must have the form {_FIELDS}<name>.<option>',
                 hint=f"Write for example '{_FIELDS}id.kind' = 'sequence'.",
             )
@@ -185,7 +185,7 @@ def check_fields(options: DatagenOptions, columns: tuple[Column, ...]) -> tuple[
 
     named = field_options(options)
     if options.rows_per_second is None and options.rows_total is None:
-        raise _refused(
+        raise UserError(
             'option "rows_per_second" = unlimited needs "rows_total"',
             hint="Give the number of rows, or a rate.",
         )
@@ -194,19 +194,19 @@ def check_fields(options: DatagenOptions, columns: tuple[Column, ...]) -> tuple[
     for name, given in named.items():
         if name.lower() in own:
             if given.type:
-                raise _refused(
+                raise UserError(
                     f'option "{_FIELDS}{name}.type" is given, but "{name}" is a column of the '
                     "table and has its type"
                 )
             continue
         if not given.type:
-            raise _refused(
+            raise UserError(
                 f'field "{name}" is no column of the table and needs "{_FIELDS}{name}.type"',
                 hint=f"Columns of the table: {', '.join(column.name for column in columns)}.",
             )
         parsed = parse_columns(f"`{name}` {given.type}")
         if len(parsed) != 1:
-            raise _refused(
+            raise UserError(
                 f'option "{_FIELDS}{name}.type" must be one type, not "{given.type}"'
             )
         found += parsed
@@ -254,7 +254,7 @@ def _check_field(column: Column, given: FieldOptions, options: DatagenOptions) -
         FieldKind.RANDOM: numeric or kind in (*_TIMES, *_TEXTS, Primitive.BOOLEAN),
     }
     if not allowed[given.kind]:
-        raise _refused(
+        raise UserError(
             f'field "{column.name}" of the type {kind.sql} cannot be {given.kind}',
             hint="Numbers and texts can be a sequence, times can be now. A table with nested "
             "columns cannot be filled by DATAGEN.",
@@ -263,7 +263,7 @@ def _check_field(column: Column, given: FieldOptions, options: DatagenOptions) -
         last = given.start + (options.rows_total or 1) - 1
         smallest, largest = sequence_range(kind)
         if not (smallest <= given.start and last <= largest):
-            raise _refused(
+            raise UserError(
                 f'field "{column.name}" of the type {kind.sql} cannot be a sequence from '
                 f"{given.start} to {last}"
             )
@@ -275,14 +275,8 @@ def bounds(column: Column, given: FieldOptions) -> tuple[float, float]:
     low, high = _default_bounds(column.type)
     low = _number(given.min, column, "min") if given.min else low
     high = _number(given.max, column, "max") if given.max else high
-    for what, found in (("min", low), ("max", high)):
-        if not _is_value(found, column.type):
-            raise _refused(
-                f'option "{_FIELDS}{column.name}.{what}" must be a value of {column.type.sql}, '
-                f"not {found:g}"
-            )
     if low > high:
-        raise _refused(
+        raise UserError(
             f'option "{_FIELDS}{column.name}.min" must not be above '
             f'"{_FIELDS}{column.name}.max": {given.min or low} > {given.max or high}'
         )
@@ -308,13 +302,15 @@ def _default_bounds(kind: DataType) -> tuple[float, float]:
 
 
 def _number(text: str, column: Column, what: str) -> float:
+    option_shown = f'option "{_FIELDS}{column.name}.{what}"'
     try:
-        return _seconds(text) if column.type in _TIMES else float(text)
+        number = _seconds(text) if column.type in _TIMES else float(text)
     except ValueError as error:
         form = "a date such as 2026-01-31" if column.type in _TIMES else "a number"
-        raise _refused(
-            f'option "{_FIELDS}{column.name}.{what}" must be {form}, not "{text}"'
-        ) from error
+        raise UserError(f'{option_shown} must be {form}, not "{text}"') from error
+    if not _is_value(number, column.type):
+        raise UserError(f"{option_shown} must be a value of {column.type.sql}, not {number:g}")
+    return number
 
 
 def _seconds(text: str) -> float:
@@ -322,15 +318,11 @@ def _seconds(text: str) -> float:
     return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
 
 
-def _refused(message: str, *, hint: str = "") -> UserError:
-    return UserError(message, code=Code.OPTION_ERR, hint=hint)
-
-
 def _merge(before: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
     """Allow only rows_total to change: everything else would change rows that are loaded."""
     for key, text in given.items():
         if key != "rows_total" and before.get(key) != text:
-            raise _refused(
+            raise UserError(
                 f'option "{key}" of DATAGEN cannot be altered: it would change rows that were '
                 "generated already",
                 hint="Stop the load and create another one; rows_total can be altered.",
@@ -379,7 +371,7 @@ def _read_positions(text: str, options: DatagenOptions) -> tuple[datetime, dict[
         start = datetime.fromisoformat(data.pop("start"))
         rows = {int(split): int(row) for split, row in data.items()}
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise _refused(
+        raise UserError(
             f'option "{POSITIONS}" must be JSON with "start" and the next row of every split, '
             f'not "{text}"',
             hint='Write it as SHOW CREATE does: {"start": "2026-01-31T10:00:00Z", "0": 1}.',
@@ -387,7 +379,7 @@ def _read_positions(text: str, options: DatagenOptions) -> tuple[datetime, dict[
     named = sorted(rows) == list(range(options.splits))
     bad = any(row < 0 or row * options.splits > _ROW_MAX for row in rows.values())
     if not named or bad or start.tzinfo is None:
-        raise _refused(
+        raise UserError(
             f'option "{POSITIONS}" must name the splits 0 to {options.splits - 1} with rows '
             f'from 0 to {_ROW_MAX // options.splits}, and a time with its zone, not "{text}"'
         )

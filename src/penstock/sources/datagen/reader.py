@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from penstock.arrow.types import AnyArray, arrow_type
-from penstock.errors import Code, InvariantError, UserError
+from penstock.errors import InvariantError, UserError
 from penstock.model.schema import Column, Decimal, Primitive
 from penstock.model.split import At, Note, ReadCounts, SplitRead
 from penstock.sources.datagen.kind import (
@@ -124,7 +124,6 @@ def _sequence(column: Column, start: int, rows: Numbers) -> Any:  # noqa: ANN401
         raise UserError(
             f'field "{column.name}" has no value of {column.type.sql} left: its sequence '
             f"ended with {largest}",
-            code=Code.OPTION_ERR,
             hint="Stop the load, and create another one with a wider column.",
         )
     values = pa.array(rows + start)

@@ -9,7 +9,7 @@ from datetime import timedelta
 from enum import StrEnum
 from functools import reduce
 
-from penstock.errors import Code, UserError
+from penstock.errors import UserError
 from penstock.model.formats import format_option
 from penstock.model.options import Reveal, group, option
 from penstock.model.schema import Column, Primitive, columns_sql
@@ -212,7 +212,6 @@ def read_offset(text: str, *, uri: str) -> Position:
     if not isinstance(name, str) or name != plain or not name.strip("/"):
         raise UserError(
             f'option "offset" must be JSON with the key fileName, not "{text}"',
-            code=Code.OPTION_ERR,
             hint='Write \'{"fileName": "/data/in/2026-11-15.json"}\'; '
             "loading begins behind it.",
         )
@@ -226,7 +225,6 @@ def _offset_key(name: str, *, place: Uri) -> str:
         if (given.scheme, given.bucket) != (place.scheme, place.bucket):
             raise UserError(
                 f'option "offset" must name a file of {replace(place, key="")}, not "{name}"',
-                code=Code.OPTION_ERR,
                 hint="Write the whole uri of the file, or only its key.",
             )
         return given.key

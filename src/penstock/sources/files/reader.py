@@ -307,7 +307,6 @@ def _check_options(source: FilesOptions) -> None:
         if _FAMILY_BY_KEY.get(key, family) is not family:
             raise UserError(
                 f'option "{key}" has no meaning for the format {source.format}',
-                code=Code.OPTION_ERR,
                 hint=f"It is an option of {_FAMILY_BY_KEY[key]}.",
             )
     if family is FileFormat.CSV:
@@ -352,7 +351,6 @@ def _json_columns(streams: Iterator[BufferedIOBase], layout: JsonLayout) -> tupl
     if layout.paths:
         raise UserError(
             'option "schema" is needed with jsonpaths, which have no names',
-            code=Code.OPTION_ERR,
             hint="Name the columns as in CREATE TABLE: 'schema' = 'id BIGINT, city STRING'.",
         )
     records = (
