@@ -50,7 +50,6 @@ from penstock.sources.formats.parquet_footer import read_row_groups
 from penstock.sources.formats.parquet_reader import read_parquet
 from penstock.sources.registry import source_options
 from penstock.sources.source import BadRow, Place, ReadTask, RowBlock, TaskReader
-from penstock.sql.types import parse_columns
 from penstock.storage.options import StoreOptions
 from penstock.storage.store import ObjectMeta, Store, open_sealed, open_store, read_ahead
 from penstock.storage.uris import parse_uri
@@ -280,6 +279,9 @@ def find_columns(source: FilesOptions, values: StoreOptions) -> tuple[Column, ..
 
     The values are those of the source's own options, with no reference left.
     """
+    # Tasks import this module and must not wait for the parser of SQL.
+    from penstock.sql.types import parse_columns
+
     place = parse_uri(source.uri)
     store, _ = open_store(place, values)
     first = list(islice(list_all(store, files_glob(place)), _INFERENCE_FILES_MAX))
@@ -294,7 +296,15 @@ def find_columns(source: FilesOptions, values: StoreOptions) -> tuple[Column, ..
         columns = parse_columns(source.schema)
     else:
         columns = _inferred(source, first, store=store)
-        _require_printable(columns)
+        try:
+            # SHOW CREATE must be able to print the columns so that they can be read back.
+            parse_columns(columns_sql(columns))
+        except UserError as error:
+            raise UserError(
+                f"the files hold a field that cannot be a column: {error.message}",
+                code=Code.TYPE_ERR,
+                hint='Name the wanted columns with the option "schema".',
+            ) from error
     known = {column.name for column in columns}
     added = (key for key in source.path_keys if key not in known)
     return columns + tuple(Column(name=key, type=Primitive.STRING) for key in added)
@@ -359,15 +369,3 @@ def _json_columns(streams: Iterator[BufferedIOBase], layout: JsonLayout) -> tupl
     )
     columns = infer_columns(records, lines_max=_INFERENCE_RECORDS_MAX)
     return numbers_as_texts(columns) if layout.num_as_string else columns
-
-
-def _require_printable(columns: tuple[Column, ...]) -> None:
-    """Raise UserError for inferred columns that SHOW CREATE could not print and read back."""
-    try:
-        parse_columns(columns_sql(columns))
-    except UserError as error:
-        raise UserError(
-            f"the files hold a field that cannot be a column: {error.message}",
-            code=Code.TYPE_ERR,
-            hint='Name the wanted columns with the option "schema".',
-        ) from error
