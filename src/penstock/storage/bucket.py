@@ -123,8 +123,7 @@ class BucketStore:
         self, prefix: str, *, selection: Selection, after: str = ""
     ) -> Iterator[ObjectMeta]:
         """Yield the selected objects in the order of the server."""
-        with bucket_failures(f'bucket "{self.shown()}" could not be listed', self.options):
-            self.count.add()
+        with self.request("listed", "", kind="bucket"):
             pages = obstore.list(
                 self.client(), prefix or None, offset=after or None, chunk_size=_PAGE_KEYS
             )
@@ -238,7 +237,7 @@ class BucketStore:
         with bucket_failures(f'{kind} "{self.shown(key)}" could not be {done}', self.options):
             yield
 
-    def shown(self, key: str = "") -> str:
+    def shown(self, key: str) -> str:
         """Return the URI of a key."""
         return str(Uri(scheme=self.scheme, bucket=self.bucket, key=key))
 
