@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
 
-from penstock.app import App
+from penstock.app import App, open_warehouse
 from penstock.cli.run import ROUND_PERIOD
 from penstock.clock import Clock
 from penstock.control.execute import execute
@@ -33,7 +33,6 @@ from penstock.sql.parser import parse_script
 from penstock.supervisor.loop import RunnerKind
 from penstock.supervisor.supervisor import RunnerReport, Supervisor, SupervisorParts
 from penstock.tables.table import TableHandle, Tables
-from penstock.warehouse import open_warehouse
 
 
 @dataclass(slots=True, kw_only=True)

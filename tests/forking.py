@@ -31,7 +31,6 @@ NEEDED = (
     "penstock.storage.bucket",
     "penstock.testing.executor",
     "tests.crash.in_process_node",
-    "penstock.warehouse",
     "cryptography.fernet",
     "boto3",
     "deltalake",

@@ -14,6 +14,7 @@ from typing import Any
 from deltalake import DeltaTable
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
+from penstock.app import open_warehouse
 from penstock.catalog.catalog import Catalog, open_catalog
 from penstock.clock import Clock, SystemClock
 from penstock.control.execute import Services, execute
@@ -34,7 +35,6 @@ from penstock.supervisor.runner import StartThread
 from penstock.supervisor.supervisor import RunnerReport, Supervisor, SupervisorParts
 from penstock.tables.table import Tables
 from penstock.testing.executor import InProcessExecutor
-from penstock.warehouse import open_warehouse
 
 Row = Mapping[str, Any]
 # Rounds take time from the runners that they look at.

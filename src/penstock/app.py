@@ -9,6 +9,8 @@ import threading
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +19,11 @@ from penstock.clock import SystemClock
 from penstock.control.execute import Services
 from penstock.errors import Code, ExternalError
 from penstock.logs import log_files, write_logs
+from penstock.model.options import option_fields, option_key, parse_options
 from penstock.secrets.vault import Vault
 from penstock.settings.settings import KEY_FILE, Settings
 from penstock.sources.registry import Sources
+from penstock.storage.options import StoreOptions, check_access, seal
 
 if TYPE_CHECKING:
     from penstock.engine.loop import LoadParts
@@ -181,19 +185,39 @@ class App:
         return self._spark
 
     def check_warehouse(self) -> str:
-        """Try the warehouse and answer what was found."""
-        from penstock.warehouse import try_warehouse
-
-        return try_warehouse(self._tables())
+        """Probe the warehouse and return the finding."""
+        return self._tables().probe()
 
     def _tables(self) -> "DeltaTables":
-        from penstock.warehouse import open_warehouse
-
         return open_warehouse(
             self.settings.warehouse_location,
             secret=self.settings.warehouse_secret,
             vault=self.vault,
         )
+
+
+def open_warehouse(location: str, *, secret: str, vault: Vault) -> "DeltaTables":
+    """Return the tables of a warehouse, without a request to it."""
+    from penstock.tables.delta import DeltaTables
+
+    return DeltaTables(
+        location,
+        options=partial(_bucket_options, secret, vault),
+        seal=lambda options: seal(options, vault.sealed_for_tasks),
+    )
+
+
+def _bucket_options(secret: str, vault: Vault) -> StoreOptions:
+    """Return the current values of a secret; without one, the environment has the keys."""
+    if not secret:
+        return StoreOptions()
+    known = {option_key(f) for f in option_fields(StoreOptions)}
+    values = vault.reveal_all(secret, known=known)
+    origins = tuple((key, f"SECRET '{secret}'") for key, _ in values)
+    parsed = parse_options(StoreOptions, values, what=f'secret "{secret}"', origins=origins)
+    options = replace(parsed, origins=origins)
+    check_access(options)
+    return options
 
 
 def _capabilities() -> frozenset[str]:

@@ -11,7 +11,6 @@ import pytest
 from penstock.errors import ExternalError
 from penstock.spark.executor import SparkExecutor
 from penstock.tables.delta import DeltaTables
-from penstock.warehouse import try_warehouse
 from tests.integration.bucket_jobs import (
     Once,
     access,
@@ -224,7 +223,7 @@ def test_a_container_is_opened_with_the_environment(
 def test_a_warehouse_is_tried_before_it_is_trusted(stored: Node, container: Container) -> None:
     assert isinstance(stored.tables, DeltaTables)
 
-    said = try_warehouse(stored.tables)
+    said = stored.tables.probe()
 
     assert said == f"{container.uri('wh')} can be written and read; of two writers one wins"
     assert container.keys() == []

@@ -19,7 +19,6 @@ from penstock.storage import bucket as bucket_stream
 from penstock.storage import bucket_clients
 from penstock.storage.bucket import BucketStream
 from penstock.tables.delta import DeltaTables
-from penstock.warehouse import try_warehouse
 from tests.integration.bucket_jobs import (
     Sts,
     access,
@@ -314,7 +313,7 @@ def test_the_bucket_of_the_warehouse_may_stand_in_the_host(
 def test_a_warehouse_is_tried_before_it_is_trusted(stored: Node, bucket: Bucket) -> None:
     assert isinstance(stored.tables, DeltaTables)
 
-    said = try_warehouse(stored.tables)
+    said = stored.tables.probe()
 
     assert said == f"{bucket.uri('wh')} can be written and read; of two writers one wins"
     assert bucket.keys() == []

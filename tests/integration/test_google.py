@@ -10,7 +10,6 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from penstock.errors import ExternalError
 from penstock.tables.delta import DeltaTables
-from penstock.warehouse import try_warehouse
 from tests.integration.bucket_jobs import (
     Once,
     ids,
@@ -214,7 +213,7 @@ def test_a_warehouse_is_tried_before_it_is_trusted(
 ) -> None:
     assert isinstance(stored.tables, DeltaTables)
 
-    said = try_warehouse(stored.tables)
+    said = stored.tables.probe()
 
     place = google_bucket.uri("wh")
     assert said == f"{place} can be written and read; of two writers one wins"

@@ -22,7 +22,6 @@ from penstock.tables.chain import (
     newest_commit,
     next_generation,
     open_table,
-    statement_passed,
 )
 from penstock.tables.rejects import settle_rejects
 from penstock.tables.table import Tables
@@ -70,7 +69,12 @@ def change_job(
 def apply_chain(state: JobState, *, services: Services) -> JobState:
     """Apply what the table holds; UserError if the job was dropped meanwhile."""
     handle = open_table(services.tables, state.definition.table)
-    current = catch_up(state.id, store=services.catalog, handle=handle, passed=statement_passed)
+    current = catch_up(
+        state.id,
+        catalog=services.catalog,
+        handle=handle,
+        applied=CrashPoint.STATEMENT_APPLIED,
+    )
     if current is None:
         raise overtaken(state)
     # Whoever looks at a paused job finds what it rejected, whatever became of its runner.

@@ -32,7 +32,6 @@ from penstock.sql.statements import AlterJob, CreateJob, DropJob, PauseJob, Resu
 from penstock.tables.chain import (
     TRIES_MAX,
     Closed,
-    first_generation,
     newest_commit,
     next_generation,
     open_table,
@@ -190,7 +189,7 @@ def open_job(
 ) -> JobState:
     """Begin a job under a new id: the opening commit first, then the catalog's event."""
     job_id = str(uuid.uuid4())
-    generation = first_generation()
+    generation = next_generation()
     opening = opening_attachment(
         job_id=job_id,
         table_id=definition.table.id,

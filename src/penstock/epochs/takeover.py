@@ -26,7 +26,6 @@ from penstock.tables.chain import (
     newest_commit,
     next_generation,
     open_table,
-    recovery_passed,
     require_followed,
 )
 from penstock.tables.rejects import settle_rejects
@@ -74,15 +73,13 @@ def take_over(
         case Landed():
             reached(CrashPoint.RECOVERY_FENCED)
     handle = open_table(tables, state.definition.table)
-    caught_up = catch_up(job_id, store=catalog, handle=handle, passed=recovery_passed)
+    caught_up = catch_up(
+        job_id, catalog=catalog, handle=handle, applied=CrashPoint.RECOVERY_APPLIED
+    )
     if caught_up is None:
         raise LeaseLostError(f'job "{state.name}" was dropped')
-    settle_rejects(
-        newest_commit(handle, job_id=job_id).attachment,
-        definition=state.definition,
-        handle=handle,
-        tables=tables,
-    )
+    newest = newest_commit(handle, job_id=job_id).attachment
+    settle_rejects(newest, definition=state.definition, handle=handle, tables=tables)
     catalog.cancel_open_attempts(job_id)
     reached(CrashPoint.ATTEMPTS_CANCELLED)
     current = catalog.job_by_id(job_id)

@@ -20,8 +20,9 @@ from pyspark.sql.types import StructType
 from penstock.arrow.types import arrow_schema
 from penstock.model.codec import from_text, to_text
 from penstock.spark.worker import freeze_once, local_property
+from penstock.tables.folder import open_sealed_folder
 from penstock.tables.pruning import Comparison, Condition, Pruning
-from penstock.tables.scan import TableFiles, TableScan, read_file
+from penstock.tables.scan import TableScan, read_file
 from penstock.tables.table import SnapshotFile
 
 FORMAT = "penstock"
@@ -118,11 +119,11 @@ def read_scan(
     """Read the files of a scan; columns that are not needed are NULL, None needs all."""
     columns = tuple(c for c in scan.columns if needed is None or c.name in needed)
     schema = arrow_schema(scan.columns)
-    files = TableFiles(scan.location, scan.access)
+    folder = open_sealed_folder(scan.location, scan.access)
     for file in scan.files:
         # Rows without columns cannot be counted, so at least one column is read.
         for batch in read_file(
-            files, file, columns=columns or scan.columns[:1], pruning=pruning
+            folder, file, columns=columns or scan.columns[:1], pruning=pruning
         ):
             yield _widened(batch, schema)
 

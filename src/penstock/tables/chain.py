@@ -15,14 +15,14 @@ attachment outlives the cleaning of the log.
 
 import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from penstock.clock import Clock
 from penstock.crashpoints import CrashPoint, reached
 from penstock.errors import Code, CommitOutcomeUnknownError, ExternalError, UserError
-from penstock.model.codec import from_data, to_text
+from penstock.model.codec import from_data
 from penstock.model.epoch import (
     ATTACHMENT_FORMAT,
     Attachment,
@@ -37,11 +37,12 @@ from penstock.storage.store import ObjectMissingError
 from penstock.tables.folder import LOG_FOLDER, TableFolder
 from penstock.tables.table import ChainCommit, TableHandle, Tables
 
+if TYPE_CHECKING:
+    from penstock.catalog.catalog import Catalog
+
 ATTACHMENT_KEY = "penstock"
 TRIES_MAX = 50
 
-_COPIES_FOLDER = "_penstock"
-_HINT = "Restore the table from a backup, or create the job anew with the offset to start from."
 # A table does not record the kinds of the jobs that load it.
 _ENDINGS = "DROP JOB, or STOP ROUTINE LOAD"
 
@@ -78,23 +79,18 @@ def landed_version(folder: TableFolder, attachment: Attachment, *, after: int) -
         version += 1
 
 
-def write_copy(folder: TableFolder, attachment: Attachment) -> None:
-    """Write a copy of an attachment beside the table, unless there is one."""
-    key = _copy_key(folder, attachment.job_id, attachment.number)
-    folder.store.write_new(key, to_text(attachment).encode())
+def copy_key(folder: TableFolder, job_id: str, number: int) -> str:
+    """Return the key of the copy of an attachment."""
+    return folder.key(f"_penstock/{job_id}/{number}.json")
 
 
 def read_copy(folder: TableFolder, job_id: str, number: int) -> Attachment | None:
     """Read the copy of an attachment; None if there is none."""
     try:
-        text = folder.store.read_bytes(_copy_key(folder, job_id, number))
+        text = folder.store.read_bytes(copy_key(folder, job_id, number))
     except ObjectMissingError:
         return None
     return _attachment(_decoded(text, where=f"the copy of commit {number}"))
-
-
-def _copy_key(folder: TableFolder, job_id: str, number: int) -> str:
-    return folder.key(f"{_COPIES_FOLDER}/{job_id}/{number}.json")
 
 
 def _attachment_data(folder: TableFolder, version: int, job_id: str) -> dict[str, Any] | None:
@@ -132,27 +128,42 @@ def chain_above(
     number: int,
     *,
     newest: int,
-    logged: Iterable[ChainCommit],
+    logged: Iterator[ChainCommit],
     copy_of: Callable[[int], Attachment | None],
 ) -> tuple[ChainCommit, ...]:
     """Return the commits above a number, ascending; ``logged`` yields the newest first."""
     found: list[ChainCommit] = []
-    wanted = newest
-    if wanted > number:
-        for commit in logged:
-            _expect_number(commit.attachment.number, wanted=wanted)
-            found.append(commit)
-            wanted -= 1
-            if wanted <= number:
-                break
-    while wanted > number:
-        attachment = copy_of(wanted)
-        if attachment is None:
-            raise _missing(wanted, above=number, newest=newest)
-        _expect_number(attachment.number, wanted=wanted)
-        found.append(ChainCommit(attachment=attachment, table_version=None))
-        wanted -= 1
+    for wanted in range(newest, number, -1):
+        commit = next(logged, None)
+        if commit is None:
+            copy = copy_of(wanted)
+            if copy is None:
+                raise _broken(
+                    f"commit {wanted} of the job is neither in the table's log nor among its "
+                    "copies",
+                    detail=f"The job knows its commits up to {number}, the table has them up "
+                    f"to {newest}.",
+                )
+            commit = ChainCommit(attachment=copy, table_version=None)
+        if commit.attachment.number != wanted:
+            raise _broken(
+                f"the table has commit {commit.attachment.number} of the job where commit "
+                f"{wanted} is due",
+                detail="The commits of a job are numbered without a gap and without "
+                "repetition.",
+            )
+        found.append(commit)
     return tuple(reversed(found))
+
+
+def _broken(message: str, *, detail: str) -> UserError:
+    return UserError(
+        message,
+        code=Code.CANNOT_RESUME_ERR,
+        detail=detail,
+        hint="Restore the table from a backup, or create the job anew with the offset to start "
+        "from.",
+    )
 
 
 def expect_known_format(written: object, *, number: object) -> None:
@@ -167,44 +178,6 @@ def expect_known_format(written: object, *, number: object) -> None:
                 "again from where it stands. The table and its rows stay."
             ),
         )
-
-
-def _expect_number(number: int, *, wanted: int) -> None:
-    if number != wanted:
-        raise UserError(
-            f"the table has commit {number} of the job where commit {wanted} is due",
-            code=Code.CANNOT_RESUME_ERR,
-            detail="The commits of a job are numbered without a gap and without repetition.",
-            hint=_HINT,
-        )
-
-
-def _missing(wanted: int, *, above: int, newest: int) -> UserError:
-    return UserError(
-        f"commit {wanted} of the job is neither in the table's log nor among its copies",
-        code=Code.CANNOT_RESUME_ERR,
-        detail=f"The job knows its commits up to {above}, the table has them up to {newest}.",
-        hint=_HINT,
-    )
-
-
-class ProgressStore(Protocol):
-    """The part of the catalog that follows chains."""
-
-    def job_by_id(self, job_id: str) -> JobState | None:
-        """Return the state of a job; None if there is no such job."""
-        ...
-
-    def apply_commit(
-        self,
-        job_id: str,
-        attachment: Attachment,
-        *,
-        table_version: int | None,
-        commit_seconds: float | None,
-    ) -> JobState:
-        """Apply the next commit of a chain; ignore older ones, raise an error for a gap."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,13 +205,8 @@ Extension = Landed | Closed | Surpassed
 
 
 def next_generation(*seen: Generation) -> Generation:
-    """Return a generation above all those seen."""
-    return Generation(number=1 + max(g.number for g in seen), id=uuid.uuid4().hex)
-
-
-def first_generation() -> Generation:
-    """Return the generation of a new job."""
-    return Generation(number=1, id=uuid.uuid4().hex)
+    """Return a generation above all those seen; without any, the first one of a job."""
+    return Generation(number=1 + max((g.number for g in seen), default=0), id=uuid.uuid4().hex)
 
 
 def opening_attachment(
@@ -343,9 +311,11 @@ def extend(
         if newest.attachment.generation.newer_than(generation):
             return Surpassed(generation=newest.attachment.generation)
         attachment = replace(
-            _following(newest.attachment, kind=kind, generation=generation, clock=clock),
+            _without_rows(newest.attachment, progress=progress),
+            kind=kind,
+            generation=generation,
             revision=state.definition.revision,
-            progress=_placed(newest.attachment, progress),
+            committed_at=clock.now(),
         )
         own_attempts.add(attachment.attempt_id)
         try:
@@ -362,37 +332,33 @@ def extend(
     ) from refusal
 
 
-def _placed(newest: Attachment, progress: Progress | None) -> Progress:
+def _without_rows(newest: Attachment, *, progress: Progress | None) -> Attachment:
+    """Return the attachment after the newest one, at the same position unless one is given."""
+    number = newest.number + 1
     if progress is None:
-        return newest.progress
-    return placed_at(newest.number + 1, before=newest.progress, after=progress)
-
-
-def _following(
-    newest: Attachment, *, kind: CommitKind, generation: Generation, clock: Clock
-) -> Attachment:
+        progress = newest.progress
+    else:
+        progress = placed_at(number, before=newest.progress, after=progress)
     return replace(
         newest,
-        kind=kind,
-        number=newest.number + 1,
-        generation=generation,
+        number=number,
         attempt=0,
         attempt_id=uuid.uuid4().hex,
+        progress=progress,
         statistics=Statistics(),
         items=(),
         reject_files=(),
         timings=Timings(),
-        committed_at=clock.now(),
         # A limit that was exceeded is reported once.
         window=replace(newest.window, tripped=None),
     )
 
 
 def catch_up(
-    job_id: str, *, store: ProgressStore, handle: TableHandle, passed: Callable[[], None]
+    job_id: str, *, catalog: "Catalog", handle: TableHandle, applied: CrashPoint
 ) -> JobState | None:
     """Apply the commits that the catalog lacks, in order; return None if the job is gone."""
-    state = store.job_by_id(job_id)
+    state = catalog.job_by_id(job_id)
     if state is None:
         return None
     if handle.newest_number(job_id) < state.number:
@@ -401,18 +367,8 @@ def catch_up(
     require_followed(handle.newest_number(job_id), state=state)
     for commit in handle.chain_after(job_id, state.number):
         handle.write_copy(commit.attachment)
-        state = store.apply_commit(
+        state = catalog.apply_commit(
             job_id, commit.attachment, table_version=commit.table_version, commit_seconds=None
         )
-        passed()
+        reached(applied)
     return state
-
-
-def statement_passed() -> None:
-    """Pass the crash point after an applied commit of a statement."""
-    reached(CrashPoint.STATEMENT_APPLIED)
-
-
-def recovery_passed() -> None:
-    """Pass the crash point after an applied commit of recovery."""
-    reached(CrashPoint.RECOVERY_APPLIED)

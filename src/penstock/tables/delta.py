@@ -13,9 +13,8 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -37,16 +36,16 @@ from penstock.model.job import TableRef
 from penstock.model.schema import Column
 from penstock.model.secrets import Sealed
 from penstock.storage.options import StoreOptions
-from penstock.storage.store import error_text, storage_error
+from penstock.storage.store import ObjectMeta, error_text, storage_error
 from penstock.storage.uris import Scheme
 from penstock.tables.chain import (
     ATTACHMENT_KEY,
     chain_above,
+    copy_key,
     landed_version,
     log_entry,
     logged_commits,
     read_copy,
-    write_copy,
 )
 from penstock.tables.folder import (
     LOG_FOLDER,
@@ -71,8 +70,7 @@ from penstock.tables.table import (
 )
 
 
-def add_action(file: DataFile) -> AddAction:
-    """Return the log action that adds a file to the table."""
+def _add_action(file: DataFile) -> AddAction:
     return AddAction(
         path=file.path,
         size=file.size_bytes,
@@ -87,7 +85,7 @@ _PARTITION = "partition."
 _BOUNDS = {"min.": "minValues", "max.": "maxValues", "null_count.": "nullCount"}
 
 
-def snapshot_files(table: DeltaTable) -> tuple[SnapshotFile, ...]:
+def _snapshot_files(table: DeltaTable) -> tuple[SnapshotFile, ...]:
     """Return the files of the snapshot, with partition values as texts and statistics."""
     actions = pa.table(table.get_add_actions(flatten=True))
     texts = [
@@ -105,7 +103,7 @@ def snapshot_files(table: DeltaTable) -> tuple[SnapshotFile, ...]:
             partition_values=tuple(
                 (name, _partition_value(name, values[at], paths[at])) for name, values in texts
             ),
-            statistics_json=json.dumps(dict(_statistics(row)), default=str),
+            statistics_json=_statistics_json(row),
         )
         for at, row in enumerate(rows)
     )
@@ -116,18 +114,15 @@ def _partition_value(name: str, value: str | None, path: str) -> str | None:
     return "" if value is None and f"{name}=" in path.split("/") else value
 
 
-def _statistics(row: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    if row.get("num_records") is not None:
-        yield "numRecords", row["num_records"]
+def _statistics_json(row: dict[str, Any]) -> str:
+    statistics: dict[str, Any] = {"numRecords": row.get("num_records")}
     for prefix, key in _BOUNDS.items():
-        yield (
-            key,
-            {
-                name.removeprefix(prefix): value
-                for name, value in row.items()
-                if name.startswith(prefix) and value is not None
-            },
-        )
+        statistics[key] = {
+            name.removeprefix(prefix): value
+            for name, value in row.items()
+            if name.startswith(prefix) and value is not None
+        }
+    return json.dumps(statistics, default=str)
 
 
 # Appends of other writers do not conflict, but take the next version. delta-rs then checks for
@@ -171,7 +166,7 @@ class DeltaRejects:
             if self.newest_number >= number:
                 return
             self._table.create_write_transaction(
-                [add_action(file) for file in files],
+                [_add_action(file) for file in files],
                 mode="append",
                 schema=self._table.schema(),
                 commit_properties=CommitProperties(
@@ -260,7 +255,6 @@ class DeltaTables:
         return below(self.warehouse, "_rejects", job_id)
 
     def open_rejects(self, job_id: str, columns: tuple[Column, ...]) -> DeltaRejects:
-        """Open the rejects of a job; they are made when they are first needed."""
         return DeltaRejects(self.folder(self.rejects_location(job_id)), job_id, columns)
 
     def delete_rejects(self, job_id: str) -> None:
@@ -272,13 +266,34 @@ class DeltaTables:
         return tuple(path for path in paths if folder.store.head(folder.key(path)) is None)
 
     def task_access(self, location: str) -> Sealed:
-        local = table_uri(location).scheme is Scheme.FILE
-        return Sealed() if local else self.seal(self.options())
+        return Sealed() if _is_local(location) else self.seal(self.options())
 
     def folder(self, location: str) -> TableFolder:
         """Return the folder of a table."""
-        local = table_uri(location).scheme is Scheme.FILE
-        return open_folder(location, StoreOptions() if local else self.options())
+        return open_folder(location, StoreOptions() if _is_local(location) else self.options())
+
+    def probe(self) -> str:
+        """Write, read and delete a small object in the warehouse; return the finding."""
+        folder = self.folder(below(self.warehouse, "_penstock-probe"))
+        key = folder.key("probe")
+        folder.store.make_folder(folder.root)
+        folder.store.delete_below(f"{folder.root}/")
+        folder.store.make_folder(folder.root)
+        first, second = (folder.store.write_new(key, text) for text in (b"one", b"two"))
+        content = folder.store.read_bytes(key)
+        folder.store.delete_below(f"{folder.root}/")
+        if not first or second or content != b"one":
+            raise UserError(
+                f'warehouse "{self.warehouse}" lets two writers create the same object',
+                code=Code.STORAGE_ERR,
+                detail="Commits would overwrite each other.",
+                hint="Use a store that supports conditional puts (If-None-Match).",
+            )
+        return f"{self.warehouse} can be written and read; of two writers one wins"
+
+
+def _is_local(location: str) -> bool:
+    return table_uri(location).scheme is Scheme.FILE
 
 
 def _expect_free(folder: TableFolder) -> None:
@@ -321,7 +336,7 @@ class DeltaHandle:
                 self._table.update_incremental()
             # Compared again, because the table may have been replaced in between.
             if self._same_log():
-                self._mark = _mark(self._folder, self.version)
+                self._entry = self._newest_entry()
                 return
         self._open()
 
@@ -342,10 +357,14 @@ class DeltaHandle:
         partition_columns = tuple(self._table.metadata().partition_columns)
         require_partitions(files, columns=partition_columns)
         try:
-            if not self._same_table():
+            # The entry may also be missing because the log was cleaned.
+            if (
+                not self._same_log()
+                and DeltaHandle(self._open_folder).table_id != self.table_id
+            ):
                 raise table_gone(self._folder)
             self._table.create_write_transaction(
-                [add_action(file) for file in files],
+                [_add_action(file) for file in files],
                 mode="append",
                 schema=self._table.schema(),
                 partition_by=list(partition_columns) or None,
@@ -370,7 +389,8 @@ class DeltaHandle:
     def write_copy(self, attachment: Attachment) -> None:
         if not self._folder.store.is_folder(self._folder.key(LOG_FOLDER)):
             raise table_gone(self._folder)
-        write_copy(self._folder, attachment)
+        key = copy_key(self._folder, attachment.job_id, attachment.number)
+        self._folder.store.write_new(key, to_text(attachment).encode())
 
     def columns(self) -> tuple[Column, ...]:
         return columns_of(self._table.schema().to_json())
@@ -391,12 +411,7 @@ class DeltaHandle:
         )
 
     def files(self) -> tuple[SnapshotFile, ...]:
-        self._require_readable()
-        with _reading(self._folder):
-            return snapshot_files(self._table)
-
-    def _require_readable(self) -> None:
-        """Raise UserError if files cannot be read without the log: deleted rows, renames."""
+        # Deleted rows and renamed columns cannot be read without the log.
         features = set(self._table.protocol().reader_features or ()) - _READER_FEATURES
         mapping = self._table.metadata().configuration.get("delta.columnMapping.mode", "none")
         if features or mapping != "none":
@@ -406,6 +421,8 @@ class DeltaHandle:
                 code=Code.NOT_SUPPORTED_ERR,
                 hint="Rewrite it without that feature, for example with OPTIMIZE in Spark.",
             )
+        with _reading(self._folder):
+            return _snapshot_files(self._table)
 
     def at(self, version: int) -> "DeltaHandle":
         if version > self.version:
@@ -422,26 +439,15 @@ class DeltaHandle:
                 version=version,
                 storage_options=self._folder.library_options,
             )
-            self._mark = _mark(self._folder, self.version)
+            self._entry = self._newest_entry()
+
+    def _newest_entry(self) -> ObjectMeta | None:
+        return self._folder.store.head(self._folder.key(log_entry(self.version)))
 
     def _same_log(self) -> bool:
         """Return whether the log entry of the snapshot is certainly unchanged."""
-        return self._mark is not None and _mark(self._folder, self._mark.version) == self._mark
-
-    def _same_table(self) -> bool:
-        # The entry may also be missing because the log was cleaned.
-        return self._same_log() or DeltaHandle(self._open_folder).table_id == self.table_id
-
-
-class _Mark(NamedTuple):
-    version: int
-    etag: str
-    modified_at: datetime
-
-
-def _mark(folder: TableFolder, version: int) -> _Mark | None:
-    entry = folder.store.head(folder.key(log_entry(version)))
-    return None if entry is None else _Mark(version, entry.etag, entry.modified_at)
+        entry = self._entry
+        return entry is not None and self._folder.store.head(entry.key) == entry
 
 
 @contextmanager

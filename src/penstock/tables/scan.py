@@ -1,9 +1,7 @@
 """Pin a table to one version and read its rows, file by file, without its log."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from io import BufferedIOBase
 from typing import IO, cast
 
 import pyarrow as pa
@@ -16,9 +14,8 @@ from penstock.model.job import TableRef
 from penstock.model.query import Lookup, LookupFile
 from penstock.model.schema import Column
 from penstock.model.secrets import Sealed
-from penstock.storage.store import Store, open_sealed
 from penstock.tables.chain import open_table
-from penstock.tables.folder import table_uri
+from penstock.tables.folder import TableFolder, open_sealed_folder
 from penstock.tables.pruning import Pruning
 from penstock.tables.table import SnapshotFile, TableHandle, Tables
 
@@ -39,40 +36,25 @@ class TableScan:
 
 def read_lookup(lookup: Lookup) -> Iterator[pa.RecordBatch]:
     """Read all rows of a table that a SELECT joins."""
-    files = TableFiles(lookup.table.location, lookup.access)
+    folder = open_sealed_folder(lookup.table.location, lookup.access)
     for file in lookup.files:
-        yield from read_file(files, file, columns=lookup.columns)
-
-
-class TableFiles:
-    """Opens the data files of a table inside tasks."""
-
-    def __init__(self, location: str, access: Sealed) -> None:
-        self.location = location
-        self._store: Store
-        self._store, self._root = open_sealed(str(table_uri(location)), access)
-
-    def open(self, path: str) -> AbstractContextManager[BufferedIOBase]:
-        """Open a data file; data files never change, so no ETag is needed."""
-        return self._store.open(f"{self._root}/{path}", etag=None)
+        yield from read_file(folder, file, columns=lookup.columns)
 
 
 def read_file(
-    files: TableFiles,
+    folder: TableFolder,
     file: LookupFile | SnapshotFile,
     *,
     columns: tuple[Column, ...],
     pruning: Pruning | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read some columns of a data file; a column that the file lacks is NULL.
-
-    Row groups that cannot match are skipped.
-    """
+    """Read row groups that may match; a column that the file lacks is NULL."""
     schema = arrow_schema(columns)
     value_by_name = dict(file.partition_values)
     try:
         with (
-            files.open(file.path) as stream,
+            # Data files never change, so no ETag is needed.
+            folder.store.open(folder.key(file.path), etag=None) as stream,
             pq.ParquetFile(cast("IO[bytes]", stream)) as parquet,
         ):
             stored = set(parquet.schema_arrow.names)
@@ -85,7 +67,7 @@ def read_file(
     except (OSError, pa.ArrowException, ExternalError) as error:
         # Without the cause, which Spark's logs would show with its traceback.
         raise ExternalError(
-            f'data file "{files.location}/{file.path}" could not be read',
+            f'data file "{folder}/{file.path}" could not be read',
             code=Code.STORAGE_ERR,
             detail=f"{error}.",
         ) from None
@@ -150,7 +132,7 @@ def scan_table(table: TableRef, *, tables: Tables, version: int | None = None) -
 def scan_rejects(
     job_id: str, *, name: str, columns: tuple[Column, ...], tables: Tables
 ) -> TableScan:
-    """Answer what a SELECT reads of a job's rejects; without any, nothing in their columns."""
+    """Return a scan of a job's rejects; without rejects, an empty one of these columns."""
     location = tables.rejects_location(job_id)
     try:
         access = tables.task_access(location)
