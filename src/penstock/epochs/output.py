@@ -180,13 +180,13 @@ class TaskOutput:
     def write(self, batch: pa.RecordBatch, *, place_of: PlaceOf) -> None:
         """Take rows of the source, or of the SELECT."""
         self._produced += batch.num_rows
-        sorted_out = sort_out(
+        fitting, misfits = sort_out(
             batch,
             targets=self._plan.targets,
             columns=self._plan.columns,
             partition_by=self._plan.partition_by,
         )
-        for misfit in sorted_out.misfits:
+        for misfit in misfits:
             self._misfit += 1
             self.rejects.add(
                 stage=Stage.WRITER,
@@ -194,8 +194,8 @@ class TaskOutput:
                 error=str(misfit),
                 raw=row_text(batch, misfit.row, names=self._plan.output_names),
             )
-        for fitting in sorted_out.fitting:
-            self._writer.write(fitting)
+        for part in fitting:
+            self._writer.write(part)
 
     def close(self, notes: tuple[Note, ...]) -> Ack:
         """Finish the files and answer the task's ack."""

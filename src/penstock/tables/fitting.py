@@ -6,7 +6,6 @@ NOT NULL column. delta-rs checks none of this.
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +15,7 @@ from penstock.arrow.casts import CastError, can_cast, cast_array
 from penstock.arrow.types import AnyArray, AnyType, arrow_schema, arrow_type
 from penstock.errors import Code, UserError
 from penstock.model.job import TargetColumn
-from penstock.model.schema import Column, DataType, Struct
+from penstock.model.schema import Column, Struct
 from penstock.tables.partitions import require_partition_values
 
 _NAMES_SHOWN_MAX = 20
@@ -49,39 +48,33 @@ def fit(
     misfits: list[RowError] = []
     for column, field in zip(columns, schema, strict=True):
         path = path_by_name.get(column.name)
+        source = (
+            pa.nulls(len(batch), field.type) if path is None else _field_values(batch, path)
+        )
         try:
-            fitted = _fit_column(batch, path, column=column, target=field.type)
+            fitted = _fit_column(source, column=column, target=field.type)
             if column.name in partition_by:
-                _check_partition(fitted, column)
+                require_partition_values(fitted, column)
             arrays.append(fitted)
-        except RowError as error:
-            misfits.append(error)
+        except CastError as error:
+            inside = f'field "{".".join(error.path)}": ' if error.path else ""
+            misfits.append(RowError(error.row, column.name, f"{inside}{error.reason}"))
     if misfits:
         raise min(misfits, key=lambda misfit: misfit.row)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _fit_column(
-    batch: pa.RecordBatch, path: tuple[str, ...] | None, *, column: Column, target: AnyType
-) -> AnyArray:
-    source = pa.nulls(len(batch), target) if path is None else _field_values(batch, path)
-    try:
-        _expect_utf8(source)
-        fitted = cast_array(source, target)
-    except CastError as error:
-        inside = f'field "{".".join(error.path)}": ' if error.path else ""
-        raise RowError(error.row, column.name, f"{inside}{error.reason}") from error
+def _fit_column(source: AnyArray, *, column: Column, target: AnyType) -> AnyArray:
+    def check_utf8(first: int, count: int) -> None:
+        source.slice(first, count).validate(full=True)
+
+    for row, _ in bad_rows(len(source), check_utf8, pa.ArrowInvalid):
+        raise CastError(row, "the text is not valid UTF-8")
+    fitted = cast_array(source, target)
     if not column.nullable and fitted.null_count:
         row = pc.index(fitted.is_null(), value=True).as_py()
-        raise RowError(row, column.name, f"expected {column.type.sql}, found NULL")
+        raise CastError(row, f"expected {column.type.sql}, found NULL")
     return fitted
-
-
-def _check_partition(values: AnyArray, column: Column) -> None:
-    try:
-        require_partition_values(values, column)
-    except CastError as error:
-        raise RowError(error.row, column.name, error.reason) from error
 
 
 def _field_values(batch: pa.RecordBatch, path: tuple[str, ...]) -> AnyArray:
@@ -91,14 +84,6 @@ def _field_values(batch: pa.RecordBatch, path: tuple[str, ...]) -> AnyArray:
         names = [field.name for field in values.type]
         values = pc.struct_field(values, _index(name, names))
     return values
-
-
-def _expect_utf8(values: AnyArray) -> None:
-    def check(first: int, count: int) -> None:
-        values.slice(first, count).validate(full=True)
-
-    for row, _ in bad_rows(len(values), check, pa.ArrowInvalid):
-        raise CastError(row, "the text is not valid UTF-8")
 
 
 def check_fit(
@@ -112,9 +97,16 @@ def check_fit(
         column = column_by_name.get(target.name)
         if column is None:
             raise _unknown("table", target.name, list(column_by_name))
-        if target.path is not None:
-            kind = _fields_along(source_columns, target.path)[-1].type
-            _check_types(target.path, kind, column)
+        if target.path is None:
+            continue
+        kind = _fields_along(source_columns, target.path)[-1].type
+        if not can_cast(arrow_type(kind), arrow_type(column.type)):
+            raise UserError(
+                f'column "{column.name}" is {column.type.sql}, but "{".".join(target.path)}" '
+                f"is {kind.sql}, which cannot become one",
+                code=Code.TYPE_ERR,
+                hint="Change the column's type, or convert the field in the SELECT.",
+            )
     filled = {target.name for target in targets if target.path is not None}
     for column in columns:
         if not column.nullable and column.name not in filled:
@@ -130,16 +122,6 @@ def canonical_path(
 ) -> tuple[str, ...]:
     """Return a path in the spelling of the source; raise UserError for an unknown field."""
     return tuple(field.name for field in _fields_along(source_columns, path))
-
-
-def _check_types(path: tuple[str, ...], kind: DataType, column: Column) -> None:
-    if not can_cast(arrow_type(kind), arrow_type(column.type)):
-        raise UserError(
-            f'column "{column.name}" is {column.type.sql}, but "{".".join(path)}" is '
-            f"{kind.sql}, which cannot become one",
-            code=Code.TYPE_ERR,
-            hint="Change the column's type, or convert the field in the SELECT.",
-        )
 
 
 def _fields_along(
@@ -185,30 +167,25 @@ def _unknown(where: str, name: str, names: Sequence[str]) -> UserError:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SortedOut:
-    """Rows that fit, in batches of the table's schema, and the errors of the others."""
-
-    fitting: tuple[pa.RecordBatch, ...]
-    misfits: tuple[RowError, ...]
-
-
 def sort_out(
     batch: pa.RecordBatch,
     *,
     targets: tuple[TargetColumn, ...],
     columns: tuple[Column, ...],
     partition_by: tuple[str, ...],
-) -> SortedOut:
-    """Fit every row that fits; errors name rows by their index in the batch."""
+) -> tuple[list[pa.RecordBatch], list[RowError]]:
+    """Return the rows that fit, in the table's schema, and the errors of the others.
+
+    Errors have the index of the row in the batch.
+    """
     fitting: list[pa.RecordBatch] = []
 
     def fit_part(first: int, count: int) -> None:
         part = batch.slice(first, count)
         fitting.append(fit(part, targets=targets, columns=columns, partition_by=partition_by))
 
-    misfits = tuple(
+    misfits = [
         RowError(row, error.column, error.reason)
         for row, error in bad_rows(batch.num_rows, fit_part, RowError)
-    )
-    return SortedOut(fitting=tuple(fitting), misfits=misfits)
+    ]
+    return fitting, misfits

@@ -26,7 +26,13 @@ def table_uri(location: str) -> Uri:
         # delta-rs decodes it and reads another folder.
         raise UserError(f'location "{location}" must not have a percent sign in it')
     if scheme is None or scheme[1].lower() == Scheme.FILE:
-        return Uri(scheme=Scheme.FILE, bucket="", key=_local(location))
+        path = os.path.normpath(location.removeprefix("file://"))
+        if not path.startswith("/") or path == "/":
+            raise UserError(
+                f'location "{location}" must be the absolute path of a folder',
+                hint="Write it like /data/orders, file:///data/orders or s3://bucket/orders.",
+            )
+        return Uri(scheme=Scheme.FILE, bucket="", key=path)
     uri = parse_uri(location.rstrip("/"))
     if not uri.key:
         raise UserError(
@@ -34,16 +40,6 @@ def table_uri(location: str) -> Uri:
             hint=f"Write it like {uri.scheme}://{uri.bucket}/orders.",
         )
     return uri
-
-
-def _local(location: str) -> str:
-    path = os.path.normpath(location.removeprefix("file://"))
-    if not path.startswith("/") or path == "/":
-        raise UserError(
-            f'location "{location}" must be the absolute path of a folder',
-            hint="Write it like /data/orders, file:///data/orders or s3://bucket/orders.",
-        )
-    return path
 
 
 def location_of(uri: Uri) -> str:

@@ -104,23 +104,18 @@ def _codes(arrays: Sequence[NestedArray]) -> NestedArray:
     return codes
 
 
-def value_texts(values: AnyArray, kind: DataType) -> list[str | None]:
+def value_texts(values: NestedArray, kind: DataType) -> list[str | None]:
     """Convert values to the texts of a Delta log."""
-    texts: list[str | None] = _texts(values, kind).to_pylist()
-    return texts
-
-
-def _texts(values: NestedArray, kind: DataType) -> NestedArray:
-    match kind:
-        case Primitive.TIMESTAMP:
-            # Without the Z for UTC, the value would depend on the reader's time zone.
-            local = values.cast(pa.timestamp("us")).cast(pa.string())
-            iso = pc.replace_substring(local, " ", "T")
-            return pc.binary_join_element_wise(iso, "Z", "")
-        case Decimal():
-            return decimal_to_text(values, pa.string())
-        case _:
-            return values.cast(pa.string())
+    if isinstance(kind, Decimal):
+        texts = decimal_to_text(values, pa.string())
+    elif kind is Primitive.TIMESTAMP:
+        # Without the Z for UTC, the value would depend on the reader's time zone.
+        local = values.cast(pa.timestamp("us")).cast(pa.string())
+        iso = pc.replace_substring(local, " ", "T")
+        texts = pc.binary_join_element_wise(iso, "Z", "")
+    else:
+        texts = values.cast(pa.string())
+    return list(texts.to_pylist())
 
 
 def require_partition_values(values: AnyArray, column: Column) -> None:
@@ -128,7 +123,12 @@ def require_partition_values(values: AnyArray, column: Column) -> None:
     match column.type:
         case Primitive.STRING:
             _require_short(values, column.name)
-            _require_no_mark(values)
+            row = _first(pc.equal(values, pa.scalar(_NULL_FOLDER)))
+            if row is not None:
+                shown_mark = shown(_NULL_FOLDER)
+                raise CastError(
+                    row, f"a partition cannot have the value {shown_mark}, which means NULL"
+                )
         case Primitive.DATE:
             _require_years(values, first=_FIRST_DAY, last=_LAST_DAY)
         case Primitive.TIMESTAMP | Primitive.TIMESTAMP_NTZ:
@@ -158,18 +158,9 @@ def _require_short(values: NestedArray, name: str) -> None:
         )
 
 
-def _require_no_mark(values: NestedArray) -> None:
-    row = _first(pc.equal(values, pa.scalar(_NULL_FOLDER)))
-    if row is not None:
-        raise CastError(
-            row, f"a partition cannot have the value {shown(_NULL_FOLDER)}, which means NULL"
-        )
-
-
 def _require_years(values: AnyArray, *, first: str, last: str) -> None:
     lowest, highest = (pa.scalar(text).cast(values.type) for text in (first, last))
-    beyond = pc.or_(pc.less(values, lowest), pc.greater(values, highest))
-    row = _first(beyond)
+    row = _first(pc.or_(pc.less(values, lowest), pc.greater(values, highest)))
     if row is not None:
         found = values.slice(row, 1).cast(pa.string())[0]
         raise CastError(

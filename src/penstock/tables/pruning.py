@@ -84,8 +84,11 @@ class Pruning:
 
     def row_groups(self, metadata: pq.FileMetaData) -> list[int]:
         """Return the row groups that may hold a matching row."""
-        groups = ((at, metadata.row_group(at)) for at in range(metadata.num_row_groups))
-        return [at for at, group in groups if self._possible(self._group_ranges(group))]
+        return [
+            at
+            for at in range(metadata.num_row_groups)
+            if self._possible(self._group_ranges(metadata.row_group(at)))
+        ]
 
     def _possible(self, range_by_column: Mapping[str, Range]) -> bool:
         return all(

@@ -6,7 +6,7 @@ commit them after a crash.
 """
 
 from penstock.crashpoints import CrashPoint, reached
-from penstock.model.epoch import Attachment, DataFile
+from penstock.model.epoch import Attachment
 from penstock.model.job import JobDefinition
 from penstock.model.schema import Column, Primitive
 from penstock.tables.table import TableHandle, Tables
@@ -28,20 +28,17 @@ def settle_rejects(
     newest: Attachment, *, definition: JobDefinition, handle: TableHandle, tables: Tables
 ) -> None:
     """Commit the reject files of the job's newest epoch with some, unless they are visible."""
-    if not newest.rejects_number:
+    number = newest.rejects_number
+    if not number:
         return
     columns = reject_columns(definition.place_columns)
     rejects = tables.open_rejects(newest.job_id, columns)
-    number = newest.rejects_number
     if rejects.newest_number >= number:
         return
     # An epoch starts only after the rejects of the previous one are committed. So at most one
     # commit has pending rejects, and only commits without rows follow it.
-    files = newest.reject_files if newest.number == number else _files_of(newest, handle)
-    rejects.commit(number, files)
+    attachment = newest
+    if newest.number != number:
+        attachment = handle.chain_after(newest.job_id, number - 1)[0].attachment
+    rejects.commit(number, attachment.reject_files)
     reached(CrashPoint.REJECTS_COMMITTED)
-
-
-def _files_of(newest: Attachment, handle: TableHandle) -> tuple[DataFile, ...]:
-    chain = handle.chain_after(newest.job_id, newest.rejects_number - 1)
-    return chain[0].attachment.reject_files

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.arrow.casts import cast_array
-from penstock.arrow.types import AnyArray, AnyType, arrow_schema
+from penstock.arrow.types import AnyArray, AnyField, AnyType, arrow_schema
 from penstock.errors import Code, ExternalError, UserError
 from penstock.model.job import TableRef
 from penstock.model.query import Lookup, LookupFile
@@ -17,7 +17,7 @@ from penstock.model.secrets import Sealed
 from penstock.tables.chain import open_table
 from penstock.tables.folder import TableFolder, open_sealed_folder
 from penstock.tables.pruning import Pruning
-from penstock.tables.table import SnapshotFile, TableHandle, Tables
+from penstock.tables.table import SnapshotFile, Tables
 
 _BATCH_ROWS = 65_536
 
@@ -50,7 +50,7 @@ def read_file(
 ) -> Iterator[pa.RecordBatch]:
     """Read row groups that may match; a column that the file lacks is NULL."""
     schema = arrow_schema(columns)
-    value_by_name = dict(file.partition_values)
+    text_by_name = dict(file.partition_values)
     try:
         with (
             # Data files never change, so no ETag is needed.
@@ -63,7 +63,8 @@ def read_file(
             for batch in parquet.iter_batches(
                 _BATCH_ROWS, row_groups=groups, columns=wanted, use_threads=False
             ):
-                yield _completed(batch, schema, value_by_name)
+                columns_read = [_values(batch, field, text_by_name) for field in schema]
+                yield pa.RecordBatch.from_arrays(columns_read, schema=schema)
     except (OSError, pa.ArrowException, ExternalError) as error:
         # Without the cause, which Spark's logs would show with its traceback.
         raise ExternalError(
@@ -73,22 +74,16 @@ def read_file(
         ) from None
 
 
-def _completed(
-    batch: pa.RecordBatch, schema: pa.Schema, value_by_name: dict[str, str | None]
-) -> pa.RecordBatch:
-    columns = [
-        cast_array(batch.column(field.name), field.type)
-        if field.name in batch.schema.names
-        else _repeated(value_by_name.get(field.name), field.type, batch.num_rows)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _repeated(value: str | None, kind: AnyType, count: int) -> AnyArray:
-    if value is None:
-        return pa.nulls(count, kind)
-    return pa.repeat(cast_array(pa.array([value], pa.string()), kind)[0], count)
+def _values(
+    batch: pa.RecordBatch, field: AnyField, text_by_name: dict[str, str | None]
+) -> AnyArray:
+    if field.name in batch.schema.names:
+        return cast_array(batch.column(field.name), field.type)
+    kind: AnyType = field.type
+    text = text_by_name.get(field.name)
+    if text is None:
+        return pa.nulls(batch.num_rows, kind)
+    return pa.repeat(cast_array(pa.array([text], pa.string()), kind)[0], batch.num_rows)
 
 
 def pin(table: TableRef, *, tables: Tables, bytes_max: int) -> Lookup:
@@ -124,9 +119,7 @@ def pin(table: TableRef, *, tables: Tables, bytes_max: int) -> Lookup:
 
 def scan_table(table: TableRef, *, tables: Tables, version: int | None = None) -> TableScan:
     """Return a scan of a table, at its newest version unless one is given."""
-    handle = tables.open(table.location)
-    handle = handle if version is None else handle.at(version)
-    return _scan(table.name, table.location, handle, access=tables.task_access(table.location))
+    return _scan(table.name, table.location, tables=tables, version=version)
 
 
 def scan_rejects(
@@ -135,20 +128,21 @@ def scan_rejects(
     """Return a scan of a job's rejects; without rejects, an empty one of these columns."""
     location = tables.rejects_location(job_id)
     try:
-        access = tables.task_access(location)
-        return _scan(name, location, tables.open(location), access=access)
+        return _scan(name, location, tables=tables)
     except UserError as error:
         if error.code is not Code.TABLE_CHANGED_ERR:
             raise
         return TableScan(name=name, location=location, version=0, columns=columns, files=())
 
 
-def _scan(name: str, location: str, handle: TableHandle, *, access: Sealed) -> TableScan:
+def _scan(name: str, location: str, *, tables: Tables, version: int | None = None) -> TableScan:
+    handle = tables.open(location)
+    handle = handle if version is None else handle.at(version)
     return TableScan(
         name=name,
         location=location,
         version=handle.version,
         columns=handle.columns(),
         files=handle.files(),
-        access=access,
+        access=tables.task_access(location),
     )

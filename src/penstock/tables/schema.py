@@ -63,16 +63,16 @@ def _ntz_in_map(kind: DataType, *, inside: bool = False) -> bool:
 
 
 def _struct(columns: tuple[Column, ...]) -> dict[str, Any]:
-    return {"type": "struct", "fields": [_field(column) for column in columns]}
-
-
-def _field(column: Column) -> dict[str, Any]:
-    return {
-        "name": column.name,
-        "type": _type(column.type),
-        "nullable": column.nullable,
-        "metadata": {"comment": column.comment} if column.comment else {},
-    }
+    fields = [
+        {
+            "name": column.name,
+            "type": _type(column.type),
+            "nullable": column.nullable,
+            "metadata": {"comment": column.comment} if column.comment else {},
+        }
+        for column in columns
+    ]
+    return {"type": "struct", "fields": fields}
 
 
 def _type(kind: DataType) -> str | dict[str, Any]:

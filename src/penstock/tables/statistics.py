@@ -7,11 +7,12 @@ row is read twice. Floating-point columns are the exception: that metadata ignor
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal as Number
 from functools import reduce
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,8 +21,6 @@ import pyarrow.parquet as pq
 from penstock.errors import InvariantError
 from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primitive, Struct
 
-_T = TypeVar("_T")
-
 # Delta's default; readers expect no more.
 _LEAVES_MAX = 32
 _TEXT_MAX = 32
@@ -29,8 +28,6 @@ _CODE_POINT_MAX = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND = timedelta(milliseconds=1)
-_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,15 +67,20 @@ def statistics_json(
     metadata: pq.FileMetaData, columns: Sequence[Column], *, floats: Mapping[str, Summary]
 ) -> str:
     """Return row count, bounds and NULL counts; ``floats`` summarises floating columns."""
-    lows: dict[str, str] = {}
-    highs: dict[str, str] = {}
+    lows: dict[str, str | None] = {}
+    highs: dict[str, str | None] = {}
     nulls: dict[str, str] = {}
-    for name, kind, leaf in _plain_columns(columns):
-        summary = floats[name] if name in floats else _leaf_summary(metadata, leaf)
-        nulls[name] = str(summary.nulls)
-        if summary.bounded and summary.low is not None:
-            _keep(lows, name, _low_text(kind, summary.low))
-            _keep(highs, name, _high_text(kind, summary.high))
+    # The index of the column's first leaf in the file. Nested columns have no statistics.
+    leaf = 0
+    for column in columns:
+        name, kind = column.name, column.type
+        if isinstance(kind, Primitive | Decimal) and leaf < _LEAVES_MAX:
+            summary = floats[name] if name in floats else _leaf_summary(metadata, leaf)
+            nulls[name] = str(summary.nulls)
+            if summary.bounded and summary.low is not None:
+                lows[name] = _bound_text(kind, summary.low, upper=False)
+                highs[name] = _bound_text(kind, summary.high, upper=True)
+        leaf += sum(1 for _ in leaves([column]))
     return _object(
         {
             "numRecords": str(metadata.num_rows),
@@ -87,17 +89,6 @@ def statistics_json(
             "nullCount": _object(nulls),
         }
     )
-
-
-def _plain_columns(columns: Sequence[Column]) -> list[tuple[str, DataType, int]]:
-    """Return the first columns that are not nested, with their index in the file."""
-    plain: list[tuple[str, DataType, int]] = []
-    leaf = 0
-    for column in columns:
-        if isinstance(column.type, Primitive | Decimal) and leaf < _LEAVES_MAX:
-            plain.append((column.name, column.type, leaf))
-        leaf += sum(1 for _ in leaves([column]))
-    return plain
 
 
 def leaves(columns: Iterable[Column], *, parent: str = "") -> Iterator[tuple[str, DataType]]:
@@ -140,62 +131,39 @@ def _group_summary(group: pq.RowGroupMetaData, leaf: int) -> Summary:
     )
 
 
-def _low_text(kind: DataType, low: Any) -> str | None:  # noqa: ANN401 - Follows the kind.
+def _bound_text(kind: DataType, value: Any, *, upper: bool) -> str | None:  # noqa: ANN401 - Follows the kind.
+    """Return a bound as JSON; None if there is none that readers can use."""
     match kind:
         case Primitive.STRING:
-            return _text(low[:_TEXT_MAX])
-        case Primitive.TIMESTAMP | Primitive.TIMESTAMP_NTZ:
-            return _instant_text(kind, low // 1000)
-        case _:
-            return _exact_text(kind, low)
-
-
-def _high_text(kind: DataType, high: Any) -> str | None:  # noqa: ANN401 - Follows the kind.
-    match kind:
-        case Primitive.STRING:
-            text = high if len(high) <= _TEXT_MAX else _above_prefix(high[:_TEXT_MAX])
+            cut = upper and len(value) > _TEXT_MAX
+            text = _above_prefix(value[:_TEXT_MAX]) if cut else value[:_TEXT_MAX]
             return None if text is None else _text(text)
         case Primitive.TIMESTAMP | Primitive.TIMESTAMP_NTZ:
-            return _instant_text(kind, -(-high // 1000))
-        case _:
-            return _exact_text(kind, high)
-
-
-def _exact_text(kind: DataType, value: Any) -> str | None:  # noqa: ANN401 - Follows the kind.
-    match kind:
+            moment = _moment(milliseconds=-(-value // 1000) if upper else value // 1000)
+            zone = "Z" if kind is Primitive.TIMESTAMP else ""
+            return moment and f'"{moment}{zone}"'
+        case Primitive.DATE:
+            moment = _moment(days=value)
+            return moment and f'"{moment.partition("T")[0]}"'
         case Decimal():
-            return _decimal_text(value, kind.scale) if isinstance(value, int) else f"{value:f}"
-        case Primitive.TINYINT | Primitive.SMALLINT | Primitive.INT | Primitive.BIGINT:
-            return str(value)
+            # Short decimals are stored as integers.
+            exact = Number(value).scaleb(-kind.scale) if isinstance(value, int) else value
+            return f"{exact:f}"
         case Primitive.FLOAT | Primitive.DOUBLE:
             return repr(value) if math.isfinite(value) else None
-        case Primitive.DATE:
-            day = _in_range(lambda: _UNIX_EPOCH + value * _DAY)
-            return None if day is None else f'"{day.date().isoformat()}"'
+        case Primitive.TINYINT | Primitive.SMALLINT | Primitive.INT | Primitive.BIGINT:
+            return str(value)
         case _:
             return None
 
 
-def _decimal_text(unscaled: int, scale: int) -> str:
-    if not scale:
-        return str(unscaled)
-    digits = f"{abs(unscaled):0{scale + 1}d}"
-    return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
-
-
-def _instant_text(kind: DataType, milliseconds: int) -> str | None:
-    instant = _in_range(lambda: _UNIX_EPOCH + milliseconds * _MILLISECOND)
-    if instant is None:
-        return None
-    zone = "Z" if kind is Primitive.TIMESTAMP else ""
-    return f'"{instant.replace(tzinfo=None).isoformat(timespec="milliseconds")}{zone}"'
-
-
-def _in_range(compute: Callable[[], _T]) -> _T | None:
+def _moment(*, days: int = 0, milliseconds: int = 0) -> str | None:
+    """Return a moment after 1970 in ISO 8601; None if Python cannot represent it."""
     try:
-        return compute()
+        moment = _UNIX_EPOCH + timedelta(days=days, milliseconds=milliseconds)
     except OverflowError:
         return None
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds")
 
 
 def _above_prefix(prefix: str) -> str | None:
@@ -213,11 +181,7 @@ def _text(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _keep(texts: dict[str, str], name: str, text: str | None) -> None:
-    if text is not None:
-        texts[name] = text
-
-
-def _object(texts: dict[str, str]) -> str:
+def _object(text_by_name: Mapping[str, str | None]) -> str:
     """Join JSON values into an object; json.dumps would turn exact decimals into floats."""
-    return "{" + ",".join(f"{_text(name)}:{text}" for name, text in texts.items()) + "}"
+    pairs = (f"{_text(name)}:{text}" for name, text in text_by_name.items() if text is not None)
+    return "{" + ",".join(pairs) + "}"

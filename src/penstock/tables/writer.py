@@ -6,7 +6,6 @@ were not returned are not part of the table.
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -134,9 +133,9 @@ class TableWriter:
         file = self._file_by_partition.pop(share.values, None) or self._next_file(share.values)
         self._file_by_partition[share.values] = file
         with _writing(self._folder, file.name):
-            file.write(share.rows.select([column.name for column in self._stored]))
-            full = file.size_bytes >= self._file_bytes_max
-        if full:
+            rows = share.rows.select([column.name for column in self._stored])
+            size_bytes = file.write(rows)
+        if size_bytes >= self._file_bytes_max:
             self._finish_file(share.values)
 
     def _next_file(self, partition: PartitionValues) -> "_File":
@@ -151,7 +150,7 @@ class TableWriter:
     def _finish_file(self, partition: PartitionValues) -> None:
         file = self._file_by_partition.pop(partition)
         with _writing(self._folder, file.name):
-            self._written.append(replace(file.finish(), partition_values=partition))
+            self._written.append(file.finish(partition))
 
 
 def _folders_of(files: Iterable[DataFile], folder: TableFolder) -> set[str]:
@@ -191,28 +190,25 @@ class _File:
             metadata_collector=self._metadata,
         )
 
-    @property
-    def size_bytes(self) -> int:
-        """Bytes written so far."""
-        return int(self._begun.file.tell())
-
-    def write(self, group: pa.Table) -> None:
-        """Append one row group."""
+    def write(self, group: pa.Table) -> int:
+        """Append one row group; return the bytes written so far."""
         self._writer.write_table(group, row_group_size=group.num_rows)
         for name, summary in self._floats.items():
             self._floats[name] = summary.join(float_summary(group[name]))
+        return self._begun.file.tell()
 
     def close(self) -> None:
         """Write the footer of the file."""
         self._writer.close()
 
-    def finish(self) -> DataFile:
+    def finish(self, partition: PartitionValues) -> DataFile:
         """Complete the file, make it durable and return its description for the log."""
         self.close()
         size_bytes = self._begun.finish()
         metadata = self._metadata[0]
         return DataFile(
             path=self.name,
+            partition_values=partition,
             size_bytes=size_bytes,
             rows=metadata.num_rows,
             modified_at=datetime.now(UTC),

@@ -42,12 +42,12 @@ class MemoryOutput:
     def write(self, batch: pa.RecordBatch, *, place_of: Callable[[int], Place]) -> None:
         del place_of
         self._produced += batch.num_rows
-        sorted_out = sort_out(
+        fitting, misfits = sort_out(
             batch, targets=self._plan.targets, columns=self._plan.columns, partition_by=()
         )
-        assert not sorted_out.misfits
-        for fitting in sorted_out.fitting:
-            self._rows += fitting.to_pylist()
+        assert not misfits
+        for part in fitting:
+            self._rows += part.to_pylist()
 
     def close(self, notes: tuple[Note, ...]) -> Ack:
         self._closing()
