@@ -1,4 +1,4 @@
-"""Run tasks on Spark. Texts of tasks travel with the Spark job, answers return as texts."""
+"""Run tasks on Spark. Tasks travel with the Spark job as texts, and so do their results."""
 
 import shutil
 import threading
@@ -16,7 +16,6 @@ from penstock.model.query import Lookup, QueryRun, QueryText
 from penstock.spark.job_session import Halves, JobSession, analyse
 from penstock.spark.session import Spark, SparkOptions, cause_of, start_spark
 from penstock.spark.sql_errors import explained
-from penstock.spark.table_query import SelectPlace, select_tables
 from penstock.spark.worker import Work, run_tasks
 from penstock.tables.scan import TableScan
 
@@ -44,19 +43,22 @@ class SparkExecutor:
         return self._running().parallelism
 
     def run(self, tasks: Sequence[str], *, work: Work, group: str) -> list[str]:
-        """Run every task as one Spark task and return their answers in order."""
-        with self._group(group, self._unexplained) as spark:
+        """Run every task as one Spark task and return their results in order."""
+        with self._group(group, self._failed) as spark:
             rows = spark.context.parallelize(tasks, len(tasks))
             return [str(a) for a in rows.mapPartitions(partial(run_tasks, work)).collect()]
 
     def run_query(
         self, tasks: Sequence[str], *, run: QueryRun, halves: Halves, group: str
     ) -> list[str]:
-        """Run a SELECT over the tasks and return the answers of their writing halves."""
+        """Run a SELECT over the tasks and return the results of their writing halves."""
         explain = partial(explained, log_file=self._options.log_file)
         with self._group(group, explain) as spark:
-            session = self._job_session(spark, run, halves=halves, group=group)
-            return session.answers(run, tasks)
+            session = self._sessions.get(group)
+            if session is None or session.query != run.query:
+                session = JobSession(spark.sessions(), run.query, halves=halves)
+                self._sessions[group] = session
+            return session.run(run, tasks)
 
     def analyse(self, query: QueryText, *, find_lookup: Callable[[str], Lookup]) -> SparkQuery:
         """Check a job's SELECT and return its properties."""
@@ -73,6 +75,8 @@ class SparkExecutor:
         find_scan: Callable[[str], TableScan],
     ) -> "pa.Table":
         """Return the rows of a SELECT over tables."""
+        from penstock.spark.table_query import SelectPlace, select_tables
+
         spark = self._running()
         folder = self._options.scratch / f"select-{uuid.uuid4().hex}"
         place = SelectPlace(
@@ -107,17 +111,6 @@ class SparkExecutor:
                 raise StoppedError("the Spark job was cancelled") from error
             raise explain(error) from error
 
-    def _job_session(
-        self, spark: Spark, run: QueryRun, *, halves: Halves, group: str
-    ) -> JobSession:
-        with self._lock:
-            session = self._sessions.get(group)
-        if session is None or not session.serves(run):
-            session = JobSession(spark.sessions(), run, halves=halves)
-            with self._lock:
-                self._sessions[group] = session
-        return session
-
     def cancel(self, group: str) -> None:
         """Cancel the Spark jobs of a group."""
         self._cancelled.add(group)
@@ -150,7 +143,7 @@ class SparkExecutor:
                 self._sessions.clear()
                 spark.stop()
 
-    def _unexplained(self, error: Exception) -> ExternalError:
+    def _failed(self, error: Exception) -> ExternalError:
         return ExternalError(
             f"Spark could not run the epoch: {cause_of(error)}",
             code=Code.SPARK_ERR,

@@ -17,7 +17,7 @@ from penstock.arrow.types import data_type
 from penstock.errors import Code, InvariantError, PenstockError, UserError
 from penstock.model.job import SparkQuery
 from penstock.model.query import Lookup, QueryRun, QueryText, output_name
-from penstock.model.schema import Column, Primitive, columns_sql
+from penstock.model.schema import Column, DataType, columns_sql
 from penstock.spark.plan_check import PlanFindings, check_plan
 from penstock.spark.sql_errors import explained, located, missing_relation, unqualified
 from penstock.spark.worker import (
@@ -179,31 +179,28 @@ def _register_functions(session: Session, module_name: str) -> None:
 class JobSession:
     """The session of one job, with the frames that serve more than one epoch."""
 
-    def __init__(self, root: Session, run: QueryRun, *, halves: Halves) -> None:
+    def __init__(self, root: Session, query: QueryText, *, halves: Halves) -> None:
         self._halves = halves
-        self._query = run.query
-        self._session = QuerySession(root, run.query)
+        self.query = query
+        self._session = QuerySession(root, query)
         self._reader_by_tasks: dict[int, Frame] = {}
         self._frame_by_tasks: dict[int, Frame] = {}
         self._lookups: tuple[Lookup, ...] = ()
 
-    def serves(self, run: QueryRun) -> bool:
-        """Return whether this session was opened for the run's SELECT."""
-        return run.query == self._query
-
-    def answers(self, run: QueryRun, tasks: Sequence[str]) -> list[str]:
-        """Run the SELECT over the tasks and return the answers of their writing halves."""
-        self._name_lookups(run.lookups)
+    def run(self, run: QueryRun, tasks: Sequence[str]) -> list[str]:
+        """Run the SELECT over the tasks and return the results of their writing halves."""
+        if run.lookups != self._lookups:
+            for lookup in run.lookups:
+                self._session.name_lookup(lookup, self._halves.read_lookup)
+            self._lookups = run.lookups
         if sum(map(len, tasks)) > _PROPERTY_CHARACTERS_MAX:
             self._session.carry(None)
-            frame = self._large_frame(run, tuple(tasks))
+            enclosed = tuple(tasks)
+            frame = self._frame(run, self._reader(run, len(tasks), enclosed), enclosed)
         else:
             self._session.carry(tasks)
             frame = self._small_frame(run, len(tasks))
         return [str(row[0]) for row in frame.collect()]
-
-    def _large_frame(self, run: QueryRun, tasks: tuple[str, ...]) -> Frame:
-        return self._frame(run, self._reader(run, len(tasks), tasks), tasks)
 
     def _small_frame(self, run: QueryRun, count: int) -> Frame:
         if count in self._frame_by_tasks:
@@ -232,13 +229,6 @@ class JobSession:
                 hint="ALTER the job with the same INSERT, so that it is looked at anew.",
             )
         return frame
-
-    def _name_lookups(self, lookups: tuple[Lookup, ...]) -> None:
-        if lookups == self._lookups:
-            return
-        for lookup in lookups:
-            self._session.name_lookup(lookup, self._halves.read_lookup)
-        self._lookups = lookups
 
 
 def analyse(
@@ -292,26 +282,29 @@ def _checked(frame: Frame, text: str, *, log_file: object) -> PlanFindings:
 
 
 def _outputs(frame: Frame, names: tuple[str, ...]) -> tuple[Column, ...]:
-    from pyspark.sql.pandas.types import to_arrow_type
-    from pyspark.sql.types import NullType
-
     outputs: list[Column] = []
     for name, field in zip(names, frame.schema.fields, strict=True):
-        # A bare NULL fits every column, and so does a STRING that is always NULL.
-        if isinstance(field.dataType, NullType):
-            outputs.append(Column(name=name, type=Primitive.STRING))
-            continue
-        try:
-            kind = data_type(to_arrow_type(field.dataType, timezone="UTC"))
-        except Exception as error:
+        kind = column_type(field.dataType)
+        if kind is None:
             raise UserError(
                 f'output "{name}" of the SELECT is {field.dataType.simpleString()}, '
                 "which no column can hold",
                 code=Code.TYPE_ERR,
                 hint="Convert it with CAST(… AS STRING), for example.",
-            ) from error
+            )
         outputs.append(Column(name=name, type=kind))
     return tuple(outputs)
+
+
+def column_type(kind: Any) -> DataType | None:  # noqa: ANN401 - A type of Spark.
+    """Return the column type that holds a type of Spark; None if there is none."""
+    from pyspark.sql.pandas.types import to_arrow_type
+
+    try:
+        # A bare NULL becomes STRING: it fits every column.
+        return data_type(to_arrow_type(kind, timezone="UTC"))
+    except Exception:  # noqa: BLE001 - Spark and Penstock raise different errors.
+        return None
 
 
 def _located(error: Exception, query: QueryText, *, log_file: object) -> PenstockError:

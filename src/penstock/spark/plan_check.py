@@ -55,8 +55,16 @@ _JOIN_HINT = (
     "source LEFT JOIN t ON …, or WHERE x IN (SELECT y FROM t)."
 )
 _JOIN_WORDS = ("FULL JOIN", "a join that keeps rows of the other table")
-_ROW_WISE = frozenset({"Project", "Filter", "WholeStageCodegen", "InputAdapter", "MapInArrow"})
-_ALLOWED = _ROW_WISE | {"Generate", "ArrowEvalPython", "BatchEvalPython"}
+_WRAPPERS = frozenset({"WholeStageCodegen", "InputAdapter"})
+# Each row gives at most one row.
+_ROW_WISE = _WRAPPERS | {
+    "Project",
+    "Filter",
+    "MapInArrow",
+    "ArrowEvalPython",
+    "BatchEvalPython",
+}
+_ALLOWED = _ROW_WISE | {"Generate"}
 _JOINS = frozenset({"BroadcastHashJoin", "BroadcastNestedLoopJoin"})
 # By the streamed side: the joins that keep or drop its rows one by one.
 _JOIN_TYPES_BY_STREAMED = {
@@ -117,27 +125,19 @@ def check_plan(written: Node, *, text: str) -> PlanFindings:
     for node, child in pairwise(path):
         _check_operator(node, child)
     tree = str(analysed.treeString(True, False, _FIELDS_MAX, False, False)).lower()  # noqa: FBT003 - Java.
-    _check_calls(tree)
+    foreign = _FOREIGN_CALL.search(tree)
+    if foreign is not None:
+        raise _refusal(
+            f"{foreign[1]}()", hint="Select the columns _file and _row instead, or uuid()."
+        )
     changing = bool(_CHANGING.search(tree) or _MOMENT.search(text))
     return PlanFindings(
         operators=tuple(_name(node) for node in path if _name(node) not in _WRAPPERS),
         # A column that today's date makes needless may be needed tomorrow.
         needed=_needed(analysed if changing else optimised),
-        row_wise=all(_name(node) in _ROW_WISE | _EVALUATIONS for node in path),
+        row_wise=all(_name(node) in _ROW_WISE for node in path),
         reusable=not changing and LOOKUP_FUNCTION not in tree,
     )
-
-
-def _check_calls(tree: str) -> None:
-    found = _FOREIGN_CALL.search(tree)
-    if found is not None:
-        raise _refusal(
-            f"{found[1]}()", hint="Select the columns _file and _row instead, or uuid()."
-        )
-
-
-_WRAPPERS = frozenset({"WholeStageCodegen", "InputAdapter"})
-_EVALUATIONS = frozenset({"ArrowEvalPython", "BatchEvalPython"})
 
 
 def _check_logical(plan: Node, *, analysed: Node) -> None:

@@ -108,10 +108,12 @@ class Spark:
 
     def stop(self) -> None:
         """Stop Spark and end its JVM, so that this process can start another one."""
-        if self.alive:
-            self.context.stop()
-        else:
-            _tidy_up(self.context)
+        if not self.alive:
+            # This call fails to reach the JVM; the next one makes pyspark forget the context.
+            with suppress(Exception), warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
+                self.context.stop()
+        self.context.stop()
         _end(self.jvm)
         self.log.close()
         shutil.rmtree(self.sockets, ignore_errors=True)
@@ -120,6 +122,7 @@ class Spark:
 def start_spark(options: SparkOptions) -> Spark:
     """Start Spark, with the output of the JVM in the log file."""
     from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
 
     sockets = _make_folders(options)
     log = SparkLog(options.log_file)
@@ -132,7 +135,12 @@ def start_spark(options: SparkOptions) -> Spark:
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     jvm: subprocess.Popen[bytes] | None = None
     try:
-        jvm, gateway = _launch(conf, log)
+        # The first lines count: a JVM that does not start prints the reason.
+        with log.follow() as pipe:
+            gateway = launch_gateway(  # type: ignore[no-untyped-call]
+                conf, popen_kwargs={"stdout": pipe, "stderr": pipe}
+            )
+        jvm = gateway.proc
         context = SparkContext(conf=conf, gateway=gateway)
         return Spark(
             context=context,
@@ -153,18 +161,6 @@ def start_spark(options: SparkOptions) -> Spark:
             code=Code.SPARK_ERR,
             hint=f"See {options.log_file}.",
         ) from error
-
-
-def _launch(conf: Any, log: SparkLog) -> tuple["subprocess.Popen[bytes]", Any]:  # noqa: ANN401 - pyspark carries no types here.
-    """Start a JVM whose output goes to the log; return it and the gateway to it."""
-    from pyspark.java_gateway import launch_gateway
-
-    # The first lines count: a JVM that does not start prints the reason.
-    with log.follow() as pipe:
-        gateway = launch_gateway(  # type: ignore[no-untyped-call]
-            conf, popen_kwargs={"stdout": pipe, "stderr": pipe}
-        )
-    return gateway.proc, gateway
 
 
 def _redirect_logging(log: SparkLog) -> None:
@@ -217,15 +213,6 @@ def clear_leftovers(scratch: Path) -> None:
 
 def _sockets_prefix(scratch: Path) -> str:
     return f"pst-{hashlib.sha256(str(scratch).encode()).hexdigest()[:8]}-"
-
-
-def _tidy_up(context: Any) -> None:  # noqa: ANN401 - pyspark carries no types here.
-    """Make pyspark forget a context whose JVM has ended."""
-    # The first call fails to reach the JVM; the second one only cleans up.
-    with suppress(Exception), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        context.stop()
-    context.stop()
 
 
 def _end(jvm: "subprocess.Popen[bytes]") -> None:

@@ -20,7 +20,7 @@ _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
 
 def explained(error: Exception, *, log_file: object) -> PenstockError:
     """Convert an error of a job's SELECT."""
-    state = _asked(error, "getSqlState") or ""
+    state = _called(error, "getSqlState") or ""
     if state.startswith(_DATA_ERROR):
         return UserError(
             _message(error),
@@ -39,7 +39,7 @@ def explained(error: Exception, *, log_file: object) -> PenstockError:
 
 def explained_select(error: Exception, text: str, *, log_file: object) -> PenstockError:
     """Convert an error of a SELECT over tables."""
-    state = _asked(error, "getSqlState") or ""
+    state = _called(error, "getSqlState") or ""
     if state.startswith((_DATA_ERROR, "42", "0A", "21")):
         code = Code.SYNTAX_ERR if state == _SYNTAX_ERROR else Code.TYPE_ERR
         return located(UserError(_message(error), code=code), error, text)
@@ -55,31 +55,27 @@ def explained_select(error: Exception, text: str, *, log_file: object) -> Pensto
 def located(known: UserError, error: Exception, text: str) -> SelectError:
     """Add the place in the SELECT, which Spark's error names, to an error."""
     placed = SelectError(known.message, code=known.code, detail=known.detail, hint=known.hint)
-    placed.offset = _offset_of(error, text)
+    span, place = _span_of(error), _line_and_column(error)
+    if span is not None:
+        placed.offset = span[0]
+    elif place is not None:
+        before = text.split("\n")[: place[0] - 1]
+        placed.offset = sum(len(line) + 1 for line in before) + place[1] - 1
     return placed
-
-
-def _offset_of(error: Exception, text: str) -> int | None:
-    """Return the offset of an error in the SELECT; None if Spark does not report it."""
-    span, place = span_of(error), line_and_column(error)
-    if span is not None or place is None:
-        return None if span is None else span[0]
-    before = text.split("\n")[: place[0] - 1]
-    return sum(len(line) + 1 for line in before) + place[1] - 1
 
 
 def missing_relation(error: Exception) -> str | None:
     """Return the name of the table that Spark did not find, as written."""
-    if _asked(error, "getCondition") != "TABLE_OR_VIEW_NOT_FOUND":
+    if _called(error, "getCondition") != "TABLE_OR_VIEW_NOT_FOUND":
         return None
-    name = (_asked(error, "getMessageParameters") or {}).get("relationName", "")
+    name = (_called(error, "getMessageParameters") or {}).get("relationName", "")
     return name.replace("`", "") or None
 
 
-def span_of(error: Exception) -> tuple[int, int] | None:
+def _span_of(error: Exception) -> tuple[int, int] | None:
     """Return start and end of an error in the SELECT; None if Spark does not report them."""
     try:
-        contexts = _asked(error, "getQueryContext") or []
+        contexts = _called(error, "getQueryContext") or []
         spans = [(int(one.startIndex()), int(one.stopIndex()) + 1) for one in contexts]
     except Exception:  # noqa: BLE001 - Contexts of a program have no offset.
         spans = []
@@ -88,7 +84,7 @@ def span_of(error: Exception) -> tuple[int, int] | None:
 
 def unqualified(text: str, error: Exception, name: str) -> str:
     """Replace a qualified table name by its last part, padded to the same length."""
-    span = span_of(error)
+    span = _span_of(error)
     if span is None:
         return text
     begin, end = span
@@ -99,35 +95,34 @@ def unqualified(text: str, error: Exception, name: str) -> str:
     return text[:begin] + bare.ljust(end - begin) + text[end:]
 
 
-def line_and_column(error: Exception) -> tuple[int, int] | None:
+def _line_and_column(error: Exception) -> tuple[int, int] | None:
     """Return line and column, both from 1, of a SELECT that does not parse."""
     found = _POSITION.search(str(error))
     return (int(found[1]), int(found[2]) + 1) if found else None
 
 
 def _place(error: Exception) -> str:
-    place = line_and_column(error)
+    place = _line_and_column(error)
     return "" if place is None else f"line {place[0]}, column {place[1]}"
 
 
 def _message(error: Exception) -> str:
     """Return the sentence of an error that names the fault."""
-    text = _raised(_asked(error, "getMessage") or str(error))
+    text = _called(error, "getMessage") or str(error)
+    # The last line of a Python traceback is the error that was raised.
+    _, _, traceback = text.partition("Traceback (most recent call last):")
+    text = next(
+        (line for line in reversed(traceback.splitlines()) if _RAISED.match(line)), text
+    )
     first = _CONDITION.sub("", text.strip()).split("\n\n")[0]
     first = _ADVICE.sub("", _STATE.sub("", first).split("\n")[0]).strip()
     return first.rstrip(".")[:500] or type(error).__name__
 
 
-def _raised(text: str) -> str:
-    """Return the last line of a Python traceback in a text, else the text."""
-    _, traceback, lines = text.partition("Traceback (most recent call last):")
-    raised = [line for line in lines.splitlines() if _RAISED.match(line)]
-    return raised[-1] if traceback and raised else text
-
-
-def _asked(error: Exception, method: str) -> Any:  # noqa: ANN401 - Of several types.
-    ask = getattr(error, method, None)
+def _called(error: Exception, method: str) -> Any:  # noqa: ANN401 - Of several types.
+    """Call a method of the error; return None if it lacks the method or the JVM is gone."""
+    call = getattr(error, method, None)
     try:
-        return ask() if ask is not None else None
-    except Exception:  # noqa: BLE001 - The JVM may be gone.
+        return call() if call is not None else None
+    except Exception:  # noqa: BLE001 - py4j raises errors of several kinds.
         return None

@@ -1,20 +1,38 @@
 """Run a SELECT over tables: Spark finds the tables it names and reads them by our source."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
+from pyspark.sql.functions import col
+from pyspark.sql.types import NullType, VariantType
 
-from penstock.arrow.types import data_type
 from penstock.errors import PenstockError
 from penstock.model.query import output_name
 from penstock.model.schema import columns_sql
-from penstock.spark.job_session import name_view, open_session, select_frame, select_known
+from penstock.spark.job_session import (
+    Frame,
+    Session,
+    column_type,
+    name_view,
+    open_session,
+    select_frame,
+    select_known,
+)
 from penstock.spark.plan_check import Node, all_nodes, children, class_name, own_nodes, sequence
 from penstock.spark.sql_errors import explained_select
+from penstock.spark.table_source import (
+    FOLDER,
+    FORMAT,
+    NEEDED,
+    TASKS,
+    TableSource,
+    write_snapshot,
+)
 from penstock.tables.scan import TableScan
 
 _TABLES_MAX = 100
@@ -32,7 +50,7 @@ FindScan = Callable[[str], TableScan]
 class SelectPlace:
     """Where a SELECT runs: the parent session, its own folder, the number of tasks."""
 
-    root: Any
+    root: Session
     folder: Path
     tasks: int
     log_file: Path
@@ -42,13 +60,23 @@ def select_tables(
     text: str, *, scans: Mapping[str, TableScan], find_scan: FindScan, place: SelectPlace
 ) -> "pa.Table":
     """Return the rows of a SELECT; ``find_scan`` finds the tables that it names."""
-    views = _Views(place)
+    session = _open_session(place)
+    folders = (place.folder / str(number) for number in count())
+
+    def add(name: str) -> str:
+        scan = find_scan(name)
+        _name_scan(session, scan.name, scan, folder=next(folders), tasks=place.tasks)
+        return scan.name
+
     for view, scan in scans.items():
-        views.name(view, scan)
+        _name_scan(session, view, scan, folder=next(folders), tasks=place.tasks)
     try:
-        frame = views.frame(text, find_scan=find_scan)
+        frame, _ = select_known(
+            text, select=partial(select_frame, session), add=add, tables_max=_TABLES_MAX
+        )
         numbered = _numbered(frame)
-        views.carry_needed(numbered)
+        plan = numbered._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - No public way.
+        session.sparkContext.setLocalProperty(NEEDED, json.dumps(_needed_by_folder(plan)))
         rows: pa.Table = numbered.toArrow()
     except PenstockError:
         raise
@@ -57,120 +85,70 @@ def select_tables(
     return rows.rename_columns(list(frame.columns))
 
 
-class _Views:
-    """A session in which snapshots of tables are views."""
-
-    def __init__(self, place: SelectPlace) -> None:
-        from penstock.spark.table_source import TableSource
-
-        self._place = place
-        self._folders: list[Path] = []
-        self._session = open_session(place.root, _settings(place))
-        self._session.dataSource.register(TableSource)
-
-    def name(self, view: str, scan: TableScan) -> None:
-        """Register a snapshot as a view."""
-        from penstock.spark.table_source import FOLDER, FORMAT, TASKS, write_snapshot
-
-        # Columns that the SELECT does not use are read as NULL.
-        scan = replace(scan, columns=tuple(replace(c, nullable=True) for c in scan.columns))
-        folder = self._place.folder / str(len(self._folders))
-        write_snapshot(folder, scan)
-        self._folders.append(folder)
-        reader = self._session.read.format(FORMAT).schema(columns_sql(scan.columns))
-        frame = reader.option(FOLDER, str(folder)).option(TASKS, self._place.tasks).load()
-        name_view(frame, view)
-
-    def frame(self, text: str, *, find_scan: FindScan) -> Node:
-        """Return the frame of a SELECT, after finding every table that it names."""
-
-        def add(name: str) -> str:
-            scan = find_scan(name)
-            self.name(scan.name, scan)
-            return scan.name
-
-        select = partial(select_frame, self._session)
-        return select_known(text, select=select, add=add, tables_max=_TABLES_MAX)[0]
-
-    def carry_needed(self, frame: Node) -> None:
-        """Set the columns that the frame needs, for the next Spark jobs of this thread."""
-        from penstock.spark.table_source import NEEDED, needed_text
-
-        plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 - No public way.
-        text = needed_text(needed_by_folder(plan))
-        self._session.sparkContext.setLocalProperty(NEEDED, text)
-
-
-def _settings(place: SelectPlace) -> dict[str, str]:
-    return {
+def _open_session(place: SelectPlace) -> Session:
+    settings = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.shuffle.partitions": str(place.tasks * _TASKS_AFTER_SHUFFLE),
         "spark.sql.python.filterPushdown.enabled": "true",
     }
+    session = open_session(place.root, settings)
+    session.dataSource.register(TableSource)
+    return session
 
 
-def needed_by_folder(plan: Node) -> dict[str, set[str]]:
+def _name_scan(
+    session: Session, view: str, scan: TableScan, *, folder: Path, tasks: int
+) -> None:
+    """Register a snapshot as a view of the session."""
+    # Columns that the SELECT does not use are read as NULL.
+    scan = replace(scan, columns=tuple(replace(c, nullable=True) for c in scan.columns))
+    write_snapshot(folder, scan)
+    reader = session.read.format(FORMAT).schema(columns_sql(scan.columns))
+    name_view(reader.option(FOLDER, str(folder)).option(TASKS, tasks).load(), view)
+
+
+def _needed_by_folder(plan: Node) -> dict[str, list[str]]:
     """Return the columns of every snapshot that an optimised plan uses."""
-    seen = set(_seen(plan))
+    used = set(_used(plan))
     needed: dict[str, set[str]] = {}
     for node in all_nodes(plan):
         if _is_scan(node):
-            names = needed.setdefault(_folder(node), set())
-            names |= {str(a.name()) for a in _outputs(node) if a.exprId().id() in seen}
-    return needed
+            names = needed.setdefault(str(node.relation().options().get(FOLDER)), set())
+            outputs = sequence(node.output())
+            names |= {str(a.name()) for a in outputs if a.exprId().id() in used}
+    return {folder: sorted(names) for folder, names in needed.items()}
 
 
-def _seen(plan: Node) -> Iterator[int]:
+def _used(plan: Node) -> Iterator[int]:
     """Yield the ids of the attributes that a plan returns or uses."""
-    yield from (attribute.exprId().id() for attribute in _outputs(plan))
+    used = sequence(plan.output())
     for node in own_nodes(plan):
         if _is_scan(node):
             continue
-        yield from (a.exprId().id() for a in sequence(node.references().toSeq()))
+        used += sequence(node.references().toSeq())
         if class_name(node) not in _TRANSPARENT:
-            below = children(node)
-            yield from (a.exprId().id() for child in below for a in _outputs(child))
+            for child in children(node):
+                used += sequence(child.output())
         for subquery in sequence(node.subqueries()):
-            yield from _seen(subquery)
+            yield from _used(subquery)
+    yield from (attribute.exprId().id() for attribute in used)
 
 
 def _is_scan(node: Node) -> bool:
     return class_name(node) == "DataSourceV2ScanRelation"
 
 
-def _folder(scan: Node) -> str:
-    from penstock.spark.table_source import FOLDER
-
-    return str(scan.relation().options().get(FOLDER))
-
-
-def _outputs(node: Node) -> list[Node]:
-    return sequence(node.output())
-
-
-def _numbered(frame: Node) -> Node:
+def _numbered(frame: Frame) -> Frame:
     """Return the frame with numbered columns; a type that no table has becomes STRING."""
-    from pyspark.sql.functions import col
-
     numbered = frame.toDF(*(output_name(at) for at in range(len(frame.columns))))
     return numbered.select(
         *(
-            col(field.name) if _known(field.dataType) else col(field.name).cast("string")
+            col(field.name).cast("string")
+            if isinstance(field.dataType, NullType | VariantType)
+            or column_type(field.dataType) is None
+            else col(field.name)
             for field in numbered.schema.fields
         )
     )
-
-
-def _known(kind: Any) -> bool:  # noqa: ANN401 - A type of Spark.
-    from pyspark.sql.pandas.types import to_arrow_type
-    from pyspark.sql.types import NullType, VariantType
-
-    if isinstance(kind, NullType | VariantType):
-        return False
-    try:
-        data_type(to_arrow_type(kind, timezone="UTC"))
-    except Exception:  # noqa: BLE001 - Spark and Penstock raise different errors.
-        return False
-    return True

@@ -7,7 +7,7 @@ of the Spark job. All other columns are read as NULL.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -51,11 +51,6 @@ def write_snapshot(folder: Path, scan: TableScan) -> None:
     """Write a snapshot where the planning of its scan finds it."""
     folder.mkdir(parents=True)
     (folder / _SNAPSHOT).write_text(to_text(scan), "utf-8")
-
-
-def needed_text(needed: Mapping[str, Iterable[str]]) -> str:
-    """Write the needed columns by folder as the local property of a Spark job."""
-    return json.dumps({folder: sorted(names) for folder, names in needed.items()})
 
 
 class TableSource(DataSource):

@@ -28,7 +28,6 @@ ReadHalf = Callable[[str, str, Callable[[str], None]], Batches]
 WriteHalf = Callable[[str, str, Batches, Callable[[], str]], str]
 ReadLookup = Callable[[Lookup], Batches]
 
-_ANSWER = pa.schema([("answer", pa.string())])
 _frozen = threading.Event()
 
 
@@ -45,7 +44,11 @@ def source_function(
     """Return the function that stands for the source in a plan; see ``_task_text``."""
 
     def read_source(batches: Batches) -> Batches:
-        return _read(read, tasks, batches)
+        partition, try_id = _attempt()
+        for _ in batches:
+            leave = partial(_leave_report, _report_path(try_id))
+            yield from read(_task_text(tasks, partition), try_id, leave)
+        freeze_once()
 
     return read_source
 
@@ -56,7 +59,15 @@ def writer_function(
     """Return the function that ends a plan; see ``_task_text``."""
 
     def write_share(batches: Batches) -> Batches:
-        return _write(write, tasks, batches)
+        partition, try_id = _attempt()
+        path = _report_path(try_id)
+        try:
+            text = _task_text(tasks, partition)
+            answer = write(text, try_id, batches, partial(_read_report, path))
+        finally:
+            path.unlink(missing_ok=True)
+        yield pa.RecordBatch.from_pydict({"answer": pa.array([answer], pa.string())})
+        freeze_once()
 
     return write_share
 
@@ -85,26 +96,6 @@ def freeze_once() -> None:
         _frozen.set()
         gc.collect()
         gc.freeze()
-
-
-def _read(read: ReadHalf, tasks: tuple[str, ...] | None, batches: Batches) -> Batches:
-    partition, try_id = _attempt()
-    for _ in batches:
-        leave = partial(_leave_report, _report_path(try_id))
-        yield from read(_task_text(tasks, partition), try_id, leave)
-    freeze_once()
-
-
-def _write(write: WriteHalf, tasks: tuple[str, ...] | None, batches: Batches) -> Batches:
-    partition, try_id = _attempt()
-    path = _report_path(try_id)
-    try:
-        text = _task_text(tasks, partition)
-        answer = write(text, try_id, batches, partial(_read_report, path))
-    finally:
-        path.unlink(missing_ok=True)
-    yield pa.RecordBatch.from_pylist([{"answer": answer}], schema=_ANSWER)
-    freeze_once()
 
 
 def _attempt() -> tuple[int, str]:
