@@ -1,7 +1,7 @@
 """An executor in the calling thread; it passes the contract suite of the Spark executor."""
 
 from collections.abc import Callable, Sequence
-from threading import Lock
+from itertools import count
 
 from penstock.errors import Code, ExternalError, InvariantError, StoppedError
 from penstock.model.query import QueryRun
@@ -15,9 +15,8 @@ class InProcessExecutor:
 
     def __init__(self, *, parallelism: int = 2) -> None:
         self._parallelism = parallelism
-        self._lock = Lock()
         self._cancelled: set[str] = set()
-        self._tries = 0
+        self._try_ids = count(1)
 
     @property
     def ready(self) -> bool:
@@ -30,8 +29,7 @@ class InProcessExecutor:
     def run(
         self, tasks: Sequence[str], *, work: Callable[[str, str], str], group: str
     ) -> list[str]:
-        with self._lock:
-            self._cancelled.discard(group)
+        self._cancelled.discard(group)
         return [self._run_one(task, work, group) for task in tasks]
 
     def run_query(
@@ -41,30 +39,20 @@ class InProcessExecutor:
         raise InvariantError("a SELECT that needs Spark was given to an executor without it")
 
     def cancel(self, group: str) -> None:
-        with self._lock:
-            self._cancelled.add(group)
+        self._cancelled.add(group)
 
     def _run_one(self, task: str, work: Callable[[str, str], str], group: str) -> str:
         last: Exception | None = None
         for _ in range(TASK_TRIES_MAX):
             try:
-                answer = work(task, self._try_id())
-            except Exception as error:  # noqa: BLE001 - As Spark: whatever a task raises.
+                answer = work(task, str(next(self._try_ids)))
+            except Exception as error:  # noqa: BLE001 - Spark catches every error of a task.
                 last = error
                 continue
             finally:
-                self._require_wanted(group)
+                if group in self._cancelled:
+                    raise StoppedError("the work was cancelled")
             return answer
         raise ExternalError(
             f"a task failed {TASK_TRIES_MAX} times: {last}", code=Code.SPARK_ERR
         ) from last
-
-    def _try_id(self) -> str:
-        with self._lock:
-            self._tries += 1
-            return str(self._tries)
-
-    def _require_wanted(self, group: str) -> None:
-        with self._lock:
-            if group in self._cancelled:
-                raise StoppedError("the work was cancelled")

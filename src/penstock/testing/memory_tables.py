@@ -78,11 +78,6 @@ class _LateWrite:
     entry: _Entry
 
 
-def no_faults(_job_id: str, _attachment: Attachment) -> Fault:
-    """Return no fault for any commit."""
-    return Fault.NONE
-
-
 @dataclass(slots=True, kw_only=True)
 class _Disk:
     """The state that the tables of one test and their handles share, under one lock."""
@@ -105,7 +100,9 @@ class _Disk:
 class MemoryTables:
     """Tables in memory; the test decides which commits fail."""
 
-    def __init__(self, faults: Callable[[str, Attachment], Fault] = no_faults) -> None:
+    def __init__(
+        self, faults: Callable[[str, Attachment], Fault] = lambda *_: Fault.NONE
+    ) -> None:
         self._disk = _Disk(faults=faults)
 
     def create(
@@ -139,7 +136,6 @@ class MemoryTables:
         return f"memory://rejects/{job_id}"
 
     def open_rejects(self, job_id: str, columns: tuple[Column, ...]) -> "MemoryRejects":  # noqa: ARG002 - Rows are not stored.
-        """Open the rejects of a job."""
         return MemoryRejects(self._disk, job_id)
 
     def delete_rejects(self, job_id: str) -> None:
@@ -257,15 +253,18 @@ class MemoryHandle:
         with self._disk.lock:
             table = self._table
             logged = table.of_job(job_id, first=table.kept_from, last=self._version)
-            return chain_above(
+            chain = chain_above(
                 number,
                 newest=self.newest_number(job_id),
                 logged=(
-                    ChainCommit(attachment=_readable(attachment), table_version=version)
+                    ChainCommit(attachment=attachment, table_version=version)
                     for version, attachment in logged
                 ),
-                copy_of=lambda wanted: _readable_copy(table, job_id, wanted),
+                copy_of=lambda wanted: table.copies.get((job_id, wanted)),
             )
+            for commit in chain:
+                expect_known_format(commit.attachment.format, number=commit.attachment.number)
+            return chain
 
     def commit(self, attachment: Attachment, files: Sequence[DataFile]) -> int:
         with self._disk.lock:
@@ -334,13 +333,3 @@ class MemoryHandle:
         handle = MemoryHandle(self._disk, self._location)
         handle._version = version
         return handle
-
-
-def _readable(attachment: Attachment) -> Attachment:
-    expect_known_format(attachment.format, number=attachment.number)
-    return attachment
-
-
-def _readable_copy(table: _Table, job_id: str, number: int) -> Attachment | None:
-    copy = table.copies.get((job_id, number))
-    return None if copy is None else _readable(copy)

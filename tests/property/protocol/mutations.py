@@ -181,7 +181,8 @@ def a_generation_has_no_random_id(patch: pytest.MonkeyPatch) -> None:
     """After a rollback of the catalog two owners may share a generation."""
 
     def mutant(*seen: Generation) -> Generation:
-        return Generation(number=1 + max(g.number for g in seen), id="same")
+        number = 1 + max((g.number for g in seen), default=0)
+        return Generation(number=number, id="same")
 
     for module in (
         "penstock.control.changes",
