@@ -17,7 +17,6 @@ from pyspark.sql import datasource as pushed
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from penstock.arrow.types import arrow_schema
 from penstock.model.codec import from_text, to_text
 from penstock.spark.worker import freeze_once, local_property
 from penstock.tables.folder import open_sealed_folder
@@ -69,7 +68,7 @@ class TableSource(DataSource):
 
 @dataclass(frozen=True)
 class FileGroup(InputPartition):
-    """What one task reads: the snapshot with some of its files."""
+    """The input of one task: the snapshot with some of its files."""
 
     scan: TableScan
 
@@ -112,42 +111,36 @@ def read_scan(
     scan: TableScan, *, needed: Sequence[str] | None, pruning: Pruning
 ) -> Iterator[pa.RecordBatch]:
     """Read the files of a scan; columns that are not needed are NULL, None needs all."""
-    columns = tuple(c for c in scan.columns if needed is None or c.name in needed)
-    schema = arrow_schema(scan.columns)
     folder = open_sealed_folder(scan.location, scan.access)
     for file in scan.files:
-        # Rows without columns cannot be counted, so at least one column is read.
-        for batch in read_file(
-            folder, file, columns=columns or scan.columns[:1], pruning=pruning
-        ):
-            yield _widened(batch, schema)
+        yield from read_file(folder, file, columns=scan.columns, needed=needed, pruning=pruning)
 
 
 def conditions_of(filters: Iterable[pushed.Filter]) -> tuple[Condition, ...]:
     """Return those of Spark's filters by which files can be skipped."""
-    found = (_condition(asked, negated=False) for asked in filters)
+    found = (_condition(given, negated=False) for given in filters)
     return tuple(condition for condition in found if condition is not None)
 
 
-def _condition(asked: pushed.Filter, *, negated: bool) -> Condition | None:
-    if isinstance(asked, pushed.Not):
-        return _condition(asked.child, negated=not negated)
-    comparison = _COMPARISON_BY_FILTER.get(type(asked))
-    path: tuple[str, ...] = getattr(asked, "attribute", ())
+def _condition(given: pushed.Filter, *, negated: bool) -> Condition | None:
+    if isinstance(given, pushed.Not):
+        return _condition(given.child, negated=not negated)
+    comparison = _COMPARISON_BY_FILTER.get(type(given))
+    path: tuple[str, ...] = getattr(given, "attribute", ())
     if comparison is None or len(path) != 1:
         return None
-    value: Any = getattr(asked, "value", None)
-    if isinstance(asked, pushed.EqualNullSafe):
+    value: Any = getattr(given, "value", None)
+    if isinstance(given, pushed.EqualNullSafe):
         # The negation is true for NULL too, so every file may match.
         if negated:
             return None
         comparison = Comparison.NULL if value is None else comparison
-    values = tuple(value) if isinstance(asked, pushed.In) else (value,)
+    values = tuple(value) if isinstance(given, pushed.In) else (value,)
     return Condition(
         column=path[0],
         comparison=comparison,
         values=() if comparison is Comparison.NULL else values,
-        negated=negated != isinstance(asked, pushed.IsNotNull),
+        negated=negated != isinstance(given, pushed.IsNotNull),
     )
 
 
@@ -160,14 +153,3 @@ def share_out(files: Sequence[SnapshotFile], *, tasks: int) -> list[list[int]]:
         groups[smallest].append(index)
         size_by_group[smallest] += files[index].size_bytes
     return [sorted(group) for group in groups]
-
-
-def _widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Add the columns that were not read, as NULLs."""
-    columns = [
-        batch.column(field.name)
-        if field.name in batch.schema.names
-        else pa.nulls(batch.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -8,7 +8,7 @@ truncated, a timestamp rounded down to milliseconds, a NaN ignored.
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal as Number
 from enum import StrEnum
@@ -70,13 +70,17 @@ class Range:
     exact: bool = False
 
 
-@dataclass(slots=True, kw_only=True)
 class Pruning:
     """The conditions of one scan, with a cache of parsed partition values."""
 
-    conditions: tuple[Condition, ...]
-    columns: tuple[Column, ...]
-    value_by_text: dict[tuple[str, str], Any] = field(default_factory=dict)
+    def __init__(
+        self, *, conditions: tuple[Condition, ...], columns: tuple[Column, ...]
+    ) -> None:
+        self._conditions = conditions
+        # The log writes the field b of a struct a as "a.b".
+        compared = {c.column for c in conditions if "." not in c.column}
+        self._kind_by_name = {c.name: c.type for c in columns if c.name in compared}
+        self._value_by_text: dict[tuple[str, str], Any] = {}
 
     def files(self, files: Iterable[SnapshotFile]) -> tuple[SnapshotFile, ...]:
         """Return the files that may hold a matching row."""
@@ -84,17 +88,14 @@ class Pruning:
 
     def row_groups(self, metadata: pq.FileMetaData) -> list[int]:
         """Return the row groups that may hold a matching row."""
-        return [
-            at
-            for at in range(metadata.num_row_groups)
-            if self._possible(self._group_ranges(metadata.row_group(at)))
-        ]
+        groups = ((at, metadata.row_group(at)) for at in range(metadata.num_row_groups))
+        return [at for at, group in groups if self._possible(self._group_ranges(group))]
 
     def _possible(self, range_by_column: Mapping[str, Range]) -> bool:
         return all(
             condition.column not in range_by_column
             or possible(condition, range_by_column[condition.column])
-            for condition in self.conditions
+            for condition in self._conditions
         )
 
     def _ranges(self, file: SnapshotFile) -> dict[str, Range]:
@@ -102,34 +103,27 @@ class Pruning:
         logged: dict[str, Any] = json.loads(file.statistics_json or "{}", parse_float=Number)
         text_by_column = dict(file.partition_values)
         return {
-            column.name: self._partition_range(column, text_by_column[column.name])
-            if column.name in text_by_column
-            else _logged_range(logged, column)
-            for column in self._compared()
+            name: self._partition_range(name, kind, text_by_column[name])
+            if name in text_by_column
+            else _logged_range(logged, name, kind)
+            for name, kind in self._kind_by_name.items()
         }
 
-    def _compared(self) -> list[Column]:
-        names = {condition.column for condition in self.conditions}
-        # The log writes the field b of a struct a as "a.b".
-        return [c for c in self.columns if c.name in names and "." not in c.name]
-
-    def _partition_range(self, column: Column, text: str | None) -> Range:
+    def _partition_range(self, name: str, kind: DataType, text: str | None) -> Range:
         if text is None:
             return Range(nulls=1, rows=1)
-        key = (column.name, text)
-        if key not in self.value_by_text:
-            values = cast_array(pa.array([text], pa.string()), arrow_type(column.type))
-            self.value_by_text[key] = values[0].as_py()
-        value = self.value_by_text[key]
+        if (name, text) not in self._value_by_text:
+            values = cast_array(pa.array([text], pa.string()), arrow_type(kind))
+            self._value_by_text[name, text] = values[0].as_py()
+        value = self._value_by_text[name, text]
         return Range(low=value, high=value, nulls=0, rows=1, exact=True)
 
     def _group_ranges(self, group: pq.RowGroupMetaData) -> dict[str, Range]:
-        kind_by_name = {column.name: column.type for column in self._compared()}
         chunks = (group.column(at) for at in range(group.num_columns))
         return {
-            chunk.path_in_schema: _group_range(chunk, kind_by_name[chunk.path_in_schema])
+            chunk.path_in_schema: _group_range(chunk, self._kind_by_name[chunk.path_in_schema])
             for chunk in chunks
-            if chunk.path_in_schema in kind_by_name
+            if chunk.path_in_schema in self._kind_by_name
         }
 
 
@@ -192,12 +186,12 @@ def _all_pass(comparison: Comparison, values: Sequence[Any], known: Range) -> bo
             return False
 
 
-def _logged_range(logged: Mapping[str, Any], column: Column) -> Range:
-    bounds = [logged.get(key, {}).get(column.name) for key in ("minValues", "maxValues")]
+def _logged_range(logged: Mapping[str, Any], name: str, kind: DataType) -> Range:
+    bounds = [logged.get(key, {}).get(name) for key in ("minValues", "maxValues")]
     return _range(
-        column.type,
-        bounds=[None if bound is None else _parsed(bound, column.type) for bound in bounds],
-        nulls=logged.get("nullCount", {}).get(column.name),
+        kind,
+        bounds=[None if bound is None else _parsed(bound, kind) for bound in bounds],
+        nulls=logged.get("nullCount", {}).get(name),
         rows=logged.get("numRecords"),
     )
 

@@ -1,6 +1,6 @@
 """Pin a table to one version and read its rows, file by file, without its log."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, cast
 
@@ -46,19 +46,23 @@ def read_file(
     file: LookupFile | SnapshotFile,
     *,
     columns: tuple[Column, ...],
+    needed: Sequence[str] | None = None,
     pruning: Pruning | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read row groups that may match; a column that the file lacks is NULL."""
+    """Read the row groups that may match.
+
+    A column that the file lacks is NULL, and so is one that is not needed; None needs all.
+    """
     schema = arrow_schema(columns)
-    text_by_name = dict(file.partition_values)
+    names = set(schema.names if needed is None else needed)
+    text_by_name = {name: text for name, text in file.partition_values if name in names}
     try:
         with (
             # Data files never change, so no ETag is needed.
             folder.store.open(folder.key(file.path), etag=None) as stream,
             pq.ParquetFile(cast("IO[bytes]", stream)) as parquet,
         ):
-            stored = set(parquet.schema_arrow.names)
-            wanted = [name for name in schema.names if name in stored]
+            wanted = [name for name in parquet.schema_arrow.names if name in names]
             groups = None if pruning is None else pruning.row_groups(parquet.metadata)
             for batch in parquet.iter_batches(
                 _BATCH_ROWS, row_groups=groups, columns=wanted, use_threads=False
