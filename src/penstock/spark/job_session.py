@@ -18,7 +18,7 @@ from penstock.errors import Code, InvariantError, PenstockError, UserError
 from penstock.model.job import SparkQuery
 from penstock.model.query import Lookup, QueryRun, QueryText, output_name
 from penstock.model.schema import Column, DataType, columns_sql
-from penstock.spark.plan_check import PlanFindings, check_plan
+from penstock.spark.plan_check import check_plan
 from penstock.spark.sql_errors import explained, located, missing_relation, unqualified
 from penstock.spark.worker import (
     TASKS,
@@ -107,37 +107,6 @@ class Halves:
     read_lookup: ReadLookup
 
 
-class QuerySession:
-    """A session with the settings and functions of one job."""
-
-    def __init__(self, root: Session, query: QueryText) -> None:
-        self._session = open_session(root, _settings(query))
-        _register_functions(self._session, query.python_udfs)
-
-    def carry(self, tasks: Sequence[str] | None) -> None:
-        """Set the task texts that travel with the next Spark jobs of this thread."""
-        text = None if tasks is None else json.dumps(list(tasks))
-        self._session.sparkContext.setLocalProperty(TASKS, text)
-
-    def reader(
-        self, columns: tuple[Column, ...], read: Callable[[Batches], Batches], *, tasks: int
-    ) -> Frame:
-        """Return a frame of as many partitions as tasks, each read by the function."""
-        ddl = columns_sql(tuple(Column(name=c.name, type=c.type) for c in columns))
-        return self._session.range(0, tasks, 1, tasks).mapInArrow(read, ddl)
-
-    def name_lookup(self, lookup: Lookup, read: ReadLookup) -> None:
-        """Register a joined table as a view that Spark broadcasts."""
-        frame = self.reader(lookup.columns, lookup_function(read, lookup), tasks=1)
-        name_view(frame.hint("broadcast"), lookup.table.name)
-
-    def select(self, text: str) -> tuple[Frame, tuple[str, ...]]:
-        """Return the frame of a SELECT with numbered columns, and their original names."""
-        frame = select_frame(self._session, text)
-        names = tuple(frame.columns)
-        return frame.toDF(*(output_name(at) for at in range(len(names)))), names
-
-
 def _settings(query: QueryText) -> dict[str, str]:
     return {
         "spark.sql.session.timeZone": query.time_zone,
@@ -180,9 +149,10 @@ class JobSession:
     """The session of one job, with the frames that serve more than one epoch."""
 
     def __init__(self, root: Session, query: QueryText, *, halves: Halves) -> None:
-        self._halves = halves
         self.query = query
-        self._session = QuerySession(root, query)
+        self._halves = halves
+        self._session = open_session(root, _settings(query))
+        _register_functions(self._session, query.python_udfs)
         self._reader_by_tasks: dict[int, Frame] = {}
         self._frame_by_tasks: dict[int, Frame] = {}
         self._lookups: tuple[Lookup, ...] = ()
@@ -191,37 +161,36 @@ class JobSession:
         """Run the SELECT over the tasks and return the results of their writing halves."""
         if run.lookups != self._lookups:
             for lookup in run.lookups:
-                self._session.name_lookup(lookup, self._halves.read_lookup)
+                self.name_lookup(lookup)
             self._lookups = run.lookups
-        if sum(map(len, tasks)) > _PROPERTY_CHARACTERS_MAX:
-            self._session.carry(None)
-            enclosed = tuple(tasks)
-            frame = self._frame(run, self._reader(run, len(tasks), enclosed), enclosed)
-        else:
-            self._session.carry(tasks)
+        small = sum(map(len, tasks)) <= _PROPERTY_CHARACTERS_MAX
+        # The text travels with the next Spark jobs of this thread.
+        text = json.dumps(list(tasks)) if small else None
+        self._session.sparkContext.setLocalProperty(TASKS, text)
+        if small:
             frame = self._small_frame(run, len(tasks))
+        else:
+            frame = self._frame(run, self.reader(len(tasks), tuple(tasks)), tuple(tasks))
         return [str(row[0]) for row in frame.collect()]
 
     def _small_frame(self, run: QueryRun, count: int) -> Frame:
         if count in self._frame_by_tasks:
             return self._frame_by_tasks[count]
         if count not in self._reader_by_tasks:
-            self._reader_by_tasks[count] = self._reader(run, count, None)
-        frame = self._frame(run, self._reader_by_tasks[count], None)
+            self._reader_by_tasks[count] = self.reader(count)
+        frame = self._frame(run, self._reader_by_tasks[count])
         if run.reusable:
             self._frame_by_tasks[count] = frame
         return frame
 
-    def _reader(self, run: QueryRun, count: int, tasks: tuple[str, ...] | None) -> Frame:
-        read = source_function(self._halves.read, tasks)
-        return self._session.reader(run.query.columns, read, tasks=count)
-
-    def _frame(self, run: QueryRun, reader: Frame, tasks: tuple[str, ...] | None) -> Frame:
+    def _frame(
+        self, run: QueryRun, reader: Frame, tasks: tuple[str, ...] | None = None
+    ) -> Frame:
         """Return the frame that reads, selects and writes, if its plan is row-wise."""
-        name_view(reader, run.query.view)
-        select, _ = self._session.select(run.query.text)
-        frame = select.mapInArrow(writer_function(self._halves.write, tasks), "answer STRING")
-        findings = check_plan(frame, text=run.query.text)
+        name_view(reader, self.query.view)
+        select, _ = self.select(self.query.text)
+        frame = self.writer(select, tasks)
+        findings = check_plan(frame, text=self.query.text)
         unread = set(findings.needed) - set(run.needed)
         if unread:
             raise InvariantError(
@@ -230,19 +199,50 @@ class JobSession:
             )
         return frame
 
+    def reader(self, count: int, tasks: tuple[str, ...] | None = None) -> Frame:
+        """Return a frame of the source with one partition for each task."""
+        read = source_function(self._halves.read, tasks)
+        return self._mapped(read, self.query.columns, partitions=count)
+
+    def name_lookup(self, lookup: Lookup) -> None:
+        """Register a joined table as a view that Spark broadcasts."""
+        read = lookup_function(self._halves.read_lookup, lookup)
+        frame = self._mapped(read, lookup.columns, partitions=1)
+        name_view(frame.hint("broadcast"), lookup.table.name)
+
+    def _mapped(
+        self,
+        read: Callable[[Batches], Batches],
+        columns: tuple[Column, ...],
+        *,
+        partitions: int,
+    ) -> Frame:
+        ddl = columns_sql(tuple(Column(name=c.name, type=c.type) for c in columns))
+        return self._session.range(0, partitions, 1, partitions).mapInArrow(read, ddl)
+
+    def select(self, text: str) -> tuple[Frame, tuple[str, ...]]:
+        """Return the frame of a SELECT with numbered columns, and their original names."""
+        frame = select_frame(self._session, text)
+        names = tuple(frame.columns)
+        return frame.toDF(*(output_name(at) for at in range(len(names)))), names
+
+    def writer(self, select: Frame, tasks: tuple[str, ...] | None = None) -> Frame:
+        """Return the frame that writes the rows of a SELECT."""
+        return select.mapInArrow(writer_function(self._halves.write, tasks), "answer STRING")
+
 
 def analyse(
     root: Session, query: QueryText, *, find_lookup: Callable[[str], Lookup], log_file: object
 ) -> SparkQuery:
     """Check a SELECT and return its properties; ``find_lookup`` finds the tables it joins."""
-    session = QuerySession(root, query)
-    source = source_function(_never, None)
-    name_view(session.reader(query.columns, source, tasks=_PARTITIONS_CHECKED), query.view)
+    halves = Halves(read=_never, write=_never, read_lookup=_never)
+    session = JobSession(root, query, halves=halves)
+    name_view(session.reader(_PARTITIONS_CHECKED), query.view)
     lookups: list[Lookup] = []
 
     def add(name: str) -> str:
         lookups.append(find_lookup(name))
-        session.name_lookup(lookups[-1], _never)
+        session.name_lookup(lookups[-1])
         return lookups[-1].table.name
 
     try:
@@ -252,8 +252,16 @@ def analyse(
     except PenstockError:
         raise
     except Exception as error:
-        raise _located(error, query, log_file=log_file) from error
-    findings = _checked(frame, text, log_file=log_file)
+        known = explained(error, log_file=log_file)
+        if not isinstance(known, UserError):
+            known = UserError(known.message, code=Code.TYPE_ERR)
+        raise located(known, error, query.text) from error
+    try:
+        findings = check_plan(session.writer(frame), text=text)
+    except PenstockError:
+        raise
+    except Exception as error:
+        raise explained(error, log_file=log_file) from error
     return SparkQuery(
         text=text,
         view=query.view,
@@ -269,16 +277,6 @@ def analyse(
 
 def _never(*_: object) -> Any:  # noqa: ANN401 - Stands for functions of several types.
     raise InvariantError("a plan that is only checked was run")
-
-
-def _checked(frame: Frame, text: str, *, log_file: object) -> PlanFindings:
-    written = frame.mapInArrow(writer_function(_never, None), "answer STRING")
-    try:
-        return check_plan(written, text=text)
-    except PenstockError:
-        raise
-    except Exception as error:
-        raise explained(error, log_file=log_file) from error
 
 
 def _outputs(frame: Frame, names: tuple[str, ...]) -> tuple[Column, ...]:
@@ -305,10 +303,3 @@ def column_type(kind: Any) -> DataType | None:  # noqa: ANN401 - A type of Spark
         return data_type(to_arrow_type(kind, timezone="UTC"))
     except Exception:  # noqa: BLE001 - Spark and Penstock raise different errors.
         return None
-
-
-def _located(error: Exception, query: QueryText, *, log_file: object) -> PenstockError:
-    known = explained(error, log_file=log_file)
-    if not isinstance(known, UserError):
-        known = UserError(known.message, code=Code.TYPE_ERR)
-    return located(known, error, query.text)

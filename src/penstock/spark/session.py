@@ -167,16 +167,14 @@ def _redirect_logging(log: SparkLog) -> None:
     """Send the log of pyspark and py4j to Spark's file; the end of a JVM logs many stacks."""
     from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 
+    def log_error(server: object, *_request: object) -> None:
+        logging.getLogger("pyspark").error("%s failed", type(server).__name__, exc_info=True)
+
     root = logging.getLogger()
     if not root.handlers:
         root.addHandler(log.handler)
     for server in (AccumulatorTCPServer, AccumulatorUnixServer):
-        server.handle_error = _log_error  # type: ignore[assignment,method-assign]
-
-
-def _log_error(server: object, *request: object) -> None:
-    del request
-    logging.getLogger("pyspark").error("%s failed", type(server).__name__, exc_info=True)
+        server.handle_error = log_error  # type: ignore[assignment,method-assign]
 
 
 def cause_of(error: Exception) -> str:

@@ -209,7 +209,7 @@ class DeltaTables:
         folder = self.folder(location or new_folder(self.warehouse, name))
         check_columns(name, columns)
         check_partition_columns(columns, partition_by)
-        _expect_free(folder)
+        _require_free(folder)
         try:
             table = DeltaTable.create(
                 folder.location,
@@ -296,7 +296,7 @@ def _is_local(location: str) -> bool:
     return table_uri(location).scheme is Scheme.FILE
 
 
-def _expect_free(folder: TableFolder) -> None:
+def _require_free(folder: TableFolder) -> None:
     if folder.store.is_folder(folder.key(LOG_FOLDER)):
         raise location_taken(folder)
     if folder.store.holds(folder.root):
@@ -327,17 +327,14 @@ class DeltaHandle:
 
     def refresh(self) -> None:
         folder = self._open_folder()
-        if folder.library_options != self._folder.library_options:
-            self._folder = folder
-            self._open()
-            return
-        if self._same_log():
+        if folder.library_options == self._folder.library_options and self._same_log():
             with _reading(self._folder):
                 self._table.update_incremental()
             # Compared again, because the table may have been replaced in between.
             if self._same_log():
                 self._entry = self._newest_entry()
                 return
+        self._folder = folder
         self._open()
 
     def newest_number(self, job_id: str) -> int:
@@ -354,8 +351,8 @@ class DeltaHandle:
 
     def commit(self, attachment: Attachment, files: Sequence[DataFile]) -> int:
         after = self.version
-        partition_columns = tuple(self._table.metadata().partition_columns)
-        require_partitions(files, columns=partition_columns)
+        partition_columns = self._table.metadata().partition_columns
+        require_partitions(files, columns=tuple(partition_columns))
         try:
             # The entry may also be missing because the log was cleaned.
             if (
@@ -367,7 +364,7 @@ class DeltaHandle:
                 [_add_action(file) for file in files],
                 mode="append",
                 schema=self._table.schema(),
-                partition_by=list(partition_columns) or None,
+                partition_by=partition_columns or None,
                 commit_properties=CommitProperties(
                     custom_metadata={ATTACHMENT_KEY: to_text(attachment)},
                     max_commit_retries=_COMMIT_RETRIES_MAX,
@@ -377,13 +374,11 @@ class DeltaHandle:
             )
             version = landed_version(self._folder, attachment, after=after)
         except Exception as error:
-            raise outcome_unknown(
-                attachment, error_text(error, hidden=self._folder.hidden)
-            ) from error
+            reason = error_text(error, hidden=self._folder.hidden)
+            raise outcome_unknown(attachment, reason) from error
         if version is None:
-            raise outcome_unknown(
-                attachment, f"The log has no such entry above version {after}"
-            )
+            reason = f"The log has no such entry above version {after}"
+            raise outcome_unknown(attachment, reason)
         return version
 
     def write_copy(self, attachment: Attachment) -> None:

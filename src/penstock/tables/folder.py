@@ -102,59 +102,37 @@ def open_sealed_folder(location: str, access: Sealed) -> TableFolder:
 
 
 def _library_options(uri: Uri, options: StoreOptions) -> dict[str, str]:
-    match uri.scheme:
-        case Scheme.FILE:
-            return {}
-        case Scheme.S3:
-            given = _s3(uri.bucket, options)
-        case Scheme.GS:
-            given = _google(options)
-        case _:
-            given = _azure(options)
+    if uri.scheme is Scheme.FILE:
+        return {}
+    from penstock.storage import bucket_clients as clients
+
+    if uri.scheme is Scheme.S3:
+        endpoint = clients.s3_endpoint(options)
+        in_path = clients.path_style(options)
+        if endpoint and not in_path:
+            endpoint = clients.with_bucket(endpoint, uri.bucket)
+        # The table library has a chain of its own, which finds less and knows no roles.
+        credentials = clients.bucket_credentials(options)()
+        given = {
+            "AWS_ENDPOINT_URL": endpoint,
+            "AWS_ALLOW_HTTP": "true" if endpoint.startswith("http://") else "",
+            "AWS_REGION": clients.region_of(options),
+            "AWS_ACCESS_KEY_ID": credentials["access_key_id"],
+            "AWS_SECRET_ACCESS_KEY": credentials["secret_access_key"],
+            "AWS_SESSION_TOKEN": credentials["token"] or "",
+            "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(not in_path).lower(),
+        }
+    elif uri.scheme is Scheme.GS:
+        given = {
+            "google_service_account_key": options.service_account,
+            "allow_http": "true" if clients.google_in_clear(options) else "",
+        }
+    else:
+        endpoint = clients.azure_endpoint(options)
+        given = {
+            "azure_storage_account_name": options.access_key,
+            "azure_storage_account_key": options.secret_key,
+            "azure_storage_endpoint": endpoint,
+            "azure_allow_http": str(endpoint.startswith("http://")).lower(),
+        }
     return {key: value for key, value in given.items() if value}
-
-
-def _google(options: StoreOptions) -> dict[str, str]:
-    from penstock.storage.bucket_clients import google_in_clear
-
-    return {
-        "google_service_account_key": options.service_account,
-        "allow_http": "true" if google_in_clear(options) else "",
-    }
-
-
-def _azure(options: StoreOptions) -> dict[str, str]:
-    from penstock.storage.bucket_clients import azure_endpoint
-
-    endpoint = azure_endpoint(options)
-    return {
-        "azure_storage_account_name": options.access_key,
-        "azure_storage_account_key": options.secret_key,
-        "azure_storage_endpoint": endpoint,
-        "azure_allow_http": str(endpoint.startswith("http://")).lower(),
-    }
-
-
-def _s3(bucket: str, options: StoreOptions) -> dict[str, str]:
-    from penstock.storage.bucket_clients import (
-        bucket_credentials,
-        path_style,
-        region_of,
-        s3_endpoint,
-        with_bucket,
-    )
-
-    endpoint = s3_endpoint(options)
-    if endpoint and not path_style(options):
-        endpoint = with_bucket(endpoint, bucket)
-    # The table library has a chain of its own, which finds less and knows no roles.
-    credentials = bucket_credentials(options)()
-    return {
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ALLOW_HTTP": "true" if endpoint.startswith("http://") else "",
-        "AWS_REGION": region_of(options),
-        "AWS_ACCESS_KEY_ID": credentials["access_key_id"],
-        "AWS_SECRET_ACCESS_KEY": credentials["secret_access_key"],
-        "AWS_SESSION_TOKEN": credentials["token"] or "",
-        "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": str(not path_style(options)).lower(),
-    }
