@@ -258,7 +258,7 @@ class KinesisWorld:
         server: KinesisServer = request.getfixturevalue("own_kinesis")
         with kinesis_client(server.endpoint) as client:
             yield cls(folder, new_stream(client, shards=2), server.endpoint)
-        CLIENTS.of_this_process().close()
+        CLIENTS.close()
 
     def put(self, *names: str) -> None:
         for name in sorted(names):

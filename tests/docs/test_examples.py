@@ -69,7 +69,7 @@ def reader(
     client = someone.names.get("kinesis")
     if client is not None:
         client.close()
-    CLIENTS.of_this_process().close()
+    CLIENTS.close()
 
 
 @pytest.mark.xdist_group("pages")

@@ -16,8 +16,7 @@ from penstock.model.events import Event as JobEvent
 from penstock.model.events import apply
 from penstock.model.secrets import Sealed
 from penstock.model.split import Amount, Horizon, Note, ReadCounts, SplitProgress, SplitRead
-from penstock.sources.kinesis.access import stream_access
-from penstock.sources.kinesis.client import GIVE_UP_AFTER, Patience, StreamClient
+from penstock.sources.kinesis.client import StreamClient, stream_access
 from penstock.sources.kinesis.kind import KinesisOptions
 from penstock.sources.kinesis.reading import ShardPages, ShardReading
 from penstock.sources.kinesis.shards import ShardWork, StreamMemory
@@ -129,19 +128,16 @@ class Load:
         return notes
 
     def _read(self, read: SplitRead) -> Note:
-        access = stream_access(self.options)
         work = from_text(ShardWork, read.work)
         assert read.limits is not None
         pages = ShardPages(
-            StreamClient(access),
-            access,
-            read.split,
-            read.begin,
-            patience=Patience(clock=SystemClock(), give_up_after=GIVE_UP_AFTER),
+            client=StreamClient(stream_access(self.options)),
+            shard=read.split,
+            position=read.begin,
             is_closed=lambda: work.shard.closed,
             iterator=work.iterator,
         )
-        reading = ShardReading(pages, begun=read.begin, limits=read.limits, clock=SystemClock())
+        reading = ShardReading(pages, limits=read.limits, options=self.options, hash_keys=None)
         rows = len(list(reading.items()))
         outcome = reading.outcome
         return Note(

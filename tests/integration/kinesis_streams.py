@@ -1,13 +1,19 @@
 """Streams of the project's own server, and how the product asks for them."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from penstock.aws.credentials import AwsKeys
 from penstock.model.split import Position
-from penstock.sources.kinesis.client import CLIENTS, Patience, StreamAccess, StreamClient
+from penstock.sources.kinesis.client import (
+    CLIENTS,
+    Retries,
+    StreamAccess,
+    StreamClient,
+    stream_access,
+)
+from penstock.sources.kinesis.kind import KinesisOptions
 from penstock.sources.kinesis.reading import ShardPages
 from tests.integration.driving import MovedClock
 from tests.servers.kinesis.server import KinesisServer
@@ -21,7 +27,7 @@ def server(kinesis_of_module: KinesisServer) -> Iterator[KinesisServer]:
     """That server as new, and no client of it left behind."""
     kinesis_of_module.control.reset()
     yield kinesis_of_module
-    CLIENTS.of_this_process().close()
+    CLIENTS.close()
 
 
 @pytest.fixture
@@ -30,43 +36,38 @@ def stream(server: KinesisServer) -> Iterator[StreamUnderTest]:
         yield new_stream(client)
 
 
-def keys(**given: str) -> AwsKeys:
-    return AwsKeys(
-        region=REGION,
-        needed_for="the stream",
-        access_key_option="aws.access_key",
-        secret_key_option="aws.secret_key",  # noqa: S106 - A name and no password.
-        external_id_option="property.aws.external.id",
-        **{"access_key": "mine", "secret_key": "mine", **given},
+def access_to(stream: str, endpoint: str, **given: Any) -> StreamAccess:
+    """Return the access that the options of a job give."""
+    options = {"access_key": "mine", "secret_key": "mine", **given}
+    return stream_access(
+        KinesisOptions(region=REGION, stream=stream, endpoint=endpoint, **options)
     )
 
 
 @pytest.fixture
 def access(server: KinesisServer, stream: StreamUnderTest) -> StreamAccess:
-    return StreamAccess(keys=keys(), stream=stream.name, endpoint=server.endpoint)
+    return access_to(stream.name, server.endpoint)
 
 
 @pytest.fixture
-def patience() -> Patience:
-    return Patience(clock=MovedClock(), give_up_after=timedelta(seconds=20), chance=lambda: 1.0)
+def retries() -> Retries:
+    return Retries(clock=MovedClock(), chance=lambda: 1.0)
 
 
 def pages_of(
     access: StreamAccess,
-    patience: Patience,
+    retries: Retries,
     position: Position,
     *,
     client: StreamClient | None = None,
     closed: bool = False,
     iterator: str | None = None,
 ) -> ShardPages:
-    """Answer the pages of a stream's first shard."""
+    """Return the pages of a stream's first shard."""
     return ShardPages(
-        client or StreamClient(access),
-        access,
-        SHARD,
-        position,
-        patience=patience,
+        client=client or StreamClient(access, retries),
+        shard=SHARD,
+        position=position,
         is_closed=lambda: closed,
         iterator=iterator,
     )

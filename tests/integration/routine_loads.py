@@ -48,7 +48,7 @@ def loads(open_node: OpenNode) -> Node:
 
 def close_clients() -> None:
     """Leave no client of the product behind."""
-    CLIENTS.of_this_process().close()
+    CLIENTS.close()
 
 
 def create(

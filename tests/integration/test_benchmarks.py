@@ -196,7 +196,7 @@ def test_loads_of_streams_are_measured_with_tiny_numbers(product: Product) -> No
     amounts = Amounts(records=40, rounds=1, limited_records=10, idle_shards=(2, 4))
 
     figures = measure_streams(Bench(product=product, console=console), amounts)
-    CLIENTS.of_this_process().close()
+    CLIENTS.close()
 
     assert [figure.name for figure in figures] == [
         "boto3, 4 threads, only counting",

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from penstock.aws import credentials as aws_credentials
-from penstock.aws.clients import CONNECTIONS_MAX
+from penstock.aws.clients import CONNECTIONS_MAX, SharedClients
 from penstock.clock import SystemClock
 from penstock.errors import ExternalError
 from penstock.sources.kinesis import client as client_module
@@ -21,15 +21,13 @@ from penstock.sources.kinesis import reader as reader_module
 from penstock.sources.kinesis import source as source_module
 from penstock.sources.kinesis.client import (
     CLIENTS,
-    Clients,
-    ClientsByProcess,
     StreamAccess,
     StreamClient,
     StreamError,
 )
 from tests.integration.bucket_jobs import bare_aws, silent_sts
 from tests.integration.driving import paused, rounds_until, supervised
-from tests.integration.kinesis_streams import access, keys, server, stream
+from tests.integration.kinesis_streams import access, access_to, server, stream
 from tests.integration.routine_loads import create, ids, loads, put, shown
 from tests.node import Node
 from tests.servers.kinesis.server import KinesisServer
@@ -58,12 +56,12 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
     def make(access: StreamAccess) -> Any:
         by.append(os.getpid())
-        return client_module._opened(access)
+        return client_module._open_client(access)
 
-    counted = ClientsByProcess(lambda: Clients(make, clock=SystemClock()))
+    counted = SharedClients(make, clock=SystemClock())
     monkeypatch.setattr(client_module, "CLIENTS", counted)
     yield by
-    counted.of_this_process().close()
+    counted.close()
 
 
 @contextmanager
@@ -85,7 +83,7 @@ def silent(endpoint: str, *, operation: str) -> Iterator[FaultProxy]:
 def test_t79_a_client_repeats_nothing_and_waits_less_than_who_pauses_a_load(
     access: StreamAccess,
 ) -> None:
-    with CLIENTS.of_this_process().lent(access) as client:
+    with CLIENTS.borrow(access) as client:
         config = client.meta.config
 
     assert config.retries["total_max_attempts"] == 1
@@ -101,17 +99,10 @@ def test_t79_a_stream_that_does_not_answer_in_time_is_an_error(
     server: KinesisServer, stream: StreamUnderTest
 ) -> None:
     with silent(server.endpoint, operation="ListShards") as proxy:
-        asked = StreamClient(
-            StreamAccess(
-                keys=keys(),
-                stream=stream.name,
-                endpoint=proxy.endpoint,
-                request_timeout=timedelta(milliseconds=50),
-            )
-        )
+        asked = StreamClient(access_to(stream.name, proxy.endpoint, request_timeout_ms=50))
 
         with pytest.raises(StreamError, match="did not answer") as refused:
-            asked.ask("list_shards", StreamName=stream.name)
+            asked.send_once("list_shards", StreamName=stream.name)
 
         assert proxy.count() == 1
     assert refused.value.detail == "ReadTimeoutError."
@@ -149,7 +140,7 @@ def test_t80_many_threads_at_once_make_one_client(
 
     def ask(_number: int) -> int:
         begun.wait(PATIENCE_SECONDS)
-        answer = StreamClient(access).ask("list_shards", StreamName=stream.name)
+        answer = StreamClient(access).send_once("list_shards", StreamName=stream.name)
         return len(answer.data["Shards"])
 
     with ThreadPoolExecutor(SHARDS) as threads:
@@ -193,13 +184,13 @@ def test_t80_a_forked_process_makes_a_client_of_its_own(
 
 def _ask_before_and_behind_a_fork(endpoint: str, name: str, telling: Any) -> None:
     """Ask with one client, fork, and ask again; tell whether the client is the first one."""
-    access = StreamAccess(keys=keys(), stream=name, endpoint=endpoint)
-    with CLIENTS.of_this_process().lent(access) as first:
+    access = access_to(name, endpoint)
+    with CLIENTS.borrow(access) as first:
         pass
 
     def tell() -> None:
-        answer = StreamClient(access).ask("list_shards", StreamName=name)
-        with CLIENTS.of_this_process().lent(access) as mine:
+        answer = StreamClient(access).send_once("list_shards", StreamName=name)
+        with CLIENTS.borrow(access) as mine:
             telling.send({"shards": len(answer.data["Shards"]), "same": mine is first})
 
     tell()
@@ -217,13 +208,12 @@ def test_a_role_that_nobody_lends_is_given_up_in_time(
     longest = (waits["connect_timeout"] + waits["read_timeout"]) * 2
     monkeypatch.setitem(waits, "read_timeout", 0.05)
     asked: list[str] = []
-    role = keys(role_arn=ROLE, role_shown=ROLE)
-    lent = StreamAccess(keys=role, stream="s", endpoint=access.endpoint)
+    lent = access_to("s", access.endpoint, role_arn=ROLE)
 
     with silent_sts(asked, entered=threading.Event()) as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint)
         with pytest.raises(ExternalError, match=f'role "{ROLE}" could not be') as refused:
-            StreamClient(lent).ask("list_shards", StreamName="s")
+            StreamClient(lent).send_once("list_shards", StreamName="s")
 
     assert refused.value.message.endswith("could not be assumed: ReadTimeoutError")
     assert len(asked) == 2
@@ -235,16 +225,17 @@ def test_a_role_that_nobody_lends_holds_up_no_other_load(
 ) -> None:
     monkeypatch.setitem(aws_credentials._CLIENT_CONFIG, "read_timeout", PATIENCE_SECONDS)
     entered = threading.Event()
-    role = keys(role_arn=ROLE, role_shown=ROLE)
-    lent = StreamAccess(keys=role, stream="s", endpoint=access.endpoint)
+    lent = access_to("s", access.endpoint, role_arn=ROLE)
 
     with ThreadPoolExecutor(1) as threads:
         with silent_sts([], entered=entered) as endpoint:
             monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint)
-            hanging = threads.submit(StreamClient(lent).ask, "list_shards", StreamName="s")
+            hanging = threads.submit(
+                StreamClient(lent).send_once, "list_shards", StreamName="s"
+            )
             assert entered.wait(PATIENCE_SECONDS)
 
-            found = StreamClient(access).ask("list_shards", StreamName=stream.name)
+            found = StreamClient(access).send_once("list_shards", StreamName=stream.name)
 
             assert not hanging.done()
         assert isinstance(hanging.exception(), ExternalError)

@@ -5,14 +5,15 @@ from datetime import timedelta
 import pytest
 
 from penstock.model.split import After, At, AtTime, End, Horizon, Position, ReadLimits
-from penstock.sources.kinesis.client import Patience, StreamAccess, StreamClient
-from penstock.sources.kinesis.reading import READ_INTERVAL, ShardReading
+from penstock.sources.kinesis.client import Response, Retries, StreamAccess, StreamClient
+from penstock.sources.kinesis.kind import KinesisOptions
+from penstock.sources.kinesis.reading import READ_INTERVAL, ShardPages, ShardReading
 from penstock.sources.kinesis.shards import ShardOutcome
 from tests.integration.driving import MovedClock
 from tests.integration.kinesis_streams import (
     access,
     pages_of,
-    patience,
+    retries,
     server,
     stream,
 )
@@ -21,7 +22,7 @@ from tests.servers.kinesis_clients import StreamUnderTest
 from tests.unit.sources.kinesis.aggregates import packed
 from tests.unit.sources.kinesis.test_records import sub
 
-__all__ = ["access", "patience", "server", "stream"]
+__all__ = ["access", "retries", "server", "stream"]
 pytestmark = pytest.mark.integration
 
 PLENTY = ReadLimits(
@@ -31,16 +32,21 @@ PLENTY = ReadLimits(
 
 def read(
     access: StreamAccess,
-    patience: Patience,
+    retries: Retries,
     position: Position,
     *,
     limits: ReadLimits = PLENTY,
     iterator: str | None = None,
 ) -> tuple[list[bytes], ShardOutcome]:
     """Read a shard once; answer what came, and the outcome."""
-    pages = pages_of(access, patience, position, iterator=iterator)
-    reading = ShardReading(pages, begun=position, limits=limits, clock=patience.clock)
+    pages = pages_of(access, retries, position, iterator=iterator)
+    reading = reading_of(pages, limits)
     return [item.data for item in reading.items()], reading.outcome
+
+
+def reading_of(pages: ShardPages, limits: ReadLimits) -> ShardReading:
+    options = KinesisOptions(region="us-east-1", stream="s")
+    return ShardReading(pages, limits=limits, options=options, hash_keys=None)
 
 
 def few(records: int) -> ReadLimits:
@@ -50,11 +56,11 @@ def few(records: int) -> ReadLimits:
 
 
 def test_a_shard_is_read_to_its_tip(
-    stream: StreamUnderTest, access: StreamAccess, patience: Patience
+    stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     numbers = stream.put_all(b"0", b"1")
 
-    found, outcome = read(access, patience, Horizon())
+    found, outcome = read(access, retries, Horizon())
 
     assert found == [b"0", b"1"]
     assert (outcome.position, outcome.lag) == (After(value=numbers[-1]), timedelta(0))
@@ -64,53 +70,52 @@ def test_a_shard_is_read_to_its_tip(
 def test_t21_what_a_page_holds_beyond_the_limit_comes_next(
     stream: StreamUnderTest,
     access: StreamAccess,
-    patience: Patience,
+    retries: Retries,
     monkeypatch: pytest.MonkeyPatch,
     *,
     page: int,
 ) -> None:
     stream.put_all(*(str(number).encode() for number in range(10)))
     # A page may hold more than what is wanted, whatever is asked for.
-    ask = StreamClient.ask
-    monkeypatch.setattr(
-        StreamClient,
-        "ask",
-        lambda self, operation, **given: ask(
-            self, operation, **{**given, **({"Limit": page} if "Limit" in given else {})}
-        ),
-    )
+    send_once = StreamClient.send_once
 
-    first, outcome = read(access, patience, Horizon(), limits=few(3))
-    second, _ = read(access, patience, outcome.position)
+    def send(client: StreamClient, operation: str, **given: object) -> Response:
+        limit = {"Limit": page} if "Limit" in given else {}
+        return send_once(client, operation, **{**given, **limit})
+
+    monkeypatch.setattr(StreamClient, "send_once", send)
+
+    first, outcome = read(access, retries, Horizon(), limits=few(3))
+    second, _ = read(access, retries, outcome.position)
 
     assert first == [b"0", b"1", b"2"]
     assert first + second == [str(number).encode() for number in range(10)]
 
 
 def test_t74_a_page_that_was_not_taken_whole_says_nothing_of_the_lag(
-    stream: StreamUnderTest, access: StreamAccess, patience: Patience
+    stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     stream.put(packed(sub(b"0"), sub(b"1"), sub(b"2")))
 
-    first, outcome = read(access, patience, Horizon(), limits=few(2))
-    second, caught_up = read(access, patience, outcome.position)
+    first, outcome = read(access, retries, Horizon(), limits=few(2))
+    second, caught_up = read(access, retries, outcome.position)
 
     assert (first, outcome.lag, outcome.iterator) == ([b"0", b"1"], None, None)
     assert (second, caught_up.lag) == ([b"2"], timedelta(0))
 
 
 def test_the_record_that_crosses_the_limit_of_bytes_is_taken(
-    stream: StreamUnderTest, access: StreamAccess, patience: Patience
+    stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     stream.put_all(b"12345", b"6789", b"x")
     limits = ReadLimits(
         records=100, size_bytes=6, duration=timedelta(minutes=1), interval=READ_INTERVAL
     )
 
-    found, outcome = read(access, patience, Horizon(), limits=limits)
+    found, outcome = read(access, retries, Horizon(), limits=limits)
 
     assert found == [b"12345", b"6789"]
-    assert read(access, patience, outcome.position)[0] == [b"x"]
+    assert read(access, retries, outcome.position)[0] == [b"x"]
 
 
 class SlowClock(MovedClock):
@@ -126,7 +131,6 @@ def test_t19_nothing_read_moves_nothing(
     server: KinesisServer,
     stream: StreamUnderTest,
     access: StreamAccess,
-    patience: Patience,
     *,
     kind: str,
 ) -> None:
@@ -137,8 +141,7 @@ def test_t19_nothing_read_moves_nothing(
     limits = ReadLimits(
         records=100, size_bytes=100, duration=timedelta(minutes=10), interval=READ_INTERVAL
     )
-    pages = pages_of(access, patience, begun)
-    reading = ShardReading(pages, begun=begun, limits=limits, clock=SlowClock())
+    reading = reading_of(pages_of(access, Retries(clock=SlowClock()), begun), limits)
 
     found = list(reading.items())
 
@@ -147,50 +150,50 @@ def test_t19_nothing_read_moves_nothing(
 
 
 def test_t67_the_iterator_of_the_last_empty_page_leads_on(
-    server: KinesisServer, stream: StreamUnderTest, access: StreamAccess, patience: Patience
+    server: KinesisServer, stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     stream.put(b"x")
     server.control.switch(empty_pages_after_iterator=4)
-    pages = pages_of(access, patience, Horizon())
+    pages = pages_of(access, retries, Horizon())
     for _ in range(3):
         assert not pages.next(limit=1).records
 
-    found, _ = read(access, patience, Horizon(), iterator=pages.iterator)
+    found, _ = read(access, retries, Horizon(), iterator=pages.iterator)
 
     assert found == [b"x"]
     assert len(server.control.requests("GetShardIterator")) == 1
 
 
 def test_a_shard_that_ended_is_at_its_end_and_names_its_children(
-    stream: StreamUnderTest, access: StreamAccess, patience: Patience
+    stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     stream.put(b"x")
     stream.split(0, 2**127)
 
-    found, outcome = read(access, patience, Horizon())
+    found, outcome = read(access, retries, Horizon())
 
     assert (found, outcome.position) == ([b"x"], End())
     assert len(outcome.children) == 2
 
 
 def test_t68_a_shard_that_ends_without_rows_is_at_its_end(
-    stream: StreamUnderTest, access: StreamAccess, patience: Patience
+    stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     stream.split(0, 2**127)
 
-    found, outcome = read(access, patience, Horizon())
+    found, outcome = read(access, retries, Horizon())
 
     assert (found, outcome.position) == ([], End())
 
 
 def test_an_end_is_not_reached_while_records_of_its_page_are_left(
-    stream: StreamUnderTest, access: StreamAccess, patience: Patience
+    stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     stream.put(packed(sub(b"0"), sub(b"1")))
     stream.split(0, 2**127)
 
-    first, outcome = read(access, patience, Horizon(), limits=few(1))
-    second, ended = read(access, patience, outcome.position)
+    first, outcome = read(access, retries, Horizon(), limits=few(1))
+    second, ended = read(access, retries, outcome.position)
 
     assert (first, second) == ([b"0"], [b"1"])
     assert isinstance(outcome.position, After)
@@ -204,12 +207,9 @@ class StillClock(MovedClock):
         return 0.0
 
 
-def test_a_shard_is_asked_at_most_five_times_a_second(
-    access: StreamAccess, patience: Patience
-) -> None:
+def test_a_shard_is_asked_at_most_five_times_a_second(access: StreamAccess) -> None:
     clock = StillClock()
-    pages = pages_of(access, patience, Horizon())
-    reading = ShardReading(pages, begun=Horizon(), limits=PLENTY, clock=clock)
+    reading = reading_of(pages_of(access, Retries(clock=clock), Horizon()), PLENTY)
 
     reading._next_page()
     reading._next_page()
@@ -219,14 +219,14 @@ def test_a_shard_is_asked_at_most_five_times_a_second(
 
 
 def test_of_a_page_that_was_fetched_late_everything_is_taken(
-    stream: StreamUnderTest, access: StreamAccess, patience: Patience
+    stream: StreamUnderTest, access: StreamAccess
 ) -> None:
     stream.put_all(b"1", b"2", b"3")
-    pages = pages_of(access, patience, Horizon())
+    pages = pages_of(access, Retries(clock=SlowClock()), Horizon())
     limits = ReadLimits(
         records=100, size_bytes=100, duration=timedelta(minutes=3), interval=READ_INTERVAL
     )
 
-    reading = ShardReading(pages, begun=Horizon(), limits=limits, clock=SlowClock())
+    reading = reading_of(pages, limits)
 
     assert [item.data for item in reading.items()] == [b"1", b"2", b"3"]

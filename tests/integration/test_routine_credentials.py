@@ -68,7 +68,7 @@ def asked(server: KinesisServer, operation: str = "") -> list[LoggedRequest]:
 
 def forget_what_is_kept() -> None:
     """Be a process that has asked for nothing yet, as a worker is."""
-    CLIENTS.of_this_process().close()
+    CLIENTS.close()
     credentials_for.cache_clear()
 
 

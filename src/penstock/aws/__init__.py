@@ -1,1 +1,1 @@
-"""Credentials of AWS."""
+"""Credentials and clients of AWS."""

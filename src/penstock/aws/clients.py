@@ -1,9 +1,17 @@
-"""Open clients of AWS services; only this module and ``credentials`` import boto3."""
+"""Open clients of AWS services, and share clients of any service between threads.
 
+Only this module and ``credentials`` import boto3.
+"""
+
+import threading
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.aws.credentials import AwsKeys, credentials_for
+from penstock.clock import Clock
 
 # At least the number of threads that use one client at the same time.
 CONNECTIONS_MAX = 64
@@ -65,3 +73,83 @@ def open_client(
 def _keep_milliseconds(serializer_kwargs: dict[str, Any], **_: object) -> None:
     """Keep the milliseconds of timestamps, which boto3 truncates."""
     serializer_kwargs["timestamp_precision"] = "millisecond"
+
+
+# Longer than the interval between two polls of a job. A client of boto3 takes 8 MB.
+IDLE_MAX = timedelta(minutes=10)
+
+
+class _Closeable(Protocol):
+    def close(self) -> None: ...
+
+
+Client = TypeVar("Client", bound=_Closeable)
+Configuration = TypeVar("Configuration", bound=Hashable)
+
+
+@dataclass(slots=True, eq=False)
+class _Entry(Generic[Client]):
+    opening: threading.Lock = field(default_factory=threading.Lock)
+    client: Client | None = None
+    users: int = 0
+    used_at: float = 0.0
+
+
+class SharedClients(Generic[Configuration, Client]):
+    """One client for each configuration, for all threads of a process; closed when idle.
+
+    Opening a client blocks only the threads that need the same one.
+    """
+
+    def __init__(self, open_one: Callable[[Configuration], Client], *, clock: Clock) -> None:
+        self._open_one = open_one
+        self._clock = clock
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Forget all clients without closing them: a forked process must not use them."""
+        # Nothing waits for the network while this lock is held.
+        self._lock = threading.Lock()
+        self._entries: dict[Configuration, _Entry[Client]] = {}
+
+    @contextmanager
+    def borrow(self, configuration: Configuration) -> Iterator[Client]:
+        """Open or reuse the client of a configuration; it stays open inside the block."""
+        with self._lock:
+            entry = self._entries.setdefault(configuration, _Entry())
+            entry.users += 1
+        try:
+            with entry.opening:
+                if entry.client is None:
+                    entry.client = self._open_one(configuration)
+            yield entry.client
+        finally:
+            with self._lock:
+                entry.users -= 1
+                entry.used_at = self._clock.monotonic()
+                idle_since = entry.used_at - IDLE_MAX.total_seconds()
+                unused = [
+                    self._entries.pop(other)
+                    for other, one in list(self._entries.items())
+                    if not one.users and one.used_at < idle_since
+                ]
+                if not entry.users and self._entries.get(configuration) is not entry:
+                    unused.append(entry)
+            _close(unused)
+
+    def forget(self, *configurations: Configuration) -> None:
+        """Open new clients when the configurations are used again; the last user closes one."""
+        with self._lock:
+            found = [self._entries.pop(one, None) for one in configurations]
+            unused = [entry for entry in found if entry is not None and not entry.users]
+        _close(unused)
+
+    def close(self) -> None:
+        """Forget all clients."""
+        self.forget(*list(self._entries))
+
+
+def _close(entries: list[_Entry[Client]]) -> None:
+    for entry in entries:
+        if entry.client is not None:
+            entry.client.close()

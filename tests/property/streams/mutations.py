@@ -19,7 +19,7 @@ from penstock.model.split import (
     SplitRead,
 )
 from penstock.sources.kinesis import polling, reading, records, shards, source
-from penstock.sources.kinesis.polling import ShardDirectory, ShardPoller
+from penstock.sources.kinesis.polling import PollState, ShardDirectory, ShardPoller
 from penstock.sources.kinesis.reader import KinesisReader
 from penstock.sources.kinesis.reading import Page, ShardPages, ShardReading
 from penstock.sources.kinesis.records import Item
@@ -79,16 +79,18 @@ def finished_shards_are_forgotten(patch: pytest.MonkeyPatch) -> None:
 
     def follow(progress: Progress, listed: Sequence[Any]) -> Progress:
         known = {split.split for split in progress}
-        new = [shards._new(shard) for shard in listed if shard.id not in known]
+        new = [shards.split_of(s, Horizon()) for s in listed if s.id not in known]
         return (*shards.follow(progress, ()), *new)
 
-    def forget(progress: Progress, gone: Sequence[str]) -> Progress:
-        del gone
-        return tuple(split for split in progress if not isinstance(split.position, End))
+    completed = ShardDirectory.completed
+
+    def mutant(self: ShardDirectory, progress: Progress) -> Progress:
+        found = completed(self, progress)
+        return tuple(split for split in found if not isinstance(split.position, End))
 
     for module in (polling, source):
         patch.setattr(module, "follow", follow)
-    patch.setattr(polling, "forget", forget)
+    patch.setattr(ShardDirectory, "completed", mutant)
 
 
 def a_failed_try_leaves_its_iterator(patch: pytest.MonkeyPatch) -> None:
@@ -154,7 +156,7 @@ def an_answer_without_lag_may_be_the_end(patch: pytest.MonkeyPatch) -> None:
         if "Records" not in data:
             return False
         return bool(data.get("NextShardIterator") or data.get("ChildShards")) or (
-            self._is_closed()
+            self.is_closed()
         )
 
     patch.setattr(ShardPages, "_is_whole", mutant)
@@ -195,17 +197,18 @@ def an_empty_page_is_the_tip(patch: pytest.MonkeyPatch) -> None:
 def an_end_without_rows_is_nothing_new(patch: pytest.MonkeyPatch) -> None:
     """Only records make an epoch."""
     ask, next_page = ShardPoller.ask, ShardPages.next
+    last: dict[int, Page] = {}
 
     def remembering(self: ShardPages, *, limit: int) -> Page:
         page = next_page(self, limit=limit)
-        self._last = page  # type: ignore[attr-defined]
+        last[id(self)] = page
         return page
 
     def mutant(self: ShardPoller, retention: timedelta) -> None:
         asked = self.pages
         ask(self, retention)
-        if self.found and not vars(asked)["_last"].records:
-            self.found = False
+        if self.state is PollState.FOUND and not last[id(asked)].records:
+            self.state = PollState.IDLE
 
     patch.setattr(ShardPages, "next", remembering)
     patch.setattr(ShardPoller, "ask", mutant)
@@ -214,9 +217,10 @@ def an_end_without_rows_is_nothing_new(patch: pytest.MonkeyPatch) -> None:
 def only_the_first_page_of_a_listing_is_read(patch: pytest.MonkeyPatch) -> None:
     """Shards of later pages do not exist."""
 
-    def mutant(client: Any, access: Any, patience: Any, *, page: int) -> Any:
-        answer = patience.ask(client, "list_shards", MaxResults=page, **access.naming)
-        return tuple(reading._shards(answer))
+    def mutant(client: Any) -> Any:
+        page = client.access.page_shards_max
+        response = client.send("list_shards", MaxResults=page, **client.access.naming)
+        return tuple(reading._shards(response))
 
     patch.setattr(reading, "_all_pages", mutant)
 
@@ -270,9 +274,9 @@ def an_expired_iterator_begins_anew(patch: pytest.MonkeyPatch) -> None:
     page = ShardPages._page
 
     def mutant(self: ShardPages, answer: Any) -> Page:
-        begun = self._position
+        begun = self.position
         found = page(self, answer)
-        self._position = begun
+        self.position = begun
         return found
 
     patch.setattr(ShardPages, "_page", mutant)
@@ -283,10 +287,10 @@ def the_record_that_proves_is_loaded_again(patch: pytest.MonkeyPatch) -> None:
     ask = ShardPoller.ask
 
     def mutant(self: ShardPoller, retention: timedelta) -> None:
-        proven, iterator = self.proven, self.pages.opened()
+        check, iterator = self.gap_check, self.pages.opened()
         ask(self, retention)
-        if not proven and self.proven:
-            self.found, self.searching, self.iterator = True, False, iterator
+        if check and not self.gap_check:
+            self.state, self.pages.iterator = PollState.FOUND, iterator
 
     patch.setattr(ShardPoller, "ask", mutant)
 

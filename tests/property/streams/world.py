@@ -16,6 +16,7 @@ from typing import Any, NoReturn, cast
 import pytest
 from structlog.testing import capture_logs
 
+from penstock.aws.clients import SharedClients
 from penstock.catalog.catalog import TableRecord, open_catalog
 from penstock.control.execute import Services, execute
 from penstock.crashpoints import CrashPoint, handle_in_this_thread
@@ -31,7 +32,7 @@ from penstock.secrets.vault import Vault
 from penstock.sources.kinesis import client as client_module
 from penstock.sources.kinesis import reader as reader_module
 from penstock.sources.kinesis import source as source_module
-from penstock.sources.kinesis.client import Clients, ClientsByProcess, Patience, StreamAccess
+from penstock.sources.kinesis.client import Retries, StreamAccess
 from penstock.sources.kinesis.source import ReadBudgets
 from penstock.sources.registry import Sources
 from penstock.sql.parser import parse_script
@@ -328,12 +329,12 @@ def in_turn(
 
 def _without_threads_and_wires(patch: pytest.MonkeyPatch, world: World) -> None:
     wireless = WirelessClient(world.stream.service, now=world.clock.now, asked=world.asked)
-    clients = Clients[StreamAccess, WirelessClient](lambda _: wireless, clock=world.clock)
-    patch.setattr(client_module, "CLIENTS", ClientsByProcess(lambda: clients))
+    clients = SharedClients[StreamAccess, WirelessClient](lambda _: wireless, clock=world.clock)
+    patch.setattr(client_module, "CLIENTS", clients)
     patch.setattr(source_module, "ThreadPoolExecutor", InTurn)
     patch.setattr(reader_module, "interleaved", in_turn)
     patch.setattr(reader_module, "SystemClock", lambda: world.clock)
-    patch.setattr(Patience, "delay", lambda *_: timedelta(milliseconds=100))
+    patch.setattr(Retries, "delay", lambda *_: timedelta(milliseconds=100))
     patch.setenv("PENSTOCK_SECRET_KEY", "nothing here is secret")
     output = partial(MemoryOutput, tables=world.tables, closing=world.close_task)
     patch.setattr(task, "TaskOutput", output)

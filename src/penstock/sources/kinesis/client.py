@@ -1,31 +1,31 @@
-"""Send single requests to Kinesis, retry them, and classify failures.
+"""Send requests to Kinesis, retry them, and classify failures.
 
-The text of an answer is not repeated, but for its code: it may hold what a person sent.
+Messages never contain the text of a response, except its code: the text may hold what a person
+sent.
 
-Invariant: a client is made once for all threads that want it, and whoever makes one holds up
-nobody who wants another. One that nobody has used for a while is closed; one in use never is.
-
-Invariant: one boto3 client for each process and configuration. Making one is slow and not safe
-for threads; using one is.
+Invariant: one boto3 client for each process and configuration. Creating a client is slow and
+not thread-safe; using it is.
 """
 
 import os
 import random
 import re
 import threading
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar
+from functools import lru_cache
+from typing import Any
 
-from penstock.aws.clients import aws_errors, open_client
+from penstock.aws.clients import SharedClients, aws_errors, open_client
 from penstock.aws.credentials import AwsKeys, aws_failures, credentials_for
 from penstock.clock import Clock, SystemClock
-from penstock.errors import Code, ExternalError, StoppedError
-from penstock.sources.kinesis.kind import CONNECTION_TIMEOUT_MS, REQUEST_TIMEOUT_MS
+from penstock.errors import ExternalError, StoppedError
+from penstock.model.options import all_options, from_sealed_pairs
+from penstock.model.secrets import Sealed
+from penstock.sources.kinesis.kind import CredentialsProvider, KinesisOptions
 
 _ACTIONS = {
     "describe_stream_summary": "kinesis:DescribeStreamSummary",
@@ -33,38 +33,14 @@ _ACTIONS = {
     "get_shard_iterator": "kinesis:GetShardIterator",
     "list_shards": "kinesis:ListShards",
 }
-_THROTTLED = frozenset(
-    {
-        "KMSThrottlingException",
-        "LimitExceededException",
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequestsException",
-    }
-)
-_REFUSED = frozenset(
-    {
-        "AccessDenied",
-        "AccessDeniedException",
-        "IncompleteSignature",
-        "InvalidClientTokenId",
-        "InvalidSignatureException",
-        "MissingAuthenticationTokenException",
-        "OptInRequired",
-        "SignatureDoesNotMatch",
-        "UnrecognizedClientException",
-    }
-)
+# Requests about a stream as a whole.
+_OF_STREAMS = ("describe_stream_summary", "list_shards")
 _SKEWED = re.compile(r"Signature (?:expired|not yet current): (\S+) is (?:now )?\w+ than (\S+)")
 _SERVER_FAULT = 500
-# What is asked of a stream as a whole.
-_OF_STREAMS = ("describe_stream_summary", "list_shards")
 
 
 class Kind(StrEnum):
-    """What can be done about a refusal."""
+    """What can be done about a failed request."""
 
     THROTTLED = "throttled"
     FAULT = "fault"
@@ -78,22 +54,35 @@ class Kind(StrEnum):
 
 
 _KIND_BY_CODE = {
-    **dict.fromkeys(_THROTTLED, Kind.THROTTLED),
-    **dict.fromkeys(_REFUSED, Kind.REFUSED),
+    "AccessDenied": Kind.REFUSED,
+    "AccessDeniedException": Kind.REFUSED,
     "ExpiredIteratorException": Kind.EXPIRED_ITERATOR,
     "ExpiredNextTokenException": Kind.EXPIRED_NEXT_TOKEN,
     "ExpiredToken": Kind.EXPIRED_TOKEN,
     "ExpiredTokenException": Kind.EXPIRED_TOKEN,
+    "IncompleteSignature": Kind.REFUSED,
     "InvalidArgumentException": Kind.BAD_ARGUMENT,
+    "InvalidClientTokenId": Kind.REFUSED,
+    "InvalidSignatureException": Kind.REFUSED,
+    "KMSThrottlingException": Kind.THROTTLED,
+    "LimitExceededException": Kind.THROTTLED,
+    "MissingAuthenticationTokenException": Kind.REFUSED,
+    "OptInRequired": Kind.REFUSED,
+    "ProvisionedThroughputExceededException": Kind.THROTTLED,
+    "RequestLimitExceeded": Kind.THROTTLED,
     "ResourceNotFoundException": Kind.NOT_FOUND,
+    "SignatureDoesNotMatch": Kind.REFUSED,
+    "Throttling": Kind.THROTTLED,
+    "ThrottlingException": Kind.THROTTLED,
+    "TooManyRequestsException": Kind.THROTTLED,
+    "UnrecognizedClientException": Kind.REFUSED,
     "ValidationException": Kind.BAD_ARGUMENT,
 }
 
 
 class StreamError(ExternalError):
-    """A request that was refused or got no answer."""
+    """A request that was refused or got no response."""
 
-    code_default = Code.GET_REMOTE_DATA_ERROR
     kind: Kind = Kind.OTHER
 
     @property
@@ -102,260 +91,125 @@ class StreamError(ExternalError):
         return self.kind in (Kind.THROTTLED, Kind.FAULT)
 
 
-def failure_of(error: Exception, *, operation: str, access: str) -> StreamError:
-    """Turn an error of boto3 into one of ours."""
-    answer = getattr(error, "response", None)
-    if answer is None:
+def _stream_error(error: Exception, *, operation: str, place: str) -> StreamError:
+    """Convert an error of boto3."""
+    response = getattr(error, "response", None)
+    if response is None:
         # The network, a proxy, or credentials that were not found.
         failure = StreamError(
-            f"{access} did not answer",
+            f"{place} did not answer",
             detail=f"{type(error).__name__}.",
             hint="Check aws.region, aws.endpoint, the network and the credentials.",
         )
         failure.kind = Kind.FAULT
         return failure
-    code = str(answer.get("Error", {}).get("Code", ""))
-    status = int(answer.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
-    text = str(answer.get("Error", {}).get("Message", ""))
-    gone = _KIND_BY_CODE.get(code) is Kind.NOT_FOUND and operation in _OF_STREAMS
-    told = "does not exist" if gone else f"refused {_ACTIONS.get(operation, operation)}"
-    failure = StreamError(
-        f"{access} {told}",
-        detail=_detail(code, text, status=status),
-        hint=_hint(code, text, operation=operation),
-    )
-    failure.kind = kind_of(code, status=status)
-    return failure
-
-
-def kind_of(code: str, *, status: int) -> Kind:
-    """Tell what an error code of the service means."""
-    if code in _KIND_BY_CODE:
-        return _KIND_BY_CODE[code]
-    return Kind.FAULT if status >= _SERVER_FAULT else Kind.OTHER
-
-
-def _detail(code: str, text: str, *, status: int) -> str:
-    skew = _SKEWED.search(text)
-    if skew is not None:
-        return f"This clock is wrong: it signed at {skew[1]}, the service allows {skew[2]}."
-    return f"{code or 'An answer without a code'} (HTTP {status})."
-
-
-def _hint(code: str, text: str, *, operation: str) -> str:
-    if _SKEWED.search(text):
-        return "Set the clock of this machine; penstock doctor compares it."
-    if code in _REFUSED:
-        return (
-            f"Allow {_ACTIONS.get(operation, operation)} for the keys or the role of the job; "
+    code = str(response.get("Error", {}).get("Code", ""))
+    status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    fault = Kind.FAULT if status >= _SERVER_FAULT else Kind.OTHER
+    kind = _KIND_BY_CODE.get(code, fault)
+    gone = kind is Kind.NOT_FOUND and operation in _OF_STREAMS
+    fact = "does not exist" if gone else f"refused {_ACTIONS[operation]}"
+    detail, hint = f"{code or 'An answer without a code'} (HTTP {status}).", ""
+    if skew := _SKEWED.search(str(response.get("Error", {}).get("Message", ""))):
+        detail = f"This clock is wrong: it signed at {skew[1]}, the service allows {skew[2]}."
+        hint = "Set the clock of this machine; penstock doctor compares it."
+    elif kind is Kind.REFUSED:
+        hint = (
+            f"Allow {_ACTIONS[operation]} for the keys or the role of the job; "
             "a secret is changed with ALTER SECRET."
         )
-    if code.startswith("KMS"):
-        return "Look at the KMS key of the stream; the job resumes by itself once it works."
-    return ""
-
-
-# Longer than any load waits between two looks. The client of a load that was stopped, or of
-# keys that were changed, takes 8 MB.
-IDLE_MAX = timedelta(minutes=10)
-
-
-class Closeable(Protocol):
-    """What is open until it is closed."""
-
-    def close(self) -> None:
-        """Give back what it holds."""
-        ...
-
-
-Client = TypeVar("Client", bound=Closeable)
-Configuration = TypeVar("Configuration", bound=Hashable)
-
-
-@dataclass(slots=True, eq=False)
-class _Place(Generic[Client]):
-    """Where one client is, or will be."""
-
-    making: threading.Lock = field(default_factory=threading.Lock)
-    client: Client | None = None
-    users: int = 0
-    used_at: float = 0.0
-
-    def close(self) -> None:
-        if self.client is not None:
-            self.client.close()
-
-
-class Clients(Generic[Configuration, Client]):
-    """Lends clients to any thread; a forked process must not use what its parent had opened."""
-
-    def __init__(self, make: Callable[[Configuration], Client], *, clock: Clock) -> None:
-        self._make = make
-        self._clock = clock
-        # Held for a moment, and never while anybody waits for a network.
-        self._lock = threading.Lock()
-        # The one that was used last comes last.
-        self._places: dict[Configuration, _Place[Client]] = {}
-
-    @contextmanager
-    def lent(self, configuration: Configuration) -> Iterator[Client]:
-        """Give the client of a configuration; it is not closed before it is given back."""
-        place = self._taken(configuration)
-        try:
-            yield self._client_of(place, configuration)
-        finally:
-            self._give_back(configuration, place)
-
-    def forget(self, configuration: Configuration) -> None:
-        """Make another client when the configuration is asked for again."""
-        with self._lock:
-            place = self._places.pop(configuration, None)
-            left = [place] if place is not None and not place.users else []
-        _close(left)
-
-    def close(self) -> None:
-        """Forget all clients."""
-        for configuration in list(self._places):
-            self.forget(configuration)
-
-    def _taken(self, configuration: Configuration) -> _Place[Client]:
-        with self._lock:
-            place = self._places.pop(configuration, None) or _Place()
-            self._places[configuration] = place
-            place.users += 1
-            return place
-
-    def _client_of(self, place: _Place[Client], configuration: Configuration) -> Client:
-        if place.client is None:
-            with place.making:
-                if place.client is None:
-                    place.client = self._make(configuration)
-        return place.client
-
-    def _give_back(self, configuration: Configuration, place: _Place[Client]) -> None:
-        now = self._clock.monotonic()
-        with self._lock:
-            place.users -= 1
-            place.used_at = now
-            forgotten = self._places.get(configuration) is not place
-            left = [place] if forgotten and not place.users else []
-            left += [self._places.pop(old) for old in self._idle(now)]
-        _close(left)
-
-    def _idle(self, now: float) -> list[Configuration]:
-        return [
-            configuration
-            for configuration, place in self._places.items()
-            if not place.users and now - place.used_at > IDLE_MAX.total_seconds()
-        ]
-
-
-def _close(places: list[_Place[Client]]) -> None:
-    for place in places:
-        place.close()
-
-
-class ClientsByProcess(Generic[Configuration, Client]):
-    """The clients of whichever process asks; those of a parent stay as they were."""
-
-    def __init__(self, open_clients: Callable[[], Clients[Configuration, Client]]) -> None:
-        self._open_clients = open_clients
-        self._by_process: dict[int, Clients[Configuration, Client]] = {}
-
-    def of_this_process(self) -> Clients[Configuration, Client]:
-        """Answer the clients of the calling process."""
-        found = self._by_process.get(os.getpid())
-        # If two threads come first at once, both get what one of them has set.
-        return found or self._by_process.setdefault(os.getpid(), self._open_clients())
-
-
-_HINT_SETTINGS = "Check aws.region, aws.endpoint and the settings of AWS on this machine."
+    elif code.startswith("KMS"):
+        hint = "Look at the KMS key of the stream; the job resumes by itself once it works."
+    failure = StreamError(f"{place} {fact}", detail=detail, hint=hint)
+    failure.kind = kind
+    return failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamAccess:
-    """Which stream is asked, where it is, and who asks."""
+    """The stream, its address, and the credentials and timeouts of requests."""
 
     keys: AwsKeys
-    stream: str = ""
-    stream_arn: str = ""
-    endpoint: str = ""
-    # How messages name them, if not by their values.
-    stream_shown: str = ""
-    region_shown: str = ""
-    endpoint_shown: str = ""
-    request_timeout: timedelta = timedelta(milliseconds=REQUEST_TIMEOUT_MS)
-    connect_timeout: timedelta = timedelta(milliseconds=CONNECTION_TIMEOUT_MS)
+    stream: str
+    stream_arn: str
+    endpoint: str
+    # Names in messages: values that a secret or the environment gives are not shown.
+    shown: str
+    region_shown: str
+    place_shown: str
+    request_timeout: timedelta
+    connect_timeout: timedelta
+    # Shards in one page of a listing.
+    page_shards_max: int
 
     @property
     def region(self) -> str:
-        """The region that is asked: that of the ARN, if there is one."""
+        """The region of the requests: that of the ARN, if there is one."""
         return self.stream_arn.split(":")[3] if self.stream_arn else self.keys.region
 
     @property
     def naming(self) -> dict[str, str]:
-        """How requests name the stream."""
+        """The arguments of requests that name the stream."""
         if self.stream_arn:
             return {"StreamARN": self.stream_arn}
         return {"StreamName": self.stream}
 
-    @property
-    def told(self) -> str:
-        """How messages name the stream."""
-        return f'stream "{self.stream_shown or self.stream_arn or self.stream}"'
 
-    @property
-    def told_region(self) -> str:
-        """How messages name the region."""
-        return self.region_shown or self.region
-
-    @property
-    def told_place(self) -> str:
-        """How messages name the address of the service."""
-        own = f"kinesis.{self.told_region}.amazonaws.com"
-        return self.endpoint_shown or self.endpoint or own
+# Names of botocore.
+_PROVIDERS = {
+    CredentialsProvider.DEFAULT: "",
+    CredentialsProvider.SIMPLE: "",
+    CredentialsProvider.ENV: "env",
+    CredentialsProvider.INSTANCE_PROFILE: "iam-role",
+}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What the service said, and what its clock showed then."""
-
-    data: Mapping[str, Any]
-    at: datetime
-
-
-class StreamClient:
-    """Sends single requests to the service."""
-
-    def __init__(self, access: StreamAccess) -> None:
-        self.access = access
-        self._count = 0
-        self._lock = threading.Lock()
-
-    @property
-    def requests(self) -> int:
-        """How many requests were sent."""
-        return self._count
-
-    def ask(self, operation: str, **arguments: object) -> Answer:
-        """Send one request; an error of the service or the network is one of ours."""
-        with self._lock:
-            self._count += 1
-        try:
-            with CLIENTS.of_this_process().lent(self.access) as client:
-                data = getattr(client, operation)(**arguments)
-        except aws_errors() as error:
-            raise failure_of(error, operation=operation, access=_told(self.access)) from None
-        return Answer(data=data, at=_server_time(data))
-
-    def forget_credentials(self) -> None:
-        """Ask for new credentials: the service took these for old."""
-        credentials_for(self.access.keys).forget()
-        CLIENTS.of_this_process().forget(self.access)
+def stream_access(values: KinesisOptions) -> StreamAccess:
+    """Return the access that options describe; they must hold values and no references."""
+    names = {**dict(all_options(values)), **dict(values.origins)}
+    named_by = "property.aws.kinesis.stream_arn" if values.stream_arn else "kinesis_stream"
+    own_place = f"kinesis.{names['aws.region']}.amazonaws.com"
+    return StreamAccess(
+        keys=AwsKeys(
+            region=values.region,
+            access_key=values.access_key,
+            secret_key=values.secret_key,
+            session_token=values.session_key,
+            role_arn=values.role_arn,
+            role_shown=names["aws.role_arn"],
+            external_id=values.external_id,
+            provider=_PROVIDERS[values.provider],
+            needed_for=f'stream "{names["kinesis_stream"]}"',
+            access_key_option="aws.access_key",
+            secret_key_option="aws.secret_key",  # noqa: S106 - A name and no password.
+            external_id_option="property.aws.external.id",
+        ),
+        stream=values.stream,
+        stream_arn=values.stream_arn,
+        endpoint=values.endpoint,
+        shown=f'stream "{names[named_by]}"',
+        region_shown=names["aws.region"],
+        place_shown=names["aws.endpoint"] or own_place,
+        request_timeout=timedelta(milliseconds=values.request_timeout_ms),
+        connect_timeout=timedelta(milliseconds=values.connection_timeout_ms),
+        page_shards_max=values.page_shards_max,
+    )
 
 
-def _opened(access: StreamAccess) -> Any:  # noqa: ANN401 - boto3 has no types.
-    with aws_failures(f"{_told(access)} could not be asked", hint=_HINT_SETTINGS):
+@lru_cache(maxsize=64)
+def unsealed_access(sealed: Sealed) -> StreamAccess:
+    """Return the access of a task."""
+    from penstock.secrets.sealing import unsealed_with
+
+    values = unsealed_with(sealed.key_file, sealed.text)
+    return stream_access(from_sealed_pairs(KinesisOptions, values, what="KINESIS"))
+
+
+def _open_client(access: StreamAccess) -> Any:  # noqa: ANN401 - boto3 has no types.
+    with aws_failures(
+        f"{access.shown} at {access.place_shown} could not be asked",
+        hint="Check aws.region, aws.endpoint and the settings of AWS on this machine.",
+    ):
         return open_client(
             "kinesis",
             keys=access.keys,
@@ -366,68 +220,85 @@ def _opened(access: StreamAccess) -> Any:  # noqa: ANN401 - boto3 has no types.
         )
 
 
-# The one thing that is shared by all loads of a process: a client each would take 8 MB.
-CLIENTS: ClientsByProcess[StreamAccess, Any] = ClientsByProcess(
-    lambda: Clients(_opened, clock=SystemClock())
-)
+# Shared by all jobs of a process: a client takes 8 MB.
+CLIENTS: SharedClients[StreamAccess, Any] = SharedClients(_open_client, clock=SystemClock())
+os.register_at_fork(after_in_child=CLIENTS.abandon)
 
-
-def _server_time(data: Mapping[str, Any]) -> datetime:
-    """Answer the service's clock, which counts whole seconds."""
-    headers = data.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-    date = headers.get("date")
-    return parsedate_to_datetime(date) if date else datetime.now(UTC).replace(microsecond=0)
-
-
-def _told(access: StreamAccess) -> str:
-    """Name the stream and where it was asked for."""
-    return f"{access.told} at {access.told_place}"
-
-
-# How long a request is repeated before the epoch is.
+# A request is retried for this time; then the epoch is.
 GIVE_UP_AFTER = timedelta(seconds=20)
 _DELAY_FIRST = timedelta(milliseconds=100)
 _DELAY_MAX = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
-    """How long to go on asking; ``stop`` ends every wait."""
+class Retries:
+    """How long requests are retried; ``stop`` ends every wait."""
 
-    clock: Clock
-    give_up_after: timedelta
+    clock: Clock = field(default_factory=SystemClock)
+    give_up_after: timedelta = GIVE_UP_AFTER
     stop: threading.Event = field(default_factory=threading.Event)
     chance: Callable[[], float] = random.random
 
-    def ask(self, client: StreamClient, operation: str, **arguments: object) -> Answer:
-        """Send a request until it is answered, refused for good, or time is up."""
-        begun = self.clock.monotonic()
+    def delay(self, tries: int) -> timedelta:
+        """Return a random delay, up to a limit that grows with the number of tries."""
+        longest: timedelta = min(_DELAY_MAX, _DELAY_FIRST * 2 ** min(tries, 10))
+        return longest * self.chance()
+
+    def wait(self, delay: timedelta) -> None:
+        """Wait; raise StoppedError if asked to stop."""
+        if self.clock.wait(self.stop, delay):
+            raise StoppedError("asked to stop while waiting for the stream")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """A response of the service, and the time of its clock."""
+
+    data: Mapping[str, Any]
+    at: datetime
+
+
+class StreamClient:
+    """Sends requests about one stream, and counts them; used by any thread."""
+
+    def __init__(self, access: StreamAccess, retries: Retries | None = None) -> None:
+        self.access = access
+        self.retries = retries or Retries()
+        self.requests = 0
+        self._counting = threading.Lock()
+
+    def send(self, operation: str, **arguments: object) -> Response:
+        """Send a request until it succeeds, fails for good, or the time is up."""
+        clock = self.retries.clock
+        deadline = clock.monotonic() + self.retries.give_up_after.total_seconds()
         renewed = False
         tries = 0
         while True:
             try:
-                return client.ask(operation, **arguments)
+                return self.send_once(operation, **arguments)
             except StreamError as error:
                 if error.kind is Kind.EXPIRED_TOKEN and not renewed:
                     renewed = True
-                    client.forget_credentials()
+                    credentials_for(self.access.keys).forget()
+                    CLIENTS.forget(self.access)
                     continue
-                left = self.give_up_after.total_seconds() - (self.clock.monotonic() - begun)
-                if not error.heals or left <= 0:
+                left = timedelta(seconds=deadline - clock.monotonic())
+                if not error.heals or left <= timedelta(0):
                     raise
-                delay = min(self.delay(tries), timedelta(seconds=left))
+            self.retries.wait(min(self.retries.delay(tries), left))
             tries += 1
-            self._pause(delay)
 
-    def wait(self, tries: int) -> None:
-        """Wait before something is asked again that was answered in vain so many times."""
-        self._pause(self.delay(tries))
-
-    def _pause(self, delay: timedelta) -> None:
-        if self.clock.wait(self.stop, delay):
-            raise StoppedError("asked to stop while waiting for the stream")
-
-    def delay(self, tries: int) -> timedelta:
-        """Answer how long to wait behind so many tries in vain: any time up to a limit."""
-        longest: timedelta = min(_DELAY_MAX, _DELAY_FIRST * 2 ** min(tries, 10))
-        return longest * self.chance()
+    def send_once(self, operation: str, **arguments: object) -> Response:
+        """Send one request; raise StreamError if it fails."""
+        with self._counting:
+            self.requests += 1
+        try:
+            with CLIENTS.borrow(self.access) as client:
+                data = getattr(client, operation)(**arguments)
+        except aws_errors() as error:
+            place = f"{self.access.shown} at {self.access.place_shown}"
+            raise _stream_error(error, operation=operation, place=place) from None
+        # The service's clock counts whole seconds.
+        date = data.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
+        at = parsedate_to_datetime(date) if date else datetime.now(UTC).replace(microsecond=0)
+        return Response(data=data, at=at)

@@ -1,24 +1,27 @@
-"""Streams of Amazon Kinesis as a source kind: options, start positions, what SHOW prints.
+"""Streams of Amazon Kinesis as a source kind: options, their checks, what SHOW prints.
 
 Everything that sends requests is imported by the function that uses it.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
+from urllib.parse import urlsplit
 
 from penstock.clock import Clock
+from penstock.errors import UserError
 from penstock.model.job import JobState
-from penstock.model.options import Reveal, option
+from penstock.model.options import Reveal, all_options, option, with_values
 from penstock.model.schema import Column, Primitive
-from penstock.model.secrets import Origins
+from penstock.model.secrets import Origins, shown_value
 from penstock.model.split import Amount, Progress, SplitState, SplitStatus, position_text
 from penstock.model.text import counted, format_duration, quoted_name
 from penstock.sources.kinesis.shards import StreamMemory, inherited, readable, remembered
+from penstock.sources.registry import source_options
 from penstock.sources.source import (
-    Draft,
     Place,
     ReadTask,
     ShowRequest,
@@ -29,12 +32,9 @@ from penstock.sources.source import (
     StartRequest,
     TaskReader,
 )
+from penstock.storage.options import require_both_keys
 
-# Both together are less than the 10 s that a PAUSE waits for a runner.
-CONNECTION_TIMEOUT_MS = 3_000
-REQUEST_TIMEOUT_MS = 6_000
-
-# What is known of a row beside its content; no part of ``*``.
+# Metadata of a row; no part of ``*``.
 STREAM_COLUMNS = (
     Column(name="_shard", type=Primitive.STRING),
     Column(name="_sequence", type=Primitive.STRING),
@@ -45,9 +45,9 @@ STREAM_COLUMNS = (
 
 
 class ForeignRecords(StrEnum):
-    """What happens to a record inside another whose key belongs to another shard.
+    """What to do with a sub-record of an aggregate whose key belongs to another shard.
 
-    After a split an aggregate may hold records of both halves. Some producers send these again,
+    After a split an aggregate may hold records of both halves. Some producers resend them,
     others do not.
     """
 
@@ -57,7 +57,7 @@ class ForeignRecords(StrEnum):
 
 
 class CredentialsProvider(StrEnum):
-    """Where credentials come from that are not given."""
+    """Where credentials come from if options give none."""
 
     DEFAULT = "default"
     INSTANCE_PROFILE = "instance_profile"
@@ -67,7 +67,7 @@ class CredentialsProvider(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KinesisOptions:
-    """Options of FROM KINESIS that stay; positions are commands and are kept in progress."""
+    """Options of FROM KINESIS that are stored; positions are commands, stored in progress."""
 
     region: str = option("Region of the stream, such as eu-west-1.", key="aws.region")
     stream: str = option("Name of the stream.", key="kinesis_stream")
@@ -110,17 +110,18 @@ class KinesisOptions:
         key="property.aws.kinesis.stream_arn",
         default="",
     )
+    # Both timeouts together are less than the 10 s that a PAUSE waits for a runner.
     request_timeout_ms: int = option(
         "How long to wait for an answer, in milliseconds.",
         key="property.aws.request.timeout.ms",
-        default=REQUEST_TIMEOUT_MS,
+        default=6_000,
         at_least=1,
         at_most=60_000,
     )
     connection_timeout_ms: int = option(
         "How long to wait for a connection, in milliseconds.",
         key="property.aws.connection.timeout.ms",
-        default=CONNECTION_TIMEOUT_MS,
+        default=3_000,
         at_least=1,
         at_most=60_000,
     )
@@ -144,28 +145,18 @@ class KinesisOptions:
         key="kpl_foreign_records",
         default=ForeignRecords.REJECT,
     )
-    # Where values come from that messages name by that alone; only beside values, never stored.
+    # The references of values that messages must not show; set beside values, never stored.
     origins: Origins = field(default=(), compare=False, metadata={"transient": True})
 
     @property
     def pinned(self) -> tuple[str, ...]:
-        """The shards that are read and no others; empty for all."""
+        """The only shards to read; empty for all."""
         return tuple(name.strip() for name in self.shards.split(",") if name.strip())
-
-    @property
-    def request_timeout(self) -> timedelta:
-        """How long to wait for an answer."""
-        return timedelta(milliseconds=self.request_timeout_ms)
-
-    @property
-    def connection_timeout(self) -> timedelta:
-        """How long to wait for a connection."""
-        return timedelta(milliseconds=self.connection_timeout_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KinesisStart:
-    """Options of FROM KINESIS that say where to begin: commands, of which one may be given."""
+    """Options of FROM KINESIS that set the start: commands, at most one of them."""
 
     default: str = option(
         "Where all shards begin: TRIM_HORIZON, LATEST (what is taken when none is given), a "
@@ -191,26 +182,107 @@ class KinesisStart:
     )
 
 
+_REGION = re.compile(r"[a-z]{2}(-[a-z]+)?-[a-z]+-\d+")
+_STREAM = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_ARN = re.compile(r"arn:[a-z-]+:kinesis:([a-z0-9-]+):\d{12}:stream/([A-Za-z0-9_.-]+)")
+_ARN_EXAMPLE = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
+_HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9a-f:.]+")
+
+
+def revealed_stream(options: KinesisOptions, reveal: Reveal) -> KinesisOptions:
+    """Return options with values instead of references, checked together."""
+    values = with_values(options, reveal, what="KINESIS")
+    _require_form(values, "aws.region", _REGION, example="eu-west-1")
+    _require_form(values, "kinesis_stream", _STREAM, example="orders")
+    _check_credentials(values)
+    _check_endpoint(values)
+    if values.stream_arn:
+        _check_arn(values)
+    if len(set(values.pinned)) != len(values.pinned):
+        shown = _shown(values, "kinesis_shards").strip('"')
+        raise UserError(f'option "kinesis_shards" names a shard twice: {shown}')
+    return values
+
+
+def _require_form(
+    options: KinesisOptions, key: str, form: re.Pattern[str], *, example: str
+) -> re.Match[str]:
+    found = form.fullmatch(dict(all_options(options))[key])
+    if found is None:
+        raise UserError(f'option "{key}" must look like {example}, not {_shown(options, key)}')
+    return found
+
+
+def _shown(options: KinesisOptions, key: str) -> str:
+    """Write the value of an option into a message, or its reference."""
+    return shown_value(key, dict(all_options(options))[key], options.origins)
+
+
+def _check_credentials(options: KinesisOptions) -> None:
+    require_both_keys(
+        ("aws.access_key", options.access_key), ("aws.secret_key", options.secret_key)
+    )
+    for key, text, needed, other in (
+        ("aws.session_key", options.session_key, "aws.access_key", options.access_key),
+        ("property.aws.external.id", options.external_id, "aws.role_arn", options.role_arn),
+    ):
+        if text and not other:
+            raise UserError(f'option "{key}" needs "{needed}" beside it')
+    if options.provider is CredentialsProvider.SIMPLE and not options.access_key:
+        raise UserError(
+            'option "property.aws.credentials.provider" = simple needs "aws.access_key"'
+        )
+    if options.role_arn and not options.role_arn.startswith("arn:"):
+        shown = _shown(options, "aws.role_arn")
+        raise UserError(f'option "aws.role_arn" must be an ARN, not {shown}')
+
+
+def _check_endpoint(options: KinesisOptions) -> None:
+    endpoint = options.endpoint
+    if "@" in endpoint:
+        raise UserError(
+            'option "aws.endpoint" must not hold a name or a password',
+            hint='Give them as "aws.access_key" and "aws.secret_key".',
+        )
+    shown = _shown(options, "aws.endpoint")
+    if endpoint and not endpoint.lower().startswith(("http://", "https://")):
+        raise UserError(f'option "aws.endpoint" must begin with https:// or http://: {shown}')
+    if endpoint and not _names_host(endpoint):
+        raise UserError(
+            f'option "aws.endpoint" must name a host and, if any, a port up to 65535: {shown}',
+            hint="Write for example http://127.0.0.1:4567.",
+        )
+
+
+def _names_host(endpoint: str) -> bool:
+    try:
+        parts = urlsplit(endpoint)
+        return bool(_HOST.fullmatch(parts.hostname or "")) and parts.port != 0
+    except ValueError:
+        return False
+
+
+def _check_arn(options: KinesisOptions) -> None:
+    key = "property.aws.kinesis.stream_arn"
+    found = _require_form(options, key, _ARN, example=_ARN_EXAMPLE)
+    for other, value, of_arn in (
+        ("aws.region", options.region, found[1]),
+        ("kinesis_stream", options.stream, found[2]),
+    ):
+        if value != of_arn:
+            names = shown_value(key, of_arn, options.origins)
+            raise UserError(
+                f'option "{key}" names {names}, but "{other}" is {_shown(options, other)}'
+            )
+
+
 # A message appears when a shard has used this part of the retention.
 _NEAR_THE_END = 0.8
-_POSITIONS = "property.kinesis_positions"
-
-
-def _memory(request: ShowRequest) -> StreamMemory:
-    return remembered(request.memory, request.state.progress)
 
 
 def _options(state: JobState) -> KinesisOptions:
-    from penstock.sources.registry import source_options
-
     options: KinesisOptions = source_options(state.definition.source)
     return options
-
-
-def _reveal(options: KinesisOptions, reveal: Reveal) -> KinesisOptions:
-    from penstock.sources.kinesis.access import revealed_stream
-
-    return revealed_stream(options, reveal)
 
 
 def _merge(before: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
@@ -223,16 +295,14 @@ def _merge(before: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str
     return merged
 
 
-def _define(draft: Draft) -> tuple[Column, ...]:
-    """Return no columns: those of the statement apply. Starting checks the stream."""
-    del draft
-    return ()
-
-
 def _start(request: StartRequest) -> Progress | None:
     from penstock.sources.kinesis.start import resolve_start
 
     return resolve_start(request)
+
+
+# The options that together name one stream.
+_PLACE = ("stream", "region", "endpoint", "stream_arn")
 
 
 def _inherit(memory: str, before: JobState, after: JobState) -> str:
@@ -240,18 +310,10 @@ def _inherit(memory: str, before: JobState, after: JobState) -> str:
 
     Nothing else can prove for a quiet shard that no record was lost.
     """
-    if _same_place(_options(before), _options(after)):
+    old, new = _options(before), _options(after)
+    if all(getattr(old, name) == getattr(new, name) for name in _PLACE):
         return inherited(memory, before=before.progress, after=after.progress)
     return ""
-
-
-def _same_place(one: KinesisOptions, other: KinesisOptions) -> bool:
-    return (one.stream, one.region, one.endpoint, one.stream_arn) == (
-        other.stream,
-        other.region,
-        other.endpoint,
-        other.stream_arn,
-    )
 
 
 def _shared(clock: Clock) -> object:
@@ -273,17 +335,17 @@ def _reader(task: ReadTask) -> TaskReader:
 
 
 def _probe(options: KinesisOptions, values: KinesisOptions) -> None:
-    from penstock.sources.kinesis.access import stream_access
-    from penstock.sources.kinesis.client import StreamClient
+    from penstock.sources.kinesis.client import StreamClient, stream_access
 
     del options
     access = stream_access(values)
-    StreamClient(access).ask("describe_stream_summary", **access.naming)
+    StreamClient(access).send_once("describe_stream_summary", **access.naming)
 
 
 def _statuses(request: ShowRequest) -> tuple[SplitStatus, ...]:
     """Return the state of every shard, and what was last learned of it."""
-    progress, memory = request.state.progress, _memory(request)
+    progress = request.state.progress
+    memory = remembered(request.memory, progress)
     by_shard = {one.shard: one for one in memory.shards}
     may_be_read = {split.split for split in readable(progress)}
     found = []
@@ -305,13 +367,15 @@ def _statuses(request: ShowRequest) -> tuple[SplitStatus, ...]:
 
 
 def _show(request: ShowRequest) -> SourceShown:
-    state, memory = request.state, _memory(request)
-    options = _options(state)
+    state = request.state
+    memory, options = remembered(request.memory, state.progress), _options(state)
     named = {"region": options.region, "stream": options.stream}
     if options.endpoint:
         named["endpoint"] = options.endpoint
     unfinished = sorted(split.split for split in state.progress if not split.finished)
     still_open = [shard for shard in unfinished if shard not in memory.closed]
+    # A job that starts with these positions repeats no record.
+    positions = {split.split: position_text(split.position) for split in state.progress}
     lags = [one.remaining.lag for one in _statuses(request)]
     known = [max(0, round(lag.total_seconds() * 1000)) for lag in lags if lag is not None]
     return SourceShown(
@@ -329,7 +393,7 @@ def _show(request: ShowRequest) -> SourceShown:
             "maxMillisBehindLatest": max(known, default=-1),
         },
         messages=tuple(_messages(request, options, memory)),
-        start=((_POSITIONS, _write_positions(state.progress)),),
+        start=(("property.kinesis_positions", json.dumps(positions, ensure_ascii=False)),),
     )
 
 
@@ -364,14 +428,8 @@ def _messages(
             )
 
 
-def _write_positions(progress: Progress) -> str:
-    """Write positions so that a job that starts with them repeats no record."""
-    positions = {split.split: position_text(split.position) for split in progress}
-    return json.dumps(positions, ensure_ascii=False)
-
-
 def _position(progress: Progress) -> str:
-    """Write where a single shard stands; of several, only how many there are."""
+    """Write the position of a single shard, or the number of shards."""
     reading = [split for split in progress if not split.finished]
     if len(reading) == 1:
         return f"{reading[0].split} {position_text(reading[0].position)}"
@@ -405,9 +463,10 @@ KINESIS = SourceKind(
     place=lambda options: options.stream,
     place_text=_place_text,
     position=_position,
-    reveal=_reveal,
+    reveal=revealed_stream,
     merge=_merge,
-    define=_define,
+    # The columns are those of the statement; ``start`` checks the stream.
+    define=lambda _draft: (),
     start=_start,
     inherit=_inherit,
     shared=_shared,

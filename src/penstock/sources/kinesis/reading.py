@@ -7,24 +7,15 @@ Invariant: a position is after the last item that was returned. What a page hold
 read again by the next epoch.
 """
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from penstock.clock import Clock
-from penstock.errors import Code, ExternalError
+from penstock.errors import ExternalError
 from penstock.model.split import After, At, AtTime, End, Horizon, Position, ReadLimits
-from penstock.sources.kinesis.client import (
-    Answer,
-    Kind,
-    Patience,
-    StreamAccess,
-    StreamClient,
-    StreamError,
-)
-from penstock.sources.kinesis.kind import ForeignRecords
+from penstock.sources.kinesis.client import Kind, Response, StreamClient, StreamError
+from penstock.sources.kinesis.kind import KinesisOptions
 from penstock.sources.kinesis.records import Item, StreamRecord, items_of
 from penstock.sources.kinesis.shards import ListedShard, ShardOutcome
 
@@ -41,73 +32,68 @@ class StreamSummary:
     at: datetime
 
 
-def describe(client: StreamClient, access: StreamAccess, patience: Patience) -> StreamSummary:
-    """Ask for the stream as a whole."""
-    answer = patience.ask(client, "describe_stream_summary", **access.naming)
-    told = answer.data["StreamDescriptionSummary"]
+def describe(client: StreamClient) -> StreamSummary:
+    """Return the description of the stream."""
+    response = client.send("describe_stream_summary", **client.access.naming)
+    summary = response.data["StreamDescriptionSummary"]
     return StreamSummary(
-        created_at=datetime.fromtimestamp(told["StreamCreationTimestamp"], UTC),
-        retention=timedelta(hours=told["RetentionPeriodHours"]),
-        status=told["StreamStatus"],
-        at=answer.at,
+        created_at=datetime.fromtimestamp(summary["StreamCreationTimestamp"], UTC),
+        retention=timedelta(hours=summary["RetentionPeriodHours"]),
+        status=summary["StreamStatus"],
+        at=response.at,
     )
 
 
-def list_shards(
-    client: StreamClient, access: StreamAccess, patience: Patience, *, page: int
-) -> tuple[ListedShard, ...]:
-    """Answer all shards of all pages; a listing whose token has expired begins anew."""
+def list_shards(client: StreamClient) -> tuple[ListedShard, ...]:
+    """Return the shards of all pages; a listing whose token has expired starts again."""
     for _ in range(_LISTINGS_MAX):
         try:
-            shards = _all_pages(client, access, patience, page=page)
+            shards = _all_pages(client)
         except StreamError as error:
             if error.kind is not Kind.EXPIRED_NEXT_TOKEN:
                 raise
             continue
         if not shards:
             raise ExternalError(
-                f"{access.told} listed no shards",
-                code=Code.GET_REMOTE_DATA_ERROR,
+                f"{client.access.shown} listed no shards",
                 detail="Every stream has some, so this answer is wrong.",
             )
         return shards
     raise ExternalError(
-        f"the shards of {access.told} could not be listed",
-        code=Code.GET_REMOTE_DATA_ERROR,
+        f"the shards of {client.access.shown} could not be listed",
         detail=f"Its pages expired {_LISTINGS_MAX} times before the last one was read.",
     )
 
 
-def _all_pages(
-    client: StreamClient, access: StreamAccess, patience: Patience, *, page: int
-) -> tuple[ListedShard, ...]:
-    answer = patience.ask(client, "list_shards", MaxResults=page, **access.naming)
-    shards = _shards(answer)
-    while token := answer.data.get("NextToken"):
+def _all_pages(client: StreamClient) -> tuple[ListedShard, ...]:
+    page = client.access.page_shards_max
+    response = client.send("list_shards", MaxResults=page, **client.access.naming)
+    shards = _shards(response)
+    while token := response.data.get("NextToken"):
         # A token stands for the stream, which must not be named beside it.
-        answer = patience.ask(client, "list_shards", MaxResults=page, NextToken=token)
-        shards += _shards(answer)
+        response = client.send("list_shards", MaxResults=page, NextToken=token)
+        shards += _shards(response)
     return tuple(shards)
 
 
-def _shards(answer: Answer) -> list[ListedShard]:
-    return [_listed(shard) for shard in answer.data.get("Shards", ())]
+def _shards(response: Response) -> list[ListedShard]:
+    found = []
+    for shard in response.data.get("Shards", ()):
+        numbers = shard["SequenceNumberRange"]
+        parents = (shard.get("ParentShardId"), shard.get("AdjacentParentShardId"))
+        found.append(
+            ListedShard(
+                id=shard["ShardId"],
+                begins=numbers["StartingSequenceNumber"],
+                parents=tuple(parent for parent in parents if parent),
+                closed=bool(numbers.get("EndingSequenceNumber")),
+                hash_keys=_hash_keys(shard),
+            )
+        )
+    return found
 
 
-def _listed(shard: dict[str, Any]) -> ListedShard:
-    numbers = shard["SequenceNumberRange"]
-    parents = (shard.get("ParentShardId"), shard.get("AdjacentParentShardId"))
-    return ListedShard(
-        id=shard["ShardId"],
-        begins=numbers["StartingSequenceNumber"],
-        parents=tuple(parent for parent in parents if parent),
-        closed=bool(numbers.get("EndingSequenceNumber")),
-        hash_keys=hash_keys_of(shard),
-    )
-
-
-def hash_keys_of(shard: Mapping[str, Any]) -> tuple[int, int]:
-    """Answer the first and the last hash key of a shard as the service tells of it."""
+def _hash_keys(shard: Mapping[str, Any]) -> tuple[int, int]:
     keys = shard["HashKeyRange"]
     return int(keys["StartingHashKey"]), int(keys["EndingHashKey"])
 
@@ -117,223 +103,182 @@ _REOPENINGS_MAX = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What one request gave; ``lag`` is the age of the newest unread record at its end."""
+    """Records of one response; ``lag`` is the age of the newest unread record at its end."""
 
     records: tuple[StreamRecord, ...]
     lag: timedelta
     at: datetime
-    # Whether the shard holds nothing more and never will, and who follows it.
+    # The shard is closed and holds nothing more; its children follow.
     ended: bool = False
     children: tuple[ListedShard, ...] = ()
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class ShardPages:
-    """Pages of one shard, one behind the other; used by one thread."""
+    """Pages of one shard in their order; used by one thread."""
 
-    def __init__(  # noqa: PLR0913 - A reading is made of what it is told.
-        self,
-        client: StreamClient,
-        access: StreamAccess,
-        shard: str,
-        position: Position,
-        *,
-        patience: Patience,
-        is_closed: Callable[[], bool],
-        iterator: str | None = None,
-    ) -> None:
-        self._client = client
-        self._access = access
-        self._shard = shard
-        self._position = position
-        self._patience = patience
-        self._is_closed = is_closed
-        self.iterator = iterator
-
-    def again(self, position: Position, *, iterator: str | None) -> "ShardPages":
-        """Answer the pages of the same shard from another position."""
-        return ShardPages(
-            self._client,
-            self._access,
-            self._shard,
-            position,
-            patience=self._patience,
-            is_closed=self._is_closed,
-            iterator=iterator,
-        )
+    client: StreamClient
+    shard: str
+    # Reading starts here again if the chain of iterators breaks.
+    position: Position
+    # Asks the stream whether the shard takes no new records.
+    is_closed: Callable[[], bool]
+    iterator: str | None = None
 
     def opened(self) -> str:
-        """Answer the iterator of the next page; the first one is asked for."""
+        """Return the iterator of the next page; request the first one."""
         if self.iterator is None:
-            self.iterator = open_shard(
-                self._client, self._shard, self._position, patience=self._patience
-            )
+            self.iterator = open_shard(self.client, self.shard, self.position)
         return self.iterator
 
     def next(self, *, limit: int) -> Page:
-        """Answer the next page of at most so many records; it may be empty."""
+        """Return the next page of at most so many records; it may be empty."""
+        arn = self.client.access.stream_arn
+        naming = {"StreamARN": arn} if arn else {}
         for tries in range(_REOPENINGS_MAX):
-            answer = self._answer(limit=limit)
-            if answer is not None:
-                return self._page(answer)
+            try:
+                response = self.client.send(
+                    "get_records", ShardIterator=self.opened(), Limit=limit, **naming
+                )
+            except StreamError as error:
+                if error.kind is not Kind.EXPIRED_ITERATOR:
+                    raise
+            else:
+                if self._is_whole(response.data):
+                    return self._page(response)
             self.iterator = None
-            self._patience.wait(tries)
+            retries = self.client.retries
+            retries.wait(retries.delay(tries))
         raise StreamError(
-            f"shard {self._shard} gave {_REOPENINGS_MAX} answers that are none",
+            f"shard {self.shard} gave {_REOPENINGS_MAX} answers that are none",
             detail="Each lacked its records, or the iterator of the next page.",
         )
 
-    def _answer(self, *, limit: int) -> Answer | None:
-        """Ask for a page; None if reading must begin anew behind the last record."""
-        named = {"StreamARN": self._access.stream_arn} if self._access.stream_arn else {}
-        try:
-            answer = self._patience.ask(
-                self._client,
-                "get_records",
-                ShardIterator=self.opened(),
-                Limit=limit,
-                **named,
-            )
-        except StreamError as error:
-            if error.kind is not Kind.EXPIRED_ITERATOR:
-                raise
-            return None
-        return answer if self._is_whole(answer.data) else None
-
     def _is_whole(self, data: Mapping[str, Any]) -> bool:
-        """Tell whether an answer has a next page, or is the end and can prove it."""
-        # What lacks even the lag, which every page tells, may lack its records as well.
+        """Return whether a response has a next page, or is provably the end."""
+        # A response without a lag, which every page has, may lack its records as well.
         if "Records" not in data or "MillisBehindLatest" not in data:
             return False
         if data.get("NextShardIterator") or data.get("ChildShards"):
             return True
-        return self._is_closed()
+        return self.is_closed()
 
-    def _page(self, answer: Answer) -> Page:
-        data = answer.data
+    def _page(self, response: Response) -> Page:
+        data = response.data
         records = tuple(_record(record) for record in data["Records"])
         self.iterator = data.get("NextShardIterator")
         if records:
-            self._position = After(value=records[-1].sequence)
+            self.position = After(value=records[-1].sequence)
         return Page(
             records=records,
             lag=timedelta(milliseconds=data.get("MillisBehindLatest", 0)),
-            at=answer.at,
+            at=response.at,
             ended=self.iterator is None,
             children=tuple(_child(child) for child in data.get("ChildShards", ())),
         )
 
 
-def knows_shard(client: StreamClient, shard: str, *, patience: Patience) -> bool:
-    """Ask the stream for a shard by its name: a listing may be older than its end."""
+def knows_shard(client: StreamClient, shard: str) -> bool:
+    """Ask the stream for a shard by its name: a listing may be stale."""
     try:
-        open_shard(client, shard, Horizon(), patience=patience)
+        open_shard(client, shard, Horizon())
     except StreamError as error:
         if error.kind is not Kind.NOT_FOUND:
             raise
-        # A stream that is gone does not know any shard; that is another matter.
-        describe(client, client.access, patience)
+        # A deleted stream knows no shard; describing it raises the right error.
+        describe(client)
         return False
     return True
 
 
-def open_shard(
-    client: StreamClient, shard: str, position: Position, *, patience: Patience
-) -> str:
-    """Answer the iterator of a position; the stream refuses what it does not have."""
-    answer = patience.ask(
-        client,
-        "get_shard_iterator",
-        ShardId=shard,
-        **client.access.naming,
-        **iterator_of(position),
+def open_shard(client: StreamClient, shard: str, position: Position) -> str:
+    """Return the iterator of a position; the stream refuses what it does not have."""
+    response = client.send(
+        "get_shard_iterator", ShardId=shard, **client.access.naming, **iterator_of(position)
     )
-    iterator: str = answer.data["ShardIterator"]
+    iterator: str = response.data["ShardIterator"]
     return iterator
 
 
 def iterator_of(position: Position) -> dict[str, Any]:
-    """Answer how a position is asked for.
+    """Return the arguments that request a position.
 
-    Behind a part of a record means at that record: what was taken of it is passed over.
+    A position after a part of a record is requested at that record; its parts are skipped.
     """
     match position:
         case Horizon():
             return {"ShardIteratorType": "TRIM_HORIZON"}
         case AtTime(at=at):
             return {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": at}
-        case After(value=value, sub=None):
-            return _by_number("AFTER_SEQUENCE_NUMBER", value)
         case At(value=value) | After(value=value):
-            return _by_number("AT_SEQUENCE_NUMBER", value)
+            whole = isinstance(position, After) and position.sub is None
+            kind = "AFTER_SEQUENCE_NUMBER" if whole else "AT_SEQUENCE_NUMBER"
+            return {"ShardIteratorType": kind, "StartingSequenceNumber": value}
         case End():
-            raise ValueError("nothing is read behind the end")
+            raise ValueError("nothing is read after the end")
 
 
-def _by_number(kind: str, sequence: str) -> dict[str, Any]:
-    return {"ShardIteratorType": kind, "StartingSequenceNumber": sequence}
-
-
-def _record(told: Mapping[str, Any]) -> StreamRecord:
+def _record(record: Mapping[str, Any]) -> StreamRecord:
     return StreamRecord(
-        sequence=told["SequenceNumber"],
-        partition_key=told["PartitionKey"],
-        data=told["Data"],
-        arrived_at=told["ApproximateArrivalTimestamp"],
-        encryption=told.get("EncryptionType", ""),
+        sequence=record["SequenceNumber"],
+        partition_key=record["PartitionKey"],
+        data=record["Data"],
+        arrived_at=record["ApproximateArrivalTimestamp"],
+        encryption=record.get("EncryptionType", ""),
     )
 
 
-def _child(told: Mapping[str, Any]) -> ListedShard:
+def _child(shard: Mapping[str, Any]) -> ListedShard:
     return ListedShard(
-        id=told["ShardId"],
-        parents=tuple(told.get("ParentShards", ())),
-        hash_keys=hash_keys_of(told),
+        id=shard["ShardId"],
+        parents=tuple(shard.get("ParentShards", ())),
+        hash_keys=_hash_keys(shard),
     )
 
 
 # The service allows five reads of a shard in a second.
 READ_INTERVAL = timedelta(milliseconds=200)
-PAGE_RECORDS_MAX = 10_000
 
 
 class ShardReading:
     """One shard within the limits of one epoch; used by one thread."""
 
-    def __init__(  # noqa: PLR0913 - A reading is made of what it is told.
+    def __init__(
         self,
         pages: ShardPages,
         *,
-        begun: Position,
         limits: ReadLimits,
-        clock: Clock,
-        hash_keys: tuple[int, int] | None = None,
-        foreign: ForeignRecords = ForeignRecords.REJECT,
-        page_records_max: int = PAGE_RECORDS_MAX,
-        stop: threading.Event | None = None,
+        options: KinesisOptions,
+        hash_keys: tuple[int, int] | None,
     ) -> None:
         self._pages = pages
-        self._begun = begun
         self._limits = limits
-        self._clock = clock
+        self._options = options
         self._hash_keys = hash_keys
-        self._foreign = foreign
-        self._page_records_max = page_records_max
-        self._stop = stop or threading.Event()
+        self._clock = pages.client.retries.clock
+        self._stop = pages.client.retries.stop
         self._records = 0
         self._size_bytes = 0
-        self._deadline = clock.monotonic() + limits.duration.total_seconds()
-        self._read_at = clock.monotonic()
-        self.outcome = ShardOutcome(begin=begun, position=begun)
+        self._deadline = self._clock.monotonic() + limits.duration.total_seconds()
+        self._read_at = self._clock.monotonic()
+        self.outcome = ShardOutcome(begin=pages.position, position=pages.position)
 
     def items(self) -> Iterator[Item]:
         """Yield items; the outcome is right after every one of them."""
-        # Time is looked at between pages: of one that was fetched, everything is taken.
+        # The time is checked between pages: a page that was fetched is taken whole.
         while not self._full() and self._clock.monotonic() < self._deadline:
             page = self._next_page()
             yield from self._items_of(page)
             if self._full() and not self._taken_whole(page):
                 return
-            self._end_page(page)
+            self.outcome = replace(
+                self.outcome,
+                position=End() if page.ended else self.outcome.position,
+                lag=page.lag,
+                at=page.at,
+                iterator=self._pages.iterator,
+                children=page.children,
+            )
             if page.ended or not page.lag:
                 return
 
@@ -343,18 +288,20 @@ class ShardReading:
             self._clock.wait(self._stop, self._limits.interval - passed)
         self._read_at = self._clock.monotonic()
         wanted = self._limits.records - self._records
-        return self._pages.next(limit=max(1, min(self._page_records_max, wanted)))
+        return self._pages.next(limit=max(1, min(self._options.page_records_max, wanted)))
 
     def _items_of(self, page: Page) -> Iterator[Item]:
-        begun = self.outcome.position
         items = items_of(
-            page.records, begun=begun, hash_keys=self._hash_keys, foreign=self._foreign
+            page.records,
+            begun=self.outcome.position,
+            hash_keys=self._hash_keys,
+            foreign=self._options.foreign_records,
         )
         for item in items:
             self._records += 1
             self._size_bytes += len(item.data)
             self.outcome = ShardOutcome(
-                begin=self._begun, position=item.after, arrived_at=item.arrived_at
+                begin=self.outcome.begin, position=item.after, arrived_at=item.arrived_at
             )
             yield item
             if self._full():
@@ -368,17 +315,7 @@ class ShardReading:
         )
 
     def _taken_whole(self, page: Page) -> bool:
-        """Tell whether the last item of a page was given out, or there was none."""
+        """Return whether the last item of a page was yielded, or there was none."""
         if not page.records:
             return True
         return self.outcome.position == After(value=page.records[-1].sequence)
-
-    def _end_page(self, page: Page) -> None:
-        self.outcome = replace(
-            self.outcome,
-            position=End() if page.ended else self.outcome.position,
-            lag=page.lag,
-            at=page.at,
-            iterator=self._pages.iterator,
-            children=page.children,
-        )

@@ -1,11 +1,10 @@
 """Unpack stream records, aggregated ones too, with the position after each.
 
-An aggregate is a magic number, a Protocol Buffers message, and the MD5 of that message. What
-does not add up to one is a plain record, because any bytes may be: only a sound message whose
-sub-records point at keys that it does not have is broken.
+An aggregate is a magic number, a Protocol Buffers message, and the MD5 of that message. Other
+bytes are a plain record, because a record may hold any bytes. An aggregate is broken only if
+its message is valid but its sub-records refer to keys that it does not have.
 
-A record that holds others may be taken in parts. What nobody wants is passed over and counted,
-and moves the position like everything else: nothing is looked at twice.
+An aggregate may be taken in parts. Skipped records are counted and move the position, too.
 """
 
 import hashlib
@@ -25,11 +24,11 @@ _FIXED_BYTES = {_FIXED64: 8, _FIXED32: 4}
 
 
 class WireError(ValueError):
-    """These bytes are no message."""
+    """The bytes are no message of Protocol Buffers."""
 
 
 def fields_of(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield number and value of every field; numbers of fixed width are skipped."""
+    """Yield number and value of every field; skip numbers of fixed width."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)
@@ -74,12 +73,12 @@ _KEY_INDEX, _HASH_KEY_INDEX, _DATA = 1, 2, 3
 
 
 class BrokenAggregateError(ValueError):
-    """An aggregate whose sub-records cannot all be told apart; nothing of it may be taken."""
+    """An aggregate with a sub-record that cannot be read; it is rejected as a whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubRecord:
-    """One record of an aggregate; the explicit hash key stands instead of the key's hash."""
+    """One record of an aggregate; an explicit hash key replaces the hash of the key."""
 
     partition_key: str
     data: bytes
@@ -87,7 +86,7 @@ class SubRecord:
 
     @property
     def hash_key(self) -> int:
-        """The number that decides to which shard the record belongs."""
+        """The number that decides which shard the record belongs to."""
         if self.explicit_hash_key is not None:
             return int(self.explicit_hash_key)
         digest = hashlib.md5(self.partition_key.encode(), usedforsecurity=False)
@@ -95,7 +94,7 @@ class SubRecord:
 
 
 def unpack(data: bytes) -> tuple[SubRecord, ...] | None:
-    """Answer the records inside of one; None if it is a plain one."""
+    """Return the records of an aggregate; None if the data is a plain record."""
     if not data.startswith(MAGIC) or len(data) < len(MAGIC) + _DIGEST_BYTES:
         return None
     message, digest = data[len(MAGIC) : -_DIGEST_BYTES], data[-_DIGEST_BYTES:]
@@ -144,14 +143,14 @@ def _bytes(value: int | bytes) -> bytes:
     return value
 
 
-# So much is made rows of together.
+# Records are decoded in chunks of this size.
 _CHUNK_RECORDS = 5_000
 _CHUNK_BYTES = 8 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRecord:
-    """A record as the stream holds it; it may hold others."""
+    """A record of the stream, plain or an aggregate."""
 
     sequence: str
     partition_key: str
@@ -162,7 +161,7 @@ class StreamRecord:
 
 
 class Fate(StrEnum):
-    """What becomes of a record."""
+    """What happens to a record."""
 
     LOADED = "loaded"
     SKIPPED = "skipped"
@@ -172,7 +171,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One record, alone or out of another, what becomes of it, and the position behind it."""
+    """A plain record or a sub-record, its fate, and the position after it."""
 
     fate: Fate
     sequence: str
@@ -191,9 +190,9 @@ def items_of(
     hash_keys: tuple[int, int] | None,
     foreign: ForeignRecords,
 ) -> Iterator[Item]:
-    """Take records apart, beginning behind a position; of a part that was taken nothing comes.
+    """Yield plain records and sub-records after a position.
 
-    ``hash_keys`` are the first and the last of the shard, where they are known.
+    ``hash_keys`` are the first and the last of the shard; None if unknown.
     """
     for number, record in enumerate(records):
         # Only the first record can be the one that was taken in part.
@@ -202,7 +201,7 @@ def items_of(
 
 
 def chunks_of(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Take items together, so many records or bytes of them."""
+    """Yield items in chunks of limited records and bytes."""
     chunk: list[Item] = []
     size_bytes = 0
     for item in items:
@@ -216,7 +215,7 @@ def chunks_of(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 
 def _taken_of(record: StreamRecord, position: Position) -> int | None:
-    """Answer the last part of a record that lies before a position."""
+    """Return the number of the last sub-record before a position; None if none was taken."""
     if isinstance(position, After) and position.value == record.sequence:
         return position.sub
     return None
@@ -235,11 +234,9 @@ def _parts(
     except BrokenAggregateError as error:
         yield _item(record, Fate.REJECTED, after=whole, error=str(error))
         return
-    if subs is None:
-        yield _item(record, Fate.LOADED if record.data else Fate.SKIPPED, after=whole)
-        return
     if not subs:
-        yield _item(record, Fate.SKIPPED, after=whole)
+        plain = subs is None and record.data
+        yield _item(record, Fate.LOADED if plain else Fate.SKIPPED, after=whole)
         return
     for number, sub in enumerate(subs):
         if taken is not None and number <= taken:
@@ -247,8 +244,9 @@ def _parts(
         last = number == len(subs) - 1
         after = whole if last else After(value=record.sequence, sub=number)
         fate = _fate(sub, hash_keys, foreign)
-        why = _why_foreign(sub) if fate is Fate.FOREIGN else ""
-        yield _item(record, fate, after=after, sub=sub, error=why)
+        foreign_key = f'the key "{sub.partition_key}" belongs to another shard'
+        reason = foreign_key if fate is Fate.FOREIGN else ""
+        yield _item(record, fate, after=after, sub=sub, error=reason)
 
 
 def _fate(sub: SubRecord, hash_keys: tuple[int, int] | None, foreign: ForeignRecords) -> Fate:
@@ -258,10 +256,6 @@ def _fate(sub: SubRecord, hash_keys: tuple[int, int] | None, foreign: ForeignRec
     if not sub.data or (not at_home and foreign is ForeignRecords.SKIP):
         return Fate.SKIPPED
     return Fate.LOADED
-
-
-def _why_foreign(sub: SubRecord) -> str:
-    return f'the key "{sub.partition_key}" belongs to another shard'
 
 
 def _item(
@@ -292,7 +286,7 @@ _TYPE_BY_NAME = {column.name: arrow_type(column.type) for column in STREAM_COLUM
 def metadata_of(
     items: Sequence[Item], *, shard: str, needed: Sequence[str]
 ) -> dict[str, AnyArray]:
-    """Answer the needed columns, with one value for every record."""
+    """Return the needed metadata columns, with one value for every record."""
     return {
         name: pa.array(_values(name, items, shard), _TYPE_BY_NAME[name])
         for name in needed

@@ -6,7 +6,7 @@ parent. A shard that a listing lacks is therefore gone only if the stream does n
 asked by name. A shard that a listing shows is new only if it cannot have been read before.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -139,11 +139,14 @@ def inherited(text: str, *, before: Progress, after: Progress) -> str:
     )
 
 
-def begin(listed: Iterable[ListedShard], position: Position) -> Progress:
-    """Return the shards that a new job follows: all that are listed, closed ones too."""
-    return tuple(
-        replace(_new(shard), floor=position, position=position)
-        for shard in sorted(listed, key=lambda shard: shard.id)
+def split_of(shard: ListedShard, position: Position) -> SplitProgress:
+    """Return the progress of a shard before it is read."""
+    return SplitProgress(
+        split=shard.id,
+        floor=position,
+        position=position,
+        identity=shard.begins,
+        parents=shard.parents,
     )
 
 
@@ -159,23 +162,8 @@ def follow(progress: Progress, listed: Iterable[ListedShard]) -> Progress:
         if found is not None:
             known[shard.id] = _same(found, shard)
         elif shard.id > newest or any(parent in known for parent in shard.parents):
-            known[shard.id] = _new(shard)
+            known[shard.id] = split_of(shard, Horizon())
     return tuple(known.values())
-
-
-def named(shard: str) -> SplitProgress:
-    """Return a shard of which nothing but its name is known."""
-    return SplitProgress(split=shard, floor=Horizon(), position=Horizon())
-
-
-def _new(shard: ListedShard) -> SplitProgress:
-    return SplitProgress(
-        split=shard.id,
-        floor=Horizon(),
-        position=Horizon(),
-        identity=shard.begins,
-        parents=shard.parents,
-    )
 
 
 def _same(split: SplitProgress, shard: ListedShard) -> SplitProgress:
@@ -292,8 +280,3 @@ def forgettable(progress: Progress, listed: Iterable[ListedShard]) -> tuple[str,
         for split in progress
         if split.finished and split.split in named - waited_for - seen
     )
-
-
-def forget(progress: Progress, gone: Collection[str]) -> Progress:
-    """Leave out shards that the stream does not know any more."""
-    return tuple(split for split in progress if split.split not in gone)

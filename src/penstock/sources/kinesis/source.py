@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from penstock.clock import Clock
 from penstock.errors import InvariantError, PenstockError, UserError
@@ -31,17 +32,16 @@ from penstock.model.split import (
     SplitRead,
     SplitStatus,
 )
-from penstock.model.text import counted
-from penstock.sources.kinesis.access import revealed_stream, stream_access
-from penstock.sources.kinesis.client import GIVE_UP_AFTER, Patience, StreamAccess, StreamClient
-from penstock.sources.kinesis.kind import KINESIS, KinesisOptions
+from penstock.model.text import counted, format_instant
+from penstock.sources.kinesis.client import Retries, StreamClient, stream_access
+from penstock.sources.kinesis.kind import KINESIS, KinesisOptions, revealed_stream
 from penstock.sources.kinesis.polling import (
     LISTING_INTERVAL,
+    PollState,
     ShardDirectory,
     ShardPoller,
+    gap_check_of,
     loaded_until,
-    needs_proof,
-    probe_of,
 )
 from penstock.sources.kinesis.reading import (
     READ_INTERVAL,
@@ -64,26 +64,26 @@ from penstock.sources.source import OnFailure, Poll, Seen, ShowRequest, SourceSe
 
 _ABSENT_AFTER = timedelta(minutes=1)
 
-# Where a stream is asked, and its name.
+# The address of a stream, and its name.
 StreamKey = tuple[str, str]
 
 
 class ReadBudgets:
-    """Who reads which stream from this node; used by all runners."""
+    """Divides the reads of each stream between the jobs of this node; used by all runners."""
 
     def __init__(self, clock: Clock, *, interval: timedelta = READ_INTERVAL) -> None:
         self._clock = clock
         self._interval = interval
         self._lock = threading.Lock()
-        # Until when each reader of a stream is counted.
+        # The time until which each reader of a stream counts.
         self._until: dict[StreamKey, dict[str, float]] = {}
 
     def interval(
         self, key: StreamKey, reader: str, *, busy: timedelta = timedelta(0)
     ) -> timedelta:
-        """Answer how far apart the requests of a reader, a job, for one shard lie at least.
+        """Return the least interval between a job's requests for one shard.
 
-        ``busy`` is how long it may read without asking here again.
+        ``busy`` is how long the job may read before its next call.
         """
         now = self._clock.monotonic()
         with self._lock:
@@ -96,12 +96,12 @@ class ReadBudgets:
 
 
 _THREADS_MAX = 16
-# The service tells its time in whole seconds: what arrived within the same one may be older.
+# The service's time has whole seconds: records of the same second may be older.
 _SERVER_TICK = timedelta(seconds=1)
-# A position that lies further back than this part of the retention is proven anew, and so is
-# one of which nothing was heard for the rest of it.
+# Gaps are checked again if a shard lags more than this part of the retention, or was not seen
+# for the rest of it.
 _NEAR_THE_HORIZON = 0.9
-# How long a look follows empty pages before it begins anew with all shards.
+# A poll follows empty pages for this time, then starts again with all shards.
 _POLL_MAX = timedelta(seconds=10)
 
 
@@ -109,26 +109,19 @@ class KinesisSource:
     """The stream of one job, seen from the driver."""
 
     def __init__(self, options: KinesisOptions, *, services: SourceServices) -> None:
+        if not isinstance(services.shared, ReadBudgets):
+            raise InvariantError("a stream must be opened with the read budgets of its node")
         self._options = options
         self._services = services
         self._clock = services.clock
-        self._stop = services.stop
-        self._budgets = _budgets(services.shared)
-        self._patience = Patience(
-            clock=self._clock, give_up_after=GIVE_UP_AFTER, stop=self._stop
-        )
-        self._client = StreamClient(stream_access(self._values()))
+        self._budgets = services.shared
+        retries = Retries(clock=services.clock, stop=services.stop)
+        self._client = StreamClient(stream_access(self._values()), retries)
+        self._directory = ShardDirectory(self._client, pinned=options.pinned)
         self._summary: StreamSummary | None = None
         self._described_at: float | None = None
         self._begun_at: datetime | None = None
         self._polled_at: float | None = None
-        self._directory = ShardDirectory(
-            options,
-            client=lambda: self._client,
-            patience=self._patience,
-            clock=self._clock,
-            stop=self._stop,
-        )
         self._progress: Progress = ()
         self._pollers: dict[str, ShardPoller] = {}
         self._charged = self._taken = 0
@@ -140,8 +133,11 @@ class KinesisSource:
         self._placed = max((stored.placed, *marks))
 
     def poll(self, progress: Progress, *, seen: Seen) -> Poll:
-        """Find new shards, and ask those that may be read whether they hold records."""
-        self._renew_client()
+        access = stream_access(self._values())
+        if access != self._client.access:
+            # With other credentials, pollers start again.
+            self._client.access = access
+            self._pollers.clear()
         self._describe()
         self._progress = self._directory.refresh(progress)
         self._open_pollers()
@@ -151,33 +147,32 @@ class KinesisSource:
         return Poll(progress=self._progress, waiting=self.waiting())
 
     def poll_due(self, interval: timedelta) -> bool:
-        """Return whether a readable shard has no poller, or idle ones may have records."""
         unpolled = any(split.split not in self._pollers for split in readable(self._progress))
         return unpolled or self._passed_since(self._polled_at, interval)
 
     def poll_delay(self) -> timedelta:
-        """Return zero: the read budget spaces requests."""
+        # The read budget spaces requests.
         return timedelta(0)
 
     def _passed_since(self, begun: float | None, interval: timedelta) -> bool:
         return begun is None or self._clock.monotonic() - begun >= interval.total_seconds()
 
     def waiting(self) -> Amount:
-        """Return how many shards have records, and the age of the oldest one."""
-        lags = [p.memory.lag for p in self._pollers.values() if p.memory.lag]
+        pollers = self._pollers.values()
+        lags = [poller.memory.lag for poller in pollers if poller.memory.lag]
         return Amount(
-            items=sum(poller.found for poller in self._pollers.values()),
-            complete=not any(poller.searching for poller in self._pollers.values()),
+            items=sum(poller.state is PollState.FOUND for poller in pollers),
+            complete=not any(poller.state is PollState.SEARCHING for poller in pollers),
             lag=max(lags, default=None),
         )
 
     def heads(self) -> Mapping[str, Position]:
-        """Return the service's time when the run started."""
+        # The service's time when the run started.
         at = self._begun_at or self._described.at
         return {split.split: AtTime(at=at) for split in self._progress}
 
     def passed(self, split: str, boundary: Position) -> bool:
-        """Return whether a shard, and after its end its children, was read to a time."""
+        # The children of a finished shard continue it.
         reading = unfinished_descendants(self._progress, split)
         if reading != (split,) and self._directory.awaits_child(self._progress):
             return False
@@ -188,7 +183,6 @@ class KinesisSource:
         )
 
     def statuses(self) -> tuple[SplitStatus, ...]:
-        """Return what is known of every shard."""
         request = ShowRequest(
             state=replace(self._services.state, progress=self._progress),
             memory=self._services.memory.load(),
@@ -197,9 +191,9 @@ class KinesisSource:
         return KINESIS.statuses(request)
 
     def plan(self, progress: Progress, *, limits: EpochLimits) -> EpochPlan | None:
-        """Let tasks read every shard that has records; the limits are shared out evenly."""
+        # Every shard that has records is read, within an equal part of the limits.
         self._progress = self._directory.completed(progress)
-        ready = [poller for poller in self._pollers.values() if poller.found]
+        ready = [poller for poller in self._pollers.values() if poller.state is PollState.FOUND]
         if not ready:
             return None
         share = ReadLimits(
@@ -209,7 +203,7 @@ class KinesisSource:
             interval=self._interval(busy=limits.duration),
         )
         for poller in ready:
-            poller.found = False
+            poller.state = PollState.IDLE
         return EpochPlan(
             reads=tuple(poller.read(share) for poller in ready), progress=self._progress
         )
@@ -217,39 +211,32 @@ class KinesisSource:
     def share(
         self, plan: EpochPlan, *, tasks: int, needed: Sequence[str]
     ) -> list[tuple[SplitRead, ...]]:
-        """Distribute shards to tasks in turn."""
         del needed
         return [plan.reads[task::tasks] for task in range(min(tasks, len(plan.reads)))]
 
     def advance(self, plan: EpochPlan, notes: Sequence[Note]) -> Progress:
-        """Move the shards to where tasks ended, and add the children of those that ended."""
         reads = {read.id: read for read in plan.reads}
-        for note in notes:
-            read, begin = reads[note.read], _outcome(note).begin
-            if begin != read.begin:
-                raise InvariantError(
-                    f'tasks did not read shard "{read.split}" from where it was planned',
-                    detail=f"Planned from {read.begin}, reported from {begin}.",
-                )
-        return self._moved(plan.progress, notes)
-
-    def _moved(self, progress: Progress, notes: Sequence[Note]) -> Progress:
-        splits = {split.split: split for split in progress}
+        splits = {split.split: split for split in plan.progress}
         children: list[ListedShard] = []
         for note in notes:
-            split = splits[note.read]
-            splits[split.split] = replace(
+            read, outcome = reads[note.read], from_text(ShardOutcome, note.result)
+            if outcome.begin != read.begin:
+                raise InvariantError(
+                    f'tasks did not read shard "{read.split}" from where it was planned',
+                    detail=f"Planned from {read.begin}, reported from {outcome.begin}.",
+                )
+            split = splits[read.split]
+            splits[read.split] = replace(
                 split, position=note.end, records=split.records + note.counts.records
             )
-            children += _outcome(note).children
+            children += outcome.children
         moved = tuple(splits.values())
         return moved if self._options.pinned else follow(moved, children)
 
     def committed(self, progress: Progress, notes: Sequence[Note]) -> None:
-        """Continue after what was read, and store what the stream reported."""
         self._progress = progress
         for note in notes:
-            self._follow(note.read, _outcome(note))
+            self._follow(note.read, from_text(ShardOutcome, note.result))
         self._store_memory()
 
     def _follow(self, shard: str, outcome: ShardOutcome) -> None:
@@ -269,20 +256,16 @@ class KinesisSource:
                 self._directory.add(child)
 
     def failed(self, read: str, error: PenstockError) -> OnFailure:
-        """Retry whatever may heal."""
         del read
         return OnFailure.RAISE if isinstance(error, UserError) else OnFailure.RETRY
 
     def task_access(self) -> Sealed:
-        """Return the sealed options and credentials of this moment."""
         return self._services.seal(sealed_pairs(self._values()))
 
     def charge(self, requests: int) -> None:
-        """Count requests that tasks have sent."""
         self._charged += requests
 
     def take_requests(self) -> int:
-        """Return how many requests were sent since the last call."""
         sent = self._client.requests + self._charged
         new, self._taken = sent - self._taken, sent
         return new
@@ -297,57 +280,42 @@ class KinesisSource:
         return self._summary
 
     def _describe(self) -> None:
-        """Describe the stream from time to time; it must be the same one as before."""
+        """Describe the stream if it is due; raise UserError if the stream was recreated."""
         if not self._passed_since(self._described_at, LISTING_INTERVAL):
             return
-        found = describe(self._client, self._access, self._patience)
+        found = describe(self._client)
         if self._created_at is not None and self._created_at != found.created_at:
-            made, before = (
-                f"{at:%Y-%m-%d %H:%M:%S}" for at in (found.created_at, self._created_at)
-            )
             raise stream_changed(
-                f'stream "{self._options.stream}" was made at {made} UTC, and not at {before} '
-                "UTC any more"
+                f'stream "{self._options.stream}" was made at '
+                f"{format_instant(found.created_at)} UTC, and not at "
+                f"{format_instant(self._created_at)} UTC any more"
             )
         if self._summary is not None and self._summary.retention != found.retention:
-            # What was proven holds no more: records may have been trimmed at once.
+            # Gaps must be checked again: records may have been trimmed at once.
             self._pollers.clear()
         self._created_at, self._summary = found.created_at, found
         self._described_at = self._clock.monotonic()
         self._begun_at = self._begun_at or found.at + _SERVER_TICK
 
-    @property
-    def _access(self) -> StreamAccess:
-        return self._client.access
-
     def _values(self) -> KinesisOptions:
         return revealed_stream(self._options, self._services.reveal)
 
-    def _renew_client(self) -> None:
-        """Use the keys of this moment; with other keys, pollers start again."""
-        access = stream_access(self._values())
-        if access != self._access:
-            self._charged += self._client.requests
-            self._client = StreamClient(access)
-            self._pollers.clear()
-
     def _interval(self, *, busy: timedelta = timedelta(0)) -> timedelta:
-        key = (self._access.endpoint or self._access.region, self._options.stream)
+        access = self._client.access
+        key = (access.endpoint or access.region, self._options.stream)
         return self._budgets.interval(key, self._services.state.id, busy=busy)
 
     def _open_pollers(self) -> None:
         """Poll the shards that may be read, and no others."""
-        splits = {split.split: split for split in readable(self._progress)}
         by_id = self._directory.listed_by_id()
-        for name in self._pollers.keys() - splits.keys():
-            del self._pollers[name]
-        for name, split in splits.items():
-            shard = by_id.get(name) or ListedShard(id=name)
-            poller = self._pollers.get(name)
+        before, self._pollers = self._pollers, {}
+        for split in readable(self._progress):
+            shard = by_id.get(split.split) or ListedShard(id=split.split)
+            poller = before.get(split.split)
             if poller is None or poller.position != split.position or self._is_stale(poller):
-                self._pollers[name] = self._new_poller(split, shard)
-            else:
-                poller.shard = shard
+                poller = self._new_poller(split, shard)
+            poller.shard = shard
+            self._pollers[split.split] = poller
 
     def _is_stale(self, poller: ShardPoller) -> bool:
         """Return whether records may have been trimmed since the shard was last polled."""
@@ -369,49 +337,47 @@ class KinesisSource:
 
     def _new_poller(self, split: SplitProgress, shard: ListedShard) -> ShardPoller:
         memory = self._memory_of(split)
-        proof = needs_proof(split.position, memory)
+        check = gap_check_of(split.position, memory)
         pages = ShardPages(
-            self._client,
-            self._access,
-            split.split,
-            probe_of(split.position) if proof else split.position,
-            patience=self._patience,
-            is_closed=lambda: self._directory.is_closed(split.split),
+            client=self._client,
+            shard=shard.id,
+            position=check.start if check else split.position,
+            is_closed=partial(self._directory.is_closed, shard.id),
         )
         return ShardPoller(
-            shard=shard, position=split.position, pages=pages, memory=memory, proven=not proof
+            shard=shard, position=split.position, pages=pages, memory=memory, gap_check=check
         )
 
     def _poll_shards(self, seen: Seen) -> None:
         """Ask shards for one record each, until all are decided or one has something."""
-        asked = 0
-        for poller in self._pollers.values():
-            poller.searching = not poller.found
-        retention, begun = self._described.retention, self._clock.monotonic()
+        asked, begun = 0, self._clock.monotonic()
+        pollers = self._pollers.values()
+        for poller in pollers:
+            if poller.state is not PollState.FOUND:
+                poller.state = PollState.SEARCHING
         with ThreadPoolExecutor(_THREADS_MAX) as threads:
-            while not any(poller.found for poller in self._pollers.values()) or not asked:
-                searching = [poller for poller in self._pollers.values() if poller.searching]
+            while not asked or all(poller.state is not PollState.FOUND for poller in pollers):
+                searching = [one for one in pollers if one.state is PollState.SEARCHING]
                 seen(f"{self._options.stream}: {counted(asked, 'shard')} so far")
                 if not searching or (asked and self._passed_since(begun, _POLL_MAX)):
                     return
-                list(threads.map(lambda poller: self._ask(poller, retention), searching))
+                list(threads.map(self._ask, searching))
                 asked += len(searching)
 
-    def _ask(self, poller: ShardPoller, retention: timedelta) -> None:
-        proven = poller.proven
-        self._ask_once(poller, retention)
-        if poller.searching and poller.proven and not proven:
-            # That has only shown that nothing was lost.
-            self._ask_once(poller, retention)
+    def _ask(self, poller: ShardPoller) -> None:
+        check = poller.gap_check
+        self._ask_once(poller)
+        if poller.state is PollState.SEARCHING and check and not poller.gap_check:
+            # The first response only showed that nothing was lost.
+            self._ask_once(poller)
 
-    def _ask_once(self, poller: ShardPoller, retention: timedelta) -> None:
-        now = self._clock.monotonic()
+    def _ask_once(self, poller: ShardPoller) -> None:
         if poller.asked_at is not None:
-            left = self._interval() - timedelta(seconds=now - poller.asked_at)
-            if left > timedelta(0):
-                self._clock.wait(self._stop, left)
+            passed = timedelta(seconds=self._clock.monotonic() - poller.asked_at)
+            if passed < (interval := self._interval()):
+                self._clock.wait(self._services.stop, interval - passed)
         poller.asked_at = self._clock.monotonic()
-        poller.ask(retention)
+        poller.ask(self._described.retention)
         poller.seen_at = self._clock.monotonic()
         self._memory[poller.shard.id] = poller.memory
 
@@ -433,13 +399,3 @@ class KinesisSource:
             return None
         lag = None if split.finished else memory.lag
         return replace(memory, lag=lag, placed=split.placed)
-
-
-def _outcome(note: Note) -> ShardOutcome:
-    return from_text(ShardOutcome, note.result)
-
-
-def _budgets(shared: object) -> ReadBudgets:
-    if not isinstance(shared, ReadBudgets):
-        raise InvariantError("a stream must be opened with the read budgets of its node")
-    return shared

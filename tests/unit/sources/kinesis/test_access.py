@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from penstock.errors import UserError
-from penstock.sources.kinesis.access import revealed_stream, stream_access
-from penstock.sources.kinesis.kind import KinesisOptions
+from penstock.sources.kinesis.client import stream_access
+from penstock.sources.kinesis.kind import KinesisOptions, revealed_stream
 
 CANARY = "canary 7f3a"
 STREAM = KinesisOptions(region="eu-west-1", stream="orders")
@@ -67,14 +67,14 @@ def test_a_stream_and_its_place_are_named_as_they_are_written() -> None:
         revealed_stream(options, lambda _, text: value_by_reference.get(text, text))
     )
 
-    assert access.told == 'stream "env:S"'
-    assert access.told_place == "env:E"
-    assert access.told_region == "env:R"
+    assert access.shown == 'stream "env:S"'
+    assert access.place_shown == "env:E"
+    assert access.region_shown == "env:R"
     assert "hidden" not in access.keys.needed_for
 
 
 def test_a_stream_that_is_written_out_is_named_by_itself() -> None:
     access = stream_access(STREAM)
 
-    assert access.told == 'stream "orders"'
-    assert access.told_place == "kinesis.eu-west-1.amazonaws.com"
+    assert access.shown == 'stream "orders"'
+    assert access.place_shown == "kinesis.eu-west-1.amazonaws.com"

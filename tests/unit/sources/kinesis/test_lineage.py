@@ -1,5 +1,6 @@
 """Shards are followed from parents to children, each once, whatever the listings show."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -23,13 +24,11 @@ from penstock.sources.kinesis.kind import KINESIS
 from penstock.sources.kinesis.shards import (
     ListedShard,
     StreamMemory,
-    begin,
     childless,
     follow,
-    forget,
     forgettable,
-    named,
     readable,
+    split_of,
     unfinished_descendants,
     unknown_parents,
     unlisted,
@@ -58,6 +57,16 @@ def at(progress: Progress, number: int, position: Position) -> Progress:
 
 def names(splits: Progress) -> list[str]:
     return [split.split for split in splits]
+
+
+def begin(listed: list[ListedShard], position: Position) -> Progress:
+    """Return the progress of a new job."""
+    by_id = sorted(listed, key=lambda shard: shard.id)
+    return tuple(split_of(shard, position) for shard in by_id)
+
+
+def forget(progress: Progress, gone: Collection[str]) -> Progress:
+    return tuple(split for split in progress if split.split not in gone)
 
 
 def forgotten(progress: Progress, listed: list[ListedShard]) -> Progress:
@@ -180,7 +189,7 @@ def test_a_finished_shard_is_remembered_until_its_children_are_known() -> None:
 
 
 def test_a_shard_that_is_known_by_name_waits_until_a_listing_tells_its_parents() -> None:
-    progress = (*begin([shard(0)], Horizon()), named(name(1)))
+    progress = (*begin([shard(0)], Horizon()), split_of(ListedShard(id=name(1)), Horizon()))
 
     told = follow(progress, [shard(0), shard(1, 0)])
 
@@ -267,7 +276,7 @@ class Reader:
         """Ask for the parents that nobody has told of, as a job does before it reads."""
         for parent in unknown_parents(self.progress):
             if parent not in self.stream.trimmed:
-                self.progress += (named(parent),)
+                self.progress += (split_of(ListedShard(id=parent), Horizon()),)
 
     def read(self, choice: int) -> None:
         self.ask()

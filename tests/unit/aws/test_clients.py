@@ -1,4 +1,4 @@
-"""Clients of a process: made once, lent to many, and closed when nobody has used them long."""
+"""Clients of a process: opened once, shared by threads, and closed when idle."""
 
 import threading
 from collections import Counter
@@ -10,8 +10,8 @@ from io import BytesIO
 
 import pytest
 
+from penstock.aws.clients import IDLE_MAX, SharedClients
 from penstock.clock import SystemClock
-from penstock.sources.kinesis.client import IDLE_MAX, Clients
 
 PATIENCE_SECONDS = 60
 
@@ -42,8 +42,8 @@ class Opened:
         return BytesIO(name.encode())
 
 
-def used(clients: Clients[str, BytesIO], name: str) -> BytesIO:
-    with clients.lent(name) as client:
+def used(clients: SharedClients[str, BytesIO], name: str) -> BytesIO:
+    with clients.borrow(name) as client:
         return client
 
 
@@ -55,7 +55,7 @@ def test_whoever_waits_for_a_client_holds_up_nobody_who_wants_another() -> None:
             entered.set()
             assert answered.wait(PATIENCE_SECONDS)
 
-    clients = Clients(Opened(hang), clock=SystemClock())
+    clients = SharedClients(Opened(hang), clock=SystemClock())
     before = used(clients, "open")
     with ThreadPoolExecutor(1) as threads:
         hanging = threads.submit(used, clients, "hanging")
@@ -76,7 +76,7 @@ def test_a_client_that_could_not_be_made_is_made_when_it_is_wanted_again() -> No
         if failing:
             raise failing.pop()
 
-    clients = Clients(Opened(fail), clock=SystemClock())
+    clients = SharedClients(Opened(fail), clock=SystemClock())
     with pytest.raises(OSError, match="away"):
         used(clients, "a")
 
@@ -85,7 +85,7 @@ def test_a_client_that_could_not_be_made_is_made_when_it_is_wanted_again() -> No
 
 def test_a_client_that_nobody_has_used_for_long_is_closed() -> None:
     clock = PassingClock()
-    clients = Clients(Opened(), clock=clock)
+    clients = SharedClients(Opened(), clock=clock)
     old, busy = used(clients, "old"), used(clients, "busy")
     clock.move(IDLE_MAX)
     used(clients, "busy")
@@ -99,9 +99,9 @@ def test_a_client_that_nobody_has_used_for_long_is_closed() -> None:
 
 def test_a_client_in_use_is_not_closed_however_long_that_takes() -> None:
     clock = PassingClock()
-    clients = Clients(Opened(), clock=clock)
+    clients = SharedClients(Opened(), clock=clock)
 
-    with clients.lent("slow") as slow:
+    with clients.borrow("slow") as slow:
         clock.move(2 * IDLE_MAX)
         used(clients, "other")
 
@@ -110,9 +110,9 @@ def test_a_client_in_use_is_not_closed_however_long_that_takes() -> None:
 
 
 def test_a_forgotten_client_is_closed_by_the_last_who_uses_it() -> None:
-    clients = Clients(Opened(), clock=SystemClock())
+    clients = SharedClients(Opened(), clock=SystemClock())
 
-    with clients.lent("a") as before:
+    with clients.borrow("a") as before:
         clients.forget("a")
         after = used(clients, "a")
         closed = [before.closed]
@@ -123,7 +123,7 @@ def test_a_forgotten_client_is_closed_by_the_last_who_uses_it() -> None:
 
 
 def test_all_clients_are_closed_at_once() -> None:
-    clients = Clients(Opened(), clock=SystemClock())
+    clients = SharedClients(Opened(), clock=SystemClock())
     found = [used(clients, name) for name in ("a", "b")]
 
     clients.close()
