@@ -1,4 +1,4 @@
-"""Shards of a stream: which ones a job follows, and what it remembers of them.
+"""Shards of a stream: which ones a job follows, and what it remembers about them.
 
 Parents are read before children, and each shard once, whatever is listed. A listing is not
 atomic with a reshard: it may show a parent without its children, or children without their
@@ -27,7 +27,7 @@ class ListedShard:
     """A shard as the stream reports it."""
 
     id: str
-    # Its starting sequence number; empty where only a parent's end has named the shard.
+    # Its starting sequence number; empty if only a parent's end has named the shard.
     begins: str = ""
     parents: tuple[str, ...] = ()
     closed: bool = False
@@ -37,7 +37,7 @@ class ListedShard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardWork:
-    """What one read of a shard needs beside its position."""
+    """What one read of a shard needs, in addition to its position."""
 
     shard: ListedShard
     # The iterator that found records; it may have expired meanwhile.
@@ -95,7 +95,7 @@ class StreamMemory:
 
 
 def remembered(text: str, progress: Progress) -> StreamMemory:
-    """Read what was remembered, without what an older placement or another shard left."""
+    """Read the memory of a job, without memory of older placements and of other shards."""
     memory = from_text(StreamMemory, text) if text else StreamMemory()
     placed = {split.split: split.placed for split in progress}
     moved = max(placed.values(), default=0) > memory.placed
@@ -116,7 +116,7 @@ def remembered(text: str, progress: Progress) -> StreamMemory:
 
 
 def inherited(text: str, *, before: Progress, after: Progress) -> str:
-    """Carry over what is remembered of shards that another job continues where they stood."""
+    """Return the memory of the shards that another job continues at the same position."""
     memory = remembered(text, before)
     old = {split.split: split for split in before}
     stays = {
@@ -151,23 +151,23 @@ def split_of(shard: ListedShard, position: Position) -> SplitProgress:
 
 
 def follow(progress: Progress, listed: Iterable[ListedShard]) -> Progress:
-    """Add the shards that are new; they begin at the horizon, once their parents are finished.
+    """Add the shards that are new; they start at the horizon, after their parents.
 
-    A shard of a known name that began elsewhere belongs to another stream.
+    A shard with a known name and another first sequence number belongs to another stream.
     """
     known = {split.split: split for split in progress}
     newest = max(known, default="")
     for shard in sorted(listed, key=lambda shard: shard.id):
         found = known.get(shard.id)
         if found is not None:
-            known[shard.id] = _same(found, shard)
+            known[shard.id] = _identified(found, shard)
         elif shard.id > newest or any(parent in known for parent in shard.parents):
             known[shard.id] = split_of(shard, Horizon())
     return tuple(known.values())
 
 
-def _same(split: SplitProgress, shard: ListedShard) -> SplitProgress:
-    """Require that a listed shard is the known one; complete what only a listing tells."""
+def _identified(split: SplitProgress, shard: ListedShard) -> SplitProgress:
+    """Require that a listed shard is the known one; add what only a listing reports."""
     if shard.begins and not split.identity:
         return replace(split, identity=shard.begins, parents=shard.parents)
     if shard.begins and shard.begins != split.identity:
@@ -254,8 +254,8 @@ def unlisted(progress: Progress, listed: Iterable[ListedShard]) -> Progress:
 def childless(progress: Progress, listed: Iterable[ListedShard]) -> Progress:
     """Return the finished shards that a listing shows as closed, but without a child.
 
-    A shard is closed by what makes its children, and is forgotten before them. A person may
-    also have said END of one that is open.
+    The reshard that closes a shard creates its children, and the stream forgets it before
+    them. A user may also place an open shard at END.
     """
     named = {parent for split in progress for parent in split.parents}
     closed = {shard.id for shard in listed if shard.closed}
@@ -265,10 +265,10 @@ def childless(progress: Progress, listed: Iterable[ListedShard]) -> Progress:
 
 
 def forgettable(progress: Progress, listed: Iterable[ListedShard]) -> tuple[str, ...]:
-    """Return the finished shards that a listing lacks and that nobody waits for.
+    """Return the finished shards that a listing lacks and that no child waits for.
 
-    One stays until its children are known, so that the newest of all is never forgotten: by its
-    name old shards are told from new ones.
+    A shard stays until its children are known, so the newest shard is never forgotten: its
+    name separates old shards from new ones.
     """
     seen = {shard.id for shard in listed}
     named = {parent for split in progress for parent in split.parents}

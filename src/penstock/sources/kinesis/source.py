@@ -1,10 +1,10 @@
 """A Kinesis stream as a source: which shards exist, may be read, and have records.
 
 The service counts the reads of a shard over all readers. Jobs of a node on the same stream
-share them evenly. A job gives its part back once its epoch must be over.
+share them evenly. A job releases its part once its epoch must be over.
 
 Invariant: progress is what is given, completed by the shards that the stream reports. Memory
-between calls only saves requests, or tells the lag of a shard.
+between calls only saves requests, or stores the lag of a shard.
 """
 
 import threading
