@@ -6,6 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.job_worlds import world
+from tests.integration.routine_loads import load, loads, server, stream
+
+# Fixtures that are made elsewhere.
+__all__ = ["load", "loads", "server", "stream", "world"]
+
 
 @pytest.fixture
 def foreign() -> Iterator[Path]:

@@ -215,15 +215,15 @@ def stored(node: Node) -> tuple[object, ...]:
     return catalog.jobs(), catalog.tables(), catalog.secrets(), version
 
 
-def pause_reason(node: Node) -> str:
+def pause_reason(node: Node, name: str = "j") -> str:
     """Run the job until it has used up its immediate resume, and answer why it is paused."""
     assert isinstance(node.clock, MovedClock)
     with supervised(node) as supervisor:
         rounds_until(supervisor, lambda looks: looks[0].state.desired.auto_resumes == 1)
         node.clock.move(seconds=2)
         rounds_until(supervisor, paused)
-    assert node.show("j")["state"] == "PAUSED"
-    return str(node.show("j")["reason"])
+    assert node.show(name)["state"] == "PAUSED"
+    return str(node.show(name)["reason"])
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from penstock.control.result import Cell
 from penstock.errors import UserError
 from penstock.sources.kinesis.client import CLIENTS
-from tests.integration.driving import MovedClock
+from tests.integration.driving import MovedClock, pause_reason
 from tests.mirrored_node import OpenNode
 from tests.node import Node
+from tests.servers.kinesis.control_client import KinesisControl
 from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import REGION, StreamUnderTest, new_stream
 
@@ -44,6 +47,12 @@ def loads(open_node: OpenNode) -> Node:
     node = open_node(clock=MovedClock(), read_interval=BLINK)
     node.sql(CREATE_TABLE)
     return node
+
+
+@pytest.fixture
+def load(loads: Node, server: KinesisServer, stream: StreamUnderTest) -> "Load":
+    """A Penstock with a table, and a stream that it can load."""
+    return Load(node=loads, stream=stream, server=server)
 
 
 def close_clients() -> None:
@@ -163,6 +172,13 @@ def refusal(node: Node, sql: str) -> str:
     return f"{refused.value.code}: {refused.value.message}"
 
 
+def values_in(told: str) -> list[str]:
+    """Answer the code of a message, and the names and numbers in it."""
+    code, _, rest = told.partition(": ")
+    found = re.finditer(r'"([^"]*)"|(shardId-\d+|(?<![\w.-])\d+(?:\.\d+)?(?![\w-]))', rest)
+    return [code, *(one.group(1) or one.group(2) for one in found)]
+
+
 def times_in(told: str) -> list[datetime]:
     """Answer the times that a message names."""
     return [
@@ -176,3 +192,89 @@ def altered(node: Node, clauses: str, *, name: str = "r") -> None:
     node.sql(f"PAUSE ROUTINE LOAD FOR {name}")
     node.sql(f"ALTER ROUTINE LOAD FOR {name} {clauses}")
     node.sql(f"RESUME ROUTINE LOAD FOR {name}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """The routine load r of a stream, on a node that can be restarted."""
+
+    node: Node
+    stream: StreamUnderTest
+    server: KinesisServer
+
+    @property
+    def control(self) -> KinesisControl:
+        """What decides how the server behaves."""
+        return self.server.control
+
+    @property
+    def clock(self) -> MovedClock:
+        """The time of the node."""
+        assert isinstance(self.node.clock, MovedClock)
+        return self.node.clock
+
+    def statement(self, **how: Any) -> str:
+        """Return a CREATE ROUTINE LOAD of the stream."""
+        return create(self.stream, **how)
+
+    def create(self, *, stream: StreamUnderTest | None = None, **how: Any) -> None:
+        """Create the load, of another stream if one is given."""
+        self.sql(create(stream or self.stream, **how))
+
+    def begin(self, *numbers: int, **how: Any) -> None:
+        """Put records, create the load, and load them."""
+        self.put(*numbers)
+        self.create(**how)
+        self.run()
+
+    def sql(self, text: str) -> list[dict[str, Cell]]:
+        return self.node.sql(text)
+
+    def run(self) -> None:
+        """Load all that the stream holds."""
+        self.node.run()
+
+    def restart(self) -> "Load":
+        """Return the same load with nothing kept in memory."""
+        return replace(self, node=self.node.restart())
+
+    def put(self, *numbers: int, key: str = "k", hash_key: int | None = None) -> list[str]:
+        return put(self.stream, *numbers, key=key, hash_key=hash_key)
+
+    def alter(self, clauses: str) -> None:
+        altered(self.node, clauses)
+
+    def ids(self) -> list[int]:
+        return ids(self.node)
+
+    def by_key(self) -> dict[str, list[int]]:
+        return by_key(self.node)
+
+    def loaded(self) -> list[dict[str, Any]]:
+        return loaded(self.node)
+
+    def shown(self, *, all_: bool = False) -> dict[str, Any]:
+        return shown(self.node, all_=all_)
+
+    def statistic(self) -> dict[str, int]:
+        return statistic(self.node)
+
+    def shards(self) -> dict[str, tuple[str, str]]:
+        return shards(self.node)
+
+    def refusal(self, sql: str) -> list[str]:
+        """Return the code with which a statement is refused, and what the message names."""
+        return values_in(refusal(self.node, sql))
+
+    def reason(self) -> list[str]:
+        """Return the code of the reason why the load is paused, and what it names."""
+        assert self.shown()["State"] == "PAUSED"
+        return values_in(self.shown()["ReasonOfStateChanged"])
+
+    def pause_reason(self) -> str:
+        """Run the load until it has used up its immediate resume; return why it is paused."""
+        return pause_reason(self.node, "r")
+
+    def pass_time(self) -> None:
+        """Let so much time pass that whatever resumes by itself does."""
+        self.clock.move(minutes=10)

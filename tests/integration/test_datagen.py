@@ -54,29 +54,6 @@ def test_every_row_is_loaded_once(node: Node) -> None:
     assert {len(row["name"]) for row in node.rows("t")} == {4}
 
 
-def test_a_restarted_load_continues_after_its_last_row(node: Node) -> None:
-    node.sql(create(clauses='PROPERTIES("max_batch_rows" = "300")'))
-    node.run()
-
-    node = node.restart()
-    node.run()
-
-    assert ids(node) == list(range(1, 1_001))
-    assert node.show("g")["rows_loaded"] == 1_000
-
-
-def test_show_create_continues_where_the_load_stands(node: Node) -> None:
-    node.sql(create())
-    node.run()
-    (shown,) = node.sql("SHOW CREATE ROUTINE LOAD FOR g")
-    node.sql("STOP ROUTINE LOAD FOR g")
-
-    node.sql(str(shown["CreateStmt"]).replace("'1000'", "'1010'"))
-    node.run()
-
-    assert ids(node) == list(range(1, 1_011))
-
-
 def test_rows_total_can_grow_and_nothing_else_can_change(node: Node) -> None:
     node.sql(create())
     node.run()

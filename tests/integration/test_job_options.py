@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from penstock.control.result import Cell
-from penstock.errors import Code
+from penstock.errors import Code, ExternalError
+from penstock.sources.files import source as files
+from tests.integration.driving import Failing, MovedClock
+from tests.mirrored_node import OpenNode
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
 
 ON_BUCKETS_TOO = True
@@ -276,49 +279,38 @@ def load(node: Node, folder: Path, insert: str) -> list[dict[str, Any]]:
     return node.rows("t")
 
 
-def test_columns_are_filled_by_position(node: Node, folder: Path) -> None:
-    write_rows(folder / "a.json", [{"a": "x", "b": "y", "c": 5}])
+@pytest.mark.parametrize(
+    ("record", "insert", "row"),
+    [
+        ({"a": "x", "b": "y", "c": 5}, "t SELECT c, b, a FROM $", (5, "y", "x")),
+        (
+            {"a": "x", "b": "y", "c": 5},
+            "t SELECT c, b AS city, a AS note FROM $",
+            (5, "y", "x"),
+        ),
+        ({"city": "x", "ID": 5}, "t SELECT * FROM $", (5, None, "x")),
+        ({"city": "x", "id": 5}, "t (note, id) SELECT * FROM $", (5, "x", None)),
+        ({"id": 1, "note": "a"}, "t (city, id) SELECT note, id FROM $", (1, None, "a")),
+        ({"id": 1, "note": "a"}, "t SELECT id, note, note FROM $", (1, "a", "a")),
+    ],
+    ids=[
+        "by position",
+        "aliases do not matter",
+        "a star fills by name",
+        "a star with columns fills by position",
+        "columns that are not listed are null",
+        "one field fills two columns",
+    ],
+)
+def test_a_select_fills_the_columns_of_the_table(
+    node: Node, folder: Path, *, record: dict[str, Any], insert: str, row: tuple[object, ...]
+) -> None:
+    write_rows(folder / "a.json", [record])
     node.sql(WIDE_TABLE)
 
-    rows = load(node, folder, "t SELECT c, b, a FROM $")
+    (found,) = load(node, folder, insert)
 
-    assert rows == [{"id": 5, "note": "y", "city": "x"}]
-
-
-def test_an_alias_does_not_change_which_column_is_filled(node: Node, folder: Path) -> None:
-    write_rows(folder / "a.json", [{"a": "x", "b": "y", "c": 5}])
-    node.sql(WIDE_TABLE)
-
-    rows = load(node, folder, "t SELECT c, b AS city, a AS note FROM $")
-
-    assert rows == [{"id": 5, "note": "y", "city": "x"}]
-
-
-def test_a_star_without_columns_fills_by_name(node: Node, folder: Path) -> None:
-    write_rows(folder / "a.json", [{"city": "x", "ID": 5}])
-    node.sql(WIDE_TABLE)
-
-    rows = load(node, folder, "t SELECT * FROM $")
-
-    assert rows == [{"id": 5, "note": None, "city": "x"}]
-
-
-def test_a_star_with_columns_fills_by_position(node: Node, folder: Path) -> None:
-    write_rows(folder / "a.json", [{"city": "x", "id": 5}])
-    node.sql(WIDE_TABLE)
-
-    rows = load(node, folder, "t (note, id) SELECT * FROM $")
-
-    assert rows == [{"id": 5, "note": "x", "city": None}]
-
-
-def test_columns_that_are_not_listed_are_null(node: Node, folder: Path) -> None:
-    write_rows(folder / "a.json", numbered(1))
-    node.sql(WIDE_TABLE)
-
-    rows = load(node, folder, "t (city, id) SELECT note, id FROM $")
-
-    assert rows == [{"id": 1, "note": None, "city": "row 1"}]
+    assert found == dict(zip(("id", "note", "city"), row, strict=True))
 
 
 def test_nested_fields_are_found_and_are_null_below_a_null(node: Node, folder: Path) -> None:
@@ -332,15 +324,6 @@ def test_nested_fields_are_found_and_are_null_below_a_null(node: Node, folder: P
         {"id": 2, "note": "Bob", "city": None},
         {"id": 3, "note": None, "city": None},
     ]
-
-
-def test_one_field_may_fill_two_columns(node: Node, folder: Path) -> None:
-    write_rows(folder / "a.json", numbered(1))
-    node.sql(WIDE_TABLE)
-
-    rows = load(node, folder, "t SELECT id, note, note FROM $")
-
-    assert rows == [{"id": 1, "note": "row 1", "city": "row 1"}]
 
 
 def test_a_field_that_later_files_bring_is_not_loaded_because_the_schema_is_frozen(
@@ -390,3 +373,23 @@ def test_s3_is_another_name_of_the_same_function(node: Node, folder: Path) -> No
 
     assert node.rows("t") == numbered(1)
     assert "S3(" in str(node.sql("SHOW CREATE JOB j")[0]["create_statement"])
+
+
+@pytest.mark.of_local_files("files appear while a task runs")
+def test_the_look_behind_a_failed_attempt_tells_whether_the_job_is_caught_up(
+    open_node: OpenNode, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "WINDOW_FILES", 2)
+
+    def outage_with_more_files() -> None:
+        for number in (2, 3, 4):
+            write_rows(folder / f"{number}.json", numbered(number))
+        raise ExternalError("the disk did not answer", code=Code.STORAGE_ERR)
+
+    node = open_node(clock=MovedClock(), work=Failing(first=outage_with_more_files, times=4))
+    write_rows(folder / "1.json", numbered(1))
+    node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
+
+    node.run()
+
+    assert node.rows("t") == numbered(1, 2, 3, 4)

@@ -1,5 +1,6 @@
 """Streams that lose, delay or refuse: what is loaded all the same, and what is said."""
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -9,180 +10,128 @@ from penstock.errors import ExternalError
 from penstock.sources.kinesis.reading import READ_INTERVAL
 from tests.integration.driving import (
     Failing,
-    MovedClock,
     attempts,
     crash_at,
     idle,
-    paused,
     rounds_until,
     supervised,
 )
-from tests.integration.routine_loads import (
-    BLINK,
-    CREATE_TABLE,
-    FIRST,
-    create,
-    ids,
-    loads,
-    put,
-    row,
-    server,
-    shards,
-    shown,
-    stream,
-    times_in,
-)
+from tests.integration.routine_loads import FIRST, Load, put, row, times_in, values_in
 from tests.mirrored_node import OpenNode
-from tests.node import Node
-from tests.servers.kinesis.server import KinesisServer
-from tests.servers.kinesis_clients import StreamUnderTest, new_stream
+from tests.servers.kinesis_clients import new_stream
 from tests.unit.sources.kinesis.aggregates import packed
 from tests.unit.sources.kinesis.test_records import sub
 
-__all__ = ["loads", "server", "stream"]
 pytestmark = pytest.mark.integration
 
-
-def pause_reason(node: Node) -> str:
-    """Run the load until it has used up its immediate resume; answer why it is paused."""
-    assert isinstance(node.clock, MovedClock)
-    with supervised(node) as supervisor:
-        rounds_until(supervisor, lambda looks: looks[0].state.desired.auto_resumes == 1)
-        node.clock.move(seconds=2)
-        rounds_until(supervisor, paused)
-    assert shown(node)["State"] == "PAUSED"
-    return str(shown(node)["ReasonOfStateChanged"])
+FROM_HORIZON = "FROM KINESIS('property.kinesis_default_pos' = 'TRIM_HORIZON')"
 
 
-def pass_time(node: Node) -> None:
-    """Let so much time pass that whatever resumes by itself does."""
-    assert isinstance(node.clock, MovedClock)
-    node.clock.move(minutes=10)
-
-
-def test_t20_the_shards_of_all_pages_are_loaded(loads: Node, stream: StreamUnderTest) -> None:
-    wide = new_stream(stream.client, shards=3)
+def test_t20_the_shards_of_all_pages_are_loaded(load: Load) -> None:
+    wide = new_stream(load.stream.client, shards=3)
     for number in range(3):
         put(wide, number, hash_key=number * 2**127 - number)
-    loads.sql(create(wide, property__aws__kinesis__max_results="1"))
+    load.create(stream=wide, property__aws__kinesis__max_results="1")
 
-    loads.run()
+    load.run()
 
-    assert sorted(ids(loads)) == [0, 1, 2]
-    assert len(shards(loads)) == 3
-
-
-def test_t20_a_listing_without_shards_makes_no_load(
-    loads: Node, server: KinesisServer, stream: StreamUnderTest
-) -> None:
-    server.control.inject_body("ListShards", '{"Shards": []}')
-
-    with pytest.raises(ExternalError, match=f'stream "{stream.name}" listed no shards'):
-        loads.sql(create(stream))
-
-    assert loads.sql("SHOW ALL ROUTINE LOAD") == []
+    assert sorted(load.ids()) == [0, 1, 2]
+    assert len(load.shards()) == 3
 
 
-def test_t20_a_load_waits_while_listings_have_no_shards(
-    loads: Node, server: KinesisServer, stream: StreamUnderTest
-) -> None:
-    put(stream, 1)
-    loads.sql(create(stream))
-    server.control.inject_body("ListShards", '{"Shards": []}', times=2)
+def test_t20_a_listing_without_shards_makes_no_load(load: Load) -> None:
+    load.control.inject_body("ListShards", '{"Shards": []}')
 
-    reason = pause_reason(loads)
-    pass_time(loads)
-    loads.run()
+    with pytest.raises(ExternalError, match=f'"{load.stream.name}".* no shards'):
+        load.create()
 
-    assert reason.startswith(f'GET_REMOTE_DATA_ERROR: stream "{stream.name}" listed no shards')
-    assert ids(loads) == [1]
+    assert load.sql("SHOW ALL ROUTINE LOAD") == []
 
 
-def test_t38_a_load_that_paused_itself_stays_paused_when_all_are_paused(
-    loads: Node, server: KinesisServer, stream: StreamUnderTest
-) -> None:
-    put(stream, 1)
-    loads.sql(create(stream))
-    server.control.inject_body("ListShards", '{"Shards": []}', times=2)
-    pause_reason(loads)
+def test_t20_a_load_waits_while_listings_have_no_shards(load: Load) -> None:
+    load.put(1)
+    load.create()
+    load.control.inject_body("ListShards", '{"Shards": []}', times=2)
 
-    loads.sql("PAUSE ALL ROUTINE LOAD")
-    pass_time(loads)
-    loads.run()
+    reason = load.pause_reason()
+    load.pass_time()
+    load.run()
 
-    assert ids(loads) == []
-    assert shown(loads)["ReasonOfStateChanged"] == (
-        "MANUAL_PAUSE_ERR: paused by PAUSE ALL ROUTINE LOAD"
-    )
+    assert values_in(reason)[:2] == ["GET_REMOTE_DATA_ERROR", load.stream.name]
+    assert load.ids() == [1]
 
 
-def test_t24_the_newest_report_of_a_lag_is_shown(
-    loads: Node, server: KinesisServer, stream: StreamUnderTest
-) -> None:
-    put(stream, 1, 2)
-    server.control.move_clock(timedelta(seconds=5))
-    loads.sql(create(stream))
+def test_t38_a_load_that_paused_itself_stays_paused_when_all_are_paused(load: Load) -> None:
+    load.put(1)
+    load.create()
+    load.control.inject_body("ListShards", '{"Shards": []}', times=2)
+    load.pause_reason()
 
-    crash_at(loads, CrashPoint.EPOCH_STARTED)
-    again = loads.restart()
-    before = shown(again)
+    load.sql("PAUSE ALL ROUTINE LOAD")
+    load.pass_time()
+    load.run()
+
+    assert load.ids() == []
+    assert load.reason() == ["MANUAL_PAUSE_ERR"]
+
+
+def test_t24_the_newest_report_of_a_lag_is_shown(load: Load) -> None:
+    load.put(1, 2)
+    load.control.move_clock(timedelta(seconds=5))
+    load.create()
+
+    crash_at(load.node, CrashPoint.EPOCH_STARTED)
+    again = load.restart()
+    before = again.shown()
     again.run()
 
     assert before["Lag"][FIRST] >= 5000
     assert before["Statistic"]["maxMillisBehindLatest"] == before["Lag"][FIRST]
-    assert shown(again)["Lag"] == {FIRST: 0}
-    assert shown(again)["Statistic"]["maxMillisBehindLatest"] == 0
+    assert again.shown()["Lag"] == {FIRST: 0}
+    assert again.shown()["Statistic"]["maxMillisBehindLatest"] == 0
 
 
-def test_t24_a_shard_that_has_ended_has_no_lag(loads: Node, stream: StreamUnderTest) -> None:
-    put(stream, 1)
-    loads.sql(create(stream))
-    loads.run()
-    stream.split(0, 2**127)
+def test_t24_a_shard_that_has_ended_has_no_lag(load: Load) -> None:
+    load.begin(1)
+    load.stream.split(0, 2**127)
 
-    loads.run()
+    load.run()
 
-    assert shown(loads)["Lag"] == {"shardId-000000000001": 0, "shardId-000000000002": 0}
+    assert load.shown()["Lag"] == {"shardId-000000000001": 0, "shardId-000000000002": 0}
 
 
-def test_t30_empty_pages_are_followed(
-    loads: Node, server: KinesisServer, stream: StreamUnderTest
-) -> None:
-    put(stream, 1)
-    server.control.switch(empty_pages_after_iterator=3, empty_pages_while_behind=3)
-    loads.sql(create(stream))
+def test_t30_empty_pages_are_followed(load: Load) -> None:
+    load.put(1)
+    load.control.switch(empty_pages_after_iterator=3, empty_pages_while_behind=3)
+    load.create()
 
-    loads.run()
+    load.run()
 
-    assert ids(loads) == [1]
+    assert load.ids() == [1]
 
 
-def test_t67_more_empty_pages_than_an_epoch_reads_are_passed_once(
-    loads: Node, server: KinesisServer, stream: StreamUnderTest
-) -> None:
-    put(stream, 1)
-    server.control.switch(empty_pages_after_iterator=30)
-    loads.sql(create(stream, properties={"max_batch_interval": "1"}))
-    server.control.forget_requests()
+def test_t67_more_empty_pages_than_an_epoch_reads_are_passed_once(load: Load) -> None:
+    load.put(1)
+    load.control.switch(empty_pages_after_iterator=30)
+    load.create(properties={"max_batch_interval": "1"})
+    load.control.forget_requests()
 
-    loads.run()
+    load.run()
 
-    assert ids(loads) == [1]
-    assert len(server.control.requests("GetShardIterator")) == 1
+    assert load.ids() == [1]
+    assert len(load.control.requests("GetShardIterator")) == 1
 
 
-def test_expired_iterators_are_opened_again(
-    loads: Node, server: KinesisServer, stream: StreamUnderTest
-) -> None:
-    put(stream, 1)
-    loads.sql(create(stream))
-    with supervised(loads) as supervisor:
+def test_expired_iterators_are_opened_again(load: Load) -> None:
+    load.put(1)
+    load.create()
+    with supervised(load.node) as supervisor:
         rounds_until(supervisor, idle)
-        server.control.expire_iterators()
-        put(stream, 2)
+        load.control.expire_iterators()
+        load.put(2)
         rounds_until(supervisor, lambda looks: looks[0].state.cumulative.rows_loaded == 2)
 
-    assert ids(loads) == [1, 2]
+    assert load.ids() == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -194,141 +143,109 @@ def test_expired_iterators_are_opened_again(
         ("InternalFailure", 500),
     ],
 )
-def test_what_heals_does_not_fail_an_epoch(
-    loads: Node, server: KinesisServer, stream: StreamUnderTest, *, code: str, status: int
-) -> None:
-    put(stream, 1)
-    loads.sql(create(stream))
-    server.control.inject("*", code, status=status, times=4)
+def test_what_heals_does_not_fail_an_epoch(load: Load, code: str, status: int) -> None:
+    load.put(1)
+    load.create()
+    load.control.inject("*", code, status=status, times=4)
 
-    loads.run()
+    load.run()
 
-    assert ids(loads) == [1]
-    assert shown(loads)["Statistic"]["abortedTaskNum"] == 0
+    assert load.ids() == [1]
+    assert load.shown()["Statistic"]["abortedTaskNum"] == 0
 
 
-def test_t66_a_record_that_was_loaded_may_be_trimmed(
-    loads: Node, server: KinesisServer, stream: StreamUnderTest
-) -> None:
-    put(stream, 1)
-    loads.sql(create(stream))
-    loads.run()
-    server.control.trim(stream.name, FIRST)
-    put(stream, 2)
+def test_t66_a_record_that_was_loaded_may_be_trimmed(load: Load) -> None:
+    load.begin(1)
+    load.control.trim(load.stream.name, FIRST)
+    load.put(2)
 
-    loads.run()
+    load.run()
 
-    assert ids(loads) == [1, 2]
+    assert load.ids() == [1, 2]
 
 
-def test_t66_a_quiet_shard_is_no_gap(
-    loads: Node, server: KinesisServer, stream: StreamUnderTest
-) -> None:
-    put(stream, 1)
-    loads.sql(create(stream))
-    loads.run()
-    server.control.trim(stream.name, FIRST)
+def test_t66_a_quiet_shard_is_no_gap(load: Load) -> None:
+    load.begin(1)
+    load.control.trim(load.stream.name, FIRST)
     for _ in range(3):
-        server.control.move_clock(timedelta(hours=20))
-        loads.run()
-    put(stream, 2)
+        load.control.move_clock(timedelta(hours=20))
+        load.run()
+    load.put(2)
 
-    loads.run()
+    load.run()
 
-    assert ids(loads) == [1, 2]
+    assert load.ids() == [1, 2]
 
 
 def test_t66_records_that_were_trimmed_unread_pause_the_load_with_both_times(
-    loads: Node, server: KinesisServer, stream: StreamUnderTest
+    load: Load,
 ) -> None:
-    put(stream, 1)
-    loads.sql(create(stream))
-    loads.run()
-    tip_at = server.control.now()
-    put(stream, 2)
-    server.control.move_clock(timedelta(hours=25))
-    server.control.trim(stream.name, FIRST)
-    oldest = server.control.now() - timedelta(hours=24)
-    put(stream, 3)
+    load.begin(1)
+    tip_at = load.control.now()
+    load.put(2)
+    load.control.move_clock(timedelta(hours=25))
+    load.control.trim(load.stream.name, FIRST)
+    oldest = load.control.now() - timedelta(hours=24)
+    load.put(3)
 
-    loads.run()
+    load.run()
 
-    assert ids(loads) == [1]
-    reason = shown(loads)["ReasonOfStateChanged"]
-    assert reason.startswith(
-        f"CANNOT_RESUME_ERR: records of shard {FIRST} may have been trimmed before they were "
-        "read: all that arrived until "
-    )
-    assert "the stream keeps nothing from before " in reason
-    loaded_until, kept_from = times_in(reason)[:2]
+    assert load.ids() == [1]
+    assert load.reason()[:2] == ["CANNOT_RESUME_ERR", FIRST]
+    loaded_until, kept_from = times_in(load.shown()["ReasonOfStateChanged"])[:2]
     assert abs(loaded_until - tip_at) < timedelta(minutes=1)
     assert abs(kept_from - oldest) < timedelta(minutes=1)
 
 
-def test_t66_a_time_that_lies_before_what_is_kept_pauses_the_load(
-    loads: Node, server: KinesisServer, stream: StreamUnderTest
-) -> None:
-    loads.sql(create(stream, property__kinesis_default_pos="LATEST"))
-    put(stream, 1)
-    server.control.move_clock(timedelta(hours=25))
-    server.control.trim(stream.name, FIRST)
-    put(stream, 2)
+def test_t66_a_time_that_lies_before_what_is_kept_pauses_the_load(load: Load) -> None:
+    load.create(property__kinesis_default_pos="LATEST")
+    load.put(1)
+    load.control.move_clock(timedelta(hours=25))
+    load.control.trim(load.stream.name, FIRST)
+    load.put(2)
 
-    loads.run()
+    load.run()
 
-    assert ids(loads) == []
-    assert shown(loads)["ReasonOfStateChanged"].startswith("CANNOT_RESUME_ERR")
+    assert load.ids() == []
+    assert load.reason()[0] == "CANNOT_RESUME_ERR"
 
 
-def test_t66_whoever_says_so_goes_on_with_what_the_stream_holds(
-    loads: Node, server: KinesisServer, stream: StreamUnderTest
-) -> None:
-    loads.sql(create(stream))
-    loads.run()
-    put(stream, 1)
-    server.control.move_clock(timedelta(hours=25))
-    server.control.trim(stream.name, FIRST)
-    put(stream, 2)
-    loads.run()
-    before = shown(loads)["State"]
+def test_t66_whoever_says_so_goes_on_with_what_the_stream_holds(load: Load) -> None:
+    load.create()
+    load.run()
+    load.put(1)
+    load.control.move_clock(timedelta(hours=25))
+    load.control.trim(load.stream.name, FIRST)
+    load.put(2)
+    load.run()
+    before = load.shown()["State"]
 
-    loads.sql(
-        "ALTER ROUTINE LOAD FOR r FROM KINESIS('property.kinesis_default_pos'='TRIM_HORIZON')"
-    )
-    loads.sql("RESUME ROUTINE LOAD FOR r")
-    loads.run()
+    load.sql(f"ALTER ROUTINE LOAD FOR r {FROM_HORIZON}; RESUME ROUTINE LOAD FOR r")
+    load.run()
 
-    assert (before, ids(loads)) == ("PAUSED", [2])
+    assert (before, load.ids()) == ("PAUSED", [2])
 
 
-def test_a_lag_that_nears_what_is_kept_is_told(
-    loads: Node, server: KinesisServer, stream: StreamUnderTest
-) -> None:
-    put(stream, 1, 2)
-    loads.sql(create(stream))
-    server.control.move_clock(timedelta(hours=23))
+def test_a_lag_that_nears_what_is_kept_is_told(load: Load) -> None:
+    load.put(1, 2)
+    load.create()
+    load.control.move_clock(timedelta(hours=23))
 
-    crash_at(loads, CrashPoint.EPOCH_STARTED)
+    crash_at(load.node, CrashPoint.EPOCH_STARTED)
 
-    assert shown(loads.restart())["OtherMsg"] == (
-        f"shard {FIRST} lags 23 h 0 min; retention is 1 d 0 h: unread records will expire"
-    )
+    told = load.restart().shown()["OtherMsg"]
+    assert re.search(rf"{FIRST} .*\b23 h 0 min.*\b1 d 0 h\b", told)
 
 
-def test_a_paused_load_tells_when_what_comes_may_soon_be_lost(
-    loads: Node, stream: StreamUnderTest
-) -> None:
-    put(stream, 1)
-    loads.sql(create(stream))
-    loads.run()
-    loads.sql("PAUSE ROUTINE LOAD FOR r")
-    before = shown(loads)["OtherMsg"]
+def test_a_paused_load_tells_when_what_comes_may_soon_be_lost(load: Load) -> None:
+    load.begin(1)
+    load.sql("PAUSE ROUTINE LOAD FOR r")
+    before = load.shown()["OtherMsg"]
 
-    assert isinstance(loads.clock, MovedClock)
-    loads.clock.move(hours=23)
+    load.clock.move(hours=23)
 
     assert before == ""
-    assert shown(loads)["OtherMsg"].startswith(f"shard {FIRST} may lag 23 h 0 min")
+    assert re.search(rf"{FIRST} .*\b23 h 0 min", load.shown()["OtherMsg"])
 
 
 @pytest.mark.parametrize(
@@ -339,152 +256,115 @@ def test_a_paused_load_tells_when_what_comes_may_soon_be_lost(
         '{"Records": [], "NextShardIterator": "x"}',
     ],
 )
-def test_t69_an_answer_that_lacks_something_is_asked_for_again(
-    loads: Node, server: KinesisServer, stream: StreamUnderTest, *, answer: str
-) -> None:
-    put(stream, 1)
-    loads.sql(create(stream))
-    server.control.inject_body("GetRecords", answer, times=2)
+def test_t69_an_answer_that_lacks_something_is_asked_for_again(load: Load, answer: str) -> None:
+    load.put(1)
+    load.create()
+    load.control.inject_body("GetRecords", answer, times=2)
 
-    loads.run()
+    load.run()
 
-    assert ids(loads) == [1]
-    assert shards(loads)["0"][0] == "open"
+    assert load.ids() == [1]
+    assert load.shards()["0"][0] == "open"
 
 
-def test_t69_a_stream_that_is_deleted_ends_no_shard(
-    loads: Node, stream: StreamUnderTest
-) -> None:
-    put(stream, 1)
-    loads.sql(create(stream))
-    loads.run()
-    stream.delete()
+def test_t69_a_stream_that_is_deleted_ends_no_shard(load: Load) -> None:
+    load.begin(1)
+    load.stream.delete()
 
-    reason = pause_reason(loads)
+    reason = load.pause_reason()
 
-    assert reason.startswith(f'GET_REMOTE_DATA_ERROR: stream "{stream.name}" at http://')
-    assert shards(loads)["0"][0] == "open"
+    assert values_in(reason)[:2] == ["GET_REMOTE_DATA_ERROR", load.stream.name]
+    assert load.shards()["0"][0] == "open"
 
 
-def test_t70_a_stream_that_was_made_again_pauses_the_load(
-    loads: Node, stream: StreamUnderTest
-) -> None:
-    put(stream, 1)
-    loads.sql(create(stream))
-    loads.run()
-    stream.recreate()
-    put(stream, 2)
+def test_t70_a_stream_that_was_made_again_pauses_the_load(load: Load) -> None:
+    load.begin(1)
+    load.stream.recreate()
+    load.put(2)
 
-    loads.run()
+    load.run()
 
-    assert ids(loads) == [1]
-    assert shown(loads)["State"] == "PAUSED"
-    assert shown(loads)["ReasonOfStateChanged"].startswith(
-        f'STREAM_CHANGED_ERR: stream "{stream.name}" was made at '
-    )
+    assert load.ids() == [1]
+    assert load.reason()[:2] == ["STREAM_CHANGED_ERR", load.stream.name]
 
 
-def test_t73_a_shard_that_wakes_up_is_not_throttled(
-    open_node: OpenNode, server: KinesisServer, stream: StreamUnderTest
-) -> None:
+def test_t73_a_shard_that_wakes_up_is_not_throttled(open_node: OpenNode, load: Load) -> None:
     node = open_node(read_interval=READ_INTERVAL)
-    node.sql(f"{CREATE_TABLE}; {create(stream, properties={'max_batch_interval': '1'})}")
-    server.control.limit_as_aws()
+    node.sql(load.statement(properties={"max_batch_interval": "1"}))
+    load.control.limit_as_aws()
     with supervised(node) as supervisor:
         rounds_until(supervisor, idle)
-        for number in range(5):
-            stream.put(row(number) + b" " * 300_000)
+        load.stream.put_all(*(row(number) + b" " * 300_000 for number in range(5)))
         rounds_until(supervisor, lambda looks: looks[0].state.cumulative.rows_loaded == 5)
 
-    assert [one.code for one in server.control.requests() if one.code] == []
+    assert [one.code for one in load.control.requests() if one.code] == []
 
 
-def test_t74_a_page_that_was_not_taken_whole_is_not_caught_up(
-    loads: Node, stream: StreamUnderTest
-) -> None:
-    stream.put(packed(sub(b"bad"), *(sub(row(number)) for number in range(9))))
-    loads.sql(create(stream, properties={"max_batch_rows": "3"}))
-    loads.run()
-    before = shown(loads)
+def test_t74_a_page_that_was_not_taken_whole_is_not_caught_up(load: Load) -> None:
+    load.stream.put(packed(sub(b"bad"), *(sub(row(number)) for number in range(9))))
+    load.create(properties={"max_batch_rows": "3"})
+    load.run()
+    before = load.shown()
 
-    loads.sql("RESUME ROUTINE LOAD FOR r")
-    loads.run()
+    load.sql("RESUME ROUTINE LOAD FOR r")
+    load.run()
 
     assert (before["State"], before["Lag"]) == ("PAUSED", {FIRST: -1})
     assert before["Statistic"]["maxMillisBehindLatest"] == -1
-    assert ids(loads) == list(range(9))
-    assert shown(loads)["Lag"] == {FIRST: 0}
+    assert load.ids() == list(range(9))
+    assert load.shown()["Lag"] == {FIRST: 0}
 
 
-def test_t81_a_token_that_expires_while_a_task_reads_is_renewed(
-    open_node: OpenNode, server: KinesisServer, stream: StreamUnderTest
-) -> None:
-    put(stream, 1, 2, 3)
-    expiring = Failing(
-        lambda: server.control.inject("GetRecords", "ExpiredTokenException"), times=1
-    )
-    node = open_node(clock=MovedClock(), read_interval=BLINK, work=expiring)
-    node.sql(f"{CREATE_TABLE}; {create(stream)}")
+def test_t81_a_token_that_expires_while_a_task_reads_is_renewed(load: Load) -> None:
+    expiring = Failing(lambda: load.control.inject("GetRecords", "ExpiredTokenException"))
+    load.node.work = expiring
 
-    node.run()
+    load.begin(1, 2, 3)
 
-    assert ids(node) == [1, 2, 3]
+    assert load.ids() == [1, 2, 3]
     assert expiring.calls == 1
-    assert attempts(node, "r") == [(1, 1, "COMMITTED")]
+    assert attempts(load.node, "r") == [(1, 1, "COMMITTED")]
 
 
-def test_t81_keys_that_stay_expired_pause_the_load_until_others_are_given(
-    loads: Node, server: KinesisServer, stream: StreamUnderTest
-) -> None:
-    put(stream, 1)
-    loads.sql("CREATE SECRET k ('aws.access_key' = 'old', 'aws.secret_key' = 'old')")
-    text = create(stream).replace("'aws.access_key' = 'mine'", "'aws.access_key' = SECRET 'k'")
-    loads.sql(text.replace("'aws.secret_key' = 'mine'", "'aws.secret_key' = SECRET 'k'"))
-    server.control.refuse("old")
+def test_t81_keys_that_stay_expired_pause_the_load_until_others_are_given(load: Load) -> None:
+    load.put(1)
+    load.sql("CREATE SECRET k ('aws.access_key' = 'old', 'aws.secret_key' = 'old')")
+    load.sql(load.statement().replace("= 'mine'", "= SECRET 'k'"))
+    load.control.refuse("old")
 
-    reason = pause_reason(loads)
-    loads.sql("ALTER SECRET k ('aws.access_key' = 'new')")
-    pass_time(loads)
-    loads.run()
+    reason = load.pause_reason()
+    load.sql("ALTER SECRET k ('aws.access_key' = 'new')")
+    load.pass_time()
+    load.run()
 
     assert "ExpiredTokenException" in reason
-    assert ids(loads) == [1]
+    assert load.ids() == [1]
 
 
 @pytest.mark.parametrize(
     ("code", "message", "told"),
     [
-        ("KMSDisabledException", "", "KMSDisabledException (HTTP 400)"),
+        ("KMSDisabledException", "", r"KMSDisabledException \(HTTP 400\)"),
         (
             "InvalidSignatureException",
             "Signature expired: 20261116T100000Z is now earlier than 20261116T101000Z",
-            "This clock is wrong: it signed at 20261116T100000Z, "
-            "the service allows 20261116T101000Z",
+            "clock.* 20261116T100000Z.* 20261116T101000Z",
         ),
-        ("AccessDeniedException", "", "AccessDeniedException (HTTP 400)"),
+        ("AccessDeniedException", "", r"AccessDeniedException \(HTTP 400\)"),
     ],
 )
 def test_t84_a_load_that_is_refused_says_why_and_resumes_by_itself(
-    loads: Node,
-    server: KinesisServer,
-    stream: StreamUnderTest,
-    *,
-    code: str,
-    message: str,
-    told: str,
+    load: Load, *, code: str, message: str, told: str
 ) -> None:
-    put(stream, 1)
-    loads.sql(create(stream))
-    server.control.inject("GetRecords", code, message=message, times=100)
+    load.put(1)
+    load.create()
+    load.control.inject("GetRecords", code, message=message, times=100)
 
-    reason = pause_reason(loads)
-    server.control.heal()
-    pass_time(loads)
-    loads.run()
+    reason = load.pause_reason()
+    load.control.heal()
+    load.pass_time()
+    load.run()
 
-    assert reason.startswith(
-        f'GET_REMOTE_DATA_ERROR: stream "{stream.name}" at {server.endpoint} refused '
-        "kinesis:GetRecords"
-    )
-    assert told in reason
-    assert ids(loads) == [1]
+    assert values_in(reason)[:2] == ["GET_REMOTE_DATA_ERROR", load.stream.name]
+    assert re.search(f"{load.server.endpoint} .*kinesis:GetRecords.*{told}", reason, re.DOTALL)
+    assert load.ids() == [1]

@@ -18,23 +18,19 @@ from penstock.model.epoch import Statistics
 from penstock.model.split import Amount
 from penstock.supervisor.supervisor import RunnerReport
 from tests.integration.driving import MovedClock
-from tests.integration.routine_loads import create, ids, loads, put, server, shown, stream
+from tests.integration.routine_loads import Load
 from tests.node import Node
-from tests.servers.kinesis_clients import StreamUnderTest
 
-__all__ = ["loads", "server", "stream"]
 pytestmark = pytest.mark.integration
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 UNKNOWN = Amount(complete=False)
 
 
-def test_a_node_without_the_library_leaves_a_load_alone_and_says_so(
-    loads: Node, stream: StreamUnderTest
-) -> None:
-    put(stream, 1)
-    loads.sql(create(stream))
-    supervisor = loads.supervisor()
+def test_a_node_without_the_library_leaves_a_load_alone_and_says_so(load: Load) -> None:
+    load.put(1)
+    load.create()
+    supervisor = load.node.supervisor()
     supervisor._parts = replace(supervisor._parts, capabilities=frozenset())
     supervisor.start(sole_process=True)
 
@@ -42,13 +38,13 @@ def test_a_node_without_the_library_leaves_a_load_alone_and_says_so(
     supervisor.stop()
 
     assert [look.progress for look in looks] == [None, None, None]
-    told = shown(loads)
+    told = load.shown()
     assert told["State"] == "NEED_SCHEDULE"
     assert told["OtherMsg"] == (
         "node node-1 lacks the capability boto3; another node must run it"
     )
-    loads.run()
-    assert ids(loads) == [1]
+    load.run()
+    assert load.ids() == [1]
 
 
 def look_at(node: Node, waiting: Amount = UNKNOWN) -> ShownJob:
@@ -64,14 +60,12 @@ def look_at(node: Node, waiting: Amount = UNKNOWN) -> ShownJob:
     return shown_jobs([report], at=NOON)[0]
 
 
-def test_a_run_shows_records_and_how_far_a_load_is_behind(
-    loads: Node, stream: StreamUnderTest
-) -> None:
-    loads.sql(create(stream))
+def test_a_run_shows_records_and_how_far_a_load_is_behind(load: Load) -> None:
+    load.create()
     clock = MovedClock()
     tally = Tally(clock)
-    tally.update([look_at(loads)])
-    look = look_at(loads, replace(UNKNOWN, items=1, lag=timedelta(seconds=75)))
+    tally.update([look_at(load.node)])
+    look = look_at(load.node, replace(UNKNOWN, items=1, lag=timedelta(seconds=75)))
     total = Statistics(records_read=1200, rows_loaded=1199, rows_rejected=1)
     job = replace(look.view.job, cumulative=total)
     look = replace(look, view=replace(look.view, job=job))
@@ -92,27 +86,25 @@ def test_a_run_shows_records_and_how_far_a_load_is_behind(
     ],
 )
 def test_a_lag_that_nobody_knows_is_not_called_none(
-    loads: Node, stream: StreamUnderTest, *, waiting: Amount, text: str
+    load: Load, waiting: Amount, text: str
 ) -> None:
-    loads.sql(create(stream))
+    load.create()
 
-    assert lag_text(look_at(loads, waiting)) == text
+    assert lag_text(look_at(load.node, waiting)) == text
 
 
-def test_the_table_of_a_run_has_columns_for_streams(
-    loads: Node, stream: StreamUnderTest
-) -> None:
+def test_the_table_of_a_run_has_columns_for_streams(load: Load) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    loads.sql(create(stream))
+    load.create()
     clock = MovedClock()
     console = Console(width=100)
     display = LiveDisplay(Tally(clock), clock, Live(console=console))
     lagging = replace(UNKNOWN, lag=timedelta(seconds=3))
 
     with console.capture() as captured:
-        console.print(display.drawn([look_at(loads, lagging)], width=100))
+        console.print(display.drawn([look_at(load.node, lagging)], width=100))
 
     head, _, row = captured.get().splitlines()[:3]
     assert head.split() == ["job", "state", "step", "records", "rows", "lag", "rows/s"]

@@ -9,35 +9,18 @@ from penstock.model.job_kinds import FIXED_OPTIONS, RoutineProperties
 from penstock.model.options import option_fields, option_key
 from penstock.sources.kinesis.kind import KinesisOptions
 from penstock.sources.kinesis.start import POSITION_KEYS
-from tests.integration.driving import Failing, Gate, MovedClock, idle, rounds_until, supervised
-from tests.integration.routine_loads import (
-    BLINK,
-    CREATE_TABLE,
-    FIRST,
-    create,
-    ids,
-    loads,
-    put,
-    row,
-    server,
-    shown,
-    stream,
-)
-from tests.mirrored_node import OpenNode
-from tests.node import Node
-from tests.servers.kinesis_clients import REGION, StreamUnderTest, new_stream
+from tests.integration.driving import Failing, Gate, idle, rounds_until, supervised
+from tests.integration.routine_loads import FIRST, Load, put, row
+from tests.servers.kinesis_clients import REGION, new_stream
 
-__all__ = ["loads", "server", "stream"]
 pytestmark = pytest.mark.integration
 
 
-def test_t26_every_name_that_is_shown_is_one_that_is_accepted(
-    loads: Node, stream: StreamUnderTest
-) -> None:
-    loads.sql(create(stream, kinesis_shards=FIRST, kpl_foreign_records="skip"))
+def test_t26_every_name_that_is_shown_is_one_that_is_accepted(load: Load) -> None:
+    load.create(kinesis_shards=FIRST, kpl_foreign_records="skip")
 
-    told = shown(loads)
-    text = str(loads.sql("SHOW CREATE ROUTINE LOAD FOR r")[0]["CreateStmt"])
+    told = load.shown()
+    text = str(load.sql("SHOW CREATE ROUTINE LOAD FOR r")[0]["CreateStmt"])
 
     accepted = {option_key(field) for field in option_fields(KinesisOptions)}
     accepted |= set(POSITION_KEYS)
@@ -48,32 +31,26 @@ def test_t26_every_name_that_is_shown_is_one_that_is_accepted(
     assert shown_keys <= accepted | properties
 
 
-def test_a_load_is_shown_in_the_columns_of_doris(loads: Node, stream: StreamUnderTest) -> None:
-    numbers = put(stream, 1)
-    loads.sql(
-        create(stream, properties={"max_batch_rows": "7", "max_batch_size": "100MB"})
+def test_a_load_is_shown_in_the_columns_of_doris(load: Load) -> None:
+    numbers = load.put(1)
+    load.sql(
+        load.statement(properties={"max_batch_rows": "7", "max_batch_size": "100MB"})
         + " COMMENT 'mine'"
     )
-    loads.run()
+    load.run()
 
-    (found,) = loads.sql("SHOW ROUTINE LOAD")
-    told = shown(loads)
+    (found,) = load.sql("SHOW ROUTINE LOAD")
+    told = load.shown()
 
     assert list(found) == [column.name for column in LOAD_COLUMNS]
     assert len(LOAD_COLUMNS) == 24
     plain = ("Name", "DbName", "TableName", "IsMultiTable", "DataSourceType", "Comment")
-    assert [told[column] for column in plain] == [
-        "r",
-        "default",
-        "t",
-        "false",
-        "KINESIS",
-        "mine",
-    ]
+    expected = ["r", "default", "t", "false", "KINESIS", "mine"]
+    assert [told[column] for column in plain] == expected
     assert told["DataSourceProperties"] == {
         "region": REGION,
-        "stream": stream.name,
-        "endpoint": stream.client.meta.endpoint_url,
+        "stream": load.stream.name,
+        "endpoint": load.stream.client.meta.endpoint_url,
         "openKinesisShards": FIRST,
         "closedKinesisShards": "",
     }
@@ -86,46 +63,41 @@ def test_a_load_is_shown_in_the_columns_of_doris(loads: Node, stream: StreamUnde
     assert told["Lag"] == {FIRST: 0}
 
 
-def test_the_counters_of_a_load_are_those_of_doris(
-    loads: Node, stream: StreamUnderTest
-) -> None:
-    put(stream, 1)
-    stream.put(b"nonsense")
-    loads.sql(create(stream, properties={"max_error_number": "1"}))
-    loads.run()
+def test_the_counters_of_a_load_are_those_of_doris(load: Load) -> None:
+    load.put(1)
+    load.stream.put(b"nonsense")
+    load.create(properties={"max_error_number": "1"})
+    load.run()
 
-    counted = shown(loads)["Statistic"]
+    counted = load.shown()["Statistic"]
 
     assert counted["taskExecuteTimeMs"] > 0
-    assert (
-        counted
-        | {
-            "totalRows": 2,
-            "loadedRows": 1,
-            "errorRows": 1,
-            "errorRowsAfterResumed": 1,
-            "unselectedRows": 0,
-            "receivedBytes": len(row(1)) + 8,
-            "committedTaskNum": 1,
-            "abortedTaskNum": 0,
-            "openShardNum": 1,
-            "closedShardNum": 0,
-            "trackedShardNum": 1,
-            "cachedMillisBehindLatestShardNum": 1,
-            "totalMillisBehindLatest": 0,
-            "maxMillisBehindLatest": 0,
-        }
-        == counted
-    )
+    expected = {
+        "totalRows": 2,
+        "loadedRows": 1,
+        "errorRows": 1,
+        "errorRowsAfterResumed": 1,
+        "unselectedRows": 0,
+        "receivedBytes": len(row(1)) + 8,
+        "committedTaskNum": 1,
+        "abortedTaskNum": 0,
+        "openShardNum": 1,
+        "closedShardNum": 0,
+        "trackedShardNum": 1,
+        "cachedMillisBehindLatestShardNum": 1,
+        "totalMillisBehindLatest": 0,
+        "maxMillisBehindLatest": 0,
+    }
+    assert counted | expected == counted
 
 
-def test_a_load_is_one_of_the_jobs(loads: Node, stream: StreamUnderTest) -> None:
-    put(stream, 1)
-    number = stream.put(b"nonsense")
-    loads.sql(create(stream, properties={"max_error_number": "1"}) + " COMMENT 'mine'")
-    loads.run()
+def test_a_load_is_one_of_the_jobs(load: Load) -> None:
+    load.put(1)
+    number = load.stream.put(b"nonsense")
+    load.sql(load.statement(properties={"max_error_number": "1"}) + " COMMENT 'mine'")
+    load.run()
 
-    (found,) = loads.sql("SHOW JOBS")
+    (found,) = load.sql("SHOW JOBS")
 
     assert found.pop("last_commit") is not None
     assert int(str(found.pop("requests_per_hour"))) > 0
@@ -145,18 +117,16 @@ def test_a_load_is_one_of_the_jobs(loads: Node, stream: StreamUnderTest) -> None
     }
 
 
-def test_a_load_tells_since_when_and_why_it_is_paused_or_has_ended(
-    loads: Node, stream: StreamUnderTest
-) -> None:
+def test_a_load_tells_since_when_and_why_it_is_paused_or_has_ended(load: Load) -> None:
     columns = ("PauseTime", "EndTime", "ReasonOfStateChanged")
-    loads.sql(f"{create(stream)}; PAUSE ROUTINE LOAD FOR r")
-    paused = [shown(loads)[column] for column in columns]
-    loads.sql("RESUME ROUTINE LOAD FOR r")
-    resumed = [shown(loads)[column] for column in columns]
-    loads.sql("STOP ROUTINE LOAD FOR r")
-    ended = [shown(loads, all_=True)[column] for column in columns]
+    load.sql(f"{load.statement()}; PAUSE ROUTINE LOAD FOR r")
+    paused = [load.shown()[column] for column in columns]
+    load.sql("RESUME ROUTINE LOAD FOR r")
+    resumed = [load.shown()[column] for column in columns]
+    load.sql("STOP ROUTINE LOAD FOR r")
+    ended = [load.shown(all_=True)[column] for column in columns]
 
-    created = shown(loads, all_=True)["CreateTime"]
+    created = load.shown(all_=True)["CreateTime"]
     assert paused[0] >= created
     assert paused[1:] == [None, "MANUAL_PAUSE_ERR: paused by PAUSE ROUTINE LOAD"]
     assert resumed == [None, None, ""]
@@ -165,69 +135,57 @@ def test_a_load_tells_since_when_and_why_it_is_paused_or_has_ended(
 
 
 @pytest.mark.parametrize(("wanted", "tasks"), [("1", 1), ("256", 2)])
-def test_an_epoch_has_no_more_tasks_than_wanted(
-    open_node: OpenNode, stream: StreamUnderTest, *, wanted: str, tasks: int
-) -> None:
-    started: list[None] = []
-    counting = Failing(first=lambda: started.append(None), times=99)
-    node = open_node(clock=MovedClock(), read_interval=BLINK, work=counting)
-    wide = new_stream(stream.client, shards=3)
+def test_an_epoch_has_no_more_tasks_than_wanted(load: Load, wanted: str, tasks: int) -> None:
+    counting = load.node.work = Failing(first=lambda: None)
+    wide = new_stream(load.stream.client, shards=3)
     for number in range(3):
         put(wide, number, hash_key=number * 2**127 - number)
-    properties = {"desired_concurrent_number": wanted}
-    node.sql(f"{CREATE_TABLE}; {create(wide, properties=properties)}")
+    load.create(stream=wide, properties={"desired_concurrent_number": wanted})
 
-    node.run()
+    load.run()
 
-    assert sorted(ids(node)) == [0, 1, 2]
-    assert len(started) == tasks
-    assert shown(node)["JobProperties"]["current_concurrent_number"] == str(tasks)
+    assert sorted(load.ids()) == [0, 1, 2]
+    assert counting.calls == tasks
+    assert load.shown()["JobProperties"]["current_concurrent_number"] == str(tasks)
 
 
-def test_what_was_not_heard_yet_is_unknown(loads: Node, stream: StreamUnderTest) -> None:
-    loads.sql(create(stream))
+def test_what_was_not_heard_yet_is_unknown(load: Load) -> None:
+    load.create()
 
-    told = shown(loads)
+    told = load.shown()
 
     assert told["Lag"] == {FIRST: -1}
     assert told["Statistic"]["maxMillisBehindLatest"] == -1
     assert told["Statistic"]["cachedMillisBehindLatestShardNum"] == 0
 
 
-def test_a_task_that_runs_is_shown_with_where_it_began(
-    open_node: OpenNode, stream: StreamUnderTest
-) -> None:
-    gate = Gate()
-    node = open_node(clock=MovedClock(), read_interval=BLINK, work=gate)
-    put(stream, 1)
-    node.sql(f"{CREATE_TABLE}; {create(stream)}")
-    with supervised(node) as supervisor:
+def test_a_task_that_runs_is_shown_with_where_it_began(load: Load) -> None:
+    gate = load.node.work = Gate()
+    load.put(1)
+    load.create()
+    with supervised(load.node) as supervisor:
         rounds_until(supervisor, lambda _: gate.entered.is_set())
-        during = node.sql("SHOW ROUTINE LOAD TASK WHERE jobname = 'r'")
-        running = shown(node)
+        during = load.sql("SHOW ROUTINE LOAD TASK WHERE jobname = 'r'")
+        running = load.shown()
         gate.opened.set()
         rounds_until(supervisor, idle)
-        behind = node.sql("SHOW ROUTINE LOAD TASK FOR r")
+        behind = load.sql("SHOW ROUTINE LOAD TASK FOR r")
 
     (task,) = during
     assert list(task) == [column.name for column in TASK_COLUMNS]
-    assert (task["TxnId"], task["JobId"], task["Timeout"]) == (-1, node.job("r").id, 600)
+    assert (task["TxnId"], task["JobId"], task["Timeout"]) == (-1, load.node.job("r").id, 600)
     assert json.loads(str(task["DataSourceProperties"])) == {FIRST: "TRIM_HORIZON"}
     assert (running["CurrentTaskNum"], behind) == (1, [])
     assert running["Statistic"]["runningTxns"] == [task["TaskId"]]
-    assert shown(node)["Statistic"]["runningTxns"] == []
+    assert load.shown()["Statistic"]["runningTxns"] == []
 
 
-def test_everything_that_is_shown_survives_a_restart(
-    loads: Node, stream: StreamUnderTest
-) -> None:
-    put(stream, 1)
-    loads.sql(create(stream))
-    loads.run()
-    before = shown(loads), loads.sql("SHOW SHARDS FOR r")
+def test_everything_that_is_shown_survives_a_restart(load: Load) -> None:
+    load.begin(1)
+    before = load.shown(), load.sql("SHOW SHARDS FOR r")
 
-    again = loads.restart()
-    after = shown(again), again.sql("SHOW SHARDS FOR r")
+    again = load.restart()
+    after = again.shown(), again.sql("SHOW SHARDS FOR r")
 
     for told, _ in (before, after):
         for key in ("taskExecuteTimeMs", "receivedBytesRate", "loadRowsRate"):
