@@ -1,4 +1,4 @@
-"""Write the tables of docs/reference/options.md from the declarations of the options.
+"""Write the tables of options.md and settings.md in docs/reference from the declarations.
 
 The job kinds and the source kinds of the registry name the classes of options. Only the text
 between two markers is written. ``make docs`` runs this script, and a test compares the page
@@ -16,7 +16,7 @@ from typing import Any, get_type_hints
 
 from penstock.model.job_kinds import JOB_KINDS
 from penstock.model.options import Rule, open_fields, option_key, rule_of
-from penstock.settings.home import settings_table
+from penstock.settings.home import SHOWN_SETTINGS, ShownSetting
 from penstock.sources.registry import source_kinds
 
 PAGE = Path(__file__).parent / "reference" / "options.md"
@@ -43,6 +43,27 @@ def page(text: str) -> str:
 def settings_page(text: str) -> str:
     """Return the page of settings with a new table."""
     return BLOCK.sub(lambda found: f"{found[1]}\n{settings_table()}\n{found[3]}", text)
+
+
+def settings_table() -> str:
+    """Return the table of settings."""
+    rows = [
+        f"| {_place(setting)} | `{setting.variable}` | {_default(setting)} "
+        f"| {setting.meaning} |\n"
+        for setting in SHOWN_SETTINGS
+    ]
+    head = "| setting | environment | default | meaning |\n| --- | --- | --- | --- |\n"
+    return head + "".join(rows)
+
+
+def _place(setting: ShownSetting) -> str:
+    if setting.example:
+        return f"`{setting.key}`"
+    return "`--home` (flag)" if setting.key == "home" else "environment only"
+
+
+def _default(setting: ShownSetting) -> str:
+    return "none" if setting.default == "none" else f"`{setting.default}`"
 
 
 def table(kind: type, *, prefix: str = "", only: Callable[[str], bool] = lambda _: True) -> str:

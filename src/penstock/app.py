@@ -76,7 +76,7 @@ class App:
             clock=self.clock,
             vault=self.vault,
             sources=self.sources,
-            tasks_max=local_tasks(self.settings.spark.master),
+            tasks_max=local_tasks(self.settings.spark_master),
             warehouse_secret=self.settings.warehouse_secret,
         )
 
@@ -105,7 +105,7 @@ class App:
         )
         lock = HomeLock(home / "lock")
         # A catalog that other homes may share has other processes than this home's lock knows.
-        own_catalog = self.settings.catalog.url is None
+        own_catalog = self.settings.catalog is None
         sole = lock.acquire()
         if sole:
             clear_leftovers(home / "tmp")
@@ -125,11 +125,11 @@ class App:
 
         return SparkExecutor(
             SparkOptions(
-                master=self.settings.spark.master,
+                master=self.settings.spark_master,
                 scratch=self.settings.home / "tmp",
                 log_file=self.logs.spark,
                 computing=any(job.definition.query for job in self.catalog.jobs()),
-                conf=self.settings.spark.conf,
+                conf=self.settings.spark_conf,
             )
         )
 
@@ -176,10 +176,10 @@ class App:
             self._scratch = Path(tempfile.mkdtemp(prefix="penstock-sql-"))
             self._spark = SparkExecutor(
                 SparkOptions(
-                    master=self.settings.spark.master,
+                    master=self.settings.spark_master,
                     scratch=self._scratch,
                     log_file=self.logs.spark,
-                    conf=self.settings.spark.conf,
+                    conf=self.settings.spark_conf,
                 )
             )
         return self._spark

@@ -1,22 +1,39 @@
-"""The page of options is what the declarations say."""
+"""The pages of options and settings are what the declarations say."""
 
 import importlib.util
 from pathlib import Path
+from types import ModuleType
 
-PAGE = Path(__file__).parents[2] / "docs/reference/options.md"
-SCRIPT = Path(__file__).parents[2] / "docs/generate.py"
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_the_tables_of_options_are_those_that_the_declarations_give() -> None:
-    spec = importlib.util.spec_from_file_location("generate", SCRIPT)
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    """The script that writes the pages."""
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
     assert spec is not None
     assert spec.loader is not None
-    generator = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generator)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
 
-    text = PAGE.read_text("utf-8")
+
+def test_the_tables_of_options_are_those_that_the_declarations_give(
+    generator: ModuleType,
+) -> None:
+    text = (DOCS / "reference/options.md").read_text("utf-8")
 
     assert text == generator.page(text), "run `make docs`"
     assert sorted(generator.tables()) == sorted(
         name for _, name, _ in generator.BLOCK.findall(text)
     )
+
+
+def test_the_table_of_settings_is_the_one_that_the_settings_file_is_written_from(
+    generator: ModuleType,
+) -> None:
+    text = (DOCS / "reference/settings.md").read_text("utf-8")
+
+    assert f"-->\n\n{generator.settings_table()}\n<!--" in text, "run `make docs`"

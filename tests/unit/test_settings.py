@@ -31,7 +31,7 @@ def test_every_setting_is_explained_and_nothing_else() -> None:
 def test_the_defaults_are_those_that_a_node_has() -> None:
     settings = Settings(home=Path("<home>"))
 
-    assert SHOWN["spark.master"].default == settings.spark.master
+    assert SHOWN["spark.master"].default == settings.spark_master
     assert SHOWN["catalog.url"].default == settings.catalog_url
     assert SHOWN["secret_key"].default == f"<home>/{KEY_FILE}"
     assert settings.warehouse_location.endswith(SHOWN["warehouse"].default)
@@ -51,9 +51,9 @@ def test_every_line_of_the_file_can_be_taken_as_it_is(tmp_path: Path) -> None:
 
     assert settings.warehouse == "/data/lake"
     assert settings.warehouse_secret == "lake_keys"  # noqa: S105 - The name of a secret.
-    assert settings.catalog.url == "sqlite:////data/catalog.db"
-    assert settings.spark.master == Settings(home=tmp_path).spark.master
-    assert settings.spark.conf == {"spark.driver.memory": "2g"}
+    assert settings.catalog == "sqlite:////data/catalog.db"
+    assert settings.spark_master == Settings(home=tmp_path).spark_master
+    assert settings.spark_conf == {"spark.driver.memory": "2g"}
 
 
 def test_the_environment_wins_over_the_file(
@@ -69,7 +69,7 @@ def test_the_environment_wins_over_the_file(
     )
 
     assert settings.warehouse == "/b"
-    assert settings.spark.conf == {"a": "environment", "b": "file"}
+    assert settings.spark_conf == {"a": "environment", "b": "file"}
     assert settings.origin_by_key == {
         "warehouse": "PENSTOCK_WAREHOUSE",
         "spark.master": "penstock.toml",

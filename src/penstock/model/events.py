@@ -132,7 +132,7 @@ class Event:
 
 
 def apply(state: JobState | None, event: Event) -> JobState:
-    """Answer the state after the event."""
+    """Return the state after the event."""
     body = event.body
     if isinstance(body, JobCreated):
         created = _created(event, body)
@@ -145,9 +145,8 @@ def apply(state: JobState | None, event: Event) -> JobState:
             newer = body.definition.revision > state.definition.revision
             return replace(state, definition=body.definition) if newer else state
         case DesiredStateChanged():
-            return _desired_state_changed(
-                _generation_raised(state, body.generation), event, body
-            )
+            raised = _generation_raised(state, body.generation)
+            return _desired_state_changed(raised, event, body)
         case GenerationRaised():
             return _generation_raised(state, body.generation)
         case EpochStarted() | EpochEnded():
@@ -155,12 +154,8 @@ def apply(state: JobState | None, event: Event) -> JobState:
         case Committed():
             return _committed(state, event, body.attachment)
         case NoticesChanged():
-            newer = event.number > state.notices_event
-            return (
-                replace(state, notices=body.notices, notices_event=event.number)
-                if newer
-                else state
-            )
+            noticed = replace(state, notices=body.notices, notices_event=event.number)
+            return noticed if event.number > state.notices_event else state
     assert_never(body)
 
 
@@ -195,9 +190,7 @@ def _desired_state_changed(
 ) -> JobState:
     if body.rejected_before is not None and event.number > state.rejected_before_event:
         state = replace(
-            state,
-            rejected_before=body.rejected_before,
-            rejected_before_event=event.number,
+            state, rejected_before=body.rejected_before, rejected_before_event=event.number
         )
     if event.number <= state.desired.event:
         return state

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.model.options import option
 from penstock.model.schema import Column, Primitive
@@ -23,7 +23,7 @@ class PayloadCompression(StrEnum):
     GZIP = "gzip"
 
 
-# Options of CSV and JSON that files and records share: type-independent explanation, default.
+# Options of CSV and JSON that files and records share: explanation and default.
 _FORMAT_OPTIONS: dict[str, tuple[str, object]] = {
     "enclose": ("CSV: character around a field that may hold separators and line ends.", ""),
     "escape": ("CSV: escape character inside enclosed fields.", ""),
@@ -64,6 +64,11 @@ TEXT_COLUMNS = (Column(name="value", type=Primitive.STRING),)
 class Payload:
     """How the bytes of a record become rows: one, or more if it has several lines."""
 
+    # All lines of a record are rows.
+    line_delimiter: ClassVar[str] = "\n"
+    skip_lines: ClassVar[int] = 0
+    header_lines: ClassVar[int] = 0
+
     format: PayloadFormat
     column_separator: str = "\t"
     enclose: str = ""
@@ -75,18 +80,3 @@ class Payload:
     jsonpaths: str = ""
     num_as_string: bool = False
     compress_type: PayloadCompression = PayloadCompression.NONE
-
-    @property
-    def line_delimiter(self) -> str:
-        """What ends a row, where a record has several."""
-        return "\n"
-
-    @property
-    def skip_lines(self) -> int:
-        """How many lines of a record are no rows."""
-        return 0
-
-    @property
-    def header_lines(self) -> int:
-        """How many lines of a record name its columns."""
-        return 0

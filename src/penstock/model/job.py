@@ -24,7 +24,7 @@ class LoadColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadProperties:
-    """How records become rows; expressions are verbatim Spark SQL, None is what was not said.
+    """How records become rows; expressions are verbatim Spark SQL, None is not given.
 
     ``preceding_filter`` sees the columns of the records, ``where`` those of the table.
     """
@@ -48,7 +48,7 @@ class TargetColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRef:
-    """The table a job loads: its name for people, its id and location for the truth."""
+    """The table a job loads: its name for users; id and location identify it."""
 
     name: str
     id: str
@@ -57,12 +57,12 @@ class TableRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkQuery:
-    """A SELECT that Spark runs, and what was found out about it."""
+    """A SELECT that Spark runs, and what its analysis found."""
 
-    # The SELECT with the name of a view in the place of the source's call.
+    # The SELECT with the name of a view instead of the source's call.
     text: str
     view: str
-    # The columns that it sees of the source, and those that it looks at; others are not read.
+    # The columns of the source, and those that the SELECT uses; others are not read.
     view_columns: tuple[Column, ...]
     needed: tuple[str, ...]
     outputs: tuple[Column, ...]
@@ -72,9 +72,9 @@ class SparkQuery:
     row_wise: bool
     # Whether its plan means the same in every epoch.
     reusable: bool
-    # Whether its outputs fill the columns that are called like them.
+    # Whether its outputs fill the columns of the same name.
     by_name: bool = False
-    # Whether they are the columns of the source, all of them.
+    # Whether its outputs are all columns of the source.
     source_starred: bool = False
 
 
@@ -88,7 +88,7 @@ class SourceRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDefinition:
-    """What a person asked for, with everything that was inferred frozen into it."""
+    """What a user defined, with everything that was inferred."""
 
     name: str
     comment: str
@@ -108,7 +108,7 @@ class JobDefinition:
     metadata: tuple[tuple[str, str], ...] = ()
     # None when the SELECT is a plain list of columns, which needs no Spark.
     query: SparkQuery | None = None
-    # The clauses of a routine load, from which the SELECT was made.
+    # The clauses of a routine load, from which the SELECT was built.
     load: LoadProperties | None = None
     # The capabilities that a node needs to run the job.
     needs: tuple[str, ...] = ()
@@ -148,7 +148,7 @@ class JobDefinition:
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """The columns of the source that any output is made of."""
+        """The columns of the source that outputs are computed from."""
         if self.query is not None:
             return self.query.needed
         return tuple(dict.fromkeys(t.path[0] for t in self.targets if t.path))
@@ -174,7 +174,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
-    """State and reason as one record, with what auto-resume needs to know."""
+    """State and reason as one record, with the counters of auto-resume."""
 
     state: DesiredState
     reason: Reason | None
@@ -186,7 +186,7 @@ class Desired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
-    """Everything remembered of a job: the fold of its events."""
+    """Everything stored of a job: the fold of its events."""
 
     id: str
     created_at: datetime
@@ -226,12 +226,12 @@ class JobState:
 
     @property
     def has_too_many_errors(self) -> bool:
-        """Whether the window was found too full since somebody last wanted the job to run."""
+        """Whether the error window exceeded its limit since the desired state last changed."""
         return self.tripped_event > self.desired.event
 
     @property
     def auto_resumes_in_a_row(self) -> int:
-        """How often the job was resumed by itself since it last committed an epoch."""
+        """How often the job was resumed automatically since it last committed an epoch."""
         return self.desired.auto_resumes if self.desired.event > self.succeeded_event else 0
 
 

@@ -6,8 +6,7 @@ defaults of properties are those of Apache Doris.
 
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from penstock.errors import InvariantError
 from penstock.model.epoch import EpochLimits
@@ -22,7 +21,7 @@ from penstock.model.formats import (
 from penstock.model.options import option
 
 POLL_INTERVAL_MAX = timedelta(seconds=10)
-# Options of Doris that mean nothing here; their defaults are taken for what they are.
+# Options of Doris without a meaning here; only their defaults are accepted.
 FIXED_OPTIONS = {
     "exec_mem_limit": "2147483648",
     "send_batch_parallelism": "1",
@@ -40,6 +39,10 @@ _TIMEOUT_MIN = timedelta(seconds=60)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProperties:
     """Options of a streaming job, given in PROPERTIES."""
+
+    # As many tasks as run at once, without a time limit.
+    tasks_max: ClassVar[int | None] = None
+    task_timeout: ClassVar[timedelta | None] = None
 
     max_interval: timedelta = option(
         "Longest wait before the source is polled again.",
@@ -89,18 +92,8 @@ class JobProperties:
 
     @property
     def limits(self) -> EpochLimits:
-        """How much an epoch takes at most."""
+        """The limits of an epoch."""
         return EpochLimits(items=self.batch_files_max, size_bytes=self.batch_bytes_max)
-
-    @property
-    def tasks_max(self) -> int | None:
-        """Most tasks of an epoch; None: as many as run at once."""
-        return None
-
-    @property
-    def task_timeout(self) -> timedelta | None:
-        """How long the tasks of an epoch may take; None: an epoch has no time limit."""
-        return None
 
     def payload(self, separator: str | None) -> Payload | None:  # noqa: ARG002 - As below.
         """Return None: the source itself declares its format."""
@@ -110,6 +103,10 @@ class JobProperties:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutineProperties:
     """How a routine load reads, and how many bad rows it tolerates."""
+
+    # Rejected rows never fail an epoch: the error window counts them.
+    strict: ClassVar[bool] = False
+    filter_ratio_max: ClassVar[float] = 1.0
 
     tasks_max: int = option(
         "Most tasks of an epoch; never more than there are shards.",
@@ -183,32 +180,22 @@ class RoutineProperties:
 
     @property
     def max_interval(self) -> timedelta:
-        """Longest wait before an idle source is asked again."""
+        """Longest wait before an idle source is polled again."""
         return min(self.max_batch_interval, POLL_INTERVAL_MAX)
 
     @property
     def task_timeout(self) -> timedelta:
-        """How long the tasks of an epoch may take before it is begun anew."""
+        """How long the tasks of an epoch may take before it is retried."""
         return max(self.max_batch_interval * _TIMEOUT_BATCHES, _TIMEOUT_MIN)
 
     @property
-    def strict(self) -> bool:
-        """Whether rows and expressions that fail do so to their epoch: the window decides."""
-        return False
-
-    @property
     def limits(self) -> EpochLimits:
-        """How much an epoch takes at most."""
+        """The limits of an epoch."""
         return EpochLimits(
             records=self.max_batch_rows,
             size_bytes=self.max_batch_size,
             duration=self.max_batch_interval,
         )
-
-    @property
-    def filter_ratio_max(self) -> float:
-        """The share of rejected rows with which an epoch is committed: any."""
-        return 1.0
 
     def payload(self, separator: str | None) -> Payload | None:
         """Return how the bytes of a record become rows."""
@@ -218,15 +205,6 @@ class RoutineProperties:
 
 
 Properties = JobProperties | RoutineProperties
-
-
-class ErrorLimits(StrEnum):
-    """What bounds the rows that a job rejects."""
-
-    # A ratio per epoch; an epoch above it is not committed.
-    PER_EPOCH = "per epoch"
-    # A window over epochs; good rows are committed, then the job is paused.
-    WINDOW = "window"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,7 +226,7 @@ class JobKind:
 
     name: str
     noun: str
-    # How the kind is told from others, and in the column kind of SHOW JOBS.
+    # The name in messages, and in the column kind of SHOW JOBS.
     title: str
     shown: str
     properties: type[JobProperties] | type[RoutineProperties]
@@ -256,16 +234,13 @@ class JobKind:
     pause: str
     resume: str
     drop: str
-    # The statements of the kind, for a person who used those of another one.
+    # The statements of the kind, for a hint to a user of another kind's statement.
     statements: str
     resume_policy: ResumePolicy
-    errors: ErrorLimits
     # How long a job can be shown after it was ended; None: it is deleted at once.
     kept_after_stop: timedelta | None
     # Which loop runs the job.
     runner: str = "load"
-    # Whether rows are updated by key.
-    keyed: bool = False
 
 
 STREAMING = JobKind(
@@ -280,7 +255,6 @@ STREAMING = JobKind(
     drop="DROP JOB {}",
     statements="PAUSE, RESUME, ALTER or DROP JOB",
     resume_policy=ResumePolicy(),
-    errors=ErrorLimits.PER_EPOCH,
     kept_after_stop=None,
 )
 ROUTINE_LOAD = JobKind(
@@ -295,7 +269,6 @@ ROUTINE_LOAD = JobKind(
     drop="STOP ROUTINE LOAD FOR {}",
     statements="SHOW CREATE, PAUSE, RESUME, ALTER or STOP ROUTINE LOAD FOR it",
     resume_policy=ResumePolicy(resumes_max=None, forgotten_after=timedelta(minutes=10)),
-    errors=ErrorLimits.WINDOW,
     kept_after_stop=timedelta(days=3),
 )
 JOB_KINDS = {kind.name: kind for kind in (STREAMING, ROUTINE_LOAD)}

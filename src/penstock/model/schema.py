@@ -9,12 +9,12 @@ from penstock.model.text import quoted_name, quoted_text
 # The longest name of a folder has 255 bytes; this leaves room for every value but long texts.
 PARTITION_NAME_BYTES_MAX = 200
 
-# What a folder's name, its value and a path are told apart by; readers decode no names.
+# They separate name, value and path of a folder; readers do not decode names.
 _PATH_SIGNS = "/=:"
 
 
 class Primitive(StrEnum):
-    """A type without parts."""
+    """A type without parts; ``sql`` of every type is how a statement writes it."""
 
     BOOLEAN = "BOOLEAN"
     TINYINT = "TINYINT"
@@ -31,7 +31,6 @@ class Primitive(StrEnum):
 
     @property
     def sql(self) -> str:
-        """How the type is written in a statement."""
         return self.value
 
 
@@ -44,7 +43,6 @@ class Decimal:
 
     @property
     def sql(self) -> str:
-        """How the type is written in a statement."""
         return f"DECIMAL({self.precision},{self.scale})"
 
 
@@ -56,7 +54,6 @@ class Array:
 
     @property
     def sql(self) -> str:
-        """How the type is written in a statement."""
         return f"ARRAY<{self.element.sql}>"
 
 
@@ -69,7 +66,6 @@ class Map:
 
     @property
     def sql(self) -> str:
-        """How the type is written in a statement."""
         return f"MAP<{self.key.sql}, {self.value.sql}>"
 
 
@@ -81,8 +77,8 @@ class Struct:
 
     @property
     def sql(self) -> str:
-        """How the type is written in a statement."""
-        return f"STRUCT<{', '.join(_field_sql(field) for field in self.fields)}>"
+        fields = (f"{quoted_name(field.name)}: {_rest_sql(field)}" for field in self.fields)
+        return f"STRUCT<{', '.join(fields)}>"
 
 
 DataType = Primitive | Decimal | Array | Map | Struct
@@ -99,7 +95,7 @@ class Column:
 
 
 def partition_refusal(column: Column) -> UserError | None:
-    """Say why a table cannot be partitioned by a column; None if it can."""
+    """Return why a table cannot be partitioned by a column; None if it can."""
     if column.type in (Primitive.FLOAT, Primitive.DOUBLE):
         hint = "NaN and -0.0 do not equal themselves in every reader. Use a DECIMAL column."
         return _type_refusal(column, hint=hint)
@@ -131,17 +127,13 @@ def _type_refusal(column: Column, *, hint: str) -> UserError:
     )
 
 
-def _field_sql(field: Column) -> str:
-    return f"{quoted_name(field.name)}: {_rest_sql(field)}"
-
-
 def columns_sql(columns: tuple[Column, ...]) -> str:
     """Write columns as a list without the parentheses: ``id BIGINT NOT NULL, note STRING``."""
     return ", ".join(column_sql(column) for column in columns)
 
 
 def column_sql(column: Column) -> str:
-    """Write one column as CREATE TABLE takes it."""
+    """Write one column as in CREATE TABLE."""
     return f"{quoted_name(column.name)} {_rest_sql(column)}"
 
 

@@ -1,6 +1,6 @@
 """References to secrets, and the ciphertext that tasks receive.
 
-A reference may be printed, stored and logged; the value that it leads to may not.
+A reference may be printed, stored and logged; the value that it refers to may not.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedSecret:
-    """A named set of sealed values; one that a job owns goes with the job."""
+    """A named set of encrypted values; a secret that a job owns is deleted with the job."""
 
     name: str
     value_by_key: Mapping[str, str]
@@ -20,7 +20,7 @@ class SealedSecret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretRecord:
-    """A secret as it is remembered."""
+    """A secret as it is stored."""
 
     name: str
     value_by_key: Mapping[str, str]
@@ -47,10 +47,10 @@ _STORED = "secret:"
 _ENVIRONMENT = "env:"
 _FILE = "file:"
 
-# What stands where a value was hidden.
+# Replaces a hidden value.
 MASKED = "***"
 
-# What the last part of a key is called, or ends with, when its value must not be seen.
+# Names, and ends of names, of the last part of a key whose value must be hidden.
 _NAMES = frozenset(
     {
         "access_key",
@@ -79,21 +79,21 @@ _ENDINGS = (
     "session.token",
 )
 _ANYWHERE = "private.key"
-# What stands in no harmless key of options; it may be misspelt, or that of another system.
+# Parts of keys that may be misspelt secret keys, or those of another system.
 _RESEMBLING = ("key", "secret", "token", "passw", "passphrase", "credential", "account")
 _HARMLESS = frozenset({"path_partition_keys", "property.aws.credentials.provider"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretReference:
-    """A secret of the catalog; which of its values is meant, the option's key says."""
+    """A secret of the catalog; the key of the option selects one of its values."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentReference:
-    """A variable of the environment of whichever process needs the value."""
+    """An environment variable of the process that needs the value."""
 
     variable: str
 
@@ -111,7 +111,7 @@ Reference = SecretReference | EnvironmentReference | FileReference
 def reference_of(text: str) -> Reference | None:
     """Read an option's value as a reference; None for a literal."""
     if text.startswith(_STORED):
-        # Secrets are named like tables, whose names do not tell cases apart.
+        # Names of secrets are case-insensitive, like those of tables.
         return SecretReference(name=text.removeprefix(_STORED).lower())
     if text.startswith(_ENVIRONMENT):
         return EnvironmentReference(variable=text.removeprefix(_ENVIRONMENT))
@@ -121,23 +121,24 @@ def reference_of(text: str) -> Reference | None:
 
 
 def is_mask(text: str) -> bool:
-    """Tell whether a text is what stands in the place of a hidden value, not the value."""
+    """Return whether a text is the mask of a hidden value."""
     return len(text) >= len(MASKED) and not text.strip("*")
 
 
-# Keys of options, and where their values come from, as it is written.
+# Keys of options, and the references that their values come from, as users write them.
 Origins = tuple[tuple[str, str], ...]
 
 
 def origins_of(pairs: Iterable[tuple[str, str]]) -> Origins:
-    """Answer which options are references, and to what."""
-    found = ((key, text, reference_of(text)) for key, text in pairs)
-    return tuple((key, _origin(ref, text)) for key, text, ref in found if ref is not None)
-
-
-def _origin(reference: Reference, text: str) -> str:
-    """Write a reference as people do."""
-    return f"SECRET '{reference.name}'" if isinstance(reference, SecretReference) else text
+    """Return the options that are references, and to what."""
+    found = []
+    for key, text in pairs:
+        reference = reference_of(text)
+        if isinstance(reference, SecretReference):
+            found.append((key, f"SECRET '{reference.name}'"))
+        elif reference is not None:
+            found.append((key, text))
+    return tuple(found)
 
 
 def shown_value(key: str, value: str, origins: Origins) -> str:
@@ -163,7 +164,7 @@ def reference_text(reference: Reference) -> str:
 
 
 def is_secret_key(key: str) -> bool:
-    """Tell whether what stands behind a key must not be seen; rather once too often."""
+    """Return whether the value of a key must be hidden; in doubt, it must."""
     folded = key.strip().casefold().replace("-", "_")
     name = folded.rpartition(".")[2]
     return (
@@ -175,12 +176,12 @@ def is_secret_key(key: str) -> bool:
 
 
 def resembles_secret_key(key: str) -> bool:
-    """Tell whether a key of options may be meant for a secret; its value is better hidden."""
+    """Return whether a key may be a misspelt secret key, so that its value is hidden."""
     folded = key.strip().casefold()
     return folded not in _HARMLESS and any(part in folded for part in _RESEMBLING)
 
 
 def mentions_secret_key(text: str) -> bool:
-    """Tell whether a text that cannot be taken apart may hold a secret key."""
+    """Return whether a text that cannot be parsed may contain a secret key."""
     folded = text.casefold().replace("-", "_")
     return any(part in folded for part in (*_NAMES, *_ENDINGS, *_RESEMBLING))

@@ -1,4 +1,4 @@
-"""The settings of a node as text: the file of a new home, and the reference table."""
+"""The settings of a node as text, for the file of a new home and the reference page."""
 
 import shlex
 from dataclasses import dataclass
@@ -87,24 +87,3 @@ def _paragraph(setting: ShownSetting) -> str:
     # A dotted key works without a table heading, which is easily forgotten.
     typed = f"#{setting.key}{setting.example}\n" if setting.example else ""
     return "".join(f"# {line}\n" for line in lines) + typed
-
-
-def settings_table() -> str:
-    """Return the table of the reference page."""
-    rows = [
-        f"| {_place(setting)} | `{setting.variable}` | {_typed(setting.default)} "
-        f"| {setting.meaning} |\n"
-        for setting in SHOWN_SETTINGS
-    ]
-    head = "| setting | environment | default | meaning |\n| --- | --- | --- | --- |\n"
-    return head + "".join(rows)
-
-
-def _place(setting: ShownSetting) -> str:
-    if setting.example:
-        return f"`{setting.key}`"
-    return "`--home` (flag)" if setting.key == "home" else "environment only"
-
-
-def _typed(default: str) -> str:
-    return default if default == "none" else f"`{default}`"

@@ -5,12 +5,13 @@ import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from penstock.errors import Code, UserError
-from penstock.model.options import group, option, option_fields, option_key
+from penstock.model.options import option, option_fields, option_key
 
 HOME_DEFAULT = "./penstock-home"
 FILE_NAME = "penstock.toml"
@@ -22,35 +23,6 @@ _HOME = "<home>"
 _WAREHOUSE = f"{_HOME}/warehouse"
 _CATALOG = f"sqlite:///{_HOME}/catalog.db"
 _CONF = "spark.conf"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogSettings:
-    """Where jobs and tables are stored."""
-
-    url: str | None = option(
-        "SQLite database with jobs and tables.",
-        key="catalog.url",
-        default=None,
-        none_word=_CATALOG,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SparkSettings:
-    """Spark, which runs the loads."""
-
-    master: str = option(
-        "Spark master, local[cores,tries]. With plain local[*], Spark does not retry tasks.",
-        key="spark.master",
-        default="local[*,4]",
-    )
-    conf: Mapping[str, str] = field(
-        default_factory=dict,
-        metadata=option(
-            "Further Spark properties by name. The variable takes a JSON object.", key=_CONF
-        ).metadata,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,15 +40,30 @@ class Settings:
         "credentials of the machine are used.",
         default="",
     )
-    catalog: CatalogSettings = group(CatalogSettings)
-    spark: SparkSettings = group(SparkSettings)
+    catalog: str | None = option(
+        "SQLite database with jobs and tables.",
+        key="catalog.url",
+        default=None,
+        none_word=_CATALOG,
+    )
+    spark_master: str = option(
+        "Spark master, local[cores,tries]. With plain local[*], Spark does not retry tasks.",
+        key="spark.master",
+        default="local[*,4]",
+    )
+    spark_conf: Mapping[str, str] = field(
+        default_factory=dict,
+        metadata=option(
+            "Further Spark properties by name. The variable takes a JSON object.", key=_CONF
+        ).metadata,
+    )
     # The variable or file that each given setting was read from.
     origin_by_key: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def catalog_url(self) -> str:
         """URL of the catalog."""
-        return self.catalog.url or _CATALOG.replace(_HOME, str(self.home))
+        return self.catalog or _CATALOG.replace(_HOME, str(self.home))
 
     @property
     def warehouse_location(self) -> str:
@@ -107,13 +94,9 @@ def load_settings(*, home: Path | None) -> Settings:
         else:
             values[_CONF][given.key.removeprefix(f"{_CONF}.")] = given.value
         origin_by_key[given.key if given.key in _KEYS else _CONF] = given.origin
-    return Settings(
-        home=folder,
-        **_chosen(Settings, values),
-        catalog=CatalogSettings(**_chosen(CatalogSettings, values)),
-        spark=SparkSettings(**_chosen(SparkSettings, values)),
-        origin_by_key=origin_by_key,
-    )
+    # An empty value means the default.
+    chosen = {f.name: value for f in SETTING_FIELDS if (value := values.get(option_key(f)))}
+    return Settings(home=folder, **chosen, origin_by_key=origin_by_key)
 
 
 def home_folder(given: Path | None) -> Path:
@@ -136,7 +119,12 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[_Given]:
         name = variable.upper()
         key = name.removeprefix(PREFIX).lower().replace("__", ".")
         if name.startswith(PREFIX) and key.partition(".")[0] in _FIRST_WORDS:
-            yield from _flat(key, _json(text) if key == _CONF else text, origin=variable)
+            value: object = text
+            if key == _CONF:
+                # A text that is no JSON is refused below, with a message for all settings.
+                with suppress(ValueError):
+                    value = json.loads(text)
+            yield from _flat(key, value, origin=variable)
 
 
 def _from_file(path: Path) -> Iterator[_Given]:
@@ -156,13 +144,6 @@ def _flat(key: str, value: object, *, origin: str) -> Iterator[_Given]:
         return
     for name, inner in value.items():
         yield from _flat(f"{key}.{name}", inner, origin=origin)
-
-
-def _json(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _check(given: _Given) -> None:
@@ -186,9 +167,3 @@ def _check(given: _Given) -> None:
         detail=f"Read from {given.origin}.",
         hint=hint,
     )
-
-
-def _chosen(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the given values of a class's own settings; an empty one means the default."""
-    own = [declared for declared in fields(kind) if "option" in declared.metadata]
-    return {f.name: values[option_key(f)] for f in own if values.get(option_key(f))}

@@ -85,13 +85,13 @@ def check_settings(subject: Subject) -> list[Finding]:
     settings = subject.settings
     origin_by_key = settings.origin_by_key
     # Values of Spark properties may be credentials.
-    names = ", ".join(sorted(settings.spark.conf))
+    names = ", ".join(sorted(settings.spark_conf))
     shown_by_key = {
         "home": f" = {settings.home}",
         "warehouse": f" = {settings.warehouse_location}",
         "warehouse_secret": f" = {settings.warehouse_secret}",
         "catalog.url": f" = {settings.catalog_url}",
-        "spark.master": f" = {settings.spark.master}",
+        "spark.master": f" = {settings.spark_master}",
         "spark.conf": f" ({names})",
         "secret_key": "",
     }

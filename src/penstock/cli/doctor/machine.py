@@ -63,12 +63,15 @@ def check_spark(subject: Subject) -> list[Finding]:
     from penstock.spark.executor import SparkExecutor
     from penstock.spark.session import SparkOptions
 
-    spark = subject.settings.spark
+    settings = subject.settings
     started = subject.clock.monotonic()
     with tempfile.TemporaryDirectory(prefix="penstock-doctor-") as scratch:
         log_file = _spark_log(subject)
         options = SparkOptions(
-            master=spark.master, scratch=Path(scratch), log_file=log_file, conf=spark.conf
+            master=settings.spark_master,
+            scratch=Path(scratch),
+            log_file=log_file,
+            conf=settings.spark_conf,
         )
         executor = SparkExecutor(options)
         try:
@@ -79,7 +82,7 @@ def check_spark(subject: Subject) -> list[Finding]:
     log_file.unlink(missing_ok=True)
     seconds = subject.clock.monotonic() - started
     took = format_duration(timedelta(seconds=seconds), tenths=True)
-    found = f"{version('pyspark')} on {spark.master} ran a task"
+    found = f"{version('pyspark')} on {settings.spark_master} ran a task"
     if answer == answer_task(TASK, ""):
         return [ok("spark", f"{found} in {took}")]
     return [problem("spark", f"{found} wrongly")]
@@ -102,15 +105,15 @@ def _spark_log(subject: Subject) -> Path:
 
 def check_size(subject: Subject) -> list[Finding]:
     """Compare memory and cores with the settings of Spark."""
-    spark = subject.settings.spark
-    tasks = local_tasks(spark.master)
+    settings = subject.settings
+    tasks = local_tasks(settings.spark_master)
     if tasks is None:
-        return [ok("machine", f"Spark runs elsewhere ({spark.master})")]
+        return [ok("machine", f"Spark runs elsewhere ({settings.spark_master})")]
     # Not every system has the call that returns the cores of this process alone.
     limited = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if limited else os.cpu_count() or 1
     memory_bytes = _memory_bytes()
-    driver = spark.conf.get("spark.driver.memory", DRIVER_MEMORY_DEFAULT)
+    driver = settings.spark_conf.get("spark.driver.memory", DRIVER_MEMORY_DEFAULT)
     needed_bytes = parse_size(driver, what="spark.driver.memory") + tasks * WORKER_BYTES
     found = (
         f"{counted(cores, 'core')} for {counted(tasks, 'task')} at once; {sized(memory_bytes)} "
