@@ -55,7 +55,7 @@ def _tuples(items: tuple[Any, ...]) -> SearchStrategy[Any]:
 def _instances(kind: type) -> SearchStrategy[Any]:
     def instances() -> SearchStrategy[Any]:
         hints = get_type_hints(kind)
-        return st.builds(kind, **{name: values_of(hint) for name, hint in hints.items()})
+        return st.builds(kind, **{f.name: values_of(hints[f.name]) for f in fields(kind)})
 
     # Deferred, because a column's type may hold columns.
     return st.deferred(instances)

@@ -8,8 +8,19 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import (
+    Column,
+    Connection,
+    Select,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from penstock.catalog import relations
 from penstock.model.codec import from_text, to_text
@@ -40,38 +51,10 @@ _INSERT = insert(_ledger)
 _UPDATE = update(_ledger).where(
     _ledger.c.job_id == bindparam("job"), _ledger.c.attempt_id == bindparam("attempt")
 )
-_NEWEST = (
-    select(_ledger.c.entry)
-    .where(_ledger.c.job_id == bindparam("job_id"))
-    .order_by(_ledger.c.ordinal.desc())
-    .limit(bindparam("newest"))
-)
-_OLDER = (
-    select(_ledger.c.ordinal)
-    .where(_ledger.c.job_id == bindparam("job_id"))
-    .order_by(_ledger.c.ordinal.desc())
-    .limit(1)
-    .offset(bindparam("keep"))
-)
-_OPEN = (
-    select(_ledger.c.entry)
-    .where(_ledger.c.job_id == bindparam("job_id"), _ledger.c.outcome == Outcome.STARTED.value)
-    .order_by(_ledger.c.ordinal)
-)
 _FOLDABLE = (
     _ledger.c.job_id == bindparam("job"),
     _ledger.c.ordinal <= bindparam("last"),
     _ledger.c.outcome != Outcome.STARTED.value,
-)
-_COUNTS = (
-    select(_ledger.c.outcome, _ledger.c.kind, func.count())
-    .where(_ledger.c.job_id == bindparam("job_id"))
-    .group_by(_ledger.c.outcome, _ledger.c.kind)
-)
-_DAYS = (
-    select(_days)
-    .where(_days.c.job_id == bindparam("job_id"))
-    .order_by(_days.c.day, _days.c.kind, _days.c.outcome)
 )
 
 
@@ -106,14 +89,20 @@ def newest_entries(
     connection: Connection, job_id: str, *, newest: int
 ) -> tuple[LedgerEntry, ...]:
     """Return the entries that appeared last, the oldest of them first."""
-    texts = connection.scalars(_NEWEST, {"job_id": job_id, "newest": newest}).all()
+    texts = connection.scalars(_newest_first(job_id, _ledger.c.entry).limit(newest)).all()
     return tuple(from_text(LedgerEntry, text) for text in reversed(texts))
+
+
+def _newest_first(job_id: str, column: Column[Any]) -> Select[Any]:
+    of_job = _ledger.c.job_id == job_id
+    return select(column).where(of_job).order_by(_ledger.c.ordinal.desc())
 
 
 def open_entries(connection: Connection, job_id: str) -> tuple[LedgerEntry, ...]:
     """Return the attempts that have not ended."""
-    texts = connection.scalars(_OPEN, {"job_id": job_id})
-    return tuple(from_text(LedgerEntry, text) for text in texts)
+    started = _ledger.c.outcome == Outcome.STARTED.value
+    texts = connection.scalars(_newest_first(job_id, _ledger.c.entry).where(started)).all()
+    return tuple(from_text(LedgerEntry, text) for text in reversed(texts))
 
 
 def counts(
@@ -121,7 +110,9 @@ def counts(
 ) -> dict[Outcome, int]:
     """Count the attempts of a job by outcome, including those added up by day."""
     found: Counter[Outcome] = Counter()
-    for outcome, of_kind, attempts in connection.execute(_COUNTS, {"job_id": job_id}):
+    groups = (_ledger.c.outcome, _ledger.c.kind)
+    grouped = select(*groups, func.count()).where(_ledger.c.job_id == job_id).group_by(*groups)
+    for outcome, of_kind, attempts in connection.execute(grouped):
         if kind is None or of_kind == kind:
             found[Outcome(outcome)] += attempts
     for day in days(connection, job_id):
@@ -132,6 +123,8 @@ def counts(
 
 def days(connection: Connection, job_id: str) -> tuple[LedgerDay, ...]:
     """Return the older attempts, added up by day."""
+    order = (_days.c.day, _days.c.kind, _days.c.outcome)
+    rows = connection.execute(select(_days).where(_days.c.job_id == job_id).order_by(*order))
     return tuple(
         LedgerDay(
             day=date.fromisoformat(row.day),
@@ -140,13 +133,14 @@ def days(connection: Connection, job_id: str) -> tuple[LedgerDay, ...]:
             attempts=row.attempts,
             statistics=from_text(Statistics, row.statistics),
         )
-        for row in connection.execute(_DAYS, {"job_id": job_id})
+        for row in rows
     )
 
 
 def fold(connection: Connection, job_id: str, *, keep: int) -> None:
     """Add up all ended attempts but the newest, by day."""
-    last = connection.scalar(_OLDER, {"job_id": job_id, "keep": keep})
+    older = _newest_first(job_id, _ledger.c.ordinal).limit(1).offset(keep)
+    last = connection.scalar(older)
     if last is None:
         return
     old = {"job": job_id, "last": last}

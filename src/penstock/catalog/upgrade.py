@@ -3,7 +3,6 @@
 Alembic is imported only to migrate: its import takes longer than any statement of SHOW.
 """
 
-from functools import cache
 from pathlib import Path
 
 from sqlalchemy import (
@@ -17,8 +16,6 @@ from sqlalchemy import (
     inspect,
     select,
 )
-from sqlalchemy.engine import Dialect
-from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement
 
 from penstock.catalog import relations
 from penstock.catalog.database import Database, Place
@@ -86,17 +83,9 @@ def _stored_revision(connection: Connection, place: Place) -> str | None:
 
 
 def _create(connection: Connection) -> None:
-    for statement in _definitions(connection.dialect):
-        connection.exec_driver_sql(statement)
+    relations.metadata.create_all(connection, checkfirst=False)
+    _alembic_version.create(connection)
     connection.execute(insert(_alembic_version).values(version_num=HEAD))
-
-
-@cache
-def _definitions(dialect: Dialect) -> tuple[str, ...]:
-    tables = (*relations.metadata.sorted_tables, _alembic_version)
-    creations: list[DDLElement] = [CreateTable(table) for table in tables]
-    creations += [CreateIndex(index) for table in tables for index in table.indexes]
-    return tuple(str(creation.compile(dialect=dialect)) for creation in creations)
 
 
 def _migrate(connection: Connection, *, to: str = HEAD) -> None:
