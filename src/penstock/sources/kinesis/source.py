@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from penstock.clock import Clock
-from penstock.errors import InvariantError, PenstockError, UserError
+from penstock.errors import InvariantError
 from penstock.model.codec import from_text, to_text
 from penstock.model.epoch import EpochLimits, EpochPlan
 from penstock.model.options import sealed_pairs
@@ -60,7 +60,7 @@ from penstock.sources.kinesis.shards import (
     stream_changed,
     unfinished_descendants,
 )
-from penstock.sources.source import OnFailure, Poll, Seen, ShowRequest, SourceServices
+from penstock.sources.source import Poll, Seen, ShowRequest, Source, SourceServices
 
 _ABSENT_AFTER = timedelta(minutes=1)
 
@@ -105,7 +105,7 @@ _NEAR_THE_HORIZON = 0.9
 _POLL_MAX = timedelta(seconds=10)
 
 
-class KinesisSource:
+class KinesisSource(Source):
     """The stream of one job, seen from the driver."""
 
     def __init__(self, options: KinesisOptions, *, services: SourceServices) -> None:
@@ -149,10 +149,6 @@ class KinesisSource:
     def poll_due(self, interval: timedelta) -> bool:
         unpolled = any(split.split not in self._pollers for split in readable(self._progress))
         return unpolled or self._passed_since(self._polled_at, interval)
-
-    def poll_delay(self) -> timedelta:
-        # The read budget spaces requests.
-        return timedelta(0)
 
     def _passed_since(self, begun: float | None, interval: timedelta) -> bool:
         return begun is None or self._clock.monotonic() - begun >= interval.total_seconds()
@@ -255,10 +251,6 @@ class KinesisSource:
             for child in outcome.children:
                 self._directory.add(child)
 
-    def failed(self, read: str, error: PenstockError) -> OnFailure:
-        del read
-        return OnFailure.RAISE if isinstance(error, UserError) else OnFailure.RETRY
-
     def task_access(self) -> Sealed:
         return self._services.seal(sealed_pairs(self._values()))
 
@@ -269,9 +261,6 @@ class KinesisSource:
         sent = self._client.requests + self._charged
         new, self._taken = sent - self._taken, sent
         return new
-
-    def close(self) -> None:
-        """Do nothing: clients are shared by the process and closed when idle."""
 
     @property
     def _described(self) -> StreamSummary:
