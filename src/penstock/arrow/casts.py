@@ -10,6 +10,7 @@ The scalar casts raise ``pa.ArrowInvalid``; ``cast_array`` then finds the row.
 import json
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from enum import StrEnum
 from typing import Any
@@ -56,29 +57,12 @@ def text_to_floating(array: AnyArray, target: AnyType) -> AnyArray:
 def text_to_decimal(array: AnyArray, target: AnyType) -> AnyArray:
     """Read exact numbers, rounded half up to the target's scale."""
     text = _trimmed(array)
-    attempts: tuple[Callable[..., AnyArray], ...] = (_exact_decimals, _rounded_decimals)
-    for attempt in attempts:
-        try:
-            return attempt(text, target)
-        except pa.ArrowInvalid:
-            continue
-    return _decimals_one_by_one(text, target)
-
-
-def _exact_decimals(text: AnyArray, target: AnyType) -> AnyArray:
-    return _wide_decimals(text, scale=target.scale).cast(target)
-
-
-def _rounded_decimals(text: AnyArray, target: AnyType) -> AnyArray:
-    return round_decimals(_wide_decimals(text, scale=_SCALE_MAX), target)
-
-
-def _wide_decimals(text: AnyArray, *, scale: int) -> AnyArray:
-    _require_match(text, _WIDE_TEXT)
-    return text.cast(pa.decimal256(76, scale))
-
-
-def _decimals_one_by_one(text: AnyArray, target: AnyType) -> AnyArray:
+    with suppress(pa.ArrowInvalid):
+        _require_match(text, _WIDE_TEXT)
+        with suppress(pa.ArrowInvalid):
+            # Nearly all texts have no more digits than the scale.
+            return text.cast(pa.decimal256(76, target.scale)).cast(target)
+        return round_decimals(text.cast(pa.decimal256(76, _SCALE_MAX)), target)
     values = [
         None if value is None else decimal_from_text(value, target)
         for value in text.to_pylist()
@@ -198,12 +182,12 @@ class _Kind(StrEnum):
     LIST = "list"
     MAP = "map"
     STRUCT = "struct"
-    NULL = "null"
 
 
 def can_cast(source: AnyType, target: AnyType) -> bool:
     """Return whether some values of the source type can be cast to the target type."""
-    source = _decoded(source)
+    if pa.types.is_dictionary(source):
+        source = source.value_type
     if source == target or pa.types.is_null(source):
         return True
     match _kind(source), _kind(target):
@@ -248,28 +232,10 @@ def shown(value: object) -> str:
     return json.dumps(text, ensure_ascii=False) if isinstance(value, str) else text
 
 
-def _decoded(arrow: AnyType) -> AnyType:
-    return arrow.value_type if pa.types.is_dictionary(arrow) else arrow
-
-
 def _kind(arrow: AnyType) -> _Kind | None:
     if pa.types.is_timestamp(arrow):
         return _Kind.TIMESTAMP_NTZ if arrow.tz is None else _Kind.TIMESTAMP
     return next((kind for fits, kind in _KINDS if fits(arrow)), None)
-
-
-def _string_like(arrow: AnyType) -> bool:
-    types = pa.types
-    return types.is_string(arrow) or types.is_large_string(arrow) or types.is_string_view(arrow)
-
-
-def _binary_like(arrow: AnyType) -> bool:
-    types = pa.types
-    return (
-        types.is_binary(arrow)
-        or types.is_large_binary(arrow)
-        or types.is_fixed_size_binary(arrow)
-    )
 
 
 _KINDS: tuple[tuple[Callable[[pa.DataType], bool], _Kind], ...] = (
@@ -277,13 +243,16 @@ _KINDS: tuple[tuple[Callable[[pa.DataType], bool], _Kind], ...] = (
     (pa.types.is_integer, _Kind.INTEGER),
     (pa.types.is_floating, _Kind.FLOATING),
     (pa.types.is_decimal, _Kind.DECIMAL),
-    (_string_like, _Kind.STRING),
-    (_binary_like, _Kind.BINARY),
+    (pa.types.is_string, _Kind.STRING),
+    (pa.types.is_large_string, _Kind.STRING),
+    (pa.types.is_string_view, _Kind.STRING),
+    (pa.types.is_binary, _Kind.BINARY),
+    (pa.types.is_large_binary, _Kind.BINARY),
+    (pa.types.is_fixed_size_binary, _Kind.BINARY),
     (pa.types.is_date, _Kind.DATE),
     (list_like, _Kind.LIST),
     (pa.types.is_map, _Kind.MAP),
     (pa.types.is_struct, _Kind.STRUCT),
-    (pa.types.is_null, _Kind.NULL),
 )
 
 

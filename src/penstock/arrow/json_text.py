@@ -46,7 +46,13 @@ def json_texts(array: NestedArray, *, printed: bool = False) -> list[str | None]
         elements = [text or "null" for text in json_texts(array.flatten(), printed=printed)]
         return _where_valid(array, [f"[{text}]" for text in _joined(array, elements)])
     texts = plain_texts(array, printed=printed)
-    if _unquoted(array, printed=printed):
+    types, arrow = pa.types, array.type
+    if (
+        types.is_boolean(arrow)
+        or types.is_integer(arrow)
+        or types.is_floating(arrow)
+        or (types.is_decimal(arrow) and not printed)
+    ):
         return [_quoted(text) if text in NOT_FINITE else text for text in texts]
     return [None if text is None else _quoted(text) for text in texts]
 
@@ -61,15 +67,10 @@ def _map_texts(array: NestedArray, *, printed: bool) -> list[str | None]:
     entry = pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])
     entries = array.cast(pa.list_(entry))
     keys, values = (json_texts(part, printed=printed) for part in entries.flatten().flatten())
-    members = [
-        f"{_key(key or '')}: {value or 'null'}" for key, value in zip(keys, values, strict=True)
-    ]
+    # A key must be a string in JSON.
+    texts = [key if key and key.startswith('"') else _quoted(key or "") for key in keys]
+    members = [f"{key}: {value or 'null'}" for key, value in zip(texts, values, strict=True)]
     return _where_valid(array, [f"{{{text}}}" for text in _joined(entries, members)])
-
-
-def _key(text: str) -> str:
-    """Write a key, which must be a string in JSON."""
-    return text if text.startswith('"') else _quoted(text)
 
 
 def _joined(array: NestedArray, elements: list[str]) -> list[str]:
@@ -84,16 +85,6 @@ def _where_valid(array: AnyArray, texts: list[str]) -> list[str | None]:
         text if valid else None
         for text, valid in zip(texts, array.is_valid().to_pylist(), strict=True)
     ]
-
-
-def _unquoted(array: NestedArray, *, printed: bool) -> bool:
-    types, arrow = pa.types, array.type
-    return (
-        types.is_boolean(arrow)
-        or types.is_integer(arrow)
-        or types.is_floating(arrow)
-        or (types.is_decimal(arrow) and not printed)
-    )
 
 
 def plain_texts(array: NestedArray, *, printed: bool = False) -> list[str | None]:

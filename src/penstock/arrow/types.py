@@ -93,19 +93,11 @@ def data_type(arrow: pa.DataType) -> DataType:
 
 def list_like(arrow: pa.DataType) -> bool:
     """Return whether the type is any of Arrow's list types."""
-    return (
-        pa.types.is_list(arrow)
-        or pa.types.is_large_list(arrow)
-        or pa.types.is_fixed_size_list(arrow)
-    )
+    return isinstance(arrow, (pa.ListType, pa.LargeListType, pa.FixedSizeListType))
 
 
 def _storable_decimal(arrow: pa.DataType) -> bool:
     return pa.types.is_decimal(arrow) and 0 <= arrow.scale <= arrow.precision <= _PRECISION_MAX
-
-
-def _timestamp(arrow: AnyType) -> DataType:
-    return Primitive.TIMESTAMP_NTZ if arrow.tz is None else Primitive.TIMESTAMP
 
 
 def _struct(arrow: pa.StructType) -> DataType:
@@ -118,7 +110,10 @@ def _struct(arrow: pa.StructType) -> DataType:
 
 
 _COMPOUNDS: tuple[tuple[Callable[[pa.DataType], bool], Callable[..., DataType]], ...] = (
-    (pa.types.is_timestamp, _timestamp),
+    (
+        pa.types.is_timestamp,
+        lambda arrow: Primitive.TIMESTAMP_NTZ if arrow.tz is None else Primitive.TIMESTAMP,
+    ),
     (_storable_decimal, lambda arrow: Decimal(precision=arrow.precision, scale=arrow.scale)),
     (pa.types.is_fixed_size_binary, lambda _: Primitive.BINARY),
     (pa.types.is_dictionary, lambda arrow: data_type(arrow.value_type)),

@@ -144,7 +144,16 @@ class _Content(io.RawIOBase):
             try:
                 part = next(self._parts, None)
             except BrokenStreamError as error:
-                self._failure = self._unreadable(error)
+                early = isinstance(error, StreamEndsTooEarlyError)
+                what = "ends too early" if early else "is broken"
+                self._failure = UnreadableFileError(
+                    f"the {self._name} stream {what}, at byte {self._position} of the content",
+                    detail=str(error),
+                    hint="Write the file again, or remove it."
+                    if self._position
+                    else "If the file has another compression, or none, set the option"
+                    ' "compress_type", for example to "plain".',
+                )
                 raise self._failure from error
             if part is None:
                 break
@@ -154,17 +163,6 @@ class _Content(io.RawIOBase):
     def _skip(self, count: int) -> None:
         self._part = self._part[count:]
         self._position += count
-
-    def _unreadable(self, error: BrokenStreamError) -> UnreadableFileError:
-        what = "ends too early" if isinstance(error, StreamEndsTooEarlyError) else "is broken"
-        return UnreadableFileError(
-            f"the {self._name} stream {what}, at byte {self._position} of the content",
-            detail=str(error),
-            hint="Write the file again, or remove it."
-            if self._position
-            else "If the file has another compression, or none, set the option"
-            ' "compress_type", for example to "plain".',
-        )
 
 
 def _gzip_parts(stream: BufferedIOBase) -> Iterator[bytes]:
@@ -178,15 +176,10 @@ def _gzip_parts(stream: BufferedIOBase) -> Iterator[bytes]:
                 raise StreamEndsTooEarlyError
             yield part
             data = member.unconsumed_tail
-        data = _after_padding(member.unused_data, stream)
-
-
-def _after_padding(data: bytes, stream: BufferedIOBase) -> bytes:
-    """Skip zeros after a member; some programs pad blocks with them."""
-    data = (data or stream.read(_INPUT_BYTES)).lstrip(b"\0")
-    while not data and (data := stream.read(_INPUT_BYTES)):
-        data = data.lstrip(b"\0")
-    return data
+        # Some programs pad a member with zeros.
+        data = member.unused_data.lstrip(b"\0")
+        while not data and (data := stream.read(_INPUT_BYTES)):
+            data = data.lstrip(b"\0")
 
 
 def _bzip2_parts(stream: BufferedIOBase) -> Iterator[bytes]:
@@ -211,13 +204,9 @@ def _decoded(decode: Callable[[], bytes]) -> bytes:
 def _arrow_parts(stream: BufferedIOBase, *, codec: Literal["lz4", "zstd"]) -> Iterator[bytes]:
     source = cast("io.IOBase", _Borrowed(stream))
     content = pa.CompressedInputStream(pa.PythonFile(source, mode="r"), codec)
-    while part := _arrow_part(content):
-        yield part
-
-
-def _arrow_part(content: pa.CompressedInputStream) -> bytes:
     try:
-        return content.read(_PART_BYTES)
+        while part := content.read(_PART_BYTES):
+            yield part
     except OSError as error:
         if error.errno is not None:
             # The stream itself could not be read.
@@ -243,7 +232,7 @@ def _snappy_parts(stream: BufferedIOBase) -> Iterator[bytes]:
     """Unpack Hadoop blocks: the length of the content, then chunks with their lengths."""
     blocks, filled = 0, 0
     while head := read_at_most(stream, _LENGTH_BYTES):
-        rest = _length(head)
+        rest = int.from_bytes(_whole(head, _LENGTH_BYTES), "big")
         if rest > _SNAPPY_BLOCK_BYTES_MAX:
             raise BrokenStreamError(
                 "Snappy must be written in Hadoop blocks (SNAPPYBLOCK) of at most"
@@ -251,10 +240,12 @@ def _snappy_parts(stream: BufferedIOBase) -> Iterator[bytes]:
             )
         blocks, filled = blocks + 1, filled + (rest > 0)
         while rest:
-            size_bytes = _length(read_at_most(stream, _LENGTH_BYTES))
+            head = _whole(read_at_most(stream, _LENGTH_BYTES), _LENGTH_BYTES)
+            size_bytes = int.from_bytes(head, "big")
             if size_bytes > 32 + rest + rest // 6:
                 raise BrokenStreamError("A block is longer than its content can need.")
-            part = _unpacked(_exactly(stream, size_bytes), content_bytes_max=rest)
+            packed = _whole(read_at_most(stream, size_bytes), size_bytes)
+            part = _unpacked(packed, content_bytes_max=rest)
             yield part
             rest -= len(part)
     if blocks > 1 and not filled:
@@ -262,14 +253,7 @@ def _snappy_parts(stream: BufferedIOBase) -> Iterator[bytes]:
         raise BrokenStreamError("Every byte is zero.")
 
 
-def _length(data: bytes) -> int:
-    if len(data) < _LENGTH_BYTES:
-        raise StreamEndsTooEarlyError
-    return int.from_bytes(data, "big")
-
-
-def _exactly(stream: BufferedIOBase, size_bytes: int) -> bytes:
-    data = read_at_most(stream, size_bytes)
+def _whole(data: bytes, size_bytes: int) -> bytes:
     if len(data) < size_bytes:
         raise StreamEndsTooEarlyError
     return data

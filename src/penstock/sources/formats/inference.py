@@ -5,11 +5,12 @@ must not break a running job. So every column of a CSV file is a STRING.
 """
 
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from io import BufferedIOBase
-from typing import Any, assert_never
+from typing import Any, TypeAlias, assert_never
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,7 +20,7 @@ from penstock.errors import Code, UserError
 from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primitive, Struct
 from penstock.sources.formats.blocks import UnreadableFileError
 from penstock.sources.formats.csv_records import RecordCutter, generated_name, read_preamble
-from penstock.sources.formats.csv_text import BrokenRecordError, CsvLayout, Fields, field_cutter
+from penstock.sources.formats.csv_text import BrokenRecordError, CsvLayout, field_cutter
 from penstock.sources.formats.json_values import (
     AmbiguousObject,
     BadRecordError,
@@ -30,6 +31,8 @@ from penstock.sources.formats.json_values import (
 )
 from penstock.sources.formats.lines import BYTE_ORDER_MARK, LineLayout, read_at_most, read_lines
 from penstock.sources.formats.parquet_reader import instant_columns, opened_parquet, stored_type
+
+_SCHEMA_HINT = 'Name the columns with the option "schema", such as "id BIGINT, note STRING".'
 
 
 def infer_csv_columns(
@@ -43,7 +46,10 @@ def infer_csv_columns(
     name_by_folded: dict[str, str] = {}
     fields_max = 0
     for stream in streams:
-        head = _whole_lines(stream, bytes_max=bytes_max, ending=layout.ending)
+        head = read_at_most(stream, bytes_max)
+        if len(head) == bytes_max:
+            # The last line may be truncated.
+            head = head[: head.rfind(layout.ending) + len(layout.ending)]
         if layout.header_lines:
             for name in _header_names(head, layout):
                 name_by_folded.setdefault(name.lower(), name)
@@ -51,14 +57,14 @@ def infer_csv_columns(
             fields_max = max(fields_max, _most_fields(head, layout, lines_max=lines_max))
     names = [*name_by_folded.values(), *(generated_name(at) for at in range(fields_max))]
     if not names:
-        raise _nothing_found(layout, lines_max=lines_max)
+        searched = "header" if layout.header_lines else "record"
+        raise UserError(
+            f"no {searched} was found to infer the columns from",
+            code=Code.TYPE_ERR,
+            detail=f"The first {lines_max} records of each file were tried.",
+            hint=_SCHEMA_HINT,
+        )
     return tuple(Column(name=name, type=Primitive.STRING) for name in names)
-
-
-def _whole_lines(stream: BufferedIOBase, *, bytes_max: int, ending: bytes) -> bytes:
-    head = read_at_most(stream, bytes_max)
-    # The last line may be truncated.
-    return head[: head.rfind(ending) + len(ending)] if len(head) == bytes_max else head
 
 
 def _header_names(head: bytes, layout: CsvLayout) -> tuple[str, ...]:
@@ -90,48 +96,33 @@ def _most_fields(head: bytes, layout: CsvLayout, *, lines_max: int) -> int:
     for block in read_lines(stream, start=preamble.size_bytes, end=None, layout=lines):
         texts += cutter.cut(block).texts
     cut = field_cutter(layout)
-    return max((_field_count(text, cut) for text in texts[:lines_max]), default=0)
-
-
-def _field_count(text: bytes, cut: Callable[[bytes], Fields]) -> int:
-    try:
-        return len(cut(text)) if text else 0
-    except BrokenRecordError:
+    most = 0
+    for text in filter(None, texts[:lines_max]):
         # A bad record is reported when it is loaded.
-        return 0
-
-
-def _nothing_found(layout: CsvLayout, *, lines_max: int) -> UserError:
-    searched = "header" if layout.header_lines else "record"
-    return UserError(
-        f"no {searched} was found to infer the columns from",
-        code=Code.TYPE_ERR,
-        detail=f"The first {lines_max} records of each file were tried.",
-        hint='Name the columns with the option "schema", such as "id BIGINT, note STRING".',
-    )
+        with suppress(BrokenRecordError):
+            most = max(most, len(cut(text)))
+    return most
 
 
 _BIGINT_DIGITS_MAX = 20
-_BIGINT_MAX = 2**63 - 1
+_BIGINTS = range(-(2**63), 2**63)
 _NUMBERS = frozenset({Primitive.BIGINT, Primitive.DOUBLE})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Object:
-    """An object in samples, with the guesses for its fields."""
-
-    guess_by_name: "dict[str, _Guess | None]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _List:
     """An array in samples, with the guess for its elements."""
 
-    element: "_Guess | None"
+    element: "_Guess"
 
 
-# None means that no sample had a value.
-_Guess = Primitive | _Object | _List
+# The guess for a scalar, an object by its fields, or an array; None if no sample has a value.
+_Guess: TypeAlias = "Primitive | dict[str, _Guess] | _List | None"
+_NOUN_BY_GUESS: dict[type, str] = {
+    Primitive: "a scalar",
+    dict: "an object",
+    _List: "an array",
+}
 
 
 def infer_columns(
@@ -141,11 +132,16 @@ def infer_columns(
     bytes_max: int = 4 << 20,
 ) -> tuple[Column, ...]:
     """Return the columns for the records at the beginning of every sample."""
-    whole: _Guess | None = None
+    whole: _Guess = None
     for sample in samples:
         stream = io.BytesIO(sample) if isinstance(sample, bytes) else sample
         for line in _first_lines(stream, lines_max=lines_max, bytes_max=bytes_max):
-            whole = _merged(whole, _guess_of_record(line), path=())
+            try:
+                guess = _guess(decode_record(line), path=())
+            except (BadRecordError, RecursionError):
+                # A bad line is reported when it is loaded.
+                continue
+            whole = _merged(whole, guess, path=())
     columns = _settled(whole)
     if not isinstance(columns, Struct):
         raise UserError(
@@ -184,32 +180,21 @@ def _first_lines(stream: BufferedIOBase, *, lines_max: int, bytes_max: int) -> I
     yield from lines
 
 
-def _guess_of_record(line: bytes) -> _Guess | None:
-    try:
-        return _guess(decode_record(line), path=())
-    except (BadRecordError, RecursionError):
-        # A bad line is reported when it is loaded.
-        return None
-
-
-def _guess(value: Any, *, path: tuple[str, ...]) -> _Guess | None:  # noqa: ANN401
+def _guess(value: Any, *, path: tuple[str, ...]) -> _Guess:  # noqa: ANN401
     match value:
         case None:
             return None
         case bool():
             return Primitive.BOOLEAN
-        case IntegerText():
-            return _guess_of_integer(value)
+        # A longer integer becomes a STRING.
+        case IntegerText() if len(value) <= _BIGINT_DIGITS_MAX and int(value) in _BIGINTS:
+            return Primitive.BIGINT
         case FloatingText():
             return Primitive.DOUBLE
         case AmbiguousObject() | ForeignConstant():
             raise BadRecordError("a key occurs twice, or a constant is not JSON")
         case dict():
-            return _Object(
-                guess_by_name={
-                    name: _guess(item, path=(*path, name)) for name, item in value.items()
-                }
-            )
+            return {name: _guess(item, path=(*path, name)) for name, item in value.items()}
         case list():
             guesses = (_guess(item, path=path) for item in value)
             return _List(element=reduce(partial(_merged, path=path), guesses, None))
@@ -217,14 +202,7 @@ def _guess(value: Any, *, path: tuple[str, ...]) -> _Guess | None:  # noqa: ANN4
             return Primitive.STRING
 
 
-def _guess_of_integer(text: str) -> Primitive:
-    fits = len(text) <= _BIGINT_DIGITS_MAX and -_BIGINT_MAX - 1 <= int(text) <= _BIGINT_MAX
-    return Primitive.BIGINT if fits else Primitive.STRING
-
-
-def _merged(
-    left: _Guess | None, right: _Guess | None, *, path: tuple[str, ...]
-) -> _Guess | None:
+def _merged(left: _Guess, right: _Guess, *, path: tuple[str, ...]) -> _Guess:
     if left is None or right is None or left == right:
         return left if right is None else right
     match left, right:
@@ -232,37 +210,21 @@ def _merged(
             return Primitive.DOUBLE if {left, right} == _NUMBERS else Primitive.STRING
         case _List(), _List():
             return _List(element=_merged(left.element, right.element, path=path))
-        case _Object(), _Object():
-            return _merged_objects(left, right, path=path)
+        case dict(), dict():
+            merged = dict(left)
+            for name, guess in right.items():
+                merged[name] = _merged(merged.get(name), guess, path=(*path, name))
+            return merged
         case _:
             raise UserError(
-                f'column "{".".join(path)}" holds {_noun(left)} in one record and'
-                f" {_noun(right)} in another",
+                f'column "{".".join(path)}" holds {_NOUN_BY_GUESS[type(left)]} in one record'
+                f" and {_NOUN_BY_GUESS[type(right)]} in another",
                 code=Code.TYPE_ERR,
                 hint='Name the columns with the option "schema", without this one.',
             )
 
 
-def _merged_objects(left: _Object, right: _Object, *, path: tuple[str, ...]) -> _Object:
-    merged = dict(left.guess_by_name)
-    for name, guess in right.guess_by_name.items():
-        merged[name] = _merged(merged.get(name), guess, path=(*path, name))
-    return _Object(guess_by_name=merged)
-
-
-def _noun(guess: _Guess) -> str:
-    match guess:
-        case Primitive():
-            return "a scalar"
-        case _List():
-            return "an array"
-        case _Object():
-            return "an object"
-        case _:
-            assert_never(guess)
-
-
-def _settled(guess: _Guess | None) -> DataType | None:
+def _settled(guess: _Guess) -> DataType | None:
     """Return the type of a guess; None for an object without fields."""
     match guess:
         case None:
@@ -272,8 +234,8 @@ def _settled(guess: _Guess | None) -> DataType | None:
         case _List():
             element = _settled(guess.element)
             return None if element is None else Array(element=element)
-        case _Object():
-            settled = {name: _settled(field) for name, field in guess.guess_by_name.items()}
+        case dict():
+            settled = {name: _settled(field) for name, field in guess.items()}
             fields = tuple(
                 Column(name=name, type=kind) for name, kind in settled.items() if kind
             )
@@ -283,7 +245,6 @@ def _settled(guess: _Guess | None) -> DataType | None:
 
 
 _PRECISION_MAX = 38
-_INTEGERS = (Primitive.TINYINT, Primitive.SMALLINT, Primitive.INT, Primitive.BIGINT)
 _FLOATINGS = (Primitive.FLOAT, Primitive.DOUBLE)
 _DIGITS_BY_INTEGER = {
     Primitive.TINYINT: 3,
@@ -291,16 +252,17 @@ _DIGITS_BY_INTEGER = {
     Primitive.INT: 10,
     Primitive.BIGINT: 19,
 }
-_SCHEMA_HINT = 'Name the columns with the option "schema", such as "id BIGINT, note STRING".'
+_INTEGERS = tuple(_DIGITS_BY_INTEGER)
 
 
 def infer_parquet_columns(streams: Iterable[BufferedIOBase]) -> tuple[Column, ...]:
     """Return the columns for the rows of all files, in order of appearance."""
+    name_by_folded: dict[str, str] = {}
     # None means that no file has a type for the column.
     type_by_name: dict[str, DataType | None] = {}
     for stream in streams:
         for name, kind in _file_types(opened_parquet(stream)).items():
-            known = _known_name(name, type_by_name)
+            known = name_by_folded.setdefault(name.casefold(), name)
             type_by_name[known] = _merged_types(type_by_name.get(known), kind, name=known)
     if not type_by_name:
         raise UserError(
@@ -315,25 +277,20 @@ def infer_parquet_columns(streams: Iterable[BufferedIOBase]) -> tuple[Column, ..
 
 def _file_types(file: pq.ParquetFile) -> dict[str, DataType | None]:
     instants = instant_columns(file)
+    name_by_folded: dict[str, str] = {}
     type_by_name: dict[str, DataType | None] = {}
     for field in file.schema_arrow:
-        twin = next((name for name in type_by_name if _alike(name, field.name)), None)
-        if twin is not None:
+        folded = field.name.casefold()
+        if folded in name_by_folded:
             raise UserError(
-                f'columns "{twin}" and "{field.name}" of one file must differ not only in case',
+                f'columns "{name_by_folded[folded]}" and "{field.name}" of one file must differ'
+                " not only in case",
                 code=Code.TYPE_ERR,
                 hint=_SCHEMA_HINT,
             )
+        name_by_folded[folded] = field.name
         type_by_name[field.name] = _type(field, instant=field.name in instants)
     return type_by_name
-
-
-def _alike(left: str, right: str) -> bool:
-    return left.casefold() == right.casefold()
-
-
-def _known_name(name: str, known: Iterable[str]) -> str:
-    return next((other for other in known if _alike(other, name)), name)
 
 
 def _type(field: AnyField, *, instant: bool) -> DataType | None:

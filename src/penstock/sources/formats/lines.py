@@ -152,7 +152,9 @@ class _Window:
     def _read_on(self) -> int:
         """Fill the buffer as far as the range may need it; return the number of bytes read."""
         if self._filled == len(self._memory):
-            self._grow()
+            larger = bytearray(min(2 * len(self._memory), self._bytes_max))
+            larger[: self._filled] = self._memory
+            self._memory = larger
         room = len(self._memory) - self._filled
         if self._end is not None:
             own_bytes = max(self._end - self._offset - self._filled, 0)
@@ -162,11 +164,6 @@ class _Window:
         )
         self._filled += read
         return read
-
-    def _grow(self) -> None:
-        larger = bytearray(min(2 * len(self._memory), self._bytes_max))
-        larger[: self._filled] = self._memory
-        self._memory = larger
 
     def _move(self, count: int) -> None:
         """Move the begin of the buffer forward."""
