@@ -9,6 +9,7 @@ BINARY as text, or in hexadecimal if it is not UTF-8.
 import base64
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import pairwise
 
 import pyarrow as pa
@@ -39,7 +40,9 @@ def json_texts(array: NestedArray, *, printed: bool = False) -> list[str | None]
     if pa.types.is_dictionary(array.type):
         array = array.cast(array.type.value_type)
     if pa.types.is_struct(array.type):
-        return _struct_texts(array, printed=printed)
+        fields = pa.RecordBatch.from_arrays(array.flatten(), names=[f.name for f in array.type])
+        objects = [text or "{}" for text in json_objects(fields, printed=printed)]
+        return _where_valid(array, objects)
     if pa.types.is_map(array.type):
         return _map_texts(array, printed=printed)
     if list_like(array.type):
@@ -55,12 +58,6 @@ def json_texts(array: NestedArray, *, printed: bool = False) -> list[str | None]
     ):
         return [_quoted(text) if text in NOT_FINITE else text for text in texts]
     return [None if text is None else _quoted(text) for text in texts]
-
-
-def _struct_texts(array: NestedArray, *, printed: bool) -> list[str | None]:
-    fields = pa.RecordBatch.from_arrays(array.flatten(), names=[f.name for f in array.type])
-    texts = [text or "{}" for text in json_objects(fields, printed=printed)]
-    return _where_valid(array, texts)
 
 
 def _map_texts(array: NestedArray, *, printed: bool) -> list[str | None]:
@@ -101,7 +98,11 @@ def plain_texts(array: NestedArray, *, printed: bool = False) -> list[str | None
         texts = array.cast(pa.timestamp("us")).cast(pa.string()).to_pylist()
         return [text and text.removesuffix(_WHOLE_SECOND) for text in texts]
     try:
-        return list(_cast_to_text(array).to_pylist())
+        # Column types have no nanoseconds, so a cast fails; they are written all the same.
+        with suppress(CastError):
+            if can_cast(arrow, pa.string()):
+                return list(cast_array(array, pa.string()).to_pylist())
+        return list(array.cast(pa.string()).to_pylist())
     except pa.ArrowNotImplementedError:
         return [None if value is None else str(value) for value in array.to_pylist()]
 
@@ -113,15 +114,6 @@ def _binary(value: bytes, *, printed: bool) -> str:
         return value.decode()
     except UnicodeDecodeError:
         return f"0x{value.hex()}"
-
-
-def _cast_to_text(array: NestedArray) -> NestedArray:
-    text = pa.string()
-    try:
-        return cast_array(array, text) if can_cast(array.type, text) else array.cast(text)
-    except CastError:
-        # Column types have no nanoseconds; they are written all the same.
-        return array.cast(text)
 
 
 def _quoted(text: str) -> str:

@@ -30,10 +30,15 @@ class Wanted:
     rescue: bool = False
 
     @property
+    def fields(self) -> list[AnyField]:
+        """Wanted columns."""
+        return [self.columns.field(name) for name in self.names]
+
+    @property
     def schema(self) -> pa.Schema:
         """Schema of the batches."""
         rescued = [pa.field(RESCUED, pa.string())] if self.rescue else []
-        return pa.schema([*(self.columns.field(name) for name in self.names), *rescued])
+        return pa.schema([*self.fields, *rescued])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,11 +7,11 @@ neighbours.
 """
 
 import json
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from io import BufferedIOBase
+from math import inf
 from typing import IO, cast
 
 import numpy as np
@@ -184,19 +184,17 @@ def _split(records: CsvRecords, shape: CsvShape) -> tuple[dict[int, Fields], dic
             continue
         try:
             fields = cut(text)
-            if not shape.fields_min <= len(fields) <= shape.fields_max:
-                _require_count(len(fields), shape)
-            fields_by_record[number] = fields
         except BrokenRecordError as error:
             bad[number] = str(error)
+            continue
+        found = len(fields)
+        if found < shape.fields_min:
+            bad[number] = f"a row must have {shape.fields_min} fields, found {found}"
+        elif found > shape.fields_max and not shape.rescue:
+            bad[number] = f"a row may have {shape.fields_max} fields, found {found}"
+        else:
+            fields_by_record[number] = fields
     return fields_by_record, bad
-
-
-def _require_count(found: int, shape: CsvShape) -> None:
-    if found < shape.fields_min:
-        raise BrokenRecordError(f"a row must have {shape.fields_min} fields, found {found}")
-    if not shape.rescue:
-        raise BrokenRecordError(f"a row may have {shape.fields_max} fields, found {found}")
 
 
 def _texts(rows: Sequence[Fields], shape: CsvShape) -> tuple[list[NestedArray], dict[int, str]]:
@@ -305,31 +303,11 @@ def read_csv(
     if csv_splittable(layout):
         begin = max(start, preamble.size_bytes)
         read = read_lines(stream, start=begin, end=end, layout=lines)
-        yield from _blocks(read, cutter, shape=shape, own=_Range(start=0, end=None))
+        yield from _blocks(read, cutter, shape=shape, start=0, end=inf)
     else:
         read = read_lines(stream, start=preamble.size_bytes, end=None, layout=lines)
-        yield from _blocks(read, cutter, shape=shape, own=_Range(start=start, end=end))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Range:
-    """The wanted records: those that begin in the range."""
-
-    start: int
-    end: int | None
-
-    def before(self, offset: int) -> bool:
-        return self.end is not None and self.end <= offset
-
-    def holds(self, lines: Lines) -> bool:
-        after = lines.offset + lines.size_bytes
-        return self.start <= lines.offset and (self.end is None or after <= self.end)
-
-    def of(self, records: CsvRecords) -> CsvRecords:
-        first = bisect_left(records.offsets, self.start)
-        count = len(records.offsets)
-        after = count if self.end is None else bisect_left(records.offsets, self.end)
-        return records if (first, after) == (0, count) else records.part(first, after)
+        after = inf if end is None else end
+        yield from _blocks(read, cutter, shape=shape, start=start, end=after)
 
 
 def _first_line(
@@ -345,20 +323,22 @@ def _first_line(
 
 
 def _blocks(
-    read: Iterator[Lines], cutter: RecordCutter, *, shape: CsvShape, own: _Range
+    read: Iterator[Lines], cutter: RecordCutter, *, shape: CsvShape, start: int, end: float
 ) -> Iterator[RecordBlock]:
+    """Read the records that begin in ``[start, end)`` of the file."""
     for lines in read:
-        if own.before(cutter.offset):
+        if end <= cutter.offset:
             return
-        plain = cutter.idle and not lines.too_long and own.holds(lines)
+        own = start <= lines.offset and lines.offset + lines.size_bytes <= end
+        plain = own and cutter.idle and not lines.too_long
         batch = read_at_once(bytes(lines.content), shape) if plain else None
         if batch is None:
-            yield from _slow_blocks(own.of(cutter.cut(lines)), shape)
+            yield from _slow_blocks(cutter.cut(lines).between(start, end), shape)
             continue
         first, count = cutter.line, batch.num_rows
         yield RecordBlock(batch=batch, record_of_row=range(first, first + count), lines=count)
         cutter.skip(lines, count=count)
-    yield from _slow_blocks(own.of(cutter.finish()), shape)
+    yield from _slow_blocks(cutter.finish().between(start, end), shape)
 
 
 def _slow_blocks(records: CsvRecords, shape: CsvShape) -> Iterator[RecordBlock]:

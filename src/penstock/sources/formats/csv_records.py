@@ -4,6 +4,7 @@ Invariant: the begin and end of a record depend on the bytes before it, never on
 is split into blocks.
 """
 
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
@@ -38,8 +39,9 @@ class CsvRecords:
     lines: Sequence[int]
     fault_by_record: dict[int, str] = field(default_factory=dict)
 
-    def part(self, first: int, after: int) -> "CsvRecords":
-        """Return the records from ``first`` to before ``after``."""
+    def between(self, start: int, end: float) -> "CsvRecords":
+        """Return the records that begin in ``[start, end)`` of the file."""
+        first, after = bisect_left(self.offsets, start), bisect_left(self.offsets, end)
         return CsvRecords(
             texts=self.texts[first:after],
             offsets=self.offsets[first:after],
@@ -357,15 +359,11 @@ def _names(records: CsvRecords, layout: CsvLayout) -> tuple[str, ...]:
             raise BrokenRecordError(records.fault_by_record[0])
         fields = field_cutter(layout)(records.texts[0])
         names = [(field or b"").decode() for field in fields]
-    except UnicodeDecodeError as error:
-        raise _unreadable("a name is not UTF-8", line=records.lines[0]) from error
-    except BrokenRecordError as error:
-        raise _unreadable(str(error), line=records.lines[0]) from error
+    except (UnicodeDecodeError, BrokenRecordError) as error:
+        decoded = isinstance(error, BrokenRecordError)
+        reason = str(error) if decoded else "a name is not UTF-8"
+        raise UnreadableFileError(
+            f"the header on line {records.lines[0] + 1} of the file cannot be read: {reason}",
+            hint='Fix the file, or skip lines before its header with the option "skip_lines".',
+        ) from error
     return tuple(name or generated_name(field) for field, name in enumerate(names))
-
-
-def _unreadable(reason: str, *, line: int) -> UnreadableFileError:
-    return UnreadableFileError(
-        f"the header on line {line + 1} of the file cannot be read: {reason}",
-        hint='Fix the file, or skip lines before its header with the option "skip_lines".',
-    )

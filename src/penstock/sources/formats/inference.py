@@ -246,13 +246,13 @@ def _settled(guess: _Guess) -> DataType | None:
 
 _PRECISION_MAX = 38
 _FLOATINGS = (Primitive.FLOAT, Primitive.DOUBLE)
-_DIGITS_BY_INTEGER = {
-    Primitive.TINYINT: 3,
-    Primitive.SMALLINT: 5,
-    Primitive.INT: 10,
-    Primitive.BIGINT: 19,
+_DECIMAL_BY_INTEGER: dict[DataType, Decimal] = {
+    Primitive.TINYINT: Decimal(precision=3, scale=0),
+    Primitive.SMALLINT: Decimal(precision=5, scale=0),
+    Primitive.INT: Decimal(precision=10, scale=0),
+    Primitive.BIGINT: Decimal(precision=19, scale=0),
 }
-_INTEGERS = tuple(_DIGITS_BY_INTEGER)
+_INTEGERS = tuple(_DECIMAL_BY_INTEGER)
 
 
 def infer_parquet_columns(streams: Iterable[BufferedIOBase]) -> tuple[Column, ...]:
@@ -352,7 +352,10 @@ def _widened_number(left: Primitive, right: Primitive) -> Primitive | None:
 
 
 def _widened_decimal(left: DataType, right: DataType) -> Decimal | None:
-    first, second = _as_decimal(left), _as_decimal(right)
+    first, second = (
+        kind if isinstance(kind, Decimal) else _DECIMAL_BY_INTEGER.get(kind)
+        for kind in (left, right)
+    )
     if first is None or second is None:
         return None
     whole = max(first.precision - first.scale, second.precision - second.scale)
@@ -360,16 +363,6 @@ def _widened_decimal(left: DataType, right: DataType) -> Decimal | None:
     if whole + scale > _PRECISION_MAX:
         return None
     return Decimal(precision=whole + scale, scale=scale)
-
-
-def _as_decimal(kind: DataType) -> Decimal | None:
-    match kind:
-        case Decimal():
-            return kind
-        case Primitive() if kind in _DIGITS_BY_INTEGER:
-            return Decimal(precision=_DIGITS_BY_INTEGER[kind], scale=0)
-        case _:
-            return None
 
 
 def _widened_struct(left: Struct, right: Struct) -> Struct | None:

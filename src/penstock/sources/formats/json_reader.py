@@ -150,10 +150,7 @@ def read_json(
 
     A file of arrays is not split: all of it belongs to the range that begins at 0.
     """
-    if reading.layout.strip_outer_array:
-        parts = _array_parts(stream, reading.layout.root) if start == 0 else iter(())
-    else:
-        parts = _line_parts(stream, start=start, end=end, layout=lines)
+    parts = _parts(stream, reading.layout, start=start, end=end, lines=lines)
     first_line = 0
     for data, sources in parts:
         for block in _blocks(data, sources, reading=reading, first_line=first_line):
@@ -165,17 +162,21 @@ def read_json(
 _Part: TypeAlias = tuple[bytes | memoryview | None, Callable[[], list[JsonSource]]]
 
 
-def _line_parts(
-    stream: BufferedIOBase, *, start: int, end: int | None, layout: LineLayout
+def _parts(
+    stream: BufferedIOBase,
+    layout: JsonLayout,
+    *,
+    start: int,
+    end: int | None,
+    lines: LineLayout,
 ) -> Iterator[_Part]:
-    for lines in read_lines(stream, start=start, end=end, layout=layout):
-        data = None if lines.too_long else lines.content
-        yield data, partial(line_sources, lines, layout)
-
-
-def _array_parts(stream: BufferedIOBase, root: JsonPath) -> Iterator[_Part]:
-    for group in element_groups(stream, root=root):
-        yield _joined(group), partial(list, group)
+    if layout.strip_outer_array:
+        for group in element_groups(stream, root=layout.root) if start == 0 else ():
+            yield _joined(group), partial(list, group)
+        return
+    for block in read_lines(stream, start=start, end=end, layout=lines):
+        data = None if block.too_long else block.content
+        yield data, partial(line_sources, block, lines)
 
 
 def _joined(sources: list[JsonSource]) -> bytes | None:
@@ -214,10 +215,7 @@ def read_sources(sources: list[JsonSource], *, reading: JsonReading) -> Iterator
 
 def first_records(stream: BufferedIOBase, *, layout: JsonLayout, records_max: int) -> bytes:
     """Return the first records of a file as JSON lines, without bad ones."""
-    if layout.strip_outer_array:
-        parts = _array_parts(stream, layout.root)
-    else:
-        parts = _line_parts(stream, start=0, end=None, layout=_LINES)
+    parts = _parts(stream, layout, start=0, end=None, lines=_LINES)
     lines: list[bytes] = []
     for source in islice((source for _, sources in parts for source in sources()), records_max):
         with suppress(BadRecordError):

@@ -124,8 +124,6 @@ class _Plan:
     """Which columns of the file are read, and for which columns."""
 
     wanted: Wanted
-    # The schema of the batches.
-    schema: pa.Schema
     # The names in the file of the wanted columns that it has.
     name_by_wanted: dict[str, str]
     type_by_name: dict[str, AnyType]
@@ -137,10 +135,6 @@ class _Plan:
     def read(self) -> tuple[str, ...]:
         return (*dict.fromkeys(self.name_by_wanted.values()), *self.extra)
 
-    @property
-    def fields(self) -> list[AnyField]:
-        return list(self.schema)[: len(self.wanted.names)]
-
 
 def _plan(file: pq.ParquetFile, wanted: Wanted) -> _Plan:
     with _explained(_BROKEN_FOOTER):
@@ -151,7 +145,6 @@ def _plan(file: pq.ParquetFile, wanted: Wanted) -> _Plan:
     extra = (name for name in type_by_name if wanted.rescue and name not in taken)
     return _Plan(
         wanted=wanted,
-        schema=wanted.schema,
         name_by_wanted={name: found[name] for name in wanted.names if name in found},
         type_by_name=type_by_name,
         instants=instants,
@@ -197,7 +190,7 @@ def _check_missing(plan: _Plan) -> None:
 
 
 def _check_types(plan: _Plan) -> None:
-    for field in plan.fields:
+    for field in plan.wanted.fields:
         name = plan.name_by_wanted.get(field.name)
         source = plan.type_by_name.get(name or "")
         if source is None or can_cast(_cast_type(source, name, field.type, plan), field.type):
@@ -267,7 +260,7 @@ def _value_type(arrow: AnyType) -> AnyType:
 def _block(batch: pa.RecordBatch, *, plan: _Plan, first_line: int) -> RecordBlock:
     reason_by_row: dict[int, str] = {}
     arrays = []
-    for field in plan.fields:
+    for field in plan.wanted.fields:
         source = _source(batch, field, plan)
         try:
             arrays.append(_fitted(source, field))
@@ -278,7 +271,7 @@ def _block(batch: pa.RecordBatch, *, plan: _Plan, first_line: int) -> RecordBloc
     if plan.wanted.rescue:
         arrays.append(pa.array(_texts(batch.select(list(plan.extra))), pa.string()))
     return RecordBlock(
-        batch=pa.RecordBatch.from_arrays(arrays, schema=plan.schema)
+        batch=pa.RecordBatch.from_arrays(arrays, schema=plan.wanted.schema)
         if arrays
         else batch.select([]),
         record_of_row=range(first_line, first_line + batch.num_rows),
