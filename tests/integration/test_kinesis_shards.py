@@ -41,7 +41,7 @@ def read(
     """Read a shard once; answer what came, and the outcome."""
     pages = pages_of(access, retries, position, iterator=iterator)
     reading = reading_of(pages, limits)
-    return [item.data for item in reading.items()], reading.outcome
+    return [item.record.data for item in reading.items()], reading.outcome
 
 
 def reading_of(pages: ShardPages, limits: ReadLimits) -> ShardReading:
@@ -229,4 +229,4 @@ def test_of_a_page_that_was_fetched_late_everything_is_taken(
 
     reading = reading_of(pages, limits)
 
-    assert [item.data for item in reading.items()] == [b"1", b"2", b"3"]
+    assert [item.record.data for item in reading.items()] == [b"1", b"2", b"3"]

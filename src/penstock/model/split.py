@@ -78,24 +78,27 @@ def same_split(one: SplitProgress, other: SplitProgress) -> bool:
     return len({one.identity, other.identity} - {""}) <= 1
 
 
-def placed_at(number: int, *, before: Progress, after: Progress) -> Progress:
-    """Mark the splits that a commit placed anew; the others keep their mark.
+def stayed_splits(before: Progress, after: Progress) -> dict[str, SplitProgress]:
+    """Return the splits by name that were not placed anew, as they were before.
 
     A split at the horizon counts as placed: the person asked for everything that is left.
     """
-    known = {split.split: split for split in before}
+    old = {split.split: split for split in before}
+    return {
+        split.split: old[split.split]
+        for split in after
+        if split.split in old
+        and old[split.split].position == split.position
+        and same_split(old[split.split], split)
+        and not isinstance(split.position, Horizon)
+    }
 
-    def stayed(split: SplitProgress) -> bool:
-        old = known.get(split.split)
-        return (
-            old is not None
-            and old.position == split.position
-            and same_split(old, split)
-            and not isinstance(split.position, Horizon)
-        )
 
+def placed_at(number: int, *, before: Progress, after: Progress) -> Progress:
+    """Mark the splits that a commit placed anew; the others keep their mark."""
+    stayed = stayed_splits(before, after)
     return tuple(
-        replace(split, placed=known[split.split].placed if stayed(split) else number)
+        replace(split, placed=stayed[split.split].placed if split.split in stayed else number)
         for split in after
     )
 

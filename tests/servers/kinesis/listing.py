@@ -1,17 +1,113 @@
-"""Which shards a listing shows, and how."""
+"""ListShards, page by page: which shards a listing shows, and how."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import assert_never
 
-from tests.servers.kinesis.refusal import invalid
+from tests.servers.kinesis.given import Given
+from tests.servers.kinesis.refusal import in_use, invalid, missing
+from tests.servers.kinesis.reply import Reply
 from tests.servers.kinesis.shard import Shard
-from tests.servers.kinesis.stream import StaleListing, Stream
+from tests.servers.kinesis.state import State
+from tests.servers.kinesis.stream import HOUR_MS, StaleListing, Stream, StreamStatus
+from tests.servers.kinesis.tokens import (
+    PageToken,
+    decode_page_token,
+    encode,
+    require_young_page_token,
+)
+
+_PAGE_MAX = 1000
+_NOT_WITH_TOKEN = (
+    "StreamName",
+    "StreamARN",
+    "ExclusiveStartShardId",
+    "ShardFilter",
+    "StreamCreationTimestamp",
+)
 
 
-class FilterType(StrEnum):
-    """What a ShardFilter asks for."""
+def list_shards(state: State, given: Given) -> Reply:
+    """List a page of a stream's shards."""
+    results_max = given.number("MaxResults", default=_PAGE_MAX, at_most=10_000)
+    token = _next(state, given) if given.has("NextToken") else _first(state, given)
+    stream = _stream(state, token)
+    later = [s for s in _wanted(state, stream, token) if s.shard_id > token.after]
+    page = later[: min(results_max, _PAGE_MAX)]
+    fields: dict[str, object] = {"Shards": _shown(stream, page, stale=_stale(stream))}
+    if len(later) > len(page):
+        fields["NextToken"] = encode(replace(token, after=page[-1].shard_id))
+    return Reply(fields=fields)
+
+
+def _first(state: State, given: Given) -> PageToken:
+    """Return the token that a listing would have if its first page were a later one."""
+    stream = state.stream(given)
+    created_ms = given.instant_ms("StreamCreationTimestamp")
+    # Clients truncate the time to whole seconds.
+    if created_ms is not None and created_ms // 1000 != stream.created_ms // 1000:
+        raise missing(f"Stream {stream.name} was not created at {created_ms} ms.")
+    if stream.status in (StreamStatus.CREATING, StreamStatus.DELETING):
+        raise in_use(f"Stream {stream.name} is {stream.status}, not ACTIVE.")
+    token = PageToken(
+        stream=stream.name,
+        birth=stream.birth,
+        after=given.text_or_none("ExclusiveStartShardId"),
+        issued_ms=state.now_ms(),
+        series=state.page_series,
+    )
+    if not given.has("ShardFilter"):
+        return token
+    wish = given.inner("ShardFilter")
+    parsed = _parse_filter(
+        wish.text("Type"),
+        shard_id=wish.text_or_none("ShardId"),
+        at_ms=wish.instant_ms("Timestamp"),
+    )
+    return replace(
+        token, filter_type=parsed.kind, filter_shard=parsed.shard_id, filter_ms=parsed.at_ms
+    )
+
+
+def _next(state: State, given: Given) -> PageToken:
+    for name in _NOT_WITH_TOKEN:
+        if given.has(name):
+            raise invalid(f"NextToken and {name} cannot be provided together.")
+    token = decode_page_token(given.text("NextToken"))
+    now_ms = state.now_ms()
+    require_young_page_token(token, now_ms=now_ms, series=state.page_series)
+    return replace(token, issued_ms=now_ms)
+
+
+def _stream(state: State, token: PageToken) -> Stream:
+    stream = state.stream_named(token.stream)
+    if stream.birth != token.birth:
+        raise missing(f"Stream {token.stream} of the NextToken does not exist any more.")
+    return stream
+
+
+def _wanted(state: State, stream: Stream, token: PageToken) -> Sequence[Shard]:
+    if not token.filter_type:
+        return stream.listed()
+    horizon_ms = state.now_ms() - stream.retention_hours * HOUR_MS
+    return _filtered(
+        stream.listed(),
+        _parse_filter(token.filter_type, shard_id=token.filter_shard, at_ms=token.filter_ms),
+        horizon_ms=max(horizon_ms, stream.created_ms),
+    )
+
+
+def _stale(stream: Stream) -> bool:
+    """Return whether this listing lacks the last reshard."""
+    if stream.stale_calls <= 0 or len(stream.shards) == stream.stale_from:
+        return False
+    stream.stale_calls -= 1
+    return True
+
+
+class _FilterType(StrEnum):
+    """Kinds of ShardFilter."""
 
     AFTER_SHARD_ID = "AFTER_SHARD_ID"
     AT_TRIM_HORIZON = "AT_TRIM_HORIZON"
@@ -22,47 +118,47 @@ class FilterType(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShardFilter:
-    """The wish to see only some shards."""
+class _ShardFilter:
+    """A filter of shards."""
 
-    kind: FilterType
+    kind: _FilterType
     shard_id: str = ""
     at_ms: int = 0
 
 
-def filtered(shards: Sequence[Shard], wish: ShardFilter, *, horizon_ms: int) -> list[Shard]:
-    """Answer the shards that a filter lets through."""
+def _filtered(shards: Sequence[Shard], wish: _ShardFilter, *, horizon_ms: int) -> list[Shard]:
+    """Return the shards that a filter allows."""
     match wish.kind:
-        case FilterType.AFTER_SHARD_ID:
+        case _FilterType.AFTER_SHARD_ID:
             return [shard for shard in shards if shard.shard_id > wish.shard_id]
-        case FilterType.AT_LATEST:
+        case _FilterType.AT_LATEST:
             return [shard for shard in shards if shard.open]
-        case FilterType.FROM_TRIM_HORIZON:
+        case _FilterType.FROM_TRIM_HORIZON:
             return list(shards)
-        case FilterType.AT_TRIM_HORIZON:
+        case _FilterType.AT_TRIM_HORIZON:
             return [shard for shard in shards if _open_at(shard, horizon_ms)]
-        case FilterType.AT_TIMESTAMP:
+        case _FilterType.AT_TIMESTAMP:
             return [shard for shard in shards if _open_at(shard, wish.at_ms)]
-        case FilterType.FROM_TIMESTAMP:
+        case _FilterType.FROM_TIMESTAMP:
             return [shard for shard in shards if _closed_after(shard, wish.at_ms)]
         case _:
             assert_never(wish.kind)
 
 
-def parse_filter(kind: str, *, shard_id: str, at_ms: int | None) -> ShardFilter:
-    """Check that a filter says all that its type needs."""
-    if kind not in set(FilterType):
+def _parse_filter(kind: str, *, shard_id: str, at_ms: int | None) -> _ShardFilter:
+    """Check that a filter has what its type needs."""
+    if kind not in set(_FilterType):
         raise invalid(f"ShardFilter type {kind} does not exist.")
-    wish = FilterType(kind)
-    if wish is FilterType.AFTER_SHARD_ID and not shard_id:
+    wish = _FilterType(kind)
+    if wish is _FilterType.AFTER_SHARD_ID and not shard_id:
         raise invalid("ShardFilter AFTER_SHARD_ID needs a ShardId.")
-    if wish in (FilterType.AT_TIMESTAMP, FilterType.FROM_TIMESTAMP) and at_ms is None:
+    if wish in (_FilterType.AT_TIMESTAMP, _FilterType.FROM_TIMESTAMP) and at_ms is None:
         raise invalid(f"ShardFilter {kind} needs a Timestamp.")
-    return ShardFilter(kind=wish, shard_id=shard_id, at_ms=at_ms or 0)
+    return _ShardFilter(kind=wish, shard_id=shard_id, at_ms=at_ms or 0)
 
 
-def shown(stream: Stream, shards: Sequence[Shard], *, stale: bool) -> list[dict[str, object]]:
-    """Answer shards as a listing shows them, which may not know of the last reshard yet."""
+def _shown(stream: Stream, shards: Sequence[Shard], *, stale: bool) -> list[dict[str, object]]:
+    """Return shards as a listing shows them; a stale one lacks the last reshard."""
     if not stale:
         return [shard.described() for shard in shards]
     newer = stream.shards[stream.stale_from :]

@@ -8,6 +8,7 @@ from http import HTTPStatus
 
 from tests.servers.kinesis.faults import ANY, error_answer
 from tests.servers.kinesis.given import Given
+from tests.servers.kinesis.listing import list_shards
 from tests.servers.kinesis.record_operations import (
     get_records,
     get_shard_iterator,
@@ -18,7 +19,6 @@ from tests.servers.kinesis.refusal import RefusalError
 from tests.servers.kinesis.reply import Reply, encoded
 from tests.servers.kinesis.request_log import LoggedRequest
 from tests.servers.kinesis.shard import shard_name
-from tests.servers.kinesis.shard_listing import list_shards
 from tests.servers.kinesis.state import State
 from tests.servers.kinesis.stream_operations import (
     create_stream,

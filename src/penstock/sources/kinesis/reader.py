@@ -67,7 +67,7 @@ class KinesisReader:
         for items in chunks_of(reading.items()):
             loaded = [item for item in items if item.fate is Fate.LOADED]
             beside = metadata_of(loaded, shard=read.split, needed=task.needed)
-            for decoded in decoder.decode([item.data for item in loaded], beside):
+            for decoded in decoder.decode([item.record.data for item in loaded], beside):
                 counts = _with_decoded(counts, decoded)
                 yield _row_block(read.split, loaded, decoded)
             unloaded = _unloaded(items)
@@ -77,7 +77,7 @@ class KinesisReader:
             counts = replace(
                 counts,
                 records=counts.records + len(items),
-                size_bytes=counts.size_bytes + sum(len(item.data) for item in items),
+                size_bytes=counts.size_bytes + sum(len(item.record.data) for item in items),
                 rows_foreign=counts.rows_foreign
                 + sum(item.fate is Fate.FOREIGN for item in items),
             )
@@ -115,12 +115,12 @@ class KinesisReader:
 
 def _row_block(shard: str, items: Sequence[Item], decoded: RecordBlock) -> RowBlock:
     bad = tuple(
-        BadRow(place=(shard, items[one.record].sequence), error=one.error, raw=one.raw)
+        BadRow(place=(shard, items[one.record].record.sequence), error=one.error, raw=one.raw)
         for one in decoded.bad
     )
     return RowBlock(
         batch=decoded.batch,
-        place=lambda row: (shard, items[decoded.record_of_row[row]].sequence),
+        place=lambda row: (shard, items[decoded.record_of_row[row]].record.sequence),
         bad=bad,
     )
 
@@ -144,7 +144,7 @@ def _with_decoded(counts: ReadCounts, decoded: RecordBlock) -> ReadCounts:
 def _unloaded(items: Sequence[Item]) -> RecordBlock:
     """Return the records that are skipped or rejected as a whole."""
     bad = tuple(
-        BadRecord(record=number, error=item.error, raw=item.data)
+        BadRecord(record=number, error=item.error, raw=item.record.data)
         for number, item in enumerate(items)
         if item.fate in (Fate.REJECTED, Fate.FOREIGN)
     )

@@ -299,9 +299,11 @@ class ShardReading:
         )
         for item in items:
             self._records += 1
-            self._size_bytes += len(item.data)
+            self._size_bytes += len(item.record.data)
             self.outcome = ShardOutcome(
-                begin=self.outcome.begin, position=item.after, arrived_at=item.arrived_at
+                begin=self.outcome.begin,
+                position=item.after,
+                arrived_at=item.record.arrived_at,
             )
             yield item
             if self._full():

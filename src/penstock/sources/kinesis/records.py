@@ -9,7 +9,7 @@ An aggregate may be taken in parts. Skipped records are counted and move the pos
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import pyarrow as pa
@@ -173,12 +173,8 @@ class Fate(StrEnum):
 class Item:
     """A plain record or a sub-record, its fate, and the position after it."""
 
+    record: StreamRecord
     fate: Fate
-    sequence: str
-    partition_key: str
-    data: bytes
-    arrived_at: float
-    encryption: str
     after: After
     error: str = ""
 
@@ -206,7 +202,7 @@ def chunks_of(items: Iterable[Item]) -> Iterator[list[Item]]:
     size_bytes = 0
     for item in items:
         chunk.append(item)
-        size_bytes += len(item.data)
+        size_bytes += len(item.record.data)
         if len(chunk) >= _CHUNK_RECORDS or size_bytes >= _CHUNK_BYTES:
             yield chunk
             chunk, size_bytes = [], 0
@@ -232,11 +228,11 @@ def _parts(
     try:
         subs = unpack(record.data)
     except BrokenAggregateError as error:
-        yield _item(record, Fate.REJECTED, after=whole, error=str(error))
+        yield Item(record=record, fate=Fate.REJECTED, after=whole, error=str(error))
         return
     if not subs:
-        plain = subs is None and record.data
-        yield _item(record, Fate.LOADED if plain else Fate.SKIPPED, after=whole)
+        loaded = subs is None and record.data
+        yield Item(record=record, fate=Fate.LOADED if loaded else Fate.SKIPPED, after=whole)
         return
     for number, sub in enumerate(subs):
         if taken is not None and number <= taken:
@@ -245,8 +241,12 @@ def _parts(
         after = whole if last else After(value=record.sequence, sub=number)
         fate = _fate(sub, hash_keys, foreign)
         foreign_key = f'the key "{sub.partition_key}" belongs to another shard'
-        reason = foreign_key if fate is Fate.FOREIGN else ""
-        yield _item(record, fate, after=after, sub=sub, error=reason)
+        yield Item(
+            record=replace(record, partition_key=sub.partition_key, data=sub.data),
+            fate=fate,
+            after=after,
+            error=foreign_key if fate is Fate.FOREIGN else "",
+        )
 
 
 def _fate(sub: SubRecord, hash_keys: tuple[int, int] | None, foreign: ForeignRecords) -> Fate:
@@ -256,27 +256,6 @@ def _fate(sub: SubRecord, hash_keys: tuple[int, int] | None, foreign: ForeignRec
     if not sub.data or (not at_home and foreign is ForeignRecords.SKIP):
         return Fate.SKIPPED
     return Fate.LOADED
-
-
-def _item(
-    record: StreamRecord,
-    fate: Fate,
-    *,
-    after: After,
-    sub: SubRecord | None = None,
-    error: str = "",
-) -> Item:
-    own = record if sub is None else sub
-    return Item(
-        fate=fate,
-        sequence=record.sequence,
-        partition_key=own.partition_key,
-        data=own.data,
-        arrived_at=record.arrived_at,
-        encryption=record.encryption,
-        after=after,
-        error=error,
-    )
 
 
 _MICROSECONDS = 1_000_000
@@ -299,10 +278,10 @@ def _values(name: str, items: Sequence[Item], shard: str) -> list[object]:
         case "_shard":
             return [shard] * len(items)
         case "_sequence":
-            return [item.sequence for item in items]
+            return [item.record.sequence for item in items]
         case "_partition_key":
-            return [item.partition_key for item in items]
+            return [item.record.partition_key for item in items]
         case "_arrived_at":
-            return [round(item.arrived_at * _MICROSECONDS) for item in items]
+            return [round(item.record.arrived_at * _MICROSECONDS) for item in items]
         case _:
-            return [item.encryption or "NONE" for item in items]
+            return [item.record.encryption or "NONE" for item in items]

@@ -12,13 +12,7 @@ from datetime import datetime, timedelta
 
 from penstock.errors import Code, UserError
 from penstock.model.codec import from_text, to_text
-from penstock.model.split import (
-    Horizon,
-    Position,
-    Progress,
-    SplitProgress,
-    same_split,
-)
+from penstock.model.split import Horizon, Position, Progress, SplitProgress, stayed_splits
 from penstock.model.split import readable as readable_splits
 
 
@@ -118,23 +112,16 @@ def remembered(text: str, progress: Progress) -> StreamMemory:
 def inherited(text: str, *, before: Progress, after: Progress) -> str:
     """Return the memory of the shards that another job continues at the same position."""
     memory = remembered(text, before)
-    old = {split.split: split for split in before}
-    stays = {
-        split.split: split.placed
-        for split in after
-        if split.split in old
-        and old[split.split].position == split.position
-        and same_split(old[split.split], split)
-        and not isinstance(split.position, Horizon)
-    }
-    kept = (replace(m, placed=stays[m.shard]) for m in memory.shards if m.shard in stays)
+    stayed = stayed_splits(before, after)
+    placed = {split.split: split.placed for split in after}
+    kept = (replace(m, placed=placed[m.shard]) for m in memory.shards if m.shard in stayed)
     return to_text(
         replace(
             memory,
             shards=tuple(kept),
-            closed=tuple(shard for shard in memory.closed if shard in stays),
+            closed=tuple(shard for shard in memory.closed if shard in stayed),
             created_at=None,
-            placed=max((split.placed for split in after), default=0),
+            placed=max(placed.values(), default=0),
         )
     )
 

@@ -31,7 +31,7 @@ def items(
 
 
 def told(found: list[Item]) -> list[tuple[bytes, Fate, After]]:
-    return [(item.data, item.fate, item.after) for item in found]
+    return [(item.record.data, item.fate, item.after) for item in found]
 
 
 def test_plain_records_are_loaded_and_empty_ones_are_passed_over() -> None:
@@ -65,7 +65,7 @@ def test_t77_nothing_is_passed_over_when_the_record_was_trimmed_meanwhile() -> N
 
     found = items(record("2", aggregate), begun=After(value="1", sub=1))
 
-    assert [item.data for item in found] == [b"a", b"b"]
+    assert [item.record.data for item in found] == [b"a", b"b"]
 
 
 def test_t77_a_broken_aggregate_is_rejected_whole() -> None:
@@ -73,7 +73,11 @@ def test_t77_a_broken_aggregate_is_rejected_whole() -> None:
 
     (found,) = items(record("1", bad))
 
-    assert (found.fate, found.data, found.after) == (Fate.REJECTED, bad, After(value="1"))
+    assert (found.fate, found.record.data, found.after) == (
+        Fate.REJECTED,
+        bad,
+        After(value="1"),
+    )
     assert "partition key number 5" in found.error
 
 
