@@ -31,7 +31,8 @@ from penstock.sources.source import Source as JobSource
 from penstock.spark.job_session import Halves
 from penstock.sql.parser import parse_script
 from penstock.supervisor.loop import RunnerKind
-from penstock.supervisor.supervisor import RunnerReport, Supervisor, SupervisorParts
+from penstock.supervisor.runner import SupervisorParts
+from penstock.supervisor.supervisor import RunnerReport, Supervisor
 from penstock.tables.table import TableHandle, Tables
 
 

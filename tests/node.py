@@ -31,8 +31,8 @@ from penstock.sources.registry import Sources
 from penstock.spark.executor import SparkExecutor
 from penstock.sql.parser import parse_script
 from penstock.supervisor.loop import RunnerKind
-from penstock.supervisor.runner import StartThread
-from penstock.supervisor.supervisor import RunnerReport, Supervisor, SupervisorParts
+from penstock.supervisor.runner import StartThread, SupervisorParts
+from penstock.supervisor.supervisor import RunnerReport, Supervisor
 from penstock.tables.table import Tables
 from penstock.testing.executor import InProcessExecutor
 

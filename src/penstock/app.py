@@ -86,7 +86,8 @@ class App:
         """Answer the supervisor of this node, and what ends everything it started."""
         from penstock.spark.session import clear_leftovers
         from penstock.supervisor.home_lock import HomeLock
-        from penstock.supervisor.supervisor import Supervisor, SupervisorParts
+        from penstock.supervisor.runner import SupervisorParts
+        from penstock.supervisor.supervisor import Supervisor
 
         self.log()
         home = self.settings.home

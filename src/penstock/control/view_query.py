@@ -1,9 +1,8 @@
-"""Answer a SELECT from a view by a SQLite in memory that may do nothing but read it.
+"""Run a SELECT over a view in an in-memory SQLite that may only read the view.
 
 A text in double quotes is a text, as in Doris and Spark; SQLite would take it for a name.
 """
 
-import math
 import re
 import sqlite3
 from collections.abc import Sequence
@@ -38,20 +37,23 @@ _UNEXPECTED = re.compile(r'near "(.*)": syntax error|unrecognized token: "(.*)"'
 _UNFINISHED = "incomplete input"
 # What SQLite says of a function that is ours, and only json_extract is.
 _FUNCTION_FAILED = "user-defined function raised exception"
-_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 _ORDER = "The order is SELECT … FROM … WHERE … GROUP BY … HAVING … ORDER BY … LIMIT …."
 
 
 def query_view(query: ViewQuery, *, services: Services) -> Result:
     """Return what a SELECT finds in one of the views."""
-    build = jobs_view if query.view == "jobs" else tasks_view
-    view = build(services.catalog, clock=services.clock)
-    return select_from_view(query, view, clock=services.clock)
+    catalog, clock = services.catalog, services.clock
+    view = jobs_view(catalog, clock=clock) if query.view == "jobs" else tasks_view(catalog)
+    return select_from_view(query, view, clock=clock)
 
 
 def select_from_view(query: ViewQuery, view: View, *, clock: Clock) -> Result:
     """Return what a SELECT finds in a view."""
-    with closing(_memory()) as connection, closing(_memory()) as scratch:
+    memory = ":memory:"
+    with (
+        closing(sqlite3.connect(memory)) as connection,
+        closing(sqlite3.connect(memory)) as scratch,
+    ):
         extract = partial(_json_extract, scratch)
         connection.create_function("json_extract", -1, extract, deterministic=True)
         _fill(connection, view)
@@ -67,10 +69,6 @@ def select_from_view(query: ViewQuery, view: View, *, clock: Clock) -> Result:
     )
 
 
-def _memory() -> sqlite3.Connection:
-    return sqlite3.connect(":memory:")
-
-
 def sqlite_text(query: ViewQuery) -> str:
     """Write the SELECT as SQLite reads it: no call, no comments, texts in single quotes."""
     text = f"{query.select[: query.start]}`{query.view}`{query.select[query.end :]}"
@@ -82,39 +80,25 @@ def sqlite_text(query: ViewQuery) -> str:
         # Two texts side by side would become one with a quote in it.
         if token.start > end or (quoted and texts):
             pieces.append(" ")
-        pieces.append(_quoted(token.text) if quoted else text[token.start : token.end])
+        literal = "'" + token.text.replace("'", "''") + "'"
+        pieces.append(literal if quoted else text[token.start : token.end])
         end, texts = token.end, quoted
     return "".join(pieces)
 
 
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
 def _fill(connection: sqlite3.Connection, view: View) -> None:
-    connection.create_collation("number", _compare_numbers)
-    collations = dict.fromkeys(view.counts, " COLLATE number")
-    columns = ", ".join(f"`{c}` TEXT{collations.get(c, '')}" for c in view.columns)
+    columns = ", ".join(
+        f"`{c.name}` {'INTEGER' if c.type == 'BIGINT' else 'TEXT'}" for c in view.columns
+    )
     marks = ", ".join("?" for _ in view.columns)
     connection.execute(f"CREATE TABLE `{view.name}` ({columns})")
     insert = f"INSERT INTO `{view.name}` VALUES ({marks})"  # noqa: S608 - Our own names.
     connection.executemany(insert, view.rows)
 
 
-def _compare_numbers(one: str, other: str) -> int:
-    first, second = _order(one), _order(other)
-    return (first > second) - (first < second)
-
-
-def _order(text: str) -> tuple[float, str]:
-    """Order numbers by their value, and whatever is none behind them."""
-    number = float(text) if _NUMBER.fullmatch(text) else math.inf
-    return (number, "") if math.isfinite(number) else (math.inf, text)
-
-
 def _confine(connection: sqlite3.Connection, view: View, *, clock: Clock) -> None:
     """Allow reading the view's columns and harmless functions, for a while, and no more."""
-    readable = {"", *view.columns}
+    readable = {"", *(column.name for column in view.columns)}
     deadline = clock.monotonic() + DURATION_MAX.total_seconds()
 
     def permission(action: int, first: str | None, second: str | None, *_: object) -> int:
@@ -160,7 +144,7 @@ def _explained(error: sqlite3.Error, view: View) -> UserError:
         return UserError(
             f'{view.name}(…) has no column "{_first(found.groups())}"',
             code=Code.TYPE_ERR,
-            hint=f"Known columns: {', '.join(view.columns)}.",
+            hint=f"Known columns: {', '.join(column.name for column in view.columns)}.",
         )
     if found := _NO_FUNCTION.fullmatch(said):
         return UserError(
@@ -182,7 +166,7 @@ def _explained(error: sqlite3.Error, view: View) -> UserError:
     return UserError(
         f"{place} cannot be answered: {said.rstrip('.')}",
         code=Code.TYPE_ERR,
-        hint=f"Known columns: {', '.join(view.columns)}; all of them are texts.",
+        hint=f"Known columns: {', '.join(column.name for column in view.columns)}.",
     )
 
 

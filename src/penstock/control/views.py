@@ -10,14 +10,16 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, time
+from operator import itemgetter
 
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.ledger import ENTRIES_KEPT, LedgerDay
 from penstock.clock import Clock
-from penstock.control.job_view import JobView, RunState, status_text, view_jobs
+from penstock.control.job_view import JobView, RunState, reason_text, status_text, view_jobs
+from penstock.control.result import ResultColumn, result_columns
 from penstock.model.epoch import CommitKind, Statistics
 from penstock.model.events import Outcome
-from penstock.model.job import DesiredState, JobDefinition, JobState, Reason
+from penstock.model.job import DesiredState, JobDefinition, JobState
 from penstock.model.job_kinds import STREAMING
 from penstock.model.ledger import LedgerEntry
 from penstock.model.options import print_options
@@ -25,70 +27,37 @@ from penstock.model.split import Progress
 from penstock.model.text import format_instant, quoted_name
 from penstock.sources.registry import source_kind
 
-JOB_COLUMNS = (
-    "Id",
-    "Name",
-    "Definer",
-    "ExecuteType",
-    "RecurringStrategy",
-    "Status",
-    "ExecuteSql",
-    "CreateTime",
-    "SucceedTaskCount",
-    "FailedTaskCount",
-    "CanceledTaskCount",
-    "Comment",
-    "Properties",
-    "CurrentOffset",
-    "EndOffset",
-    "LoadStatistic",
-    "ErrorMsg",
-    "JobRuntimeMsg",
-    "Lag",
-    "LastTaskSuccessTime",
+JOB_COLUMNS = result_columns(
+    "Id, Name, Definer, ExecuteType, RecurringStrategy, Status, ExecuteSql, CreateTime, "
+    "SucceedTaskCount BIGINT, FailedTaskCount BIGINT, CanceledTaskCount BIGINT, Comment, "
+    "Properties, CurrentOffset, EndOffset, LoadStatistic, ErrorMsg, JobRuntimeMsg, Lag, "
+    "LastTaskSuccessTime"
 )
-COUNT_COLUMNS = ("SucceedTaskCount", "FailedTaskCount", "CanceledTaskCount")
-TASK_COLUMNS = (
-    "TaskId",
-    "JobId",
-    "JobName",
-    "Label",
-    "Status",
-    "ErrorMsg",
-    "CreateTime",
-    "StartTime",
-    "FinishTime",
-    "TrackingUrl",
-    "LoadStatistic",
-    "User",
-    "FirstErrorMsg",
-    "RunningOffset",
+TASK_COLUMNS = result_columns(
+    "TaskId, JobId, JobName, Label, Status, ErrorMsg, CreateTime, StartTime, FinishTime, "
+    "TrackingUrl, LoadStatistic, User, FirstErrorMsg, RunningOffset"
 )
 
-# The ledger is cut only now and then, so it may hold somewhat more than it keeps.
+# The ledger is pruned now and then, so it may hold more entries than it keeps.
 _ENTRIES_MAX = 2 * ENTRIES_KEPT
 
-Row = tuple[str | None, ...]
+Row = tuple[str | int | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What can be selected from: a name, columns, and rows of texts.
-
-    Columns in ``counts`` hold numbers, and are compared as such.
-    """
+    """What can be selected from."""
 
     name: str
-    columns: tuple[str, ...]
+    columns: tuple[ResultColumn, ...]
     rows: tuple[Row, ...]
-    counts: tuple[str, ...] = ()
 
 
 def jobs_view(catalog: Catalog, *, clock: Clock) -> View:
     """Return all streaming jobs, by name; routine loads have SHOW ROUTINE LOAD."""
     views = view_jobs(catalog, clock=clock, states=_streaming(catalog), with_ledger=True)
     rows = tuple(_job_row(view) for view in views)
-    return View(name="jobs", columns=JOB_COLUMNS, rows=rows, counts=COUNT_COLUMNS)
+    return View(name="jobs", columns=JOB_COLUMNS, rows=rows)
 
 
 def _streaming(catalog: Catalog) -> list[JobState]:
@@ -96,8 +65,10 @@ def _streaming(catalog: Catalog) -> list[JobState]:
 
 
 def _job_row(view: JobView) -> Row:
-    job, definition = view.job, view.job.definition
-    tasks = _tasks_by_status(view)
+    job, definition, reason = view.job, view.job.definition, view.reason
+    tasks: Counter[str] = Counter()
+    for outcome, attempts in view.counts.items():
+        tasks[_status(outcome, desired=job.desired.state)] += attempts
     properties = dict((*print_options(definition.properties), *definition.metadata))
     return (
         job.id,
@@ -108,15 +79,15 @@ def _job_row(view: JobView) -> Row:
         str(view.state),
         _insert(definition),
         format_instant(job.created_at),
-        str(tasks["SUCCESS"]),
-        str(tasks["FAILED"]),
-        str(tasks["CANCELED"]),
+        tasks["SUCCESS"],
+        tasks["FAILED"],
+        tasks["CANCELED"],
         definition.comment,
         _json(properties) if properties else "",
         view.source.offset,
         view.source.end_offset,
         _job_statistic(view.totals),
-        _error(view.reason),
+        _json({"code": str(reason.code), "msg": reason.message}) if reason else "",
         # The status of a runner is true only as long as it lives.
         status_text(view.report.status) if view.state is RunState.RUNNING else "",
         "",
@@ -124,17 +95,10 @@ def _job_row(view: JobView) -> Row:
     )
 
 
-def _tasks_by_status(view: JobView) -> Counter[str]:
-    tasks: Counter[str] = Counter()
-    for outcome, attempts in view.counts.items():
-        tasks[_status(outcome, desired=view.job.desired.state)] += attempts
-    return tasks
-
-
 def _status(outcome: Outcome, *, desired: DesiredState) -> str:
     match outcome:
         case Outcome.STARTED:
-            # Behind a pause nothing can be committed, even if nobody was left to say so.
+            # A pause prevents every commit, even if no runner was left to report it.
             return "RUNNING" if desired is DesiredState.RUN else "CANCELED"
         case Outcome.COMMITTED:
             return "SUCCESS"
@@ -163,26 +127,15 @@ def _job_statistic(total: Statistics) -> str:
     )
 
 
-def _error(reason: Reason | None) -> str:
-    return "" if reason is None else _json({"code": str(reason.code), "msg": reason.message})
-
-
-def tasks_view(catalog: Catalog, *, clock: Clock) -> View:
+def tasks_view(catalog: Catalog) -> View:
     """Return the attempts of all jobs, the newest first."""
-    del clock
     tasks = [task for state in _streaming(catalog) for task in _tasks(state, catalog=catalog)]
-    tasks.sort(key=lambda task: task.at, reverse=True)
-    return View(name="tasks", columns=TASK_COLUMNS, rows=tuple(task.row for task in tasks))
+    tasks.sort(key=itemgetter(0), reverse=True)
+    return View(name="tasks", columns=TASK_COLUMNS, rows=tuple(row for _, row in tasks))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Task:
-    at: datetime
-    row: Row
-
-
-def _tasks(state: JobState, *, catalog: Catalog) -> list[_Task]:
-    """Answer the tasks of one job, the newest first."""
+def _tasks(state: JobState, *, catalog: Catalog) -> list[tuple[datetime, Row]]:
+    """Return the rows of one job with their start, the newest first."""
     days = [day for day in catalog.ledger_days(state.id) if day.kind is CommitKind.EPOCH]
     entries = catalog.ledger(state.id, newest=_ENTRIES_MAX)
     end_by_number = {e.number: e.progress for e in entries if e.number is not None}
@@ -194,62 +147,47 @@ def _tasks(state: JobState, *, catalog: Catalog) -> list[_Task]:
 
 
 def _task(
-    entry: LedgerEntry,
-    state: JobState,
-    *,
-    end_by_number: Mapping[int, Progress],
-) -> _Task:
-    # An attempt that is only known from the table has no beginning.
-    began_at = entry.started_at or entry.ended_at or state.created_at
-    reason = entry.reason
-    return _Task(
-        at=began_at,
-        row=(
-            entry.attempt_id,
-            state.id,
-            state.name,
-            f"{state.id}_{entry.attempt_id}",
-            _status(entry.outcome, desired=state.desired.state),
-            None if reason is None else f"{reason.code}: {reason.message}",
-            format_instant(began_at),
-            format_instant(began_at),
-            format_instant(entry.ended_at),
-            None,
-            _task_statistic(entry.statistics, tasks=1),
-            "",
-            None,
-            _span(entry, state, end_by_number=end_by_number),
-        ),
+    entry: LedgerEntry, state: JobState, *, end_by_number: Mapping[int, Progress]
+) -> tuple[datetime, Row]:
+    # An attempt that is only known from the table has no start.
+    started_at = entry.started_at or entry.ended_at or state.created_at
+    start = end_by_number.get(entry.number - 1, ()) if entry.number else entry.progress
+    end = entry.progress if entry.number else ()
+    return started_at, (
+        entry.attempt_id,
+        state.id,
+        state.name,
+        f"{state.id}_{entry.attempt_id}",
+        _status(entry.outcome, desired=state.desired.state),
+        reason_text(entry.reason) or None,
+        format_instant(started_at),
+        format_instant(started_at),
+        format_instant(entry.ended_at),
+        None,
+        _task_statistic(entry.statistics, tasks=1),
+        "",
+        None,
+        source_kind(state.definition.source.kind).span(start, end),
     )
 
 
-def _span(entry: LedgerEntry, state: JobState, *, end_by_number: Mapping[int, Progress]) -> str:
-    """Write where an attempt started and, once it is committed, where it ended."""
-    start = end_by_number.get(entry.number - 1, ()) if entry.number else entry.progress
-    end = entry.progress if entry.number else ()
-    return source_kind(state.definition.source.kind).span(start, end)
-
-
-def _day_of_tasks(day: LedgerDay, state: JobState) -> _Task:
-    began_at = datetime.combine(day.day, time.min, tzinfo=UTC)
-    return _Task(
-        at=began_at,
-        row=(
-            None,
-            state.id,
-            state.name,
-            None,
-            _status(day.outcome, desired=state.desired.state),
-            None,
-            format_instant(began_at),
-            None,
-            None,
-            None,
-            _task_statistic(day.statistics, tasks=day.attempts),
-            "",
-            None,
-            None,
-        ),
+def _day_of_tasks(day: LedgerDay, state: JobState) -> tuple[datetime, Row]:
+    started_at = datetime.combine(day.day, time.min, tzinfo=UTC)
+    return started_at, (
+        None,
+        state.id,
+        state.name,
+        None,
+        _status(day.outcome, desired=state.desired.state),
+        None,
+        format_instant(started_at),
+        None,
+        None,
+        None,
+        _task_statistic(day.statistics, tasks=day.attempts),
+        "",
+        None,
+        None,
     )
 
 

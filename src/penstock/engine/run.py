@@ -5,15 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.epochs.output import TaskPlan
-from penstock.epochs.task import (
-    Refusal,
-    TaskResult,
-    error_of,
-    read_half,
-    requests_of,
-    result_of,
-    write_half,
-)
+from penstock.epochs.task import Refusal, read_half, requests_of, result_of, write_half
 from penstock.errors import Code, UserError
 from penstock.model.codec import to_text
 from penstock.model.epoch import Ack, Attachment
@@ -104,7 +96,12 @@ def run_epoch(
         answers = parts.executor.run_query(tasks, run=run, halves=HALVES, group=state.id)
     results = [result_of(answer) for answer in answers]
     parts.charge(sum(requests_of(result) for result in results))
-    return tuple(_ack(result) for result in results)
+    acks = []
+    for result in results:
+        if isinstance(result, Refusal):
+            raise result.error
+        acks.append(result)
+    return tuple(acks)
 
 
 HALVES = Halves(read=read_half, write=write_half, read_lookup=read_lookup)
@@ -175,9 +172,3 @@ def _require_targets(definition: JobDefinition, columns: tuple[Column, ...]) -> 
                 "it again."
             ),
         )
-
-
-def _ack(result: TaskResult) -> Ack:
-    if isinstance(result, Refusal):
-        raise error_of(result)
-    return result

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,7 +18,7 @@ from penstock.model.split import Note
 from penstock.sources.registry import source_kind
 from penstock.sources.source import Place, ReadTask
 from penstock.tables.fitting import sort_out
-from penstock.tables.folder import TableFolder, open_sealed_folder
+from penstock.tables.folder import open_sealed_folder
 from penstock.tables.rejects import reject_columns
 from penstock.tables.writer import TableWriter
 
@@ -27,7 +27,7 @@ _BATCH_BYTES = 16 * 2**20
 
 
 class Stage(StrEnum):
-    """Which half of a task did not want the row."""
+    """Which half of a task rejected the row."""
 
     READER = "reader"
     WRITER = "writer"
@@ -61,59 +61,46 @@ class TaskPlan:
         return f"{self.attempt_id}-{self.task:05d}-{try_id}"
 
 
-class Rejects(Protocol):
-    """Where a task puts the rows that it cannot load."""
+class Rejects:
+    """Where a task puts rows that it cannot load: Parquet files that nobody can see yet.
 
-    def add(self, *, stage: Stage, place: Place, error: str, raw: bytes) -> None:
-        """Take a row; what is strict raises instead."""
-        ...
+    A strict task raises at the first bad row instead, which fails the epoch.
+    """
 
-
-class StrictRejects:
-    """Raises at the first bad row, which fails the epoch."""
-
-    def __init__(self, place_text: Callable[[Place], str]) -> None:
-        self._text = place_text
-
-    def add(self, *, stage: Stage, place: Place, error: str, raw: bytes) -> None:  # noqa: ARG002 - Part of the protocol.
-        """Refuse the row's epoch."""
-        raise UserError(
-            f"{self._text(place)}: {error}",
-            code=Code.TOO_MANY_FAILURE_ROWS_ERR,
-            detail="The epoch was not committed; nothing of it is in the table.",
-            hint=(
-                "Fix or remove the file, then RESUME the job; or set "
-                '"session.enable_insert_strict" = "false" to keep such rows apart.'
-            ),
-        )
-
-
-class KeptRejects:
-    """Writes rejected rows into Parquet files that nobody can see yet."""
-
-    def __init__(self, folder: TableFolder, name: str, *, plan: TaskPlan) -> None:
-        self._folder = folder
+    def __init__(self, plan: TaskPlan, name: str) -> None:
+        self._plan = plan
         self._columns = reject_columns(plan.place_columns)
-        self._places = [column.name for column in plan.place_columns]
         self._text = source_kind(plan.read.source.kind).place_text
-        self._writer = TableWriter(folder, self._columns, name)
-        self._number = plan.number
-        self._epoch = plan.epoch
         self._waiting: list[dict[str, Any]] = []
         self._waiting_bytes = 0
         self.first = ""
+        if not plan.strict:
+            self._folder = open_sealed_folder(plan.rejects_root, plan.table_access)
+            self._writer = TableWriter(self._folder, self._columns, name)
 
     def add(self, *, stage: Stage, place: Place, error: str, raw: bytes) -> None:
-        """Keep the row."""
+        """Keep the row, or raise UserError if the task is strict."""
+        plan = self._plan
+        if plan.strict:
+            raise UserError(
+                f"{self._text(place)}: {error}",
+                code=Code.TOO_MANY_FAILURE_ROWS_ERR,
+                detail="The epoch was not committed; nothing of it is in the table.",
+                hint=(
+                    "Fix or remove the file, then RESUME the job; or set "
+                    '"session.enable_insert_strict" = "false" to keep such rows apart.'
+                ),
+            )
         # An error may quote half a surrogate pair, which no text can hold.
         error = error.encode("utf-8", "backslashreplace").decode()
         self.first = self.first or f"{self._text(place)}: {error}"
+        names = (column.name for column in plan.place_columns)
         self._waiting.append(
             {
-                "commit_number": self._number,
-                "epoch": self._epoch,
+                "commit_number": plan.number,
+                "epoch": plan.epoch,
                 "stage": str(stage),
-                **dict(zip(self._places, place, strict=True)),
+                **dict(zip(names, place, strict=True)),
                 "error": error,
                 "raw": raw,
             }
@@ -123,13 +110,16 @@ class KeptRejects:
             self._flush()
 
     def close(self) -> tuple[DataFile, ...]:
-        """Finish the files and answer them; none if no row was rejected."""
+        """Finish the files and return them; none if no row was rejected."""
+        if self._plan.strict:
+            return ()
         self._flush()
         return self._writer.close()
 
     def abort(self) -> None:
         """Remove everything that was written."""
-        self._writer.abort()
+        if not self._plan.strict:
+            self._writer.abort()
 
     def _flush(self) -> None:
         if not self._waiting:
@@ -139,19 +129,6 @@ class KeptRejects:
         self._waiting.clear()
         self._waiting_bytes = 0
         self._writer.write(batch)
-
-
-def strict_rejects(plan: TaskPlan) -> StrictRejects:
-    """Return rejects that fail the epoch."""
-    return StrictRejects(source_kind(plan.read.source.kind).place_text)
-
-
-def kept_rejects(plan: TaskPlan, name: str) -> KeptRejects | None:
-    """Return where a task stores its rejects; None if the first one fails the epoch."""
-    if plan.strict:
-        return None
-    folder = open_sealed_folder(plan.rejects_root, plan.table_access)
-    return KeptRejects(folder, name, plan=plan)
 
 
 def row_text(batch: pa.RecordBatch, row: int, *, names: tuple[str, ...] = ()) -> bytes:
@@ -165,15 +142,14 @@ PlaceOf = Callable[[int], Place]
 
 
 class TaskOutput:
-    """The files of one try of a task; nobody can see them yet."""
+    """The files of one attempt of a task; nobody can see them yet."""
 
     def __init__(self, plan: TaskPlan, *, try_id: str) -> None:
         self._plan = plan
         name = plan.file_name(try_id)
         folder = open_sealed_folder(plan.table_root, plan.table_access)
         self._writer = TableWriter(folder, plan.columns, name, partition_by=plan.partition_by)
-        self._kept = kept_rejects(plan, name)
-        self.rejects: Rejects = self._kept or strict_rejects(plan)
+        self.rejects = Rejects(plan, name)
         self._produced = 0
         self._misfit = 0
 
@@ -198,19 +174,18 @@ class TaskOutput:
             self._writer.write(part)
 
     def close(self, notes: tuple[Note, ...]) -> Ack:
-        """Finish the files and answer the task's ack."""
+        """Finish the files and return the task's ack."""
         return Ack(
             task=self._plan.task,
             files=self._writer.close(),
             notes=notes,
             rows_produced=self._produced,
             rows_misfit=self._misfit,
-            reject_files=self._kept.close() if self._kept else (),
-            first_reject=self._kept.first if self._kept else "",
+            reject_files=self.rejects.close(),
+            first_reject=self.rejects.first,
         )
 
     def abort(self) -> None:
         """Remove everything that was written."""
         self._writer.abort()
-        if self._kept:
-            self._kept.abort()
+        self.rejects.abort()

@@ -1,30 +1,23 @@
 """Run one task: read its splits, fit every row to the table, write Parquet.
 
-It runs inside a Spark task, or in the test process, from the plan alone. A mistake in the data
-or a file that is no longer the one listed is an answer, not a crash: running the task again
-would find the same, so the epoch decides. Everything else is raised and the task is retried.
+The code runs inside a Spark task, or in the test process, from the plan alone. Bad data, or a
+file that differs from the listing, is a result and not a failure: a retry would find the same,
+so the epoch decides. Everything else is raised, and Spark retries the task.
 
-The reading half leaves a report when its last row was taken; the writing half, which runs in
-the same try of the task, waits for it. Without a report nobody knows what was read, and the try
-fails.
+The reading half leaves a report after its last row; the writing half of the same attempt waits
+for it. Without a report nobody knows what was read, and the attempt fails.
 """
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from penstock.arrow.types import arrow_schema
 from penstock.crashpoints import CrashPoint, reached
-from penstock.epochs.output import (
-    Rejects,
-    Stage,
-    TaskOutput,
-    TaskPlan,
-    kept_rejects,
-    strict_rejects,
-)
+from penstock.epochs.output import Rejects, Stage, TaskOutput, TaskPlan
 from penstock.errors import Code, ExternalError, PenstockError, UserError
 from penstock.model.codec import from_data, from_text, to_text
 from penstock.model.epoch import Ack, DataFile
@@ -43,15 +36,21 @@ class Refusal:
     message: str
     detail: str
     hint: str
-    # How often a bucket was asked in vain.
+    # Requests that were sent to the source in vain.
     requests: int = 0
+
+    @property
+    def error(self) -> PenstockError:
+        """The error that the task met."""
+        kind = UserError if self.kind == "user" else ExternalError
+        return kind(self.message, code=self.code, detail=self.detail, hint=self.hint)
 
 
 TaskResult = Ack | Refusal
 
 
 def refused(error: PenstockError, *, requests: int = 0) -> Refusal:
-    """Write an error down as a task's answer."""
+    """Return an error as the result of a task."""
     return Refusal(
         kind="user" if isinstance(error, UserError) else "external",
         code=error.code,
@@ -69,60 +68,54 @@ def requests_of(result: TaskResult) -> int:
     return sum(note.counts.requests for note in result.notes)
 
 
-def error_of(refusal: Refusal) -> PenstockError:
-    """Turn a task's answer back into the error it stands for."""
-    kind = UserError if refusal.kind == "user" else ExternalError
-    return kind(refusal.message, code=refusal.code, detail=refusal.detail, hint=refusal.hint)
-
-
 def result_of(text: str) -> TaskResult:
-    """Read a task's answer."""
+    """Read the result of a task."""
     data = json.loads(text)
     kind: type[Ack] | type[Refusal] = Refusal if data["is"] == "Refusal" else Ack
     return from_data(kind, data)
 
 
-def run_task_text(text: str, try_id: str) -> str:
-    """Do the work of a task given as text, and answer with text."""
-    return to_text(run_task(from_text(TaskPlan, text), try_id=try_id))
-
-
-def run_task(plan: TaskPlan, *, try_id: str) -> TaskResult:
-    """Load the task's part into Parquet files that nobody can see yet."""
-    output = TaskOutput(plan, try_id=try_id)
-    reader = open_reader(plan)
+@contextmanager
+def _aborted_on_error(output: TaskOutput | Rejects) -> Iterator[None]:
+    """Remove what was written if the block fails."""
     try:
-        for block in reader.blocks():
-            keep_bad_rows(block, output.rejects)
-            if block.batch.num_rows:
-                output.write(block.batch, place_of=block.place)
-        ack = output.close(tuple(reader.notes))
-    except (UserError, ExternalError) as error:
-        output.abort()
-        return refused(error, requests=reader.requests)
+        yield
     except BaseException:
         output.abort()
         raise
-    finally:
-        reader.close()
+
+
+def run_task_text(text: str, try_id: str) -> str:
+    """Load a task's part into Parquet files that nobody can see yet; return its result."""
+    plan = from_text(TaskPlan, text)
+    output = TaskOutput(plan, try_id=try_id)
+    reader = open_reader(plan)
+    try:
+        with closing(reader), _aborted_on_error(output):
+            for block in reader.blocks():
+                _keep_bad_rows(block, output.rejects)
+                if block.batch.num_rows:
+                    output.write(block.batch, place_of=block.place)
+            ack = output.close(tuple(reader.notes))
+    except (UserError, ExternalError) as error:
+        return to_text(refused(error, requests=reader.requests))
     reached(CrashPoint.TASK_WRITTEN)
-    return ack
+    return to_text(ack)
 
 
 def open_reader(plan: TaskPlan) -> TaskReader:
-    """Open what a task reads, by the kind of its source."""
+    """Open the source of a task for reading."""
     return source_kind(plan.read.source.kind).reader(plan.read)
 
 
-def keep_bad_rows(block: RowBlock, rejects: Rejects) -> None:
-    """Hand over the records that gave no row."""
+def _keep_bad_rows(block: RowBlock, rejects: Rejects) -> None:
     for bad in block.bad:
         rejects.add(stage=Stage.READER, place=bad.place, error=bad.error, raw=bad.raw)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadReport:
-    """What the reading half tells the writing half."""
+    """What the reading half of a task reports to the writing half."""
 
     notes: tuple[Note, ...] = ()
     reject_files: tuple[DataFile, ...] = ()
@@ -133,60 +126,46 @@ class ReadReport:
 def read_half(text: str, try_id: str, leave: Callable[[str], None]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task's share in the columns that the SELECT sees."""
     plan = from_text(TaskPlan, text)
-    kept = kept_rejects(plan, f"{plan.file_name(try_id)}-r")
-    rejects: Rejects = kept or strict_rejects(plan)
+    rejects = Rejects(plan, f"{plan.file_name(try_id)}-r")
     reader = open_reader(plan)
     schema = arrow_schema(plan.view_columns)
     try:
-        for block in reader.blocks():
-            keep_bad_rows(block, rejects)
-            if block.batch.num_rows:
-                yield _padded(block.batch, schema)
+        with closing(reader), _aborted_on_error(rejects):
+            for block in reader.blocks():
+                _keep_bad_rows(block, rejects)
+                if block.batch.num_rows:
+                    yield _padded(block.batch, schema)
     except (UserError, ExternalError) as error:
-        if kept is not None:
-            kept.abort()
-        # The rows that are on their way are thrown away with the refusal.
+        # The writing half discards the rows that were yielded before.
         refusal = refused(error, requests=reader.requests)
         leave(to_text(ReadReport(refusal=refusal)))
         return
-    except BaseException:
-        if kept is not None:
-            kept.abort()
-        raise
-    finally:
-        reader.close()
-    leave(
-        to_text(
-            ReadReport(
-                notes=tuple(reader.notes),
-                reject_files=kept.close() if kept else (),
-                first_reject=kept.first if kept else "",
-            )
-        )
+    report = ReadReport(
+        notes=tuple(reader.notes), reject_files=rejects.close(), first_reject=rejects.first
     )
+    leave(to_text(report))
 
 
 def write_half(
     text: str, try_id: str, batches: Iterator[pa.RecordBatch], report: Callable[[], str]
 ) -> str:
-    """Write what the SELECT gives of a task's share, and answer its result."""
+    """Write the rows that the SELECT makes of a task's share; return the task's result."""
     plan = from_text(TaskPlan, text)
     output = TaskOutput(plan, try_id=try_id)
-    place = _place_of(plan)
+    # Spark does not keep which part a row came from, so name everything the task reads.
+    names = some_names([read.shown for read in plan.read.reads])
+    place: Place = (names, *(None for _ in plan.place_columns[1:]))
     try:
-        for batch in batches:
-            output.write(batch, place_of=lambda _: place)
-        left = from_text(ReadReport, report())
-        if left.refusal is not None:
-            output.abort()
-            return to_text(left.refusal)
-        ack = output.close(left.notes)
+        with _aborted_on_error(output):
+            for batch in batches:
+                output.write(batch, place_of=lambda _: place)
+            left = from_text(ReadReport, report())
+            if left.refusal is not None:
+                output.abort()
+                return to_text(left.refusal)
+            ack = output.close(left.notes)
     except (UserError, ExternalError) as error:
-        output.abort()
         return to_text(refused(error))
-    except BaseException:
-        output.abort()
-        raise
     reached(CrashPoint.TASK_WRITTEN)
     return to_text(
         replace(
@@ -207,9 +186,3 @@ def _padded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _place_of(plan: TaskPlan) -> Place:
-    """Name everything that a task reads; Spark does not keep which part a row came from."""
-    names = some_names([read.shown for read in plan.read.reads])
-    return (names, *(None for _ in plan.place_columns[1:]))

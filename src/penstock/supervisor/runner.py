@@ -1,8 +1,8 @@
 """One job in one thread of the node: start, stop, last words."""
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 
@@ -40,13 +40,17 @@ class LastWords:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunnerParts:
-    """What every runner works with."""
+class SupervisorParts:
+    """What a node's supervisor and its runners work with."""
 
     catalog: Catalog
     clock: Clock
     node_id: str
     start_thread: StartThread
+    # How jobs are run, by the runner that their kind names.
+    runners: Mapping[str, RunnerKind] = field(default_factory=dict)
+    # What this node can do; a job whose needs it lacks is not started.
+    capabilities: frozenset[str] = frozenset()
 
 
 class Runner:
@@ -56,7 +60,7 @@ class Runner:
         self,
         job_id: str,
         *,
-        parts: RunnerParts,
+        parts: SupervisorParts,
         kind: RunnerKind,
         until_caught_up: bool,
     ) -> None:
@@ -72,7 +76,7 @@ class Runner:
 
     @property
     def ended(self) -> bool:
-        """Whether the runner has said its last words and its thread is over."""
+        """Whether the runner has reported its exit and its thread has ended."""
         return self.last_words is not None and not self._thread.is_alive()
 
     @property
@@ -82,13 +86,13 @@ class Runner:
 
     @property
     def progress(self) -> Progress:
-        """What the runner told last."""
+        """The newest progress of the runner."""
         return self._reporter.now
 
     def stop(self, *, lost: LeaseLostError | None = None) -> None:
-        """Ask the runner to end; an epoch whose commit has not begun is aborted.
+        """Ask the runner to end; an epoch whose commit has not started is aborted.
 
-        ``lost`` says why the job is not ours any more, if that is the reason.
+        ``lost`` is why this node no longer owns the job, if that is the reason.
         """
         self._lost = self._lost or lost
         self._stopping = True
@@ -99,12 +103,12 @@ class Runner:
         self._loop.abort_attempt(f"tasks have run since {self.progress.since:%H:%M:%S}")
 
     def join(self, timeout: timedelta) -> bool:
-        """Wait until the runner has ended or the time has passed; answer whether it has."""
+        """Wait for the runner to end; return whether it has ended within the time."""
         self._thread.join(timeout.total_seconds())
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        # Whatever ends the thread, it must be seen to have ended, or its lease is kept alive.
+        # The supervisor must see that the thread ended; otherwise it renews the lease forever.
         words = LastWords(
             ending=Ending.LOST, error=InvariantError("the runner's thread died; see the log")
         )
@@ -154,7 +158,7 @@ class Runner:
         except LeaseLostError as lost:
             return LastWords(ending=Ending.LOST, error=lost)
         except PenstockError as second:
-            # The catalog is what failed; the lease runs out and the job is taken up again.
+            # The catalog failed. The lease expires, and the job is taken over again.
             log.warning("pause not stored", job_id=self.job_id, reason=second.message)
             return LastWords(ending=Ending.LOST, error=error)
         return self._leave(LastWords(ending=Ending.PAUSED, error=error))

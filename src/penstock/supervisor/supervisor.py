@@ -4,14 +4,12 @@ Control and supervisor meet only in the catalog: a statement stores what is want
 the supervisor compares that with what runs here. A round decides nothing about data.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
 
-from penstock.catalog.catalog import Catalog, Lease
-from penstock.clock import Clock
+from penstock.catalog.catalog import Lease
 from penstock.epochs.progress import Progress
 from penstock.errors import Code, LeaseLostError, PenstockError
 from penstock.model.epoch import Generation
@@ -20,7 +18,7 @@ from penstock.model.job import DesiredState, JobState, Status, StatusCode
 from penstock.supervisor.leases import LeaseKeeper
 from penstock.supervisor.loop import RunnerKind
 from penstock.supervisor.restart import next_resumes, overdue, resume_at
-from penstock.supervisor.runner import Ending, LastWords, Runner, RunnerParts, StartThread
+from penstock.supervisor.runner import Ending, LastWords, Runner, SupervisorParts
 from penstock.tables.chain import next_generation
 
 log = structlog.get_logger()
@@ -64,20 +62,6 @@ class Loss:
     error: PenstockError
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SupervisorParts:
-    """What a node's supervisor works with."""
-
-    catalog: Catalog
-    clock: Clock
-    node_id: str
-    start_thread: StartThread
-    # How jobs are run, by the runner that their kind names.
-    runners: Mapping[str, RunnerKind]
-    # What this node can do; a job whose needs it lacks is not started.
-    capabilities: frozenset[str] = frozenset()
-
-
 class Supervisor:
     """The runners of one node."""
 
@@ -92,12 +76,6 @@ class Supervisor:
         self._clock = parts.clock
         self._only = only
         self._until_caught_up = until_caught_up
-        self._runner_parts = RunnerParts(
-            catalog=parts.catalog,
-            clock=parts.clock,
-            node_id=parts.node_id,
-            start_thread=parts.start_thread,
-        )
         self._keeper = LeaseKeeper(
             node_id=parts.node_id, catalog=parts.catalog, clock=parts.clock
         )
@@ -110,7 +88,7 @@ class Supervisor:
         self._looked_at: dict[str, datetime] = {}
 
     def start(self, *, sole_process: bool) -> None:
-        """Begin to hold leases; those of a process that provably ended are freed."""
+        """Start to renew leases; free those of a process that provably ended."""
         if sole_process:
             self._parts.catalog.free_leases_of_others(self._parts.node_id)
         self._keeper.start()
@@ -118,7 +96,7 @@ class Supervisor:
     def round(self) -> tuple[RunnerReport, ...]:
         """Compare what is wanted with what runs, act, and return what every job does."""
         self._reap()
-        # Asked before the catalog is read: what a runner takes meanwhile is not seen there yet.
+        # Read before the catalog, which may not show yet what a runner takes meanwhile.
         owned = {job_id: runner.generation for job_id, runner in self._runners.items()}
         states = {state.id: state for state in self._wanted_jobs()}
         leases = self._parts.catalog.leases()
@@ -153,7 +131,7 @@ class Supervisor:
         for runner in self._runners.values():
             runner.stop()
         for runner in self._runners.values():
-            # What began to run while it was told to stop is told again.
+            # A Spark job may start after the first stop(); ask again.
             while not runner.join(STOP_PERIOD):
                 runner.stop()
         self._reap()
@@ -179,7 +157,7 @@ class Supervisor:
                 self._caught_up.add(job_id)
 
     def _is_wanted(self, job_id: str) -> bool:
-        """Tell whether a job is to run, or somebody has paused or ended it."""
+        """Return whether a job should run; False if a person paused or ended it."""
         try:
             state = self._parts.catalog.job_by_id(job_id)
         except PenstockError:
@@ -204,7 +182,7 @@ class Supervisor:
     def _loss(
         self, owned: Generation | None, state: JobState | None, lease: Lease | None
     ) -> LeaseLostError | None:
-        """Answer why a runner does not own its job any more; None if it does."""
+        """Return why a runner no longer owns its job; None if it does."""
         if state is None or state.desired.state is not DesiredState.RUN:
             return LeaseLostError("the job was dropped")
         if self._keeper.expired:
@@ -235,7 +213,7 @@ class Supervisor:
             self._name_by_id[state.id] = state.name
             self._runners[state.id] = Runner(
                 state.id,
-                parts=self._runner_parts,
+                parts=self._parts,
                 kind=self._runner_kind(state),
                 until_caught_up=self._until_caught_up,
             )
@@ -285,7 +263,7 @@ class Supervisor:
         try:
             self._parts.catalog.append(state.id, body, expected=state.generation)
         except LeaseLostError:
-            # A statement was quicker; the next round sees what it wants.
+            # A statement changed the job first; the next round sees the change.
             return
         log.info("job resumed", job=state.name, resumes=body.auto_resumes)
 

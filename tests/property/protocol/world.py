@@ -35,7 +35,8 @@ from penstock.storage.options import StoreOptions
 from penstock.storage.store import ObjectMeta, Selection, Store
 from penstock.storage.uris import Uri
 from penstock.supervisor.loop import RunnerKind
-from penstock.supervisor.supervisor import Supervisor, SupervisorParts
+from penstock.supervisor.runner import SupervisorParts
+from penstock.supervisor.supervisor import Supervisor
 from penstock.testing.executor import InProcessExecutor
 from penstock.testing.memory_tables import Fault, MemoryTables
 from tests.property.protocol.actors import Actor, Stepping, halt_here

@@ -37,7 +37,7 @@ from penstock.sources.kinesis.source import ReadBudgets
 from penstock.sources.registry import Sources
 from penstock.sql.parser import parse_script
 from penstock.supervisor.loop import RunnerKind
-from penstock.supervisor.runner import Ending, Runner, RunnerParts
+from penstock.supervisor.runner import Ending, Runner, SupervisorParts
 from penstock.testing.executor import InProcessExecutor
 from penstock.testing.memory_tables import Fault, MemoryTables
 from tests.property.streams.checks import Watchman, check_end
@@ -227,7 +227,7 @@ class World:
         )
         runner = Runner(
             self.state().id,
-            parts=RunnerParts(
+            parts=SupervisorParts(
                 catalog=self.catalog,
                 clock=self.clock,
                 node_id="n",

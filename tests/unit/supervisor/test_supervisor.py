@@ -26,8 +26,8 @@ from penstock.model.epoch import Generation
 from penstock.model.job import DesiredState, JobState, Status, StatusCode
 from penstock.model.job_kinds import RoutineProperties
 from penstock.supervisor.loop import Loop, RunnerKind
-from penstock.supervisor.runner import Ending
-from penstock.supervisor.supervisor import RunnerReport, Supervisor, SupervisorParts
+from penstock.supervisor.runner import Ending, SupervisorParts
+from penstock.supervisor.supervisor import RunnerReport, Supervisor
 from penstock.tables.chain import next_generation
 from tests.contract.catalog.building import DEFINITION, JOB, PAUSED, TABLE, created
 
