@@ -5,7 +5,7 @@ import threading
 from penstock.control.execute import Services
 from penstock.control.find import find_job
 from penstock.control.result import Result, result_columns
-from penstock.model.job import JobDefinition, JobState, SparkQuery
+from penstock.model.job import JobDefinition, JobState
 from penstock.model.job_kinds import STREAMING
 from penstock.model.options import all_options
 from penstock.model.text import counted
@@ -25,41 +25,28 @@ def explain_job(statement: ExplainJob, *, services: Services) -> Result:
         *_path(definition),
         ("reads", ", ".join(definition.needed) or "no column"),
         *_next_epoch(state, source=source, tasks_max=services.tasks_max),
-        *_limits(definition),
+        *((f"limit {key}", v) for key, v in all_options(definition.properties) if v),
     ]
     return Result(columns=result_columns("item, value"), rows=tuple(rows))
 
 
-def _limits(definition: JobDefinition) -> list[tuple[str, str]]:
-    given = all_options(definition.properties)
-    return [(f"limit {key}", value) for key, value in given if value]
-
-
 def _path(definition: JobDefinition) -> list[tuple[str, str]]:
-    if definition.query is None:
+    query = definition.query
+    if query is None:
         return [
             ("path", "fused"),
             ("why", "the SELECT is a plain list of columns: one task reads, fits and writes"),
             ("operators", "read, write"),
         ]
+    between = [name for name in reversed(query.operators) if name != "MapInArrow"]
     return [
         ("path", "Spark"),
         ("why", "the SELECT has more than columns by name; Spark runs it between two halves"),
-        ("operators", _operators(definition.query)),
-        ("rows", _rows(definition.query)),
-        ("plan", "kept between epochs" if definition.query.reusable else "made every epoch"),
-        ("lookups", ", ".join(t.name for t in definition.query.lookups) or "none"),
+        ("operators", ", ".join(["read", *between, "write"])),
+        ("rows", "at most one for each" if query.row_wise else "any number for each"),
+        ("plan", "kept between epochs" if query.reusable else "made every epoch"),
+        ("lookups", ", ".join(table.name for table in query.lookups) or "none"),
     ]
-
-
-def _operators(query: SparkQuery) -> str:
-    """Write the stage from the reader to the writer."""
-    between = [name for name in reversed(query.operators) if name != "MapInArrow"]
-    return ", ".join(["read", *between, "write"])
-
-
-def _rows(query: SparkQuery) -> str:
-    return "at most one for each" if query.row_wise else "any number for each"
 
 
 def _next_epoch(

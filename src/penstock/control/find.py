@@ -1,6 +1,7 @@
 """Find the object that a statement names, or raise UserError."""
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 from penstock.catalog.catalog import Catalog, TableRecord
 from penstock.errors import Code, SelectError, UserError
@@ -34,33 +35,26 @@ def find_job(name: str, *, catalog: Catalog, kind: JobKind | None = None) -> Job
 
 
 def find_table(name: str, *, catalog: Catalog) -> TableRecord:
-    """Answer a table by name, or say that there is none."""
-    record = catalog.table(name)
-    if record is None:
-        known = ", ".join(table.name for table in catalog.tables())
-        raise UserError(
-            f'table "{name}" does not exist',
-            code=Code.META_NOT_FOUND_ERR,
-            hint=f"Known tables: {known}." if known else "Create one with CREATE TABLE.",
-        )
-    return record
+    """Return a table by name, or raise UserError."""
+    return catalog.table(name) or _missing("table", name, catalog.tables())
 
 
 def find_secret(name: str, *, catalog: Catalog) -> SecretRecord:
-    """Answer a secret by name, or say that there is none."""
-    record = catalog.secret(name)
-    if record is None:
-        known = ", ".join(secret.name for secret in catalog.secrets())
-        raise UserError(
-            f'secret "{name}" does not exist',
-            code=Code.META_NOT_FOUND_ERR,
-            hint=f"Known secrets: {known}." if known else "Create one with CREATE SECRET.",
-        )
-    return record
+    """Return a secret by name, or raise UserError."""
+    return catalog.secret(name) or _missing("secret", name, catalog.secrets())
+
+
+def _missing(what: str, name: str, others: Sequence[TableRecord | SecretRecord]) -> NoReturn:
+    known = ", ".join(other.name for other in others)
+    raise UserError(
+        f'{what} "{name}" does not exist',
+        code=Code.META_NOT_FOUND_ERR,
+        hint=f"Known {what}s: {known}." if known else f"Create one with CREATE {what.upper()}.",
+    )
 
 
 def require_unused(used_by: str, users: Sequence[JobState], *, instead: str = "") -> None:
-    """Refuse to drop what jobs need; say which they are, and which statements end them."""
+    """Raise UserError if jobs use an object; the hint has the statements that end them."""
     if not users:
         return
     named = ", ".join(f'{user.definition.kind.noun} "{user.name}"' for user in users)
@@ -75,7 +69,7 @@ def require_unused(used_by: str, users: Sequence[JobState], *, instead: str = ""
 def placed(
     error: SelectError, select: str, *, begins_at: tuple[int, int], hint: str = ""
 ) -> UserError:
-    """Answer an error of a SELECT with its line and column in the statement."""
+    """Return an error of a SELECT with its line and column in the statement."""
     if error.offset is None:
         return UserError(
             error.message, code=error.code, detail=error.detail, hint=error.hint or hint

@@ -1,17 +1,20 @@
-"""SELECT over tables: what it reads is pinned here, and Spark does the rest.
+"""SELECT over tables: the tables are pinned here, and Spark runs the SELECT.
 
-Invariant: a table is looked at once, however often a SELECT names it, so that all of the SELECT
+Invariant: a table is opened once, however often a SELECT names it, so that all of the SELECT
 sees one version of it.
 """
 
 from difflib import get_close_matches
 from typing import assert_never
 
+import pyarrow as pa
+
+from penstock.arrow.json_text import NOT_FINITE, json_texts, plain_texts
+from penstock.arrow.types import AnyType, NestedArray, data_type
 from penstock.catalog.catalog import Catalog
-from penstock.control.cells import result_of
 from penstock.control.execute import Services
 from penstock.control.find import find_job, find_table, placed
-from penstock.control.result import Result
+from penstock.control.result import Cell, Result, ResultColumn
 from penstock.errors import SelectError, UserError
 from penstock.model.job import TableRef
 from penstock.model.query import with_view
@@ -86,3 +89,42 @@ def _table(name: str, *, catalog: Catalog) -> TableRef:
         hints = [f'Did you mean "{near[0]}"?', error.hint] if near else [error.hint]
         raise UserError(error.message, code=error.code, hint=" ".join(hints)) from error
     return TableRef(name=record.name, id=record.id, location=record.location)
+
+
+def result_of(rows: "pa.Table") -> Result:
+    """Return Arrow rows as a result.
+
+    Booleans, integers and finite floating numbers stay what they are. Nested values are JSON,
+    all others are texts.
+    """
+    columns = [
+        [cell for chunk in column.chunks for cell in _cells(chunk)] for column in rows.columns
+    ]
+    cells = zip(*columns, strict=True) if columns else ()
+    return Result(
+        columns=tuple(
+            ResultColumn(name=field.name, type=_type_name(field.type)) for field in rows.schema
+        ),
+        rows=tuple(cells),
+        batches=rows.to_batches(),
+    )
+
+
+def _type_name(kind: AnyType) -> str:
+    """Return the SQL name of an Arrow type; STRING for what no column can have."""
+    try:
+        return data_type(kind).sql
+    except UserError:
+        return "STRING"
+
+
+def _cells(array: NestedArray) -> list[Cell]:
+    if pa.types.is_nested(array.type):
+        return list(json_texts(array, printed=True))
+    if pa.types.is_integer(array.type) or pa.types.is_boolean(array.type):
+        return list(array.to_pylist())
+    texts = plain_texts(array, printed=True)
+    if pa.types.is_floating(array.type):
+        # The text of a FLOAT has no more digits than the value.
+        return [t if t is None or t in NOT_FINITE else float(t) for t in texts]
+    return list(texts)

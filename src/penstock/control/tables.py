@@ -61,7 +61,7 @@ def create_table(statement: CreateTable, *, services: Services) -> Result:
 def _left_behind(
     statement: CreateTable, *, catalog: Catalog, tables: Tables
 ) -> TableRef | None:
-    """Answer the table that the same statement made at its location before it was killed."""
+    """Return the table that the same statement created before it was killed, if any."""
     if statement.location is None:
         return None
     try:
@@ -80,7 +80,7 @@ def _left_behind(
 
 
 def drop_table(statement: DropTable, *, services: Services) -> Result:
-    """Forget a table; its files go too unless they lie at a given location."""
+    """Drop a table; its files are deleted unless they are at a given location."""
     catalog, tables = services.catalog, services.tables
     if catalog.table(statement.name) is None and statement.if_exists:
         return Result(message=f"table {statement.name} does not exist")
@@ -95,11 +95,11 @@ def drop_table(statement: DropTable, *, services: Services) -> Result:
 
 
 def _release(record: TableRecord, *, catalog: Catalog, tables: Tables) -> None:
-    """Require that no job loads or joins a table; forget loads that were stopped."""
-    users = [state for state in catalog.jobs() if state.definition.table.id == record.id]
-    living = [state for state in catalog.jobs() if not state.stopped]
-    loading = [state for state in living if state.definition.table.id == record.id]
-    joining = [state for state in living if _joins(state, record)]
+    """Require that no job loads or joins a table; delete loads that were stopped."""
+    jobs = catalog.jobs()
+    users = [state for state in jobs if state.definition.table.id == record.id]
+    loading = [state for state in users if not state.stopped]
+    joining = [state for state in jobs if not state.stopped and _joins(state, record)]
     require_unused(f'table "{record.name}" is loaded by', loading)
     require_unused(
         f'table "{record.name}" is joined by',
@@ -124,8 +124,7 @@ def show_tables(statement: ShowTables, *, services: Services) -> Result:
 
 def describe_table(statement: DescribeTable, *, services: Services) -> Result:
     """List a table's columns."""
-    catalog, tables = services.catalog, services.tables
-    handle = _open(statement.name, catalog=catalog, tables=tables)
+    _, handle = _open(statement.name, services)
     partition_columns = handle.partition_columns()
     rows = tuple(
         (c.name, c.type.sql, _WORD[c.nullable], _WORD[c.name in partition_columns], c.comment)
@@ -137,10 +136,8 @@ def describe_table(statement: DescribeTable, *, services: Services) -> Result:
 
 
 def describe_detail(statement: DescribeDetail, *, services: Services) -> Result:
-    """Tell where a table is and how much it holds."""
-    catalog, tables = services.catalog, services.tables
-    record = find_table(statement.name, catalog=catalog)
-    handle = _open(statement.name, catalog=catalog, tables=tables)
+    """Return the location and the size of a table."""
+    record, handle = _open(statement.name, services)
     detail = handle.detail()
     return Result(
         columns=result_columns(
@@ -163,10 +160,8 @@ def describe_detail(statement: DescribeDetail, *, services: Services) -> Result:
 
 
 def show_create_table(statement: ShowCreateTable, *, services: Services) -> Result:
-    """Write the statement that makes the same table."""
-    catalog, tables = services.catalog, services.tables
-    record = find_table(statement.name, catalog=catalog)
-    handle = _open(statement.name, catalog=catalog, tables=tables)
+    """Return the statement that creates the same table."""
+    record, handle = _open(statement.name, services)
     text = format_statement(
         CreateTable(
             name=record.name,
@@ -174,7 +169,6 @@ def show_create_table(statement: ShowCreateTable, *, services: Services) -> Resu
             partition_by=handle.partition_columns(),
             location=None if record.managed else record.location,
             comment=record.comment,
-            if_not_exists=False,
         )
     )
     return Result(
@@ -182,5 +176,6 @@ def show_create_table(statement: ShowCreateTable, *, services: Services) -> Resu
     )
 
 
-def _open(name: str, *, catalog: Catalog, tables: Tables) -> TableHandle:
-    return tables.open(find_table(name, catalog=catalog).location)
+def _open(name: str, services: Services) -> tuple[TableRecord, TableHandle]:
+    record = find_table(name, catalog=services.catalog)
+    return record, services.tables.open(record.location)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.cli.printing import print_result
-from penstock.control.cells import result_of
+from penstock.control.queries import result_of
 from penstock.control.result import Cell, result_columns
 
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
