@@ -23,7 +23,6 @@ from penstock.sql.select import parse_expression, parse_select
 from penstock.sql.statements import (
     AlterJob,
     CreateJob,
-    DropJob,
     Insert,
     Properties,
     RoutineBody,
@@ -90,12 +89,6 @@ def parse_alter_job(reader: TokenReader) -> AlterJob:
     return AlterJob(name=name, properties=properties)
 
 
-def parse_drop_job(reader: TokenReader) -> DropJob:
-    """Parse DROP JOB."""
-    if_exists = reader.skip("IF", "EXISTS")
-    return DropJob(name=filtered_job_name(reader, after=reader.head), if_exists=if_exists)
-
-
 def filtered_job_name(reader: TokenReader, *, after: str) -> str:
     """Read the name of a job, bare or as ``WHERE jobname = '…'``."""
     if not reader.skip("WHERE"):
@@ -109,9 +102,15 @@ def filtered_job_name(reader: TokenReader, *, after: str) -> str:
     return quoted_job_name(reader, after='"="')
 
 
-def name_after_for(reader: TokenReader) -> str:
+def job_after_for(reader: TokenReader, *, after: str) -> str:
+    """Read FOR and the name of a job."""
+    reader.expect("FOR", after=after)
+    return job_name(reader, after="FOR")
+
+
+def load_after_for(reader: TokenReader, *, after: str) -> str:
     """Read FOR and the name of a routine load."""
-    reader.expect("FOR", after=reader.head)
+    reader.expect("FOR", after=after)
     return routine_load_name(reader, after="FOR")
 
 
@@ -267,7 +266,7 @@ def parse_create_routine_load(reader: TokenReader) -> CreateJob:
 
 def parse_alter_routine_load(reader: TokenReader) -> AlterJob:
     """Parse ALTER ROUTINE LOAD."""
-    name = name_after_for(reader)
+    name = load_after_for(reader, after=reader.head)
     clauses = _parse_clauses(reader, order=_ALTER_ORDER, pairs_min=1)
     if reader.at("COMMENT"):
         raise reader.unsupported("COMMENT", place="ALTER ROUTINE LOAD", hint=_ALTER_ORDER)
@@ -390,7 +389,11 @@ def _with_clause(reader: TokenReader, load: LoadProperties) -> LoadProperties:
     if clause not in missing:
         raise reader.error(f"{clause} must not come twice", token=token)
     if clause == _SEPARATOR:
-        return replace(load, separator=_parse_separator(reader))
+        token = reader.look()
+        separator = reader.expect_text("a separator", after=_SEPARATOR)
+        if not separator:
+            raise reader.error(f"{_SEPARATOR} must not be empty", token=token)
+        return replace(load, separator=separator)
     if clause == "COLUMNS":
         return replace(load, columns=_parse_columns(reader))
     expression = parse_expression(reader, after=clause)
@@ -429,14 +432,6 @@ def _take_clause(reader: TokenReader, *, wanted: Iterable[str]) -> str:
     return "COLUMNS"
 
 
-def _parse_separator(reader: TokenReader) -> str:
-    token = reader.look()
-    text = reader.expect_text("a separator", after=_SEPARATOR)
-    if not text:
-        raise reader.error(f"{_SEPARATOR} must not be empty", token=token)
-    return text
-
-
 def _parse_columns(reader: TokenReader) -> tuple[LoadColumn, ...]:
     first = reader.take()
     if reader.at_symbol(")"):
@@ -446,21 +441,15 @@ def _parse_columns(reader: TokenReader) -> tuple[LoadColumn, ...]:
     seen: set[tuple[str, bool]] = set()
     while not columns or reader.skip_symbol(","):
         token = reader.look()
-        column = _parse_column(reader, after='","' if columns else '"("')
-        computed = column.expression is not None
-        if (column.name.lower(), computed) in seen:
+        name = declared_name(reader, "a column name", after='","' if columns else '"("')
+        computed = reader.skip_symbol("=")
+        expression = parse_expression(reader, after=f'"{name}" =') if computed else None
+        if (name.lower(), computed) in seen:
             verb = "computed" if computed else "given"
-            raise reader.error(f'column "{column.name}" is {verb} twice', token=token)
-        seen.add((column.name.lower(), computed))
-        columns.append(column)
+            raise reader.error(f'column "{name}" is {verb} twice', token=token)
+        seen.add((name.lower(), computed))
+        columns.append(LoadColumn(name=name, expression=expression))
     if not reader.skip_symbol(")"):
         wanted = '"=", "," or ")"' if columns[-1].expression is None else '"," or ")"'
         raise reader.unexpected(wanted, after="the column")
     return tuple(columns)
-
-
-def _parse_column(reader: TokenReader, *, after: str) -> LoadColumn:
-    name = declared_name(reader, "a column name", after=after)
-    if not reader.skip_symbol("="):
-        return LoadColumn(name=name)
-    return LoadColumn(name=name, expression=parse_expression(reader, after=f'"{name}" ='))

@@ -25,10 +25,7 @@ from penstock.sql.statements import (
     CreateTable,
     DescribeDetail,
     DescribeTable,
-    DropSecret,
-    DropTable,
     Properties,
-    ShowCreateTable,
 )
 from penstock.sql.types import column_list
 
@@ -83,12 +80,6 @@ def parse_create_table(reader: TokenReader) -> CreateTable:
     )
 
 
-def parse_drop_table(reader: TokenReader) -> DropTable:
-    """Parse DROP TABLE."""
-    if_exists = reader.skip("IF", "EXISTS")
-    return DropTable(name=table_name(reader, after=reader.head), if_exists=if_exists)
-
-
 def parse_describe(reader: TokenReader) -> DescribeTable | DescribeDetail:
     """Parse DESCRIBE; DETAIL and TABLE are names when nothing follows them."""
     token = reader.look()
@@ -99,11 +90,6 @@ def parse_describe(reader: TokenReader) -> DescribeTable | DescribeDetail:
     if reader.at_name(1):
         reader.skip("TABLE")
     return DescribeTable(name=table_name(reader, after="DESCRIBE"))
-
-
-def parse_show_create_table(reader: TokenReader) -> ShowCreateTable:
-    """Parse SHOW CREATE TABLE."""
-    return ShowCreateTable(name=table_name(reader, after=reader.head))
 
 
 def _clauses(
@@ -226,12 +212,6 @@ def parse_create_secret(reader: TokenReader) -> CreateSecret:
 def parse_alter_secret(reader: TokenReader) -> AlterSecret:
     """Parse ALTER SECRET."""
     return AlterSecret(name=secret_name(reader, after=reader.head), values=_values(reader))
-
-
-def parse_drop_secret(reader: TokenReader) -> DropSecret:
-    """Parse DROP SECRET."""
-    if_exists = reader.skip("IF", "EXISTS")
-    return DropSecret(name=secret_name(reader, after=reader.head), if_exists=if_exists)
 
 
 def _values(reader: TokenReader) -> Properties:

@@ -10,34 +10,34 @@ from penstock.model.job_kinds import ROUTINE_LOAD
 from penstock.sql.lexer import Script, Token, TokenKind, read_script, tokenize
 from penstock.sql.load_grammar import (
     filtered_job_name,
-    name_after_for,
+    job_after_for,
+    load_after_for,
     parse_alter_job,
     parse_alter_routine_load,
     parse_create_job,
     parse_create_routine_load,
-    parse_drop_job,
     parse_show_routine_load,
     parse_show_routine_load_task,
 )
-from penstock.sql.names import job_name
+from penstock.sql.names import job_name, secret_name, table_name
 from penstock.sql.object_grammar import (
     parse_alter_secret,
     parse_create_secret,
     parse_create_table,
     parse_describe,
-    parse_drop_secret,
-    parse_drop_table,
-    parse_show_create_table,
 )
 from penstock.sql.query import at_query, parse_query
 from penstock.sql.reader import TokenReader, either, words
 from penstock.sql.statements import (
     DropJob,
+    DropSecret,
+    DropTable,
     ExplainJob,
     ParsedStatement,
     PauseJob,
     ResumeJob,
     ShowCreateJob,
+    ShowCreateTable,
     ShowEpochs,
     ShowEvents,
     ShowJobs,
@@ -194,19 +194,27 @@ def _show_create_job(reader: TokenReader) -> ShowCreateJob:
     return ShowCreateJob(name=job_name(reader, after="SHOW CREATE JOB"))
 
 
-def _of_load(reader: TokenReader, statement: Callable[..., Statement]) -> Statement:
-    return statement(kind=ROUTINE_LOAD, name=name_after_for(reader))
+def _named(
+    statement: Callable[..., Statement], parse_name: Callable[..., str], **values: object
+) -> Parse:
+    """Return the parser of a statement that has only a name, and these values."""
+    return lambda reader: statement(name=parse_name(reader, after=reader.head), **values)
 
 
-def _job_after_for(reader: TokenReader) -> str:
-    reader.expect("FOR", after=reader.head)
-    return job_name(reader, after="FOR")
+def _drop(statement: Callable[..., Statement], parse_name: Callable[..., str]) -> Parse:
+    """Return the parser of DROP … [IF EXISTS] name."""
+
+    def parse(reader: TokenReader) -> Statement:
+        if_exists = reader.skip("IF", "EXISTS")
+        return statement(name=parse_name(reader, after=reader.head), if_exists=if_exists)
+
+    return parse
 
 
 _SHOW_CREATE: Mapping[str, Parse] = {
-    "TABLE": parse_show_create_table,
+    "TABLE": _named(ShowCreateTable, table_name),
     "JOB": _show_create_job,
-    "ROUTINE LOAD": lambda reader: _of_load(reader, ShowCreateJob),
+    "ROUTINE LOAD": _named(ShowCreateJob, load_after_for, kind=ROUTINE_LOAD),
 }
 _PARSERS: Mapping[str, Mapping[str, Parse]] = {
     "CREATE": {
@@ -221,35 +229,35 @@ _PARSERS: Mapping[str, Mapping[str, Parse]] = {
         "SECRET": parse_alter_secret,
     },
     "PAUSE": {
-        "JOB": lambda reader: PauseJob(name=filtered_job_name(reader, after=reader.head)),
-        "ROUTINE LOAD": lambda reader: _of_load(reader, PauseJob),
+        "JOB": _named(PauseJob, filtered_job_name),
+        "ROUTINE LOAD": _named(PauseJob, load_after_for, kind=ROUTINE_LOAD),
         "ALL ROUTINE LOAD": lambda _: PauseJob(kind=ROUTINE_LOAD, name=None),
     },
     "RESUME": {
-        "JOB": lambda reader: ResumeJob(name=filtered_job_name(reader, after=reader.head)),
-        "ROUTINE LOAD": lambda reader: _of_load(reader, ResumeJob),
+        "JOB": _named(ResumeJob, filtered_job_name),
+        "ROUTINE LOAD": _named(ResumeJob, load_after_for, kind=ROUTINE_LOAD),
         "ALL ROUTINE LOAD": lambda _: ResumeJob(kind=ROUTINE_LOAD, name=None),
     },
-    "STOP": {"ROUTINE LOAD": lambda reader: _of_load(reader, DropJob)},
+    "STOP": {"ROUTINE LOAD": _named(DropJob, load_after_for, kind=ROUTINE_LOAD)},
     "DROP": {
-        "TABLE": parse_drop_table,
-        "JOB": parse_drop_job,
-        "SECRET": parse_drop_secret,
+        "TABLE": _drop(DropTable, table_name),
+        "JOB": _drop(DropJob, filtered_job_name),
+        "SECRET": _drop(DropSecret, secret_name),
     },
-    "EXPLAIN": {"JOB": lambda reader: ExplainJob(name=job_name(reader, after="EXPLAIN JOB"))},
+    "EXPLAIN": {"JOB": _named(ExplainJob, job_name)},
     "SHOW": {
         "TABLES": lambda _: ShowTables(),
         "JOBS": lambda _: ShowJobs(),
         "CREATE": _show_create,
-        "EPOCHS": lambda reader: ShowEpochs(name=_job_after_for(reader)),
-        "EVENTS": lambda reader: ShowEvents(name=_job_after_for(reader)),
+        "EPOCHS": _named(ShowEpochs, job_after_for),
+        "EVENTS": _named(ShowEvents, job_after_for),
         "ROUTINE LOAD": lambda reader: parse_show_routine_load(reader, ended=False),
         "ROUTINE LOAD TASK": parse_show_routine_load_task,
         "ALL ROUTINE LOAD": lambda reader: parse_show_routine_load(reader, ended=True),
-        "ALL CREATE ROUTINE LOAD": lambda reader: ShowCreateJob(
-            kind=ROUTINE_LOAD, name=name_after_for(reader), all=True
+        "ALL CREATE ROUTINE LOAD": _named(
+            ShowCreateJob, load_after_for, kind=ROUTINE_LOAD, all=True
         ),
-        "SHARDS": lambda reader: ShowShards(name=name_after_for(reader)),
+        "SHARDS": _named(ShowShards, load_after_for),
         "SECRETS": lambda _: ShowSecrets(),
     },
 }

@@ -22,8 +22,8 @@ from penstock.sql.statements import (
 TYPE = "type"
 INSERT = "insert"
 JOB = "job"
-QUERY_WORDS = words("FROM SELECT VALUES WITH")
 
+_QUERY_WORDS = words("FROM SELECT VALUES WITH")
 _VIEWS: dict[str, Literal["jobs", "tasks"]] = {"JOBS": "jobs", "TASKS": "tasks"}
 _VIEW_CLAUSES = words("GROUP HAVING LIMIT ORDER WHERE WINDOW")
 _JOINS = words("CROSS FULL INNER JOIN LEFT NATURAL RIGHT")
@@ -52,7 +52,7 @@ _CLAUSES = words(
 
 def at_query(reader: TokenReader) -> bool:
     """Return whether a query comes next."""
-    return reader.at_any(QUERY_WORDS) or reader.at_symbol("(")
+    return reader.at_any(_QUERY_WORDS) or reader.at_symbol("(")
 
 
 def parse_query(reader: TokenReader) -> Statement:
@@ -160,7 +160,9 @@ def _parse_table_query(reader: TokenReader) -> TableQuery:
     reads: list[RejectsRead | VersionRead] = []
     taken: list[Token] = []
     while not reader.ended:
-        call = _call(reader, taken)
+        # A qualified name is another function.
+        called = reader.at_symbol("(", 1) and not (taken and taken[-1].is_symbol("."))
+        call = reader.look().keyword if called else ""
         if call in _HINT_BY_CALL:
             raise reader.unsupported(f"{call}()", place=_PLACE, hint=_HINT_BY_CALL[call])
         if call == "REJECTS":
@@ -174,12 +176,6 @@ def _parse_table_query(reader: TokenReader) -> TableQuery:
         reads=tuple(reads),
         select_at=reader.script.position(start),
     )
-
-
-def _call(reader: TokenReader, taken: list[Token]) -> str:
-    """Return the function that is called next; empty for a qualified one."""
-    qualified = bool(taken) and taken[-1].is_symbol(".")
-    return "" if qualified or not reader.at_symbol("(", 1) else reader.look().keyword
 
 
 def _parse_rejects(reader: TokenReader, start: int) -> RejectsRead:

@@ -117,20 +117,17 @@ class TokenReader:
         """Return an error about the next token that suggests the nearest choice."""
         where = f" after {after}" if after else ""
         near = get_close_matches(self.look().keyword, list(choices), n=1)
-        hints = [f"Did you mean {near[0]}?"] if near else []
-        error = self.error(
-            f"expected {wanted}{where}, found {self._shown()}",
-            hint=" ".join([*hints, hint] if hint else hints),
-        )
-        error.wanted = wanted
-        return error
-
-    def _shown(self) -> str:
-        """Return the next token as a message quotes it; no part of a secret is quoted."""
+        did_you_mean = f"Did you mean {near[0]}? " if near else ""
+        # No part of a secret is quoted.
         token = self.look()
         harmless = token is self._end or any(map(token.is_symbol, _STRUCTURE))
         visible = harmless or self._index < first_secret(self._tokens)
-        return token.shown if visible else "a text"
+        found = token.shown if visible else "a text"
+        error = self.error(
+            f"expected {wanted}{where}, found {found}", hint=f"{did_you_mean}{hint}".rstrip()
+        )
+        error.wanted = wanted
+        return error
 
     def unsupported(
         self, construct: str, *, place: str = "", token: Token | None = None, hint: str = ""

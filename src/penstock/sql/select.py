@@ -32,7 +32,9 @@ def parse_expression(reader: TokenReader, *, after: str) -> str:
     while not reader.ended and (opened or not _at_stop(reader, before)):
         token = reader.look()
         if token.kind is TokenKind.SYMBOL and token.text in _CLOSING.values():
-            _close(reader, opened)
+            closing = _CLOSING[opened.pop().text]
+            if token.text != closing:
+                raise reader.unexpected(f'"{closing}"')
         before = reader.take()
         if token.kind is TokenKind.SYMBOL and token.text in _CLOSING:
             opened.append(token)
@@ -41,13 +43,6 @@ def parse_expression(reader: TokenReader, *, after: str) -> str:
     if before is None:
         raise reader.unexpected("an expression", after=after)
     return reader.script.text[begin : before.end]
-
-
-def _close(reader: TokenReader, opened: list[Token]) -> None:
-    closing = _CLOSING[opened[-1].text]
-    if reader.look().text != closing:
-        raise reader.unexpected(f'"{closing}"')
-    opened.pop()
 
 
 def _at_stop(reader: TokenReader, before: Token | None) -> bool:
@@ -109,30 +104,22 @@ def parse_select(reader: TokenReader, *, table: str, columns: tuple[str, ...] | 
 
 def _take_all(reader: TokenReader, start: int) -> SourceCall:
     """Take everything up to the end and return the one source in it."""
-    calls: list[SourceCall] = []
+    call: SourceCall | None = None
     after_dot = False
     while not reader.ended:
-        token = reader.look()
-        if not (token.keyword in SOURCE_FUNCTIONS and reader.at_symbol("(", 1)) or after_dot:
-            after_dot = reader.at_symbol(".")
-            reader.take()
-            continue
-        if calls:
-            raise reader.unsupported(f"a second {token.keyword}()", place=_PLACE, hint=_HINT)
-        calls.append(_call(reader, start))
-    if not calls:
+        token = reader.take()
+        function = token.keyword
+        if function in SOURCE_FUNCTIONS and reader.at_symbol("(") and not after_dot:
+            if call is not None:
+                second = f"a second {function}()"
+                raise reader.unsupported(second, place=_PLACE, token=token, hint=_HINT)
+            options = parse_properties(reader, after=function)
+            begin, end = token.start - start, reader.taken_end - start
+            call = SourceCall(function=function, options=options, start=begin, end=end)
+        after_dot = token.is_symbol(".")
+    if call is None:
         raise reader.error(_RULE, hint=_HINT)
-    return calls[0]
-
-
-def _call(reader: TokenReader, start: int) -> SourceCall:
-    function = reader.take()
-    return SourceCall(
-        function=function.keyword,
-        options=parse_properties(reader, after=function.keyword),
-        start=function.start - start,
-        end=reader.taken_end - start,
-    )
+    return call
 
 
 def _mentioned(reader: TokenReader) -> tuple[frozenset[str], bool]:

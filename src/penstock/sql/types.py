@@ -66,19 +66,15 @@ _TYPES_HINT = (
 def parse_columns(text: str) -> tuple[Column, ...]:
     """Parse a column list without parentheses: ``id BIGINT NOT NULL, note STRING``."""
     try:
-        return _columns_only(text)
+        script = read_script(text)
+        reader = TokenReader(script, tokenize(script))
+        columns = column_list(reader, after="")
+        if not reader.ended:
+            raise reader.unexpected('"," or the end', after=f'the column "{columns[-1].name}"')
     except UserError as error:
         # The position is in this text, which is only an option of a statement.
         error.line = error.column = None
         raise
-
-
-def _columns_only(text: str) -> tuple[Column, ...]:
-    script = read_script(text)
-    reader = TokenReader(script, tokenize(script))
-    columns = column_list(reader, after="")
-    if not reader.ended:
-        raise reader.unexpected('"," or the end', after=f'the column "{columns[-1].name}"')
     return columns
 
 
