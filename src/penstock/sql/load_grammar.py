@@ -4,7 +4,7 @@ Each function parses what follows the first words of its statement, such as CREA
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from penstock.model.job import LoadColumn, LoadProperties
 from penstock.model.job_kinds import ROUTINE_LOAD
@@ -221,15 +221,6 @@ _CREATE_ORDER = (
 _ALTER_ORDER = f"The order is ALTER ROUTINE LOAD FOR name {_CLAUSES}; one of them is enough."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Clauses:
-    """The clauses that CREATE and ALTER share; None for a clause that was not given."""
-
-    load: LoadProperties
-    properties: Properties | None = None
-    source: SourceCall | None = None
-
-
 def parse_create_routine_load(reader: TokenReader) -> CreateJob:
     """Parse CREATE ROUTINE LOAD."""
     if reader.at("IF", "NOT"):
@@ -241,25 +232,24 @@ def parse_create_routine_load(reader: TokenReader) -> CreateJob:
     name = routine_load_name(reader, after=_CREATE)
     table = _parse_target(reader)
     appends = _skip_append(reader)
-    clauses = _parse_clauses(reader, order=_CREATE_ORDER)
-    if clauses.source is None:
+    body, properties = _parse_clauses(reader, order=_CREATE_ORDER)
+    if body.source is None:
         if reader.at("COMMENT"):
             raise reader.error("COMMENT must come after FROM", hint=_CREATE_ORDER)
-        begin = () if appends or not _is_bare(clauses) else ("WITH APPEND",)
-        wanted = either(*begin, *_wanted(clauses))
+        bare = body == RoutineBody() and properties is None
+        begin = ("WITH APPEND",) if bare and not appends else ()
+        wanted = either(*begin, *_wanted(body.load, properties))
         raise reader.unexpected(wanted, hint=_CREATE_ORDER, choices=_WORDS)
     comment = comment_clause(reader)
     if comment is not None:
         _check_load_order(reader, last="COMMENT", order=_CREATE_ORDER)
     elif not reader.ended:
-        raise reader.unexpected(
-            f"COMMENT or {_END}", after=f"FROM {clauses.source.function}(…)"
-        )
+        raise reader.unexpected(f"COMMENT or {_END}", after=f"FROM {body.source.function}(…)")
     return CreateJob(
         kind=ROUTINE_LOAD,
         name=name,
-        body=RoutineBody(table=table, load=clauses.load, source=clauses.source),
-        properties=clauses.properties or (),
+        body=replace(body, table=table),
+        properties=properties or (),
         comment=comment or "",
     )
 
@@ -267,19 +257,15 @@ def parse_create_routine_load(reader: TokenReader) -> CreateJob:
 def parse_alter_routine_load(reader: TokenReader) -> AlterJob:
     """Parse ALTER ROUTINE LOAD."""
     name = load_after_for(reader, after=reader.head)
-    clauses = _parse_clauses(reader, order=_ALTER_ORDER, pairs_min=1)
+    body, properties = _parse_clauses(reader, order=_ALTER_ORDER, pairs_min=1)
     if reader.at("COMMENT"):
         raise reader.unsupported("COMMENT", place="ALTER ROUTINE LOAD", hint=_ALTER_ORDER)
-    if clauses.source is None and (_is_bare(clauses) or not reader.ended):
-        end = () if _is_bare(clauses) else (_END,)
-        wanted = either(*_wanted(clauses), *end)
+    bare = body == RoutineBody() and properties is None
+    if body.source is None and (bare or not reader.ended):
+        end = () if bare else (_END,)
+        wanted = either(*_wanted(body.load, properties), *end)
         raise reader.unexpected(wanted, hint=_ALTER_ORDER, choices=_WORDS)
-    return AlterJob(
-        kind=ROUTINE_LOAD,
-        name=name,
-        properties=clauses.properties or (),
-        body=RoutineBody(load=clauses.load, source=clauses.source),
-    )
+    return AlterJob(kind=ROUTINE_LOAD, name=name, properties=properties or (), body=body)
 
 
 def parse_show_routine_load(reader: TokenReader, *, ended: bool) -> ShowRoutineLoad:
@@ -329,12 +315,14 @@ def _skip_append(reader: TokenReader) -> bool:
     return True
 
 
-def _parse_clauses(reader: TokenReader, *, order: str, pairs_min: int = 0) -> _Clauses:
-    """Parse the clauses up to the source and check their order."""
-    clauses = _Clauses(load=_parse_record_clauses(reader))
+def _parse_clauses(
+    reader: TokenReader, *, order: str, pairs_min: int = 0
+) -> tuple[RoutineBody, Properties | None]:
+    """Parse the clauses up to the source and check their order; None without PROPERTIES."""
+    body = RoutineBody(load=_parse_record_clauses(reader))
+    properties: Properties | None = None
     if reader.skip("PROPERTIES"):
         properties = _parse_pairs(reader, after="PROPERTIES", pairs_min=pairs_min)
-        clauses = replace(clauses, properties=properties)
         _check_load_order(reader, last="PROPERTIES", order=order)
     if reader.skip("FROM"):
         function = reader.look().keyword
@@ -342,9 +330,9 @@ def _parse_clauses(reader: TokenReader, *, order: str, pairs_min: int = 0) -> _C
             raise reader.unexpected("a source", after="FROM")
         reader.take()
         options = _parse_pairs(reader, after=function, pairs_min=pairs_min)
-        clauses = replace(clauses, source=SourceCall(function=function, options=options))
+        body = replace(body, source=SourceCall(function=function, options=options))
         _check_load_order(reader, last="FROM", order=order)
-    return clauses
+    return body, properties
 
 
 def _check_load_order(reader: TokenReader, *, last: str, order: str) -> None:
@@ -354,16 +342,12 @@ def _check_load_order(reader: TokenReader, *, last: str, order: str) -> None:
     _check_order(reader, _LOAD_CLAUSES, last=last, order=order)
 
 
-def _is_bare(clauses: _Clauses) -> bool:
-    return clauses == _Clauses(load=LoadProperties())
-
-
-def _wanted(clauses: _Clauses) -> tuple[str, ...]:
+def _wanted(load: LoadProperties, properties: Properties | None) -> tuple[str, ...]:
     """Return the clauses, up to the source, that may follow those that were read."""
-    if clauses.properties is not None:
+    if properties is not None:
         return (_SOURCE,)
-    missing = _missing_clauses(clauses.load)
-    if not _is_bare(clauses):
+    missing = _missing_clauses(load)
+    if load != LoadProperties():
         missing = ('","',) if missing else ()
     return (*missing, "PROPERTIES", _SOURCE)
 
