@@ -40,8 +40,8 @@ def is_grid(result: Result, output: str) -> bool:
 def _print_json(result: Result, stream: TextIO) -> None:
     keys = _distinct(result.names)
     rows = [dict(zip(keys, row, strict=True)) for row in result.rows]
-    answer = rows if result.names else [{"message": result.message}]
-    stream.write(json.dumps(answer, ensure_ascii=False) + "\n")
+    shown = rows if result.names else [{"message": result.message}]
+    stream.write(json.dumps(shown, ensure_ascii=False) + "\n")
 
 
 def _distinct(names: tuple[str, ...]) -> list[str]:

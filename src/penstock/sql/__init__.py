@@ -1,1 +1,1 @@
-"""What is said: statements to values, and values back to statements."""
+"""Parse SQL statements into values, and format values as statements."""

@@ -159,7 +159,7 @@ def tokenize(script: Script) -> tuple[Token, ...]:
     tokens: list[Token] = []
     end = 0
     for token in found:
-        # A hint looks like a comment, so the check would take it for space.
+        # The check would treat a hint as a comment.
         if token.token_type != TokenType.HINT:
             _check_space(script, end, token.start)
         end = token.end + 1

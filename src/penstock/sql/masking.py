@@ -1,6 +1,6 @@
 """Find where a statement may show the value of a secret.
 
-A statement may be wrong or unfinished, so the search looks at tokens only. When in doubt it
+A statement may be wrong or unfinished, so the search reads only its tokens. When in doubt it
 hides too much: everything from the first secret value on. A secret value follows a secret key,
 or belongs to CREATE SECRET or ALTER SECRET. A reference to a secret is not secret.
 

@@ -218,16 +218,14 @@ def _values(reader: TokenReader) -> Properties:
     """Parse keys and values in parentheses; keys ignore case."""
     first = reader.look()
     hint = "Write CREATE SECRET name (s3.access_key = '…', s3.secret_key = '…')."
-    if not reader.skip_symbol("("):
-        raise reader.unexpected('"("', after="the secret name", hint=hint)
+    reader.expect_symbol("(", after="the secret name", hint=hint)
     if reader.at_symbol(")"):
         raise reader.error("a secret must have at least one value", token=first, hint=hint)
     value_by_key: dict[str, str] = {}
     while not value_by_key or reader.skip_symbol(","):
         token = reader.look()
         key = _key(reader, after='","' if value_by_key else '"("')
-        if not reader.skip_symbol("="):
-            raise reader.unexpected('"="', after="the key", hint=VALUE_HINT)
+        reader.expect_symbol("=", after="the key", hint=VALUE_HINT)
         if not key.strip():
             raise reader.error("a key must not be empty", token=token)
         if key in value_by_key:

@@ -105,7 +105,9 @@ def _split(tokens: tuple[Token, ...]) -> Iterator[tuple[list[Token], bool]]:
     r"""Yield the tokens of every statement, and whether it ends with \G."""
     statement: list[Token] = []
     for token in tokens:
-        vertical = _is_vertical([*statement[-1:], token])
+        before = statement[-1] if statement else token
+        ends = (token.kind, token.text) == (TokenKind.WORD, "G")
+        vertical = ends and before.is_symbol("\\") and before.end == token.start
         if not vertical and not token.is_symbol(";"):
             statement.append(token)
             continue
@@ -116,12 +118,6 @@ def _split(tokens: tuple[Token, ...]) -> Iterator[tuple[list[Token], bool]]:
         statement = []
     if statement:
         yield statement, False
-
-
-def _is_vertical(tokens: list[Token]) -> bool:
-    first, last = tokens[0], tokens[-1]
-    ends = (last.kind, last.text) == (TokenKind.WORD, "G")
-    return ends and first.is_symbol("\\") and first.end == last.start
 
 
 def _parsed(script: Script, tokens: list[Token], *, vertical: bool) -> ParsedStatement:

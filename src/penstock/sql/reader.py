@@ -27,7 +27,7 @@ class TokenReader:
         return self._tokens[index] if index < len(self._tokens) else self._end
 
     def fork(self) -> "TokenReader":
-        """Return a reader at the same place, to look ahead."""
+        """Return another reader at the same place."""
         other = TokenReader(self.script, self._tokens)
         other._index = self._index
         return other
@@ -84,10 +84,10 @@ class TokenReader:
             self._index += 1
         return found
 
-    def expect_symbol(self, symbol: str, *, after: str) -> None:
+    def expect_symbol(self, symbol: str, *, after: str, hint: str = "") -> None:
         """Take a symbol; raise if another token comes next."""
         if not self.skip_symbol(symbol):
-            raise self.unexpected(f'"{symbol}"', after=after)
+            raise self.unexpected(f'"{symbol}"', after=after, hint=hint)
 
     def at_name(self, distance: int = 0) -> bool:
         """Return whether a possible name comes next, or at a distance."""

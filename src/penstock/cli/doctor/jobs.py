@@ -19,7 +19,7 @@ from penstock.settings.home import command_for
 from penstock.sources.registry import source_kind, source_options
 from penstock.supervisor.restart import resume_at
 
-# A bucket that does not answer is retried for fifteen seconds.
+# Requests to an unreachable bucket are retried for fifteen seconds.
 WAIT_MAX = timedelta(seconds=20)
 PARALLEL_MAX = 16
 
@@ -96,7 +96,7 @@ def _is_remote(state: JobState) -> bool:
 def send_all(probes: Sequence[Probe], *, wait: timedelta) -> list[Finding]:
     """Send probes in parallel; return the failures in order.
 
-    A probe without an answer when time is up is a failure; its thread is abandoned.
+    A probe without a response after ``wait`` is a failure; its thread is abandoned.
     """
     todo: SimpleQueue[tuple[Probe, Future[None]]] = SimpleQueue()
     futures: list[Future[None]] = [Future() for _ in probes]

@@ -49,10 +49,10 @@ def check_java(subject: Subject) -> list[Finding]:
 
 
 def _java_release(java: Path) -> str:
-    answer = subprocess.run(  # noqa: S603 - The Java that will run Spark.
+    shown = subprocess.run(  # noqa: S603 - The Java that will run Spark.
         [java, "-version"], capture_output=True, text=True, check=True, timeout=30
     )
-    first = answer.stderr.splitlines()[0]
+    first = shown.stderr.splitlines()[0]
     return first.split('"')[1] if '"' in first else first
 
 
@@ -75,7 +75,7 @@ def check_spark(subject: Subject) -> list[Finding]:
         )
         executor = SparkExecutor(options)
         try:
-            (answer,) = executor.run([TASK], work=answer_task, group="doctor")
+            (result,) = executor.run([TASK], work=run_ping, group="doctor")
         finally:
             executor.stop()
     # An error names the log, so it is deleted only on success.
@@ -83,12 +83,12 @@ def check_spark(subject: Subject) -> list[Finding]:
     seconds = subject.clock.monotonic() - started
     took = format_duration(timedelta(seconds=seconds), tenths=True)
     found = f"{version('pyspark')} on {settings.spark_master} ran a task"
-    if answer == answer_task(TASK, ""):
+    if result == run_ping(TASK, ""):
         return [ok("spark", f"{found} in {took}")]
     return [problem("spark", f"{found} wrongly")]
 
 
-def answer_task(task: str, try_id: str) -> str:
+def run_ping(task: str, try_id: str) -> str:
     """Return a known result from inside a Spark task."""
     del try_id
     return task.upper()
