@@ -159,7 +159,6 @@ def sql(
 
 @contextmanager
 def _opened(home: Path | None, *, verbose: bool) -> Iterator["App"]:
-    """Open the App for statements."""
     from penstock.app import App
 
     with closing(App(load_settings(home=home), tell=_notify)) as application:

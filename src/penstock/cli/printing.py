@@ -107,7 +107,6 @@ def _numeric(result: Result, index: int) -> bool:
 
 
 def _line(cell: Cell) -> str:
-    """Return a cell in one line."""
     return " ".join(_text(cell).splitlines())
 
 

@@ -167,16 +167,8 @@ def _plain_list(reader: TokenReader) -> tuple[SelectItem, ...] | None:
     return _unqualified(paths, alias, function) if reader.ended else None
 
 
-_Path = tuple[tuple[str, ...], str | None]
-
-
-class _Star(str):
-    """The star as the last part of a path, different from a column called ``*``."""
-
-    __slots__ = ()
-
-
-_STAR = _Star("*")
+# The names of a path, whether a star follows them, and the alias.
+_Path = tuple[tuple[str, ...], bool, str | None]
 
 
 def _paths(reader: TokenReader) -> list[_Path] | None:
@@ -186,19 +178,19 @@ def _paths(reader: TokenReader) -> list[_Path] | None:
         path = _path(reader)
         if path is None:
             return None
-        paths.append((path, _alias(reader)))
+        paths.append((*path, _alias(reader)))
     return paths
 
 
-def _path(reader: TokenReader) -> tuple[str, ...] | None:
+def _path(reader: TokenReader) -> tuple[tuple[str, ...], bool] | None:
     path: list[str] = []
     while not path or reader.skip_symbol("."):
         if reader.skip_symbol("*"):
-            return (*path, _STAR)
+            return tuple(path), True
         if not reader.at_name() or reader.at_any(_EXPRESSION_WORDS):
             return None
         path.append(plain_name(reader, "a column"))
-    return tuple(path)
+    return tuple(path), False
 
 
 def _alias(reader: TokenReader) -> str | None:
@@ -212,14 +204,13 @@ def _unqualified(
 ) -> tuple[SelectItem, ...] | None:
     """Remove the alias of the source from columns; None where only Spark can resolve them."""
     own = (alias or function).lower()
-    (*before, last), _ = paths[0]
-    alone = len(paths) == 1 and isinstance(last, _Star)
-    if alone and [part.lower() for part in before] in ([], [own]):
+    first, starred, _ = paths[0]
+    if len(paths) == 1 and starred and [part.lower() for part in first] in ([], [own]):
         return ()
     items: list[SelectItem] = []
-    for path, name in paths:
+    for path, starred, name in paths:
         qualified = len(path) > 1 and path[0].lower() == own
-        if isinstance(path[-1], _Star) or (qualified and alias is None):
+        if starred or (qualified and alias is None):
             return None
         items.append(SelectItem(path=path[1:] if qualified else path, alias=name))
     return tuple(items)

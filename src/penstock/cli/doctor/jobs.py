@@ -119,7 +119,6 @@ def send_all(probes: Sequence[Probe], *, wait: timedelta) -> list[Finding]:
 
 
 def _send_next(todo: SimpleQueue[tuple[Probe, Future[None]]]) -> None:
-    """Send probes until none is left."""
     with suppress(Empty):
         while True:
             probe, future = todo.get_nowait()

@@ -299,7 +299,6 @@ def _heads(place: _Place) -> Iterator[Candidate]:
 
 
 def _expected(place: _Place, *, words: bool, names: Names) -> Iterator[Candidate]:
-    """Yield what the parser expects next."""
     wanted = _wanted(place.before)
     if place.quote in ("", "`"):
         yield from _named(_names(place, wanted, names=names), place)

@@ -74,7 +74,6 @@ def watch(render: Callable[[], str], *, interval: timedelta, clock: Clock) -> No
 
 @contextmanager
 def _echo_off() -> Iterator[None]:
-    """Turn off the echo of the terminal."""
     import termios
 
     terminal = sys.stdin.fileno()
