@@ -16,6 +16,7 @@ from penstock.settings.settings import (
     home_folder,
     load_settings,
 )
+from tests.error_values import assert_names, raises
 
 COMMENTED = re.compile(r"^#(?=[a-z])", re.MULTILINE)
 SHOWN = {setting.key: setting for setting in SHOWN_SETTINGS}
@@ -78,29 +79,31 @@ def test_the_environment_wins_over_the_file(
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "named"),
     [
-        ("warehose = 'x'", 'setting "warehose" does not exist'),
-        ("spark = 'local'", 'setting "spark" does not exist'),
-        ("spark.masters = 'local'", 'setting "spark.masters" does not exist'),
-        ("spark.master = 3", 'setting "spark.master" must be a text'),
-        ("spark.conf.a = 3", 'setting "spark.conf.a" must be a text'),
-        ("spark.conf = 'a'", 'setting "spark.conf" must map names of Spark properties'),
+        ("warehose = 'x'", ('"warehose"',)),
+        ("spark = 'local'", ('"spark"',)),
+        ("spark.masters = 'local'", ('"spark.masters"',)),
+        ("spark.master = 3", ('"spark.master"',)),
+        ("spark.conf.a = 3", ('"spark.conf.a"',)),
+        ("spark.conf = 'a'", ('"spark.conf"', "Spark")),
     ],
 )
-def test_a_setting_that_cannot_be_is_named(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(UserError, match=message) as refusal:
+def test_a_setting_that_cannot_be_is_named(
+    tmp_path: Path, text: str, named: tuple[str, ...]
+) -> None:
+    with raises(UserError, Code.SETTINGS_ERR, *named) as refusal:
         write_file(tmp_path, text)
 
     assert refusal.value.code is Code.SETTINGS_ERR
-    assert refusal.value.detail == "Read from penstock.toml."
+    assert_names(refusal.value.detail, "penstock.toml")
 
 
 def test_a_misspelt_setting_has_the_right_one_in_its_hint(tmp_path: Path) -> None:
     with pytest.raises(UserError) as refusal:
         write_file(tmp_path, "warehose = 'x'")
 
-    assert refusal.value.hint.startswith('Did you mean "warehouse"? Known settings: warehouse')
+    assert_names(refusal.value.hint, '"warehouse"')
 
 
 def test_a_variable_that_is_no_json_is_named(
@@ -108,10 +111,12 @@ def test_a_variable_that_is_no_json_is_named(
 ) -> None:
     monkeypatch.setenv("PENSTOCK_SPARK__CONF", "spark.driver.memory=2g")
 
-    with pytest.raises(UserError, match="must map names") as refusal:
+    with raises(
+        UserError, Code.SETTINGS_ERR, '"spark.conf"', "PENSTOCK_SPARK__CONF"
+    ) as refusal:
         load_settings(home=tmp_path)
 
-    assert refusal.value.detail == "Read from PENSTOCK_SPARK__CONF."
+    assert_names(refusal.value.detail, "PENSTOCK_SPARK__CONF")
 
 
 def test_an_empty_setting_means_the_default(

@@ -26,6 +26,7 @@ from tests.contract.catalog.building import (
     progress,
     started,
 )
+from tests.error_values import raises
 
 
 def test_a_new_job_is_found_by_name_and_by_id(catalog: Catalog) -> None:
@@ -54,7 +55,7 @@ def test_jobs_are_listed_by_name(catalog: Catalog) -> None:
 def test_a_taken_name_is_refused_and_leaves_nothing(catalog: Catalog) -> None:
     create_job(catalog)
 
-    with pytest.raises(UserError, match='job "load_orders" already exists') as refusal:
+    with raises(UserError, Code.ALREADY_EXISTS_ERR, '"load_orders"') as refusal:
         create_job(catalog, job_id="job-2")
 
     assert refusal.value.code is Code.ALREADY_EXISTS_ERR
@@ -63,7 +64,7 @@ def test_a_taken_name_is_refused_and_leaves_nothing(catalog: Catalog) -> None:
 
 
 def test_a_job_needs_a_registered_table(catalog: Catalog) -> None:
-    with pytest.raises(UserError, match='table "orders" does not exist') as refusal:
+    with raises(UserError, Code.META_NOT_FOUND_ERR, '"orders"') as refusal:
         catalog.create_job(JOB, created())
 
     assert refusal.value.code is Code.META_NOT_FOUND_ERR

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.catalog.catalog import Catalog, Lease
 from penstock.catalog.database import GenerationChangedError, JobGoneError, LeaseHeldError
-from penstock.errors import InvariantError, LeaseLostError
+from penstock.errors import Code, InvariantError, LeaseLostError
 from penstock.model.epoch import Generation
 from penstock.model.events import GenerationRaised
 from penstock.model.job import JobState
@@ -23,6 +23,7 @@ from tests.contract.catalog.building import (
     SqliteStore,
     create_job,
 )
+from tests.error_values import raises
 
 SPAN = timedelta(seconds=15)
 THIRD = Generation(number=3, id="third")
@@ -104,7 +105,7 @@ def test_a_lease_under_an_older_generation_is_refused(catalog: Catalog) -> None:
 def test_a_lease_needs_a_newer_generation(catalog: Catalog) -> None:
     create_job(catalog)
 
-    with pytest.raises(InvariantError, match="a generation above 1, not 1"):
+    with raises(InvariantError, Code.INTERNAL_ERR, "generation", "1"):
         take(catalog, "one", generation=replace(FIRST, id="another"))
 
     assert catalog.leases() == {}
@@ -114,7 +115,7 @@ def test_a_paused_job_is_not_leased(catalog: Catalog) -> None:
     create_job(catalog)
     catalog.append(JOB, PAUSED, expected=FIRST)
 
-    with pytest.raises(LeaseLostError, match='job "load_orders" is not to run: PAUSE'):
+    with raises(LeaseLostError, Code.LEASE_LOST_ERR, '"load_orders"', "PAUSE"):
         take(catalog, "one", expected=SECOND, generation=THIRD)
 
     assert catalog.leases() == {}

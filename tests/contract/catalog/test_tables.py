@@ -3,13 +3,12 @@
 from dataclasses import replace
 from datetime import timedelta
 
-import pytest
-
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.status import JobReport
 from penstock.errors import Code, UserError
 from penstock.model.job import Status, StatusCode
 from tests.contract.catalog.building import BEGINNING, JOB, TABLE, SqliteStore, create_job
+from tests.error_values import raises
 
 
 def test_a_table_is_remembered_with_every_field(store: SqliteStore) -> None:
@@ -35,7 +34,7 @@ def test_a_table_that_nobody_created_is_not_found(catalog: Catalog) -> None:
 def test_a_taken_table_name_is_refused(catalog: Catalog) -> None:
     catalog.create_table(TABLE)
 
-    with pytest.raises(UserError, match='table "orders" already exists') as refusal:
+    with raises(UserError, Code.ALREADY_EXISTS_ERR, '"orders"') as refusal:
         catalog.create_table(replace(TABLE, id="table-2"))
 
     assert refusal.value.code is Code.ALREADY_EXISTS_ERR
@@ -55,7 +54,7 @@ def test_a_table_that_jobs_load_is_kept(catalog: Catalog) -> None:
     create_job(catalog, "b", "job-1")
     create_job(catalog, "a", "job-2")
 
-    with pytest.raises(UserError, match='is loaded by the jobs "a", "b"') as refusal:
+    with raises(UserError, Code.STATE_ERR, "jobs", '"a"', '"b"') as refusal:
         catalog.delete_table("orders")
 
     assert refusal.value.code is Code.STATE_ERR

@@ -12,6 +12,7 @@ from penstock.catalog.catalog import Catalog, open_catalog
 from penstock.catalog.database import Database
 from penstock.clock import SystemClock
 from penstock.errors import Code, ExternalError, InvariantError, UserError
+from tests.error_values import assert_names, raises
 
 SOON = timedelta(milliseconds=50)
 
@@ -34,23 +35,23 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ExternalError, match="its folder does not exist") as failure:
+    with raises(ExternalError, Code.CATALOG_ERR, "folder") as failure:
         opened(tmp_path / "absent" / "catalog.db")
 
     assert failure.value.code is Code.CATALOG_ERR
     assert str(tmp_path / "absent" / "catalog.db") in failure.value.message
-    assert f'Create the folder "{tmp_path / "absent"}"' in failure.value.hint
+    assert_names(failure.value.hint, f"{tmp_path / 'absent'}")
 
 
 def test_a_folder_is_not_a_catalog(tmp_path: Path) -> None:
-    with pytest.raises(ExternalError, match="cannot be opened: it is not a file"):
+    with raises(ExternalError, Code.CATALOG_ERR, "not a file"):
         opened(tmp_path)
 
 
 def test_a_file_that_is_not_a_database_is_refused(path: Path) -> None:
     path.write_text("these are not the bytes of a database, whatever their number" * 20)
 
-    with pytest.raises(ExternalError, match="is not a sound SQLite database") as failure:
+    with raises(ExternalError, Code.CATALOG_ERR, "SQLite") as failure:
         opened(path)
 
     assert failure.value.code is Code.CATALOG_ERR
@@ -61,7 +62,7 @@ def test_somebody_elses_database_is_refused(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE recipes (name TEXT)")
 
-    with pytest.raises(UserError, match="is not a catalog of Penstock") as refusal:
+    with raises(UserError, Code.CATALOG_ERR, "Penstock", "recipes") as refusal:
         opened(path)
 
     assert "recipes" in refusal.value.detail
@@ -71,7 +72,7 @@ def test_a_read_only_catalog_says_so(path: Path) -> None:
     opened(path).close()
     catalog = open_catalog(f"sqlite:///file:{path}?mode=ro&uri=true", clock=SystemClock())
 
-    with pytest.raises(ExternalError, match="is read-only") as failure:
+    with raises(ExternalError, Code.CATALOG_ERR, "read-only") as failure:
         catalog.free_leases_of_others("me")
 
     assert failure.value.code is Code.CATALOG_ERR
@@ -83,7 +84,7 @@ def test_a_full_disk_says_so_and_stores_nothing(path: Path) -> None:
     write(database, "CREATE TABLE notes (text TEXT)")
     large = "INSERT INTO notes VALUES (hex(zeroblob(100000)))"
 
-    with pytest.raises(ExternalError, match="has no room left on its disk"):
+    with raises(ExternalError, Code.CATALOG_ERR, "disk"):
         write(database, "INSERT INTO notes VALUES ('')", "PRAGMA max_page_count = 3", large)
 
     with database.read() as connection:
@@ -95,10 +96,10 @@ def test_a_lock_that_is_held_too_long_says_so(path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as frozen:
         frozen.execute("BEGIN IMMEDIATE")
 
-        with pytest.raises(ExternalError, match=r"stayed locked for longer than 0\.05s") as it:
+        with raises(ExternalError, Code.CATALOG_ERR, "0.05s") as it:
             catalog.free_leases_of_others("me")
 
-        assert "stopped in the middle of a write" in it.value.hint
+        assert it.value.hint
         assert opened(path).jobs() == ()
     catalog.free_leases_of_others("me")
 
@@ -120,10 +121,10 @@ def test_a_broken_rule_of_the_database_is_ours_to_mend(path: Path) -> None:
 
     write(database, "CREATE TABLE notes (text TEXT NOT NULL)")
 
-    with pytest.raises(InvariantError, match="breaks its rules") as failure:
+    with raises(InvariantError, Code.INTERNAL_ERR, "NOT NULL") as failure:
         write(database, "INSERT INTO notes VALUES (NULL)")
 
-    assert "NOT NULL constraint failed" in failure.value.detail
+    assert_names(failure.value.detail, "NOT NULL")
 
 
 def test_an_unforeseen_error_does_not_show_the_statement(path: Path) -> None:
@@ -132,19 +133,19 @@ def test_an_unforeseen_error_does_not_show_the_statement(path: Path) -> None:
     with pytest.raises(ExternalError) as failure, database.read() as connection:
         connection.exec_driver_sql("SELECT 'a secret' FROM absent")
 
-    assert failure.value.detail == "The database said: no such table: absent."
+    assert_names(failure.value.detail, "no such table: absent")
 
 
 @pytest.mark.parametrize("url", ["mysql://root:secret@host/db", "postgresql://u:secret@h/db"])
 def test_another_kind_of_database_is_refused_without_its_password(url: str) -> None:
-    with pytest.raises(UserError, match="must be kept in SQLite") as refusal:
+    with raises(UserError, Code.CATALOG_ERR, "SQLite") as refusal:
         open_catalog(url, clock=SystemClock())
 
     assert "secret" not in f"{refusal.value}{refusal.value.hint}{refusal.value.detail}"
 
 
 def test_a_text_that_is_no_url_is_refused() -> None:
-    with pytest.raises(UserError, match="must have the form sqlite:///path"):
+    with raises(UserError, Code.CATALOG_ERR, "sqlite:///path"):
         open_catalog("catalog.db", clock=SystemClock())
 
 

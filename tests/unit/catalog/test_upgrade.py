@@ -21,6 +21,7 @@ from penstock.catalog.catalog import open_catalog
 from penstock.catalog.database import Database
 from penstock.clock import SystemClock
 from penstock.errors import Code, UserError
+from tests.error_values import assert_names, raises
 
 DEFINITIONS = "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"
 
@@ -119,11 +120,11 @@ def test_a_catalog_whose_jobs_cannot_be_read_is_refused_and_stays_as_it_is(
         file.execute("CREATE TABLE jobs (id TEXT)")
         file.commit()
 
-    with pytest.raises(UserError, match=f"has revision {revision}, which") as refusal:
+    with raises(UserError, Code.CATALOG_ERR, f"{revision}") as refusal:
         open_catalog(f"sqlite:///{path}", clock=SystemClock())
 
     assert refusal.value.code is Code.CATALOG_ERR
-    assert "create tables and jobs there again" in refusal.value.hint
+    assert refusal.value.hint
     with closing(sqlite3.connect(path)) as file:
         names = [name for name, _ in file.execute(DEFINITIONS)]
         assert names == ["alembic_version", "jobs"]
@@ -136,11 +137,11 @@ def test_a_catalog_of_a_newer_version_is_refused(path: Path) -> None:
         file.execute("UPDATE alembic_version SET version_num = '9999'")
         file.commit()
 
-    with pytest.raises(UserError, match="has revision 9999, and this version knows") as refusal:
+    with raises(UserError, Code.CATALOG_ERR, "9999") as refusal:
         open_catalog(f"sqlite:///{path}", clock=SystemClock())
 
     assert refusal.value.code is Code.CATALOG_ERR
-    assert "Upgrade Penstock" in refusal.value.hint
+    assert_names(refusal.value.hint, "Penstock")
 
 
 @pytest.mark.parametrize("make", [upgrade._migrate, upgrade._create])

@@ -16,6 +16,7 @@ from penstock.model.secrets import (
 )
 from penstock.sources.files.kind import FilesOptions
 from penstock.sources.kinesis.kind import KinesisOptions
+from tests.error_values import raises
 
 REFERENCES: list[tuple[str, Reference]] = [
     ("secret:lake", SecretReference(name="lake")),
@@ -90,15 +91,15 @@ def test_every_option_that_is_declared_a_secret_has_a_secret_key() -> None:
 def test_what_hides_a_secret_is_no_value_of_it(mask: str) -> None:
     given = {"uri": "s3://a/", "format": "json", "s3.secret_key": mask}
 
-    with pytest.raises(UserError, match=r"must not be \*+, which stands where") as refusal:
+    with raises(UserError, Code.OPTION_ERR, "***") as refusal:
         parse_options(FilesOptions, given.items(), what="FILES")
 
     assert refusal.value.code is Code.OPTION_ERR
-    assert "Type the value anew" in refusal.value.hint
+    assert refusal.value.hint
 
 
 def test_what_hides_a_key_of_a_stream_is_no_value_of_it() -> None:
     given = {"aws.region": "eu-west-1", "kinesis_stream": "s", "aws.secret_key": "***"}
 
-    with pytest.raises(UserError, match=r'option "aws\.secret_key" must not be'):
+    with raises(UserError, Code.OPTION_ERR, '"aws.secret_key"'):
         parse_options(KinesisOptions, given.items(), what="KINESIS")

@@ -6,6 +6,7 @@ import pytest
 
 from penstock.cli.prompt.commands import Command, Run, Timing, Watch, finished, read_entry
 from penstock.errors import UserError
+from tests.error_values import assert_names
 
 SHOW = Run(text="SHOW JOBS")
 
@@ -98,14 +99,16 @@ def test_a_watch_has_an_interval_and_a_statement_or_the_last_one(
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "named"),
     [
-        ("\\fly", 'command "\\\\fly" does not exist'),
-        ("\\timing maybe", 'timing must be on or off, not "maybe"'),
-        ("\\watch soon", 'must be a number with an optional unit, not "soon"'),
-        ("SHOW JOBS \\watch 1ms", 'must be at least 100ms, not "1ms"'),
+        ("\\fly", ('"\\fly"',)),
+        ("\\timing maybe", ('"maybe"',)),
+        ("\\watch soon", ('"soon"',)),
+        ("SHOW JOBS \\watch 1ms", ("100ms", '"1ms"')),
     ],
 )
-def test_a_command_that_means_nothing_is_refused(text: str, message: str) -> None:
-    with pytest.raises(UserError, match=message):
+def test_a_command_that_means_nothing_is_refused(text: str, named: tuple[str, ...]) -> None:
+    with pytest.raises(UserError) as caught:
         read_entry(text)
+
+    assert_names(str(caught.value), *named)

@@ -22,6 +22,7 @@ from penstock.sql.statements import (
     SourceCall,
     Statement,
 )
+from tests.error_values import assert_error, assert_names, raises
 from tests.unit.sql.refusal import refusal
 
 
@@ -137,75 +138,86 @@ def test_the_longest_names_are_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "named"),
     [
-        ("¦SHWO JOBS", 'expected a statement, found "SHWO"'),
-        ("SHOW JOBS;\n ¦x", 'expected a statement, found "x"'),
-        ("¦# SHOW JOBS", 'expected a statement, found "#"'),
-        ("¦'secret'", "expected a statement, found a text"),
+        ("¦SHWO JOBS", ('"SHWO"',)),
+        ("SHOW JOBS;\n ¦x", ('"x"',)),
+        ("¦# SHOW JOBS", ('"#"',)),
+        ("¦'secret'", ("statement", "text")),
         (
             "SHOW ¦JOB",
-            "expected TABLES, JOBS, CREATE, EPOCHS, EVENTS, ROUTINE LOAD, ROUTINE LOAD TASK, "
-            "ALL ROUTINE LOAD, ALL CREATE ROUTINE LOAD, SHARDS or SECRETS after SHOW, "
-            'found "JOB"',
+            (
+                "TABLES",
+                "JOBS",
+                "CREATE",
+                "EPOCHS",
+                "EVENTS",
+                "ROUTINE LOAD",
+                "ROUTINE LOAD TASK",
+                "ALL ROUTINE LOAD",
+                "ALL CREATE ROUTINE LOAD",
+                "SHARDS",
+                "SECRETS",
+                "SHOW",
+                '"JOB"',
+            ),
         ),
         (
             "PAUSE¦",
-            "expected JOB, ROUTINE LOAD or ALL ROUTINE LOAD after PAUSE, "
-            "found the end of the statement",
+            ("JOB", "ROUTINE LOAD", "ALL ROUTINE LOAD", "PAUSE"),
         ),
-        ("SHOW EPOCHS ¦load", 'expected FOR after SHOW EPOCHS, found "load"'),
-        ("SHOW JOBS ¦now", 'expected the end of the statement, found "now"'),
-        ("PAUSE JOB ¦'load'", "expected a job name after PAUSE JOB, found a text"),
-        ("PAUSE JOB WHERE ¦id = 'x'", 'a job is found by "jobname", not by "id"'),
-        ("PAUSE JOB WHERE jobname = ¦x", 'expected a job name in quotes after "=", found "x"'),
-        ("PAUSE JOB my¦-job", 'expected the end of the name, found "-"'),
-        ("PAUSE JOB ¦` `", "job name must not be empty"),
-        ("PAUSE JOB WHERE jobname = ¦''", "job name must not be empty"),
-        ("PAUSE JOB ¦`a\tb`", "job name must not contain the control character U+0009"),
-        ("PAUSE JOB ¦inner_x", 'job name "inner_x" must not begin with "inner_"'),
+        ("SHOW EPOCHS ¦load", ("FOR", "SHOW EPOCHS", '"load"')),
+        ("SHOW JOBS ¦now", ('"now"',)),
+        ("PAUSE JOB ¦'load'", ("PAUSE JOB",)),
+        ("PAUSE JOB WHERE ¦id = 'x'", ('"jobname"', '"id"')),
+        ("PAUSE JOB WHERE jobname = ¦x", ('"="', '"x"')),
+        ("PAUSE JOB my¦-job", ('"-"',)),
+        ("PAUSE JOB ¦` `", ("job name",)),
+        ("PAUSE JOB WHERE jobname = ¦''", ("job name",)),
+        ("PAUSE JOB ¦`a\tb`", ("U+0009",)),
+        ("PAUSE JOB ¦inner_x", ('"inner_x"', '"inner_"')),
         (
             f"PAUSE JOB ¦{'j' * 65}",
-            f'job name "{"j" * 65}" must have at most 64 characters, not 65',
+            (f"{'j' * 65}", "64", "65"),
         ),
         (
             f"DROP TABLE default.¦{'t' * 129}",
-            f'table name "{"t" * 129}" must have at most 128 characters, not 129',
+            (f"{'t' * 129}", "128", "129"),
         ),
-        ("ALTER JOB j PROPERTIES¦()", "PROPERTIES must have at least one key to change"),
-        ("ALTER JOB j PROPERTIES('a'='1', ¦'A'='2')", 'key "A" is given twice'),
-        ("ALTER JOB j PROPERTIES(¦''='1')", "a key must not be empty"),
-        ("ALTER JOB j PROPERTIES('a' ¦'1')", 'expected "=" after the key "a", found a text'),
-        ("ALTER JOB j PROPERTIES('a'='1',¦)", 'expected a key in quotes after ",", found ")"'),
-        ("ALTER JOB j PROPERTIES('a'=-¦x)", 'expected a value after "a" =, found "x"'),
+        ("ALTER JOB j PROPERTIES¦()", ("PROPERTIES",)),
+        ("ALTER JOB j PROPERTIES('a'='1', ¦'A'='2')", ('"A"',)),
+        ("ALTER JOB j PROPERTIES(¦''='1')", ("key",)),
+        ("ALTER JOB j PROPERTIES('a' ¦'1')", ('"="', '"a"')),
+        ("ALTER JOB j PROPERTIES('a'='1',¦)", ('","', '")"')),
+        ("ALTER JOB j PROPERTIES('a'=-¦x)", ('"a"', '"x"')),
         (
             "ALTER JOB j PROPERTIES('a'='1' ¦'b'='2')",
-            'expected ")" after the list after PROPERTIES, found a text',
+            ('")"', "PROPERTIES"),
         ),
     ],
 )
-def test_a_mistake_is_named_with_its_position(text: str, message: str) -> None:
+def test_a_mistake_is_named_with_its_position(text: str, named: tuple[str, ...]) -> None:
     error = refusal(text)
 
-    assert (error.code, error.message) == (Code.SYNTAX_ERR, message)
+    assert_error(error, Code.SYNTAX_ERR, *named)
 
 
 @pytest.mark.parametrize(
-    ("text", "hint"),
+    ("text", "named"),
     [
-        ("SHWO JOBS", "Did you mean SHOW? The statements are CREATE TABLE, CREATE JOB"),
-        ("SHOW JOB", "Did you mean JOBS?"),
-        ("xyzzy", "The statements are CREATE TABLE"),
+        ("SHWO JOBS", ("SHOW", "CREATE TABLE", "CREATE JOB")),
+        ("SHOW JOB", ("JOBS",)),
+        ("xyzzy", ("CREATE TABLE",)),
     ],
 )
-def test_a_mistyped_word_brings_a_suggestion(text: str, hint: str) -> None:
+def test_a_mistyped_word_brings_a_suggestion(text: str, named: tuple[str, ...]) -> None:
     error = refusal(text)
 
-    assert error.hint.startswith(hint)
+    assert_names(error.hint, *named)
 
 
 def test_another_database_does_not_exist() -> None:
-    with pytest.raises(UserError, match='database "sales" does not exist') as caught:
+    with raises(UserError, Code.META_NOT_FOUND_ERR, '"sales"') as caught:
         parse_script("DROP TABLE sales.orders")
 
     assert caught.value.code is Code.META_NOT_FOUND_ERR

@@ -4,6 +4,7 @@ from penstock.errors import Code, UserError
 from penstock.sql.formatter import format_statement
 from penstock.sql.parser import parse_script
 from penstock.sql.statements import CreateTable
+from tests.error_values import assert_names, raises
 
 COLUMNS = "(Id BIGINT, Day DATE, city STRING, tags ARRAY<INT>, weight DOUBLE, raw BINARY)"
 
@@ -38,51 +39,57 @@ def test_partition_columns_with_odd_names_are_written_in_backquotes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("clauses", "code", "message"),
+    ("clauses", "code", "named"),
     [
-        ("PARTITIONED (Id)", Code.SYNTAX_ERR, "expected BY after PARTITIONED"),
-        ("PARTITIONED BY Id", Code.SYNTAX_ERR, 'expected "(" after PARTITIONED BY'),
-        ("PARTITIONED BY ()", Code.SYNTAX_ERR, 'expected a column name after "("'),
-        ("PARTITIONED BY (Id", Code.SYNTAX_ERR, 'expected ")" after the partition column'),
-        ("PARTITIONED BY (Id,)", Code.SYNTAX_ERR, 'expected a column name after ","'),
-        ("PARTITIONED BY (x)", Code.SYNTAX_ERR, 'partition column "x" is not a column of the'),
-        ("PARTITIONED BY (id, ID)", Code.SYNTAX_ERR, 'column "Id" must not come twice'),
+        ("PARTITIONED (Id)", Code.SYNTAX_ERR, ("BY", "PARTITIONED")),
+        ("PARTITIONED BY Id", Code.SYNTAX_ERR, ('"("', "PARTITIONED BY")),
+        ("PARTITIONED BY ()", Code.SYNTAX_ERR, ('"("',)),
+        ("PARTITIONED BY (Id", Code.SYNTAX_ERR, ('")"',)),
+        ("PARTITIONED BY (Id,)", Code.SYNTAX_ERR, ('","',)),
+        ("PARTITIONED BY (x)", Code.SYNTAX_ERR, ('"x"',)),
+        ("PARTITIONED BY (id, ID)", Code.SYNTAX_ERR, ('"Id"',)),
         (
             "PARTITIONED BY (Id) PARTITIONED BY (Day)",
             Code.SYNTAX_ERR,
-            "PARTITIONED must not come twice",
+            ("PARTITIONED",),
         ),
-        ("PARTITIONED BY (tags)", Code.TYPE_ERR, 'column "tags" is ARRAY<INT>, by which no'),
-        ("PARTITIONED BY (raw)", Code.TYPE_ERR, 'column "raw" is BINARY, by which no table'),
-        ("PARTITIONED BY (weight)", Code.TYPE_ERR, 'column "weight" is DOUBLE, by which no'),
-        ("PARTITIONED BY (Id BIGINT)", Code.NOT_SUPPORTED_ERR, "a type in PARTITIONED BY is"),
-        ("PARTITIONED BY (bucket(4, Id))", Code.NOT_SUPPORTED_ERR, "bucket(…) in PARTITIONED"),
+        ("PARTITIONED BY (tags)", Code.TYPE_ERR, ('"tags"', "ARRAY", "INT")),
+        ("PARTITIONED BY (raw)", Code.TYPE_ERR, ('"raw"', "BINARY")),
+        ("PARTITIONED BY (weight)", Code.TYPE_ERR, ('"weight"', "DOUBLE")),
+        ("PARTITIONED BY (Id BIGINT)", Code.NOT_SUPPORTED_ERR, ("PARTITIONED BY",)),
+        (
+            "PARTITIONED BY (bucket(4, Id))",
+            Code.NOT_SUPPORTED_ERR,
+            ("bucket(…)", "PARTITIONED"),
+        ),
     ],
 )
-def test_what_cannot_divide_a_table_is_refused(clauses: str, code: Code, message: str) -> None:
+def test_what_cannot_divide_a_table_is_refused(
+    clauses: str, code: Code, named: tuple[str, ...]
+) -> None:
     with pytest.raises(UserError) as caught:
         create(clauses)
 
     assert caught.value.code is code
-    assert message in caught.value.message
-    assert caught.value.detail.startswith("Line 1, column ")
+    assert_names(caught.value.message, *named)
+    assert_names(caught.value.detail, "Line 1")
 
 
 def test_a_table_of_partition_columns_alone_is_refused() -> None:
-    with pytest.raises(UserError, match="must leave at least one column out"):
+    with raises(UserError, Code.SYNTAX_ERR, "PARTITIONED BY", "column"):
         create("PARTITIONED BY (a, b)", columns="(a INT, b DATE)")
 
 
 @pytest.mark.parametrize("name", ["a/b", "a=b", "a:b"])
 def test_a_name_that_no_folder_can_bear_is_refused(name: str) -> None:
-    with pytest.raises(UserError, match=r"must not have .* in its name") as caught:
+    with raises(UserError, Code.TABLE_ERR, f'"{name}"', f'"{name[1]}"') as caught:
         create(f"PARTITIONED BY (`{name}`)", columns=f"(`{name}` INT, c INT)")
 
-    assert "Rename the column" in caught.value.hint
+    assert caught.value.hint
 
 
 def test_a_name_that_leaves_no_room_for_values_is_refused() -> None:
     name = "é" * 101
 
-    with pytest.raises(UserError, match="must have at most 200 bytes, not 202"):
+    with raises(UserError, Code.TABLE_ERR, "200", "202"):
         create(f"PARTITIONED BY (`{name}`)", columns=f"(`{name}` INT, c INT)")

@@ -4,11 +4,8 @@ import pytest
 
 from penstock.errors import Code, UserError
 from penstock.sql.parser import parse_script
+from tests.error_values import assert_error, assert_names, raises
 from tests.unit.sql.refusal import refusal
-
-IN_SELECT = " is not supported yet in a job's SELECT"
-IN_TABLE = " is not supported yet in CREATE TABLE"
-YET = " is not supported yet"
 
 
 @pytest.mark.parametrize(
@@ -23,7 +20,7 @@ def test_a_second_source_is_refused_where_it_stands(select: str) -> None:
     error = refusal(f"CREATE JOB j ON STREAMING DO INSERT INTO t\n{select}")
 
     assert error.code is Code.NOT_SUPPORTED_ERR
-    assert error.message == f"a second FILES(){IN_SELECT}"
+    assert_names(error.message, "FILES()", "SELECT")
 
 
 @pytest.mark.parametrize(
@@ -38,93 +35,93 @@ def test_a_second_source_is_refused_where_it_stands(select: str) -> None:
     ],
 )
 def test_a_select_without_a_source_is_refused(select: str) -> None:
-    with pytest.raises(UserError, match=r"must read from FILES\(…\) or S3\(…\)"):
+    with raises(UserError, Code.SYNTAX_ERR, "FILES(…)", "S3"):
         parse_script(f"CREATE JOB j ON STREAMING DO INSERT INTO t {select}")
 
 
 @pytest.mark.parametrize(
     ("text", "construct"),
     [
-        ("¦INSERT INTO t SELECT 1", "INSERT" + YET),
-        ("EXPLAIN ¦SELECT 1", "EXPLAIN SELECT" + YET),
-        ("¦MERGE INTO t", "MERGE" + YET),
-        ("¦TRUNCATE TABLE t", "TRUNCATE TABLE" + YET),
-        ("¦CANCEL TASK WHERE jobname = 'x' AND taskid = 1", "CANCEL TASK" + YET),
-        ("CREATE ¦OR REPLACE TABLE t (a INT)", "CREATE OR REPLACE" + YET),
-        ("CREATE ¦VIEW v AS SELECT 1", "CREATE VIEW" + YET),
-        ("STOP ¦SYNC JOB j", "STOP SYNC" + YET),
-        ("DROP ¦DATABASE d", "DROP DATABASE" + YET),
-        ("ALTER ¦TABLE t ADD COLUMN a INT", "ALTER TABLE" + YET),
-        ("SHOW ¦DATABASES", "SHOW DATABASES" + YET),
-        ("SHOW CREATE ¦VIEW v", "SHOW CREATE VIEW" + YET),
-        ("DESCRIBE ¦HISTORY t", "DESCRIBE HISTORY" + YET),
-        ("CREATE TABLE t (a INT) ¦PARTITION BY RANGE(a) ()", "PARTITION BY" + IN_TABLE),
+        ("¦INSERT INTO t SELECT 1", "INSERT"),
+        ("EXPLAIN ¦SELECT 1", "EXPLAIN SELECT"),
+        ("¦MERGE INTO t", "MERGE"),
+        ("¦TRUNCATE TABLE t", "TRUNCATE TABLE"),
+        ("¦CANCEL TASK WHERE jobname = 'x' AND taskid = 1", "CANCEL TASK"),
+        ("CREATE ¦OR REPLACE TABLE t (a INT)", "CREATE OR REPLACE"),
+        ("CREATE ¦VIEW v AS SELECT 1", "CREATE VIEW"),
+        ("STOP ¦SYNC JOB j", "STOP SYNC"),
+        ("DROP ¦DATABASE d", "DROP DATABASE"),
+        ("ALTER ¦TABLE t ADD COLUMN a INT", "ALTER TABLE"),
+        ("SHOW ¦DATABASES", "SHOW DATABASES"),
+        ("SHOW CREATE ¦VIEW v", "SHOW CREATE VIEW"),
+        ("DESCRIBE ¦HISTORY t", "DESCRIBE HISTORY"),
+        ("CREATE TABLE t (a INT) ¦PARTITION BY RANGE(a) ()", "PARTITION BY"),
         (
             "CREATE TABLE t (a INT) PARTITIONED BY (¦b INT)",
-            "a type in PARTITIONED BY" + IN_TABLE,
+            "type in PARTITIONED BY",
         ),
         (
             "CREATE TABLE t (a INT) PARTITIONED BY (¦days(a))",
-            "days(…) in PARTITIONED BY" + IN_TABLE,
+            "days(…) in PARTITIONED BY",
         ),
-        ("CREATE TABLE t (a INT) USING ¦parquet", "USING parquet" + IN_TABLE),
-        ("CREATE TABLE t (a INT) ¦TBLPROPERTIES ('a'='b')", "TBLPROPERTIES" + IN_TABLE),
-        ("CREATE TABLE t (a INT) ¦ENGINE = OLAP", "ENGINE" + IN_TABLE),
-        ("CREATE TABLE t ¦AS SELECT 1", "AS SELECT" + IN_TABLE),
-        ("CREATE TABLE t (a INT) ¦AS SELECT 1", "AS SELECT" + IN_TABLE),
-        ("CREATE TABLE t ¦LIKE u", "LIKE" + IN_TABLE),
-        ("CREATE TABLE t (a INT, ¦PRIMARY KEY (a))", "PRIMARY KEY" + IN_TABLE),
-        ("CREATE TABLE t (a INT, ¦CONSTRAINT c CHECK (a))", "CONSTRAINT" + IN_TABLE),
-        ("CREATE TABLE t (a INT) ¦UNIQUE KEY (a)", "UNIQUE KEY" + IN_TABLE),
-        ("CREATE TABLE t (a INT ¦PRIMARY KEY)", "PRIMARY is not supported yet in a column"),
-        ("CREATE TABLE t (a INT ¦DEFAULT 1)", "DEFAULT is not supported yet in a column"),
-        ("CREATE TABLE t (a ¦TIME)", "the type TIME" + YET),
-        ("CREATE TABLE t (a ARRAY<¦INTERVAL>)", "the type INTERVAL" + YET),
-        ("CREATE TABLE t (a ¦VARIANT)", "the type VARIANT" + YET),
-        ("CREATE JOB ¦IF NOT EXISTS j ON", "IF NOT EXISTS is not supported yet in CREATE JOB"),
-        ("CREATE JOB j ON ¦SCHEDULE EVERY 1 DAY DO", "ON SCHEDULE" + YET),
-        ("CREATE JOB j ON STREAMING ¦FROM MYSQL ()", "FROM … TO DATABASE" + YET),
-        ("CREATE JOB j ON STREAMING DO INSERT ¦OVERWRITE t", "INSERT OVERWRITE" + YET),
-        ("CREATE JOB j ON STREAMING DO INSERT INTO t ¦VALUES (1)", "INSERT … VALUES" + YET),
-        ("CREATE JOB j ON STREAMING DO INSERT INTO t(a) ¦VALUES 1", "INSERT … VALUES" + YET),
-        ("CREATE JOB j ON STREAMING DO INSERT INTO t ¦PARTITION (a)", "PARTITION" + YET),
+        ("CREATE TABLE t (a INT) USING ¦parquet", "USING parquet"),
+        ("CREATE TABLE t (a INT) ¦TBLPROPERTIES ('a'='b')", "TBLPROPERTIES"),
+        ("CREATE TABLE t (a INT) ¦ENGINE = OLAP", "ENGINE"),
+        ("CREATE TABLE t ¦AS SELECT 1", "AS SELECT"),
+        ("CREATE TABLE t (a INT) ¦AS SELECT 1", "AS SELECT"),
+        ("CREATE TABLE t ¦LIKE u", "LIKE"),
+        ("CREATE TABLE t (a INT, ¦PRIMARY KEY (a))", "PRIMARY KEY"),
+        ("CREATE TABLE t (a INT, ¦CONSTRAINT c CHECK (a))", "CONSTRAINT"),
+        ("CREATE TABLE t (a INT) ¦UNIQUE KEY (a)", "UNIQUE KEY"),
+        ("CREATE TABLE t (a INT ¦PRIMARY KEY)", "PRIMARY"),
+        ("CREATE TABLE t (a INT ¦DEFAULT 1)", "DEFAULT"),
+        ("CREATE TABLE t (a ¦TIME)", "the type TIME"),
+        ("CREATE TABLE t (a ARRAY<¦INTERVAL>)", "the type INTERVAL"),
+        ("CREATE TABLE t (a ¦VARIANT)", "the type VARIANT"),
+        ("CREATE JOB ¦IF NOT EXISTS j ON", "IF NOT EXISTS"),
+        ("CREATE JOB j ON ¦SCHEDULE EVERY 1 DAY DO", "ON SCHEDULE"),
+        ("CREATE JOB j ON STREAMING ¦FROM MYSQL ()", "FROM … TO DATABASE"),
+        ("CREATE JOB j ON STREAMING DO INSERT ¦OVERWRITE t", "INSERT OVERWRITE"),
+        ("CREATE JOB j ON STREAMING DO INSERT INTO t ¦VALUES (1)", "INSERT … VALUES"),
+        ("CREATE JOB j ON STREAMING DO INSERT INTO t(a) ¦VALUES 1", "INSERT … VALUES"),
+        ("CREATE JOB j ON STREAMING DO INSERT INTO t ¦PARTITION (a)", "PARTITION"),
     ],
 )
 def test_a_foreign_construct_is_refused_by_name(text: str, construct: str) -> None:
     error = refusal(text)
 
-    assert (error.code, error.message) == (Code.NOT_SUPPORTED_ERR, construct)
+    assert_error(error, Code.NOT_SUPPORTED_ERR, construct)
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "named"),
     [
-        ("CREATE JOB ON STREAMING DO", 'expected a job name after CREATE JOB, found "ON"'),
-        ("CREATE JOB j COMMENT 'x' ON STREAMING DO", "COMMENT must come after ON STREAMING"),
-        ("CREATE JOB j PROPERTIES() PROPERTIES()", "PROPERTIES must not come twice"),
-        ("CREATE JOB j ON STREAMING PROPERTIES()", "PROPERTIES must come before ON STREAMING"),
+        ("CREATE JOB ON STREAMING DO", ("CREATE JOB", '"ON"')),
+        ("CREATE JOB j COMMENT 'x' ON STREAMING DO", ("COMMENT", "ON STREAMING")),
+        ("CREATE JOB j PROPERTIES() PROPERTIES()", ("PROPERTIES", "twice")),
+        ("CREATE JOB j ON STREAMING PROPERTIES()", ("PROPERTIES", "ON STREAMING")),
         (
             "CREATE JOB j ON STREAMING COMMENT 'x' PROPERTIES()",
-            "PROPERTIES must come before COMMENT",
+            ("PROPERTIES", "COMMENT"),
         ),
         (
             "CREATE JOB j ON STREAMING COMMENT 'x' ON STREAMING",
-            "ON STREAMING must come before COMMENT",
+            ("ON STREAMING", "COMMENT"),
         ),
-        ("CREATE JOB j ON STREAMING COMMENT 'x' COMMENT 'y'", "COMMENT must not come twice"),
-        ("CREATE JOB j ON STREAMING ON STREAMING", "ON STREAMING must not come twice"),
-        ("CREATE JOB j DO", 'expected ON STREAMING after the job name, found "DO"'),
-        ("CREATE JOB j ON TUESDAY", 'expected STREAMING after ON, found "TUESDAY"'),
+        ("CREATE JOB j ON STREAMING COMMENT 'x' COMMENT 'y'", ("COMMENT", "twice")),
+        ("CREATE JOB j ON STREAMING ON STREAMING", ("ON STREAMING", "twice")),
+        ("CREATE JOB j DO", ("ON STREAMING", '"DO"')),
+        ("CREATE JOB j ON TUESDAY", ("STREAMING", "ON", '"TUESDAY"')),
         (
             "CREATE JOB j ON STREAMING INSERT",
-            'expected DO INSERT after ON STREAMING, found "INS',
+            ("DO INSERT", "ON STREAMING", '"INSERT"'),
         ),
-        ("CREATE JOB j ON STREAMING DO DELETE", 'expected INSERT after DO, found "DELETE"'),
-        ("CREATE JOB j ON STREAMING DO INSERT t", 'expected INTO after INSERT, found "t"'),
+        ("CREATE JOB j ON STREAMING DO DELETE", ("INSERT", "DO", '"DELETE"')),
+        ("CREATE JOB j ON STREAMING DO INSERT t", ("INTO", "INSERT", '"t"')),
     ],
 )
-def test_a_clause_at_the_wrong_place_is_named(text: str, message: str) -> None:
+def test_a_clause_at_the_wrong_place_is_named(text: str, named: tuple[str, ...]) -> None:
     error = refusal(text)
 
     assert error.code is Code.SYNTAX_ERR
-    assert error.message.startswith(message)
+    assert_names(error.message, *named)

@@ -22,6 +22,7 @@ from penstock.sql.statements import (
     SourceCall,
     Statement,
 )
+from tests.error_values import assert_error, assert_names
 from tests.unit.sql.refusal import refusal
 
 HEAD = "CREATE ROUTINE LOAD j ON t"
@@ -213,24 +214,24 @@ def test_a_formatted_routine_load_is_read_and_written_alike(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "construct"),
     [
-        (f"{HEAD} WITH ¦MERGE {TAIL}", "WITH MERGE{} in CREATE ROUTINE LOAD"),
-        (f"{HEAD} WITH ¦DELETE {TAIL}", "WITH DELETE{} in CREATE ROUTINE LOAD"),
-        (f"{HEAD} ¦DELETE ON a > 1 {TAIL}", "DELETE ON{} in ROUTINE LOAD"),
-        (f"{HEAD} WHERE a ¦DELETE ON b {TAIL}", "DELETE ON{} in ROUTINE LOAD"),
-        (f"{HEAD} COLUMNS(a), ¦ORDER BY a {TAIL}", "ORDER BY{} in ROUTINE LOAD"),
-        (f"{HEAD} ¦PARTITION(p) {TAIL}", "PARTITION{} in ROUTINE LOAD"),
-        (f"{HEAD} WHERE a, ¦PARTITIONS (p) {TAIL}", "PARTITIONS{} in ROUTINE LOAD"),
-        (f"{HEAD} ¦TEMPORARY PARTITIONS(p)", "TEMPORARY PARTITION{} in ROUTINE LOAD"),
-        (f"CREATE ROUTINE LOAD j ¦{TAIL}", "CREATE ROUTINE LOAD without ON table{}"),
-        ("CREATE ROUTINE LOAD j ¦WHERE a", "CREATE ROUTINE LOAD without ON table{}"),
-        ("CREATE ROUTINE LOAD j¦", "CREATE ROUTINE LOAD without ON table{}"),
+        (f"{HEAD} WITH ¦MERGE {TAIL}", "WITH MERGE"),
+        (f"{HEAD} WITH ¦DELETE {TAIL}", "WITH DELETE"),
+        (f"{HEAD} ¦DELETE ON a > 1 {TAIL}", "DELETE ON"),
+        (f"{HEAD} WHERE a ¦DELETE ON b {TAIL}", "DELETE ON"),
+        (f"{HEAD} COLUMNS(a), ¦ORDER BY a {TAIL}", "ORDER BY"),
+        (f"{HEAD} ¦PARTITION(p) {TAIL}", "PARTITION"),
+        (f"{HEAD} WHERE a, ¦PARTITIONS (p) {TAIL}", "PARTITIONS"),
+        (f"{HEAD} ¦TEMPORARY PARTITIONS(p)", "TEMPORARY PARTITION"),
+        (f"CREATE ROUTINE LOAD j ¦{TAIL}", "CREATE ROUTINE LOAD without ON table"),
+        ("CREATE ROUTINE LOAD j ¦WHERE a", "CREATE ROUTINE LOAD without ON table"),
+        ("CREATE ROUTINE LOAD j¦", "CREATE ROUTINE LOAD without ON table"),
         (
             f"CREATE ROUTINE LOAD ¦IF NOT EXISTS j ON t {TAIL}",
-            "IF NOT EXISTS{} in CREATE ROUTINE LOAD",
+            "IF NOT EXISTS",
         ),
-        ("STOP ¦ALL ROUTINE LOAD", "STOP ALL{}"),
-        ("ALTER ROUTINE LOAD FOR j WHERE a ¦COMMENT 'x'", "COMMENT{} in ALTER ROUTINE LOAD"),
-        ("ALTER ROUTINE LOAD FOR j ¦ORDER BY a", "ORDER BY{} in ROUTINE LOAD"),
+        ("STOP ¦ALL ROUTINE LOAD", "STOP ALL"),
+        ("ALTER ROUTINE LOAD FOR j WHERE a ¦COMMENT 'x'", "COMMENT"),
+        ("ALTER ROUTINE LOAD FOR j ¦ORDER BY a", "ORDER BY"),
     ],
 )
 def test_what_routine_loads_cannot_do_yet_is_refused_by_name_with_a_hint(
@@ -238,131 +239,126 @@ def test_what_routine_loads_cannot_do_yet_is_refused_by_name_with_a_hint(
 ) -> None:
     error = refusal(text)
 
-    assert error.code is Code.NOT_SUPPORTED_ERR
-    assert error.message == construct.format(" is not supported yet")
-    assert error.hint
+    assert_error(error, Code.NOT_SUPPORTED_ERR, construct, hint=())
 
 
 @pytest.mark.parametrize(
-    ("clauses", "message"),
+    ("clauses", "named"),
     [
-        (f"{TAIL} PROPERTIES()", "PROPERTIES must come before FROM"),
-        (f"{TAIL} WHERE a", "WHERE must come before FROM"),
-        (f"{TAIL} FROM KINESIS()", "FROM must not come twice"),
-        (f"{TAIL} COMMENT 'x' PROPERTIES()", "PROPERTIES must come before COMMENT"),
-        (f"{TAIL} COMMENT 'x' COMMENT 'y'", "COMMENT must not come twice"),
-        (f"COMMENT 'x' {TAIL}", "COMMENT must come after FROM"),
-        (f"WHERE a COMMENT 'x' {TAIL}", "COMMENT must come after FROM"),
-        (f"PROPERTIES() COMMENT 'x' {TAIL}", "COMMENT must come after FROM"),
-        (f"PROPERTIES() COLUMNS(a) {TAIL}", "COLUMNS must come before PROPERTIES"),
+        (f"{TAIL} PROPERTIES()", ("PROPERTIES", "FROM")),
+        (f"{TAIL} WHERE a", ("WHERE", "FROM")),
+        (f"{TAIL} FROM KINESIS()", ("FROM", "twice")),
+        (f"{TAIL} COMMENT 'x' PROPERTIES()", ("PROPERTIES", "COMMENT")),
+        (f"{TAIL} COMMENT 'x' COMMENT 'y'", ("COMMENT", "twice")),
+        (f"COMMENT 'x' {TAIL}", ("COMMENT", "FROM")),
+        (f"WHERE a COMMENT 'x' {TAIL}", ("COMMENT", "FROM")),
+        (f"PROPERTIES() COMMENT 'x' {TAIL}", ("COMMENT", "FROM")),
+        (f"PROPERTIES() COLUMNS(a) {TAIL}", ("COLUMNS", "PROPERTIES")),
         (
             f"PROPERTIES() PRECEDING FILTER a {TAIL}",
-            "PRECEDING FILTER must come before PROPERTIES",
+            ("PRECEDING FILTER", "PROPERTIES"),
         ),
-        (f"PROPERTIES() PROPERTIES() {TAIL}", "PROPERTIES must not come twice"),
+        (f"PROPERTIES() PROPERTIES() {TAIL}", ("PROPERTIES", "twice")),
     ],
 )
-def test_a_clause_at_the_wrong_place_is_told_the_order(clauses: str, message: str) -> None:
+def test_a_clause_at_the_wrong_place_is_told_the_order(
+    clauses: str, named: tuple[str, ...]
+) -> None:
     error = refusal(f"{HEAD} {clauses}")
 
-    assert (error.code, error.message) == (Code.SYNTAX_ERR, message)
-    assert error.hint.startswith("The order is CREATE ROUTINE LOAD name ON table")
+    assert_error(error, Code.SYNTAX_ERR, *named)
+    assert_names(error.hint, "CREATE ROUTINE LOAD name ON table")
 
 
 @pytest.mark.parametrize(
-    ("clauses", "message"),
+    ("clauses", "named"),
     [
-        (f"WHERE ¦{TAIL}", 'expected an expression after WHERE, found "FROM"'),
+        (f"WHERE ¦{TAIL}", ("WHERE", '"FROM"')),
         (
             "PRECEDING FILTER ¦, WHERE a",
-            'expected an expression after PRECEDING FILTER, found ","',
+            ("PRECEDING FILTER", '","'),
         ),
-        (f"COLUMNS(a, b = ¦) {TAIL}", 'expected an expression after "b" =, found ")"'),
-        (f"COLUMNS(a, ¦A) {TAIL}", 'column "A" is given twice'),
-        (f"COLUMNS(a = 1, ¦A = 2) {TAIL}", 'column "A" is computed twice'),
-        (f"COLUMNS¦() {TAIL}", "COLUMNS must have at least one column"),
-        (f"COLUMNS(a ¦b) {TAIL}", 'expected "=", "," or ")" after the column, found "b"'),
-        (f"COLUMNS ¦a {TAIL}", 'expected TERMINATED BY or "(" after COLUMNS, found "a"'),
-        (f"COLUMNS(a) ¦WHERE a {TAIL}", '"," must come before WHERE'),
-        (f"PRECEDING FILTER a ¦WHERE b {TAIL}", '"," must come before WHERE'),
-        (f"WHERE a ¦COLUMNS(a) {TAIL}", '"," must come before COLUMNS'),
-        (f"WHERE a, ¦WHERE b {TAIL}", "WHERE must not come twice"),
-        (f"COLUMNS TERMINATED BY ¦'' {TAIL}", "COLUMNS TERMINATED BY must not be empty"),
-        (f"WHERE ¦(a {TAIL}", '"(" is not closed'),
-        (f"WHERE a[b¦) {TAIL}", 'expected "]", found ")"'),
-        (f"WHERE a¦) {TAIL}", 'expected ",", PROPERTIES or FROM source, found ")"'),
-        ("FROM ¦'x'", "expected a source after FROM, found a text"),
-        ("FROM ¦`x`()", 'expected a source after FROM, found "x"'),
-        ("FROM KINESIS¦", 'expected "(" after KINESIS, found the end of the statement'),
-        (f"WITH ¦{TAIL}", 'expected APPEND after WITH, found "FROM"'),
+        (f"COLUMNS(a, b = ¦) {TAIL}", ('"b"', '")"')),
+        (f"COLUMNS(a, ¦A) {TAIL}", ('"A"',)),
+        (f"COLUMNS(a = 1, ¦A = 2) {TAIL}", ('"A"', "computed")),
+        (f"COLUMNS¦() {TAIL}", ("COLUMNS",)),
+        (f"COLUMNS(a ¦b) {TAIL}", ('"="', '","', '")"', '"b"')),
+        (f"COLUMNS ¦a {TAIL}", ("TERMINATED BY", '"("', "COLUMNS", '"a"')),
+        (f"COLUMNS(a) ¦WHERE a {TAIL}", ('","', "WHERE")),
+        (f"PRECEDING FILTER a ¦WHERE b {TAIL}", ('","', "WHERE")),
+        (f"WHERE a ¦COLUMNS(a) {TAIL}", ('","', "COLUMNS")),
+        (f"WHERE a, ¦WHERE b {TAIL}", ("WHERE",)),
+        (f"COLUMNS TERMINATED BY ¦'' {TAIL}", ("COLUMNS TERMINATED BY",)),
+        (f"WHERE ¦(a {TAIL}", ('"("',)),
+        (f"WHERE a[b¦) {TAIL}", ('"]"', '")"')),
+        (f"WHERE a¦) {TAIL}", ('","', "PROPERTIES", "FROM", '")"')),
+        ("FROM ¦'x'", ("FROM",)),
+        ("FROM ¦`x`()", ("FROM", '"x"')),
+        ("FROM KINESIS¦", ('"("', "KINESIS")),
+        (f"WITH ¦{TAIL}", ("APPEND", "WITH", '"FROM"')),
         (
             f"{TAIL} ¦AGAIN",
-            'expected COMMENT or the end of the statement after FROM KINESIS(…), found "AGAIN"',
+            ("COMMENT", "FROM KINESIS(…)", '"AGAIN"'),
         ),
     ],
 )
 def test_a_mistake_in_a_routine_load_is_named_with_its_position(
-    clauses: str, message: str
+    clauses: str, named: tuple[str, ...]
 ) -> None:
     error = refusal(f"{HEAD} {clauses}")
 
-    assert (error.code, error.message) == (Code.SYNTAX_ERR, message)
+    assert_error(error, Code.SYNTAX_ERR, *named)
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "named"),
     [
-        ("CREATE ROUTINE LOAD ON t", 'expected a job name after CREATE ROUTINE LOAD, found "O'),
-        ("CREATE ROUTINE LOAD j INTO t", 'expected ON after the job name, found "INTO"'),
-        ("CREATE ROUTINE j", 'expected LOAD after ROUTINE, found "j"'),
-        ("PAUSE ROUTINE LOAD j", 'expected FOR after PAUSE ROUTINE LOAD, found "j"'),
-        ("PAUSE ALL JOBS", 'expected ROUTINE LOAD after ALL, found "JOBS"'),
-        ("STOP JOB j", 'expected ROUTINE LOAD after STOP, found "JOB"'),
-        ("SHOW ALL JOBS", "expected ROUTINE LOAD or CREATE ROUTINE LOAD after ALL"),
-        ("SHOW ROUTINE LOAD j", "expected FOR, LIKE or the end of the statement after"),
+        ("CREATE ROUTINE LOAD ON t", ("CREATE ROUTINE LOAD",)),
+        ("CREATE ROUTINE LOAD j INTO t", ("ON", '"INTO"')),
+        ("CREATE ROUTINE j", ("LOAD", "ROUTINE", '"j"')),
+        ("PAUSE ROUTINE LOAD j", ("FOR", "PAUSE ROUTINE LOAD", '"j"')),
+        ("PAUSE ALL JOBS", ("ROUTINE LOAD", "ALL", '"JOBS"')),
+        ("STOP JOB j", ("ROUTINE LOAD", "STOP", '"JOB"')),
+        ("SHOW ALL JOBS", ("ROUTINE LOAD", "CREATE ROUTINE LOAD", "ALL")),
+        ("SHOW ROUTINE LOAD j", ("FOR", "LIKE")),
         (
             "SHOW ROUTINE LOAD TASK j",
-            "expected FOR, FROM, IN or WHERE after SHOW ROUTINE LOAD TASK",
+            ("FOR", "FROM", "IN", "WHERE", "SHOW ROUTINE LOAD TASK"),
         ),
-        ("SHOW ROUTINE LOAD TASK FROM default", "expected WHERE after the database"),
-        ("SHOW ROUTINE LOAD TASK WHERE a = 'b'", 'a job is found by "jobname", not by "a"'),
-        ("SHOW ROUTINE LOAD LIKE x", "expected a pattern in quotes after LIKE"),
-        ("SHOW SHARDS j", 'expected FOR after SHOW SHARDS, found "j"'),
-        ("ALTER ROUTINE LOAD FOR j", "expected COLUMNS TERMINATED BY, COLUMNS, PRECEDING"),
-        ("ALTER ROUTINE LOAD FOR j PROPERTIES()", "PROPERTIES must have at least one key"),
-        ("ALTER ROUTINE LOAD FOR j FROM KINESIS()", "KINESIS must have at least one key"),
-        ("ALTER ROUTINE LOAD FOR j FROM KINESIS('a' = 'b') WHERE a", "WHERE must come before"),
-        ("ALTER ROUTINE LOAD FOR j PROPERTIES('a' = 'b') x", "expected FROM source or the end"),
+        ("SHOW ROUTINE LOAD TASK FROM default", ("WHERE",)),
+        ("SHOW ROUTINE LOAD TASK WHERE a = 'b'", ('"jobname"', '"a"')),
+        ("SHOW ROUTINE LOAD LIKE x", ("LIKE",)),
+        ("SHOW SHARDS j", ("FOR", "SHOW SHARDS", '"j"')),
+        ("ALTER ROUTINE LOAD FOR j", ("COLUMNS TERMINATED BY", "COLUMNS", "PRECEDING")),
+        ("ALTER ROUTINE LOAD FOR j PROPERTIES()", ("PROPERTIES",)),
+        ("ALTER ROUTINE LOAD FOR j FROM KINESIS()", ("KINESIS",)),
+        ("ALTER ROUTINE LOAD FOR j FROM KINESIS('a' = 'b') WHERE a", ("WHERE", "before")),
+        ("ALTER ROUTINE LOAD FOR j PROPERTIES('a' = 'b') x", ("FROM",)),
         (
             "STOP ROUTINE LOAD FOR inner_j",
-            'job name "inner_j" must not begin with "inner_"',
+            ('"inner_j"', '"inner_"'),
         ),
     ],
 )
-def test_a_mistake_in_a_statement_about_routine_loads_is_named(text: str, message: str) -> None:
+def test_a_mistake_in_a_statement_about_routine_loads_is_named(
+    text: str, named: tuple[str, ...]
+) -> None:
     error = refusal(text)
 
     assert error.code is Code.SYNTAX_ERR
-    assert error.message.startswith(message)
+    assert_names(error.message, *named)
 
 
 def test_tasks_of_another_database_do_not_exist() -> None:
     error = refusal("SHOW ROUTINE LOAD TASK IN sales WHERE jobname = 'j'")
 
-    assert (error.code, error.message, error.hint) == (
-        Code.META_NOT_FOUND_ERR,
-        'database "sales" does not exist',
-        "Write default, or leave it out.",
-    )
+    assert_error(error, Code.META_NOT_FOUND_ERR, '"sales"', hint=["default"])
 
 
 def test_a_routine_load_of_another_database_does_not_exist() -> None:
     error = refusal("PAUSE ROUTINE LOAD FOR sales.j")
 
-    assert (error.code, error.hint) == (
-        Code.META_NOT_FOUND_ERR,
-        "Write default.name, or just name.",
-    )
+    assert_error(error, Code.META_NOT_FOUND_ERR, '"sales"', hint=["default.name"])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ import pytest
 from penstock.errors import Code
 from penstock.sql.parser import parse_script
 from penstock.sql.statements import CreateJob, Insert, SelectItem
+from tests.error_values import assert_names
 from tests.unit.sql.refusal import refusal
 
 
@@ -146,15 +147,17 @@ def test_the_target_may_be_written_in_several_ways(table: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "named"),
     [
-        ("INSERT INTO t (a, ¦A) SELECT a FROM S3()", 'column "A" is given twice'),
-        ("INSERT INTO t (¦) SELECT a FROM S3()", 'expected a column name after "(" or ","'),
-        ("INSERT INTO t ¦UPDATE", 'expected SELECT after the table and its columns, found "UP'),
+        ("INSERT INTO t (a, ¦A) SELECT a FROM S3()", ('"A"',)),
+        ("INSERT INTO t (¦) SELECT a FROM S3()", ('"("', '","')),
+        ("INSERT INTO t ¦UPDATE", ("SELECT", '"UPDATE"')),
     ],
 )
-def test_a_mistake_in_an_insert_is_named_with_its_position(text: str, message: str) -> None:
+def test_a_mistake_in_an_insert_is_named_with_its_position(
+    text: str, named: tuple[str, ...]
+) -> None:
     error = refusal(f"CREATE JOB j ON STREAMING DO {text}")
 
     assert error.code is Code.SYNTAX_ERR
-    assert error.message.startswith(message)
+    assert_names(error.message, *named)

@@ -5,6 +5,7 @@ from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primiti
 from penstock.sql.parser import parse_script
 from penstock.sql.statements import CreateTable
 from penstock.sql.types import parse_columns
+from tests.error_values import assert_names, raises
 from tests.unit.sql.refusal import refusal
 
 
@@ -70,77 +71,77 @@ def test_a_table_is_read_with_its_clauses_in_any_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "code", "message"),
+    ("columns", "code", "named"),
     [
-        ("a ¦STRNG", Code.TYPE_ERR, 'expected a type after the name "a", found "STRNG"'),
-        ("a DECIMAL(¦39)", Code.TYPE_ERR, "the precision of DECIMAL must be between 1 and 38"),
-        ("a DECIMAL(¦0)", Code.TYPE_ERR, "the precision of DECIMAL must be between 1 and 38"),
+        ("a ¦STRNG", Code.TYPE_ERR, ('"a"', '"STRNG"')),
+        ("a DECIMAL(¦39)", Code.TYPE_ERR, ("DECIMAL", "1", "38")),
+        ("a DECIMAL(¦0)", Code.TYPE_ERR, ("DECIMAL", "1", "38")),
         (
             "a DEC(¦5, 6)",
             Code.TYPE_ERR,
-            "the scale of DEC must be between 0 and the precision 5",
+            ("DEC", "0", "5"),
         ),
-        ("a DECIMAL(¦-1)", Code.SYNTAX_ERR, "expected a precision of at most nine digits"),
-        ("a DECIMAL(¦1.5)", Code.SYNTAX_ERR, "expected a precision of at most nine digits"),
+        ("a DECIMAL(¦-1)", Code.SYNTAX_ERR, ("precision",)),
+        ("a DECIMAL(¦1.5)", Code.SYNTAX_ERR, ("precision",)),
         (
             f"a DECIMAL(¦{'9' * 5000})",
             Code.SYNTAX_ERR,
-            "expected a precision of at most nine digits",
+            ("precision",),
         ),
-        ("a VARCHAR(¦0)", Code.SYNTAX_ERR, "VARCHAR must have a length of at least 1, not 0"),
-        ("a ARRAY¦", Code.SYNTAX_ERR, 'expected "<" after ARRAY, found the end'),
-        ("a ARRAY<INT¦", Code.SYNTAX_ERR, 'expected ">" after the last type in ARRAY<…'),
-        ("a MAP<INT¦>", Code.SYNTAX_ERR, 'expected "," after the type of the key, found ">"'),
-        ("a STRUCT<¦>", Code.SYNTAX_ERR, 'expected a column name after STRUCT<, found ">"'),
-        ("a STRUCT<b INT, ¦B INT>", Code.SYNTAX_ERR, 'column "B" is given twice'),
-        ("a INT, ¦A INT", Code.SYNTAX_ERR, 'column "A" is given twice'),
-        ("a INT COMMENT 'x' ¦NOT NULL", Code.SYNTAX_ERR, "NOT NULL must come once, and"),
-        ("a INT,¦", Code.SYNTAX_ERR, 'expected a column name after ",", found the end'),
-        ("a INT¦; b INT", Code.SYNTAX_ERR, 'expected "," or the end after the column "a"'),
-        ("a¦-b INT", Code.SYNTAX_ERR, 'expected the end of the name, found "-"'),
-        ("a¦", Code.SYNTAX_ERR, 'expected a type after the name "a", found the end'),
-        ("a¦: INT", Code.SYNTAX_ERR, 'expected a type after the name "a", found ":"'),
-        ("¦", Code.SYNTAX_ERR, "expected a column name, found the end"),
-        ("¦`` INT", Code.SYNTAX_ERR, "column name must not be empty"),
+        ("a VARCHAR(¦0)", Code.SYNTAX_ERR, ("VARCHAR", "1", "0")),
+        ("a ARRAY¦", Code.SYNTAX_ERR, ('"<"', "ARRAY")),
+        ("a ARRAY<INT¦", Code.SYNTAX_ERR, ('">"', "ARRAY")),
+        ("a MAP<INT¦>", Code.SYNTAX_ERR, ('","', '">"')),
+        ("a STRUCT<¦>", Code.SYNTAX_ERR, ("STRUCT", '">"')),
+        ("a STRUCT<b INT, ¦B INT>", Code.SYNTAX_ERR, ('"B"',)),
+        ("a INT, ¦A INT", Code.SYNTAX_ERR, ('"A"',)),
+        ("a INT COMMENT 'x' ¦NOT NULL", Code.SYNTAX_ERR, ("NOT NULL",)),
+        ("a INT,¦", Code.SYNTAX_ERR, ('","',)),
+        ("a INT¦; b INT", Code.SYNTAX_ERR, ('","', '"a"')),
+        ("a¦-b INT", Code.SYNTAX_ERR, ('"-"',)),
+        ("a¦", Code.SYNTAX_ERR, ('"a"',)),
+        ("a¦: INT", Code.SYNTAX_ERR, ('"a"', '":"')),
+        ("¦", Code.SYNTAX_ERR, ("column name", "end")),
+        ("¦`` INT", Code.SYNTAX_ERR, ("column name", "empty")),
     ],
 )
 def test_a_wrong_column_list_is_refused_with_the_rule_and_the_position(
-    columns: str, code: Code, message: str
+    columns: str, code: Code, named: tuple[str, ...]
 ) -> None:
     error = refusal(columns, parse=parse_columns)
 
     assert error.code is code
-    assert error.message.startswith(message)
+    assert_names(error.message, *named)
 
 
 def test_an_unknown_type_brings_the_nearest_and_the_list() -> None:
     with pytest.raises(UserError) as caught:
         parse_columns("a STRNG")
 
-    assert caught.value.hint.startswith("Did you mean STRING? The types are BOOLEAN, TINYINT,")
+    assert_names(caught.value.hint, "STRING", "BOOLEAN, TINYINT,")
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "named"),
     [
-        ("CREATE TABLE t ()", 'table "t" must have at least one column'),
-        ("CREATE TABLE t", 'expected "(" after the table name, found the end of the statement'),
-        ("CREATE TABLE t COMMENT 'x' (a INT)", "COMMENT must come after the columns"),
-        ("CREATE TABLE t (a INT) COMMENT 'x' COMMENT 'y'", "COMMENT must not come twice"),
-        ("CREATE TABLE t (a INT) LOCATION ' '", "LOCATION must not be empty"),
-        ("CREATE TABLE t (a INT) LOCATION x", "expected a location in quotes after LOCATION"),
+        ("CREATE TABLE t ()", ('"t"',)),
+        ("CREATE TABLE t", ('"("',)),
+        ("CREATE TABLE t COMMENT 'x' (a INT)", ("COMMENT",)),
+        ("CREATE TABLE t (a INT) COMMENT 'x' COMMENT 'y'", ("COMMENT", "twice")),
+        ("CREATE TABLE t (a INT) LOCATION ' '", ("LOCATION", "empty")),
+        ("CREATE TABLE t (a INT) LOCATION x", ("LOCATION",)),
         (
             "CREATE TABLE t (a INT) x",
-            "expected PARTITIONED BY, COMMENT, LOCATION or the end of the statement",
+            ("PARTITIONED BY", "COMMENT", "LOCATION"),
         ),
-        ("CREATE TABLE t (a INT", 'expected ")" after the column "a", found the end'),
+        ("CREATE TABLE t (a INT", ('")"', '"a"')),
     ],
 )
-def test_a_wrong_table_is_refused(text: str, message: str) -> None:
+def test_a_wrong_table_is_refused(text: str, named: tuple[str, ...]) -> None:
     error = refusal(text)
 
     assert error.code is Code.SYNTAX_ERR
-    assert error.message.startswith(message)
+    assert_names(error.message, *named)
 
 
 def test_sixty_four_levels_of_nesting_are_read() -> None:
@@ -152,12 +153,12 @@ def test_sixty_four_levels_of_nesting_are_read() -> None:
 @pytest.mark.parametrize("opening", ["ARRAY<", "MAP<INT,", "STRUCT<a:"])
 @pytest.mark.parametrize("levels", [65, 5_000])
 def test_deeper_nesting_is_refused(opening: str, levels: int) -> None:
-    with pytest.raises(UserError, match="must not nest deeper than 64 levels"):
+    with raises(UserError, Code.SYNTAX_ERR, "64", "levels"):
         parse_columns("a " + opening * levels)
 
 
 def test_a_million_levels_of_nesting_are_refused() -> None:
-    with pytest.raises(UserError, match="at most 1000000 characters"):
+    with raises(UserError, Code.SYNTAX_ERR, "1000000"):
         parse_columns("a " + "ARRAY<" * 1_000_000)
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from penstock.errors import ExternalError, PenstockError, UserError
+from penstock.errors import Code, ExternalError, PenstockError, UserError
 from penstock.model.options import from_sealed_pairs, sealed_pairs
 from penstock.storage.bucket import bucket_failures
 from penstock.storage.options import (
@@ -15,6 +15,7 @@ from penstock.storage.options import (
     require_meaning,
     revealed,
 )
+from tests.error_values import assert_names, raises
 
 CANARY = "canary-7f3a"
 
@@ -29,17 +30,19 @@ def said(error: PenstockError) -> str:
 
 
 @pytest.mark.parametrize(
-    ("options", "rule"),
+    ("options", "named"),
     [
-        (StoreOptions(role_arn="env:ROLE"), "must be an ARN, not what env:ROLE gives"),
-        (StoreOptions(role_arn="secret:s"), "must be an ARN, not what SECRET 's' gives"),
-        (StoreOptions(role_arn="file:/k"), "must be an ARN, not what file:/k gives"),
-        (StoreOptions(role_arn="loader"), 'must be an ARN, not "loader"'),
-        (StoreOptions(endpoint="ftp://host"), 'or http://: "ftp://host"'),
+        (StoreOptions(role_arn="env:ROLE"), ("ARN", "env:ROLE")),
+        (StoreOptions(role_arn="secret:s"), ("ARN", "SECRET")),
+        (StoreOptions(role_arn="file:/k"), ("ARN", "file:/k")),
+        (StoreOptions(role_arn="loader"), ("ARN", '"loader"')),
+        (StoreOptions(endpoint="ftp://host"), ("http://", '"ftp://host"')),
     ],
 )
-def test_a_wrong_value_is_shown_as_it_is_written(options: StoreOptions, rule: str) -> None:
-    with pytest.raises(UserError, match=rule) as refused:
+def test_a_wrong_value_is_shown_as_it_is_written(
+    options: StoreOptions, named: tuple[str, ...]
+) -> None:
+    with raises(UserError, Code.OPTION_ERR, *named) as refused:
         revealed(options, given)
 
     assert CANARY not in said(refused.value)
@@ -48,7 +51,7 @@ def test_a_wrong_value_is_shown_as_it_is_written(options: StoreOptions, rule: st
 def test_a_wrong_referenced_address_is_not_shown() -> None:
     options = StoreOptions(endpoint="env:PLACE")
 
-    with pytest.raises(UserError, match="http://: what env:PLACE gives") as refused:
+    with raises(UserError, Code.OPTION_ERR, "http://", "env:PLACE") as refused:
         revealed(options, lambda *_: f"ftp://{CANARY}")
 
     assert CANARY not in said(refused.value)
@@ -71,7 +74,7 @@ def test_a_referenced_value_in_an_error_of_a_library_is_not_shown() -> None:
     with pytest.raises(ExternalError) as failed, bucket_failures("no answer", options):
         raise OSError(f"error sending request for url (http://{CANARY}:1/bucket) here")
 
-    assert "url (***bucket) here" in failed.value.detail
+    assert_names(failed.value.detail, "(***bucket)")
     assert CANARY not in said(failed.value)
 
 
@@ -110,7 +113,7 @@ def test_an_option_of_another_store_is_refused(
 ) -> None:
     scheme = uri.partition("/")[0]
 
-    with pytest.raises(UserError, match=f'option "{key}" has no meaning for {scheme}//'):
+    with raises(UserError, Code.OPTION_ERR, f'"{key}"', f"{scheme}//"):
         require_meaning(uri, options)
 
 
@@ -128,17 +131,17 @@ def test_options_of_the_store_are_accepted(uri: str, options: StoreOptions) -> N
 
 
 @pytest.mark.parametrize(
-    ("uri", "provider", "rule"),
+    ("uri", "provider", "named"),
     [
-        ("s3://orders/in/", Provider.AZURE, 'for s3://, not "azure"'),
-        ("gs://orders/in/", Provider.AWS, 'must be one of gcp for gs://, not "aws"'),
-        ("az://orders/in/", Provider.GCP, 'must be one of azure for az://, not "gcp"'),
+        ("s3://orders/in/", Provider.AZURE, ("s3://", '"azure"')),
+        ("gs://orders/in/", Provider.AWS, ("gs://", '"aws"')),
+        ("az://orders/in/", Provider.GCP, ("az://", '"gcp"')),
     ],
 )
 def test_the_provider_of_another_store_is_refused(
-    uri: str, provider: Provider, rule: str
+    uri: str, provider: Provider, named: tuple[str, ...]
 ) -> None:
-    with pytest.raises(UserError, match=rule) as refused:
+    with raises(UserError, Code.OPTION_ERR, *named) as refused:
         require_meaning(uri, StoreOptions(provider=provider))
 
     assert "az://container/" in refused.value.hint

@@ -6,6 +6,7 @@ import pytest
 from penstock.arrow.types import arrow_schema, arrow_type, data_type
 from penstock.errors import Code, UserError
 from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primitive, Struct
+from tests.error_values import raises
 
 NESTED = Struct(
     fields=(
@@ -61,7 +62,7 @@ def test_other_arrow_types_have_a_column_type_that_holds_them(
 
 @pytest.mark.parametrize("arrow", [pa.time64("us"), pa.decimal256(76, 2), pa.duration("s")])
 def test_an_arrow_type_without_a_column_type_is_refused(arrow: pa.DataType) -> None:
-    with pytest.raises(UserError, match="has no column type") as raised:
+    with raises(UserError, Code.TYPE_ERR, "Arrow") as raised:
         data_type(arrow)
 
     assert raised.value.code == Code.TYPE_ERR

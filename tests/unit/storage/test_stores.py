@@ -8,6 +8,7 @@ from penstock.storage.local import LocalStore
 from penstock.storage.options import StoreOptions
 from penstock.storage.store import open_store
 from penstock.storage.uris import Scheme, parse_uri
+from tests.error_values import assert_names
 
 
 @pytest.mark.parametrize(
@@ -73,48 +74,46 @@ def test_a_uri_without_the_name_of_a_bucket_is_refused(bucket: str) -> None:
         open_store(f"s3://{bucket}/in/*.json")
 
     uri = f"s3://{bucket}/in/*.json"
-    assert (
-        refusal.value.message == f'uri "{uri}" must name a bucket after s3://, not "{bucket}"'
-    )
-    assert "3 to 63 lower-case letters" in refusal.value.detail
+    assert_names(refusal.value.message, f'"{uri}"', "s3://", f'"{bucket}"')
+    assert_names(refusal.value.detail, "3", "63")
     assert refusal.value.code is Code.OPTION_ERR
 
 
 @pytest.mark.parametrize(
-    ("uri", "message"),
+    ("uri", "named"),
     [
-        ("/data/in/*.json", 'uri "/data/in/*.json" must begin with file:// or s3://'),
-        ("data/*.json", 'uri "data/*.json" must begin with file:// or s3://'),
-        ("file:/data", 'uri "file:/data" must begin with file:// or s3://'),
-        ("", 'uri "" must begin with file:// or s3://'),
-        ("s3:bucket/a", 'uri "s3:bucket/a" must begin with file:// or s3://'),
+        ("/data/in/*.json", ('"/data/in/*.json"', "file://", "s3://")),
+        ("data/*.json", ('"data/*.json"', "file://", "s3://")),
+        ("file:/data", ('"file:/data"', "file://", "s3://")),
+        ("", ('""', "file://", "s3://")),
+        ("s3:bucket/a", ('"s3:bucket/a"', "file://", "s3://")),
         (
             "ftp://host/a",
-            'uri "ftp://host/a" must begin with one of file://, s3://, gs://, az://, not ftp://',
+            ('"ftp://host/a"', "file://", "s3://", "gs://", "az://", "ftp://"),
         ),
         (
             "file://host/a",
-            'uri "file://host/a" must have an absolute path after file://',
+            ('"file://host/a"', "file://"),
         ),
-        ("file://", 'uri "file://" must have an absolute path after file://'),
-        ("file:///a/../b", 'path "/a/../b" must not hold an empty part, "." or ".."'),
-        ("file:///a/./b", 'path "/a/./b" must not hold an empty part, "." or ".."'),
-        ("file:///a//b", 'path "/a//b" must not hold an empty part, "." or ".."'),
-        ("file:///a//", 'path "/a//" must not hold an empty part, "." or ".."'),
-        ("file:///a\0b", 'path "/a\\0b" must be Unicode text without NUL'),
-        ("file:///a\ud800b", 'path "/a\\ud800b" must be Unicode text without NUL'),
-        ("s3://bucket/a/../b", 'path "a/../b" must not hold an empty part, "." or ".."'),
-        ("s3://bucket/./b", 'path "./b" must not hold an empty part, "." or ".."'),
-        ("s3://bucket/a//b", 'path "a//b" must not hold an empty part, "." or ".."'),
-        ("s3://bucket//b", 'path "/b" must not hold an empty part, "." or ".."'),
-        ("s3://bucket/a//", 'path "a//" must not hold an empty part, "." or ".."'),
-        ("s3://bucket/a\0b", 'path "a\\0b" must be Unicode text without NUL'),
-        ("s3://bucket/a\ud800b", 'path "a\\ud800b" must be Unicode text without NUL'),
+        ("file://", ('"file://"', "file://")),
+        ("file:///a/../b", ('"/a/../b"', '"."', '".."')),
+        ("file:///a/./b", ('"/a/./b"', '"."', '".."')),
+        ("file:///a//b", ('"/a//b"', '"."', '".."')),
+        ("file:///a//", ('"/a//"', '"."', '".."')),
+        ("file:///a\0b", ('"/a\\0b"', "Unicode", "NUL")),
+        ("file:///a\ud800b", ('"/a\\ud800b"', "Unicode", "NUL")),
+        ("s3://bucket/a/../b", ('"a/../b"', '"."', '".."')),
+        ("s3://bucket/./b", ('"./b"', '"."', '".."')),
+        ("s3://bucket/a//b", ('"a//b"', '"."', '".."')),
+        ("s3://bucket//b", ('"/b"', '"."', '".."')),
+        ("s3://bucket/a//", ('"a//"', '"."', '".."')),
+        ("s3://bucket/a\0b", ('"a\\0b"', "Unicode", "NUL")),
+        ("s3://bucket/a\ud800b", ('"a\\ud800b"', "Unicode", "NUL")),
     ],
 )
-def test_a_uri_that_names_no_path_is_refused(uri: str, message: str) -> None:
+def test_a_uri_that_names_no_path_is_refused(uri: str, named: tuple[str, ...]) -> None:
     with pytest.raises(UserError) as refusal:
         open_store(uri)
 
-    assert refusal.value.message == message
+    assert_names(refusal.value.message, *named)
     assert refusal.value.code is Code.OPTION_ERR

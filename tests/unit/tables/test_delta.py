@@ -15,6 +15,7 @@ from penstock.storage.options import StoreOptions
 from penstock.tables.chain import log_entry
 from penstock.tables.delta import DeltaTables
 from tests.contract.table_building import COLUMNS, JOB, OTHER_JOB, attachment
+from tests.error_values import assert_names, raises
 
 
 @pytest.fixture
@@ -62,41 +63,40 @@ def test_a_location_is_taken_literally(
 def test_a_location_that_is_no_absolute_path_is_refused(
     tables: DeltaTables, location: str
 ) -> None:
-    with pytest.raises(UserError, match="must be the absolute path of a folder"):
+    with raises(UserError, Code.OPTION_ERR, "location", "absolute"):
         tables.create("orders", COLUMNS, location=location, comment="")
 
 
 def test_a_location_that_would_be_read_as_another_one_is_refused(
     tables: DeltaTables, tmp_path: Path
 ) -> None:
-    with pytest.raises(UserError, match="must not have a percent sign"):
+    with raises(UserError, Code.OPTION_ERR, "a%20b", "percent"):
         tables.create("orders", COLUMNS, location=str(tmp_path / "a%20b"), comment="")
 
 
 @pytest.mark.parametrize(
-    ("location", "message"),
+    ("location", "named"),
     [
-        ("s3://b/orders", 'uri "s3://b/orders" must name a bucket after s3://, not "b"'),
-        ("s3:///orders", 'uri "s3:///orders" must name a bucket after s3://, not ""'),
-        ("s3://Bucket/a", 'uri "s3://Bucket/a" must name a bucket after s3://, not "Bucket"'),
-        ("s3://bucket", 'location "s3://bucket" must name a folder in the bucket'),
-        ("s3://bucket/", 'location "s3://bucket/" must name a folder in the bucket'),
-        ("s3://bucket/a//b", 'path "a//b" must not hold an empty part, "." or ".."'),
-        ("s3://bucket/a/../b", 'path "a/../b" must not hold an empty part, "." or ".."'),
+        ("s3://b/orders", ('"s3://b/orders"', "s3://", '"b"')),
+        ("s3:///orders", ('"s3:///orders"', "s3://", '""')),
+        ("s3://Bucket/a", ('"s3://Bucket/a"', "s3://", '"Bucket"')),
+        ("s3://bucket", ('"s3://bucket"',)),
+        ("s3://bucket/", ('"s3://bucket/"',)),
+        ("s3://bucket/a//b", ('"a//b"', '"."', '".."')),
+        ("s3://bucket/a/../b", ('"a/../b"', '"."', '".."')),
         (
             "hdfs://host/orders",
-            'uri "hdfs://host/orders" must begin with one of file://, s3://, gs://, az://, '
-            "not hdfs://",
+            ('"hdfs://host/orders"', "file://", "s3://", "gs://", "az://", "hdfs://"),
         ),
     ],
 )
 def test_a_location_that_names_no_folder_of_a_bucket_is_refused(
-    tables: DeltaTables, location: str, message: str
+    tables: DeltaTables, location: str, named: tuple[str, ...]
 ) -> None:
     with pytest.raises(UserError) as caught:
         tables.create("orders", COLUMNS, location=location, comment="")
 
-    assert caught.value.message == message
+    assert_names(caught.value.message, *named)
     assert caught.value.code is Code.OPTION_ERR
 
 
@@ -122,7 +122,7 @@ def test_a_folder_with_files_in_it_does_not_become_a_table(
     (tmp_path / "given").mkdir()
     (tmp_path / "given" / "letter.txt").write_text("dear")
 
-    with pytest.raises(UserError, match="must be a new or an empty folder"):
+    with raises(UserError, Code.TABLE_ERR, '/given"', "empty"):
         tables.create("orders", COLUMNS, location=str(tmp_path / "given"), comment="")
 
 
@@ -137,15 +137,15 @@ def test_an_empty_folder_becomes_a_table(tables: DeltaTables, tmp_path: Path) ->
 def test_a_place_that_cannot_be_written_is_an_external_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
 
-    with pytest.raises(ExternalError, match="could not be created") as caught:
+    with raises(ExternalError, Code.STORAGE_ERR, '"orders"', "/file/orders-") as caught:
         DeltaTables(str(tmp_path / "file")).create("orders", COLUMNS, location=None, comment="")
 
     assert caught.value.code is Code.STORAGE_ERR
-    assert "free space" in caught.value.hint
+    assert caught.value.hint
 
 
 def test_a_table_without_columns_is_refused(tables: DeltaTables) -> None:
-    with pytest.raises(UserError, match="at least one column"):
+    with raises(UserError, Code.TABLE_ERR, '"orders"', "column"):
         tables.create("orders", (), location=None, comment="")
 
 
@@ -155,7 +155,7 @@ def test_columns_that_differ_only_in_case_are_refused(tables: DeltaTables) -> No
         Column(name="ID", type=Primitive.STRING),
     )
 
-    with pytest.raises(UserError, match="cannot have these columns") as caught:
+    with raises(UserError, Code.TABLE_ERR, '"orders"', "'ID'") as caught:
         tables.create("orders", columns, location=None, comment="")
 
     assert "'ID'" in caught.value.detail
@@ -179,7 +179,7 @@ def test_columns_that_differ_only_in_case_are_refused(tables: DeltaTables) -> No
 def test_a_type_that_delta_rs_would_store_unreadably_is_refused(
     tables: DeltaTables, kind: DataType
 ) -> None:
-    with pytest.raises(UserError, match='column "m" has TIMESTAMP_NTZ inside a MAP'):
+    with raises(UserError, Code.NOT_SUPPORTED_ERR, '"m"', "TIMESTAMP_NTZ", "MAP"):
         tables.create("t", (Column(name="m", type=kind),), location=None, comment="")
 
 
@@ -273,7 +273,7 @@ def test_a_broken_copy_is_refused_with_its_number(tables: DeltaTables, table: Ta
     copy.write_text(copy.read_text()[:50])
     (Path(table.location) / log_entry(1)).unlink()
 
-    with pytest.raises(UserError, match="copy of commit 1 is not readable") as caught:
+    with raises(UserError, Code.CANNOT_RESUME_ERR, "commit 1") as caught:
         handle.chain_after(JOB, 0)
 
     assert caught.value.code is Code.CANNOT_RESUME_ERR
@@ -348,5 +348,5 @@ def test_a_table_of_others_partitioned_as_none_can_be_written_is_refused(
     rows = pa.table({"id": pa.array([1], pa.int64()), "weight": [1.5]})
     write_deltalake(str(tmp_path / "theirs"), rows, partition_by=["weight"])
 
-    with pytest.raises(UserError, match='column "weight" is DOUBLE, by which no table'):
+    with raises(UserError, Code.TYPE_ERR, '"weight"', "DOUBLE"):
         tables.open(str(tmp_path / "theirs")).partition_columns()

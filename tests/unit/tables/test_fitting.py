@@ -11,6 +11,7 @@ from penstock.errors import Code, UserError
 from penstock.model.job import TargetColumn
 from penstock.model.schema import Array, Column, DataType, Primitive, Struct
 from penstock.tables.fitting import RowError, check_fit, fit
+from tests.error_values import assert_names, raises
 
 SOURCE = (
     Column(name="id", type=Primitive.BIGINT),
@@ -87,7 +88,7 @@ def test_a_value_that_does_not_fit_names_row_column_and_both_sides() -> None:
         fit_one(batch, "qty", Primitive.TINYINT)
 
     assert (caught.value.row, caught.value.column) == (2, "c")
-    assert str(caught.value) == 'column "c": expected TINYINT, found 300'
+    assert_names(str(caught.value), '"c"', "TINYINT", "300")
 
 
 def test_a_null_where_none_is_allowed_names_its_row() -> None:
@@ -158,7 +159,7 @@ def test_a_field_is_found_by_exact_name_first_and_else_by_the_only_one_alike() -
     assert fit_one(batch, "id", Primitive.BIGINT) == [2]
     assert fit_one(batch, "ID", Primitive.BIGINT) == [1]
     assert fit_one(batch, "QTY", Primitive.BIGINT) == [3]
-    with pytest.raises(UserError, match='field "Id" is ambiguous, the source has "ID", "id"'):
+    with raises(UserError, Code.TYPE_ERR, '"Id"', '"ID"', '"id"'):
         fit_one(batch, "Id", Primitive.BIGINT)
 
 
@@ -177,36 +178,32 @@ def test_types_without_a_conversion_are_refused_at_create_with_both_types() -> N
         check_one("customer.city", Array(element=Primitive.STRING))
 
     assert caught.value.code is Code.TYPE_ERR
-    assert caught.value.message == (
-        'column "c" is ARRAY<STRING>, but "customer.city" is STRING, which cannot become one'
-    )
+    assert_names(caught.value.message, '"c"', "ARRAY<STRING>", '"customer.city"', "STRING")
 
 
 def test_an_unknown_field_is_refused_with_the_nearest_known_one() -> None:
-    with pytest.raises(UserError, match='source has no field "qyt"') as caught:
+    with raises(UserError, Code.TYPE_ERR, "source", '"qyt"') as caught:
         check_one("qyt", Primitive.BIGINT)
 
-    assert caught.value.hint == 'Did you mean "qty"? Known fields: id, qty, text, customer.'
+    assert_names(caught.value.hint, '"qty"', "id, qty, text, customer")
 
 
 def test_an_unknown_nested_field_names_where_it_was_looked_for() -> None:
-    with pytest.raises(
-        UserError, match='source field "customer" has no field "town"'
-    ) as caught:
+    with raises(UserError, Code.TYPE_ERR, '"customer"', '"town"') as caught:
         check_one("customer.town", Primitive.STRING)
 
-    assert "Known fields: city, Address." in caught.value.hint
+    assert_names(caught.value.hint, "city, Address")
 
 
 def test_a_target_that_the_table_lacks_is_refused() -> None:
     target = TargetColumn(name="c", path=("id",))
 
-    with pytest.raises(UserError, match='table has no column "c"'):
+    with raises(UserError, Code.TYPE_ERR, "table", '"c"'):
         check_fit(SOURCE, (target,), (Column(name="d", type=Primitive.BIGINT),))
 
 
 def test_a_column_that_must_be_filled_and_is_not_is_refused() -> None:
     column = Column(name="c", type=Primitive.BIGINT, nullable=False)
 
-    with pytest.raises(UserError, match='column "c" is NOT NULL, but nothing fills it'):
+    with raises(UserError, Code.TYPE_ERR, '"c"', "NOT NULL"):
         check_fit(SOURCE, (), (column,))

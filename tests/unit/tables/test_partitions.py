@@ -21,6 +21,7 @@ from penstock.tables.fitting import RowError, fit
 from penstock.tables.partitions import check_partition_columns, folder_names, split, value_texts
 from penstock.tables.writer import TableWriter
 from tests.contract.table_building import folder_at, open_files
+from tests.error_values import assert_names, raises
 
 DAY = Column(name="day", type=Primitive.DATE)
 CITY = Column(name="city", type=Primitive.STRING)
@@ -163,24 +164,26 @@ def test_a_year_that_readers_do_not_know_is_a_row_that_does_not_fit(
 
 
 @pytest.mark.parametrize(
-    ("names", "message"),
+    ("names", "named"),
     [
-        (("town",), 'table has no column "town" to partition by'),
-        (("tags",), 'column "tags" is ARRAY<INT>'),
-        (("id", "tags"), 'column "tags" is ARRAY<INT>'),
+        (("town",), ('"town"',)),
+        (("tags",), ('"tags"', "ARRAY", "INT")),
+        (("id", "tags"), ('"tags"', "ARRAY", "INT")),
     ],
 )
 def test_partition_columns_of_others_are_checked_too(
-    names: tuple[str, ...], message: str
+    names: tuple[str, ...], named: tuple[str, ...]
 ) -> None:
     columns = (ID, Column(name="tags", type=Array(element=Primitive.INT)))
 
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError) as caught:
         check_partition_columns(columns, names)
+
+    assert_names(str(caught.value), *named)
 
 
 def test_a_table_of_partition_columns_alone_is_refused() -> None:
-    with pytest.raises(UserError, match="a column that is no partition column") as caught:
+    with raises(UserError, Code.TABLE_ERR, "partition column") as caught:
         check_partition_columns((ID, CITY), ("city", "id"))
 
     assert caught.value.code is Code.TABLE_ERR
@@ -310,7 +313,7 @@ def test_a_file_of_a_partition_is_never_written_over_another(tmp_path: Path) -> 
     writer = TableWriter(folder_at(tmp_path), COLUMNS, "t", partition_by=("city",))
     writer.write(of_cities("a"))
 
-    with pytest.raises(InvariantError, match="exists already"):
+    with raises(InvariantError, Code.INTERNAL_ERR, "part-t-0.parquet"):
         writer.close()
     writer.abort()
 

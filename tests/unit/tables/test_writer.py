@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from penstock.arrow.types import arrow_schema
 from penstock.errors import Code, ExternalError, InvariantError
 from penstock.model.schema import Column, Primitive
 from penstock.tables.writer import TableWriter
 from tests.contract.table_building import folder_at
+from tests.error_values import raises
 
 COLUMNS = (
     Column(name="id", type=Primitive.BIGINT, nullable=False),
@@ -89,7 +89,7 @@ def test_a_file_is_never_written_over_another(tmp_path: Path) -> None:
     writer = TableWriter(folder_at(tmp_path), COLUMNS, "t")
     writer.write(batch(1))
 
-    with pytest.raises(InvariantError, match="exists already"):
+    with raises(InvariantError, Code.INTERNAL_ERR, "part-t-0.parquet"):
         writer.close()
     writer.abort()
 
@@ -99,7 +99,7 @@ def test_a_file_is_never_written_over_another(tmp_path: Path) -> None:
 def test_a_batch_of_another_schema_is_refused(tmp_path: Path) -> None:
     writer = TableWriter(folder_at(tmp_path), COLUMNS, "t")
 
-    with pytest.raises(InvariantError, match="batch has the schema"):
+    with raises(InvariantError, Code.INTERNAL_ERR, "batch", "id: int64"):
         writer.write(pa.RecordBatch.from_pydict({"id": [1], "note": ["n"]}))
 
 
@@ -107,11 +107,11 @@ def test_a_folder_that_cannot_be_written_is_an_external_error(tmp_path: Path) ->
     writer = TableWriter(folder_at(tmp_path / "missing"), COLUMNS, "t")
     writer.write(batch(1))
 
-    with pytest.raises(ExternalError, match="could not be written") as caught:
+    with raises(ExternalError, Code.STORAGE_ERR, "/missing/part-") as caught:
         writer.close()
 
     assert caught.value.code is Code.STORAGE_ERR
-    assert "free space" in caught.value.hint
+    assert caught.value.hint
 
 
 def test_whole_numbers_are_packed_and_texts_have_dictionaries(tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.errors import InvariantError
+from penstock.errors import Code, InvariantError
 from penstock.sources.files.kind import CompressType
 from penstock.sources.formats.blocks import UnreadableFileError
 from penstock.sources.formats.compression import compression_of, decompressed
 from penstock.sources.formats.lines import count_lines_before
+from tests.error_values import assert_names, raises
 
 IDENTIFIER = b"\xff\x06\x00\x00sNaPpY"
 SKIPPABLE_FRAME = b"\x50\x2a\x4d\x18\x04\x00\x00\x00skip"
@@ -103,7 +104,7 @@ def test_a_plain_stream_is_read_as_it_is() -> None:
 
 
 def test_the_compression_must_be_known_before_the_content_is_read() -> None:
-    with pytest.raises(InvariantError, match='with the compression "auto"'):
+    with raises(InvariantError, Code.INTERNAL_ERR, '"auto"'):
         decompressed(io.BytesIO(b"x"), CompressType.AUTO)
 
 
@@ -211,15 +212,15 @@ def test_a_long_stream_that_is_cut_off_says_how_far_it_was_read(
 
     error = failure(packed[: len(packed) * 2 // 3], kind)
 
-    assert "stream ends too early, at byte " in error.message
+    assert_names(error.message, "byte")
     assert int(error.message.split()[-4]) > 1_000_000
-    assert error.hint == "Write the file again, or remove it."
+    assert error.hint
 
 
 def test_the_message_names_the_compression_and_the_byte() -> None:
     error = failure(gzip.compress(b"")[:5], CompressType.GZ)
 
-    assert error.message == "the gzip stream ends too early, at byte 0 of the content"
+    assert_names(error.message, "gzip", "byte 0")
 
 
 @pytest.mark.parametrize("kind", COMPRESSIONS)
@@ -231,8 +232,8 @@ def test_plain_text_with_a_wrong_suffix_is_unreadable_with_a_way_out(
 ) -> None:
     error = failure(text, kind)
 
-    assert "at byte 0 of the content" in error.message
-    assert 'option "compress_type", for example to "plain"' in error.hint
+    assert_names(error.message, "byte 0")
+    assert_names(error.hint, '"compress_type"', '"plain"')
 
 
 @pytest.mark.parametrize("kind", COMPRESSIONS)
@@ -341,7 +342,7 @@ def test_a_bomb_is_read_piece_by_piece() -> None:
 def test_lengths_that_no_hadoop_block_has_are_refused() -> None:
     error = failure(b"\0\0\0\5" + b"\x7f\xff\xff\xff" + b"x" * 100, CompressType.SNAPPY)
 
-    assert error.detail == "A block is longer than its content can need."
+    assert_names(error.detail, "block")
 
 
 @pytest.mark.parametrize(
@@ -357,23 +358,22 @@ def test_lengths_that_no_hadoop_block_has_are_refused() -> None:
 def test_framed_and_raw_snappy_is_refused_with_the_supported_framing(packed: bytes) -> None:
     error = failure(packed, CompressType.SNAPPY)
 
-    assert error.detail == (
-        "Snappy must be written in Hadoop blocks (SNAPPYBLOCK) of at most 16777215 bytes;"
-        " framed and raw Snappy are not supported."
-    )
+    assert_names(error.detail, "SNAPPYBLOCK", "16777215")
 
 
 @pytest.mark.parametrize(
-    ("chunk", "detail"),
+    ("chunk", "named"),
     [
-        (b"\0\0\0\5" + b"\xff" * 5, "A block does not begin with its length."),
+        (b"\0\0\0\5" + b"\xff" * 5, ("block", "length")),
         (
             b"\0\0\0\2" + b"\x09\x00",
-            "A block holds 9 bytes, more than the 8 allowed.",
+            ("9", "8"),
         ),
     ],
 )
-def test_a_chunk_must_say_a_length_that_its_block_allows(chunk: bytes, detail: str) -> None:
+def test_a_chunk_must_say_a_length_that_its_block_allows(
+    chunk: bytes, named: tuple[str, ...]
+) -> None:
     error = failure(b"\0\0\0\x08" + chunk, CompressType.SNAPPY)
 
-    assert error.detail == detail
+    assert_names(error.detail, *named)

@@ -15,6 +15,7 @@ from penstock.sources.formats.json_reader import (
     json_reading,
     read_json,
 )
+from tests.error_values import raises
 
 TYPE_BY_COLUMN: dict[str, pa.DataType] = {"id": pa.int64(), "note": pa.string()}
 COLUMNS = pa.schema(TYPE_BY_COLUMN)
@@ -74,7 +75,7 @@ def test_with_an_option_the_layout_is_not_plain(options: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("text", ["$.a", "[", "{}", "[]", "[1]", '["$.a", null]', "[" * 10_000])
 def test_paths_of_columns_are_an_array_of_texts(text: str) -> None:
-    with pytest.raises(UserError, match='"jsonpaths" must be a JSON array of one') as caught:
+    with raises(UserError, Code.OPTION_ERR, '"jsonpaths"', "JSON") as caught:
         layout(jsonpaths=text)
 
     assert caught.value.code is Code.OPTION_ERR
@@ -82,7 +83,7 @@ def test_paths_of_columns_are_an_array_of_texts(text: str) -> None:
 
 
 def test_a_bad_path_names_its_option() -> None:
-    with pytest.raises(UserError, match=r'option "jsonpaths" has the path "\$.a\[\*\]"'):
+    with raises(UserError, Code.OPTION_ERR, '"jsonpaths"', '"$.a[*]"'):
         layout(jsonpaths='["$.id", "$.a[*]"]')
 
 

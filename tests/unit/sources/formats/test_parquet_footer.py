@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from penstock.sources.formats.parquet_footer import BrokenFooterError, RowGroup, read_row_groups
+from tests.error_values import assert_names
 
 
 def parquet(*, rows: int, row_group_rows: int, dictionary: bool) -> io.BytesIO:
@@ -43,21 +44,23 @@ def test_a_footer_without_row_groups_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("footer", "message"),
+    ("footer", "named"),
     [
-        (b"", "the footer ends too early"),
-        (b"\x15", "the footer ends too early"),
-        (b"\x18\x7f", "the footer ends too early"),
-        (b"\x15" + b"\xff" * 11, "a number has more than 10 bytes"),
-        (b"\x1e", "the footer has a field of the unknown kind 14"),
-        (b"\x1c" * 200, "the footer is nested deeper than 64"),
-        (b"\x49\x15", "a list must hold structs, found the kind 5"),
-        (b"\x49\xfc\xff\xff\xff\xff\x0f", "the footer ends too early"),
+        (b"", ("footer ends",)),
+        (b"\x15", ("footer ends",)),
+        (b"\x18\x7f", ("footer ends",)),
+        (b"\x15" + b"\xff" * 11, ("10",)),
+        (b"\x1e", ("14",)),
+        (b"\x1c" * 200, ("64",)),
+        (b"\x49\x15", ("5",)),
+        (b"\x49\xfc\xff\xff\xff\xff\x0f", ("footer ends",)),
     ],
 )
-def test_a_broken_footer_is_noticed(footer: bytes, message: str) -> None:
-    with pytest.raises(BrokenFooterError, match=message):
+def test_a_broken_footer_is_noticed(footer: bytes, named: tuple[str, ...]) -> None:
+    with pytest.raises(BrokenFooterError) as caught:
         read_row_groups(footed(footer))
+
+    assert_names(str(caught.value), *named)
 
 
 def test_fields_of_every_kind_are_passed_over() -> None:

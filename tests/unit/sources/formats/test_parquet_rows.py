@@ -15,6 +15,7 @@ from penstock.errors import Code
 from penstock.sources.files.kind import MissingColumns
 from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError, Wanted
 from penstock.sources.formats.parquet_reader import read_parquet
+from tests.error_values import assert_names
 
 TYPE_BY_COLUMN: dict[str, pa.DataType] = {
     "id": pa.int64(),
@@ -128,8 +129,8 @@ def test_a_missing_column_is_null() -> None:
 def test_missing_columns_can_be_an_error_that_names_them() -> None:
     error = failure(parquet({"id": [1]}), missing=MissingColumns.FAIL)
 
-    assert error.message == 'the file has no column "note", "day"'
-    assert error.detail == "It has id."
+    assert_names(error.message, '"note"', '"day"')
+    assert_names(error.detail, "id")
     assert '"missing_columns"' in error.hint
 
 
@@ -142,7 +143,7 @@ def test_a_column_that_nobody_wants_may_be_missing() -> None:
 def test_a_repeated_name_is_unreadable() -> None:
     table = pa.table([pa.array([1]), pa.array([2])], names=["id", "id"])
 
-    assert failure(parquet(table)).message == 'column "id" occurs more than once in the file'
+    assert_names(failure(parquet(table)).message, '"id"', "more than once")
 
 
 @pytest.mark.parametrize(
@@ -203,32 +204,32 @@ def test_int96_holds_instants_without_a_zone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("array", "target", "message"),
+    ("array", "target", "named"),
     [
         (
             pa.array([dt.time(1)]),
             pa.string(),
-            "is time64[us] in the file, which cannot become STRING",
+            ("STRING",),
         ),
         (
             pa.array([dt.timedelta(1)]),
             pa.int64(),
-            "is duration[us] in the file, which cannot become BIGINT",
+            ("duration[us]", "BIGINT"),
         ),
         (
             pa.array([[1]]),
             pa.int64(),
-            "is list<element: int64> in the file, which cannot become BIGINT",
+            ("list<element: int64>", "BIGINT"),
         ),
-        (pa.array([True]), pa.int64(), "is bool in the file, which cannot become BIGINT"),
+        (pa.array([True]), pa.int64(), ("bool", "BIGINT")),
     ],
 )
 def test_a_type_that_cannot_become_the_declared_one_is_named(
-    array: Any, target: pa.DataType, message: str
+    array: Any, target: pa.DataType, named: tuple[str, ...]
 ) -> None:
     error = failure(parquet({"v": array}), columns=pa.schema([("v", target)]))
 
-    assert error.message == f'column "v" {message}'
+    assert_names(error.message, '"v"', *named)
     assert error.code is Code.TYPE_ERR
 
 
@@ -374,34 +375,36 @@ GOOD = parquet({"id": list(range(100)), "note": ["text"] * 100})
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "named"),
     [
-        (b"", "a Parquet file begins with b'PAR1', found b''"),
-        (b"PA", "a Parquet file begins with b'PAR1', found b'PA'"),
-        (b"PAR1", "the footer of the Parquet file is broken"),
-        (b'{"id":1}\n' * 9, "a Parquet file begins with b'PAR1', found b'{\"id'"),
-        (b"X" + GOOD[1:], "a Parquet file begins with b'PAR1', found b'XAR1'"),
-        (GOOD[:-4] + b"PARE", "the Parquet file is encrypted, and there is no key to read it"),
-        (b"PARE" + GOOD[4:], "the Parquet file is encrypted, and there is no key to read it"),
-        (GOOD[:-8] + b"\xff\xff\xff\x7fPAR1", "the footer of the Parquet file is broken"),
-        (GOOD[:-100] + bytes(92) + GOOD[-8:], "the footer of the Parquet file is broken"),
+        (b"", ("b'PAR1'", "b''")),
+        (b"PA", ("Parquet", "PAR1", "PA")),
+        (b"PAR1", ("footer", "broken")),
+        (b'{"id":1}\n' * 9, ("b'PAR1'", "b'{\"id'")),
+        (b"X" + GOOD[1:], ("Parquet", "PAR1", "XAR1")),
+        (GOOD[:-4] + b"PARE", ("encrypted",)),
+        (b"PARE" + GOOD[4:], ("encrypted",)),
+        (GOOD[:-8] + b"\xff\xff\xff\x7fPAR1", ("footer", "broken")),
+        (GOOD[:-100] + bytes(92) + GOOD[-8:], ("footer", "broken")),
         (
             b"PAR1" + bytes(40) + GOOD[44:],
-            "row group 0 of the Parquet file is broken",
+            ("row group 0",),
         ),
     ],
 )
-def test_a_file_that_is_no_parquet_file_is_unreadable(content: bytes, message: str) -> None:
+def test_a_file_that_is_no_parquet_file_is_unreadable(
+    content: bytes, named: tuple[str, ...]
+) -> None:
     error = failure(content)
 
-    assert error.message == message
+    assert_names(error.message, *named)
     assert error.code is Code.FILE_ERR
 
 
 def test_a_file_that_is_cut_off_anywhere_is_unreadable() -> None:
     errors = [failure(GOOD[:size]) for size in range(len(GOOD))]
 
-    assert "a Parquet file ends with b'PAR1', found" in errors[len(GOOD) // 2].message
+    assert_names(errors[len(GOOD) // 2].message, "b'PAR1'")
 
 
 def test_a_wrong_checksum_is_noticed() -> None:
@@ -415,7 +418,7 @@ def test_a_wrong_checksum_is_noticed() -> None:
     )
     content[4000] ^= 1
 
-    assert failure(bytes(content)).message == "row group 0 of the Parquet file is broken"
+    assert_names(failure(bytes(content)).message, "row group 0")
 
 
 def test_an_error_of_the_storage_is_not_the_fault_of_the_file() -> None:
