@@ -12,12 +12,11 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 from penstock.catalog import relations
 from penstock.catalog.database import Database
 from penstock.model.epoch import Attachment, CommitKind
-from penstock.model.split import After, Position
+from penstock.model.split import After
 
 # SQLite limits the number of values in a statement.
 _KEYS_AT_ONCE = 10_000
 _files = relations.files
-_INSERT = insert(_files)
 _DELETE_KEY = delete(_files).where(
     _files.c.job_id == bindparam("job"), _files.c.key == bindparam("file")
 )
@@ -35,7 +34,6 @@ _NEWEST_OF_ALL = select(func.max(_files.c.key)).where(_files.c.job_id == bindpar
 _NEWEST = _NEWEST_OF_ALL.where(
     _files.c.key >= bindparam("prefix"), _files.c.key < bindparam("after")
 )
-_COUNT = select(func.count()).where(_files.c.job_id == bindparam("job_id"))
 _windows = relations.file_windows
 _PRUNED = select(_windows.c.pruned_before).where(_windows.c.job_id == bindparam("job_id"))
 
@@ -46,7 +44,11 @@ def follow(connection: Connection, job_id: str, attachment: Attachment) -> None:
         _remember(connection, job_id, attachment)
     elif attachment.kind is CommitKind.MOVE:
         for split in attachment.progress:
-            _forget_above(connection, job_id, split.floor)
+            if isinstance(split.floor, After):
+                above = {"job": job_id, "floor": split.floor.value}
+                connection.execute(_DELETE_ABOVE, above)
+            else:
+                connection.execute(_DELETE_ALL, {"job": job_id})
 
 
 def _remember(connection: Connection, job_id: str, attachment: Attachment) -> None:
@@ -54,26 +56,17 @@ def _remember(connection: Connection, job_id: str, attachment: Attachment) -> No
     if not file_by_key:
         return
     connection.execute(_DELETE_KEY, [{"job": job_id, "file": key} for key in file_by_key])
-    connection.execute(
-        _INSERT,
-        [
-            {
-                "job_id": job_id,
-                "key": file.key,
-                "etag": file.etag,
-                "number": attachment.number,
-                "modified_at": file.modified_at,
-            }
-            for file in file_by_key.values()
-        ],
-    )
-
-
-def _forget_above(connection: Connection, job_id: str, floor: Position) -> None:
-    if isinstance(floor, After):
-        connection.execute(_DELETE_ABOVE, {"job": job_id, "floor": floor.value})
-    else:
-        connection.execute(_DELETE_ALL, {"job": job_id})
+    rows = [
+        {
+            "job_id": job_id,
+            "key": file.key,
+            "etag": file.etag,
+            "number": attachment.number,
+            "modified_at": file.modified_at,
+        }
+        for file in file_by_key.values()
+    ]
+    connection.execute(insert(_files), rows)
 
 
 def _newest(connection: Connection, job_id: str, prefix: str) -> str:
@@ -126,4 +119,5 @@ class JobFiles:
     def count(self) -> int:
         """Count the files that are known as loaded."""
         with self._database.read() as connection:
-            return connection.scalar(_COUNT, {"job_id": self._job_id}) or 0
+            of_job = _files.c.job_id == self._job_id
+            return connection.scalar(select(func.count()).where(of_job)) or 0

@@ -24,34 +24,17 @@ _PRUNED_EVERY = 256
 
 _jobs = relations.jobs
 _events = relations.events
-_BY_ID = select(_jobs.c.snapshot).where(_jobs.c.id == bindparam("job_id"))
+_SNAPSHOT = select(_jobs.c.snapshot)
+_BY_ID = _SNAPSHOT.where(_jobs.c.id == bindparam("job_id"))
 _BY_ID_LOCKED = _BY_ID.with_for_update()
-_BY_NAME = select(_jobs.c.snapshot).where(_jobs.c.name == bindparam("name"))
-_ALL = select(_jobs.c.snapshot).order_by(_jobs.c.name)
-_TABLE_LOCKED = (
-    select(relations.tables.c.id)
-    .where(relations.tables.c.id == bindparam("table_id"))
-    .with_for_update(read=True)
-)
-_INSERT = insert(_jobs)
 _UPDATE = update(_jobs).where(_jobs.c.id == bindparam("job_id"))
-_DELETE = delete(_jobs).where(_jobs.c.id == bindparam("job_id"))
-_NEWEST_EVENTS = (
-    select(_events.c.event)
-    .where(_events.c.job_id == bindparam("job_id"))
-    .order_by(_events.c.number.desc())
-    .limit(bindparam("newest"))
-)
-_INSERT_EVENTS = insert(_events)
-_DELETE_EVENTS = delete(_events).where(
-    _events.c.job_id == bindparam("job"), _events.c.number <= bindparam("last")
-)
 
 
 def create(connection: Connection, job_id: str, body: JobCreated, *, at: datetime) -> JobState:
     """Store a new job; raise UserError if its name exists or its table does not."""
-    table = body.definition.table
-    if connection.scalar(_TABLE_LOCKED, {"table_id": table.id}) is None:
+    table, known = body.definition.table, relations.tables.c.id
+    named = select(known).where(known == table.id).with_for_update(read=True)
+    if connection.scalar(named) is None:
         raise UserError(
             f'table "{table.name}" does not exist',
             code=Code.META_NOT_FOUND_ERR,
@@ -61,7 +44,7 @@ def create(connection: Connection, job_id: str, body: JobCreated, *, at: datetim
     event = Event(job_id=job_id, number=1, at=at, body=body)
     state = apply(None, event)
     try:
-        connection.execute(_INSERT, {"id": job_id, **_columns(state)})
+        connection.execute(insert(_jobs), {"id": job_id, **_columns(state)})
     except IntegrityError as error:
         raise UserError(
             f'job "{state.name}" already exists',
@@ -80,13 +63,13 @@ def by_id(connection: Connection, job_id: str) -> JobState | None:
 
 def by_name(connection: Connection, name: str) -> JobState | None:
     """Return the job with this name."""
-    text = connection.scalar(_BY_NAME, {"name": name})
+    text = connection.scalar(_SNAPSHOT.where(_jobs.c.name == name))
     return None if text is None else _state(text)
 
 
 def all_jobs(connection: Connection) -> tuple[JobState, ...]:
     """Return all jobs by name."""
-    return tuple(_state(text) for text in connection.scalars(_ALL))
+    return tuple(_state(text) for text in connection.scalars(_SNAPSHOT.order_by(_jobs.c.name)))
 
 
 def locked(connection: Connection, job_id: str, *, expected: Generation | None) -> JobState:
@@ -129,13 +112,16 @@ def append(
 
 def newest_events(connection: Connection, job_id: str, *, newest: int) -> tuple[Event, ...]:
     """Return the newest events of a job, the oldest of them first."""
-    texts = connection.scalars(_NEWEST_EVENTS, {"job_id": job_id, "newest": newest}).all()
+    of_job = select(_events.c.event).where(_events.c.job_id == job_id)
+    newest_first = of_job.order_by(_events.c.number.desc()).limit(newest)
+    texts = connection.scalars(newest_first).all()
     return tuple(from_text(Event, text) for text in reversed(texts))
 
 
 def truncate(connection: Connection, state: JobState, *, keep: int) -> None:
     """Delete all but the newest events; the snapshot contains the others."""
-    connection.execute(_DELETE_EVENTS, {"job": state.id, "last": state.event_number - keep})
+    older = _events.c.number <= state.event_number - keep
+    connection.execute(delete(_events).where(_events.c.job_id == state.id, older))
 
 
 def retire(connection: Connection, state: JobState) -> None:
@@ -147,12 +133,12 @@ def retire(connection: Connection, state: JobState) -> None:
 
 def remove(connection: Connection, job_id: str) -> None:
     """Delete a job, if it exists, with everything that belongs to it."""
-    connection.execute(_DELETE, {"job_id": job_id})
+    connection.execute(delete(_jobs).where(_jobs.c.id == job_id))
 
 
 def _store_events(connection: Connection, events: list[Event]) -> None:
     rows = [{"job_id": e.job_id, "number": e.number, "event": to_text(e)} for e in events]
-    connection.execute(_INSERT_EVENTS, rows)
+    connection.execute(insert(_events), rows)
     ledger.record(connection, events)
 
 

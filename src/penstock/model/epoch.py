@@ -43,12 +43,12 @@ class Statistics:
 
     @property
     def rows_unselected(self) -> int:
-        """Rows that a WHERE dropped; only of a SELECT that makes at most one row of one."""
+        """Rows that a WHERE dropped, if a row gives at most one row."""
         return self.rows_parsed - self.rows_produced
 
     @property
     def filtered_ratio(self) -> float:
-        """The share of rejected rows among those that were to be loaded."""
+        """The share of rejected rows among loaded and rejected ones."""
         wanted = self.rows_loaded + self.rows_rejected
         return self.rows_rejected / wanted if wanted else 0.0
 
@@ -58,7 +58,7 @@ ATTACHMENT_FORMAT = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """Who may commit for a job: a number, and a random id that tells equal numbers apart."""
+    """Who may commit for a job: a number, and a random id that distinguishes equal numbers."""
 
     number: int
     id: str
@@ -80,12 +80,10 @@ class LoadedItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochLimits:
-    """Limits of one epoch; the item or record that crosses a limit is included.
-
-    Zero means that the limit does not apply to the kind of job.
-    """
+    """Limits of one epoch; the item or record that crosses a limit is included."""
 
     size_bytes: int
+    # Zero: the limit does not apply to the kind of job.
     items: int = 0
     records: int = 0
     duration: timedelta = timedelta(0)

@@ -31,12 +31,10 @@ class At:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class After:
-    """After the named record or item, which was read.
-
-    ``sub`` is the number of the last part that was read of a record with parts; None: all.
-    """
+    """After the named record or item, which was read."""
 
     value: str
+    # Number of the last part that was read of a record with parts; None: all.
     sub: int | None = None
 
 
@@ -137,14 +135,12 @@ class SplitStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLimits:
-    """Limits of one read; the record that crosses a limit is read whole.
-
-    Two requests are at least ``interval`` apart.
-    """
+    """Limits of one read; the record that crosses a limit is read whole."""
 
     records: int
     size_bytes: int
     duration: timedelta
+    # Shortest time between two requests.
     interval: timedelta = timedelta(0)
 
 

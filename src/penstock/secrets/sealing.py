@@ -136,7 +136,11 @@ def _create(key_file: Path) -> None:
     """Create the key file atomically; keep an existing one."""
     draft = key_file.with_name(f"{key_file.name}.{uuid.uuid4().hex}")
     try:
-        _write(draft, os.urandom(_RANDOM_BYTES).hex() + "\n")
+        opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
+        with os.fdopen(opened, "w") as file:
+            file.write(os.urandom(_RANDOM_BYTES).hex() + "\n")
+            file.flush()
+            os.fsync(file.fileno())
         try:
             # Unlike a rename, a link does not replace the file of another process.
             key_file.hardlink_to(draft)
@@ -147,14 +151,6 @@ def _create(key_file: Path) -> None:
         _flush_folder(key_file.parent)
     except OSError as error:
         raise _failed(key_file, "created", error) from error
-
-
-def _write(path: Path, text: str) -> None:
-    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)
-    with os.fdopen(opened, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _flush_folder(folder: Path) -> None:

@@ -77,12 +77,13 @@ class Vault:
 
     def free_name(self, name: str, *, job_id: str | None) -> str:
         """Return the name, or the name with a number if another owner has it."""
-        for number in count(1):
-            wanted = name if number == 1 else f"{name}_{number}"
+        wanted = name
+        for number in count(2):
             taken = self._catalog.secret(wanted)
             if taken is None or (job_id is not None and taken.job_id == job_id):
-                return wanted
-        raise AssertionError("unreachable")
+                break
+            wanted = f"{name}_{number}"
+        return wanted
 
     def reveal(self, text: str, *, option: str) -> str:
         """Return the value of an option, which may be a reference."""
@@ -142,23 +143,19 @@ def _resolved(text: str, *, what: str) -> str:
     """Return the value of a reference to the environment or a file, or the text itself."""
     match reference_of(text):
         case EnvironmentReference(variable=variable):
-            return _from_environment(variable, what=what)
+            value = os.environ.get(variable)
+            if value is not None:
+                return value
+            raise UserError(
+                f'variable "{variable}" is not set in the environment of this process',
+                code=Code.META_NOT_FOUND_ERR,
+                detail=f"It gives {what}.",
+                hint="Set it before Penstock is started.",
+            )
         case FileReference(path=path):
             return _from_file(path, what=what)
         case _:
             return text
-
-
-def _from_environment(variable: str, *, what: str) -> str:
-    value = os.environ.get(variable)
-    if value is None:
-        raise UserError(
-            f'variable "{variable}" is not set in the environment of this process',
-            code=Code.META_NOT_FOUND_ERR,
-            detail=f"It gives {what}.",
-            hint="Set it before Penstock is started.",
-        )
-    return value
 
 
 def _from_file(path: str, *, what: str) -> str:
