@@ -40,12 +40,12 @@ def java_home(*, scratch: Path, environment: Mapping[str, str] | None = None) ->
 
 def _version(java: Path) -> int:
     try:
-        answer = subprocess.run(  # noqa: S603 - The machine's own Java.
+        printed = subprocess.run(  # noqa: S603 - The machine's own Java.
             [java, "-version"], capture_output=True, text=True, check=False, timeout=30
         )
     except (OSError, subprocess.TimeoutExpired):
         return 0
-    match = _VERSION.search(answer.stderr)
+    match = _VERSION.search(printed.stderr)
     return int(match[1]) if match else 0
 
 

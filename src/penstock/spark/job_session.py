@@ -228,7 +228,7 @@ class JobSession:
 
     def writer(self, select: Frame, tasks: tuple[str, ...] | None = None) -> Frame:
         """Return the frame that writes the rows of a SELECT."""
-        return select.mapInArrow(writer_function(self._halves.write, tasks), "answer STRING")
+        return select.mapInArrow(writer_function(self._halves.write, tasks), "result STRING")
 
 
 def analyse(

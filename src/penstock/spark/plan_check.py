@@ -149,9 +149,10 @@ def _check_logical(plan: Node, *, analysed: Node) -> None:
             hint="Its WHERE is false for every row, as one on today's date may become.",
         )
     found = [construct for node in _above_source(plan) if (construct := _construct(node))]
-    # Spark plans set operations as DISTINCT, so they are named first.
-    written = {_SET_OPERATIONS.get(class_name(node), "") for node in all_nodes(analysed)}
-    for construct in (*(sorted(written - {""}) if found else ()), *found):
+    if found:
+        # Spark plans set operations as DISTINCT, so the error names a set operation first.
+        written = {_SET_OPERATIONS.get(class_name(node), "") for node in all_nodes(analysed)}
+        construct = min(written - {""}, default=found[0])
         raise _refusal(construct, hint=_JOIN_HINT if construct in _JOIN_WORDS else _HINT)
     if sources > 1:
         raise _refusal("a self-join, or another second use of the source")

@@ -30,12 +30,10 @@ _OUTPUT_END_SECONDS_MAX = 5
 class SparkLog:
     """The log of one Spark: a file that is rotated by size, with few old files kept."""
 
-    def __init__(
-        self, path: Path, *, bytes_max: int = FILE_BYTES_MAX, files_kept: int = FILES_KEPT
-    ) -> None:
+    def __init__(self, path: Path) -> None:
         # Errors name the file, so it exists even without output.
         path.touch()
-        self.handler = rotating_file(path, bytes_max=bytes_max, files_kept=files_kept)
+        self.handler = rotating_file(path, bytes_max=FILE_BYTES_MAX, files_kept=FILES_KEPT)
         self._follower: Thread | None = None
 
     def follow(self) -> IO[bytes]:
@@ -97,7 +95,7 @@ class Spark:
             return False
         try:
             return not self.context._jsc.sc().isStopped()  # noqa: SLF001 - No public way.
-        except Exception:  # noqa: BLE001 - A JVM without an answer is not alive.
+        except Exception:  # noqa: BLE001 - A JVM that does not respond is not alive.
             return False
 
     def sessions(self) -> Any:  # noqa: ANN401 - pyspark carries no types here.

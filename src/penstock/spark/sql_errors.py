@@ -87,12 +87,12 @@ def unqualified(text: str, error: Exception, name: str) -> str:
     span = _span_of(error)
     if span is None:
         return text
-    begin, end = span
-    written = text[begin:end]
+    start, end = span
+    written = text[start:end]
     bare = quoted_name(name)
     if written.lower() in (name, bare) or len(bare) > len(written):
         return text
-    return text[:begin] + bare.ljust(end - begin) + text[end:]
+    return text[:start] + bare.ljust(end - start) + text[end:]
 
 
 def _line_and_column(error: Exception) -> tuple[int, int] | None:

@@ -63,10 +63,10 @@ def writer_function(
         path = _report_path(try_id)
         try:
             text = _task_text(tasks, partition)
-            answer = write(text, try_id, batches, partial(_read_report, path))
+            result = write(text, try_id, batches, partial(_read_report, path))
         finally:
             path.unlink(missing_ok=True)
-        yield pa.RecordBatch.from_pydict({"answer": pa.array([answer], pa.string())})
+        yield pa.RecordBatch.from_pydict({"result": pa.array([result], pa.string())})
         freeze_once()
 
     return write_share

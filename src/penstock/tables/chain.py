@@ -294,8 +294,8 @@ def extend(
 ) -> Extension:
     """Commit an attachment without rows after the newest one, and read it back.
 
-    Every try opens the table anew and looks for the attempts of earlier tries. A commit whose
-    answer was lost or that landed late is therefore recognised.
+    Every try reopens the table and compares the newest attempt with earlier tries. So it
+    detects a commit whose response was lost, or that landed late.
     """
     own_attempts: set[str] = set()
     refusal: CommitOutcomeUnknownError | None = None

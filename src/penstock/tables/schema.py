@@ -40,8 +40,7 @@ def check_columns(name: str, columns: tuple[Column, ...]) -> None:
     if not columns:
         raise UserError(f'table "{name}" must have at least one column', code=Code.TABLE_ERR)
     for column in columns:
-        # delta-rs does not look for the type in maps, and then omits the reader feature that
-        # the type requires.
+        # delta-rs ignores the type inside maps and omits the reader feature that it requires.
         if _ntz_in_map(column.type):
             raise UserError(
                 f'column "{column.name}" has TIMESTAMP_NTZ inside a MAP',

@@ -53,11 +53,9 @@ class TableWriter:
         name: str,
         *,
         partition_by: tuple[str, ...] = (),
-        file_bytes_max: int = _FILE_BYTES_MAX,
     ) -> None:
         self._folder = folder
         self._name = name
-        self._file_bytes_max = file_bytes_max
         self._schema = arrow_schema(columns)
         column_by_name = {column.name: column for column in columns}
         self._keys = tuple(column_by_name[key] for key in partition_by)
@@ -67,7 +65,7 @@ class TableWriter:
         self._waiting_bytes = 0
         # In the order of their last write.
         self._file_by_partition: dict[PartitionValues, _File] = {}
-        self._begun: list[NewObject] = []
+        self._created: list[NewObject] = []
         self._written: list[DataFile] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -96,10 +94,10 @@ class TableWriter:
             with suppress(OSError, pa.ArrowException, ExternalError):
                 file.close()
         self._file_by_partition.clear()
-        for begun in reversed(self._begun):
+        for created in reversed(self._created):
             # Files that cannot be deleted now are left for the table's maintenance.
             with suppress(ExternalError):
-                begun.abort()
+                created.abort()
 
     def _wait(self, rows: pa.Table) -> None:
         self._waiting.append(rows)
@@ -135,17 +133,17 @@ class TableWriter:
         with _writing(self._folder, file.name):
             rows = share.rows.select([column.name for column in self._stored])
             size_bytes = file.write(rows)
-        if size_bytes >= self._file_bytes_max:
+        if size_bytes >= _FILE_BYTES_MAX:
             self._finish_file(share.values)
 
     def _next_file(self, partition: PartitionValues) -> "_File":
         if len(self._file_by_partition) >= OPEN_FILES_MAX:
             self._finish_file(next(iter(self._file_by_partition)))
-        own = f"part-{self._name}-{len(self._begun)}.parquet"
+        own = f"part-{self._name}-{len(self._created)}.parquet"
         name = "/".join((*folder_names(partition), own))
-        self._begun.append(self._folder.store.create(self._folder.root, name))
+        self._created.append(self._folder.store.create(self._folder.root, name))
         with _writing(self._folder, name):
-            return _File(name, self._begun[-1], self._stored)
+            return _File(name, self._created[-1], self._stored)
 
     def _finish_file(self, partition: PartitionValues) -> None:
         file = self._file_by_partition.pop(partition)
@@ -166,9 +164,9 @@ def _folders_of(files: Iterable[DataFile], folder: TableFolder) -> set[str]:
 class _File:
     """One Parquet file while it is being written."""
 
-    def __init__(self, name: str, begun: NewObject, columns: tuple[Column, ...]) -> None:
+    def __init__(self, name: str, target: NewObject, columns: tuple[Column, ...]) -> None:
         self.name = name
-        self._begun = begun
+        self._target = target
         self._columns = columns
         self._metadata: list[pq.FileMetaData] = []
         self._floats = {c.name: Summary() for c in columns if c.type in _FLOATING}
@@ -178,7 +176,7 @@ class _File:
         texts = [leaf for leaf, kind in stored if kind is Primitive.STRING]
         bounded = [leaf for leaf, kind in stored if kind not in _FLOATING]
         self._writer = pq.ParquetWriter(
-            begun.file,
+            target.file,
             arrow_schema(columns),
             compression="zstd",
             compression_level=1,
@@ -195,7 +193,7 @@ class _File:
         self._writer.write_table(group, row_group_size=group.num_rows)
         for name, summary in self._floats.items():
             self._floats[name] = summary.join(float_summary(group[name]))
-        return self._begun.file.tell()
+        return self._target.file.tell()
 
     def close(self) -> None:
         """Write the footer of the file."""
@@ -204,7 +202,7 @@ class _File:
     def finish(self, partition: PartitionValues) -> DataFile:
         """Complete the file, make it durable and return its description for the log."""
         self.close()
-        size_bytes = self._begun.finish()
+        size_bytes = self._target.finish()
         metadata = self._metadata[0]
         return DataFile(
             path=self.name,

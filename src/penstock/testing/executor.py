@@ -45,14 +45,14 @@ class InProcessExecutor:
         last: Exception | None = None
         for _ in range(TASK_TRIES_MAX):
             try:
-                answer = work(task, str(next(self._try_ids)))
+                result = work(task, str(next(self._try_ids)))
             except Exception as error:  # noqa: BLE001 - Spark catches every error of a task.
                 last = error
                 continue
             finally:
                 if group in self._cancelled:
                     raise StoppedError("the work was cancelled")
-            return answer
+            return result
         raise ExternalError(
             f"a task failed {TASK_TRIES_MAX} times: {last}", code=Code.SPARK_ERR
         ) from last

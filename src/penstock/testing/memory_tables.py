@@ -1,6 +1,6 @@
 """Tables in memory; they pass the contract suite of Delta tables.
 
-A test can also make a commit fail: its answer is lost, or it takes effect late.
+A test can also make a commit fail: its response is lost, or it takes effect late.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

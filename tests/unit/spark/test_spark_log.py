@@ -4,6 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from penstock.spark import session
 from penstock.spark.session import SparkLog
 
 KILOBYTE = 1_024
@@ -31,10 +34,14 @@ def test_what_a_process_says_is_kept_to_its_last_word(tmp_path: Path) -> None:
     assert path.read_text().splitlines() == ["first", "last \ufffd"]
 
 
-def test_what_is_said_is_rotated_at_its_size_and_the_oldest_goes(tmp_path: Path) -> None:
+def test_what_is_said_is_rotated_at_its_size_and_the_oldest_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "FILE_BYTES_MAX", KILOBYTE)
+    monkeypatch.setattr(session, "FILES_KEPT", 2)
     path = tmp_path / "run-spark.log"
 
-    talk(SparkLog(path, bytes_max=KILOBYTE, files_kept=2), TALKER)
+    talk(SparkLog(path), TALKER)
 
     files = sorted(tmp_path.iterdir())
     assert [file.name for file in files] == [f"{path.name}{end}" for end in ("", ".1", ".2")]

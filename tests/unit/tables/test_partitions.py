@@ -220,9 +220,8 @@ def test_a_full_file_of_a_partition_is_followed_by_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer_module, "_GROUP_ROWS_MAX", 3)
-    writer = TableWriter(
-        folder_at(tmp_path), COLUMNS, "t", partition_by=("city",), file_bytes_max=1
-    )
+    monkeypatch.setattr(writer_module, "_FILE_BYTES_MAX", 1)
+    writer = TableWriter(folder_at(tmp_path), COLUMNS, "t", partition_by=("city",))
     writer.write(of_cities("a", "a", "b"))
     writer.write(of_cities("a", "a", first=3))
 

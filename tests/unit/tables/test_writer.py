@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 from penstock.arrow.types import arrow_schema
 from penstock.errors import Code, ExternalError, InvariantError
 from penstock.model.schema import Column, Primitive
+from penstock.tables import writer as writer_module
 from penstock.tables.writer import TableWriter
 from tests.contract.table_building import folder_at
 from tests.error_values import raises
@@ -50,8 +51,11 @@ def test_without_a_row_no_file_is_written(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-def test_a_full_file_is_followed_by_another(tmp_path: Path) -> None:
-    writer = TableWriter(folder_at(tmp_path), COLUMNS, "t", file_bytes_max=1)
+def test_a_full_file_is_followed_by_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "_FILE_BYTES_MAX", 1)
+    writer = TableWriter(folder_at(tmp_path), COLUMNS, "t")
     large = "x" * 2**20
     for first in (0, 40, 80):
         writer.write(batch(*range(first, first + 40), note=large))
@@ -63,8 +67,11 @@ def test_a_full_file_is_followed_by_another(tmp_path: Path) -> None:
     assert names(tmp_path) == [file.path for file in files]
 
 
-def test_an_aborted_writer_leaves_nothing(tmp_path: Path) -> None:
-    writer = TableWriter(folder_at(tmp_path), COLUMNS, "t", file_bytes_max=1)
+def test_an_aborted_writer_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "_FILE_BYTES_MAX", 1)
+    writer = TableWriter(folder_at(tmp_path), COLUMNS, "t")
     for first in (0, 40, 80):
         writer.write(batch(*range(first, first + 40), note="x" * 2**20))
     assert names(tmp_path) == ["part-t-0.parquet"]
