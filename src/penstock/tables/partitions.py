@@ -123,11 +123,11 @@ def require_partition_values(values: AnyArray, column: Column) -> None:
     match column.type:
         case Primitive.STRING:
             _require_short(values, column.name)
-            row = _first(pc.equal(values, pa.scalar(_NULL_FOLDER)))
-            if row is not None:
-                shown_mark = shown(_NULL_FOLDER)
+            row = pc.index(values, value=_NULL_FOLDER).as_py()
+            if row >= 0:
+                mark = shown(_NULL_FOLDER)
                 raise CastError(
-                    row, f"a partition cannot have the value {shown_mark}, which means NULL"
+                    row, f"a partition cannot have the value {mark}, which means NULL"
                 )
         case Primitive.DATE:
             _require_years(values, first=_FIRST_DAY, last=_LAST_DAY)
@@ -148,8 +148,9 @@ def _require_short(values: NestedArray, name: str) -> None:
         for text in values.filter(doubtful).unique().to_pylist()
     }
     long = [text for text, size in size_by_text.items() if size > _FOLDER_BYTES_MAX]
-    row = _first(pc.is_in(values, value_set=pa.array(long, pa.string())))
-    if row is not None:
+    too_long: NestedArray = pc.is_in(values, value_set=pa.array(long, pa.string()))
+    row = pc.index(too_long, value=True).as_py()
+    if row >= 0:
         text = values[row].as_py()
         raise CastError(
             row,
@@ -160,14 +161,10 @@ def _require_short(values: NestedArray, name: str) -> None:
 
 def _require_years(values: AnyArray, *, first: str, last: str) -> None:
     lowest, highest = (pa.scalar(text).cast(values.type) for text in (first, last))
-    row = _first(pc.or_(pc.less(values, lowest), pc.greater(values, highest)))
-    if row is not None:
+    beyond = pc.or_(pc.less(values, lowest), pc.greater(values, highest))
+    row = pc.index(beyond, value=True).as_py()
+    if row >= 0:
         found = values.slice(row, 1).cast(pa.string())[0]
         raise CastError(
             row, f"a partition must have a year between 1 and 9999, found {found.as_py()}"
         )
-
-
-def _first(truths: NestedArray) -> int | None:
-    row = pc.index(truths, value=True).as_py()
-    return None if row < 0 else int(row)

@@ -70,12 +70,19 @@ class _Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _LateWrite:
+class _Write:
     """A write that aims at one free version of a table's log."""
 
     table: _Table
     version: int
     entry: _Entry
+
+    def land(self) -> bool:
+        """Append the entry if its version is still free."""
+        free = len(self.table.entries) == self.version
+        if free:
+            self.table.entries.append(self.entry)
+        return free
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,7 +93,7 @@ class _Disk:
     lock: RLock = field(default_factory=RLock)
     table_by_location: dict[str, _Table] = field(default_factory=dict)
     rows_by_path: dict[str, Sequence[Row]] = field(default_factory=dict)
-    late_writes: list[_LateWrite] = field(default_factory=list)
+    late_writes: list[_Write] = field(default_factory=list)
     rejects_by_job: dict[str, dict[int, tuple[DataFile, ...]]] = field(default_factory=dict)
 
     def table_at(self, location: str) -> _Table:
@@ -171,7 +178,7 @@ class MemoryTables:
         """Apply pending writes whose version is still free; return their number."""
         with self._disk.lock:
             pending, self._disk.late_writes = self._disk.late_writes, []
-            return sum(_land(write) for write in pending)
+            return sum(write.land() for write in pending)
 
     def copies(self, location: str, job_id: str) -> dict[int, Attachment]:
         """Return the copies of a job's attachments by number."""
@@ -214,13 +221,6 @@ class MemoryRejects:
         with self._disk.lock:
             if self.newest_number < number:
                 self._disk.rejects_by_job.setdefault(self._job_id, {})[number] = tuple(files)
-
-
-def _land(write: _LateWrite) -> bool:
-    free = len(write.table.entries) == write.version
-    if free:
-        write.table.entries.append(write.entry)
-    return free
 
 
 class MemoryHandle:
@@ -277,13 +277,13 @@ class MemoryHandle:
             if next(since, None) is not None:
                 raise outcome_unknown(attachment, "Another commit of the job came first")
             entry = _Entry(attachment=attachment, files=tuple(files))
-            write = _LateWrite(table=table, version=version, entry=entry)
+            write = _Write(table=table, version=version, entry=entry)
             match self._disk.faults(attachment.job_id, attachment):
                 case Fault.NONE:
-                    _land(write)
+                    write.land()
                     return version
                 case Fault.LOST_ANSWER:
-                    _land(write)
+                    write.land()
                     raise outcome_unknown(attachment, "The answer was lost")
                 case Fault.LATE:
                     self._disk.late_writes.append(write)
@@ -303,29 +303,29 @@ class MemoryHandle:
         return self._table.partition_by
 
     def detail(self) -> TableDetail:
-        with self._disk.lock:
-            entries = self._table.entries[: self._version + 1]
-            files = [file for entry in entries for file in entry.files]
-            return TableDetail(
-                version=self._version,
-                files=len(files),
-                size_bytes=sum(file.size_bytes for file in files),
-                rows=sum(file.rows for file in files),
-            )
+        files = self._data_files()
+        return TableDetail(
+            version=self._version,
+            files=len(files),
+            size_bytes=sum(file.size_bytes for file in files),
+            rows=sum(file.rows for file in files),
+        )
 
     def files(self) -> tuple[SnapshotFile, ...]:
+        return tuple(
+            SnapshotFile(
+                path=file.path,
+                size_bytes=file.size_bytes,
+                partition_values=file.partition_values,
+                statistics_json=file.statistics_json,
+            )
+            for file in self._data_files()
+        )
+
+    def _data_files(self) -> list[DataFile]:
         with self._disk.lock:
             entries = self._table.entries[: self._version + 1]
-            return tuple(
-                SnapshotFile(
-                    path=file.path,
-                    size_bytes=file.size_bytes,
-                    partition_values=file.partition_values,
-                    statistics_json=file.statistics_json,
-                )
-                for entry in entries
-                for file in entry.files
-            )
+            return [file for entry in entries for file in entry.files]
 
     def at(self, version: int) -> "MemoryHandle":
         if not self._table.kept_from <= version <= self._version:
