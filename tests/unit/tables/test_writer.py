@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from penstock.arrow.types import arrow_schema
 from penstock.errors import Code, ExternalError, InvariantError
