@@ -1,6 +1,6 @@
 """The catalog: durable state of jobs, tables and secrets; one transaction per change.
 
-The catalog follows the tables: progress is what the newest attachment says, and an attachment
+The catalog follows the tables: progress comes from the newest attachment, and an attachment
 that is found in a table is applied under any owner. Everything else is a compare-and-set on
 the job's generation. All methods may be called from any thread.
 """

@@ -222,7 +222,7 @@ def _memory_engine() -> Engine:
 @cache
 def _memory_dialect() -> tuple[Dialect, dict[object, object]]:
     engine = create_engine("sqlite://", poolclass=StaticPool)
-    # The first connection tells the dialect what the database supports.
+    # A dialect detects on its first connection what the database supports.
     engine.connect().close()
     return engine.dialect, {}
 
