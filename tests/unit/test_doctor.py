@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -46,7 +45,6 @@ def subject(tmp_path: Path) -> Subject:
         app_error="",
         quick=True,
         clock=SystemClock(),
-        environment=os.environ,
     )
 
 

