@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from penstock.control.show import LOAD_COLUMNS, SHOWN_ALONE, TASK_COLUMNS
+from penstock.control.show import LOAD_COLUMNS, TASK_COLUMNS
 from penstock.model.job_kinds import FIXED_OPTIONS, RoutineProperties
 from penstock.model.options import option_fields, option_key
 from penstock.sources.kinesis.kind import KinesisOptions
@@ -14,6 +14,19 @@ from tests.integration.routine_loads import FIRST, Load, put, row
 from tests.servers.kinesis_clients import REGION, new_stream
 
 pytestmark = pytest.mark.integration
+# Entries of JobProperties that are no options: clauses of the statement, and derived values.
+SHOWN_ALONE = {
+    "partitions",
+    "columnToColumnExpr",
+    "precedingFilter",
+    "whereExpr",
+    "column_separator",
+    "line_delimiter",
+    "delete",
+    "sequence_col",
+    "merge_type",
+    "current_concurrent_number",
+}
 
 
 def test_t26_every_name_that_is_shown_is_one_that_is_accepted(load: Load) -> None:

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 from importlib.metadata import version
 from types import FrameType
@@ -130,7 +130,11 @@ def _rounds(
         _report_losses(supervisor)
         display.show(shown_jobs(reports, at=clock.now()))
         # Reports from before the failure are stale.
-        ending = _ending(None if failure else reports, request, late=_passed(deadline, clock))
+        ending = _ending(
+            None if failure else reports,
+            request,
+            late=deadline is not None and clock.now() >= deadline,
+        )
         if ending is not None:
             return ending, reports
         if clock.wait(stop, ROUND_PERIOD):
@@ -144,10 +148,6 @@ def _report_losses(supervisor: Supervisor) -> None:
         _report(
             f"notice {error.code}: this process lost job {loss.job}: {error.message}{detail}"
         )
-
-
-def _passed(deadline: datetime | None, clock: Clock) -> bool:
-    return deadline is not None and clock.now() >= deadline
 
 
 def _ending(

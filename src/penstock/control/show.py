@@ -73,21 +73,6 @@ TASK_COLUMNS = result_columns(
     "Timeout BIGINT, BeId, DataSourceProperties"
 )
 MASK = "******"
-# Entries of JobProperties that are no options: clauses of the statement, and what follows.
-SHOWN_ALONE = frozenset(
-    {
-        "partitions",
-        "columnToColumnExpr",
-        "precedingFilter",
-        "whereExpr",
-        "column_separator",
-        "line_delimiter",
-        "delete",
-        "sequence_col",
-        "merge_type",
-        "current_concurrent_number",
-    }
-)
 _UNSET = "*"
 # The words of Apache Doris for the states of a routine load.
 _DORIS_STATES = {

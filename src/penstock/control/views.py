@@ -19,7 +19,7 @@ from penstock.control.job_view import JobView, RunState, reason_text, status_tex
 from penstock.control.result import ResultColumn, result_columns
 from penstock.model.epoch import CommitKind, Statistics
 from penstock.model.events import Outcome
-from penstock.model.job import DesiredState, JobDefinition, JobState
+from penstock.model.job import DesiredState, JobState
 from penstock.model.job_kinds import STREAMING
 from penstock.model.ledger import LedgerEntry
 from penstock.model.options import print_options
@@ -69,6 +69,9 @@ def _job_row(view: JobView) -> Row:
     tasks: Counter[str] = Counter()
     for outcome, attempts in view.counts.items():
         tasks[_status(outcome, desired=job.desired.state)] += attempts
+    columns = ""
+    if definition.columns is not None:
+        columns = f" ({', '.join(map(quoted_name, definition.columns))})"
     properties = dict((*print_options(definition.properties), *definition.metadata))
     return (
         job.id,
@@ -77,7 +80,7 @@ def _job_row(view: JobView) -> Row:
         "STREAMING",
         "",
         str(view.state),
-        _insert(definition),
+        f"INSERT INTO {quoted_name(definition.table.name)}{columns} {definition.select}",
         format_instant(job.created_at),
         tasks["SUCCESS"],
         tasks["FAILED"],
@@ -106,13 +109,6 @@ def _status(outcome: Outcome, *, desired: DesiredState) -> str:
             return "FAILED"
         case Outcome.CANCELLED:
             return "CANCELED"
-
-
-def _insert(definition: JobDefinition) -> str:
-    columns = ""
-    if definition.columns is not None:
-        columns = f" ({', '.join(quoted_name(column) for column in definition.columns)})"
-    return f"INSERT INTO {quoted_name(definition.table.name)}{columns} {definition.select}"
 
 
 def _job_statistic(total: Statistics) -> str:

@@ -8,6 +8,7 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 import structlog
 
@@ -130,8 +131,12 @@ class LoadLoop:
     def _load(self, *, until_caught_up: bool) -> None:
         while not self._stop.is_set():
             self._poll()
-            while not self._done(until_caught_up=until_caught_up) and self._load_epoch():
-                self._poll_if_due()
+            while not self._stop.is_set() and not (until_caught_up and self._caught_up()):
+                if not self._load_epoch():
+                    break
+                # No split waits until all others are loaded.
+                if not self._stop.is_set() and self._source.poll_due(self._poll_interval):
+                    self._poll()
                 self._report_waiting()
             if self._stop.is_set():
                 break
@@ -154,9 +159,9 @@ class LoadLoop:
         self._overdue.set()
         self._parts.executor.cancel(self._job_id)
 
-    def _done(self, *, until_caught_up: bool) -> bool:
-        """Return whether no further epoch is wanted, even if more waits."""
-        return self._stop.is_set() or (until_caught_up and self._caught_up())
+    @property
+    def _poll_interval(self) -> timedelta:
+        return poll_interval(self._state.definition)
 
     def _caught_up(self) -> bool:
         heads = self._heads or {}
@@ -180,12 +185,6 @@ class LoadLoop:
                 expected=self._state.generation,
             )
         self._report_waiting()
-
-    def _poll_if_due(self) -> None:
-        """Let no part of a source wait until everything else is loaded."""
-        due = self._source.poll_due(poll_interval(self._state.definition))
-        if not self._stop.is_set() and due:
-            self._poll()
 
     def _seen(self, text: str) -> None:
         """Report how far a poll is, and end it when the runner is asked to stop."""
@@ -221,24 +220,21 @@ class LoadLoop:
 
     def _idle(self) -> None:
         """Wait for the next poll; an idle owner also checks that it still is one."""
-        delay = max(poll_interval(self._state.definition), self._source.poll_delay())
+        delay = max(self._poll_interval, self._source.poll_delay())
         next_at = self._parts.clock.now() + delay
         self._reporter.report(step=Step.IDLE, until=next_at)
         self._set_status(Status(code=StatusCode.IDLE, fields=(("until", next_at.isoformat()),)))
         self._parts.clock.wait(self._stop, delay)
         self._set_status(None)
-        self._check_tenure()
+        require_unchanged(self._parts.catalog.job_by_id(self._job_id), owner=self._state)
+        self._handle.refresh()
+        require_predecessor(self._handle, owner=self._state)
 
     def _set_status(self, status: Status | None) -> None:
         """Store the job's status for observers; nothing depends on it."""
         if self._status != (status,):
             self._status = (status,)
             self._parts.catalog.set_status(self._job_id, status)
-
-    def _check_tenure(self) -> None:
-        require_unchanged(self._parts.catalog.job_by_id(self._job_id), owner=self._state)
-        self._handle.refresh()
-        require_predecessor(self._handle, owner=self._state)
 
     def _load_epoch(self) -> bool:
         """Load the next epoch with a few attempts; return whether there was one."""

@@ -1,9 +1,9 @@
 """Commit an epoch: the table first, then the catalog.
 
 Invariant: the table commit is the moment at which rows, positions and statistics appear
-together. Between the refresh of the handle and the commit the handle does not move, so that a
-commit of anybody else under this job makes ours fail. What an error of the commit means is
-only known after looking at the table again.
+together. The handle is not refreshed between the check and the commit, so that another writer's
+commit under this job makes this commit fail. An error of the commit means that the outcome is
+unknown until the table is read back.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,6 @@ from penstock.errors import (
 )
 from penstock.model.epoch import Ack, Attachment, CommitKind, EpochPlan, Statistics, Timings
 from penstock.model.job import DesiredState, JobState
-from penstock.model.schema import Column
 from penstock.tables.chain import newest_commit, open_table
 from penstock.tables.rejects import settle_rejects
 from penstock.tables.table import TableHandle, Tables
@@ -50,7 +49,7 @@ def draft_of(
     attempt_id: str,
     at: datetime,
 ) -> Attachment:
-    """Answer the attachment of an attempt before anything has run."""
+    """Return the attachment of an attempt before anything has run."""
     return Attachment(
         kind=CommitKind.EPOCH,
         job_id=owner.id,
@@ -79,13 +78,18 @@ def commit_epoch(
     handle: TableHandle,
     parts: CommitParts,
 ) -> JobState:
-    """Make the epoch visible and answer the job's state after it."""
+    """Make the epoch visible and return the job's state after it."""
     started = parts.clock.monotonic()
     _require_files(acks, owner=owner, tables=parts.tables)
-    written_for = _shape(handle)
+    written_for = handle.columns(), handle.partition_columns()
     handle.refresh()
     require_predecessor(handle, owner=owner)
-    _require_shape(handle, written_for, owner=owner)
+    if (handle.columns(), handle.partition_columns()) != written_for:
+        raise ExternalError(
+            f'columns of table "{owner.definition.table.name}" were changed during the epoch',
+            code=Code.TABLE_ERR,
+            hint="The epoch is tried again with the new columns.",
+        )
     require_unchanged(parts.catalog.job_by_id(owner.id), owner=owner)
     reached(CrashPoint.COMMIT_CHECKED)
     version = _commit_and_look(attachment, acks, owner=owner, handle=handle, parts=parts)
@@ -103,8 +107,8 @@ def commit_epoch(
             attachment, definition=owner.definition, handle=handle, tables=parts.tables
         )
     except ExternalError as error:
-        # The rows are in the table. Trying the epoch again would be wrong; whoever takes the
-        # job next, most likely we ourselves, applies and copies what is missing.
+        # The rows are in the table, so a retry of the epoch would be wrong. The next takeover,
+        # most likely by this node, applies and copies what is missing.
         raise LeaseLostError(
             f'job "{owner.name}" must be taken over anew: {error.message}', detail=error.detail
         ) from error
@@ -112,11 +116,11 @@ def commit_epoch(
 
 
 def require_predecessor(handle: TableHandle, *, owner: JobState) -> None:
-    """Require that the table is the job's and its newest commit is the one we believe in."""
+    """Require that the table is the job's and holds the expected newest commit."""
     if handle.table_id != owner.definition.table.id:
-        open_table_again = f"Table id {handle.table_id}, expected {owner.definition.table.id}."
         raise LeaseLostError(
-            "the table was replaced while the job ran", detail=open_table_again
+            "the table was replaced while the job ran",
+            detail=f"Table id {handle.table_id}, expected {owner.definition.table.id}.",
         )
     newest = handle.newest_number(owner.id)
     if newest != owner.number:
@@ -127,7 +131,7 @@ def require_predecessor(handle: TableHandle, *, owner: JobState) -> None:
 
 
 def require_unchanged(state: JobState | None, *, owner: JobState) -> None:
-    """Require that the catalog still wants the job run, by us, from where we stand."""
+    """Require that the job should still run, under this generation, from this commit."""
     if state is None:
         raise LeaseLostError(f'job "{owner.name}" was dropped')
     if state.generation != owner.generation:
@@ -141,23 +145,6 @@ def require_unchanged(state: JobState | None, *, owner: JobState) -> None:
         raise LeaseLostError(
             f'job "{owner.name}" has moved on',
             detail=f"Commit number is {state.number}, ours {owner.number}.",
-        )
-
-
-_Shape = tuple[tuple[Column, ...], tuple[str, ...]]
-
-
-def _shape(handle: TableHandle) -> _Shape:
-    return handle.columns(), handle.partition_columns()
-
-
-def _require_shape(handle: TableHandle, written_for: _Shape, *, owner: JobState) -> None:
-    """Require that the table is still the one that the epoch's files were written for."""
-    if _shape(handle) != written_for:
-        raise ExternalError(
-            f'columns of table "{owner.definition.table.name}" were changed during the epoch',
-            code=Code.TABLE_ERR,
-            hint="The epoch is tried again with the new columns.",
         )
 
 
@@ -175,7 +162,7 @@ def _require_files(acks: Sequence[Ack], *, owner: JobState, tables: Tables) -> N
 
 
 def is_own(newest: Attachment, attachment: Attachment) -> bool:
-    """Tell a commit of ours from one of somebody else with the same number."""
+    """Return whether the newest commit is this attempt's; another may have its number."""
     return newest.attempt_id == attachment.attempt_id
 
 

@@ -1,8 +1,8 @@
 """Take a job's lease and bring catalog and table to the same point.
 
-Invariant: the generation grows in the catalog first, and then stands in a fence in the table,
-before anything is applied or planned. So whoever owned the job before cannot commit any more,
-and everything it did commit is applied.
+Invariant: the generation increases in the catalog first, then in a fence in the table, before
+anything is applied or planned. The previous owner can therefore commit nothing more, and
+everything it did commit is applied.
 """
 
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def take_over(
     clock: Clock,
     assume: Callable[[Generation], None],
 ) -> tuple[JobState, TableHandle]:
-    """Become the job's owner; answer its state and a fresh handle of its table.
+    """Become the job's owner; return its state and a fresh handle of its table.
 
     ``assume`` records the generation of each step, so that a failure is reported for that
     generation and no later one.
@@ -84,12 +84,9 @@ def take_over(
     reached(CrashPoint.ATTEMPTS_CANCELLED)
     current = catalog.job_by_id(job_id)
     owner = caught_up if current is None else current
-    require_unchanged(current, owner=_as_owner(owner, generation=generation, handle=handle))
+    expected = replace(owner, generation=generation, number=handle.newest_number(job_id))
+    require_unchanged(current, owner=expected)
     return owner, handle
-
-
-def _as_owner(state: JobState, *, generation: Generation, handle: TableHandle) -> JobState:
-    return replace(state, generation=generation, number=handle.newest_number(state.id))
 
 
 def _look_before(state: JobState, *, catalog: Catalog, tables: Tables) -> None:
@@ -119,7 +116,7 @@ def _surpassed(
 
 
 def behind(state: JobState, found: Generation) -> UserError:
-    """Answer the error of a catalog that knows less than the table."""
+    """Return the error of a catalog that is older than the table."""
     return UserError(
         f'catalog is older than the table of {state.definition.kind.noun} "{state.name}"',
         code=Code.CATALOG_BEHIND_ERR,

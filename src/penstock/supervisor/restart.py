@@ -5,13 +5,12 @@ measured from the last resume. A pause by a person, bad rows and everything that
 look at first are never resumed automatically. The job kind has the limits.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from penstock.epochs.progress import Progress, Step
 from penstock.errors import Code, PenstockError
 from penstock.model.events import DesiredStateChanged
 from penstock.model.job import DesiredState, JobState, Reason
-from penstock.model.job_kinds import ResumePolicy
 
 NEVER_RESUMED = frozenset(
     {
@@ -44,9 +43,10 @@ def resume_at(state: JobState) -> datetime | None:
         return None
     if desired.auto_resumes == 0 or desired.resumed_at is None:
         return desired.changed_at
-    return desired.resumed_at + _delay(
-        desired.auto_resumes - 1, state.definition.kind.resume_policy
-    )
+    policy, waits = state.definition.kind.resume_policy, desired.auto_resumes - 1
+    if waits >= policy.doublings_max:
+        return desired.resumed_at + policy.delay_max
+    return desired.resumed_at + policy.delay_first * (1 << waits)
 
 
 def next_resumes(state: JobState, *, now: datetime) -> int:
@@ -57,17 +57,13 @@ def next_resumes(state: JobState, *, now: datetime) -> int:
     return 1 if quiet else state.desired.auto_resumes + 1
 
 
-def _delay(waits: int, policy: ResumePolicy) -> timedelta:
-    if waits >= policy.doublings_max:
-        return policy.delay_max
-    doublings: int = 2**waits
-    return policy.delay_first * doublings
-
-
 def pause_for(error: PenstockError, *, state: JobState) -> DesiredStateChanged:
     """Return the event that pauses a job after a failure."""
     resumes = state.auto_resumes_in_a_row
-    reason = Reason(code=error.code, message=_sentence(error), hint=error.hint)
+    message = error.message
+    if error.detail:
+        message = f"{message}. {error.detail}".rstrip(". ")
+    reason = Reason(code=error.code, message=message, hint=error.hint)
     if error.code not in NEVER_RESUMED and gives_up(state, resumes):
         reason = Reason(
             code=Code.CANNOT_RESUME_ERR,
@@ -81,10 +77,6 @@ def pause_for(error: PenstockError, *, state: JobState) -> DesiredStateChanged:
         auto_resumes=resumes,
         resumed_at=state.desired.resumed_at,
     )
-
-
-def _sentence(error: PenstockError) -> str:
-    return f"{error.message}. {error.detail}".rstrip(". ") if error.detail else error.message
 
 
 def overdue(state: JobState, progress: Progress, *, now: datetime) -> bool:

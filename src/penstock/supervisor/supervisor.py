@@ -151,7 +151,9 @@ class Supervisor:
             self._ended_at[job_id] = self._clock.now()
             words = runner.last_words
             if words.ending is Ending.LOST and words.error is not None:
-                error = words.error if self._is_wanted(job_id) else _ended_by_statement()
+                error = words.error
+                if not self._is_wanted(job_id):
+                    error = LeaseLostError("a statement has paused or ended it")
                 self._losses.append(Loss(job=self._name_by_id[job_id], error=error))
             if self._until_caught_up and runner.progress.caught_up:
                 self._caught_up.add(job_id)
@@ -208,7 +210,10 @@ class Supervisor:
         elif state.desired.state is not DesiredState.RUN or held_elsewhere:
             return
         elif lacking := set(state.definition.needs) - self._parts.capabilities:
-            self._say_lacking(state, min(lacking))
+            fields = (("node", self._parts.node_id), ("capability", min(lacking)))
+            status = Status(code=StatusCode.LACKS_CAPABILITY, fields=fields)
+            if self._parts.catalog.report(state.id).status != status:
+                self._parts.catalog.set_status(state.id, status)
         elif self._may_start(state.id):
             self._name_by_id[state.id] = state.name
             self._runners[state.id] = Runner(
@@ -220,13 +225,6 @@ class Supervisor:
 
     def _runner_kind(self, state: JobState) -> RunnerKind:
         return self._parts.runners[state.definition.kind.runner]
-
-    def _say_lacking(self, state: JobState, capability: str) -> None:
-        """Report why this node does not run a job."""
-        fields = (("node", self._parts.node_id), ("capability", capability))
-        status = Status(code=StatusCode.LACKS_CAPABILITY, fields=fields)
-        if self._parts.catalog.report(state.id).status != status:
-            self._parts.catalog.set_status(state.id, status)
 
     def _watch_other_owner(self, state: JobState) -> None:
         """Notice that a job of another process is caught up, by polling its source."""
@@ -277,7 +275,3 @@ class Supervisor:
             resumes_at=resume_at(state),
             caught_up=state.id in self._caught_up,
         )
-
-
-def _ended_by_statement() -> LeaseLostError:
-    return LeaseLostError("a statement has paused or ended it")
