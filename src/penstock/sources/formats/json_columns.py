@@ -10,7 +10,6 @@ block as a whole, because a check of every line in Python costs more than parsin
 """
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from json.encoder import encode_basestring_ascii
 from typing import IO, Any, TypeAlias, cast
@@ -110,8 +109,10 @@ def _floating(arrow: AnyType) -> Render:
 def _decimal(arrow: AnyType) -> Render:
     def render(value: object) -> str:
         if isinstance(value, str) and not isinstance(value, ForeignConstant):
-            with suppress(pa.ArrowInvalid):
+            try:
                 return f'"{decimal_from_text(value.strip(), arrow):f}"'
+            except pa.ArrowInvalid as error:
+                raise _misfit(arrow, value) from error
         raise _misfit(arrow, value)
 
     return render

@@ -274,6 +274,8 @@ def _without_blanks(contents: _Contents, *, separator: bytes | None) -> _Content
 def _csv_reader(layout: CsvLayout, wanted: Wanted) -> _ReadTexts:
     enclosed = enclosing(layout)
     read_lines = partial(read_csv, wanted=wanted, layout=layout)
+    if enclosed is None:
+        return partial(_read_joined, read=read_lines)
 
     def read(texts: Sequence[bytes]) -> Iterator[RecordBlock]:
         for first, after in _runs(texts, enclosed):
@@ -283,16 +285,15 @@ def _csv_reader(layout: CsvLayout, wanted: Wanted) -> _ReadTexts:
     return read
 
 
-def _runs(texts: Sequence[bytes], enclosed: Enclosing | None) -> Iterator[tuple[int, int]]:
+def _runs(texts: Sequence[bytes], enclosed: Enclosing) -> Iterator[tuple[int, int]]:
     """Yield ranges of texts; a text that leaves a field open is alone in its range."""
     first = 0
-    if enclosed is not None:
-        for at, text in enumerate(texts):
-            if enclosed.enclose in text and _left_open(text, enclosed):
-                if first < at:
-                    yield first, at
-                yield at, at + 1
-                first = at + 1
+    for at, text in enumerate(texts):
+        if enclosed.enclose in text and _left_open(text, enclosed):
+            if first < at:
+                yield first, at
+            yield at, at + 1
+            first = at + 1
     if first < len(texts):
         yield first, len(texts)
 
