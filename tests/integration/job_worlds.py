@@ -18,13 +18,19 @@ from penstock.control.result import Cell
 from penstock.errors import Code, UserError
 from penstock.model.epoch import Attachment, CommitKind
 from penstock.model.job import JobState
-from penstock.model.job_kinds import JobProperties, RoutineProperties
 from penstock.supervisor.supervisor import RunnerReport
 from tests.integration.driving import MovedClock
-from tests.integration.routine_loads import BLINK, CREATE_TABLE, FIRST, close_clients, row
+from tests.integration.routine_loads import (
+    BLINK,
+    CREATE_TABLE,
+    FIRST,
+    close_clients,
+    create,
+    row,
+)
 from tests.mirrored_node import OpenNode, open_local, open_mirrored
 from tests.node import Node, create_job, numbered, write_rows
-from tests.servers.kinesis_clients import REGION, StreamUnderTest, kinesis_client, new_stream
+from tests.servers.kinesis_clients import StreamUnderTest, kinesis_client, new_stream
 
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
@@ -42,6 +48,7 @@ class World:
     pause: ClassVar[str]
     resume: ClassVar[str]
     drop: ClassVar[str]
+    altering: ClassVar[str]
     show_create: ClassVar[str]
     interval_key: ClassVar[str]
     # How many items an epoch takes.
@@ -49,8 +56,9 @@ class World:
     # With which code statements about a dropped job, and a second RESUME, are refused.
     dropped_code: ClassVar[Code]
     resumed_code: ClassVar[Code | None]
-    # What SHOW tells of a job that waits, runs, is paused, waits again, and is dropped.
-    states: ClassVar[list[str]]
+    # The states of a job that waits, and of one that was dropped.
+    waiting: ClassVar[str]
+    dropped: ClassVar[str]
     # Whether an epoch with bad rows is committed before the job is paused.
     commits_bad_rows: ClassVar[bool] = True
     # Whether a job is no longer resumed after ten times.
@@ -101,10 +109,6 @@ class World:
         """Delete the source."""
         raise NotImplementedError
 
-    def fix(self, number: int) -> None:
-        """Let a good item arrive instead of a bad one."""
-        raise NotImplementedError
-
     def statement(self, properties: Mapping[str, str], after: int | None, how: str) -> str:
         """Return a CREATE statement, for items after a number if one is given."""
         raise NotImplementedError
@@ -127,7 +131,7 @@ class World:
 
     def alter(self, **properties: str) -> str:
         """Return an ALTER of properties."""
-        raise NotImplementedError
+        return f"{self.altering} PROPERTIES({_pairs(self.named(properties))})"
 
     def move(self, number: int, **properties: str) -> str:
         """Return an ALTER that moves the position to the end of an item."""
@@ -135,7 +139,9 @@ class World:
 
     def limits(self) -> tuple[timedelta, int | None]:
         """Return the interval of the job, and how many items its epochs take."""
-        raise NotImplementedError
+        properties = self.job.definition.properties
+        limits = properties.limits
+        return getattr(properties, self.interval_key), limits.items or limits.records
 
     def position(self, number: int | None) -> str:
         """Return what SHOW JOBS tells of the position after an item; None: after none."""
@@ -203,12 +209,13 @@ class FilesWorld(World):
     pause = "PAUSE JOB j"
     resume = "RESUME JOB j"
     drop = "DROP JOB j"
+    altering = "ALTER JOB j"
     show_create = "SHOW CREATE JOB j"
     interval_key = "max_interval"
     batch_key = "s3.max_batch_files"
     dropped_code = Code.META_NOT_FOUND_ERR
     resumed_code = Code.STATE_ERR
-    states: ClassVar[list[str]] = ["PENDING", "RUNNING", "PAUSED", "PENDING", ""]
+    waiting, dropped = "PENDING", ""
     commits_bad_rows = False
     resumes_end = True
     keeps_items = True
@@ -239,9 +246,6 @@ class FilesWorld(World):
     def lose_source(self) -> None:
         shutil.rmtree(self.folder)
 
-    def fix(self, number: int) -> None:
-        self.put(number)
-
     def statement(self, properties: Mapping[str, str], after: int | None, how: str) -> str:
         del how
         start = {} if after is None else {"offset": self._offset(after)}
@@ -252,16 +256,13 @@ class FilesWorld(World):
     def _offset(self, number: int) -> str:
         return json.dumps({"fileName": str(self.path(number))})
 
-    def alter(self, **properties: str) -> str:
-        return f"ALTER JOB j PROPERTIES({_pairs(self.named(properties))})"
-
     def move(self, number: int, **properties: str) -> str:
         return self.alter(**properties, offset=self._offset(number))
 
-    def limits(self) -> tuple[timedelta, int | None]:
-        properties = self.job.definition.properties
-        assert isinstance(properties, JobProperties)
-        return properties.max_interval, properties.limits.items
+    def numbers(self) -> list[int]:
+        rows = self.node.rows("t")
+        assert rows == [row for found in rows for row in numbered(found["id"])]
+        return super().numbers()
 
     def position(self, number: int | None) -> str:
         return "beginning" if number is None else str(self.path(number))
@@ -276,28 +277,14 @@ class RoutineWorld(World):
     pause = "PAUSE ROUTINE LOAD FOR j"
     resume = "RESUME ROUTINE LOAD FOR j"
     drop = "STOP ROUTINE LOAD FOR j"
+    altering = "ALTER ROUTINE LOAD FOR j"
     show_create = "SHOW CREATE ROUTINE LOAD FOR j"
     interval_key = "max_batch_interval"
     batch_key = "max_batch_rows"
     dropped_code = Code.STATE_ERR
     resumed_code = None
-    states: ClassVar[list[str]] = [
-        "NEED_SCHEDULE",
-        "RUNNING",
-        "PAUSED",
-        "NEED_SCHEDULE",
-        "STOPPED",
-    ]
-
+    waiting, dropped = "NEED_SCHEDULE", "STOPPED"
     interval_default = "60s"
-
-    def alter(self, **properties: str) -> str:
-        return f"ALTER ROUTINE LOAD FOR j PROPERTIES({_pairs(self.named(properties))})"
-
-    def limits(self) -> tuple[timedelta, int | None]:
-        properties = self.job.definition.properties
-        assert isinstance(properties, RoutineProperties)
-        return properties.max_batch_interval, properties.limits.records
 
     def state_shown(self) -> str:
         return str(self.sql("SHOW ALL ROUTINE LOAD FOR j")[0]["State"])
@@ -329,40 +316,26 @@ class KinesisWorld(RoutineWorld):
     def lose_source(self) -> None:
         self.stream.delete()
 
-    def fix(self, number: int) -> None:
-        self.put(number)
-
     def statement(self, properties: Mapping[str, str], after: int | None, how: str) -> str:
-        source = {
-            "aws.region": REGION,
-            "kinesis_stream": self.stream.name,
-            "aws.endpoint": str(self.stream.client.meta.endpoint_url),
-            "aws.access_key": "mine",
-            "aws.secret_key": "mine",
-            **self._start(after, how),
-        }
-        return (
-            f"CREATE ROUTINE LOAD j ON t PROPERTIES({_pairs({'format': 'json', **properties})})"
-            f" FROM KINESIS({_pairs(source)})"
-        )
+        start = self._start(after, how)
+        return create(self.stream, name="j", properties=properties, **start)
 
     def _start(self, after: int | None, how: str) -> dict[str, str]:
         if after is None:
-            return {"property.kinesis_default_pos": "TRIM_HORIZON"}
-        next_one = self.sequence_by_number[after + 1]
+            return {}
+        number = self.sequence_by_number[after + 1]
         match how:
             case "by shard":
-                return {"kinesis_shards": FIRST, "kinesis_shards_pos": next_one}
+                return {"kinesis_shards": FIRST, "kinesis_shards_pos": number}
             case "by default":
-                return {"property.kinesis_default_pos": next_one}
+                return {"property.kinesis_default_pos": number}
             case _:
-                return {"property.kinesis_positions": json.dumps({FIRST: f"AT {next_one}"})}
+                return {"property.kinesis_positions": json.dumps({FIRST: f"AT {number}"})}
 
     def move(self, number: int, **properties: str) -> str:
         position = json.dumps({FIRST: f"AFTER {self.sequence_by_number[number]}"})
-        clause = f"PROPERTIES({_pairs(self.named(properties))}) " if properties else ""
-        source = _pairs({"property.kinesis_positions": position})
-        return f"ALTER ROUTINE LOAD FOR j {clause}FROM KINESIS({source})"
+        words = self.alter(**properties) if properties else self.altering
+        return f"{words} FROM KINESIS('property.kinesis_positions' = '{position}')"
 
     def position(self, number: int | None) -> str:
         found = self.sequence_by_number.get(number or 0)
@@ -400,13 +373,8 @@ def _pairs(given: Mapping[str, str]) -> str:
     return ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
 
 
-FILES, S3, KINESIS, KINESIS_LOCAL, DATAGEN = (
-    "files",
-    "s3",
-    "kinesis",
-    "kinesis_local",
-    "datagen",
-)
+FILES, S3, DATAGEN = "files", "s3", "datagen"
+KINESIS, KINESIS_LOCAL = "kinesis", "kinesis_local"
 EVERY = [FILES, S3, KINESIS, DATAGEN]
 # Those whose time may pass, and whose rows may be bad.
 STORED = [FILES, S3, KINESIS]

@@ -1,13 +1,11 @@
 """Streams of the project's own server, and how the product asks for them."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from penstock.model.split import Position
 from penstock.sources.kinesis.client import (
-    CLIENTS,
     Retries,
     StreamAccess,
     StreamClient,
@@ -17,23 +15,9 @@ from penstock.sources.kinesis.kind import KinesisOptions
 from penstock.sources.kinesis.reading import ShardPages
 from tests.integration.driving import MovedClock
 from tests.servers.kinesis.server import KinesisServer
-from tests.servers.kinesis_clients import REGION, StreamUnderTest, kinesis_client, new_stream
+from tests.servers.kinesis_clients import REGION, StreamUnderTest
 
 SHARD = "shardId-000000000000"
-
-
-@pytest.fixture
-def server(kinesis_of_module: KinesisServer) -> Iterator[KinesisServer]:
-    """That server as new, and no client of it left behind."""
-    kinesis_of_module.control.reset()
-    yield kinesis_of_module
-    CLIENTS.close()
-
-
-@pytest.fixture
-def stream(server: KinesisServer) -> Iterator[StreamUnderTest]:
-    with kinesis_client(server.endpoint) as client:
-        yield new_stream(client)
 
 
 def access_to(stream: str, endpoint: str, **given: Any) -> StreamAccess:

@@ -117,14 +117,6 @@ def ids(node: Node, table: str = "t") -> list[int]:
     return [found["id"] for found in loaded(node, table)]
 
 
-def by_key(node: Node) -> dict[str, list[int]]:
-    """Answer the numbers of every key, in the order in which they were committed."""
-    found: dict[str, list[int]] = {}
-    for one in loaded(node):
-        found.setdefault(one["note"], []).append(one["id"])
-    return found
-
-
 def loaded(node: Node, table: str = "t") -> list[dict[str, Any]]:
     """Answer the rows of a table, in the order of its commits and of their files."""
     record = node.catalog.table(table)
@@ -148,30 +140,6 @@ def shown(node: Node, name: str = "r", *, all_: bool = False) -> dict[str, Any]:
     }
 
 
-def statistic(node: Node, name: str = "r") -> dict[str, int]:
-    """Answer the counters of a load; they add up."""
-    told: dict[str, int] = shown(node, name)["Statistic"]
-    assert told["totalRows"] == (
-        told["loadedRows"] + told["errorRows"] + told["unselectedRows"] + told["skippedRows"]
-    )
-    return told
-
-
-def shards(node: Node, name: str = "r") -> dict[str, tuple[str, str]]:
-    """Answer state and position of the shards of a load, by the end of their names."""
-    return {
-        str(one["shard"])[-1]: (str(one["state"]), str(one["position"]))
-        for one in node.sql(f"SHOW SHARDS FOR {name}")
-    }
-
-
-def refusal(node: Node, sql: str) -> str:
-    """Answer with which code and message a statement is refused."""
-    with pytest.raises(UserError) as refused:
-        node.sql(sql)
-    return f"{refused.value.code}: {refused.value.message}"
-
-
 def values_in(told: str) -> list[str]:
     """Answer the code of a message, and the names and numbers in it."""
     code, _, rest = told.partition(": ")
@@ -185,13 +153,6 @@ def times_in(told: str) -> list[datetime]:
         datetime.fromisoformat(f"{found}+00:00")
         for found in re.findall(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?= UTC)", told)
     ]
-
-
-def altered(node: Node, clauses: str, *, name: str = "r") -> None:
-    """Pause a load, alter it, and let it run again."""
-    node.sql(f"PAUSE ROUTINE LOAD FOR {name}")
-    node.sql(f"ALTER ROUTINE LOAD FOR {name} {clauses}")
-    node.sql(f"RESUME ROUTINE LOAD FOR {name}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,13 +203,20 @@ class Load:
         return put(self.stream, *numbers, key=key, hash_key=hash_key)
 
     def alter(self, clauses: str) -> None:
-        altered(self.node, clauses)
+        """Pause the load, alter it, and let it run again."""
+        self.sql("PAUSE ROUTINE LOAD FOR r")
+        self.sql(f"ALTER ROUTINE LOAD FOR r {clauses}")
+        self.sql("RESUME ROUTINE LOAD FOR r")
 
     def ids(self) -> list[int]:
         return ids(self.node)
 
     def by_key(self) -> dict[str, list[int]]:
-        return by_key(self.node)
+        """Return the numbers of every key, in the order in which they were committed."""
+        found: dict[str, list[int]] = {}
+        for one in self.loaded():
+            found.setdefault(one["note"], []).append(one["id"])
+        return found
 
     def loaded(self) -> list[dict[str, Any]]:
         return loaded(self.node)
@@ -256,15 +224,29 @@ class Load:
     def shown(self, *, all_: bool = False) -> dict[str, Any]:
         return shown(self.node, all_=all_)
 
+    def create_text(self) -> str:
+        """Return what SHOW CREATE tells."""
+        return str(self.sql("SHOW CREATE ROUTINE LOAD FOR r")[0]["CreateStmt"])
+
     def statistic(self) -> dict[str, int]:
-        return statistic(self.node)
+        """Return the counters of the load; they add up."""
+        told: dict[str, int] = self.shown()["Statistic"]
+        parts = ("loadedRows", "errorRows", "unselectedRows", "skippedRows")
+        assert told["totalRows"] == sum(told[part] for part in parts)
+        return told
 
     def shards(self) -> dict[str, tuple[str, str]]:
-        return shards(self.node)
+        """Return state and position of the shards, by the end of their names."""
+        return {
+            str(one["shard"])[-1]: (str(one["state"]), str(one["position"]))
+            for one in self.sql("SHOW SHARDS FOR r")
+        }
 
     def refusal(self, sql: str) -> list[str]:
         """Return the code with which a statement is refused, and what the message names."""
-        return values_in(refusal(self.node, sql))
+        with pytest.raises(UserError) as refused:
+            self.sql(sql)
+        return values_in(f"{refused.value.code}: {refused.value.message}")
 
     def reason(self) -> list[str]:
         """Return the code of the reason why the load is paused, and what it names."""

@@ -19,13 +19,12 @@ from tests.integration.bucket_jobs import (
     put_rows,
     secret,
 )
-from tests.integration.routine_loads import create, loads, server, stream
+from tests.integration.routine_loads import create
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
 from tests.servers.buckets import Bucket
 from tests.servers.kinesis_clients import StreamUnderTest
 from tests.servers.proxy import Proxied
 
-__all__ = ["loads", "server", "stream"]
 pytestmark = pytest.mark.integration
 
 ACCESS, SECRET = "s3.access_key", "s3.secret_key"

@@ -27,14 +27,14 @@ from penstock.sources.kinesis.client import (
 )
 from tests.integration.bucket_jobs import bare_aws, silent_sts
 from tests.integration.driving import paused, rounds_until, supervised
-from tests.integration.kinesis_streams import access, access_to, server, stream
-from tests.integration.routine_loads import create, ids, loads, put, shown
+from tests.integration.kinesis_streams import access, access_to
+from tests.integration.routine_loads import create, ids, put, shown
 from tests.node import Node
 from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import REGION, StreamUnderTest, new_stream
 from tests.servers.proxy import Delay, FaultProxy, Request
 
-__all__ = ["access", "loads", "server", "stream"]
+__all__ = ["access"]
 pytestmark = pytest.mark.integration
 
 PATIENCE_SECONDS = 60

@@ -92,7 +92,7 @@ def test_a_load_that_is_made_again_knows_that_a_quiet_shard_lost_nothing(load: L
     load.control.move_clock(timedelta(hours=20))
     load.control.trim(load.stream.name, FIRST)
     load.sql("PAUSE ROUTINE LOAD FOR r")
-    statement = str(load.sql("SHOW CREATE ROUTINE LOAD FOR r")[0]["CreateStmt"])
+    statement = load.create_text()
     load.sql("STOP ROUTINE LOAD FOR r")
 
     load.sql(statement)

@@ -14,13 +14,12 @@ from penstock.sources.kinesis.client import StreamError
 from penstock.sources.kinesis.source import KinesisSource
 from tests.integration.driving import MovedClock
 from tests.integration.kinesis_load import LIMITS, PARENT, Load, load
-from tests.integration.kinesis_streams import server, stream
 from tests.integration.routine_loads import BLINK, CREATE_TABLE, HIGH, LOW, create, ids, put
 from tests.mirrored_node import OpenNode
 from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import MIDDLE, StreamUnderTest, new_stream
 
-__all__ = ["load", "server", "stream"]
+__all__ = ["load"]
 
 pytestmark = pytest.mark.integration
 

@@ -17,21 +17,13 @@ from penstock.sources.kinesis.client import (
 )
 from penstock.sources.kinesis.reading import Page, ShardPages, describe, list_shards
 from tests.integration.driving import MovedClock
-from tests.integration.kinesis_streams import (
-    SHARD,
-    access,
-    access_to,
-    pages_of,
-    retries,
-    server,
-    stream,
-)
+from tests.integration.kinesis_streams import SHARD, access, access_to, pages_of, retries
 from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis.stream import StaleListing
 from tests.servers.kinesis.switches import ShardEnd
 from tests.servers.kinesis_clients import REGION, StreamUnderTest, kinesis_client, new_stream
 
-__all__ = ["access", "retries", "server", "stream"]
+__all__ = ["access", "retries"]
 pytestmark = pytest.mark.integration
 
 

@@ -10,19 +10,13 @@ from penstock.sources.kinesis.kind import KinesisOptions
 from penstock.sources.kinesis.reading import READ_INTERVAL, ShardPages, ShardReading
 from penstock.sources.kinesis.shards import ShardOutcome
 from tests.integration.driving import MovedClock
-from tests.integration.kinesis_streams import (
-    access,
-    pages_of,
-    retries,
-    server,
-    stream,
-)
+from tests.integration.kinesis_streams import access, pages_of, retries
 from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import StreamUnderTest
 from tests.unit.sources.kinesis.aggregates import packed
 from tests.unit.sources.kinesis.test_records import sub
 
-__all__ = ["access", "retries", "server", "stream"]
+__all__ = ["access", "retries"]
 pytestmark = pytest.mark.integration
 
 PLENTY = ReadLimits(

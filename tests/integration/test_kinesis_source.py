@@ -10,12 +10,11 @@ from penstock.model.codec import from_text
 from penstock.model.split import End
 from penstock.sources.kinesis.shards import ShardWork
 from tests.integration.kinesis_load import LIMITS, Load, load
-from tests.integration.kinesis_streams import server, stream
 from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis.stream import StaleListing
 from tests.servers.kinesis_clients import MIDDLE, StreamUnderTest
 
-__all__ = ["load", "server", "stream"]
+__all__ = ["load"]
 
 pytestmark = pytest.mark.integration
 

@@ -66,7 +66,7 @@ def test_a_job_goes_through_the_states_of_its_kind(world: World) -> None:
     world.sql(world.drop)
 
     states.append(world.state_shown())
-    assert states == world.states
+    assert states == [world.waiting, "RUNNING", "PAUSED", world.waiting, world.dropped]
 
 
 @of(*KINDS)
@@ -130,6 +130,7 @@ def test_a_table_is_kept_while_a_job_loads_it(world: World) -> None:
     assert world.node.catalog.secrets() == ()
 
 
+@of(*EVERY, KINESIS_LOCAL)
 def test_a_paused_job_goes_on_where_it_was(world: World) -> None:
     world.put(1)
     world.create()

@@ -176,7 +176,7 @@ def test_t7_a_job_paused_by_bad_rows_shows_its_position_after_a_restart_and_goes
 
     assert loaded.show() == before
     assert (before["state"], before["position"]) == ("PAUSED", reached)
-    loaded.fix(4)
+    loaded.put(4)
     loaded.sql(loaded.resume)
     loaded.run()
     assert loaded.numbers() == [1, 2, 3, 4]
@@ -291,7 +291,7 @@ def test_t43_an_aborted_epoch_moves_nothing_and_epochs_count_on(loaded: World) -
     after = loaded.job
     aborted, rows = attempts(loaded.node)[-1], loaded.numbers()
 
-    loaded.fix(4)
+    loaded.put(4)
     loaded.restart()
     loaded.sql(loaded.resume)
     loaded.run()

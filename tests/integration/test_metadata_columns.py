@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -34,25 +35,32 @@ def where(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Loading:
+    """A node, and what stands behind the source in its SELECTs."""
+
+    node: Node
+    where: str = ""
+
+    def load(
+        self, select: str, source: str, *, columns: str, properties: str = ""
+    ) -> list[dict[str, Any]]:
+        """Load what a SELECT gives into a new table and return its rows."""
+        self.node.sql(
+            f"CREATE TABLE t ({columns}); CREATE JOB j {properties}ON STREAMING DO "
+            f"INSERT INTO t {select} FROM {source}{self.where}"
+        )
+        self.node.run()
+        return self.node.rows("t")
+
+
 @pytest.fixture
-def loading(where: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Node]:
+def loading(where: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Loading]:
     """A node that runs the SELECT in the way that the WHERE needs."""
     spark: SparkExecutor | None = request.getfixturevalue("spark") if where else None
     node = Node(tmp_path / "home", spark=spark)
-    yield node
+    yield Loading(node=node, where=where)
     node.catalog.close()
-
-
-def load(
-    node: Node, select: str, *, columns: str, properties: str = ""
-) -> list[dict[str, Any]]:
-    """Load what a SELECT gives into a new table and answer its rows."""
-    node.sql(
-        f"CREATE TABLE t ({columns}); "
-        f"CREATE JOB j {properties}ON STREAMING DO INSERT INTO t {select}"
-    )
-    node.run()
-    return node.rows("t")
 
 
 def files(pattern: Path, *, kind: str = "json", more: str = "") -> str:
@@ -65,15 +73,15 @@ def set_modified(path: Path, at: datetime) -> None:
 
 
 def test_a_row_knows_its_file_its_line_and_when_the_file_was_written(
-    loading: Node, folder: Path, where: str
+    loading: Loading, folder: Path
 ) -> None:
     path = folder / "a.json"
     path.write_text('{"id": 1}\n\nnull\n{"id": 2}\n')
     set_modified(path, AT)
 
-    rows = load(
-        loading,
-        f"SELECT id, _file, _row, _modified_at FROM {files(folder / '*.json')}{where}",  # noqa: S608
+    rows = loading.load(
+        "SELECT id, _file, _row, _modified_at",
+        files(folder / "*.json"),
         columns="id BIGINT, f STRING, r BIGINT, m TIMESTAMP",
         properties=LENIENT,
     )
@@ -82,19 +90,17 @@ def test_a_row_knows_its_file_its_line_and_when_the_file_was_written(
         {"id": 1, "f": str(path), "r": 1, "m": AT},
         {"id": 2, "f": str(path), "r": 4, "m": AT},
     ]
-    assert (loading.job("j").definition.query is None) == (not where)
+    assert (loading.node.job("j").definition.query is None) == (not loading.where)
 
 
 def test_rows_may_have_nothing_but_what_is_known_beside_their_content(
-    loading: Node, folder: Path, where: str
+    loading: Loading, folder: Path
 ) -> None:
     write_rows(folder / "a.json", [{"id": 1}, {"id": 2}])
     write_rows(folder / "b.json", [{"id": 3}])
 
-    rows = load(
-        loading,
-        f"SELECT _row, _file FROM {files(folder / '*.json')}{where}",  # noqa: S608
-        columns="r BIGINT, f STRING",
+    rows = loading.load(
+        "SELECT _row, _file", files(folder / "*.json"), columns="r BIGINT, f STRING"
     )
 
     expected = [(1, "a"), (1, "b"), (2, "a")]
@@ -110,29 +116,25 @@ def test_rows_may_have_nothing_but_what_is_known_beside_their_content(
     ],
 )
 def test_rows_of_csv_are_numbered_by_their_lines(
-    *, loading: Node, folder: Path, where: str, kind: str, content: bytes, lines: list[int]
+    *, loading: Loading, folder: Path, kind: str, content: bytes, lines: list[int]
 ) -> None:
     (folder / "a.csv").write_bytes(content)
     source = files(folder / "*.csv", kind=kind, more=", 'schema' = 'id INT, note STRING'")
 
-    rows = load(
-        loading,
-        f"SELECT _row, id FROM {source}{where}",  # noqa: S608
-        columns="r BIGINT, id INT",
-    )
+    rows = loading.load("SELECT _row, id", source, columns="r BIGINT, id INT")
 
     assert [(row["r"], row["id"]) for row in rows] == list(zip(lines, [1, 2], strict=True))
 
 
 def test_rows_of_csv_with_line_ends_in_fields_are_numbered_by_their_first_line(
-    loading: Node, folder: Path, where: str
+    loading: Loading, folder: Path
 ) -> None:
     (folder / "a.csv").write_bytes(b'1\t"a\nb"\n2\t"c\n\nd"\n3\te\n')
     more = ", 'enclose' = '\"', 'schema' = 'id INT, note STRING'"
 
-    rows = load(
-        loading,
-        f"SELECT _row, id, note FROM {files(folder / '*.csv', kind='csv', more=more)}{where}",  # noqa: S608
+    rows = loading.load(
+        "SELECT _row, id, note",
+        files(folder / "*.csv", kind="csv", more=more),
         columns="r BIGINT, id INT, note STRING",
     )
 
@@ -143,15 +145,13 @@ def test_rows_of_csv_with_line_ends_in_fields_are_numbered_by_their_first_line(
     ]
 
 
-def test_rows_of_parquet_are_numbered_across_row_groups(
-    loading: Node, folder: Path, where: str
-) -> None:
+def test_rows_of_parquet_are_numbered_across_row_groups(loading: Loading, folder: Path) -> None:
     table = pa.table({"id": list(range(10, 20))})
     pq.write_table(table, folder / "a.parquet", row_group_size=3)
 
-    rows = load(
-        loading,
-        f"SELECT _row, id FROM {files(folder / '*.parquet', kind='parquet')}{where}",  # noqa: S608
+    rows = loading.load(
+        "SELECT _row, id",
+        files(folder / "*.parquet", kind="parquet"),
         columns="r BIGINT, id BIGINT",
     )
 
@@ -168,58 +168,46 @@ def test_rows_of_parquet_are_numbered_across_row_groups(
     ],
 )
 def test_what_no_column_holds_is_rescued(
-    *, loading: Node, folder: Path, where: str, kind: str, content: bytes, rescued: object
+    *, loading: Loading, folder: Path, kind: str, content: bytes, rescued: object
 ) -> None:
     (folder / "a.in").write_bytes(content)
     source = files(folder / "*.in", kind=kind, more=", 'schema' = 'id BIGINT'")
 
-    rows = load(
-        loading,
-        f"SELECT id, _rescued FROM {source}{where}",  # noqa: S608
-        columns="id BIGINT, rest STRING",
-    )
+    rows = loading.load("SELECT id, _rescued", source, columns="id BIGINT, rest STRING")
 
     assert [(row["id"], json.loads(row["rest"])) for row in rows] == [(1, rescued)]
 
 
 def test_what_no_column_of_a_parquet_file_holds_is_rescued(
-    loading: Node, folder: Path, where: str
+    loading: Loading, folder: Path
 ) -> None:
     pq.write_table(pa.table({"id": [1, 2], "x": ["a", None]}), folder / "a.parquet")
     source = files(folder / "*.parquet", kind="parquet", more=", 'schema' = 'id BIGINT'")
 
-    rows = load(
-        loading,
-        f"SELECT id, _rescued FROM {source}{where}",  # noqa: S608
-        columns="id BIGINT, rest STRING",
-    )
+    rows = loading.load("SELECT id, _rescued", source, columns="id BIGINT, rest STRING")
 
     assert [json.loads(row["rest"] or "{}").get("x") for row in rows] == ["a", None]
 
 
 def test_a_record_without_other_fields_has_nothing_to_rescue(
-    loading: Node, folder: Path, where: str
+    loading: Loading, folder: Path
 ) -> None:
     write_rows(folder / "a.json", [{"id": 1}])
     source = files(folder / "*.json", more=", 'schema' = 'id BIGINT'")
 
-    rows = load(
-        loading,
-        f"SELECT id, _rescued FROM {source}{where}",  # noqa: S608
-        columns="id BIGINT, rest STRING",
-    )
+    rows = loading.load("SELECT id, _rescued", source, columns="id BIGINT, rest STRING")
 
     assert rows == [{"id": 1, "rest": None}]
 
 
 def test_a_column_of_the_files_goes_before_what_is_called_alike(
-    loading: Node, folder: Path, where: str
+    loading: Loading, folder: Path
 ) -> None:
     write_rows(folder / "a.json", [{"id": 1, "_file": "mine", "_row": "ours"}])
 
-    rows = load(
-        loading,
-        f"SELECT id, _file, _row FROM {files(folder / '*.json')}{where}",  # noqa: S608
+    rows = loading.load(
+        "SELECT id, _file, _row",
+        files(folder / "*.json"),
         columns="id BIGINT, f STRING, r STRING",
     )
 
@@ -227,15 +215,11 @@ def test_a_column_of_the_files_goes_before_what_is_called_alike(
 
 
 def test_a_star_does_not_hold_what_is_known_beside_the_content(
-    loading: Node, folder: Path, where: str
+    loading: Loading, folder: Path
 ) -> None:
     write_rows(folder / "a.json", [{"id": 1, "note": "x"}])
 
-    rows = load(
-        loading,
-        f"SELECT * FROM {files(folder / '*.json')}{where}",  # noqa: S608
-        columns="id BIGINT, note STRING",
-    )
+    rows = loading.load("SELECT *", files(folder / "*.json"), columns="id BIGINT, note STRING")
 
     assert rows == [{"id": 1, "note": "x"}]
 
@@ -246,25 +230,22 @@ def test_a_star_is_the_content_alone_when_a_where_looks_beside_it(
 ) -> None:
     write_rows(folder / "a.json", [{"id": 1}, {"id": 2}])
 
-    rows = load(
-        spark_node,
-        f"SELECT * FROM {files(folder / '*.json')} WHERE _row > 1",  # noqa: S608
-        columns="id BIGINT",
-    )
+    loading = Loading(node=spark_node, where=" WHERE _row > 1")
+    rows = loading.load("SELECT *", files(folder / "*.json"), columns="id BIGINT")
 
     assert rows == [{"id": 2}]
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("select", ["SELECT *, _row FROM SRC", "SELECT f.*, _row FROM SRC f"])
+@pytest.mark.parametrize(("stars", "alias"), [("*", ""), ("f.*", " f")])
 def test_a_star_beside_what_is_known_of_the_row_is_refused(
-    spark_node: Node, folder: Path, select: str
+    spark_node: Node, folder: Path, *, stars: str, alias: str
 ) -> None:
     write_rows(folder / "a.json", [{"id": 1}, {"id": 2}])
-    source = files(folder / "*.json")
+    loading = Loading(node=spark_node, where=alias)
 
-    with pytest.raises(UserError, match=r'\* cannot stand beside "_row"') as refused:
-        load(spark_node, select.replace("SRC", source), columns="id BIGINT, r BIGINT")
+    with pytest.raises(UserError, match=r'\*.* "_row"') as refused:
+        loading.load(f"SELECT {stars}, _row", files(folder / "*.json"), columns="a INT, b INT")
 
     assert refused.value.hint
 
@@ -276,7 +257,7 @@ def in_folders(folder: Path, *names: str) -> None:
 
 
 def test_values_of_the_path_are_typed_by_the_schema_decoded_and_may_be_null(
-    loading: Node, folder: Path, where: str
+    loading: Loading, folder: Path
 ) -> None:
     in_folders(
         folder,
@@ -288,9 +269,9 @@ def test_values_of_the_path_are_typed_by_the_schema_decoded_and_may_be_null(
         ", 'path_partition_keys' = 'day, city', 'schema' = 'id BIGINT, day DATE, city STRING'"
     )
 
-    rows = load(
-        loading,
-        f"SELECT id, day, city FROM {files(folder / '**/*.json', more=more)}{where}",  # noqa: S608
+    rows = loading.load(
+        "SELECT id, day, city",
+        files(folder / "**/*.json", more=more),
         columns="id BIGINT, day DATE, city STRING",
     )
 
@@ -302,14 +283,14 @@ def test_values_of_the_path_are_typed_by_the_schema_decoded_and_may_be_null(
 
 
 def test_values_of_the_path_are_texts_unless_declared_and_part_of_the_star(
-    loading: Node, folder: Path, where: str
+    loading: Loading, folder: Path
 ) -> None:
     in_folders(folder, "day=2026-11-15/n=007")
     more = ", 'path_partition_keys' = 'day,n'"
 
-    rows = load(
-        loading,
-        f"SELECT * FROM {files(folder / '**/*.json', more=more)}{where}",  # noqa: S608
+    rows = loading.load(
+        "SELECT *",
+        files(folder / "**/*.json", more=more),
         columns="id BIGINT, n STRING, day STRING",
     )
 
@@ -317,15 +298,13 @@ def test_values_of_the_path_are_texts_unless_declared_and_part_of_the_star(
 
 
 def test_a_value_of_the_path_goes_before_a_field_of_the_records(
-    loading: Node, folder: Path, where: str
+    loading: Loading, folder: Path
 ) -> None:
     write_rows(folder / "n=2/a.json", [{"id": 1, "n": 9}])
     more = ", 'path_partition_keys' = 'n', 'schema' = 'id BIGINT, n INT'"
 
-    rows = load(
-        loading,
-        f"SELECT id, n FROM {files(folder / '**/*.json', more=more)}{where}",  # noqa: S608
-        columns="id BIGINT, n INT",
+    rows = loading.load(
+        "SELECT id, n", files(folder / "**/*.json", more=more), columns="id BIGINT, n INT"
     )
 
     assert rows == [{"id": 1, "n": 2}]
@@ -339,24 +318,22 @@ def test_a_value_of_the_path_goes_before_a_field_of_the_records(
     ],
 )
 def test_a_path_without_its_value_or_with_a_wrong_one_pauses_the_job(
-    *, loading: Node, folder: Path, where: str, name: str, more: str, message: str
+    *, loading: Loading, folder: Path, name: str, more: str, message: str
 ) -> None:
     in_folders(folder, "n=1", name)
     more += ", 'path_partition_keys' = 'n', 'schema' = 'id BIGINT, n INT'"
 
-    rows = load(
-        loading,
-        f"SELECT id, n FROM {files(folder / '**/*.json', more=more)}{where}",  # noqa: S608
-        columns="id BIGINT, n INT",
+    rows = loading.load(
+        "SELECT id, n", files(folder / "**/*.json", more=more), columns="id BIGINT, n INT"
     )
 
     assert rows == []
-    reason = str(loading.show("j")["reason"])
+    reason = str(loading.node.show("j")["reason"])
     assert reason.startswith(f'FILE_ERR: file "{folder}/{name}/a.json": {message}')
     (folder / name).rename(folder / "n=3")
-    loading.sql("RESUME JOB j")
-    loading.run()
-    assert [(row["id"], row["n"]) for row in loading.rows("t")] == [(0, 1), (1, 3)]
+    loading.node.sql("RESUME JOB j")
+    loading.node.run()
+    assert [(row["id"], row["n"]) for row in loading.node.rows("t")] == [(0, 1), (1, 3)]
 
 
 class Watching:
@@ -413,12 +390,7 @@ def test_two_tasks_read_a_large_file_and_every_row_is_loaded_once(
     node = Node(tmp_path / "home", work=watching)
     source = files(path, kind=kind, more=", 'schema' = 'id BIGINT, note STRING'")
 
-    rows = load(
-        node,
-        f"SELECT id FROM {source}",  # noqa: S608
-        columns="id BIGINT",
-        properties=LENIENT,
-    )
+    rows = Loading(node=node).load("SELECT id", source, columns="id BIGINT", properties=LENIENT)
 
     ((first,), (second,)) = watching.parts
     assert (first[0], second) == (0, (first[1], path.stat().st_size))
@@ -437,11 +409,8 @@ def test_a_file_is_not_cut_when_rows_are_numbered(
     node = Node(tmp_path / "home", work=watching)
     source = files(path, kind=kind, more=", 'schema' = 'id BIGINT, note STRING'")
 
-    rows = load(
-        node,
-        f"SELECT id, _row FROM {source}",  # noqa: S608
-        columns="id BIGINT, r BIGINT",
-        properties=LENIENT,
+    rows = Loading(node=node).load(
+        "SELECT id, _row", source, columns="id BIGINT, r BIGINT", properties=LENIENT
     )
 
     assert watching.parts == [[(0, path.stat().st_size)]]
@@ -461,11 +430,8 @@ def test_a_large_file_loads_once_when_spark_runs_the_select(
     source = files(path, kind=kind, more=", 'schema' = 'id BIGINT, note STRING'")
     row = "_row" if numbered else "id + 1"
 
-    rows = load(
-        spark_node,
-        f"SELECT id, {row} FROM {source} WHERE length(note) > 1",  # noqa: S608
-        columns="id BIGINT, r BIGINT",
-        properties=LENIENT,
+    rows = Loading(node=spark_node, where=" WHERE length(note) > 1").load(
+        f"SELECT id, {row}", source, columns="id BIGINT, r BIGINT", properties=LENIENT
     )
 
     assert sorted(row["id"] for row in rows) == GOOD

@@ -10,20 +10,11 @@ import pytest
 from penstock.errors import Code, ExternalError, UserError
 from tests.error_values import raises
 from tests.integration.driving import stored
-from tests.integration.routine_loads import (
-    FIRST,
-    create,
-    loads,
-    put,
-    server,
-    stream,
-    times_in,
-)
+from tests.integration.routine_loads import FIRST, create, put, times_in
 from tests.node import Node
 from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import StreamUnderTest, new_stream
 
-__all__ = ["loads", "server", "stream"]
 pytestmark = pytest.mark.integration
 
 # Stands for the name of the stream.

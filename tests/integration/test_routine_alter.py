@@ -3,8 +3,7 @@
 import pytest
 
 from tests.integration.driving import idle, rounds_until, supervised
-from tests.integration.routine_loads import FIRST, HIGH, LOW, Load, put, shown
-from tests.node import Node
+from tests.integration.routine_loads import FIRST, HIGH, LOW, Load, put
 from tests.servers.kinesis_clients import MIDDLE, REGION, new_stream
 
 pytestmark = pytest.mark.integration
@@ -12,11 +11,11 @@ pytestmark = pytest.mark.integration
 SECOND, THIRD = "shardId-000000000001", "shardId-000000000002"
 
 
-def definition(node: Node) -> tuple[str, dict[str, object]]:
-    """Answer all that is told of a load's definition and its place."""
-    text = str(node.sql("SHOW CREATE ROUTINE LOAD FOR r")[0]["CreateStmt"])
-    told = shown(node)
-    return text, {key: told[key] for key in ("JobProperties", "CustomProperties", "Progress")}
+def definition(load: Load) -> tuple[str, dict[str, object]]:
+    """Return all that is told of a load's definition and its place."""
+    told = load.shown()
+    keys = ("JobProperties", "CustomProperties", "Progress")
+    return load.create_text(), {key: told[key] for key in keys}
 
 
 def test_t33_shards_that_are_named_replace_those_that_were_read(load: Load) -> None:
@@ -76,7 +75,7 @@ def test_t18_a_report_of_the_old_stream_is_none_of_the_new_one(load: Load) -> No
 def test_t32_one_bad_key_beside_a_good_one_changes_nothing(load: Load) -> None:
     load.begin(1)
     load.sql("PAUSE ROUTINE LOAD FOR r")
-    before = definition(load.node)
+    before = definition(load)
 
     load.refusal(
         "ALTER ROUTINE LOAD FOR r COLUMNS(id) "
@@ -87,8 +86,8 @@ def test_t32_one_bad_key_beside_a_good_one_changes_nothing(load: Load) -> None:
         "FROM KINESIS('aws.access_key' = 'new', 'kinesis_stream' = 'nowhere')"
     )
 
-    assert definition(load.node) == before
-    assert definition(load.restart().node) == before
+    assert definition(load) == before
+    assert definition(load.restart()) == before
 
 
 def test_t34_what_a_statement_does_not_mention_stays(load: Load) -> None:
@@ -123,11 +122,11 @@ def test_t35_altered_columns_survive_a_restart(load: Load) -> None:
     )
     load.run()
     load.alter("COLUMNS TERMINATED BY '|', COLUMNS(note, id)")
-    before = definition(load.node)
+    before = definition(load)
     load.stream.put(b"b|2")
 
     again = load.restart()
-    restored = definition(again.node)
+    restored = definition(again)
     again.run()
 
     assert restored == before

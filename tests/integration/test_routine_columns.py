@@ -5,22 +5,10 @@ import json
 
 import pytest
 
-from tests.integration.routine_loads import (
-    CREATE_TABLE,
-    FIRST,
-    Load,
-    create,
-    ids,
-    loaded,
-    refusal,
-    row,
-    shown,
-    statistic,
-    values_in,
-)
-from tests.node import Node
-from tests.servers.kinesis.server import KinesisServer
-from tests.servers.kinesis_clients import StreamUnderTest, new_stream
+from penstock.errors import UserError
+from penstock.spark.executor import SparkExecutor
+from tests.integration.routine_loads import FIRST, Load, row
+from tests.servers.kinesis_clients import new_stream
 
 pytestmark = pytest.mark.integration
 
@@ -144,106 +132,96 @@ def test_t85_a_record_of_ten_mebibytes_is_loaded(load: Load) -> None:
     assert load.ids() == [1]
 
 
-def expressions(node: Node, stream: StreamUnderTest, clauses: str, **properties: str) -> None:
+@pytest.fixture
+def spark_load(load: Load, spark: SparkExecutor) -> Load:
+    """The load, with Spark for the expressions of its clauses."""
+    load.node.spark = spark
+    return load
+
+
+def expressions(load: Load, clauses: str, **properties: str) -> None:
     """Load the stream with clauses that need Spark."""
-    node.sql(f"{CREATE_TABLE}; {create(stream, clauses=clauses, properties=properties)}")
-    node.run()
+    load.create(clauses=clauses, properties=properties)
+    load.run()
 
 
-def test_columns_are_computed_and_filtered(spark_node: Node, stream: StreamUnderTest) -> None:
+def test_columns_are_computed_and_filtered(spark_load: Load) -> None:
     for number in range(1, 6):
-        stream.put(row(number, f"n{number}"), key="a")
+        spark_load.stream.put(row(number, f"n{number}"), key="a")
 
     expressions(
-        spark_node,
-        stream,
+        spark_load,
         "COLUMNS(id, note, id = id * 10, note = concat(_partition_key, upper(note))), "
         "PRECEDING FILTER id > 1, WHERE id < 50 AND note <> 'aN3'",
     )
 
-    assert loaded(spark_node) == [{"id": 20, "note": "aN2"}, {"id": 40, "note": "aN4"}]
-    counted = statistic(spark_node)
+    assert spark_load.loaded() == [{"id": 20, "note": "aN2"}, {"id": 40, "note": "aN4"}]
+    counted = spark_load.statistic()
     assert (counted["totalRows"], counted["unselectedRows"]) == (5, 3)
 
 
-def test_a_text_is_taken_apart_by_expressions(
-    spark_node: Node, stream: StreamUnderTest
-) -> None:
-    stream.put(b"7 seven")
+def test_a_text_is_taken_apart_by_expressions(spark_load: Load) -> None:
+    spark_load.stream.put(b"7 seven")
 
     expressions(
-        spark_node,
-        stream,
+        spark_load,
         "COLUMNS(value, id = cast(left(value, 1) AS BIGINT), note = substring(value, 3))",
         format="text",
     )
 
-    assert loaded(spark_node) == [{"id": 7, "note": "seven"}]
+    assert spark_load.loaded() == [{"id": 7, "note": "seven"}]
 
 
-def test_a_row_whose_expression_fails_is_rejected_in_strict_mode_too(
-    spark_node: Node, stream: StreamUnderTest
-) -> None:
-    stream.put_all(b"1", b"x", b"2")
+def test_a_row_whose_expression_fails_is_rejected_in_strict_mode_too(spark_load: Load) -> None:
+    spark_load.stream.put_all(b"1", b"x", b"2")
 
     expressions(
-        spark_node,
-        stream,
-        "COLUMNS(a, id = CAST(a AS BIGINT))",
-        format="csv",
-        strict_mode="true",
+        spark_load, "COLUMNS(a, id = CAST(a AS BIGINT))", format="csv", strict_mode="true"
     )
 
-    assert ids(spark_node) == [1, 2]
-    assert statistic(spark_node)["errorRows"] == 1
-    told = shown(spark_node)
-    reason = ["TOO_MANY_FAILURE_ROWS_ERR", "1", "3", "0"]
-    assert values_in(told["ReasonOfStateChanged"]) == reason
-    assert told["JobProperties"]["strict_mode"] == "true"
+    assert spark_load.ids() == [1, 2]
+    assert spark_load.statistic()["errorRows"] == 1
+    assert spark_load.reason() == ["TOO_MANY_FAILURE_ROWS_ERR", "1", "3", "0"]
+    assert spark_load.shown()["JobProperties"]["strict_mode"] == "true"
 
 
-def test_what_is_known_of_a_record_can_be_loaded(
-    spark_node: Node, server: KinesisServer, stream: StreamUnderTest
-) -> None:
-    spark_node.sql(
-        "CREATE TABLE t (id BIGINT, _shard STRING, number STRING, key STRING, at TIMESTAMP, "
-        "encryption STRING)"
+def test_what_is_known_of_a_record_can_be_loaded(spark_load: Load) -> None:
+    spark_load.sql(
+        "DROP TABLE t; CREATE TABLE t (id BIGINT, _shard STRING, number STRING, key STRING, "
+        "at TIMESTAMP, encryption STRING)"
     )
-    number = stream.put(b'{"id": 1, "_shard": "mine"}', key="a key")
-    server.control.switch(encrypted=True)
-    second = stream.put(b'{"id": 2}', key="a key")
+    number = spark_load.stream.put(b'{"id": 1, "_shard": "mine"}', key="a key")
+    spark_load.control.switch(encrypted=True)
+    second = spark_load.stream.put(b'{"id": 2}', key="a key")
     clauses = (
         "COLUMNS(id, _shard = _shard, number = _sequence, key = _partition_key, "
         "at = _arrived_at, encryption = _encryption_type), WHERE _partition_key = 'a key'"
     )
-    spark_node.sql(create(stream, clauses=clauses))
+    spark_load.create(clauses=clauses)
 
-    spark_node.run()
+    spark_load.run()
 
-    found = loaded(spark_node)
+    found = spark_load.loaded()
     arrived_at = [one.pop("at") for one in found]
     assert [list(one.values()) for one in found] == [
         [1, FIRST, number, "a key", "NONE"],
         [2, FIRST, second, "a key", "KMS"],
     ]
-    assert abs((server.control.now() - arrived_at[0]).total_seconds()) < 60
+    assert abs((spark_load.control.now() - arrived_at[0]).total_seconds()) < 60
 
 
-def test_t35_an_altered_filter_survives_a_restart(
-    spark_node: Node, stream: StreamUnderTest
-) -> None:
-    stream.put(row(1))
-    expressions(spark_node, stream, "WHERE id > 0")
-    spark_node.sql("PAUSE ROUTINE LOAD FOR r; ALTER ROUTINE LOAD FOR r WHERE id > 2")
-    spark_node.sql("RESUME ROUTINE LOAD FOR r")
-    stream.put_all(row(2), row(3))
+def test_t35_an_altered_filter_survives_a_restart(spark_load: Load) -> None:
+    spark_load.stream.put(row(1))
+    expressions(spark_load, "WHERE id > 0")
+    spark_load.alter("WHERE id > 2")
+    spark_load.stream.put_all(row(2), row(3))
 
-    again = spark_node.restart()
-    text = str(again.sql("SHOW CREATE ROUTINE LOAD FOR r")[0]["CreateStmt"])
+    again = spark_load.restart()
+    text = again.create_text()
     again.run()
 
     assert "WHERE id > 2" in text
-    assert ids(again) == [1, 3]
+    assert again.ids() == [1, 3]
 
 
 @pytest.mark.parametrize(
@@ -254,11 +232,9 @@ def test_t35_an_altered_filter_survives_a_restart(
     ],
 )
 def test_expressions_that_cannot_be_are_refused(
-    spark_node: Node, stream: StreamUnderTest, *, clauses: str, told: str
+    spark_load: Load, clauses: str, told: str
 ) -> None:
-    spark_node.sql(CREATE_TABLE)
+    with pytest.raises(UserError, match=told):
+        spark_load.create(clauses=clauses)
 
-    refused = refusal(spark_node, create(stream, clauses=clauses))
-
-    assert told in refused
-    assert spark_node.sql("SHOW ALL ROUTINE LOAD") == []
+    assert spark_load.sql("SHOW ALL ROUTINE LOAD") == []

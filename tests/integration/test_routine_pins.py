@@ -207,7 +207,7 @@ def test_t17_a_pinned_load_whose_finished_shard_is_forgotten_is_made_again(load:
     load.run()
     load.control.trim(wide.name, FIRST)
     load.sql("PAUSE ROUTINE LOAD FOR r")
-    text = str(load.sql("SHOW CREATE ROUTINE LOAD FOR r")[0]["CreateStmt"])
+    text = load.create_text()
     load.sql("STOP ROUTINE LOAD FOR r")
 
     load.sql(text)

@@ -21,11 +21,6 @@ pytestmark = pytest.mark.integration
 THREE = {"max_batch_rows": "3"}
 
 
-def statement(node: Node, name: str = "r") -> str:
-    """Answer what SHOW CREATE tells of a load."""
-    return str(node.sql(f"SHOW CREATE ROUTINE LOAD FOR {name}")[0]["CreateStmt"])
-
-
 def epoch_rows(node: Node) -> list[object]:
     """Answer how many rows every epoch has loaded."""
     return [one["rows"] for one in node.sql("SHOW EPOCHS FOR r") if one["kind"] == "epoch"]
@@ -210,12 +205,12 @@ def test_t17_the_statement_that_is_shown_makes_the_same_load(load: Load) -> None
         )
         + " COMMENT 'it''s mine'"
     )
-    before = statement(load.node)
+    before = load.create_text()
     load.sql("STOP ROUTINE LOAD FOR r")
 
     load.sql(before)
 
-    assert statement(load.node).replace("r_credentials_2", "r_credentials") == before
+    assert load.create_text().replace("r_credentials_2", "r_credentials") == before
 
 
 def test_t17_a_load_made_from_the_shown_statement_repeats_nothing(load: Load) -> None:
@@ -225,7 +220,7 @@ def test_t17_a_load_made_from_the_shown_statement_repeats_nothing(load: Load) ->
     load.create(properties=THREE)
     crash_at(load.node, CrashPoint.CATALOG_APPLIED)
     again = load.restart()
-    copied = statement(again.node)
+    copied = again.create_text()
     again.sql("STOP ROUTINE LOAD FOR r")
     load.put(7)
 
@@ -240,7 +235,7 @@ def test_t17_a_load_made_behind_a_reshard_reads_no_parent_again(load: Load) -> N
     load.put(1)
     load.stream.split(0, MIDDLE)
     load.begin(2)
-    copied = statement(load.node)
+    copied = load.create_text()
     load.sql("STOP ROUTINE LOAD FOR r")
     load.put(3)
     load.stream.split(2, MIDDLE + MIDDLE // 2)

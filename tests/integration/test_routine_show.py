@@ -33,7 +33,7 @@ def test_t26_every_name_that_is_shown_is_one_that_is_accepted(load: Load) -> Non
     load.create(kinesis_shards=FIRST, kpl_foreign_records="skip")
 
     told = load.shown()
-    text = str(load.sql("SHOW CREATE ROUTINE LOAD FOR r")[0]["CreateStmt"])
+    text = load.create_text()
 
     accepted = {option_key(field) for field in option_fields(KinesisOptions)}
     accepted |= set(POSITION_KEYS)
