@@ -17,9 +17,9 @@ from tests.servers.azure_fixtures import azurite, container
 from tests.servers.buckets import Bucket, create_bucket
 from tests.servers.google import GoogleBucket, GoogleServer
 from tests.servers.kinesis_fixtures import (
-    client_of_module,
+    changed_client,
+    changed_kinesis,
     kinesis_local,
-    kinesis_of_module,
     own_kinesis,
 )
 from tests.servers.moto import MotoServer
@@ -30,10 +30,10 @@ from tests.spark_archive import use_archive
 # Fixtures that are made elsewhere.
 __all__ = [
     "azurite",
-    "client_of_module",
+    "changed_client",
+    "changed_kinesis",
     "container",
     "kinesis_local",
-    "kinesis_of_module",
     "own_kinesis",
 ]
 

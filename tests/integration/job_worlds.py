@@ -409,8 +409,8 @@ def _opened(
 ) -> Iterator[World]:
     match request.param:
         case "kinesis":
-            request.getfixturevalue("kinesis_of_module").control.reset()
-            client = request.getfixturevalue("client_of_module")
+            request.getfixturevalue("changed_kinesis").control.reset()
+            client = request.getfixturevalue("changed_client")
             yield KinesisWorld(open_node, new_stream(client))
             close_clients()
         case "kinesis_local":

@@ -28,17 +28,17 @@ BLINK = timedelta(milliseconds=1)
 
 
 @pytest.fixture
-def server(kinesis_of_module: KinesisServer) -> Iterator[KinesisServer]:
+def server(changed_kinesis: KinesisServer) -> Iterator[KinesisServer]:
     """A Kinesis of this project as new, and no client of it left behind."""
-    kinesis_of_module.control.reset()
-    yield kinesis_of_module
+    changed_kinesis.control.reset()
+    yield changed_kinesis
     close_clients()
 
 
 @pytest.fixture
-def stream(server: KinesisServer, client_of_module: Any) -> StreamUnderTest:  # noqa: ARG001 - It is as new.
+def stream(server: KinesisServer, changed_client: Any) -> StreamUnderTest:  # noqa: ARG001 - It is as new.
     """A stream of one shard."""
-    return new_stream(client_of_module)
+    return new_stream(changed_client)
 
 
 @pytest.fixture

@@ -34,14 +34,14 @@ THROTTLED = "ProvisionedThroughputExceededException"
 
 
 @pytest.fixture
-def started(kinesis_of_module: KinesisServer) -> KinesisServer:
-    return kinesis_of_module
+def started(changed_kinesis: KinesisServer) -> KinesisServer:
+    return changed_kinesis
 
 
 @pytest.fixture
-def control(started: KinesisServer) -> Iterator[KinesisControl]:
-    yield started.control
+def control(started: KinesisServer) -> KinesisControl:
     started.control.reset()
+    return started.control
 
 
 @pytest.fixture

@@ -17,17 +17,17 @@ def own_kinesis() -> Iterator[KinesisServer]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def kinesis_of_module() -> Iterator[KinesisServer]:
-    """A Kinesis of this project whose clock and ways one module's tests may change."""
+@pytest.fixture(scope="session")
+def changed_kinesis() -> Iterator[KinesisServer]:
+    """A Kinesis of this project whose clock and ways tests change; each resets it first."""
     with KinesisServer() as server:
         yield server
 
 
-@pytest.fixture(scope="module")
-def client_of_module(kinesis_of_module: KinesisServer) -> Iterator[Any]:
+@pytest.fixture(scope="session")
+def changed_client(changed_kinesis: KinesisServer) -> Iterator[Any]:
     """A client of that server: making one takes long."""
-    with kinesis_client(kinesis_of_module.endpoint) as client:
+    with kinesis_client(changed_kinesis.endpoint) as client:
         yield client
 
 
