@@ -18,7 +18,6 @@ from penstock.spark.executor import SparkExecutor
 from penstock.storage import bucket as bucket_stream
 from penstock.storage import bucket_clients
 from penstock.storage.bucket import BucketStream
-from penstock.tables.delta import DeltaTables
 from tests.integration.bucket_jobs import (
     Sts,
     access,
@@ -79,19 +78,6 @@ def in_bucket(bucket: Bucket, tmp_path: Path, spark: SparkExecutor) -> Iterator[
 def load_from(node: Node, bucket: Bucket) -> None:
     node.sql(f"{CREATE_TABLE}; {bucket_job(bucket)}")
     node.run()
-
-
-def test_rows_are_loaded_from_a_bucket_into_a_bucket(stored: Node, bucket: Bucket) -> None:
-    put_rows(bucket, "in/1.json", 1, 2)
-    load_from(stored, bucket)
-    put_rows(bucket, "in/0.json", 3)
-
-    stored.run()
-
-    location = location_of(stored)
-    rows = sorted(read_in_bucket(location, bucket), key=lambda row: row["id"])
-    assert rows == numbered(1, 2, 3)
-    assert location.startswith(bucket.uri("wh/t-"))
 
 
 def test_the_warehouse_is_opened_with_the_environment(
@@ -308,15 +294,6 @@ def test_the_bucket_of_the_warehouse_may_stand_in_the_host(
     assert {request.headers["host"] for request in open_to_all.proxy.requests} == {wanted}
     assert open_to_all.proxy.puts("wh/t-")
     node.catalog.close()
-
-
-def test_a_warehouse_is_tried_before_it_is_trusted(stored: Node, bucket: Bucket) -> None:
-    assert isinstance(stored.tables, DeltaTables)
-
-    said = stored.tables.probe()
-
-    assert said == f"{bucket.uri('wh')} can be written and read; of two writers one wins"
-    assert bucket.keys() == []
 
 
 def test_partitions_are_folders_in_the_bucket(stored: Node, bucket: Bucket) -> None:

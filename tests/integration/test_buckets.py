@@ -14,24 +14,16 @@ from penstock.storage.options import StoreOptions
 from penstock.storage.uris import parse_uri
 from tests.integration.bucket_jobs import (
     FastClock,
-    Once,
     access,
     bucket_job,
     ids,
     job_on,
-    meet_once,
     put_rows,
     through_proxy,
 )
-from tests.integration.driving import (
-    attempts,
-    idle,
-    rounds_until,
-    supervised,
-)
-from tests.node import CREATE_TABLE, Node, numbered
+from tests.integration.driving import idle, rounds_until, supervised
+from tests.node import CREATE_TABLE, Node
 from tests.servers.buckets import Bucket
-from tests.servers.proxy import Proxied
 
 pytestmark = pytest.mark.integration
 
@@ -59,20 +51,6 @@ def move(node: Node, **parts: float) -> None:
 
 def start(node: Node, statement: str) -> None:
     node.sql(f"{CREATE_TABLE}; {statement}")
-
-
-def test_a_job_loads_every_row_of_every_object_once(node: Node, bucket: Bucket) -> None:
-    put_rows(bucket, "in/b.json", 1, 2)
-    start(node, bucket_job(bucket))
-    node.run()
-    put_rows(bucket, "in/a.json", 3)
-    put_rows(bucket, "in/c.json", 4)
-
-    node.run()
-
-    assert node.rows("t") == numbered(1, 2, 3, 4)
-    assert node.show("j")["rows_loaded"] == 4
-    assert node.show("j")["position"] == "in/c.json"
 
 
 @pytest.mark.parametrize("listing", ["auto", "true", "false"])
@@ -254,31 +232,6 @@ def test_a_file_is_late_only_within_its_window(moved_node: Node, bucket: Bucket)
     assert moved_node.catalog.files_of(moved_node.job("j").id).known(["in/a.json"]) == {}
 
 
-def test_a_changed_object_is_counted_and_not_loaded_again(node: Node, bucket: Bucket) -> None:
-    put_rows(bucket, "in/a.json", 1)
-    start(node, bucket_job(bucket))
-    node.run()
-
-    put_rows(bucket, "in/a.json", 2)
-    node.run()
-
-    assert ids(node) == [1]
-    assert node.show("j")["files_modified"] == 1
-
-
-def test_a_changed_object_can_stop_the_job(node: Node, bucket: Bucket) -> None:
-    put_rows(bucket, "in/a.json", 1)
-    start(node, bucket_job(bucket, options={**access(bucket), "modified_files": "fail"}))
-    node.run()
-
-    put_rows(bucket, "in/a.json", 2)
-    node.run()
-
-    assert ids(node) == [1]
-    assert node.show("j")["state"] == "PAUSED"
-    assert 'file "in/a.json" has changed since it was loaded' in str(node.show("j")["reason"])
-
-
 def test_an_object_written_again_with_the_same_content_has_not_changed(
     node: Node, bucket: Bucket
 ) -> None:
@@ -291,42 +244,6 @@ def test_an_object_written_again_with_the_same_content_has_not_changed(
 
     assert ids(node) == [1]
     assert node.show("j")["state"] == "PENDING"
-
-
-def test_an_object_replaced_before_it_is_read_is_planned_anew(
-    node: Node, proxied: Proxied
-) -> None:
-    put_rows(proxied.direct, "in/a.json", 1)
-    start(node, bucket_job(proxied.bucket))
-
-    once = meet_once(
-        proxied.proxy,
-        Once(lambda: put_rows(proxied.direct, "in/a.json", 7, 8), path="in/a.json"),
-    )
-    node.run()
-
-    assert once.done
-    assert ids(node) == [7, 8]
-    assert attempts(node) == [(1, 1, "FAILED"), (1, 2, "COMMITTED")]
-    node.run()
-    assert node.show("j")["files_modified"] == 0
-
-
-def test_an_object_deleted_before_it_is_read_is_planned_without(
-    node: Node, proxied: Proxied
-) -> None:
-    put_rows(proxied.direct, "in/a.json", 1)
-    put_rows(proxied.direct, "in/b.json", 2)
-    start(node, bucket_job(proxied.bucket))
-
-    once = meet_once(
-        proxied.proxy, Once(lambda: proxied.direct.delete("in/a.json"), path="in/a.json")
-    )
-    node.run()
-
-    assert once.done
-    assert ids(node) == [2]
-    assert node.show("j")["files_loaded"] == 1
 
 
 ODD_NAMES = [
