@@ -159,7 +159,7 @@ REFUSED = {
     "a typed position with the number of another shard": option(
         {POSITIONS: json.dumps({FIRST: "AFTER 1"})}, f'"{POSITIONS}"', "sequence", FIRST, "1"
     ),
-    "a short number, which is compared as a number": option(
+    "t83: a short number, which is compared as a number": option(
         {"kinesis_shards": FIRST, "kinesis_shards_pos": "9"},
         *('"kinesis_shards_pos"', "sequence", FIRST, "9"),
     ),
