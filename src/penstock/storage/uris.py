@@ -46,6 +46,11 @@ class Uri:
         return f"{self.scheme}://{self.bucket}{'/' if self.bucket else ''}{self.key}"
 
 
+def has_scheme(text: str) -> bool:
+    """Return whether a text begins like a URI, with any scheme."""
+    return _SCHEME.match(text) is not None
+
+
 def parse_uri(uri: str) -> Uri:
     """Parse a URI; raise UserError if no store can open it."""
     scheme = _SCHEME.match(uri)

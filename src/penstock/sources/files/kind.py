@@ -27,7 +27,7 @@ from penstock.sources.source import (
     TaskReader,
 )
 from penstock.storage.options import Choice, StoreOptions, require_meaning, revealed
-from penstock.storage.uris import Scheme, Uri, parse_uri
+from penstock.storage.uris import Scheme, Uri, has_scheme, parse_uri
 
 
 class LateFiles(StrEnum):
@@ -220,7 +220,7 @@ def read_offset(text: str, *, uri: str) -> Position:
 
 def _offset_key(name: str, *, place: Uri) -> str:
     """Return the key of a name; a whole URI must be in the job's own place."""
-    if "://" in name:
+    if has_scheme(name):
         given = parse_uri(name)
         if (given.scheme, given.bucket) != (place.scheme, place.bucket):
             raise UserError(

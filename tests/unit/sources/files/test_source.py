@@ -4,6 +4,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from penstock.clock import SystemClock
+from penstock.model.split import After
+from penstock.sources.files.kind import read_offset, write_offset
 from penstock.sources.source import Source
 from tests.contract.source_worlds import FilesWorld
 
@@ -33,3 +35,10 @@ def test_a_source_stays_caught_up_when_the_clock_is_set_back(tmp_path: Path) -> 
     poll(source, world)
 
     assert all(source.passed(split, head) for split, head in heads.items())
+
+
+def test_an_offset_that_holds_a_colon_and_slashes_is_a_path() -> None:
+    position = read_offset('{"fileName": "/f://x"}', uri="file:///in/*.json")
+
+    assert position == After(value="/f://x")
+    assert read_offset(write_offset(position), uri="file:///in/*.json") == position
