@@ -65,9 +65,9 @@ def length(function: ast.FunctionDef) -> int:
     return lines
 
 
-# The maxima only fall: whoever makes one smaller writes the new number here.
-MODULES_MAX = 192
-SINGLE_IMPORTERS_MAX = 43
+# The maxima only fall: lower a number here when the code allows it.
+MODULES_MAX = 183
+SINGLE_IMPORTERS_MAX = 38
 KIND_NAMERS_MAX = 3
 # The words by which a source kind is known, outside of its package.
 KIND_WORDS = re.compile(r"(?i:kinesis|kafka|datagen)|FilesOptions|\bFILES\b|sources\.files")

@@ -85,7 +85,7 @@ class App:
     ) -> tuple["Supervisor", Callable[[], None]]:
         """Answer the supervisor of this node, and what ends everything it started."""
         from penstock.spark.session import clear_leftovers
-        from penstock.supervisor.home_lock import HomeLock
+        from penstock.supervisor.leases import HomeLock
         from penstock.supervisor.runner import SupervisorParts
         from penstock.supervisor.supervisor import Supervisor
 

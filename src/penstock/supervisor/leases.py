@@ -1,12 +1,15 @@
-"""Hold leases by renewing them; notice loss before anyone else does.
+"""Renew leases and detect their loss early; lock the home of this process.
 
-Invariant: a node treats its leases as lost ``MARGIN`` before the catalog does, so that it has
-stopped beginning commits when another node may take over. Rows stay exact even without that:
-the chain of commits refuses whoever was overtaken.
+Invariant: a node treats its leases as lost ``MARGIN`` before the catalog does, so that it
+starts no commit when another node may take over. Rows stay exact even without that: the chain
+of commits refuses a stale writer.
 """
 
+import fcntl
+import os
 import threading
 from datetime import timedelta
+from pathlib import Path
 
 from penstock.catalog.catalog import Catalog
 from penstock.clock import Clock
@@ -30,11 +33,11 @@ class LeaseKeeper:
         self.trouble: PenstockError | None = None
 
     def start(self) -> None:
-        """Begin to renew."""
+        """Start renewing."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Renew no more."""
+        """Stop renewing."""
         self._stop.set()
         self._thread.join()
 
@@ -57,3 +60,28 @@ class LeaseKeeper:
     def _keep(self) -> None:
         while not self._clock.wait(self._stop, RENEWAL_PERIOD):
             self.renew()
+
+
+class HomeLock:
+    """A lock file in the home; if it is free, the process that held it has ended."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    def acquire(self) -> bool:
+        """Take the lock if it is free; return whether this process holds it."""
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        self._descriptor = descriptor
+        return True
+
+    def release(self) -> None:
+        """Release the lock."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
