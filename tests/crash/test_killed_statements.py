@@ -25,6 +25,7 @@ from tests.crash.points import (
     RESUME_POINTS,
 )
 from tests.crash.variants import without_spark
+from tests.error_values import raises
 from tests.node import CREATE_TABLE
 
 UNFINISHED_POINTS = FENCE_POINTS[:-1]
@@ -66,7 +67,7 @@ def test_a_pause_that_was_killed_with_nothing_left_to_do_is_known_as_paused(home
     home.load(1)
     home.sql("PAUSE JOB j", crash_at=crash(CrashPoint.STATEMENT_APPLIED))
 
-    with pytest.raises(UserError, match="is already paused") as caught:
+    with raises(UserError, Code.STATE_ERR, '"j"') as caught:
         home.node.sql("PAUSE JOB j")
 
     assert caught.value.code is Code.STATE_ERR

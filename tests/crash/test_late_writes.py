@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from penstock.errors import UserError
+from penstock.errors import Code, UserError
 from penstock.model.epoch import Attachment, CommitKind, DataFile
 from penstock.model.job import TableRef
 from penstock.model.schema import Column
@@ -18,6 +18,7 @@ from penstock.tables.delta import DeltaHandle, DeltaTables
 from penstock.tables.folder import LOG_FOLDER
 from penstock.tables.table import RejectsLog, TableHandle, outcome_unknown
 from tests.crash.harness import Home, assert_exact, rows_of, until
+from tests.error_values import raises
 
 pytestmark = pytest.mark.crash
 
@@ -211,5 +212,5 @@ def test_a_write_that_arrives_after_drop_returned_makes_no_row_appear(sending: S
 
     assert not arrived
     assert sending.home.rows == []
-    with pytest.raises(UserError, match="does not exist"):
+    with raises(UserError, Code.META_NOT_FOUND_ERR, '"j"'):
         sending.home.node.sql("SHOW EPOCHS FOR j")

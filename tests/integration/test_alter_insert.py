@@ -6,6 +6,7 @@ import pytest
 
 from penstock.errors import Code, UserError
 from penstock.model.codec import to_text
+from tests.error_values import raises
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
 
 PROPERTIES = [("s3.max_batch_files", "1"), ("session.insert_max_filter_ratio", "0.5")]
@@ -100,7 +101,7 @@ def test_another_table_or_function_is_refused(paused: Node, folder: Path) -> Non
         (insert(folder).replace("INTO t ", "INTO other "), "table"),
         (insert(folder).replace("FILES(", "S3("), "source function"),
     ):
-        with pytest.raises(UserError, match=f"the {word} of a job cannot be changed") as caught:
+        with raises(UserError, Code.OPTION_ERR, word) as caught:
             paused.sql(statement)
         assert caught.value.code is Code.OPTION_ERR
 

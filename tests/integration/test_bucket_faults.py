@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import ExternalError
+from penstock.errors import Code, ExternalError
 from penstock.sources.files.kind import FILES
 from penstock.storage import bucket, bucket_clients
 from penstock.storage import bucket as bucket_stream
 from penstock.tables.rejects import reject_columns
+from tests.error_values import assert_names, assert_reason, raises
 from tests.integration.bucket_jobs import (
     FastClock,
     access,
@@ -113,7 +114,7 @@ def test_a_server_that_is_away_for_long_pauses_a_job_which_then_resumes(
         move(fast_node, seconds=10)
         rounds_until(supervisor, idle)
 
-    assert f'bucket "s3://{proxied.bucket.name}/" could not be listed' in reason
+    assert_reason(reason, Code.GET_REMOTE_DATA_ERROR, f'"s3://{proxied.bucket.name}/"')
     assert ids(fast_node) == [1]
 
 
@@ -201,7 +202,7 @@ def test_keys_that_are_taken_away_pause_a_job_until_the_secret_is_changed(
         move(fast_node, seconds=10)
         rounds_until(supervisor, lambda _: fast_node.show("j")["rows_loaded"] == 2)
 
-    assert "access was refused" in reason
+    assert_reason(reason, Code.GET_REMOTE_DATA_ERROR, "refused")
     assert "taken away" not in reason
     assert ids(fast_node) == [1, 2]
 
@@ -362,10 +363,10 @@ def test_what_a_server_repeats_is_not_told_of_a_refused_commit_of_rejects(
     echo = b"<Error><Code>InvalidAccessKeyId</Code><Message>AKIACANARY</Message></Error>"
     proxied.proxy.inject(Answer(status=403, body=echo), when=put_of(f"{LOG}1.json"), times=10)
 
-    with pytest.raises(ExternalError, match="rejects of commit 1") as refused:
+    with raises(ExternalError, Code.TABLE_ERR, "rejects", "commit 1") as refused:
         opened.commit(1, ())
 
-    assert refused.value.detail == "403 Forbidden, InvalidAccessKeyId."
+    assert_names(refused.value.detail, "403", "InvalidAccessKeyId")
 
 
 def rejects(node: Node, proxied: Proxied) -> list[dict[str, Any]]:

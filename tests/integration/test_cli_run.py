@@ -77,11 +77,16 @@ class Three:
         self.said: Said = self.shell.run("run", "--until-caught-up", "--timeout", "2m")
 
 
+# The jobs are run once, and not once per worker.
+on_one_worker = pytest.mark.xdist_group("three jobs")
+
+
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Three:
     return Three(tmp_path_factory.mktemp("three"))
 
 
+@on_one_worker
 def test_a_run_with_a_job_that_is_paused_for_good_ends_with_one_and_the_reason(
     three: Three,
 ) -> None:
@@ -94,11 +99,13 @@ def test_a_run_with_a_job_that_is_paused_for_good_ends_with_one_and_the_reason(
     )
 
 
+@on_one_worker
 def test_a_run_names_the_job_that_a_person_paused_and_leaves_it_out(three: Three) -> None:
     assert "job held is paused by a person and was left out" in three.said.error.splitlines()
     assert job_row(three.shell, "held")["rows_loaded"] == 0
 
 
+@on_one_worker
 def test_a_run_loads_the_other_jobs_and_ends_with_a_summary(three: Three) -> None:
     summary = {line.split(":")[0]: line for line in three.said.out.splitlines()[-3:]}
 
@@ -108,6 +115,7 @@ def test_a_run_loads_the_other_jobs_and_ends_with_a_summary(three: Three) -> Non
     assert summary["bad"].startswith("bad: paused; loaded 0 files, 0 rows in this run")
 
 
+@on_one_worker
 def test_a_run_that_failed_says_where_its_log_is(three: Three) -> None:
     (line,) = [line for line in three.said.error.splitlines() if line.startswith("log: ")]
     log = Path(line.removeprefix("log: "))
@@ -122,6 +130,7 @@ def test_a_run_that_failed_says_where_its_log_is(three: Three) -> None:
     assert "epoch committed" not in events
 
 
+@on_one_worker
 def test_spark_has_a_log_of_its_own_beside_that_of_the_run(three: Three) -> None:
     (spark,) = logs_of(three.shell).glob("run-*-spark.log")
 
@@ -136,6 +145,7 @@ def foreign(line: str) -> bool:
     return re.search(r"WARN|ERROR|Traceback|\tat |py4j|log4j|Setting default", line) is not None
 
 
+@on_one_worker
 def test_plain_lines_come_at_most_once_a_second(three: Three) -> None:
     stamps = re.findall(r"^(\d\d:\d\d:\d\d)Z ", three.said.out, re.MULTILINE)
 
@@ -143,6 +153,7 @@ def test_plain_lines_come_at_most_once_a_second(three: Three) -> None:
     assert Counter(stamps).most_common(1)[0][1] == 1
 
 
+@on_one_worker
 def test_a_run_of_one_job_does_not_wait_for_the_others(three: Three) -> None:
     said = three.shell.run("run", "--until-caught-up", "--job", "good")
 
@@ -150,6 +161,7 @@ def test_a_run_of_one_job_does_not_wait_for_the_others(three: Three) -> None:
     assert "bad" not in said.out
 
 
+@on_one_worker
 def test_a_run_that_finds_nothing_new_starts_no_spark(three: Three) -> None:
     said = three.shell.run("run", "--until-caught-up", "--job", "good")
 
@@ -220,6 +232,7 @@ def test_a_spark_that_does_not_start_says_so_in_our_words(
     assert spark.stat().st_size > 0
 
 
+@on_one_worker
 def test_a_task_that_fails_shows_nothing_of_spark(three: Three) -> None:
     said = three.said
 
@@ -240,7 +253,7 @@ def running(shell: Shell, tmp_path: Path) -> Iterator[Running]:
         started.end()
 
 
-def test_statements_answer_beside_a_run_and_hold(
+def test_statements_answer_beside_a_run_and_hold_and_control_c_ends_it_with_a_summary(
     shell: Shell, running: Running, tmp_path: Path
 ) -> None:
     runs = job_row(shell)
@@ -258,17 +271,15 @@ def test_statements_answer_beside_a_run_and_hold(
     assert running.process.poll() is None
     wait_until(lambda: job_row(shell)["position"] == str(tmp_path / "in" / "b.json"))
 
-
-def test_control_c_ends_a_run_in_order_with_a_summary(shell: Shell, running: Running) -> None:
     running.interrupt()
 
     said = running.wait()
-
     assert said.code == 130
     assert said.error == "stopping; press Ctrl-C again to stop at once\n"
-    assert "loaded 1 file, 1 row in this run" in said.out.splitlines()[-1]
+    assert "loaded 2 files, 2 rows in this run" in said.out.splitlines()[-1]
     assert job_row(shell)["state"] == "PENDING"
-    assert shell.sql("SHOW EPOCHS FOR j", "--format", "csv").out.count("COMMITTED") == 3
+    (epochs,) = shell.sql("SHOW EPOCHS FOR j", "--format", "json").json
+    assert [row["outcome"] for row in epochs if row["kind"] == "epoch"] == ["COMMITTED"] * 2
 
 
 def test_a_second_control_c_ends_a_run_at_once(shell: Shell, running: Running) -> None:

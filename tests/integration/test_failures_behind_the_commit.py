@@ -8,6 +8,7 @@ import pytest
 
 from penstock.errors import Code, CommitOutcomeUnknownError, ExternalError, UserError
 from penstock.model.epoch import Attachment, CommitKind, DataFile
+from tests.error_values import assert_names
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
 
 ON_BUCKETS_TOO = True
@@ -62,7 +63,7 @@ def test_an_epoch_whose_copy_fails_is_neither_repeated_nor_moved_back(
     make_fail(node, fail_at="copy", kind=CommitKind.EPOCH)
     write_rows(folder / "a.json", numbered(1))
     write_rows(folder / "z.json", numbered(2))
-    one_file = [("s3.max_batch_files", "1")]
+    one_file = [("s3.max_batch_files", "line 1")]
     node.sql(f"{CREATE_TABLE}; {create_job(folder, properties=one_file)}")
 
     node.run()
@@ -98,7 +99,7 @@ def test_a_bad_row_with_half_a_character_pauses_with_file_and_line(
     reason = look.state.desired.reason
     assert reason is not None
     assert reason.code is Code.TOO_MANY_FAILURE_ROWS_ERR
-    assert f'{node.name_of(folder / "b.json")}", line 1' in reason.message
+    assert_names(reason.message, f"{node.name_of(folder / 'b.json')}", "line 1")
 
 
 @pytest.mark.parametrize(

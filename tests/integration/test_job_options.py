@@ -8,6 +8,7 @@ import pytest
 from penstock.control.result import Cell
 from penstock.errors import Code, ExternalError
 from penstock.sources.files import source as files
+from tests.error_values import assert_names
 from tests.integration.driving import Failing, MovedClock
 from tests.mirrored_node import OpenNode
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
@@ -97,7 +98,7 @@ def test_a_changed_file_pauses_the_job_for_good_when_that_was_asked(
     assert look.paused_for_good
     assert look.state.desired.reason is not None
     assert look.state.desired.reason.code is Code.CANNOT_RESUME_ERR
-    assert f'file "{node.name_of(path)}" has changed since' in look.state.desired.reason.message
+    assert_names(look.state.desired.reason.message, f'"{node.name_of(path)}"', "changed")
     assert node.rows("t") == numbered(1)
     (folder / "kept").replace(path)
     node.sql("RESUME JOB j")

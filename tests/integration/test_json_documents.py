@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from penstock.errors import UserError
+from penstock.errors import Code, UserError
+from tests.error_values import raises
 from tests.node import Node
 
 ON_BUCKETS_TOO = True
@@ -51,7 +52,7 @@ def test_numbers_that_stay_texts_are_columns_of_texts(node: Node, folder: Path) 
 
 
 def test_jsonpaths_need_a_schema(node: Node, folder: Path) -> None:
-    with pytest.raises(UserError, match='option "schema" is needed with jsonpaths'):
+    with raises(UserError, Code.OPTION_ERR, '"schema"', "jsonpaths"):
         load(
             node, folder, ROOTED, table="id INT, price INT", options="'jsonpaths' = '[\"$.a\"]'"
         )

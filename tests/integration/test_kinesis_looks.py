@@ -12,6 +12,7 @@ from penstock.errors import Code, UserError
 from penstock.model.split import After, Horizon, SplitProgress
 from penstock.sources.kinesis.client import StreamError
 from penstock.sources.kinesis.source import KinesisSource
+from tests.error_values import raises
 from tests.integration.driving import MovedClock
 from tests.integration.kinesis_load import LIMITS, PARENT, Load, load
 from tests.integration.routine_loads import BLINK, CREATE_TABLE, HIGH, LOW, create, ids, put
@@ -24,7 +25,7 @@ __all__ = ["load"]
 pytestmark = pytest.mark.integration
 
 ONE = replace(LIMITS, records=1)
-GAP = "may have been trimmed before they were read"
+GAP = "trimmed"
 
 
 def of_shards(*positions: Horizon | After) -> tuple[SplitProgress, ...]:
@@ -159,7 +160,7 @@ def test_t66_a_child_of_a_shard_that_was_never_at_its_tip_may_have_a_gap(
         source.committed(load.progress, notes)
     server.control.move_clock(timedelta(hours=10))
 
-    with pytest.raises(UserError, match=GAP) as error:
+    with raises(UserError, Code.CANNOT_RESUME_ERR, GAP) as error:
         load.poll(load.open())
 
     assert error.value.code is Code.CANNOT_RESUME_ERR
@@ -222,7 +223,7 @@ def test_t66_records_that_go_with_a_shorter_retention_are_missed(
     )
     load.clock.leap(timedelta(minutes=1))
 
-    with pytest.raises(UserError, match=GAP):
+    with raises(UserError, Code.CANNOT_RESUME_ERR, GAP):
         load.poll(source)
 
 
@@ -238,7 +239,7 @@ def test_t66_whoever_heard_nothing_for_long_proves_its_position_again(
     server.control.move_clock(timedelta(hours=30))
     load.clock.leap(timedelta(hours=30))
 
-    with pytest.raises(UserError, match=GAP):
+    with raises(UserError, Code.CANNOT_RESUME_ERR, GAP):
         load.poll(source)
 
 
@@ -273,7 +274,7 @@ def test_t66_a_number_that_is_refused_may_hide_a_gap(
     server.control.move_clock(timedelta(hours=25))
     server.control.trim(stream.name, PARENT)
 
-    with pytest.raises(UserError, match=GAP) as error:
+    with raises(UserError, Code.CANNOT_RESUME_ERR, GAP) as error:
         load.poll(source)
 
     assert error.value.code is Code.CANNOT_RESUME_ERR
@@ -301,7 +302,7 @@ def test_t70_a_stream_that_was_made_again_is_known_by_its_age_where_no_shard_tel
     load.progress = load.progress[1:]
     stream.recreate()
 
-    with pytest.raises(UserError, match="was made at") as error:
+    with raises(UserError, Code.STREAM_CHANGED_ERR, "stream") as error:
         load.poll(load.open())
 
     assert error.value.code is Code.STREAM_CHANGED_ERR

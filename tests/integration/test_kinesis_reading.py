@@ -16,6 +16,7 @@ from penstock.sources.kinesis.client import (
     StreamError,
 )
 from penstock.sources.kinesis.reading import Page, ShardPages, describe, list_shards
+from tests.error_values import assert_names, raises
 from tests.integration.driving import MovedClock
 from tests.integration.kinesis_streams import SHARD, access, access_to, pages_of, retries
 from tests.servers.kinesis.server import KinesisServer
@@ -164,7 +165,7 @@ def test_retries_end(server: KinesisServer, access: StreamAccess) -> None:
         reading(access, short).next(limit=1)
 
     assert refused.value.code is Code.GET_REMOTE_DATA_ERROR
-    assert refused.value.detail == "InternalFailure (HTTP 500)."
+    assert_names(refused.value.detail, "InternalFailure", "500")
 
 
 def test_t79_every_request_is_counted_and_none_is_repeated_in_secret(
@@ -287,10 +288,7 @@ def test_t84_a_clock_that_is_wrong_is_told_with_both_times(
     with pytest.raises(StreamError) as refused:
         reading(access, retries).next(limit=1)
 
-    assert refused.value.detail == (
-        "This clock is wrong: it signed at 20261116T100000Z, "
-        "the service allows 20261116T101000Z."
-    )
+    assert_names(refused.value.detail, "20261116T100000Z", "20261116T101000Z")
 
 
 def test_t84_a_missing_right_names_the_action(
@@ -301,10 +299,10 @@ def test_t84_a_missing_right_names_the_action(
     with pytest.raises(StreamError) as refused:
         reading(access, retries).next(limit=1)
 
-    assert refused.value.message == (
-        f'stream "{stream.name}" at {server.endpoint} refused kinesis:GetShardIterator'
+    assert_names(
+        refused.value.message, f'"{stream.name}"', server.endpoint, "kinesis:GetShardIterator"
     )
-    assert refused.value.hint.startswith("Allow kinesis:GetShardIterator for the keys")
+    assert_names(refused.value.hint, "kinesis:GetShardIterator")
 
 
 def test_t84_a_fault_of_kms_is_external_and_says_where_to_look(
@@ -315,7 +313,7 @@ def test_t84_a_fault_of_kms_is_external_and_says_where_to_look(
     with pytest.raises(ExternalError) as refused:
         reading(access, retries).next(limit=1)
 
-    assert "KMS key" in refused.value.hint
+    assert_names(refused.value.hint, "KMS")
 
 
 def test_a_server_that_does_not_answer_is_named() -> None:
@@ -362,7 +360,7 @@ def test_t20_a_listing_without_shards_is_an_error(
 ) -> None:
     server.control.inject_body("ListShards", '{"Shards": []}')
 
-    with pytest.raises(ExternalError, match="listed no shards"):
+    with raises(ExternalError, Code.GET_REMOTE_DATA_ERROR, "no shards"):
         list_shards(StreamClient(access, retries))
 
 

@@ -15,6 +15,7 @@ from pyspark.sql.types import LongType, StringType
 from penstock.crashpoints import CrashPoint, handle_in_this_thread
 from penstock.errors import Code, UserError
 from penstock.spark.executor import SparkExecutor
+from tests.error_values import assert_names, assert_reason, raises
 from tests.integration.driving import (
     MovedClock,
     attempts,
@@ -171,13 +172,11 @@ def test_a_table_that_is_too_large_to_join_with_is_refused_at_create(
     spark_node.sql(TABLES)
     add_city(spark_node, "ann", "Aachen")
 
-    with pytest.raises(UserError, match=r'table "city" has [0-9]+ bytes') as refused:
+    with raises(UserError, Code.OPTION_ERR, '"city"', "10", "Line 1") as refused:
         spark_node.sql(create(folder, JOIN, properties="'lookup_max_bytes' = '10'"))
 
     assert refused.value.code is Code.OPTION_ERR
-    assert refused.value.message.endswith("a SELECT may join with 10")
     assert '"lookup_max_bytes"' in refused.value.hint
-    assert refused.value.detail.startswith("Line 1, column ")
     assert spark_node.sql("SHOW JOBS") == []
 
 
@@ -195,9 +194,7 @@ def test_a_joined_table_that_grows_too_large_pauses_the_job(
     with supervised(patient) as supervisor:
         rounds_until(supervisor, paused)
 
-    reason = str(patient.show("j")["reason"])
-    assert reason.startswith('OPTION_ERR: table "city" has ')
-    assert reason.endswith("a SELECT may join with 3000")
+    assert_reason(patient.show("j")["reason"], Code.OPTION_ERR, '"city"', "3000")
     assert loaded(patient) == [(1, "Aachen")]
     patient.sql("ALTER JOB j PROPERTIES('lookup_max_bytes' = '1MB'); RESUME JOB j")
     patient.run()
@@ -210,7 +207,7 @@ def test_a_joined_table_cannot_be_dropped_before_the_job(
     order(folder, 1, "ann")
     spark_node.sql(f"{TABLES}; {create(folder, JOIN)}")
 
-    with pytest.raises(UserError, match='table "city" is joined by job "j"'):
+    with raises(UserError, Code.STATE_ERR, '"city"', '"j"'):
         spark_node.sql("DROP TABLE city")
 
     spark_node.run()
@@ -343,7 +340,7 @@ def test_a_zone_that_does_not_exist_is_refused(spark_node: Node, folder: Path) -
     order(folder, 1, "ann")
     spark_node.sql(TABLES)
 
-    with pytest.raises(UserError, match='must name a time zone, not "Mars"') as refused:
+    with raises(UserError, Code.OPTION_ERR, '"session.time_zone"', '"Mars"') as refused:
         spark_node.sql(create(folder, "SELECT id + 1, at FROM SRC", properties=f"{ZONE}'Mars'"))
 
     assert refused.value.code is Code.OPTION_ERR
@@ -412,7 +409,7 @@ def test_a_mistake_in_a_select_is_found_at_create_with_its_line_and_column(
         spark_node.sql(statement)
 
     assert message in refused.value.message
-    assert refused.value.detail == f"Line {len(before)}, column {len(before[-1]) + 1}."
+    assert_names(refused.value.detail, f"Line {len(before)}, column {len(before[-1]) + 1}.")
     said = refused.value.message + refused.value.detail + refused.value.hint
     assert "\n" not in said
     assert "org.apache" not in said

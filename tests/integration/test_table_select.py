@@ -17,6 +17,7 @@ from penstock.spark.executor import SparkExecutor
 from penstock.spark.table_query import SelectPlace, select_tables
 from penstock.spark.table_source import NEEDED as NEEDED_PROPERTY
 from penstock.tables.scan import TableScan, scan_table
+from tests.error_values import assert_names, raises
 from tests.integration.command import COMMAND, PATIENCE_SECONDS, SETTINGS
 from tests.node import Node, create_job
 
@@ -179,7 +180,7 @@ def test_a_name_that_is_nearly_right_is_suggested(shop: Node) -> None:
         shop.sql("SELECT * FROM ordres")
 
     assert caught.value.code is Code.META_NOT_FOUND_ERR
-    assert caught.value.hint == 'Did you mean "orders"? Known tables: city, odd name, orders.'
+    assert_names(caught.value.hint, '"orders"', "city, odd name, orders")
 
 
 def test_an_older_version_is_read_beside_the_newest(shop: Node) -> None:
@@ -196,7 +197,7 @@ def test_an_older_version_is_read_beside_the_newest(shop: Node) -> None:
 
 
 def test_a_version_that_does_not_exist_is_named(shop: Node) -> None:
-    with pytest.raises(UserError, match="has no version 99") as caught:
+    with raises(UserError, Code.META_NOT_FOUND_ERR, "version 99") as caught:
         shop.sql("SELECT * FROM orders VERSION AS OF 99")
 
     assert caught.value.code is Code.META_NOT_FOUND_ERR
@@ -234,9 +235,7 @@ def test_files_that_hold_no_wanted_row_are_not_read(
 
 
 def test_a_data_file_that_is_gone_is_named(lame: Node) -> None:
-    with pytest.raises(
-        ExternalError, match=r'data file ".*/day=2026-01-31/.*" could not be read'
-    ):
+    with raises(ExternalError, Code.STORAGE_ERR, "/day=2026-01-31/"):
         lame.sql("SELECT * FROM orders")
 
 
@@ -391,7 +390,7 @@ def test_rejects_are_read_by_the_name_of_their_job(lenient: Node, folder: Path) 
 
 
 def test_rejects_of_an_unknown_job_are_refused(shop: Node) -> None:
-    with pytest.raises(UserError, match='job "j" does not exist') as caught:
+    with raises(UserError, Code.META_NOT_FOUND_ERR, '"j"') as caught:
         shop.sql(REJECTS)
 
     assert caught.value.code is Code.META_NOT_FOUND_ERR

@@ -1,7 +1,5 @@
 """How every store of the catalog follows commits: progress, ledger, files."""
 
-import pytest
-
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.database import CommitGapError
 from penstock.errors import Code
@@ -24,6 +22,7 @@ from tests.contract.catalog.building import (
     progress,
     started,
 )
+from tests.error_values import raises
 
 
 def test_a_commit_advances_progress_statistics_ledger_and_files(catalog: Catalog) -> None:
@@ -57,7 +56,7 @@ def test_a_commit_is_followed_whatever_the_generation(catalog: Catalog) -> None:
 def test_a_commit_beyond_the_next_is_refused(catalog: Catalog) -> None:
     before = create_job(catalog)
 
-    with pytest.raises(CommitGapError, match="at commit 1 and cannot follow commit 3"):
+    with raises(CommitGapError, Code.CATALOG_BEHIND_ERR, "commit 1", "commit 3"):
         apply(catalog, commit(3, "c"))
 
     assert catalog.job_by_id(JOB) == before

@@ -221,7 +221,7 @@ def test_another_database_does_not_exist() -> None:
         parse_script("DROP TABLE sales.orders")
 
     assert caught.value.code is Code.META_NOT_FOUND_ERR
-    assert caught.value.detail == 'There is one database, "default". Line 1, column 12.'
+    assert_names(caught.value.detail, '"default"', "Line 1, column 12.")
 
 
 def test_a_message_never_repeats_a_text() -> None:

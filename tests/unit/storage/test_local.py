@@ -137,7 +137,7 @@ def test_a_missing_folder_fails_the_listing(tmp_path: Path) -> None:
 def test_a_file_in_place_of_the_folder_fails_the_listing(tmp_path: Path) -> None:
     path = put(tmp_path, "a")
 
-    with pytest.raises(FolderMissingError, match='a/" is not a folder'):
+    with raises(FolderMissingError, Code.GET_REMOTE_DATA_ERROR, 'a/"', "not a folder"):
         listed(path)
 
 
@@ -196,7 +196,7 @@ def test_a_file_edited_in_place_while_it_is_read_is_noticed(tmp_path: Path) -> N
     path = put(tmp_path, "a", content="before")
     [meta] = listed(tmp_path)
 
-    with pytest.raises(ObjectChangedError, match='a" was changed after it was listed'):
+    with raises(ObjectChangedError, Code.GET_REMOTE_DATA_ERROR, 'a"', "changed"):
         read(meta, lambda: path.write_text("afterwards"))
 
 
@@ -235,9 +235,9 @@ def test_a_pipe_or_folder_in_place_of_the_file_is_a_missing_file(tmp_path: Path)
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
 
-    with pytest.raises(ObjectMissingError, match='pipe" is not a file'):
+    with raises(ObjectMissingError, Code.GET_REMOTE_DATA_ERROR, 'pipe"', "not a file"):
         STORE.read_bytes(f"{tmp_path}/pipe")
-    with pytest.raises(ObjectMissingError, match='folder" is not a file'):
+    with raises(ObjectMissingError, Code.GET_REMOTE_DATA_ERROR, 'folder"', "not a file"):
         STORE.read_bytes(f"{tmp_path}/folder")
     assert STORE.head(f"{tmp_path}/folder") is None
     assert STORE.head(f"{tmp_path}/pipe") is None

@@ -94,8 +94,10 @@ def test_a_value_that_does_not_fit_names_row_column_and_both_sides() -> None:
 def test_a_null_where_none_is_allowed_names_its_row() -> None:
     batch = source({"customer": {"city": "Bern"}}, {"customer": None})
 
-    with pytest.raises(RowError, match='column "c": expected STRING, found NULL') as caught:
+    with pytest.raises(RowError) as caught:
         fit_one(batch, "customer.city", Primitive.STRING, nullable=False)
+
+    assert_names(str(caught.value), '"c"', "STRING", "NULL")
 
     assert caught.value.row == 1
 
@@ -109,8 +111,10 @@ def test_a_null_inside_a_struct_that_allows_none_is_found() -> None:
     )
     batch = source({"customer": None}, {"customer": {"city": None}})
 
-    with pytest.raises(RowError, match='field "city": expected STRING, found NULL') as caught:
+    with pytest.raises(RowError) as caught:
         fit_one(batch, "customer", strict)
+
+    assert_names(str(caught.value), '"city"', "STRING", "NULL")
 
     assert caught.value.row == 1
 
@@ -141,8 +145,10 @@ def test_text_that_is_not_utf8_is_refused_with_its_row(row: int) -> None:
     broken = pa.array(texts, pa.binary()).view(pa.string())
     batch = pa.RecordBatch.from_arrays([broken], names=["text"])
 
-    with pytest.raises(RowError, match="not valid UTF-8") as caught:
+    with pytest.raises(RowError) as caught:
         fit_one(batch, "text", Primitive.STRING)
+
+    assert_names(str(caught.value), "UTF-8")
 
     assert caught.value.row == row
 

@@ -127,15 +127,19 @@ def test_a_text_of_which_the_folder_can_be_named_fits() -> None:
 
 @pytest.mark.parametrize(("text", "size"), [("x" * 251, 256), ("é" * 42, 257)])
 def test_a_text_too_long_for_a_folder_is_a_row_that_does_not_fit(text: str, size: int) -> None:
-    with pytest.raises(RowError, match=f"name of {size} bytes, 255 are possible") as caught:
+    with pytest.raises(RowError) as caught:
         fit_city("short", text, text)
+
+    assert_names(str(caught.value), size, "255")
 
     assert (caught.value.row, caught.value.column) == (1, "city")
 
 
 def test_the_text_that_means_null_is_a_row_that_does_not_fit() -> None:
-    with pytest.raises(RowError, match="which means NULL") as caught:
+    with pytest.raises(RowError) as caught:
         fit_city("a", "b", "__HIVE_DEFAULT_PARTITION__")
+
+    assert_names(str(caught.value), "NULL")
 
     assert caught.value.row == 2
 
@@ -157,8 +161,10 @@ def test_a_year_that_readers_do_not_know_is_a_row_that_does_not_fit(
     columns = (Column(name="at", type=kind),)
     targets = (TargetColumn(name="at", path=("at",)),)
 
-    with pytest.raises(RowError, match="a year between 1 and 9999") as caught:
+    with pytest.raises(RowError) as caught:
         fit(rows, targets=targets, columns=columns, partition_by=("at",))
+
+    assert_names(str(caught.value), "1", "9999")
 
     assert caught.value.row == 1
 

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-import pytest
-
+from penstock.errors import Code
 from penstock.sources.files.globs import Glob, list_all
 from penstock.storage.local import LocalStore
 from penstock.storage.store import FolderMissingError
+from tests.error_values import raises
 
 
 def test_t42_a_sibling_that_does_not_match_is_no_new_file(tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_an_alternative_whose_folder_is_missing_is_empty(tmp_path: Path) -> None
 
 
 def test_a_listing_fails_when_every_folder_of_the_pattern_is_missing(tmp_path: Path) -> None:
-    with pytest.raises(FolderMissingError, match='day=1/" does not exist'):
+    with raises(FolderMissingError, Code.GET_REMOTE_DATA_ERROR, 'day=1/"'):
         listed(tmp_path, "day={1..3}/*")
 
 

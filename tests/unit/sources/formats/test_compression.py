@@ -155,8 +155,10 @@ def test_one_can_go_forward_and_back(kind: CompressType, pack: Pack) -> None:
 def test_one_cannot_go_to_the_end_without_reading(kind: CompressType, pack: Pack) -> None:
     stream = decompressed(io.BytesIO(pack(SMALL)), kind)
 
-    with pytest.raises(io.UnsupportedOperation, match="cannot seek from its end"):
+    with pytest.raises(io.UnsupportedOperation) as caught:
         stream.seek(0, io.SEEK_END)
+
+    assert_names(str(caught.value), "seek")
 
 
 @pytest.mark.parametrize("kind", COMPRESSIONS)

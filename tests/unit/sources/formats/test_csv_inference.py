@@ -103,5 +103,5 @@ def test_without_anything_to_infer_from_the_user_is_asked_for_the_schema(
 
 
 def test_a_header_that_is_not_utf8_is_refused() -> None:
-    with pytest.raises(UnreadableFileError, match="line 1 of the file cannot be read"):
+    with raises(UnreadableFileError, Code.FILE_ERR, "line 1"):
         names(b"id,\xff\n", layout=NAMED)

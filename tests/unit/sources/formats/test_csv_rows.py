@@ -203,7 +203,8 @@ def test_a_text_that_does_not_fit_its_column_is_a_bad_record(
 ) -> None:
     blocks = read(text, columns=pa.schema([COLUMNS.field(column)]))
 
-    assert errors(blocks) == [f'column "{column}": expected {sql}, found "{text.decode()}"']
+    (error,) = errors(blocks)
+    assert_names(error, f'"{column}"', sql, f'"{text.decode()}"')
 
 
 def test_every_record_may_be_bad() -> None:
@@ -219,7 +220,8 @@ def test_null_in_a_not_null_column_is_a_bad_record(line: bytes) -> None:
 
     blocks = read(b"1,a\n" + line, columns=columns)
 
-    assert errors(blocks) == ['column "id": expected BIGINT, found null']
+    (error,) = errors(blocks)
+    assert_names(error, '"id"', "BIGINT", "null")
 
 
 def test_invalid_utf8_in_a_field_that_nobody_wants_does_no_harm() -> None:
@@ -233,7 +235,8 @@ def test_missing_fields_are_null() -> None:
 def test_missing_fields_are_an_error_on_demand() -> None:
     blocks = read(b"1\n2,b\n", missing=MissingColumns.FAIL)
 
-    assert errors(blocks) == ["a row must have 2 fields, found 1"]
+    (error,) = errors(blocks)
+    assert_names(error, "2", "1")
     assert rows(blocks) == [(2, "b")]
 
 
@@ -250,7 +253,8 @@ def test_fields_beyond_the_columns_are_rescued_on_demand() -> None:
 def test_a_rescued_field_that_is_not_utf8_is_a_bad_record() -> None:
     blocks = read(b"1,a,\xff\n", rescue=True)
 
-    assert errors(blocks) == ["a field without a column: byte 1 of the field is not UTF-8"]
+    (error,) = errors(blocks)
+    assert_names(error, "byte 1", "UTF-8")
 
 
 def test_columns_come_in_the_order_they_are_wanted() -> None:
@@ -323,7 +327,7 @@ def test_a_quote_that_nothing_closes_takes_the_rest_of_the_file() -> None:
     blocks = read(content, layout=QUOTED)
 
     (bad,) = [bad for block in blocks for bad in block.bad]
-    assert bad.error == "an enclosed field is never closed"
+    assert_names(bad.error, "enclosed", "closed")
     assert (bad.record, bad.raw) == (1, content[4 : 4 + (1 << 16)])
     assert rows(blocks) == [(1, "a")]
 
@@ -333,7 +337,8 @@ def test_an_enclosed_record_beyond_the_limit_is_bad_and_the_next_one_loads() -> 
 
     blocks = read(b"1,a\n" + long + b"\n3,c\n", layout=QUOTED, line_bytes_max=60)
 
-    assert errors(blocks) == [f"a record may have 60 bytes at most, found {len(long)}"]
+    (error,) = errors(blocks)
+    assert_names(error, "60", f"{len(long)}")
     assert rows(blocks) == [(1, "a"), (3, "c")]
 
 
@@ -345,7 +350,7 @@ def test_a_line_beyond_the_limit_is_bad_and_the_next_one_loads(layout: CsvLayout
 
     (bad,) = [bad for block in blocks for bad in block.bad]
     assert (bad.record, bad.raw) == (1, long[: 1 << 16])
-    assert bad.error == "a line may have 70000 bytes at most, found 100003"
+    assert_names(bad.error, "70000", "100003")
     assert rows(blocks) == [(1, "a"), (3, "c")]
 
 

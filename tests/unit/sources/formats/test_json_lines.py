@@ -242,9 +242,8 @@ def test_a_map_column_is_read_from_an_object() -> None:
     (block,) = read(b'{"m":{"a":1,"b":null}}\n{"m":{}}\n{}\n{"m":[]}\n', schema=schema)
 
     assert block.batch.column("m").to_pylist() == [[("a", 1), ("b", None)], [], None]
-    assert [bad.error for bad in block.bad] == [
-        'column "m": expected MAP<STRING, BIGINT>, found an array'
-    ]
+    (error,) = [bad.error for bad in block.bad]
+    assert_names(error, '"m"', "MAP<STRING, BIGINT>", "array")
 
 
 def test_a_missing_value_for_a_not_null_column_is_a_bad_line() -> None:
@@ -268,7 +267,7 @@ def test_a_long_value_is_cut_in_the_error_but_not_in_the_raw_line() -> None:
 
     (block,) = read(line)
 
-    assert block.bad[0].error == f'column "id": expected BIGINT, found "{"x" * 80}…"'
+    assert_names(block.bad[0].error, '"id"', "BIGINT", f"{'x' * 80}…")
     assert block.bad[0].raw == line
 
 
@@ -300,7 +299,7 @@ def test_a_line_beyond_the_limit_is_a_bad_line_and_the_next_one_loads(ending: by
 
     (bad,) = [bad for block in blocks for bad in block.bad]
     assert (bad.record, bad.raw) == (1, long[: 1 << 16])
-    assert bad.error.startswith("a line may have 70000 bytes at most, found 10001")
+    assert_names(bad.error, "70000")
     assert ids(blocks) == ([1, 4] if b"4" in ending else [1])
 
 

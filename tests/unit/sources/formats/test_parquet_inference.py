@@ -129,5 +129,5 @@ def test_without_any_file_there_are_no_columns() -> None:
 
 
 def test_a_file_that_is_no_parquet_file_is_unreadable() -> None:
-    with pytest.raises(UnreadableFileError, match="a Parquet file begins with"):
+    with raises(UnreadableFileError, Code.FILE_ERR, "b'PAR1'"):
         infer_parquet_columns([io.BytesIO(b"id,name\n")])
