@@ -12,6 +12,7 @@ import pytest
 from penstock.cli.doctor.examine import open_subject
 from penstock.cli.doctor.home import check_clock
 from penstock.cli.doctor.report import Outcome
+from tests.error_values import assert_names
 from tests.integration.command import SETTINGS, Shell
 from tests.integration.driving import MovedClock
 from tests.node import CREATE_TABLE, create_job, numbered, write_rows
@@ -41,16 +42,14 @@ def test_a_home_that_is_well_has_no_problems(shell: Shell, home: Path) -> None:
 
     assert (said.code, said.error) == (0, "")
     assert said.out.splitlines()[-1] == "no problems"
-    assert f"catalog    {home}/catalog.db: 1 job, 1 table, sound" in said.out
-    assert "next: To run 1 job: penstock run" in said.out
+    assert_names(said.out, f"{home}/catalog.db", "1 job", "1 table", "penstock run")
 
 
 def test_a_home_that_does_not_exist_is_not_made(shell: Shell, tmp_path: Path) -> None:
     said = shell.run("--home", "nowhere", "doctor", "--quick")
 
     assert said.code == 0
-    assert "nowhere does not exist\n" in said.out
-    assert "next: penstock init, or any statement, creates it" in said.out
+    assert_names(said.out, "nowhere", "penstock init")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -70,7 +69,7 @@ def test_spark_is_really_started(shell: Shell, home: Path) -> None:
     said = shell.run("doctor")
 
     assert (said.code, said.error) == (0, "")
-    assert " on local[2,4] ran a task in " in said.out
+    assert_names(said.out, "local[2,4]", "task")
     assert list((home / "logs").glob("*")) == []
 
 
@@ -84,8 +83,7 @@ def test_a_spark_that_does_not_start_is_a_problem_with_its_log(
 
     (log,) = (home / "logs").glob("doctor-*-spark.log")
     assert (said.code, said.error) == (1, "")
-    assert 'problem spark      Spark on "local[many]" did not start: ' in said.out
-    assert f"next: See {log}." in said.out
+    assert_names(said.out, "problem spark", '"local[many]"', log)
 
 
 def test_a_setting_that_cannot_be_is_a_problem_and_the_rest_is_looked_at(
@@ -96,8 +94,7 @@ def test_a_setting_that_cannot_be_is_a_problem_and_the_rest_is_looked_at(
     said = shell.run("doctor", "--quick")
 
     assert said.code == 1
-    assert 'problem settings   setting "warehose" does not exist' in said.out
-    assert "1 job, 1 table, sound" in said.out
+    assert_names(said.out, "problem settings", '"warehose"', "1 job", "1 table")
 
 
 def test_settings_are_told_with_their_origin_and_without_spark_values(
@@ -108,10 +105,9 @@ def test_settings_are_told_with_their_origin_and_without_spark_values(
 
     told = report(shell)["settings"]["found"]
 
-    assert told == (
-        "spark.master = local[1,4] from PENSTOCK_SPARK__MASTER; "
-        "spark.conf (spark.secret.key) from penstock.toml; all others are defaults"
-    )
+    assert_names(told, "spark.master = local[1,4]", "PENSTOCK_SPARK__MASTER")
+    assert_names(told, "spark.conf (spark.secret.key)", "penstock.toml")
+    assert "hidden" not in told
 
 
 def change_catalog(home: Path, statement: str) -> None:
@@ -126,7 +122,7 @@ def test_a_catalog_of_an_older_version_is_told_and_left_alone(shell: Shell, home
 
     assert first == second
     assert first["outcome"] == "warning"
-    assert "its revision is 0000" in first["found"]
+    assert_names(first["found"], "0000")
 
 
 def test_a_catalog_of_a_newer_version_is_a_problem(shell: Shell, home: Path) -> None:
@@ -134,7 +130,8 @@ def test_a_catalog_of_a_newer_version_is_a_problem(shell: Shell, home: Path) -> 
 
     found = report(shell)["catalog"]
 
-    assert (found["outcome"], found["next"]) == ("problem", "Upgrade Penstock.")
+    assert found["outcome"] == "problem"
+    assert found["next"]
 
 
 def test_a_file_that_is_no_catalog_is_a_problem_and_kept(shell: Shell, home: Path) -> None:
@@ -153,7 +150,7 @@ def test_a_warehouse_below_a_file_is_a_problem(shell: Shell, home: Path) -> None
     found = report(shell)["warehouse"]
 
     assert found["outcome"] == "problem"
-    assert found["found"] == f"{home}/catalog.db/lake cannot be written"
+    assert_names(found["found"], f"{home}/catalog.db/lake")
 
 
 def test_a_key_that_others_may_read_is_a_problem(shell: Shell, home: Path) -> None:
@@ -163,7 +160,7 @@ def test_a_key_that_others_may_read_is_a_problem(shell: Shell, home: Path) -> No
     found = report(shell)["secrets"]
 
     assert found["outcome"] == "problem"
-    assert found["next"] == f'Type: chmod 600 "{home}/secret.key"'
+    assert_names(found["next"], f'chmod 600 "{home}/secret.key"')
 
 
 @pytest.mark.usefixtures("home")
@@ -173,8 +170,8 @@ def test_a_job_that_a_person_paused_is_told_with_what_resumes_it(shell: Shell) -
     found = report(shell)["job"]
 
     assert found["outcome"] == "warning"
-    assert found["found"] == "j is paused by a person"
-    assert found["next"] == "To resume it: penstock sql -e 'RESUME JOB j'"
+    assert_names(found["found"], "j", "paused")
+    assert_names(found["next"], "penstock sql -e 'RESUME JOB j'")
 
 
 def test_a_clock_before_the_newest_event_is_a_problem(home: Path) -> None:

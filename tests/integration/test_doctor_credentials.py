@@ -12,6 +12,7 @@ from penstock.cli.doctor.examine import open_subject
 from penstock.cli.doctor.home import check_secrets, check_warehouse
 from penstock.cli.doctor.jobs import Probe, check_sources, send_all
 from penstock.cli.doctor.report import Finding, Outcome, Subject
+from tests.error_values import assert_names
 from tests.integration.bucket_jobs import (
     access,
     bucket_job,
@@ -73,11 +74,8 @@ def test_a_secret_whose_variable_is_not_set_is_named_without_its_values(node: No
     (found,) = secrets_found(node)
 
     assert found.outcome is Outcome.PROBLEM
-    assert found.found == (
-        'variable "NOT_SET" is not set in the environment of this process. '
-        'It gives "s3.secret_key" of secret "s"'
-    )
-    assert found.advice == "Set it before Penstock is started."
+    assert_names(found.found, '"NOT_SET"', '"s3.secret_key"', 'secret "s"')
+    assert found.advice
 
 
 def test_every_file_of_a_secret_that_cannot_be_read_is_named(
@@ -89,8 +87,7 @@ def test_every_file_of_a_secret_that_cannot_be_read_is_named(
     (found,) = secrets_found(node)
 
     assert found.outcome is Outcome.PROBLEM
-    assert f'file "{tmp_path}/a" could not be read' in found.found
-    assert '"a" of secret "s"' in found.found
+    assert_names(found.found, f'"{tmp_path}/a"', '"a"', 'secret "s"')
 
 
 def test_secrets_whose_references_are_found_are_well(
@@ -132,8 +129,7 @@ def test_a_bucket_that_refuses_the_keys_of_a_job_is_told_with_both(
     (found,) = sources_found(node)
 
     assert (found.check, found.outcome) == ("source", Outcome.PROBLEM)
-    assert found.found.startswith(f'job "j" cannot ask s3://{bucket.name}/in/')
-    assert "access was refused" in found.found
+    assert_names(found.found, 'job "j"', f"s3://{bucket.name}/in/", "refused")
     assert "ALTER SECRET" in found.advice
     assert "CANARY" not in found.found + found.advice
 
@@ -167,9 +163,8 @@ def test_a_variable_of_a_job_that_is_not_set_is_told_even_if_quick(
     _, found = sources_found(node, quick=True)
 
     assert found.outcome is Outcome.PROBLEM
-    assert found.found.startswith(f'job "j" cannot ask s3://{bucket.name}/in/')
-    assert 'variable "LAKE_KEY" is not set' in found.found
-    assert 'It gives option "s3.secret_key"' in found.found
+    assert_names(found.found, 'job "j"', f"s3://{bucket.name}/in/", '"LAKE_KEY"')
+    assert_names(found.found, '"s3.secret_key"')
 
 
 def test_a_stream_answers_or_is_told_with_its_load(
@@ -182,8 +177,7 @@ def test_a_stream_answers_or_is_told_with_its_load(
     (after,) = sources_found(loads)
 
     assert before == [Finding(check="sources", found="1 remote source answered")]
-    assert after.found.startswith(f'routine load "r" cannot ask {stream.name}: stream ')
-    assert "does not exist. ResourceNotFoundException" in after.found
+    assert_names(after.found, 'routine load "r"', stream.name, "ResourceNotFoundException")
 
 
 def test_a_load_that_was_stopped_is_not_asked_for(loads: Node, stream: StreamUnderTest) -> None:
@@ -207,8 +201,7 @@ def test_whoever_does_not_answer_is_not_waited_for(
     (found,) = send_all([probe], wait=BLINK)
 
     never.set()
-    assert found.found.startswith('routine load "r" cannot ask ')
-    assert found.found.endswith(": no answer within 0 s")
+    assert_names(found.found, 'routine load "r"', "0 s")
 
 
 def test_a_warehouse_in_a_bucket_is_not_asked_if_quick(

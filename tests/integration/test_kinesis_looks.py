@@ -286,7 +286,7 @@ def test_t66_a_number_that_is_refused_although_it_is_there_is_an_error(
     put(stream, 1)
     source = refusing_numbers(load, server)
 
-    with pytest.raises(StreamError, match="refused kinesis:GetShardIterator"):
+    with raises(StreamError, Code.GET_REMOTE_DATA_ERROR, "kinesis:GetShardIterator"):
         load.poll(source)
 
 
