@@ -3,16 +3,19 @@
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 import pytest
 
 from penstock.errors import Code, PenstockError
 
+Error = TypeVar("Error", bound=PenstockError)
+
 
 @contextmanager
 def raises(
-    kind: type[PenstockError], code: Code, *values: object, hint: Sequence[object] | None = None
-) -> Iterator[pytest.ExceptionInfo[PenstockError]]:
+    kind: type[Error], code: Code, *values: object, hint: Sequence[object] | None = None
+) -> Iterator[pytest.ExceptionInfo[Error]]:
     """Require an error of this class and code that names these values."""
     with pytest.raises(kind) as caught:
         yield caught
@@ -34,6 +37,13 @@ def assert_reason(text: object, code: Code, *values: object) -> None:
     """Require that a stored reason begins with a code and names these values."""
     assert str(text).partition(": ")[0] == code, text
     assert_names(str(text), *values)
+
+
+def assert_printed(text: str, code: Code, *values: object, hint: Sequence[object] = ()) -> None:
+    """Require that a printed error begins with a code and names values, also in its hint."""
+    error, _, printed_hint = text.partition("\n  hint: ")
+    assert_reason(error.removeprefix("error "), code, *values)
+    assert_names(printed_hint, *hint)
 
 
 def assert_names(text: str, *values: object) -> None:

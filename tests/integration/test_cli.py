@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from penstock.errors import Code
+from tests.error_values import assert_names, assert_printed
 from tests.integration.command import Shell
 from tests.node import CREATE_TABLE, create_job, numbered, write_rows
 
@@ -32,28 +34,27 @@ def test_an_error_ends_with_one_and_tells_code_message_detail_and_hint(shell: Sh
     assert said.code == 1
     assert said.out == ""
     first, detail, written, caret, hint = said.error.splitlines()
-    assert first == 'error SYNTAX_ERR: expected ON STREAMING after the job name, found "DO"'
+    assert_printed(first, Code.SYNTAX_ERR, "ON STREAMING", '"DO"')
     assert detail == "  detail: Line 1, column 27."
     assert written == "    SHOW TABLES; CREATE JOB j DO INSERT"
     assert caret == f"    {' ' * 26}^"
-    assert hint.startswith("  hint: The order is CREATE JOB name PROPERTIES(…) ON STREAMING")
+    assert hint.startswith("  hint: ")
+    assert_names(hint, "CREATE JOB name PROPERTIES(…) ON STREAMING")
 
 
 def test_an_error_without_detail_leaves_the_line_out(shell: Shell) -> None:
     said = shell.sql("DROP TABLE t")
 
     assert said.code == 1
-    assert said.error == (
-        'error META_NOT_FOUND_ERR: table "t" does not exist\n'
-        "  hint: Create one with CREATE TABLE.\n"
-    )
+    assert_printed(said.error, Code.META_NOT_FOUND_ERR, '"t"', hint=["CREATE TABLE"])
+    assert len(said.error.splitlines()) == 2
 
 
 def test_an_error_in_the_second_statement_keeps_what_the_first_did(shell: Shell) -> None:
     said = shell.sql(f"{CREATE_TABLE}; DROP TABLE other; DROP TABLE t")
 
     assert (said.code, said.out) == (1, "table t created\n")
-    assert said.error.startswith('error META_NOT_FOUND_ERR: table "other" does not exist')
+    assert_printed(said.error, Code.META_NOT_FOUND_ERR, '"other"')
     assert "t" in shell.sql("SHOW TABLES", "--format", "csv").out.splitlines()[1]
 
 
@@ -68,7 +69,7 @@ def test_a_script_that_cannot_be_read_does_nothing_at_all(shell: Shell) -> None:
     ("arguments", "message"),
     [
         (["sql", "--format", "xml"], "--format"),
-        (["sql", "-e", "SHOW JOBS", "-f", "script.sql"], "give either -e or -f, not both"),
+        (["sql", "-e", "SHOW JOBS", "-f", "script.sql"], "-f"),
         (["sql", "-f", "nowhere.sql"], "nowhere.sql"),
         (["sql", "--what"], "--what"),
         (["fly"], "fly"),
@@ -192,8 +193,7 @@ def test_a_file_that_is_not_utf8_is_refused(shell: Shell) -> None:
     said = shell.run("sql", "-f", "script.sql")
 
     assert said.code == 1
-    assert "error SYNTAX_ERR: U+DCFF is half a character" in said.error
-    assert "hint: Save the script as UTF-8." in said.error
+    assert_printed(said.error, Code.SYNTAX_ERR, "U+DCFF", hint=["UTF-8"])
 
 
 def test_the_home_is_the_flag_then_the_environment_then_the_default(shell: Shell) -> None:
@@ -245,24 +245,25 @@ def test_the_catalog_can_be_kept_elsewhere(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "code", "named"),
     [
-        ("warehose = 'x'", 'setting "warehose" does not exist'),
-        ("[spark]\nmasters = 'local'", 'setting "spark.masters" does not exist'),
-        ("[spark]\nmaster = 3", 'setting "spark.master" must be a text'),
-        ("warehouse = ", 'settings file "'),
-        ("[catalog]\nurl = 'postgresql://host/db'", "catalog must be kept in SQLite"),
-        ("[catalog]\nurl = 'somewhere'", "catalog URL must have the form sqlite:///path"),
+        ("warehose = 'x'", Code.SETTINGS_ERR, '"warehose"'),
+        ("[spark]\nmasters = 'local'", Code.SETTINGS_ERR, '"spark.masters"'),
+        ("[spark]\nmaster = 3", Code.SETTINGS_ERR, '"spark.master"'),
+        ("warehouse = ", Code.SETTINGS_ERR, "penstock.toml"),
+        ("[catalog]\nurl = 'postgresql://host/db'", Code.CATALOG_ERR, "SQLite"),
+        ("[catalog]\nurl = 'somewhere'", Code.CATALOG_ERR, "sqlite:///path"),
     ],
 )
-def test_a_setting_that_cannot_be_is_named(shell: Shell, text: str, message: str) -> None:
+def test_a_setting_that_cannot_be_is_named(
+    shell: Shell, *, text: str, code: Code, named: str
+) -> None:
     write_settings(shell, text)
 
     said = shell.sql("SHOW TABLES")
 
     assert (said.code, said.out) == (1, "")
-    assert said.error.startswith(("error SETTINGS_ERR: ", "error CATALOG_ERR: "))
-    assert message in said.error
+    assert_printed(said.error, code, named)
 
 
 def test_a_bad_setting_of_the_environment_is_named(shell: Shell) -> None:
@@ -271,7 +272,7 @@ def test_a_bad_setting_of_the_environment_is_named(shell: Shell) -> None:
     )
 
     assert said.code == 1
-    assert said.error.startswith('error SETTINGS_ERR: setting "spark.masters" does')
+    assert_printed(said.error, Code.SETTINGS_ERR, '"spark.masters"')
 
 
 def test_a_home_that_cannot_be_made_is_named(shell: Shell) -> None:
@@ -280,10 +281,8 @@ def test_a_home_that_cannot_be_made_is_named(shell: Shell) -> None:
     said = shell.run("--home", "taken", "sql", "-e", "SHOW TABLES")
 
     assert said.code == 1
-    assert said.error.startswith(
-        f'error STORAGE_ERR: home "{shell.folder}/taken" cannot be made'
-    )
-    assert "hint: Choose another with --home or PENSTOCK_HOME." in said.error
+    hint = ("--home", "PENSTOCK_HOME")
+    assert_printed(said.error, Code.STORAGE_ERR, f'"{shell.folder}/taken"', hint=hint)
 
 
 def test_a_file_in_the_place_of_the_catalog_is_refused_and_kept(shell: Shell) -> None:
@@ -330,9 +329,7 @@ def test_a_run_of_an_unknown_job_is_refused_with_the_known_ones(
     said = shell.run("run", "--job", "k")
 
     assert (said.code, said.out) == (1, "")
-    assert said.error == (
-        'error META_NOT_FOUND_ERR: job "k" does not exist\n  hint: Known jobs: j.\n'
-    )
+    assert_printed(said.error, Code.META_NOT_FOUND_ERR, 'job "k"', hint=["j"])
 
 
 @pytest.mark.parametrize("timeout", ["soon", "-5s", "5 parsecs"])
@@ -340,9 +337,7 @@ def test_a_timeout_that_is_no_duration_is_refused(shell: Shell, timeout: str) ->
     said = shell.run("run", "--until-caught-up", f"--timeout={timeout}")
 
     assert said.code == 1
-    assert said.error.startswith(
-        f'error OPTION_ERR: --timeout must be a number with an optional unit, not "{timeout}"'
-    )
+    assert_printed(said.error, Code.OPTION_ERR, "--timeout", f'"{timeout}"')
 
 
 def test_a_job_that_a_person_paused_is_named_and_left_out(shell: Shell, tmp_path: Path) -> None:
@@ -352,8 +347,8 @@ def test_a_job_that_a_person_paused_is_named_and_left_out(shell: Shell, tmp_path
     said = shell.run("run", "--until-caught-up")
 
     assert said.code == 0
-    assert said.error == "job j is paused by a person and was left out\n"
-    assert said.out.splitlines()[-1].startswith("j: paused; loaded 0 files, 0 rows in this run")
+    assert_names(said.error, "job j", "paused")
+    assert_names(said.out.splitlines()[-1], "j: paused", "0 files, 0 rows")
 
 
 def test_statements_about_a_job_need_no_run(shell: Shell, tmp_path: Path) -> None:
