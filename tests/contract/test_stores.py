@@ -132,12 +132,19 @@ def test_a_listing_after_a_key_omits_the_folders_before_it_if_it_is_ordered(
     assert {"a/c", "a0", "b/a"} <= set(found)
 
 
-def test_a_listing_of_many_objects_yields_each_of_them_once(place: Place) -> None:
-    names = [f"in/{number:04d}" for number in range(MANY)]
+def test_a_listing_of_many_objects_yields_each_of_them_once_and_all_are_removed(
+    place: Place,
+) -> None:
+    names = [f"t/{kind}/{number:04d}" for kind in ("a", "log") for number in range(MANY // 2)]
     place.put_many(names)
 
-    assert place.names("in/") == names
-    assert place.names("in/", after=names[20]) == names[21:]
+    assert place.names("t/") == names
+    assert place.names("t/", after=names[20]) == names[21:]
+
+    place.put("u")
+    place.store.delete_below(f"{place.prefix}t/", last=f"{place.prefix}t/log/")
+
+    assert place.names() == ["u"]
 
 
 def test_a_missing_folder_differs_from_an_empty_one_where_there_are_folders(
@@ -481,15 +488,6 @@ def test_everything_below_a_prefix_is_removed_and_nothing_beside_it(
 
     assert sorted(place.names()) == beside
     assert not place.store.holds(f"{place.prefix}t")
-
-
-def test_many_objects_are_removed(place: Place) -> None:
-    place.put_many(f"t/{kind}/{number}" for number in range(MANY // 2) for kind in ("a", "log"))
-    place.put("u")
-
-    place.store.delete_below(f"{place.prefix}t/", last=f"{place.prefix}t/log/")
-
-    assert place.names() == ["u"]
 
 
 def test_deleting_below_an_empty_prefix_does_nothing(place: Place) -> None:
