@@ -6,7 +6,7 @@ import pytest
 
 from penstock.errors import Code, UserError
 from penstock.model.codec import to_text
-from tests.error_values import raises
+from tests.error_values import assert_names, raises
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
 
 PROPERTIES = [("s3.max_batch_files", "1"), ("session.insert_max_filter_ratio", "0.5")]
@@ -72,26 +72,26 @@ def test_a_select_that_spark_ran_may_become_a_plain_list_again(
 
 
 @pytest.mark.parametrize(
-    ("select", "options", "message"),
+    ("select", "options", "named"),
     [
-        ("SELECT nope, note FROM SRC", {}, 'source has no field "nope"'),
-        ("SELECT id + nope, note FROM SRC", {}, "A column, variable, or function parameter"),
-        ("SELECT id, note FROM SRC ORDER BY id", {}, "ORDER BY cannot be used"),
-        ("SELECT id FROM SRC", {}, "INSERT fills 2 columns, but the SELECT gives 1"),
-        ("SELECT id, note FROM SRC", {"uri": "file:///else/*"}, "the uri of a job cannot"),
-        ("SELECT id, note FROM SRC", {"enclose": "x"}, 'option "enclose" has no meaning'),
-        ("SELECT id, note FROM SRC", {}, "ALTER changes nothing"),
+        ("SELECT nope, note FROM SRC", {}, ("source", '"nope"')),
+        ("SELECT id + nope, note FROM SRC", {}, ("`nope`",)),
+        ("SELECT id, note FROM SRC ORDER BY id", {}, ("ORDER BY",)),
+        ("SELECT id FROM SRC", {}, ("INSERT", "2", "SELECT", "1")),
+        ("SELECT id, note FROM SRC", {"uri": "file:///else/*"}, ("uri",)),
+        ("SELECT id, note FROM SRC", {"enclose": "x"}, ('"enclose"',)),
+        ("SELECT id, note FROM SRC", {}, ("ALTER",)),
     ],
 )
 def test_t32_an_alter_that_is_refused_leaves_the_job_as_it_was(
-    paused: Node, folder: Path, *, select: str, options: dict[str, str], message: str
+    paused: Node, folder: Path, *, select: str, options: dict[str, str], named: tuple[str, ...]
 ) -> None:
     before = to_text(paused.job("j"))
 
     with pytest.raises(UserError) as caught:
         paused.sql(insert(folder, select, **options))
 
-    assert caught.value.message.startswith(message)
+    assert_names(caught.value.message, *named)
     assert to_text(paused.job("j")) == before
 
 

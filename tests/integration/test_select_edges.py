@@ -7,6 +7,7 @@ import pytest
 from penstock.crashpoints import CrashPoint
 from penstock.errors import Code, UserError
 from penstock.model.job import SparkQuery
+from tests.error_values import assert_names
 from tests.integration.driving import crash_at
 from tests.integration.test_rejects import BAD, LENIENT, TABLE, rejected
 from tests.integration.test_select import create, load_cities, orders
@@ -55,23 +56,23 @@ def test_a_plan_is_kept_only_if_it_means_the_same_tomorrow(
 
 
 @pytest.mark.parametrize(
-    ("select", "message"),
+    ("select", "named"),
     [
-        ("SELECT id, input_file_name() FROM SRC", "input_file_name() cannot be used"),
+        ("SELECT id, input_file_name() FROM SRC", ("input_file_name()",)),
         (
             "SELECT monotonically_increasing_id(), at FROM SRC",
-            "monotonically_increasing_id() cannot be used",
+            ("monotonically_increasing_id()",),
         ),
         (
             "SELECT 1, x.name FROM city x JOIN city y ON x.name > (SELECT max(at) FROM SRC)",
-            "the source in a subquery cannot be used",
+            ("subquery",),
         ),
-        ("SELECT *, _file FROM SRC", '* cannot stand beside "_file"'),
-        ("SELECT to_json(struct(*)), _file FROM SRC", '* cannot stand beside "_file"'),
+        ("SELECT *, _file FROM SRC", ('"_file"',)),
+        ("SELECT to_json(struct(*)), _file FROM SRC", ('"_file"',)),
     ],
 )
 def test_what_would_mislead_is_refused(
-    spark_node: Node, orders: Path, tmp_path: Path, *, select: str, message: str
+    spark_node: Node, orders: Path, tmp_path: Path, *, select: str, named: tuple[str, ...]
 ) -> None:
     spark_node.sql("CREATE TABLE city (customer STRING, name STRING)")
     load_cities(spark_node, tmp_path / "cities", [("ann", "Aachen")])
@@ -79,7 +80,7 @@ def test_what_would_mislead_is_refused(
     with pytest.raises(UserError) as caught:
         spark_node.sql(create(orders, select))
 
-    assert caught.value.message.startswith(message)
+    assert_names(caught.value.message, *named)
     assert caught.value.code is Code.NOT_SUPPORTED_ERR
 
 

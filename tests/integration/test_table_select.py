@@ -140,37 +140,37 @@ def test_spark_answers_a_select_over_tables(
 
 
 @pytest.mark.parametrize(
-    ("select", "message", "place"),
+    ("select", "named", "place"),
     [
-        ("SELECT nix FROM orders", "name `nix` cannot be resolved", "Line 1, column 8."),
-        ("SELECT '😀',\n nix FROM city", "name `nix` cannot be resolved", "Line 2, column 2."),
+        ("SELECT nix FROM orders", ("`nix`",), "Line 1, column 8."),
+        ("SELECT '😀',\n nix FROM city", ("`nix`",), "Line 2, column 2."),
         (
             "SELECT 1; SELECT id\nFROM ordres",
-            'table "ordres" does not exist',
+            ('"ordres"',),
             "Line 2, column 6.",
         ),
-        ("SELECT id FROM city WHER x", "Syntax error at or near 'x'", "Line 1, column 26."),
-        ("SELECT CAST(city AS INT) FROM city", "'Aachen' of the type", "Line 1, column 8."),
+        ("SELECT id FROM city WHER x", ("'x'",), "Line 1, column 26."),
+        ("SELECT CAST(city AS INT) FROM city", ("Aachen",), "Line 1, column 8."),
         (
             "SELECT * FROM city VERSION AS OF 0 c, nix",
-            'table "nix" does not exist',
+            ('"nix"',),
             "Line 1, column 39.",
         ),
         (
             "FROM city INSERT INTO orders SELECT *",
-            "Syntax error at or near",
+            ("Syntax",),
             "Line 1, column 11.",
         ),
-        ("SELECT * FROM csv.`/etc/passwd`", "does not exist", "Line 1, column 15."),
+        ("SELECT * FROM csv.`/etc/passwd`", ("does not exist",), "Line 1, column 15."),
     ],
 )
 def test_an_error_of_spark_tells_what_and_where(
-    shop: Node, select: str, message: str, place: str
+    shop: Node, select: str, named: tuple[str, ...], place: str
 ) -> None:
     with pytest.raises(UserError) as caught:
         shop.sql(select)
 
-    assert message in caught.value.message
+    assert_names(caught.value.message, *named)
     assert caught.value.detail == place
     assert "\n" not in caught.value.message
 
