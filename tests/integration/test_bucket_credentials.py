@@ -83,7 +83,7 @@ def test_an_endpoint_without_a_scheme_is_asked_in_cipher(node: Node) -> None:
         options = {"s3.endpoint": f"{HOST}:{server.getsockname()[1]}", **keys("one")}
         node.sql(CREATE_TABLE)
 
-        with raises(ExternalError, Code.GET_REMOTE_DATA_ERROR, "s3://orders/in/"):
+        with raises(ExternalError, Code.GET_REMOTE_DATA_ERROR, "s3://orders/"):
             node.sql(job_on("s3://orders/in/", options))
 
         listener.join()

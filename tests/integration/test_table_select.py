@@ -235,7 +235,7 @@ def test_files_that_hold_no_wanted_row_are_not_read(
 
 
 def test_a_data_file_that_is_gone_is_named(lame: Node) -> None:
-    with raises(ExternalError, Code.STORAGE_ERR, "/day=2026-01-31/"):
+    with raises(ExternalError, Code.SPARK_ERR, "/day=2026-01-31/"):
         lame.sql("SELECT * FROM orders")
 
 
