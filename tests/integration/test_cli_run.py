@@ -278,7 +278,9 @@ def test_statements_answer_beside_a_run_and_hold_and_control_c_ends_it_with_a_su
     assert_names(said.out.splitlines()[-1], "2 files, 2 rows")
     assert job_row(shell)["state"] == "PENDING"
     (epochs,) = shell.sql("SHOW EPOCHS FOR j", "--format", "json").json
-    assert [row["outcome"] for row in epochs if row["kind"] == "epoch"] == ["COMMITTED"] * 2
+    outcomes = [row["outcome"] for row in epochs if row["kind"] == "epoch"]
+    # The pause may have cancelled an attempt; each file was committed once.
+    assert outcomes.count("COMMITTED") == 2
 
 
 def test_a_second_control_c_ends_a_run_at_once(shell: Shell, running: Running) -> None:

@@ -63,7 +63,7 @@ def test_an_epoch_whose_copy_fails_is_neither_repeated_nor_moved_back(
     make_fail(node, fail_at="copy", kind=CommitKind.EPOCH)
     write_rows(folder / "a.json", numbered(1))
     write_rows(folder / "z.json", numbered(2))
-    one_file = [("s3.max_batch_files", "line 1")]
+    one_file = [("s3.max_batch_files", "1")]
     node.sql(f"{CREATE_TABLE}; {create_job(folder, properties=one_file)}")
 
     node.run()
