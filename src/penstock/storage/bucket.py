@@ -264,7 +264,8 @@ class BucketStream(io.BufferedIOBase):
     """An object, to read and to seek; its first piece is fetched at once."""
 
     def __init__(self, store: BucketStore, key: str, *, etag: str | None) -> None:
-        self._store = store
+        # A reference to the store, which holds prefetched streams, would keep both alive.
+        self._options, self._count = store.options, store.count
         self._client = store.client()
         self._key = key
         self._etag = etag
@@ -355,8 +356,8 @@ class BucketStream(io.BufferedIOBase):
         """Read one piece; the client itself resumes a truncated response."""
         begin = number * PIECE_BYTES
         fact = f'object "{self._key}" could not be read'
-        self._store.count.add()
-        with bucket_failures(fact, self._store.options):
+        self._count.add()
+        with bucket_failures(fact, self._options):
             wanted: GetOptions = {"range": (begin, begin + PIECE_BYTES)}
             if self._etag is not None:
                 wanted["if_match"] = self._etag

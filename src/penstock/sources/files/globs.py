@@ -23,6 +23,7 @@ backtrack: braces can give one key exponentially many ways through a pattern.
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial, reduce
 
 from penstock.errors import UserError
 from penstock.storage.store import FolderMissingError, ObjectMeta, Store
@@ -89,13 +90,27 @@ class _Parser:
         self._pattern = pattern
         self._at = 0
         self.states: list[_State] = []
+        # The fixed texts with which matches start: those that still grow, and the others.
+        self.growing, self.ended = {""}, set[str]()
         self.end = self._sequence(self._open(), depth=0)
 
     def _open(self) -> int:
         self.states.append(_State())
         return len(self.states) - 1
 
+    def _grow(self, grown: set[str], stopped: set[str]) -> None:
+        longest = max(map(len, grown), default=0)
+        # Stopping early is always right: a shorter prefix only lists more.
+        if len(grown | stopped | self.ended) > PREFIXES_MAX or longest > _PREFIX_CHARS_MAX:
+            grown, stopped = set(), self.growing
+        self.growing, self.ended = grown, self.ended | stopped
+
     def _take(self, begin: int, chars: _Chars, *, wildcard: bool = False) -> int:
+        members = chars.members()
+        if members is None:
+            self._grow(set(), self.growing)
+        else:
+            self._grow({text + char for text in self.growing for char in members}, set())
         end = self._open()
         self.states[begin] = _State(takes=chars, target=end, wildcard=wildcard)
         return end
@@ -134,6 +149,7 @@ class _Parser:
         first = self._at
         while self._peek() == "*":
             self._at += 1
+        self._grow(set(), self.growing)
         whole_part = first == 0 or self._pattern[first - 1] == "/"
         if self._at - first > 1 and whole_part and self._peek() == "/":
             self._at += 1
@@ -184,23 +200,30 @@ class _Parser:
             raise self._broken('opens "{"', opened, fault)
         starts: list[int] = []
         ends: list[int] = []
+        before, ended = self.growing, self.ended
+        grown, stopped = set[str](), set[str]()
+
+        def branch(parse: Callable[[int], int]) -> None:
+            self.growing, self.ended = before, set()
+            starts.append(self._open())
+            ends.append(parse(starts[-1]))
+            grown.update(self.growing)
+            stopped.update(self.ended)
+
         while self._peek() != "}":
             # Steps over the opening brace first, then over each comma.
             self._at += 1
             if numbers := _NUMBER_RANGE.match(self._pattern, self._at):
                 self._at = numbers.end()
                 for digits in _digit_patterns(numbers):
-                    starts.append(self._open())
-                    end = starts[-1]
-                    for chars in digits:
-                        end = self._take(end, chars)
-                    ends.append(end)
+                    branch(partial(reduce, self._take, digits))
             else:
-                starts.append(self._open())
-                ends.append(self._sequence(starts[-1], depth=depth))
+                branch(partial(self._sequence, depth=depth))
             if not self._peek():
                 raise self._broken('opens "{"', opened, 'which needs a "}"')
         self._at += 1
+        self.growing, self.ended = before, ended
+        self._grow(grown, stopped)
         joined = self._open()
         self.states[begin] = _State(skips=tuple(starts))
         for end in ends:
@@ -267,7 +290,7 @@ class Glob:
         self._end = parsed.end
         self._forget()
         # Folders to list, each with its slash, in byte order; none is within another.
-        self.prefixes = self._folders()
+        self.prefixes = _folders(parsed.growing | parsed.ended)
 
     def matches(self, key: str) -> bool:
         """Return whether the whole key matches."""
@@ -278,48 +301,6 @@ class Glob:
     def may_contain(self, folder: str) -> bool:
         """Return whether a matching key may be below the folder, which ends with a slash."""
         return bool(self._after_folder(folder).states)
-
-    def _folders(self) -> tuple[str, ...]:
-        texts = self._fixed_texts()
-        kept: list[str] = []
-        # The order of code points, which is how Python compares text, is that of UTF-8 bytes.
-        for folder in sorted({text[: text.rfind("/") + 1] for text in texts}):
-            if not kept or not folder.startswith(kept[-1]):
-                kept.append(folder)
-        return tuple(kept)
-
-    def _fixed_texts(self) -> set[str]:
-        """Return the texts with which matching keys start, up to the first open choice."""
-        fixed: set[str] = set()
-        growing = {"": self._first}
-        for _ in range(_PREFIX_CHARS_MAX):
-            longer: dict[str, _Moment] = {}
-            for text, moment in growing.items():
-                chars = self._next_chars(moment)
-                if chars is None:
-                    fixed.add(text)
-                for char in chars or ():
-                    following = self._follow(moment, char)
-                    if following.states:
-                        longer[text + char] = following
-            # Stopping early is always right: a shorter prefix only lists more.
-            if len(fixed) + len(longer) > PREFIXES_MAX:
-                break
-            growing = longer
-        return fixed | growing.keys()
-
-    def _next_chars(self, moment: _Moment) -> set[str] | None:
-        """Return the characters that may follow; None if these are too many, or the end may."""
-        if moment.accepting:
-            return None
-        chars: set[str] = set()
-        for number in self._reached(moment.states, dot_begins=False):
-            takes = self._states[number].takes
-            members = set() if takes is None else takes.members()
-            if members is None:
-                return None
-            chars |= members
-        return chars
 
     def _after_folder(self, folder: str) -> _Moment:
         last_folder, moment = self._last
@@ -376,6 +357,15 @@ class Glob:
         self._moments = {}
         self._first = self._moment(frozenset({0}), name_begins=True)
         self._last = ("", self._first)
+
+
+def _folders(texts: set[str]) -> tuple[str, ...]:
+    kept: list[str] = []
+    # The order of code points, which is how Python compares text, is that of UTF-8 bytes.
+    for folder in sorted({text[: text.rfind("/") + 1] for text in texts}):
+        if not kept or not folder.startswith(kept[-1]):
+            kept.append(folder)
+    return tuple(kept)
 
 
 def files_glob(uri: Uri) -> Glob:

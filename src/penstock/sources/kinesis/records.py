@@ -9,7 +9,7 @@ An aggregate may be taken in parts. Skipped records are counted and move the pos
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 
 import pyarrow as pa
@@ -240,13 +240,18 @@ def _parts(
         last = number == len(subs) - 1
         after = whole if last else After(value=record.sequence, sub=number)
         fate = _fate(sub, hash_keys, foreign)
-        foreign_key = f'the key "{sub.partition_key}" belongs to another shard'
-        yield Item(
-            record=replace(record, partition_key=sub.partition_key, data=sub.data),
-            fate=fate,
-            after=after,
-            error=foreign_key if fate is Fate.FOREIGN else "",
+        fault = ""
+        if fate is Fate.FOREIGN:
+            fault = f'the key "{sub.partition_key}" belongs to another shard'
+        # ``replace`` would cost a tenth of the time of an aggregate.
+        part = StreamRecord(
+            sequence=record.sequence,
+            partition_key=sub.partition_key,
+            data=sub.data,
+            arrived_at=record.arrived_at,
+            encryption=record.encryption,
         )
+        yield Item(record=part, fate=fate, after=after, error=fault)
 
 
 def _fate(sub: SubRecord, hash_keys: tuple[int, int] | None, foreign: ForeignRecords) -> Fate:

@@ -134,6 +134,8 @@ def test_only_a_written_dot_matches_the_dot_that_begins_a_name(
         ("/in/{\U0001f600,\uff5e}/x", ("/in/\uff5e/", "/in/\U0001f600/")),
         ("/in/{-2..-1}/x", ()),
         (r"/in/\{a\}/x", ("/in/{a}/",)),
+        ("in/{de,us,global}/[0-9][0-9]/[0-9][0-9]/*", ("in/de/", "in/global/", "in/us/")),
+        ("in/{a,bcd}/{1..200}/{1..3}/*", ("in/a/", "in/bcd/")),
     ],
 )
 def test_the_prefixes_of_a_pattern_are_its_fixed_folders(
@@ -150,6 +152,12 @@ def test_more_alternatives_than_the_limit_are_listed_under_one_wide_prefix() -> 
 
     assert len(just_enough.prefixes) == PREFIXES_MAX
     assert too_many.prefixes == ("/in/",)
+
+
+def test_braces_with_more_branches_than_the_limit_are_listed_under_one_prefix() -> None:
+    branches = ",".join(f"{folder}/{number:03d}" for folder in "ab" for number in range(150))
+
+    assert Glob(f"in/{{{branches}}}/*.json").prefixes == ("in/",)
 
 
 def test_many_file_names_in_braces_keep_the_folders_before_them() -> None:
