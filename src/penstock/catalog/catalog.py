@@ -388,7 +388,9 @@ class Catalog:
 
     def report(self, job_id: str) -> JobReport:
         """Return what a job reports."""
-        return self.reports().get(job_id, JobReport())
+        with self._database.read() as connection:
+            found = status.report_by_job(connection, now=self._database.now(), job_id=job_id)
+        return found.get(job_id, JobReport())
 
     def reports(self) -> dict[str, JobReport]:
         """Return what all jobs report that have reported anything, by job id."""

@@ -26,15 +26,20 @@ class JobReport:
     memory: str = ""
 
 
-def report_by_job(connection: Connection, *, now: datetime) -> dict[str, JobReport]:
-    """Return the reports of all jobs that have one, by job id."""
+def report_by_job(
+    connection: Connection, *, now: datetime, job_id: str | None = None
+) -> dict[str, JobReport]:
+    """Return the reports of one job, or of all jobs that have one, by job id."""
+    wanted = select(_statuses)
+    if job_id is not None:
+        wanted = wanted.where(_statuses.c.job_id == job_id)
     return {
         row.job_id: JobReport(
             status=from_text(Status, row.text) if row.text else None,
             requests=requests_in_hour(row.requests, now=now),
             memory=row.memory or "",
         )
-        for row in connection.execute(select(_statuses))
+        for row in connection.execute(wanted)
     }
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.status import JobReport
+from penstock.catalog.status import JobReport, put
 from penstock.errors import Code, UserError
 from penstock.model.job import Status, StatusCode
 from tests.contract.catalog.building import BEGINNING, JOB, TABLE, SqliteStore, create_job
@@ -88,3 +88,15 @@ def test_a_dropped_job_says_nothing(catalog: Catalog) -> None:
     catalog.set_status(JOB, Status(code=StatusCode.IDLE))
 
     assert catalog.reports() == {}
+
+
+def test_a_status_of_a_later_version_does_not_hide_what_other_jobs_report(
+    catalog: Catalog,
+) -> None:
+    create_job(catalog, "a", "job-1")
+    create_job(catalog, "b", "job-2")
+    with catalog._database.write() as connection:
+        put(connection, "job-1", text='{"is": "Status", "code": "LATER", "fields": []}')
+        put(connection, "job-2", memory="known")
+
+    assert catalog.report("job-2").memory == "known"

@@ -152,7 +152,7 @@ def finding_lines(finding: Finding, *, pretty: bool, width: int | None) -> list[
 
 
 def _folded(text: str, *, head: str, indent: str, width: int | None) -> list[str]:
-    return textwrap.wrap(
+    lines = textwrap.wrap(
         " ".join(text.split()),
         sys.maxsize if width is None else max(width, WIDTH_MIN),
         initial_indent=head,
@@ -160,6 +160,7 @@ def _folded(text: str, *, head: str, indent: str, width: int | None) -> list[str
         break_long_words=False,
         break_on_hyphens=False,
     )
+    return lines or [head]
 
 
 def json_text(findings: Iterable[Finding]) -> tuple[str, int]:
