@@ -1,7 +1,7 @@
 """Loads from a bucket into a bucket: Penstock and a hand-written pyarrow loop, on SeaweedFS.
 
 The server runs on the same machine and shares its processors with both of them. Afterwards the
-looks of a job are measured: what an audit and an idle look cost, in requests and in time.
+polls of a job are measured: what an audit and an idle poll cost, in requests and in time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -200,12 +200,12 @@ def _looks(bench: Bench, *, keys: int) -> list[Figure]:
     figures = [
         Figure(name=f"{keys:,} small objects, one epoch", value=keys / seconds, unit="files/s")
     ]
-    for name in (f"audit of {keys:,} keys", f"idle look, {keys:,} keys loaded"):
+    for name in (f"audit of {keys:,} keys", f"idle poll, {keys:,} keys loaded"):
         begun = perf_counter()
-        waiting = opened.discover(progress, listed=lambda _: None)
+        waiting = opened.poll(progress, seen=lambda _: None).waiting
         taken = perf_counter() - begun
-        if waiting.files:
-            raise RuntimeError(f"{name}: {waiting.files} files wait")
+        if waiting.items:
+            raise RuntimeError(f"{name}: {waiting.items} files wait")
         sent = opened.take_requests()
         figures += [
             Figure(name=name, value=1000 * taken, unit="ms"),
