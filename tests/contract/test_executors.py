@@ -18,6 +18,7 @@ from penstock.spark.executor import SparkExecutor
 from penstock.spark.job_session import Halves
 from penstock.spark.worker import Batches
 from penstock.testing.executor import InProcessExecutor
+from tests.error_values import raises
 
 PATIENCE_SECONDS = 60
 # As the tests' Spark is told.
@@ -223,7 +224,7 @@ def test_a_writer_without_the_report_of_its_reader_fails(
 ) -> None:
     halves = halves_of(counting(), reports=False)
 
-    with pytest.raises(ExternalError, match="the reading half left no report"):
+    with raises(ExternalError, Code.SPARK_ERR, "report"):
         spark.run_query(["a"], run=select, halves=halves, group="s4")
 
 

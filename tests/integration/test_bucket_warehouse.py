@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from penstock.errors import ExternalError, PenstockError, UserError
+from penstock.errors import Code, ExternalError, PenstockError, UserError
 from penstock.spark.executor import SparkExecutor
 from penstock.storage import bucket as bucket_stream
 from penstock.storage import bucket_clients
 from penstock.storage.bucket import BucketStream
+from tests.error_values import raises
 from tests.integration.bucket_jobs import (
     Sts,
     access,
@@ -116,7 +117,7 @@ def test_a_warehouse_without_keys_is_an_error_that_says_so(
     monkeypatch.setenv("AWS_ENDPOINT_URL", open_to_all.proxy.endpoint)
     node = Node(tmp_path / "home", warehouse=open_to_all.bucket.uri("wh"))
 
-    with pytest.raises(PenstockError, match="no credentials were found"):
+    with raises(PenstockError, Code.GET_REMOTE_DATA_ERROR, "credentials"):
         node.sql(CREATE_TABLE)
 
     node.catalog.close()
@@ -129,7 +130,7 @@ def test_wrong_keys_of_the_warehouse_are_told_and_not_shown(
     node = Node(tmp_path / "home", warehouse=bucket.uri("wh"), warehouse_secret=name)
     node.sql(secret(name, {**access(bucket), "s3.secret_key": "this-is-not-it"}))
 
-    with pytest.raises(ExternalError, match="access was refused") as refused:
+    with raises(ExternalError, Code.GET_REMOTE_DATA_ERROR, "access") as refused:
         node.sql(CREATE_TABLE)
 
     said = f"{refused.value} {refused.value.detail} {refused.value.hint}"
@@ -144,7 +145,7 @@ def test_a_secret_of_the_warehouse_that_does_not_exist_is_told(
     name = "nobody"
     node = Node(tmp_path / "home", warehouse=bucket.uri("wh"), warehouse_secret=name)
 
-    with pytest.raises(UserError, match='secret "nobody" does not exist'):
+    with raises(UserError, Code.META_NOT_FOUND_ERR, '"nobody"'):
         node.sql(CREATE_TABLE)
 
     node.catalog.close()
@@ -152,11 +153,7 @@ def test_a_secret_of_the_warehouse_that_does_not_exist_is_told(
 
 @pytest.mark.parametrize(
     ("key", "rule"),
-    [
-        ("provider", "must be one of s3, .*, not what SECRET 'wh' gives"),
-        ("use_path_style", "must be one of auto, true, false, not what SECRET 'wh' gives"),
-        ("s3.role_arn", "must be an ARN, not what SECRET 'wh' gives"),
-    ],
+    [("provider", "s3"), ("use_path_style", "auto, true, false"), ("s3.role_arn", "ARN")],
 )
 def test_a_wrong_value_in_the_secret_of_the_warehouse_is_told_and_not_shown(
     tmp_path: Path, key: str, rule: str
@@ -165,7 +162,7 @@ def test_a_wrong_value_in_the_secret_of_the_warehouse_is_told_and_not_shown(
     node = Node(tmp_path / "home", warehouse="s3://orders/wh", warehouse_secret=name)
     node.sql(secret(name, {key: "canary-7f3a"}))
 
-    with pytest.raises(UserError, match=f'option "{key}" {rule}') as refused:
+    with raises(UserError, Code.OPTION_ERR, f'"{key}"', rule, "SECRET 'wh'") as refused:
         node.sql(CREATE_TABLE)
 
     assert "canary" not in f"{refused.value} {refused.value.detail} {refused.value.hint}"
@@ -354,16 +351,15 @@ def test_a_table_may_lie_anywhere_in_a_bucket(stored: Node, bucket: Bucket) -> N
 
 
 @pytest.mark.parametrize(
-    ("location", "said"),
-    [("elsewhere", "holds a table already"), ("in", "must be a new or an empty folder")],
+    ("location", "code"), [("elsewhere", Code.ALREADY_EXISTS_ERR), ("in", Code.TABLE_ERR)]
 )
 def test_a_location_that_is_taken_is_refused(
-    stored: Node, bucket: Bucket, location: str, said: str
+    stored: Node, bucket: Bucket, location: str, code: Code
 ) -> None:
     put_rows(bucket, "in/1.json", 1)
     stored.sql(f"CREATE TABLE first (id BIGINT) LOCATION '{bucket.uri('elsewhere')}'")
 
-    with pytest.raises(UserError, match=said):
+    with raises(UserError, code, bucket.uri(location)):
         stored.sql(f"{CREATE_TABLE} LOCATION '{bucket.uri(location)}'")
 
     assert bucket.keys("in/") == ["in/1.json"]

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.errors import ExternalError, PenstockError, UserError
+from penstock.errors import Code, ExternalError, PenstockError, UserError
 from penstock.sources.files.kind import FileFormat, FilesOptions
 from penstock.sources.files.source import lists_only_new
 from penstock.storage.options import StoreOptions
 from penstock.storage.uris import parse_uri
+from tests.error_values import raises
 from tests.integration.bucket_jobs import (
     FastClock,
     access,
@@ -380,7 +381,7 @@ def test_an_offset_in_another_place_is_refused(node: Node, bucket: Bucket, name:
     node.sql(CREATE_TABLE)
     offset = [("offset", json.dumps({"fileName": name}))]
 
-    with pytest.raises(UserError, match="offset"):
+    with raises(UserError, Code.OPTION_ERR, '"offset"', name):
         node.sql(bucket_job(bucket, properties=offset))
 
 
@@ -393,29 +394,31 @@ def test_options_of_a_bucket_are_refused_for_files(
     values = {"provider": "minio", "use_path_style": "true"}
     node.sql(CREATE_TABLE)
 
-    with pytest.raises(UserError, match=f'option "{option}" has no meaning for file://'):
+    with raises(UserError, Code.OPTION_ERR, f'"{option}"', "file://"):
         node.sql(job_on(f"file://{folder}/", {option: values.get(option, "arn:x")}))
 
 
 @pytest.mark.parametrize(
-    ("uri", "said"),
+    ("uri", "named"),
     [
-        ("http://host/in/", "must begin with one of file://, s3://, gs://, az://, not http://"),
-        ("hdfs://host/in/", "not hdfs://"),
-        ("bucket/in/", "must begin with file:// or s3://"),
-        ("s3://", 'must name a bucket after s3://, not ""'),
-        ("s3://ab/in/", 'must name a bucket after s3://, not "ab"'),
-        ("s3://Orders/in/", 'must name a bucket after s3://, not "Orders"'),
-        ("s3://-orders/in/", 'must name a bucket after s3://, not "-orders"'),
-        ("s3://or%20ders/in/", "must name a bucket after s3://"),
-        ("s3://orders//in/", "must not hold an empty part"),
-        ("s3://orders/in/../out/", r'must not hold an empty part, "." or ".."'),
+        ("http://host/in/", ["file://, s3://, gs://, az://", "http://"]),
+        ("hdfs://host/in/", ["s3://", "hdfs://"]),
+        ("bucket/in/", ["file://", "s3://"]),
+        ("s3://", ["bucket", '""']),
+        ("s3://ab/in/", ["bucket", '"ab"']),
+        ("s3://Orders/in/", ["bucket", '"Orders"']),
+        ("s3://-orders/in/", ["bucket", '"-orders"']),
+        ("s3://or%20ders/in/", ["bucket", "or%20ders"]),
+        ("s3://orders//in/", ["path", "/in/"]),
+        ("s3://orders/in/../out/", ["path", '".."']),
     ],
 )
-def test_an_address_that_names_no_bucket_is_refused(node: Node, uri: str, said: str) -> None:
+def test_an_address_that_names_no_bucket_is_refused(
+    node: Node, uri: str, named: list[str]
+) -> None:
     node.sql(CREATE_TABLE)
 
-    with pytest.raises(UserError, match=said):
+    with raises(UserError, Code.OPTION_ERR, *named):
         node.sql(job_on(uri, {"s3.access_key": "one", "s3.secret_key": "two"}))
 
 
@@ -426,18 +429,19 @@ def test_a_bucket_that_does_not_exist_is_said_so(
     place: Bucket = request.getfixturevalue(server)
     node.sql(CREATE_TABLE)
 
-    with pytest.raises(ExternalError, match="the bucket does not exist") as missing:
+    with raises(
+        ExternalError, Code.GET_REMOTE_DATA_ERROR, "s3://no-such-bucket-here/", "exist"
+    ) as missing:
         node.sql(job_on("s3://no-such-bucket-here/in/", access(place)))
 
-    assert "s3://no-such-bucket-here/" in missing.value.message
-    assert missing.value.hint == "Create it, or correct the uri."
+    assert missing.value.hint
 
 
 def test_a_prefix_without_files_is_refused_at_create(node: Node, bucket: Bucket) -> None:
     put_rows(bucket, "in/a.csv", 1)
     node.sql(CREATE_TABLE)
 
-    with pytest.raises(UserError, match="no file matches"):
+    with raises(UserError, Code.META_NOT_FOUND_ERR, bucket.uri("in/*.json")):
         node.sql(bucket_job(bucket))
 
 
@@ -447,7 +451,7 @@ def test_a_key_that_cannot_be_named_is_told(node: Node, moto_bucket: Bucket, key
     put_rows(moto_bucket, key, 2)
     node.sql(CREATE_TABLE)
 
-    with pytest.raises(PenstockError, match="a key in it is not supported") as odd:
+    with raises(PenstockError, Code.GET_REMOTE_DATA_ERROR, moto_bucket.uri(), "key") as odd:
         node.sql(bucket_job(moto_bucket))
 
     assert "Rename" in odd.value.hint

@@ -280,11 +280,11 @@ def test_a_web_identity_without_its_token_is_retried(
 
 
 @pytest.mark.parametrize(
-    ("credentials", "kind"),
+    ("credentials", "kind", "code"),
     [
-        ("[loading]\naws_access_key_id = ONLY\n", UserError),
-        ("[other]\n", UserError),
-        ("[loading]\n", ExternalError),
+        ("[loading]\naws_access_key_id = ONLY\n", UserError, Code.OPTION_ERR),
+        ("[other]\n", UserError, Code.OPTION_ERR),
+        ("[loading]\n", ExternalError, Code.GET_REMOTE_DATA_ERROR),
     ],
     ids=["half", "no-profile", "nothing"],
 )
@@ -294,6 +294,7 @@ def test_keys_that_are_lost_later_name_who_must_act(
     tmp_path: Path,
     credentials: str,
     kind: type[PenstockError],
+    code: Code,
 ) -> None:
     monkeypatch.setattr(aws_credentials, "_CHAIN_LIFE", timedelta(0))
     monkeypatch.setenv("AWS_PROFILE", "loading")
@@ -304,6 +305,6 @@ def test_keys_that_are_lost_later_name_who_must_act(
 
     (tmp_path / "credentials").write_text(credentials)
 
-    with pytest.raises(kind, match=r"could not be read: (no )?credentials") as lost:
+    with raises(kind, code, "in/1.json", "credentials") as lost:
         store.read_bytes("in/1.json")
     assert lost.value.hint

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from penstock.errors import ExternalError
+from penstock.errors import Code, ExternalError
+from tests.error_values import raises
 from tests.integration.bucket_jobs import ids, job_on, put_rows
 from tests.integration.driving import idle, rounds_until, supervised
 from tests.node import CREATE_TABLE, Node
@@ -79,7 +80,7 @@ def test_a_key_of_another_account_is_refused_without_being_shown(
     other = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     account = service_account(google_bucket.server.endpoint, other)
 
-    with pytest.raises(ExternalError, match="access was refused") as refused:
+    with raises(ExternalError, Code.GET_REMOTE_DATA_ERROR, "access") as refused:
         start(node, google_bucket, written(account, tmp_path / "other.json"))
 
     told = f"{refused.value} {refused.value.detail} {refused.value.hint}"
@@ -94,7 +95,7 @@ def test_a_key_of_another_account_is_refused_without_being_shown(
 def test_what_is_no_key_of_an_account_is_told_without_being_shown(
     node: Node, google_bucket: GoogleBucket, tmp_path: Path, account: str
 ) -> None:
-    with pytest.raises(ExternalError, match="the service account's key") as refused:
+    with raises(ExternalError, Code.GET_REMOTE_DATA_ERROR, "key") as refused:
         start(node, google_bucket, written(account, tmp_path / "odd.json"))
 
     told = f"{refused.value} {refused.value.detail} {refused.value.hint}"

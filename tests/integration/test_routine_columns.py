@@ -5,8 +5,9 @@ import json
 
 import pytest
 
-from penstock.errors import UserError
+from penstock.errors import Code, UserError
 from penstock.spark.executor import SparkExecutor
+from tests.error_values import raises
 from tests.integration.routine_loads import FIRST, Load, row
 from tests.servers.kinesis_clients import new_stream
 
@@ -234,7 +235,7 @@ def test_t35_an_altered_filter_survives_a_restart(spark_load: Load) -> None:
 def test_expressions_that_cannot_be_are_refused(
     spark_load: Load, clauses: str, told: str
 ) -> None:
-    with pytest.raises(UserError, match=told):
+    with raises(UserError, Code.TYPE_ERR, told):
         spark_load.create(clauses=clauses)
 
     assert spark_load.sql("SHOW ALL ROUTINE LOAD") == []
