@@ -235,7 +235,8 @@ def test_a_loop_whose_job_has_a_new_generation_is_stopped_and_reported_as_lost(
 
     assert ending(look)[0] is Ending.LOST
     (loss,) = supervisor.take_losses()
-    assert (loss.job, loss.error.message) == (DEFINITION.name, "the job was taken over")
+    assert (loss.job, loss.error.code) == (DEFINITION.name, Code.LEASE_LOST_ERR)
+    assert "generation" in loss.error.detail
 
 
 def test_a_loop_that_loses_the_job_is_reported_and_pauses_nothing(world: World) -> None:
