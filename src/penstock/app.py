@@ -19,16 +19,15 @@ from penstock.clock import SystemClock
 from penstock.control.execute import Services
 from penstock.errors import Code, ExternalError
 from penstock.logs import log_files, write_logs
-from penstock.model.options import option_fields, option_key, parse_options
 from penstock.secrets.vault import Vault
 from penstock.settings.settings import KEY_FILE, Settings
 from penstock.sources.registry import Sources
-from penstock.storage.options import StoreOptions, check_access, seal
 
 if TYPE_CHECKING:
     from penstock.engine.loop import LoadParts
     from penstock.engine.run import Executor
     from penstock.spark.executor import SparkExecutor
+    from penstock.storage.options import StoreOptions
     from penstock.supervisor.loop import RunnerKind
     from penstock.supervisor.supervisor import Supervisor
     from penstock.tables.delta import DeltaTables
@@ -83,7 +82,7 @@ class App:
     def supervisor(
         self, *, only: frozenset[str], until_caught_up: bool
     ) -> tuple["Supervisor", Callable[[], None]]:
-        """Answer the supervisor of this node, and what ends everything it started."""
+        """Return the supervisor of this node, and a function that ends what it started."""
         from penstock.spark.session import clear_leftovers
         from penstock.supervisor.leases import HomeLock
         from penstock.supervisor.runner import SupervisorParts
@@ -199,6 +198,7 @@ class App:
 
 def open_warehouse(location: str, *, secret: str, vault: Vault) -> "DeltaTables":
     """Return the tables of a warehouse, without a request to it."""
+    from penstock.storage.options import seal
     from penstock.tables.delta import DeltaTables
 
     return DeltaTables(
@@ -208,8 +208,11 @@ def open_warehouse(location: str, *, secret: str, vault: Vault) -> "DeltaTables"
     )
 
 
-def _bucket_options(secret: str, vault: Vault) -> StoreOptions:
+def _bucket_options(secret: str, vault: Vault) -> "StoreOptions":
     """Return the current values of a secret; without one, the environment has the keys."""
+    from penstock.model.options import option_fields, option_key, parse_options
+    from penstock.storage.options import StoreOptions, check_access
+
     if not secret:
         return StoreOptions()
     known = {option_key(f) for f in option_fields(StoreOptions)}

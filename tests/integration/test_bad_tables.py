@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from penstock.errors import Code, UserError
+from penstock.supervisor.supervisor import RunnerReport, Supervisor
 from tests.error_values import assert_reason, raises
 from tests.integration.driving import (
     Failing,
@@ -135,6 +136,14 @@ def test_a_job_whose_table_is_gone_can_be_dropped_and_both_made_again(
     assert loaded.show("j")["position"] == str(folder / "b.json")
 
 
+def paused_after_the_loss(supervisor: Supervisor, clock: MovedClock) -> RunnerReport:
+    """Wait until the runner has ended and its successor has paused the job."""
+    rounds_until(supervisor, lambda looks: looks[0].last_words is not None)
+    clock.move(seconds=2)
+    (look,) = rounds_until(supervisor, paused)
+    return look
+
+
 @pytest.mark.parametrize("remove", [shutil.rmtree, recreate])
 def test_a_table_that_goes_while_the_job_is_idle_is_noticed(
     open_node: OpenNode, folder: Path, remove: Callable[[Path], None]
@@ -147,9 +156,7 @@ def test_a_table_that_goes_while_the_job_is_idle_is_noticed(
     with supervised(node) as supervisor:
         rounds_until(supervisor, idle)
         remove(location(node))
-        rounds_until(supervisor, lambda looks: looks[0].last_words is not None)
-        clock.move(seconds=2)
-        (look,) = rounds_until(supervisor, paused)
+        look = paused_after_the_loss(supervisor, clock)
 
     assert look.paused_for_good
     assert_reason(node.show("j")["reason"], Code.TABLE_CHANGED_ERR)
@@ -167,9 +174,7 @@ def test_a_table_that_goes_during_an_epoch_takes_no_row(
     node.work = Failing(first=lambda: remove(location(node)))
 
     with supervised(node) as supervisor:
-        rounds_until(supervisor, lambda looks: looks[0].last_words is not None)
-        clock.move(seconds=2)
-        (look,) = rounds_until(supervisor, paused)
+        look = paused_after_the_loss(supervisor, clock)
 
     assert look.state.cumulative.rows_loaded == 0
     assert look.paused_for_good

@@ -60,7 +60,7 @@ class JobView:
 
     @property
     def state(self) -> RunState:
-        """The state of the job; RUNNING if it is to run and somebody holds its lease."""
+        """The state of the job; RUNNING if it should run and a node holds its lease."""
         match self.job.desired.state:
             case DesiredState.RUN:
                 return RunState.RUNNING if self.owner else RunState.PENDING

@@ -111,10 +111,10 @@ def pause_job(statement: PauseJob, *, services: Services) -> Result:
     if statement.name is None:
         # A job that paused itself would be resumed automatically.
         running = [state for state in _living(kind, services) if not manually_paused(state)]
-        said = f"PAUSE ALL {kind.noun.upper()}"
-        return _each(running, lambda s: pause(s, said=said, services=services), "paused")
+        by = f"PAUSE ALL {kind.noun.upper()}"
+        return _each(running, lambda s: pause(s, by=by, services=services), "paused")
     state = find_job(statement.name, kind=kind, catalog=services.catalog)
-    pause(state, said=f"PAUSE {kind.noun.upper()}", services=services)
+    pause(state, by=f"PAUSE {kind.noun.upper()}", services=services)
     return _done(state, "paused")
 
 
@@ -236,7 +236,7 @@ def _open_chain(definition: JobDefinition, opening: Attachment, *, services: Ser
     ) from refusal
 
 
-def pause(state: JobState, *, said: str, services: Services) -> None:
+def pause(state: JobState, *, by: str, services: Services) -> None:
     """Stop a job so that no row appears any more, whoever runs it."""
     require_alive(state)
     if manually_paused(state) and not _pause_unfinished(state, services=services):
@@ -244,7 +244,7 @@ def pause(state: JobState, *, said: str, services: Services) -> None:
             f'{state.definition.kind.noun} "{state.name}" is already paused',
             code=Code.STATE_ERR,
         )
-    reason = Reason(code=Code.MANUAL_PAUSE_ERR, message=f"paused by {said}")
+    reason = Reason(code=Code.MANUAL_PAUSE_ERR, message=f"paused by {by}")
     desired = DesiredStateChanged(
         state=DesiredState.PAUSE, reason=reason, generation=state.generation
     )

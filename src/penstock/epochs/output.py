@@ -62,7 +62,7 @@ class TaskPlan:
 
 
 class Rejects:
-    """Where a task puts rows that it cannot load: Parquet files that nobody can see yet.
+    """Where a task puts rows that it cannot load: Parquet files outside of any commit.
 
     A strict task raises at the first bad row instead, which fails the epoch.
     """
@@ -142,7 +142,7 @@ PlaceOf = Callable[[int], Place]
 
 
 class TaskOutput:
-    """The files of one attempt of a task; nobody can see them yet."""
+    """The files of one attempt of a task; the commit makes them visible."""
 
     def __init__(self, plan: TaskPlan, *, try_id: str) -> None:
         self._plan = plan

@@ -5,7 +5,7 @@ file that differs from the listing, is a result and not a failure: a retry would
 so the epoch decides. Everything else is raised, and Spark retries the task.
 
 The reading half leaves a report after its last row; the writing half of the same attempt waits
-for it. Without a report nobody knows what was read, and the attempt fails.
+for it. Without a report it is unknown what was read, and the attempt fails.
 """
 
 import json
@@ -86,7 +86,7 @@ def _aborted_on_error(output: TaskOutput | Rejects) -> Iterator[None]:
 
 
 def run_task_text(text: str, try_id: str) -> str:
-    """Load a task's part into Parquet files that nobody can see yet; return its result."""
+    """Write a task's rows to Parquet files outside of any commit; return the result."""
     plan = from_text(TaskPlan, text)
     output = TaskOutput(plan, try_id=try_id)
     reader = open_reader(plan)
