@@ -1,20 +1,21 @@
-# Every target sets up what it needs first; `make setup` alone builds .venv with the penstock command.
+# Every target first installs what it needs. `make setup` only creates .venv with the penstock command.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 ARCHIVE := $(VENV)/spark.jsa
+WHEELS ?= dist
 
-# Hundreds of processes of the tests would each compile the package anew.
+# Write bytecode, because the tests start hundreds of processes that would compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup demo test lint format docs bench lock clean
+.PHONY: setup demo test lint format docs wheel bench lock clean
 .DEFAULT_GOAL := help
 
 help:  ## Show the targets.
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/ \t/' | expand -t 10
 
-setup: $(STAMP)  ## Create .venv with the penstock command in it.
+setup: $(STAMP)  ## Create .venv with the penstock command.
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -25,20 +26,20 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-demo: setup  ## Load files and a stream, kill the process in the middle, start again, count the rows.
+demo: setup  ## Load files and a stream, kill the process, start it again, count the rows.
 	@$(BIN)/python -m examples.demo
 
-# Every worker has servers and a Spark of its own, so more of them need more memory; tests that
-# share what is slow to make are one group and stay together.
+# Every worker starts its own servers and Spark, so more workers need more memory. Tests that share
+# a slow fixture are a group and run on the same worker.
 test: setup  ## Run the checks and all tests.
 	@$(MAKE) --no-print-directory --jobs 2 lint $(ARCHIVE)
 	@$(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadgroup
 
 $(ARCHIVE): $(STAMP)
-	@echo "Archiving what Spark loads, for the tests (about a minute) …"
+	@echo "Creating an archive of Spark classes for the tests (about a minute) …"
 	@rm -f $@ && $(BIN)/python -m tests.spark_archive > $(VENV)/spark-archive.log 2>&1 || cat $(VENV)/spark-archive.log
 
-lint: setup  ## Check format, rules, types and layers.
+lint: setup  ## Check format, lint rules, types and layers.
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy --no-error-summary
@@ -48,10 +49,14 @@ format: setup  ## Format the code and apply safe fixes.
 	@$(BIN)/ruff format --quiet .
 	@$(BIN)/ruff check --quiet --fix .
 
-docs: setup  ## Write the tables of the reference from the code.
+docs: setup  ## Generate the tables of the reference from the code.
 	@$(BIN)/python docs/generate.py
 
-bench: setup  ## Measure against plain copies, Spark's own stream and a hand-written loop.
+wheel: setup  ## Build the wheel into dist/, for pip install.
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir $(WHEELS) .
+	@ls $(WHEELS)/*.whl
+
+bench: setup  ## Compare Penstock with a plain copy, Spark's own stream and a hand-written loop.
 	@$(BIN)/python benchmarks/files.py
 
 lock: setup  ## Pin the newest allowed versions with their hashes.

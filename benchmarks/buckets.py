@@ -1,7 +1,7 @@
 """Loads from a bucket into a bucket: Penstock and a hand-written pyarrow loop, on SeaweedFS.
 
-The server runs on the same machine and shares its processors with both of them. Afterwards the
-polls of a job are measured: what an audit and an idle poll cost, in requests and in time.
+The server runs on the same machine and shares the processors with both loads. Then the polls of
+a job are measured: the requests and the time of an audit and of an idle poll.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,12 +17,12 @@ from deltalake import DeltaTable, Schema
 from deltalake.transaction import AddAction, RemoveAction
 from pyarrow.fs import S3FileSystem
 
+from benchmarks.baselines import PROCESSES, read_orders, split_evenly, write_tables
+from benchmarks.environment import Environment
 from benchmarks.figures import Comparison, Figure, Goal, of_samples, paired_ratio
 from benchmarks.product import Product, Source, create_job
-from benchmarks.rivals import PROCESSES, cut_evenly, read_orders, write_tables
 from benchmarks.sample_orders import ARROW_SCHEMA, SQL_COLUMNS, order_line
 from benchmarks.throughput import RowComparison
-from benchmarks.workshop import Workshop
 from tests.servers.buckets import Bucket, create_bucket
 from tests.servers.seaweedfs import SeaweedServer
 
@@ -33,39 +33,41 @@ PENSTOCK = "Penstock, bucket to bucket"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """A bucket with files in it, and Penstock with its warehouse there."""
+    """A bucket with files, and a product whose warehouse is in the bucket."""
 
     bucket: Bucket
     product: Product
     options: str
 
     def source(self, pattern: str, *more: str) -> Source:
-        """Answer a source of the bucket."""
+        """Return a source that reads the bucket."""
         options = ", ".join((self.options, *more))
         return Source(uri=self.bucket.uri(pattern), options=options)
 
 
-def measure_buckets(workshop: Workshop, *, rows: int, rounds: int, keys: int) -> list[Figure]:
-    """Measure loads in turns, then looks; answer the figures."""
-    with open_bench(workshop) as bench:
-        workshop.console.print(f"writing {rows:,} rows into a bucket …", style="dim")
+def measure_buckets(
+    environment: Environment, *, rows: int, rounds: int, keys: int
+) -> list[Figure]:
+    """Measure alternate loads, then polls; return the figures."""
+    with open_bench(environment) as bench:
+        environment.console.print(f"writing {rows:,} rows into a bucket …", style="dim")
         _put_orders(bench.bucket, rows=rows)
-        figures = _loads(workshop, bench, rows=rows, rounds=rounds)
-        workshop.console.print(f"writing {keys:,} small objects …", style="dim")
-        return figures + _looks(bench, keys=keys)
+        figures = _loads(environment, bench, rows=rows, rounds=rounds)
+        environment.console.print(f"writing {keys:,} small objects …", style="dim")
+        return figures + _polls(bench, keys=keys)
 
 
 @contextmanager
-def open_bench(workshop: Workshop) -> Iterator[Bench]:
-    """Start a server, and open a home whose warehouse lies there."""
-    server = SeaweedServer(workshop.fresh_folder("seaweedfs"))
+def open_bench(environment: Environment) -> Iterator[Bench]:
+    """Start a server and open a home whose warehouse is on the server."""
+    server = SeaweedServer(environment.fresh_folder("seaweedfs"))
     server.start()
     try:
         bucket = create_bucket(server)
-        home = workshop.fresh_folder("bucket-home")
+        home = environment.fresh_folder("bucket-home")
         settings = f'warehouse = "{bucket.uri("warehouse")}"\nwarehouse_secret = "bench"\n'
         (home / "penstock.toml").write_text(settings)
-        product = Product(home, executor=workshop.executor)
+        product = Product(home, executor=environment.executor)
         keys = {
             "s3.endpoint": bucket.endpoint,
             "s3.region": bucket.region,
@@ -89,29 +91,29 @@ def _put_orders(bucket: Bucket, *, rows: int) -> None:
         bucket.put(f"in/orders-{file:06d}.json", text.encode())
 
 
-def _loads(workshop: Workshop, bench: Bench, *, rows: int, rounds: int) -> list[Figure]:
+def _loads(environment: Environment, bench: Bench, *, rows: int, rounds: int) -> list[Figure]:
     taken: dict[str, list[float]] = {BY_HAND: [], PENSTOCK: []}
     comparison = RowComparison(rows=rows)
-    # The first round warms up and is not counted; its rows are compared all the same.
+    # The first round warms up. Its time is not counted, but its rows are compared.
     for number in range(rounds + 1):
         for name in (BY_HAND, PENSTOCK) if number % 2 else (PENSTOCK, BY_HAND):
             load = _by_hand if name == BY_HAND else _penstock
-            seconds, found = load(workshop, bench)
+            seconds, found = load(environment, bench)
             comparison.check(found, name=name, values=number == 0)
-            workshop.console.print(f"round {number}: {name}: {seconds:.2f} s", style="dim")
+            environment.console.print(f"round {number}: {name}: {seconds:.2f} s", style="dim")
             if number:
                 taken[name].append(seconds)
     rate = {name: [rows / 1000 / one for one in some] for name, some in taken.items()}
     ratio = paired_ratio(rate[PENSTOCK], rate[BY_HAND])
-    held = Comparison(ratio=ratio, against=BY_HAND, goal=Goal(at_least=0.65))
+    compared = Comparison(ratio=ratio, against=BY_HAND, goal=Goal(at_least=0.65))
     return [
         of_samples(BY_HAND, rate[BY_HAND], "k rows/s"),
-        of_samples(PENSTOCK, rate[PENSTOCK], "k rows/s").against(held),
+        of_samples(PENSTOCK, rate[PENSTOCK], "k rows/s").against(compared),
     ]
 
 
-def _penstock(workshop: Workshop, bench: Bench) -> tuple[float, pa.Table]:
-    del workshop
+def _penstock(environment: Environment, bench: Bench) -> tuple[float, pa.Table]:
+    del environment
     product = bench.product
     source = bench.source("in/*.json")
     product.sql(create_job("j", columns=SQL_COLUMNS, source=source))
@@ -121,25 +123,25 @@ def _penstock(workshop: Workshop, bench: Bench) -> tuple[float, pa.Table]:
     return seconds, found
 
 
-def _by_hand(workshop: Workshop, bench: Bench) -> tuple[float, pa.Table]:
+def _by_hand(environment: Environment, bench: Bench) -> tuple[float, pa.Table]:
     bucket = bench.bucket
     location = bucket.uri(f"by-hand-{uuid4().hex}")
     table = DeltaTable.create(
         location, Schema.from_arrow(ARROW_SCHEMA), storage_options=bucket.storage_options
     )
-    begun = perf_counter()
+    started = perf_counter()
     keys = [f"{bucket.name}/{key}" for key in bucket.keys("in/")]
     paths = [f"{uuid4().hex}.parquet" for _ in range(PROCESSES)]
-    shares = cut_evenly(keys, parts=PROCESSES)
+    shares = split_evenly(keys, parts=PROCESSES)
     targets = [f"{location.removeprefix('s3://')}/{path}" for path in paths]
     access = [_access(bucket)] * PROCESSES
-    written = list(workshop.by_hand.map(_write_share, shares, targets, access))
+    written = list(environment.by_hand.map(_write_share, shares, targets, access))
     actions: list[AddAction | RemoveAction] = [
         AddAction(path, size, {}, 0, True, f'{{"numRecords":{rows}}}')  # noqa: FBT003
         for path, (rows, size) in zip(paths, written, strict=True)
     ]
     table.create_write_transaction(actions, mode="append", schema=table.schema())
-    return perf_counter() - begun, _rows(bench, location)
+    return perf_counter() - started, _rows(bench, location)
 
 
 def _access(bucket: Bucket) -> dict[str, object]:
@@ -155,7 +157,7 @@ def _access(bucket: Bucket) -> dict[str, object]:
 def _write_share(
     keys: Sequence[str], target: str, access: dict[str, object]
 ) -> tuple[int, int]:
-    """Read objects of JSON lines and write one Parquet object; answer rows and bytes."""
+    """Read objects of JSON lines and write one Parquet object; return rows and bytes."""
     store = S3FileSystem(**access)
     with store.open_output_stream(target) as sink:
         rows = write_tables((_read(store, key) for key in keys), sink)
@@ -177,8 +179,8 @@ def _rows(bench: Bench, location: str) -> pa.Table:
     )
 
 
-def _looks(bench: Bench, *, keys: int) -> list[Figure]:
-    """Load many small objects, then look at them again as a runner does."""
+def _polls(bench: Bench, *, keys: int) -> list[Figure]:
+    """Load many small objects, then poll the source again as a runner does."""
 
     def put(number: int) -> None:
         bench.bucket.put(f"small/{number:06d}.json", order_line(number).encode())
@@ -201,11 +203,11 @@ def _looks(bench: Bench, *, keys: int) -> list[Figure]:
         Figure(name=f"{keys:,} small objects, one epoch", value=keys / seconds, unit="files/s")
     ]
     for name in (f"audit of {keys:,} keys", f"idle poll, {keys:,} keys loaded"):
-        begun = perf_counter()
-        waiting = opened.poll(progress, seen=lambda _: None).waiting
-        taken = perf_counter() - begun
+        started = perf_counter()
+        waiting = opened.poll(progress, report=lambda _: None).waiting
+        taken = perf_counter() - started
         if waiting.items:
-            raise RuntimeError(f"{name}: {waiting.items} files wait")
+            raise RuntimeError(f"{name}: {waiting.items} files are waiting")
         sent = opened.take_requests()
         figures += [
             Figure(name=name, value=1000 * taken, unit="ms"),

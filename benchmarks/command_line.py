@@ -1,4 +1,4 @@
-"""How long SHOW JOBS takes on the command line, against the bare import of its libraries."""
+"""Time of SHOW JOBS on the command line, against the bare import of its libraries."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ IMPORTS = "import typer, rich, sqlglot, sqlalchemy"
 
 
 def measure_command_line(root: Path, console: Console, *, times: int) -> list[Figure]:
-    """Time the command and the bare import in turns; answer the figures."""
+    """Time the command and the bare import alternately; return the figures."""
     console.print("timing SHOW JOBS …", style="dim")
     inbox, home = root / "command-inbox", root / "command-home"
     write_orders(inbox, files=1, rows_per_file=10)
@@ -39,7 +39,7 @@ def _ms(seconds: list[float]) -> list[float]:
 
 
 def run_penstock(home: Path, *arguments: str) -> None:
-    """Run the penstock command on a home, quietly."""
+    """Run the penstock command on a home without output."""
     subprocess.run(
         penstock_command(*arguments),
         env={**os.environ, "PENSTOCK_HOME": str(home)},
@@ -49,7 +49,7 @@ def run_penstock(home: Path, *arguments: str) -> None:
 
 
 def penstock_command(*arguments: str) -> list[str]:
-    """Answer the command line of the penstock beside this Python."""
+    """Return the command line of the penstock installed next to this Python."""
     return [str(Path(sys.executable).with_name("penstock")), *arguments]
 
 
@@ -58,6 +58,6 @@ def _import_only() -> None:
 
 
 def _timed(work: Callable[[], None]) -> float:
-    begun = perf_counter()
+    started = perf_counter()
     work()
-    return perf_counter() - begun
+    return perf_counter() - started

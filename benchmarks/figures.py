@@ -1,4 +1,4 @@
-"""Figures of a benchmark: what was measured, against what, and whether the goal is met."""
+"""Figures of a benchmark: the measured value, its baseline, and whether the goal is met."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class Goal:
     at_most: float | None = None
 
     def met_by(self, ratio: float) -> bool:
-        """Tell whether a ratio lies within the bound."""
+        """Return whether a ratio is within the bound."""
         if self.at_least is not None and ratio < self.at_least:
             return False
         return self.at_most is None or ratio <= self.at_most
@@ -33,7 +33,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A ratio to something else of the same run."""
+    """A ratio to another figure of the same run."""
 
     ratio: float
     against: str
@@ -47,7 +47,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """Something measured, and what it is held against."""
+    """A measured value with its comparisons."""
 
     name: str
     value: float
@@ -56,25 +56,25 @@ class Figure:
     comparisons: tuple[Comparison, ...] = ()
 
     def against(self, *comparisons: Comparison) -> "Figure":
-        """Answer the figure with comparisons."""
+        """Return the figure with comparisons."""
         return replace(self, comparisons=comparisons)
 
 
 def of_samples(name: str, samples: Sequence[float], unit: str) -> Figure:
-    """Answer the median of samples with their spread."""
+    """Return the median of samples with the lowest and highest value."""
     spread = (min(samples), max(samples))
     return Figure(name=name, value=median(samples), unit=unit, spread=spread)
 
 
 def paired_ratio(samples: Sequence[float], others: Sequence[float]) -> float:
-    """Answer the median of the ratios round by round: noise of a round strikes both."""
+    """Return the median of the ratios of each round, because noise affects both samples."""
     return median(one / other for one, other in zip(samples, others, strict=True))
 
 
 def print_figures(figures: Sequence[Figure], console: Console) -> None:
     """Print the figures as one table."""
     table = Table(box=box.SIMPLE_HEAD)
-    # The words give way where the terminal is narrow, the numbers do not.
+    # On a narrow terminal the texts wrap, but the numbers do not.
     table.add_column("what")
     for heading in ("median", "lowest … highest", "ratio"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -85,18 +85,18 @@ def print_figures(figures: Sequence[Figure], console: Console) -> None:
         spread = " … ".join(_number(bound) for bound in figure.spread or ())
         first = (figure.name, f"{_number(figure.value)} {figure.unit}", spread)
         ratios = [_cells(comparison) for comparison in figure.comparisons] or [("",) * 4]
-        for begin, rest in zip_longest([first], ratios, fillvalue=("",) * len(first)):
-            table.add_row(*begin, *rest)
+        for head, rest in zip_longest([first], ratios, fillvalue=("",) * len(first)):
+            table.add_row(*head, *rest)
     console.print(table)
 
 
 def _cells(comparison: Comparison) -> tuple[str, str, str, str]:
-    words = {None: "", True: "[green]yes[/]", False: "[bold red]no[/]"}
+    met_texts = {None: "", True: "[green]yes[/]", False: "[bold red]no[/]"}
     return (
         f"{comparison.ratio:.2f}",
         comparison.against,
         "" if comparison.goal is None else str(comparison.goal),
-        words[comparison.met],
+        met_texts[comparison.met],
     )
 
 

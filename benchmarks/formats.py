@@ -1,4 +1,4 @@
-"""How fast CSV and Parquet become rows, each against pyarrow's own reader and writer."""
+"""Throughput of CSV and Parquet files, against pyarrow's own reader and writer."""
 
 import shutil
 from collections.abc import Callable, Sequence
@@ -11,12 +11,12 @@ import pyarrow.csv as pcsv
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 
+from benchmarks.baselines import split_evenly, write_tables
+from benchmarks.environment import Environment
 from benchmarks.figures import Comparison, Figure, of_samples, paired_ratio
 from benchmarks.product import Source, create_job
-from benchmarks.rivals import cut_evenly, write_tables
 from benchmarks.sample_orders import ARROW_SCHEMA, SQL_COLUMNS, write_orders
 from benchmarks.throughput import FILES, RowComparison, read_delta
-from benchmarks.workshop import Workshop
 
 Write = Callable[[pa.Table, Path], None]
 Read = Callable[[Path], pa.Table]
@@ -29,7 +29,7 @@ def write_csv(rows: pa.Table, path: Path) -> None:
 
 
 def read_csv(path: Path) -> pa.Table:
-    """Read CSV as somebody would who knows what it holds."""
+    """Read CSV with known column types."""
     return pcsv.read_csv(
         path,
         read_options=pcsv.ReadOptions(
@@ -40,18 +40,18 @@ def read_csv(path: Path) -> pa.Table:
 
 
 def write_parquet(rows: pa.Table, path: Path) -> None:
-    """Write rows as Parquet with pyarrow's own choices."""
+    """Write rows as Parquet with the defaults of pyarrow."""
     pq.write_table(rows, path)
 
 
 def read_parquet(path: Path) -> pa.Table:
-    """Read Parquet as a whole."""
+    """Read a whole Parquet file."""
     return pq.read_table(path, use_threads=False, partitioning=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """A format: how its files are made, read by hand, and named to Penstock."""
+    """A file format: its writer, its baseline reader, and its options in Penstock."""
 
     name: str
     write: Write
@@ -75,18 +75,18 @@ FORMATS = (
 )
 
 
-def measure_formats(workshop: Workshop, *, rows: int, rounds: int) -> list[Figure]:
-    """Load the same rows from files of every format, by hand and by Penstock, in turns."""
+def measure_formats(environment: Environment, *, rows: int, rounds: int) -> list[Figure]:
+    """Load the same rows from files of every format, alternately by hand and by Penstock."""
     figures: list[Figure] = []
     for kind in FORMATS:
-        inbox = _inbox(workshop, kind, rows=rows)
+        inbox = _inbox(environment, kind, rows=rows)
         hand: list[float] = []
         own: list[float] = []
         comparison = RowComparison(rows=rows)
         for number in range(rounds + 1):
-            by_hand = _by_hand(workshop, kind, inbox, comparison, values=number == 0)
-            penstock = _penstock(workshop, kind, inbox, comparison, values=number == 0)
-            # The first round warms everybody up.
+            by_hand = _by_hand(environment, kind, inbox, comparison, values=number == 0)
+            penstock = _penstock(environment, kind, inbox, comparison, values=number == 0)
+            # The first round warms up.
             if number:
                 hand.append(rows / 1000 / by_hand)
                 own.append(rows / 1000 / penstock)
@@ -97,10 +97,10 @@ def measure_formats(workshop: Workshop, *, rows: int, rounds: int) -> list[Figur
     return figures
 
 
-def _inbox(workshop: Workshop, kind: Format, *, rows: int) -> Path:
-    workshop.console.print(f"writing {rows:,} rows as {kind.name} …", style="dim")
-    lines = workshop.fresh_folder("lines")
-    inbox = workshop.fresh_folder(kind.source.suffix)
+def _inbox(environment: Environment, kind: Format, *, rows: int) -> Path:
+    environment.console.print(f"writing {rows:,} rows as {kind.name} …", style="dim")
+    lines = environment.fresh_folder("lines")
+    inbox = environment.fresh_folder(kind.source.suffix)
     write_orders(lines, files=FILES, rows_per_file=rows // FILES)
     options = pj.ParseOptions(explicit_schema=ARROW_SCHEMA)
     for path in sorted(lines.iterdir()):
@@ -111,15 +111,20 @@ def _inbox(workshop: Workshop, kind: Format, *, rows: int) -> Path:
 
 
 def _by_hand(
-    workshop: Workshop, kind: Format, inbox: Path, comparison: RowComparison, *, values: bool
+    environment: Environment,
+    kind: Format,
+    inbox: Path,
+    comparison: RowComparison,
+    *,
+    values: bool,
 ) -> float:
-    folder = workshop.fresh_folder("by-hand")
+    folder = environment.fresh_folder("by-hand")
     files = sorted(inbox.iterdir())
-    begun = perf_counter()
-    shares = cut_evenly(files, parts=2)
+    started = perf_counter()
+    shares = split_evenly(files, parts=2)
     targets = [folder / f"{part}.parquet" for part in range(len(shares))]
-    list(workshop.by_hand.map(_load_share, [kind.read] * len(shares), shares, targets))
-    seconds = perf_counter() - begun
+    list(environment.by_hand.map(_load_share, [kind.read] * len(shares), shares, targets))
+    seconds = perf_counter() - started
     comparison.check(pq.read_table(folder), name=f"{kind.name} by hand", values=values)
     return seconds
 
@@ -129,9 +134,14 @@ def _load_share(read: Read, files: Sequence[Path], target: Path) -> None:
 
 
 def _penstock(
-    workshop: Workshop, kind: Format, inbox: Path, comparison: RowComparison, *, values: bool
+    environment: Environment,
+    kind: Format,
+    inbox: Path,
+    comparison: RowComparison,
+    *,
+    values: bool,
 ) -> float:
-    product = workshop.product
+    product = environment.product
     product.sql(create_job("f", inbox=inbox, columns=SQL_COLUMNS, source=kind.source))
     seconds = product.load("f").to_visible
     comparison.check(read_delta(product.location("f")), name=kind.name, values=values)

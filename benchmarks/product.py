@@ -1,7 +1,7 @@
-"""Penstock in this process: the parts that ``penstock run`` is made of, with a stopwatch.
+"""Penstock in this process: the parts of ``penstock run``, with timers around them.
 
-The catalog, the tables, the supervisor and the executor are the product's own. Only what they
-are wired with looks at the clock on its way through, so nothing inside them is changed.
+The catalog, the tables, the supervisor and the executor are unchanged. Wrappers around the
+source, the executor and the table handle record the times.
 """
 
 import threading
@@ -16,7 +16,7 @@ from penstock.app import App, open_warehouse
 from penstock.cli.run import ROUND_PERIOD
 from penstock.clock import Clock
 from penstock.control.execute import execute
-from penstock.control.result import Analyst
+from penstock.control.result import Analyzer
 from penstock.engine.loop import LoadLoop, LoadParts
 from penstock.engine.run import Executor, Work
 from penstock.epochs.task import run_task_text
@@ -26,7 +26,7 @@ from penstock.model.query import QueryRun
 from penstock.model.split import Progress
 from penstock.settings.settings import load_settings
 from penstock.sources.registry import Sources
-from penstock.sources.source import Poll, Seen
+from penstock.sources.source import Poll, ReportPoll
 from penstock.sources.source import Source as JobSource
 from penstock.spark.job_session import Halves
 from penstock.sql.parser import parse_script
@@ -38,7 +38,7 @@ from penstock.tables.table import TableHandle, Tables
 
 @dataclass(slots=True, kw_only=True)
 class Epoch:
-    """When the steps of one epoch began and ended."""
+    """Start and end times of the steps of one epoch."""
 
     planning_at: float
     planned_at: float
@@ -63,8 +63,8 @@ class Epoch:
 
 
 @dataclass(slots=True, kw_only=True)
-class Watch:
-    """The epochs of one load, and when it looked at the source first."""
+class LoadTimes:
+    """Times of one load: the first poll of the source, its epochs, and the end."""
 
     listing_at: float = 0.0
     epochs: list[Epoch] = field(default_factory=list)
@@ -72,18 +72,18 @@ class Watch:
 
     @property
     def to_visible(self) -> float:
-        """Seconds from the first look at the source to the last visible row."""
+        """Seconds from the first poll of the source to the last visible row."""
         return self.epochs[-1].visible_at - self.listing_at
 
     @property
     def between_epochs(self) -> list[float]:
-        """Seconds from visible rows to the next plan: the catalog follows, the copy is kept."""
+        """Seconds from visible rows to the next plan: commit the catalog, store the copy."""
         pairs = zip(self.epochs, self.epochs[1:], strict=False)
         return [after.planning_at - before.visible_at for before, after in pairs]
 
 
 class Product:
-    """One home of Penstock, opened."""
+    """An open home of Penstock."""
 
     def __init__(self, home: Path, *, executor: Executor) -> None:
         self._app = App(load_settings(home=home))
@@ -97,21 +97,21 @@ class Product:
     def sql(self, text: str) -> None:
         """Run statements."""
         for parsed in parse_script(text):
-            services = replace(self._app.services(), open_analyst=self._analyst)
+            services = replace(self._app.services(), open_analyzer=self._analyzer)
             execute(parsed.statement, services=services)
 
-    def _analyst(self) -> Analyst:
-        return cast("Analyst", self._executor)
+    def _analyzer(self) -> Analyzer:
+        return cast("Analyzer", self._executor)
 
     def location(self, table: str) -> str:
-        """Answer where a table's files are."""
+        """Return the location of a table."""
         record = self._app.catalog.table(table)
         if record is None:
             raise LookupError(table)
         return record.location
 
     def state(self, job: str) -> JobState:
-        """Answer what is remembered of a job."""
+        """Return the stored state of a job."""
         found = self._app.catalog.job(job)
         if found is None:
             raise LookupError(job)
@@ -126,31 +126,31 @@ class Product:
         sources = Sources(catalog=app.catalog, vault=app.vault, clock=clock or app.clock)
         return sources.open(state, threading.Event())
 
-    def load(self, job: str) -> Watch:
-        """Run one job as ``run --until-caught-up --job`` does; answer what the watch saw."""
-        watch = Watch()
+    def load(self, job: str) -> LoadTimes:
+        """Run one job as ``run --until-caught-up --job`` does; return the measured times."""
+        times = LoadTimes()
         clock = self._app.clock
         supervisor = Supervisor(
-            parts=self._parts(watch),
+            parts=self._parts(times),
             only=frozenset({job}),
             until_caught_up=True,
         )
         supervisor.start(sole_process=True)
         never = threading.Event()
         try:
-            while not all(_caught_up(look) for look in supervisor.round()):
+            while not all(map(_caught_up, supervisor.round())):
                 clock.wait(never, ROUND_PERIOD)
         finally:
             supervisor.stop()
-        watch.caught_up_at = perf_counter()
-        return watch
+        times.caught_up_at = perf_counter()
+        return times
 
     def close(self) -> None:
         """Close the catalog."""
         self._app.close()
 
-    def _parts(self, watch: Watch) -> SupervisorParts:
-        parts = self._load_parts(watch)
+    def _parts(self, times: LoadTimes) -> SupervisorParts:
+        parts = self._load_parts(times)
         runner = RunnerKind(
             open_loop=lambda job_id, reporter: LoadLoop(job_id, parts=parts, reporter=reporter),
             caught_up=self._app.sources.is_caught_up,
@@ -164,17 +164,17 @@ class Product:
             capabilities=frozenset({"boto3"}),
         )
 
-    def _load_parts(self, watch: Watch) -> LoadParts:
+    def _load_parts(self, times: LoadTimes) -> LoadParts:
 
-        def open_watched(state: JobState, _stop: threading.Event) -> JobSource:
-            return cast("JobSource", _WatchedSource(self._source(state), watch))
+        def open_timed(state: JobState, _stop: threading.Event) -> JobSource:
+            return cast("JobSource", _TimedSource(self._source(state), times))
 
         return LoadParts(
             catalog=self._app.catalog,
-            tables=cast("Tables", _WatchedTables(self._tables, watch)),
-            executor=cast("Executor", _WatchedExecutor(self._executor, watch)),
+            tables=cast("Tables", _TimedTables(self._tables, times)),
+            executor=cast("Executor", _TimedExecutor(self._executor, times)),
             clock=self._app.clock,
-            open_source=open_watched,
+            open_source=open_timed,
             work=run_task_text,
             node_id="benchmark",
         )
@@ -182,11 +182,11 @@ class Product:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """How a job reads a folder, and what it selects."""
+    """The source and the SELECT of a job."""
 
     suffix: str = "json"
     options: str = "'format' = 'json'"
-    # Where the files are if not in a folder.
+    # Location of the files if they are not in a folder.
     uri: str = ""
     select: str = "SELECT * FROM SOURCE"
 
@@ -199,7 +199,7 @@ def create_job(
     properties: str = "",
     source: Source = Source(),  # noqa: B008 - A frozen value.
 ) -> str:
-    """Answer the statements that create a table and the job of its name that loads a folder."""
+    """Return statements that create a table and a job of the same name that loads a folder."""
     clause = f"PROPERTIES ({properties}) " if properties else ""
     uri = source.uri or f"file://{inbox}/*.{source.suffix}"
     call = f"FILES ('uri' = '{uri}', {source.options}, 'schema' = '{columns}')"
@@ -210,11 +210,11 @@ def create_job(
     )
 
 
-def _caught_up(look: RunnerReport) -> bool:
-    # Also a pause that heals is none of what is measured here.
-    if look.state.desired.state is DesiredState.PAUSE:
-        raise RuntimeError(f"job {look.state.name} is paused: {look.state.desired.reason}")
-    return look.caught_up
+def _caught_up(report: RunnerReport) -> bool:
+    # A pause spoils the measurement, even if the job resumes automatically.
+    if report.state.desired.state is DesiredState.PAUSE:
+        raise RuntimeError(f"job {report.state.name} is paused: {report.state.desired.reason}")
+    return report.caught_up
 
 
 def _start_thread(run: Callable[[], None], name: str) -> threading.Thread:
@@ -223,34 +223,34 @@ def _start_thread(run: Callable[[], None], name: str) -> threading.Thread:
     return thread
 
 
-class _WatchedSource:
-    """A source whose polls and plans are timed; all else is its own."""
+class _TimedSource:
+    """A source whose polls and plans are timed; other calls are passed on."""
 
-    def __init__(self, source: JobSource, watch: Watch) -> None:
+    def __init__(self, source: JobSource, times: LoadTimes) -> None:
         self._source = source
-        self._watch = watch
+        self._times = times
 
-    def poll(self, progress: Progress, *, seen: Seen) -> Poll:
-        self._watch.listing_at = self._watch.listing_at or perf_counter()
-        return self._source.poll(progress, seen=seen)
+    def poll(self, progress: Progress, *, report: ReportPoll) -> Poll:
+        self._times.listing_at = self._times.listing_at or perf_counter()
+        return self._source.poll(progress, report=report)
 
     def plan(self, progress: Progress, *, limits: EpochLimits) -> EpochPlan | None:
-        begun = perf_counter()
+        started = perf_counter()
         plan = self._source.plan(progress, limits=limits)
         if plan is not None:
-            self._watch.epochs.append(Epoch(planning_at=begun, planned_at=perf_counter()))
+            self._times.epochs.append(Epoch(planning_at=started, planned_at=perf_counter()))
         return plan
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)
 
 
-class _WatchedExecutor:
-    """An executor whose runs are timed; all else is its own."""
+class _TimedExecutor:
+    """An executor whose runs are timed; other calls are passed on."""
 
-    def __init__(self, executor: Executor, watch: Watch) -> None:
+    def __init__(self, executor: Executor, times: LoadTimes) -> None:
         self._executor = executor
-        self._watch = watch
+        self._times = times
 
     def run(self, tasks: Sequence[str], *, work: Work, group: str) -> list[str]:
         with self._timed():
@@ -264,7 +264,7 @@ class _WatchedExecutor:
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
-        epoch = self._watch.epochs[-1]
+        epoch = self._times.epochs[-1]
         epoch.running_at = perf_counter()
         yield
         epoch.ran_at = perf_counter()
@@ -273,31 +273,31 @@ class _WatchedExecutor:
         return getattr(self._executor, name)
 
 
-class _WatchedTables:
-    """Tables whose handles tell when an epoch became visible."""
+class _TimedTables:
+    """Tables whose handles record when an epoch became visible."""
 
-    def __init__(self, tables: Tables, watch: Watch) -> None:
+    def __init__(self, tables: Tables, times: LoadTimes) -> None:
         self._tables = tables
-        self._watch = watch
+        self._times = times
 
-    def open(self, location: str) -> "_WatchedHandle":
-        return _WatchedHandle(self._tables.open(location), self._watch)
+    def open(self, location: str) -> "_TimedHandle":
+        return _TimedHandle(self._tables.open(location), self._times)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tables, name)
 
 
-class _WatchedHandle:
-    """A handle that tells when an epoch became visible; all else is the handle's own."""
+class _TimedHandle:
+    """A handle that records when an epoch became visible; other calls are passed on."""
 
-    def __init__(self, handle: TableHandle, watch: Watch) -> None:
+    def __init__(self, handle: TableHandle, times: LoadTimes) -> None:
         self._handle = handle
-        self._watch = watch
+        self._times = times
 
     def commit(self, attachment: Attachment, files: Sequence[DataFile]) -> int:
         version = self._handle.commit(attachment, files)
         if attachment.kind is CommitKind.EPOCH:
-            self._watch.epochs[-1].visible_at = perf_counter()
+            self._times.epochs[-1].visible_at = perf_counter()
         return version
 
     def __getattr__(self, name: str) -> Any:

@@ -23,7 +23,7 @@ ARROW_SCHEMA = pa.schema(_FIELDS)
 
 
 def order_line(number: int) -> str:
-    """Answer the order with this number as a line of JSON, about 140 bytes."""
+    """Return the order with this number as a line of JSON, about 140 bytes."""
     chance = number * 2_654_435_761 % 2**32
     day, second = 1 + chance % 28, number % 86_400
     return (
@@ -36,11 +36,11 @@ def order_line(number: int) -> str:
 
 
 def write_orders(folder: Path, *, files: int, rows_per_file: int, first: int = 0) -> int:
-    """Write numbered orders into numbered files; answer how many bytes."""
+    """Write numbered orders into numbered files; return the number of bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     size_bytes = 0
     for file in range(files):
-        begin = (first + file) * rows_per_file
-        text = "".join(map(order_line, range(begin, begin + rows_per_file)))
+        first_order = (first + file) * rows_per_file
+        text = "".join(map(order_line, range(first_order, first_order + rows_per_file)))
         size_bytes += (folder / f"orders-{first + file:06d}.json").write_bytes(text.encode())
     return size_bytes

@@ -1,4 +1,4 @@
-"""How fast a SELECT with expressions and a WHERE loads, against Spark's own stream of it."""
+"""Throughput of a SELECT with expressions and a WHERE, against Spark's own stream."""
 
 import shutil
 from pathlib import Path
@@ -6,13 +6,13 @@ from statistics import median
 
 import pyarrow.parquet as pq
 
+from benchmarks.baselines import stream_with_spark
+from benchmarks.environment import Environment
 from benchmarks.figures import Comparison, Figure, Goal, of_samples, paired_ratio
 from benchmarks.product import Source, create_job
-from benchmarks.rivals import stream_with_spark
 from benchmarks.sample_orders import ARROW_SCHEMA, SQL_COLUMNS, write_orders
 from benchmarks.small_epochs import EPOCHS_UNCOUNTED, ROWS, bare_minimum, milliseconds
 from benchmarks.throughput import FILES, RowComparison, read_delta
-from benchmarks.workshop import Workshop
 
 OUTPUTS = (
     "order_id",
@@ -29,24 +29,24 @@ ROUNDS_UNCOUNTED = 3
 STREAM = "SELECT with WHERE, Spark's own stream"
 
 
-def measure_sql_path(workshop: Workshop, *, rows: int, rounds: int) -> list[Figure]:
-    """Let Penstock and Spark's stream run the same SELECT over the same files, in turns."""
-    workshop.console.print(f"writing {rows:,} rows for a SELECT …", style="dim")
-    inbox = workshop.fresh_folder("select")
+def measure_sql_path(environment: Environment, *, rows: int, rounds: int) -> list[Figure]:
+    """Run the same SELECT on the same files alternately with Penstock and Spark's stream."""
+    environment.console.print(f"writing {rows:,} rows for a SELECT …", style="dim")
+    inbox = environment.fresh_folder("select")
     write_orders(inbox, files=FILES, rows_per_file=rows // FILES)
     streams: list[float] = []
     own: list[float] = []
     comparison: RowComparison | None = None
     for number in range(ROUNDS_UNCOUNTED + rounds):
-        folder = workshop.fresh_folder("stream")
+        folder = environment.fresh_folder("stream")
         job = (stream_with_spark, inbox, folder, OUTPUTS, FILTER)
-        stream = workshop.streaming.submit(*job).result()
+        stream = environment.streaming.submit(*job).result()
         found = pq.read_table(folder / "rows", columns=ARROW_SCHEMA.names)
         comparison = comparison or RowComparison(rows=found.num_rows)
         comparison.check(found, name=STREAM, values=number == 0)
         shutil.rmtree(folder)
-        penstock = _load(workshop, inbox, comparison, values=number == 0)
-        # Generated code is optimised while it runs, in both Sparks.
+        penstock = _load(environment, inbox, comparison, values=number == 0)
+        # Both JVMs optimise generated code while it runs.
         if number >= ROUNDS_UNCOUNTED:
             streams.append(rows / 1000 / stream)
             own.append(rows / 1000 / penstock)
@@ -59,8 +59,10 @@ def measure_sql_path(workshop: Workshop, *, rows: int, rounds: int) -> list[Figu
     ]
 
 
-def _load(workshop: Workshop, inbox: Path, comparison: RowComparison, *, values: bool) -> float:
-    product = workshop.product
+def _load(
+    environment: Environment, inbox: Path, comparison: RowComparison, *, values: bool
+) -> float:
+    product = environment.product
     product.sql(create_job("q", inbox=inbox, columns=SQL_COLUMNS, source=SOURCE))
     seconds = product.load("q").to_visible
     comparison.check(read_delta(product.location("q")), name="Penstock", values=values)
@@ -68,13 +70,15 @@ def _load(workshop: Workshop, inbox: Path, comparison: RowComparison, *, values:
     return seconds
 
 
-def measure_small_sql_epochs(workshop: Workshop, *, epochs: int) -> list[Figure]:
-    """Load one small file per epoch through a SELECT; answer the figures in milliseconds."""
-    workshop.console.print(f"loading {epochs} epochs of {ROWS} rows by a SELECT …", style="dim")
-    inbox = workshop.fresh_folder("small-select")
+def measure_small_sql_epochs(environment: Environment, *, epochs: int) -> list[Figure]:
+    """Load one small file per epoch through a SELECT; return the figures in milliseconds."""
+    environment.console.print(
+        f"loading {epochs} epochs of {ROWS} rows by a SELECT …", style="dim"
+    )
+    inbox = environment.fresh_folder("small-select")
     write_orders(inbox, files=epochs + EPOCHS_UNCOUNTED, rows_per_file=ROWS)
-    before = bare_minimum(workshop, sample=next(inbox.iterdir()), times=epochs // 2)
-    product = workshop.product
+    before = bare_minimum(environment, sample=next(inbox.iterdir()), times=epochs // 2)
+    product = environment.product
     product.sql(
         create_job(
             "r",
@@ -85,7 +89,7 @@ def measure_small_sql_epochs(workshop: Workshop, *, epochs: int) -> list[Figure]
         )
     )
     counted = product.load("r").epochs[EPOCHS_UNCOUNTED:]
-    after = bare_minimum(workshop, sample=next(inbox.iterdir()), times=epochs // 2)
+    after = bare_minimum(environment, sample=next(inbox.iterdir()), times=epochs // 2)
     needed = median(before.jobs + after.jobs) + median(before.commits + after.commits)
     whole = of_samples(
         f"{ROWS} rows by a SELECT, plan to visible",

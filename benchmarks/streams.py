@@ -1,8 +1,8 @@
-"""Kinesis: records of four shards into a table, against threads that only fetch and count them.
+"""Loads from four Kinesis shards into a table, against threads that only count the records.
 
-The server is the project's own, in a process of its own, and holds everything before anybody is
-timed. With the limits of AWS switched on, a drain is held against what these limits allow; and
-what an idle minute costs is counted in requests, over few and over many shards.
+The server is the project's own. It runs in its own process and stores all records before the
+timing starts. With the limits of AWS enabled, a load is compared with the shortest time that
+the limits allow. The requests of an idle minute are counted, over few and over many shards.
 """
 
 import threading
@@ -24,7 +24,7 @@ from tests.servers.kinesis.server import KinesisServer
 
 SHARDS = 4
 RECORD_BYTES = 1_000
-# What a shard gives in a second.
+# Read limit of a shard.
 SHARD_BYTES_PER_SECOND = 2 * 2**20
 POLL_INTERVAL = timedelta(seconds=10)
 PAGE_RECORDS = 10_000
@@ -32,7 +32,7 @@ COLUMNS = "id BIGINT, text STRING"
 
 
 class Bench(Protocol):
-    """What loads from Kinesis are measured with: the product, and where to say so."""
+    """The product to measure, and the console for messages."""
 
     @property
     def product(self) -> Product: ...
@@ -43,20 +43,20 @@ class Bench(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amounts:
-    """How much is measured."""
+    """The amounts to measure with."""
 
     records: int
     rounds: int
-    # Records of a shard whose limits are those of AWS.
+    # Records of each shard with the limits of AWS.
     limited_records: int = 20_000
-    # Over how many shards nothing arrives.
+    # The number of shards of each idle stream.
     idle_shards: tuple[int, ...] = (SHARDS, 400)
 
 
 def measure_streams(bench: Bench, amounts: Amounts) -> list[Figure]:
-    """Measure loads from Kinesis; answer the figures."""
-    told = f"loading {amounts.records:,} records of 1 kB from Kinesis …"
-    bench.console.print(told, style="dim")
+    """Measure loads from Kinesis; return the figures."""
+    message = f"loading {amounts.records:,} records of 1 kB from Kinesis …"
+    bench.console.print(message, style="dim")
     with KinesisServer() as server, closing(_client(server)) as client:
         return [
             *_throughput(bench, server, client, amounts),
@@ -80,15 +80,15 @@ def _throughput(
     bench: Bench, server: KinesisServer, client: Any, amounts: Amounts
 ) -> list[Figure]:
     records = amounts.records
-    _make(client, "volume", shards=SHARDS)
+    _create_stream(client, "volume", shards=SHARDS)
     server.control.preload("volume", count=records, size_bytes=RECORD_BYTES)
     raw, loaded, ratios = [], [], []
     for number in range(amounts.rounds + 1):
         raw_rate = records / _counted(client, "volume", records)
         name = f"k{number}"
         bench.product.sql(_create(name, "volume", server))
-        watch = bench.product.load(name)
-        rate = records / watch.to_visible
+        measured = bench.product.load(name)
+        rate = records / measured.to_visible
         _require_all(bench, name, records)
         # The first round starts workers and imports libraries.
         if number:
@@ -109,14 +109,14 @@ def _throughput(
 
 
 def _counted(client: Any, stream: str, records: int) -> float:
-    """Fetch everything in threads and throw it away; answer the seconds."""
-    begun = perf_counter()
+    """Fetch and discard all records in threads; return the seconds."""
+    started = perf_counter()
     shards = client.list_shards(StreamName=stream)["Shards"]
     with ThreadPoolExecutor(len(shards)) as threads:
         found = sum(threads.map(lambda shard: _count(client, stream, shard["ShardId"]), shards))
     if found != records:
         raise RuntimeError(f"{found} records were counted, not {records}")
-    return perf_counter() - begun
+    return perf_counter() - started
 
 
 def _count(client: Any, stream: str, shard: str) -> int:
@@ -125,29 +125,29 @@ def _count(client: Any, stream: str, shard: str) -> int:
     )["ShardIterator"]
     found = 0
     while True:
-        answer = client.get_records(ShardIterator=iterator, Limit=PAGE_RECORDS)
-        found += len(answer["Records"])
-        if not answer["MillisBehindLatest"]:
+        page = client.get_records(ShardIterator=iterator, Limit=PAGE_RECORDS)
+        found += len(page["Records"])
+        if not page["MillisBehindLatest"]:
             return found
-        iterator = answer["NextShardIterator"]
+        iterator = page["NextShardIterator"]
 
 
 def _drain(bench: Bench, server: KinesisServer, client: Any, *, records: int) -> list[Figure]:
-    """Drain four shards with the limits of AWS switched on."""
-    _make(client, "limited", shards=SHARDS)
+    """Load all records of four shards with the limits of AWS enabled."""
+    _create_stream(client, "limited", shards=SHARDS)
     server.control.preload("limited", count=records, size_bytes=RECORD_BYTES)
     server.control.limit_as_aws()
     try:
         bench.product.sql(_create("limited", "limited", server))
-        watch = bench.product.load("limited")
+        measured = bench.product.load("limited")
     finally:
         server.control.heal()
     _require_all(bench, "limited", records)
     least = records * RECORD_BYTES / (SHARDS * SHARD_BYTES_PER_SECOND)
-    taken = Figure(name="drain of 4 limited shards", value=watch.to_visible, unit="s")
+    taken = Figure(name="drain of 4 limited shards", value=measured.to_visible, unit="s")
     return [
         Figure(name="least time at 2 MB/s a shard", value=least, unit="s"),
-        taken.against(Comparison(ratio=watch.to_visible / least, against="least time")),
+        taken.against(Comparison(ratio=measured.to_visible / least, against="least time")),
     ]
 
 
@@ -158,16 +158,16 @@ def _idle_minutes(
     figures = []
     for shards in widths:
         name = f"idle{shards}"
-        _make(client, name, shards=shards)
+        _create_stream(client, name, shards=shards)
         bench.product.sql(_create(name, name, server))
         clock = _MovedClock()
         source = bench.product.source(name, clock=clock)
         progress = bench.product.state(name).progress
-        source.poll(progress, seen=lambda _: None)
+        source.poll(progress, report=lambda _: None)
         source.take_requests()
         for _ in range(int(timedelta(minutes=1) / POLL_INTERVAL)):
             clock.passed += POLL_INTERVAL
-            source.poll(progress, seen=lambda _: None)
+            source.poll(progress, report=lambda _: None)
         figures.append(
             Figure(
                 name=f"an idle minute over {shards} shards",
@@ -179,7 +179,7 @@ def _idle_minutes(
 
 
 class _MovedClock(SystemClock):
-    """A clock that is ahead."""
+    """The system clock plus the time that was waited."""
 
     def __init__(self) -> None:
         self.passed = timedelta(0)
@@ -195,7 +195,7 @@ class _MovedClock(SystemClock):
         return event.is_set()
 
 
-def _make(client: Any, stream: str, *, shards: int) -> None:
+def _create_stream(client: Any, stream: str, *, shards: int) -> None:
     client.create_stream(StreamName=stream, ShardCount=shards)
     client.get_waiter("stream_exists").wait(StreamName=stream, WaiterConfig={"Delay": 1})
 

@@ -1,4 +1,4 @@
-"""Measure Penstock and what it is held against, on the same data in the same run."""
+"""Measure Penstock and its baselines on the same data in the same run."""
 
 import argparse
 import os
@@ -13,6 +13,7 @@ from rich.console import Console
 
 from benchmarks.buckets import measure_buckets
 from benchmarks.command_line import measure_command_line
+from benchmarks.environment import Environment, open_environment
 from benchmarks.figures import Figure, print_figures, save_figures
 from benchmarks.formats import measure_formats
 from benchmarks.memory import measure_memory
@@ -20,7 +21,6 @@ from benchmarks.small_epochs import measure_small_epochs
 from benchmarks.sql_path import measure_small_sql_epochs, measure_sql_path
 from benchmarks.streams import Amounts, measure_streams
 from benchmarks.throughput import RowsDifferError, measure_throughput
-from benchmarks.workshop import Workshop, open_workshop
 
 WIDTH_MIN = 124
 SCHEDULED_PARTS = ("throughput", "formats", "buckets", "small-epochs", "kinesis")
@@ -28,10 +28,10 @@ PARTS = (*SCHEDULED_PARTS, "select", "command-line", "memory")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the benchmarks; answer 1 if two outputs differ, whatever the figures are."""
+    """Run the benchmarks; return 1 only if two outputs differ, not if a goal is missed."""
     request = _parser().parse_args(arguments)
     console = Console(highlight=False)
-    # The table needs its room, also in a file or a pipe.
+    # The table needs this width, also in a file or a pipe.
     console.width = max(console.width, WIDTH_MIN)
     about = machine()
     console.print(", ".join(f"{name} {value}" for name, value in about.items()))
@@ -43,27 +43,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 1
     about["load after"] = _load()
     print_figures(figures, console)
-    console.print(f"load of the machine: {about['load before']}, then {about['load after']}")
+    console.print(f"load average: {about['load before']}; after: {about['load after']}")
     if request.json:
         save_figures(figures, about, request.json)
     return 0
 
 
 def measure(root: Path, request: argparse.Namespace, console: Console) -> list[Figure]:
-    """Run the wanted parts one behind the other."""
+    """Run the requested parts in order."""
     quick = bool(request.quick)
     wanted = request.only or PARTS
     rows = request.rows or (200_000 if quick else 2_000_000)
     rounds = request.rounds or (1 if quick else 5)
     figures: list[Figure] = []
     if set(SCHEDULED_PARTS) & set(wanted):
-        with open_workshop(root / "scheduled", console, computing=False) as workshop:
+        with open_environment(root / "scheduled", console, computing=False) as environment:
             for part, work in _scheduled(quick=quick, rows=rows, rounds=rounds).items():
-                figures += work(workshop) if part in wanted else []
+                figures += work(environment) if part in wanted else []
     if "select" in wanted:
-        with open_workshop(root / "computed", console, computing=True) as workshop:
-            figures += measure_sql_path(workshop, rows=rows, rounds=rounds)
-            figures += measure_small_sql_epochs(workshop, epochs=30 if quick else 60)
+        with open_environment(root / "computed", console, computing=True) as environment:
+            figures += measure_sql_path(environment, rows=rows, rounds=rounds)
+            figures += measure_small_sql_epochs(environment, epochs=30 if quick else 60)
     if "command-line" in wanted:
         figures += measure_command_line(root, console, times=3 if quick else 10)
     if "memory" in wanted:
@@ -73,8 +73,8 @@ def measure(root: Path, request: argparse.Namespace, console: Console) -> list[F
 
 def _scheduled(
     *, quick: bool, rows: int, rounds: int
-) -> dict[str, Callable[[Workshop], list[Figure]]]:
-    """Answer the parts whose work Spark only schedules."""
+) -> dict[str, Callable[[Environment], list[Figure]]]:
+    """Return the parts whose tasks Spark only schedules."""
     keys, epochs, records = (500, 30, 20_000) if quick else (5_000, 60, 200_000)
     return {
         "throughput": partial(measure_throughput, rows=rows, rounds=rounds),
@@ -88,7 +88,7 @@ def _scheduled(
 
 
 def machine() -> dict[str, object]:
-    """Say what is measured on."""
+    """Return a description of the machine."""
     return {
         "python": platform.python_version(),
         "cores": os.cpu_count() or 0,
@@ -104,8 +104,12 @@ def _load() -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="benchmarks/files.py", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="200,000 rows, one round")
-    parser.add_argument("--rows", type=int, help="rows of the throughput part")
-    parser.add_argument("--rounds", type=int, help="rounds of the throughput part")
-    parser.add_argument("--only", action="append", choices=PARTS, help="only this; repeatable")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here")
+    parser.add_argument("--rows", type=int, help="number of rows to load")
+    parser.add_argument("--rounds", type=int, help="number of rounds")
+    parser.add_argument(
+        "--only", action="append", choices=PARTS, help="run only this part; can be repeated"
+    )
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="also write the figures to this file"
+    )
     return parser

@@ -1,8 +1,8 @@
-"""How fast files become rows: Penstock, Spark's own stream and a hand-written loop.
+"""Throughput of file loads: Penstock, Spark's own stream and a hand-written loop.
 
-All load the same files into a new table, in turns, round after round, so that what disturbs
-the machine disturbs all of them. The rows are compared after the first round, and counted
-after the others.
+All load the same files into a new table, alternately in every round, so that other work on the
+machine affects all of them. The rows are compared after the first round and counted after the
+other rounds.
 """
 
 import os
@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from benchmarks.baselines import copy_bytes, load_by_hand, stream_with_spark
+from benchmarks.environment import Environment
 from benchmarks.figures import Comparison, Figure, Goal, of_samples, paired_ratio
 from benchmarks.product import create_job
-from benchmarks.rivals import copy_bytes, load_by_hand, stream_with_spark
 from benchmarks.sample_orders import ARROW_SCHEMA, SQL_COLUMNS, write_orders
-from benchmarks.workshop import Workshop
 
 FILES = 20
 STREAM = "Spark's own stream"
@@ -30,30 +30,30 @@ PENSTOCK_EPOCHS = "Penstock, 5 files an epoch"
 
 
 class RowsDifferError(Exception):
-    """Two outputs that must hold the same rows do not."""
+    """Raised if two outputs do not contain the same rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one load took, and how to read what it wrote."""
+    """The duration of one load, with functions to read and remove its output."""
 
     seconds: float
     read: Callable[[], pa.Table]
     remove: Callable[[], None]
 
 
-Load = Callable[[Workshop, Path], Outcome]
+Load = Callable[[Environment, Path], Outcome]
 
 
-def measure_throughput(workshop: Workshop, *, rows: int, rounds: int) -> list[Figure]:
-    """Let everybody load the same files in turns; answer the figures."""
-    inbox = workshop.fresh_folder("inbox")
-    workshop.console.print(f"writing {rows:,} rows in {FILES} files …", style="dim")
+def measure_throughput(environment: Environment, *, rows: int, rounds: int) -> list[Figure]:
+    """Load the same files alternately with all candidates; return the figures."""
+    inbox = environment.fresh_folder("inbox")
+    environment.console.print(f"writing {rows:,} rows in {FILES} files …", style="dim")
     size_bytes = write_orders(inbox, files=FILES, rows_per_file=rows // FILES)
-    copies = [_copy(workshop, inbox) for _ in range(rounds)]
-    _warm_up(workshop)
-    taken = _rounds(workshop, inbox, rows=rows, rounds=rounds)
-    workshop.console.print(f"{size_bytes / 1e6:,.0f} MB were loaded each time", style="dim")
+    copies = [_copy(environment, inbox) for _ in range(rounds)]
+    _warm_up(environment)
+    taken = _rounds(environment, inbox, rows=rows, rounds=rounds)
+    environment.console.print(f"{size_bytes / 1e6:,.0f} MB were loaded each time", style="dim")
     rate = {name: [rows / 1000 / one.seconds for one in some] for name, some in taken.items()}
     copied = of_samples("plain copy", [rows / 1000 / one for one in copies], "k rows/s")
     loaded = [of_samples(name, samples, "k rows/s") for name, samples in rate.items()]
@@ -64,8 +64,8 @@ def measure_throughput(workshop: Workshop, *, rows: int, rounds: int) -> list[Fi
     ]
 
 
-def _processor_figures(taken: dict[str, list["Taken"]]) -> list[Figure]:
-    """Answer the processor's time, which other work on the machine changes less."""
+def _processor_figures(taken: dict[str, list["LoadCost"]]) -> list[Figure]:
+    """Return the processor time, which depends less on other work on the machine."""
     used = {name: [one.processor_seconds for one in some] for name, some in taken.items()}
     figures = [of_samples(f"processors, {name}", some, "s") for name, some in used.items()]
     ratio = paired_ratio(used[BY_HAND], used[PENSTOCK])
@@ -77,7 +77,7 @@ def _processor_figures(taken: dict[str, list["Taken"]]) -> list[Figure]:
 
 
 def _comparisons(name: str, rate: dict[str, list[float]]) -> list[Comparison]:
-    """Hold both ways of Penstock against the others; the goals are for the default one."""
+    """Compare both settings of Penstock with the baselines; only the default has goals."""
     if name not in (PENSTOCK, PENSTOCK_EPOCHS):
         return []
     return [
@@ -90,46 +90,48 @@ def _comparisons(name: str, rate: dict[str, list[float]]) -> list[Comparison]:
     ]
 
 
-def _copy(workshop: Workshop, inbox: Path) -> float:
-    folder = workshop.fresh_folder("copy")
+def _copy(environment: Environment, inbox: Path) -> float:
+    folder = environment.fresh_folder("copy")
     seconds = copy_bytes(sorted(inbox.iterdir()), folder / "all.json")
     shutil.rmtree(folder)
     return seconds
 
 
-def _warm_up(workshop: Workshop) -> None:
-    """Let everybody load a little first: what starts once is not measured."""
-    workshop.console.print("warming up …", style="dim")
-    inbox = workshop.fresh_folder("little")
+def _warm_up(environment: Environment) -> None:
+    """Load a few rows with all candidates first, so that one-time starts are not measured."""
+    environment.console.print("warming up …", style="dim")
+    inbox = environment.fresh_folder("little")
     write_orders(inbox, files=4, rows_per_file=25_000)
     for load in LOADS.values():
-        load(workshop, inbox).remove()
+        load(environment, inbox).remove()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """What one load took: time on the wall, and of all processors together."""
+class LoadCost:
+    """The duration of one load, and the time of all processors together."""
 
     seconds: float
     processor_seconds: float
 
 
 def _rounds(
-    workshop: Workshop, inbox: Path, *, rows: int, rounds: int
-) -> dict[str, list[Taken]]:
-    taken: dict[str, list[Taken]] = {name: [] for name in LOADS}
+    environment: Environment, inbox: Path, *, rows: int, rounds: int
+) -> dict[str, list[LoadCost]]:
+    taken: dict[str, list[LoadCost]] = {name: [] for name in LOADS}
     comparison = RowComparison(rows=rows)
     names = list(LOADS)
     for number in range(rounds):
         turn = number % len(names)
         for name in names[turn:] + names[:turn]:
-            # What somebody else has written is not to reach the disk during this one's turn.
+            # Write buffered data of the previous load to disk before the timing starts.
             os.sync()
             used = processor_seconds()
-            outcome = LOADS[name](workshop, inbox)
-            one = Taken(seconds=outcome.seconds, processor_seconds=processor_seconds() - used)
+            outcome = LOADS[name](environment, inbox)
+            one = LoadCost(
+                seconds=outcome.seconds, processor_seconds=processor_seconds() - used
+            )
             taken[name].append(one)
-            workshop.console.print(
+            environment.console.print(
                 f"round {number + 1}: {name}: {one.seconds:.2f} s, "
                 f"{one.processor_seconds:.2f} s of the processors",
                 style="dim",
@@ -140,21 +142,21 @@ def _rounds(
 
 
 def processor_seconds() -> float:
-    """Answer what this process and all that it started have used of the processors."""
+    """Return the processor time of this process and its children."""
     here = psutil.Process()
     family = [here, *here.children(recursive=True)]
     return sum(sum(process.cpu_times()[:2]) for process in family)
 
 
 class RowComparison:
-    """Rows of several loads, which must be the same."""
+    """Check that several loads wrote the same rows."""
 
     def __init__(self, *, rows: int) -> None:
         self._rows = rows
         self._first: pa.Table | None = None
 
     def check(self, found: pa.Table, *, name: str, values: bool) -> None:
-        """Require the right number of rows and, if wanted, the values of the first load."""
+        """Require the right number of rows and, optionally, the values of the first load."""
         if found.num_rows != self._rows:
             raise RowsDifferError(f"{name}: {found.num_rows} rows, not {self._rows}")
         if not values:
@@ -162,34 +164,34 @@ class RowComparison:
         ordered = found.cast(ARROW_SCHEMA).sort_by("order_id").combine_chunks()
         self._first = ordered if self._first is None else self._first
         if not ordered.equals(self._first):
-            raise RowsDifferError(f"{name}: other values than the first load")
+            raise RowsDifferError(f"{name}: the values differ from the first load")
 
 
-def _stream(workshop: Workshop, inbox: Path) -> Outcome:
-    folder = workshop.fresh_folder("stream")
+def _stream(environment: Environment, inbox: Path) -> Outcome:
+    folder = environment.fresh_folder("stream")
     return Outcome(
-        seconds=workshop.streaming.submit(stream_with_spark, inbox, folder).result(),
+        seconds=environment.streaming.submit(stream_with_spark, inbox, folder).result(),
         read=lambda: pq.read_table(folder / "rows", columns=ARROW_SCHEMA.names),
         remove=lambda: shutil.rmtree(folder),
     )
 
 
-def _by_hand(workshop: Workshop, inbox: Path) -> Outcome:
-    folder = workshop.fresh_folder("by-hand")
+def _by_hand(environment: Environment, inbox: Path) -> Outcome:
+    folder = environment.fresh_folder("by-hand")
     return Outcome(
-        seconds=load_by_hand(workshop.by_hand, sorted(inbox.iterdir()), folder),
+        seconds=load_by_hand(environment.by_hand, sorted(inbox.iterdir()), folder),
         read=lambda: read_delta(folder),
         remove=lambda: shutil.rmtree(folder),
     )
 
 
 def _penstock(properties: str) -> Load:
-    def load(workshop: Workshop, inbox: Path) -> Outcome:
-        product = workshop.product
+    def load(environment: Environment, inbox: Path) -> Outcome:
+        product = environment.product
         product.sql(create_job("j", inbox=inbox, columns=SQL_COLUMNS, properties=properties))
-        watch = product.load("j")
+        measured = product.load("j")
         return Outcome(
-            seconds=watch.to_visible,
+            seconds=measured.to_visible,
             read=lambda: read_delta(product.location("j")),
             remove=lambda: product.sql("DROP JOB j; DROP TABLE j"),
         )

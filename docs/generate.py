@@ -1,8 +1,8 @@
 """Write the tables of options.md and settings.md in docs/reference from the declarations.
 
-The job kinds and the source kinds of the registry name the classes of options. Only the text
-between two markers is written. ``make docs`` runs this script, and a test compares the page
-with its output.
+The classes of options come from the job kinds and from the source kinds of the registry. Only
+the text between two markers is replaced. ``make docs`` runs this script, and a test compares
+the pages with its output.
 """
 
 import re
@@ -67,7 +67,7 @@ def _default(setting: ShownSetting) -> str:
 
 
 def table(kind: type, *, prefix: str = "", only: Callable[[str], bool] = lambda _: True) -> str:
-    """Return the table of a class's options whose explanations are wanted."""
+    """Return the table of a class's options whose explanations ``only`` accepts."""
     hints = get_type_hints(kind)
     declared = (f for f in fields(kind) if "option" in f.metadata)
     wanted = (f for f in declared if only(rule_of(f).explanation))
@@ -113,7 +113,7 @@ def _choices(texts: Iterable[str]) -> str:
 
 
 def _typed(value: object, rule: Rule) -> str:
-    """Write a value as a statement would."""
+    """Return a value as users write it in a statement."""
     match value:
         case None:
             return f"`{rule.none_word}`"
@@ -141,7 +141,7 @@ def _size(size_bytes: int) -> str:
 
 
 def option_classes() -> dict[str, tuple[type, str]]:
-    """Return the classes of options that the page describes, and prefixes of keys, by name."""
+    """Return the class of options and the prefix of its keys, by name of the table."""
     found: dict[str, tuple[type, str]] = {
         kind.noun: (kind.properties, "") for kind in JOB_KINDS.values()
     }
@@ -158,9 +158,9 @@ def option_classes() -> dict[str, tuple[type, str]]:
 
 
 def _open_class(options: type, declared: Field[Any]) -> tuple[type, str]:
-    """Return the class of options that are given by prefix, and how their keys start.
+    """Return the class of options with a prefix, and the start of their keys.
 
-    Options of the field ``fields`` are read by ``FieldOptions`` of the same module.
+    The class ``FieldOptions`` of the same module reads the options of the field ``fields``.
     """
     name = f"{declared.name.removesuffix('s').title()}Options"
     found: type = getattr(sys.modules[options.__module__], name)
@@ -168,7 +168,7 @@ def _open_class(options: type, declared: Field[Any]) -> tuple[type, str]:
 
 
 def tables() -> dict[str, str]:
-    """Return the tables by the names of their markers; options of one format are apart."""
+    """Return the tables by the names of their markers; each format has its own table."""
     found = {}
     for name, (kind, prefix) in option_classes().items():
         found[name] = table(kind, prefix=prefix, only=_about_all)

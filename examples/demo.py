@@ -1,8 +1,8 @@
 """Load files and a stream, kill the process in the middle, start it again, count every row.
 
-Drives the real ``penstock`` command, and a Kinesis server with a producer that never waits.
-What it says at the end comes from the Delta tables themselves, read by deltalake, which knows
-nothing of Penstock. Exits with 1 if a row is lost or doubled.
+The demo runs the real ``penstock`` command and a Kinesis server with a producer that never
+pauses. At the end, deltalake reads the Delta tables without any code of Penstock. The exit code
+is 1 if a row is lost or duplicated.
 """
 
 import argparse
@@ -34,7 +34,7 @@ FILES_PER_EPOCH = 3
 LATE_NAME = "0000-forgotten-till.json"
 
 RUN_SECONDS_MAX = 300
-LOOK_SECONDS = 0.02
+POLL_SECONDS = 0.02
 TEMPORARY_PREFIX = "demo-"
 
 TABLE = """\
@@ -65,7 +65,7 @@ console = Console(highlight=False)
 
 
 class DemoError(Exception):
-    """The demo cannot go on; its text says why."""
+    """Raised with the reason if the demo cannot continue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,87 +76,89 @@ class Place:
 
     @property
     def inbox(self) -> Path:
-        """Where files arrive."""
+        """Folder in which files arrive."""
         return self.root / "inbox"
 
     @property
     def orders(self) -> Path:
-        """Where the Delta table of the files is."""
+        """Delta table that is loaded from the files."""
         return self.root / "orders"
 
     @property
     def web_orders(self) -> Path:
-        """Where the Delta table of the stream is."""
+        """Delta table that is loaded from the stream."""
         return self.root / "web_orders"
 
     @property
     def home(self) -> Path:
-        """Where Penstock remembers."""
+        """Home of Penstock."""
         return self.root / "home"
 
 
 def main() -> int:
-    """Run the demo; answer the exit code."""
+    """Run the demo; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--keep", action="store_true", help="keep the folder of the demo")
+    parser.add_argument(
+        "--keep", action="store_true", help="do not delete the folder of the demo"
+    )
     keep = bool(parser.parse_args().keep)
-    started = monotonic()
+    started_at = monotonic()
     place = Place(root=Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX)).resolve())
     try:
         with opened_shop() as shop:
-            sound = play(place, shop)
+            correct = run_steps(place, shop)
     except DemoError as error:
         console.print(f"[bold red]The demo stopped:[/] {error}")
-        sound = False
+        correct = False
     except KeyboardInterrupt:
         console.print("[bold red]The demo was interrupted.[/]")
-        sound = False
+        correct = False
     finally:
         console.show_cursor()
         if keep:
-            console.print(f"Everything is kept in {place.root}")
+            console.print(f"The files of the demo are in {place.root}")
         else:
-            # A JVM that is on its way out may still remove files of its own here.
+            # A JVM that is shutting down may delete its files at the same time.
             shutil.rmtree(place.root, ignore_errors=True)
-    console.print(f"[dim]{monotonic() - started:.0f} seconds in all.[/]")
-    return 0 if sound else 1
+    console.print(f"[dim]The demo took {monotonic() - started_at:.0f} seconds.[/]")
+    return 0 if correct else 1
 
 
-def play(place: Place, shop: WebShop) -> bool:
-    """Do every step and answer whether the tables hold every order exactly once."""
+def run_steps(place: Place, shop: WebShop) -> bool:
+    """Run all steps; return whether the tables contain every order exactly once."""
     step(1, f"{FILES_FIRST} order files arrive in a folder, web orders in a Kinesis stream")
     expected = write_files(place.inbox, names(FILES_FIRST), first_order=1)
     shop.open()
     console.print(
-        f"{expected.rows:,} orders in files, and {ORDERS_FIRST:,} in the stream, to which more "
-        "come all the time. All are JSON, for example:"
+        f"There are {expected.rows:,} orders in the files and {ORDERS_FIRST:,} in the stream. "
+        "More orders arrive in the stream all the time. An order is JSON:"
     )
     show_example(place)
 
-    step(2, "Two tables, a job for the folder, a routine load for the stream")
+    step(2, "Create two tables, a job for the folder, a routine load for the stream")
     create(place, shop)
 
-    step(3, "penstock run; in the middle a shard is split, and kill -9")
+    step(3, "Start penstock run, split a shard, then kill the process with kill -9")
     run_and_kill(place, expected, shop)
 
-    step(4, "Start it again: it goes on from the last commits in the tables")
+    step(4, "Start penstock run again: it continues after the last commits")
     run_until_caught_up(place)
 
-    step(5, f"{FILES_MORE} more files arrive, one named to sort before all others")
+    step(5, f"{FILES_MORE} more files arrive; one name sorts before all others")
     more = [LATE_NAME, *names(FILES_MORE - 1, first=FILES_FIRST)]
     expected += write_files(place.inbox, more, first_order=expected.orders + 1)
-    console.print(f"New: {', '.join(more[:2])}, … {more[-1]}. The web shop closes.")
+    console.print(f"New: {', '.join(more[:2])}, … {more[-1]}. The web shop stops selling.")
     sold = shop.close()
     run_until_caught_up(place)
-    end(place, "sql", "-e", "SHOW SHARDS FOR load_web_orders")
+    run_command(place, "sql", "-e", "SHOW SHARDS FOR load_web_orders")
 
-    step(6, "Count the rows with deltalake, which knows nothing of Penstock")
-    files_sound = report(place.orders, expected, sent_in="files")
-    return report(place.web_orders, sold, sent_in="stream") and files_sound
+    step(6, "Count the rows with deltalake, without Penstock")
+    files_correct = report(place.orders, expected, sent_in="files")
+    return report(place.web_orders, sold, sent_in="stream") and files_correct
 
 
 def step(number: int, text: str) -> None:
-    """Say what comes next."""
+    """Print the heading of a step."""
     console.print()
     console.rule(f"[bold cyan]{number}[/]  [bold]{text}[/]", align="left", style="cyan")
 
@@ -177,15 +179,16 @@ def create(place: Place, shop: WebShop) -> None:
     text += ROUTINE_LOAD.format(stream=STREAM, region=REGION, endpoint=shop.endpoint)
     syntax = Syntax(text.rstrip(), "sql", background_color="default", word_wrap=True)
     console.print(Padding(syntax, (0, 2)))
-    console.print("Table web_orders is made like orders.")
-    end(place, "sql", "-e", TABLE.format(name="web_orders", location=place.web_orders) + text)
+    console.print("Table web_orders has the same columns as orders.")
+    table = TABLE.format(name="web_orders", location=place.web_orders)
+    run_command(place, "sql", "-e", table + text)
 
 
 def run_and_kill(place: Place, expected: Tally, shop: WebShop) -> None:
     """Run the jobs, split a shard, and kill the process inside an epoch."""
     console.print(
-        f"At most {FILES_PER_EPOCH} files make an epoch, so that there are about "
-        f"{FILES_FIRST // FILES_PER_EPOCH} commits to interrupt. Spark is starting …"
+        f"An epoch loads at most {FILES_PER_EPOCH} files, so the files need about "
+        f"{FILES_FIRST // FILES_PER_EPOCH} commits. Spark is starting …"
     )
     with started(place, "run") as process:
         wait_until(process, lambda: visible_rows(place.web_orders) > 0)
@@ -193,58 +196,60 @@ def run_and_kill(place: Place, expected: Tally, shop: WebShop) -> None:
         wait_until(process, lambda: in_the_middle(place, expected))
         process.kill()
         process.wait()
-    # The live table of a killed process leaves the cursor hidden, inside its last line.
+    # A killed process leaves the cursor hidden, in the last line of the live table.
     console.show_cursor()
     console.print()
     rows, web_rows = visible_rows(place.orders), visible_rows(place.web_orders)
     console.print(
-        f"Shard {shard} was split while orders came. [bold red]Then process {process.pid} "
-        f"was killed with -9.[/] The tables show {rows:,} of {expected.rows:,} rows of the "
-        f"files and {web_rows:,} of {shop.sold:,} of the stream: whole epochs only. What the "
-        "epochs in work had written lies in Parquet files that no reader sees."
+        f"Shard {shard} was split while orders arrived. [bold red]Then process {process.pid} "
+        f"was killed with kill -9.[/] Readers see {rows:,} of {expected.rows:,} rows of the "
+        f"files and {web_rows:,} of {shop.sold:,} rows of the stream: only complete epochs. "
+        "Parquet files of the interrupted epochs are not part of the tables."
     )
     if rows >= expected.rows:
-        raise DemoError("everything was loaded before the kill; there was no middle")
+        raise DemoError("all files were loaded before the process was killed")
 
 
 def wait_until(process: subprocess.Popen[bytes], happened: Callable[[], bool]) -> None:
-    """Look again and again while a process runs."""
+    """Wait until something has happened; raise DemoError if the process ends first."""
     deadline = monotonic() + RUN_SECONDS_MAX
     while not happened():
         if monotonic() > deadline:
-            raise DemoError(f"nothing to kill after {RUN_SECONDS_MAX} seconds")
-        if ended_within(process, LOOK_SECONDS):
-            raise DemoError(f"penstock run ended with {process.returncode} by itself")
+            raise DemoError(
+                f"penstock run did not load enough within {RUN_SECONDS_MAX} seconds"
+            )
+        if ended_within(process, POLL_SECONDS):
+            raise DemoError(f"penstock run ended early with exit code {process.returncode}")
 
 
 def in_the_middle(place: Place, expected: Tally) -> bool:
-    """Tell whether part of the rows can be seen and an epoch is writing more."""
+    """Return whether a part of the rows is visible and an epoch is writing more rows."""
     done = visible_rows(place.orders) / expected.rows
-    return done >= 1 / 3 and (unseen_files(place.orders) > 0 or done >= 2 / 3)
+    return done >= 1 / 3 and (uncommitted_files(place.orders) > 0 or done >= 2 / 3)
 
 
 def run_until_caught_up(place: Place) -> None:
-    """Run the job until everything that waits is loaded."""
-    end(place, "run", "--until-caught-up", "--timeout", f"{RUN_SECONDS_MAX}s")
+    """Run the jobs until all files and records are loaded."""
+    run_command(place, "run", "--until-caught-up", "--timeout", f"{RUN_SECONDS_MAX}s")
 
 
-def end(place: Place, *arguments: str) -> None:
-    """Run a command to its end; refuse to go on if it fails."""
+def run_command(place: Place, *arguments: str) -> None:
+    """Run a penstock command; raise DemoError if it fails."""
     with started(place, *arguments) as process:
         code = process.wait()
     if code != 0:
-        raise DemoError(f"penstock {arguments[0]} ended with {code}")
+        raise DemoError(f"penstock {arguments[0]} failed with exit code {code}")
 
 
 @contextmanager
 def started(place: Place, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Start the penstock command on this terminal; it has ended when the block is left."""
+    """Start the penstock command on this terminal; stop it at the end of the block."""
     command = Path(sys.executable).with_name("penstock")
     if not command.exists():
         raise DemoError(f"{command} does not exist; run make setup first")
     shown = " ".join("…" if "\n" in argument else argument for argument in arguments)
     console.print(f"[dim]$ penstock {shown}[/]")
-    # Settings of another Penstock stay out; what a killed process leaves goes with the demo.
+    # Settings of another home must not apply. Temporary files are deleted with the demo.
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")}
     environment = {**kept, "PENSTOCK_HOME": str(place.home), "TMPDIR": str(place.root)}
     environment |= KEYS
@@ -260,7 +265,7 @@ def started(place: Place, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def ended_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Wait for a process for a while; answer whether it has ended."""
+    """Wait for a process for some seconds; return whether it has ended."""
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:
@@ -269,7 +274,7 @@ def ended_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
 
 
 def visible_rows(table: Path) -> int:
-    """Count the rows that a reader of a table sees right now."""
+    """Count the rows that a reader of a table sees."""
     return int(DeltaTable(table).count())
 
 
@@ -281,45 +286,45 @@ def read_back(table: Path) -> Tally:
         FROM orders
     """
     tables = QueryBuilder().register("orders", DeltaTable(table))
-    answer = tables.execute(query).read_all()
-    tills, rows, orders, amount = (answer[name][0].as_py() for name in answer.column_names)
+    found = tables.execute(query).read_all()
+    tills, rows, orders, amount = (found[name][0].as_py() for name in found.column_names)
     return Tally(tills=tills, rows=rows, orders=orders, amount=amount or Decimal(0))
 
 
 def report(table: Path, expected: Tally, *, sent_in: str) -> bool:
-    """Print the summary of a table; answer whether nothing is lost and nothing doubled."""
+    """Print the summary of a table; return whether no row is lost or duplicated."""
     found = read_back(table)
-    lost, doubled = expected.orders - found.orders, found.rows - found.orders
-    sound = found == expected
+    lost, duplicated = expected.orders - found.orders, found.rows - found.orders
+    correct = found == expected
     summary = Table(box=None, padding=(0, 3, 0, 0))
     summary.add_column()
     summary.add_column(f"in the {sent_in}", justify="right")
     summary.add_column("in the table", justify="right")
     summary.add_row("tills", f"{expected.tills:,}", f"{found.tills:,}")
     summary.add_row("rows", f"{expected.rows:,}", f"{found.rows:,}")
-    summary.add_row("different orders", f"{expected.orders:,}", f"{found.orders:,}")
+    summary.add_row("distinct orders", f"{expected.orders:,}", f"{found.orders:,}")
     summary.add_row("sum of amounts", f"{expected.amount:,}", f"{found.amount:,}")
     summary.add_row()
     summary.add_row("[bold]rows lost[/]", "", verdict(lost))
-    summary.add_row("[bold]rows doubled[/]", "", verdict(doubled))
-    console.print(Panel.fit(summary, border_style="green" if sound else "red"))
-    if sound:
+    summary.add_row("[bold]rows duplicated[/]", "", verdict(duplicated))
+    console.print(Panel.fit(summary, border_style="green" if correct else "red"))
+    if correct:
         console.print(
             f"[bold green]Every order of the {sent_in} is in the table exactly once.[/]"
         )
     else:
-        console.print(f"[bold red]The table is not what the {sent_in} held.[/]")
-    console.print(f"[dim]Parquet files that no reader sees: {unseen_files(table)}.[/]")
-    return sound
+        console.print(f"[bold red]The table differs from the {sent_in}.[/]")
+    console.print(f"[dim]Parquet files outside of the table: {uncommitted_files(table)}.[/]")
+    return correct
 
 
 def verdict(count: int) -> str:
-    """Colour a count that must be nought."""
+    """Return a count that must be zero: green if it is, otherwise red."""
     return f"[bold {'red' if count else 'green'}]{count:,}[/]"
 
 
-def unseen_files(table: Path) -> int:
-    """Count the data files that no version of a table names: what the kill left behind."""
+def uncommitted_files(table: Path) -> int:
+    """Count the data files that are not in the table: a killed process wrote them."""
     named = {Path(uri).name for uri in DeltaTable(table).file_uris()}
     return len({path.name for path in table.glob("*.parquet")} - named)
 

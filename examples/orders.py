@@ -1,4 +1,4 @@
-"""The orders of the demo: the same number always gives the same one."""
+"""The orders of the demo; an order depends only on its number and its till."""
 
 import json
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ ITEMS = ("bread", "butter", "coffee", "honey", "milk", "oats", "pears", "salt", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally:
-    """What was sent, or what is in a table."""
+    """Counts of orders that were sent, or that are in a table."""
 
     tills: int = 0
     rows: int = 0
@@ -29,7 +29,7 @@ class Tally:
 
 
 def order(number: int, till: str) -> dict[str, object]:
-    """Answer one order."""
+    """Return the order with this number."""
     chance = number * 2_654_435_761 % 2**32
     seconds = number % 86_400
     return {
@@ -45,7 +45,7 @@ def order(number: int, till: str) -> dict[str, object]:
 
 
 def tally_of(orders: Iterable[dict[str, object]], *, tills: int) -> Tally:
-    """Count orders, of which no two are the same."""
+    """Count orders that are all distinct."""
     amounts = [Decimal(str(one["amount"])) for one in orders]
     return Tally(
         tills=tills, rows=len(amounts), orders=len(amounts), amount=sum(amounts, Decimal(0))
@@ -53,20 +53,22 @@ def tally_of(orders: Iterable[dict[str, object]], *, tills: int) -> Tally:
 
 
 def names(count: int, *, first: int = 0) -> list[str]:
-    """Answer the names of files as tills write them."""
+    """Return the names of the order files."""
     return [f"till-{number:04d}.json" for number in range(first, first + count)]
 
 
 def write_files(inbox: Path, file_names: list[str], *, first_order: int) -> Tally:
-    """Write order files; move each in when it is complete. Answer what they hold."""
+    """Write order files and move each complete file into the inbox; return the counts."""
     inbox.mkdir(exist_ok=True)
     tally = Tally()
     for name in file_names:
         first = first_order + tally.orders
         till = name.removesuffix(".json")
         orders = [order(number, till) for number in range(first, first + ORDERS_PER_FILE)]
-        beside = inbox.parent / name
-        beside.write_text("".join(json.dumps(one) + "\n" for one in orders), encoding="utf-8")
-        beside.replace(inbox / name)
+        incomplete = inbox.parent / name
+        incomplete.write_text(
+            "".join(json.dumps(one) + "\n" for one in orders), encoding="utf-8"
+        )
+        incomplete.replace(inbox / name)
         tally += tally_of(orders, tills=1)
     return tally

@@ -1,4 +1,4 @@
-"""The web shop of the demo: a stream of a Kinesis server, and a producer that goes on."""
+"""The web shop of the demo: a Kinesis stream and a producer that never pauses."""
 
 import json
 import threading
@@ -21,7 +21,7 @@ PUT_SECONDS = 0.1
 
 
 class WebShop:
-    """Puts orders into the stream, some at once and others all the time."""
+    """A producer that puts some orders into the stream at once, and then more continuously."""
 
     def __init__(self, client: Any, endpoint: str) -> None:  # noqa: ANN401 - boto3 has no types.
         self._client = client
@@ -32,7 +32,7 @@ class WebShop:
         self._thread = threading.Thread(target=self._sell, daemon=True)
 
     def open(self) -> None:
-        """Make the stream, fill it a little, and go on from then on."""
+        """Create the stream, put the first orders, and start the producer."""
         self._client.create_stream(StreamName=STREAM, ShardCount=SHARDS)
         self._client.get_waiter("stream_exists").wait(StreamName=STREAM)
         while self._tally.rows < ORDERS_FIRST:
@@ -40,7 +40,7 @@ class WebShop:
         self._thread.start()
 
     def close(self) -> Tally:
-        """Sell nothing more; answer what was sold."""
+        """Stop the producer; return the counts of all orders."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -50,20 +50,20 @@ class WebShop:
 
     @property
     def sold(self) -> int:
-        """How many orders are in the stream."""
+        """Number of orders in the stream."""
         return self._tally.rows
 
     def split(self) -> str:
-        """Split the first shard in the middle; answer its name."""
+        """Split the first shard in the middle; return its name."""
         shard = self._client.list_shards(StreamName=STREAM)["Shards"][0]
-        begin, end = (
+        first, last = (
             int(shard["HashKeyRange"][f"{side}HashKey"]) for side in ("Starting", "Ending")
         )
         name = str(shard["ShardId"])
         self._client.split_shard(
             StreamName=STREAM,
             ShardToSplit=name,
-            NewStartingHashKey=str((begin + end) // 2),
+            NewStartingHashKey=str((first + last) // 2),
         )
         return name
 
@@ -71,7 +71,7 @@ class WebShop:
         try:
             while not self._closed.wait(PUT_SECONDS):
                 self._put(ORDERS_PER_PUT)
-        except Exception as error:  # noqa: BLE001 - Told by whoever closes the shop.
+        except Exception as error:  # noqa: BLE001 - close() raises it.
             self._failure = error
 
     def _put(self, count: int) -> None:
@@ -80,15 +80,15 @@ class WebShop:
         records = [
             {"Data": json.dumps(one).encode(), "PartitionKey": one["till"]} for one in orders
         ]
-        answer = self._client.put_records(StreamName=STREAM, Records=records)
-        if answer["FailedRecordCount"]:
-            raise RuntimeError("the stream did not take all orders")
+        response = self._client.put_records(StreamName=STREAM, Records=records)
+        if response["FailedRecordCount"]:
+            raise RuntimeError("the stream did not accept all orders")
         self._tally += tally_of(orders, tills=0)
 
 
 @contextmanager
 def opened_shop() -> Iterator[WebShop]:
-    """Give a shop on a Kinesis server of its own process; both end with the block."""
+    """Start a Kinesis server in its own process and yield a shop; stop both at the end."""
     with KinesisServer() as server:
         client = boto3.client(
             "kinesis",
@@ -96,7 +96,7 @@ def opened_shop() -> Iterator[WebShop]:
             region_name=REGION,
             aws_access_key_id=KEYS["AWS_ACCESS_KEY_ID"],
             aws_secret_access_key=KEYS["AWS_SECRET_ACCESS_KEY"],
-            # A request that is repeated puts its records twice.
+            # A retry of the request would put its records twice.
             config=Config(retries={"total_max_attempts": 1}),
         )
         shop = WebShop(client, server.endpoint)

@@ -27,7 +27,7 @@ from tests.servers.proxy import FaultProxy, Proxied
 from tests.servers.seaweedfs import SeaweedServer
 from tests.spark_archive import use_archive
 
-# Fixtures that are made elsewhere.
+# Fixtures that are defined in other modules.
 __all__ = [
     "azurite",
     "changed_client",
@@ -37,7 +37,7 @@ __all__ = [
     "own_kinesis",
 ]
 
-# No test fails because the machine is busy.
+# A busy machine must not fail a test.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
@@ -45,28 +45,28 @@ FILE, S3 = "file", "s3"
 
 
 def pytest_configure() -> None:
-    """Let Spark start quickly, also in the processes of the tests."""
+    """Use a class archive, so that Spark starts quickly, also in child processes."""
     use_archive()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run the tests of a module that says ON_BUCKETS_TOO in both places."""
+    """Run the tests of a module that defines ON_BUCKETS_TOO on local files and on S3."""
     if "place" in metafunc.fixturenames and hasattr(metafunc.module, "ON_BUCKETS_TOO"):
         metafunc.parametrize("place", [FILE, S3], indirect=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out on buckets what is told to be of local files; begin with what takes long."""
-    wanted = [item for item in items if not _out_of_place(item)]
-    items[:] = sorted(wanted, key=_may_wait)
+    """Skip the S3 variant of tests marked ``of_local_files``; run slow tests first."""
+    wanted = [item for item in items if not _local_only_on_bucket(item)]
+    items[:] = sorted(wanted, key=_runs_later)
 
 
-def _may_wait(item: pytest.Item) -> bool:
-    """Tell of a test whether others come first: no worker shall wait for one at the end."""
+def _runs_later(item: pytest.Item) -> bool:
+    """Return False for slow tests; they run first, so that none is left at the end."""
     return "property" not in item.path.parts
 
 
-def _out_of_place(item: pytest.Item) -> bool:
+def _local_only_on_bucket(item: pytest.Item) -> bool:
     call = getattr(item, "callspec", None)
     on_bucket = call is not None and call.params.get("place") == S3
     return on_bucket and item.get_closest_marker("of_local_files") is not None
@@ -74,13 +74,13 @@ def _out_of_place(item: pytest.Item) -> bool:
 
 @pytest.fixture
 def place(request: pytest.FixtureRequest) -> str:
-    """Where the files and tables of the test's nodes are."""
+    """The place of the test's files and tables: FILE or S3."""
     return getattr(request, "param", FILE)
 
 
 @pytest.fixture
 def open_node(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[OpenNode]:
-    """Opens the test's home, as often as it is called."""
+    """A function that opens the test's home; it can be called several times."""
     with ExitStack() as stack:
         open_one = open_local(tmp_path)
         if place == S3:
@@ -96,13 +96,13 @@ def open_node(place: str, tmp_path: Path, request: pytest.FixtureRequest) -> Ite
 
 @pytest.fixture
 def node(open_node: OpenNode) -> Node:
-    """A Penstock on an empty home, in this process."""
+    """A node with an empty home, in this process."""
     return open_node()
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkExecutor]:
-    """One Spark for all tests that need the real one."""
+    """The one Spark session of all tests that need a real one."""
     root = tmp_path_factory.mktemp("spark")
     options = SparkOptions(
         master="local[2,4]", scratch=root / "tmp", log_file=root / "spark.log"
@@ -114,31 +114,31 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkExecutor]:
 
 @pytest.fixture
 def spark_node(open_node: OpenNode, spark: SparkExecutor) -> Node:
-    """A Penstock on an empty home, whose tasks and SELECTs run on Spark."""
+    """A node with an empty home whose tasks and SELECTs run on Spark."""
     return open_node(spark=spark)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """An empty folder for source files."""
-    made = tmp_path / "in"
-    made.mkdir()
-    return made
+    created = tmp_path / "in"
+    created.mkdir()
+    return created
 
 
 @pytest.fixture(scope="session")
 def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeaweedServer]:
-    """One SeaweedFS for all tests that do not stop it; it checks keys."""
+    """One SeaweedFS for all tests that do not stop the server. SeaweedFS checks keys."""
     server = SeaweedServer(tmp_path_factory.mktemp("seaweed"))
     server.start()
     yield server
-    # An end in good order takes ten seconds, and nobody needs what it has kept.
+    # A clean shutdown takes ten seconds, and the stored data is not needed any more.
     server.kill()
 
 
 @pytest.fixture(scope="session")
 def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoServer]:
-    """One moto for all tests that do not stop it; it accepts any keys, lists as AWS does."""
+    """One moto, which accepts any keys, for all tests that do not stop the server."""
     server = MotoServer(tmp_path_factory.mktemp("moto"))
     server.start()
     yield server
@@ -147,40 +147,40 @@ def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MotoServer]:
 
 @pytest.fixture(scope="session")
 def shared_bucket(seaweed: SeaweedServer) -> Iterator[Bucket]:
-    """One bucket for all tests that use keys of their own: making one takes long."""
-    made = create_bucket(seaweed)
-    yield made
-    made.close()
+    """One bucket for all tests that use their own keys: creating a bucket is slow."""
+    created = create_bucket(seaweed)
+    yield created
+    created.close()
 
 
 @pytest.fixture
 def bucket(seaweed: SeaweedServer) -> Iterator[Bucket]:
     """An empty bucket on SeaweedFS."""
-    made = create_bucket(seaweed)
-    yield made
-    # Every bucket holds volumes of its own until it goes.
-    made.client.delete_bucket(Bucket=made.name)
-    made.close()
+    created = create_bucket(seaweed)
+    yield created
+    # A bucket occupies its own volumes until it is deleted.
+    created.client.delete_bucket(Bucket=created.name)
+    created.close()
 
 
 @pytest.fixture
 def moto_bucket(moto: MotoServer) -> Iterator[Bucket]:
     """An empty bucket on moto."""
-    made = create_bucket(moto)
-    yield made
-    made.close()
+    created = create_bucket(moto)
+    yield created
+    created.close()
 
 
 @pytest.fixture
 def google_bucket(moto: MotoServer, moto_bucket: Bucket) -> Iterator[GoogleBucket]:
-    """An empty bucket that is asked as one of Google; it lies on moto."""
+    """An empty bucket on moto that is accessed as a Google bucket."""
     with GoogleServer(moto.endpoint).serving() as server:
         yield GoogleBucket(server=server, direct=moto_bucket)
 
 
 @pytest.fixture
 def proxied(seaweed: SeaweedServer, bucket: Bucket) -> Iterator[Proxied]:
-    """An empty bucket on SeaweedFS, reached through a proxy that can make things go wrong."""
+    """An empty bucket on SeaweedFS, reached through a proxy that can inject faults."""
     proxy = FaultProxy(seaweed.endpoint)
     proxy.up()
     through = replace(bucket, endpoint=proxy.endpoint)

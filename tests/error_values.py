@@ -1,4 +1,4 @@
-"""Check errors by their code and by the values that they name, not by their sentences."""
+"""Check errors by their code and by the values they name, not by their wording."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -34,20 +34,20 @@ def assert_error(
 
 
 def assert_reason(text: object, code: Code, *values: object) -> None:
-    """Require that a stored reason begins with a code and names these values."""
+    """Require that a stored reason starts with a code and names these values."""
     assert str(text).partition(": ")[0] == code, text
     assert_names(str(text), *values)
 
 
 def assert_printed(text: str, code: Code, *values: object, hint: Sequence[object] = ()) -> None:
-    """Require that a printed error begins with a code and names values, also in its hint."""
+    """Require that a printed error starts with a code and names values, also in its hint."""
     error, _, printed_hint = text.partition("\n  hint: ")
     assert_reason(error.removeprefix("error "), code, *values)
     assert_names(printed_hint, *hint)
 
 
 def assert_names(text: str, *values: object) -> None:
-    """Require that a text names values: as whole words, not as parts of other words."""
+    """Require that a text names values as whole words, not as parts of other words."""
     missing = [value for value in values if not _names(text, str(value))]
     assert not missing, f"{missing} not in: {text}"
 

@@ -1,6 +1,6 @@
-"""Processes that are forked from one which has imported everything and done nothing else.
+"""Commands that run in processes forked from a server which has imported all modules.
 
-Importing takes longer than anything else that most commands of the tests do.
+Importing takes longer than anything else that most commands in the tests do.
 """
 
 import atexit
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# What commands import when they get there.
+# Modules that commands import lazily.
 NEEDED = (
     "penstock.cli.main",
     "penstock.app",
@@ -47,96 +47,102 @@ _FORKS.set_forkserver_preload([__name__, *NEEDED])
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
-    """What a command finds around it; with a terminal, its streams are that."""
+class CommandContext:
+    """Environment, folder and standard streams of a command.
+
+    A command with a terminal uses the terminal for all three streams.
+    """
 
     environment: Mapping[str, str]
     folder: str = "."
     stdin: str = os.devnull
     stdout: str = os.devnull
-    # Empty for the same as the standard output.
+    # Empty: the same file as standard output.
     stderr: str = ""
     terminal: str = ""
 
 
 @dataclass
 class Forked:
-    """A command that was started; it is spoken to as to one of subprocess."""
+    """A forked command with the interface of subprocess.Popen."""
 
     words: Sequence[str]
-    around: Surroundings
-    # Called before the command, in its process.
+    context: CommandContext
+    # Called in the command's process, before the command.
     prepare: Callable[[], None] | None = None
     _process: Any = field(init=False)
 
     def __post_init__(self) -> None:
         self._process = _FORKS.Process(
-            target=_be_the_command, args=(list(self.words), self.around, self.prepare)
+            target=_run_command, args=(list(self.words), self.context, self.prepare)
         )
         self._process.start()
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """Process id."""
         number: int = self._process.pid
         return number
 
     def poll(self) -> int | None:
-        """Answer its exit code once it has ended."""
+        """Return the exit code, or None while the process runs."""
         code: int | None = self._process.exitcode
         return code
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end and answer the exit code."""
+        """Wait for the process to end; return its exit code."""
         self._process.join(timeout)
         code = self.poll()
         if code is None:
             raise subprocess.TimeoutExpired(list(self.words), timeout or 0)
         return code
 
-    def send_signal(self, sign: int) -> None:
-        """Send it a signal if it still runs."""
+    def send_signal(self, number: int) -> None:
+        """Send a signal if the process still runs."""
         if self.poll() is None:
-            os.kill(self.pid, sign)
+            os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Kill it if it still runs."""
+        """Kill the process if it still runs."""
         self.send_signal(signal.SIGKILL)
 
 
-def _be_the_command(
-    words: list[str], around: Surroundings, prepare: Callable[[], None] | None
+def _run_command(
+    words: list[str], context: CommandContext, prepare: Callable[[], None] | None
 ) -> None:
     from penstock.cli.main import main
 
-    _connect(around)
-    os.chdir(around.folder)
+    _connect(context)
+    os.chdir(context.folder)
     os.environ.clear()
-    os.environ.update(around.environment)
-    sys.path[1:1] = around.environment.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ.update(context.environment)
+    sys.path[1:1] = context.environment.get("PYTHONPATH", "").split(os.pathsep)
     if prepare is not None:
         prepare()
     sys.argv = ["penstock", *words]
     try:
         main()
     finally:
-        # A forked process ends without what others do at their end.
+        # multiprocessing skips atexit handlers in forked processes.
         atexit._run_exitfuncs()
 
 
-def _connect(around: Surroundings) -> None:
-    """Let the three streams lead to the files, or to the terminal that becomes its own."""
-    if around.terminal:
+def _connect(context: CommandContext) -> None:
+    """Redirect the standard streams to the files or to the controlling terminal."""
+    if context.terminal:
         os.setsid()
-        os.login_tty(os.open(around.terminal, os.O_RDWR))
+        os.login_tty(os.open(context.terminal, os.O_RDWR))
     else:
-        with Path(around.stdin).open("rb") as given, Path(around.stdout).open("ab") as said:
-            os.dup2(given.fileno(), 0)
-            os.dup2(said.fileno(), 1)
-            os.dup2(said.fileno(), 2)
-        if around.stderr:
-            with Path(around.stderr).open("ab") as said:
-                os.dup2(said.fileno(), 2)
+        with (
+            Path(context.stdin).open("rb") as input_file,
+            Path(context.stdout).open("ab") as output_file,
+        ):
+            os.dup2(input_file.fileno(), 0)
+            os.dup2(output_file.fileno(), 1)
+            os.dup2(output_file.fileno(), 2)
+        if context.stderr:
+            with Path(context.stderr).open("ab") as output_file:
+                os.dup2(output_file.fileno(), 2)
     sys.stdin = io.TextIOWrapper(os.fdopen(0, "rb", closefd=False), encoding="utf-8")
     sys.stdout, sys.stderr = (
         io.TextIOWrapper(

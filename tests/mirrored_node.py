@@ -1,8 +1,8 @@
-"""A Penstock whose files and tables are in a bucket, for tests that know only folders.
+"""A node whose files and tables are in a bucket, for tests that use only local folders.
 
-Tests write, change and remove files of this machine, and name them in their statements. Here
-these files are copied into the bucket before Penstock looks, under their own paths; statements
-then name the copies, and what is answered about a copy names the file again.
+Tests create, change and delete local files, and name these files in statements. The node copies
+the files into the bucket before each statement and poll, under the same paths. Statements are
+rewritten to name the copies; results are rewritten to name the local files.
 """
 
 import re
@@ -20,18 +20,18 @@ from penstock.supervisor.supervisor import Supervisor
 from tests.node import Node
 from tests.servers.buckets import Bucket
 
-_SECRET = "bucket_keys"  # noqa: S105 - A name and no password.
+_SECRET = "bucket_keys"  # noqa: S105 - A name, not a password.
 
 
 class OpenNode(Protocol):
-    """Opens the home of a test as often as it asks."""
+    """Opens the home of a test; can be called several times."""
 
     def __call__(self, **parts: Any) -> Node: ...
 
 
 @dataclass
 class Mirror:
-    """The files below a folder, copied into a bucket under their own paths."""
+    """The files in a folder, copied into a bucket under their own paths."""
 
     folder: Path
     bucket: Bucket
@@ -39,7 +39,7 @@ class Mirror:
     _copied: dict[Path, tuple[int, int, int]] = field(default_factory=dict)
 
     def copy(self) -> None:
-        """Write what is new or has changed, remove what is gone."""
+        """Copy new and changed files; remove the copies of deleted files."""
         found = {path: _state(path) for path in self.folder.rglob("*") if self._is_source(path)}
         for path, state in found.items():
             if self._copied.get(path) != state:
@@ -49,7 +49,7 @@ class Mirror:
         self._copied = found
 
     def to_bucket(self, statement: str) -> str:
-        """Answer a statement that names the copies."""
+        """Return the statement with the names of the copies."""
         keys = (
             f"'s3.endpoint' = '{self.bucket.endpoint}', 's3.region' = '{self.bucket.region}', "
             f"'s3.access_key' = SECRET '{_SECRET}', 's3.secret_key' = SECRET '{_SECRET}'"
@@ -65,7 +65,7 @@ class Mirror:
         return named.sub(to_copy, statement)
 
     def to_folder(self, cell: Cell) -> Cell:
-        """Answer what is said about a copy as said about its file."""
+        """Return the cell with the local name instead of the name of the copy."""
         if not isinstance(cell, str):
             return cell
         named = cell.replace(self.bucket.uri() + self._prefix, self._prefix)
@@ -76,7 +76,7 @@ class Mirror:
         return self.key(self.folder)
 
     def key(self, path: Path) -> str:
-        """Answer where the copy of a file is."""
+        """Return the key of a file's copy."""
         return str(path).removeprefix("/")
 
     def _is_source(self, path: Path) -> bool:
@@ -90,15 +90,15 @@ def _state(path: Path) -> tuple[int, int, int]:
 
 @dataclass
 class MirroredNode(Node):
-    """A node that sees copies of the files, and whose tables are in the bucket as well."""
+    """A node that reads copies of the files, and whose tables are in the bucket too."""
 
     mirror: Mirror = field(kw_only=True)
 
     def sql(self, text: str) -> list[dict[str, Cell]]:
         self.mirror.copy()
         rows = super().sql(self.mirror.to_bucket(text))
-        told = self.mirror.to_folder
-        return [{name: told(cell) for name, cell in row.items()} for row in rows]
+        to_folder = self.mirror.to_folder
+        return [{name: to_folder(cell) for name, cell in row.items()} for row in rows]
 
     def supervisor(
         self, *, until_caught_up: bool = True, start_runner: StartThread | None = None
@@ -127,9 +127,9 @@ class MirroredNode(Node):
 
 
 def open_mirrored(root: Path, bucket: Bucket) -> OpenNode:
-    """Answer what opens one home below a folder, with its files and tables in a bucket.
+    """Return a function that opens one home with its files and tables in a bucket.
 
-    The bucket may be shared: no two homes use the same keys.
+    The bucket can be shared: no two homes use the same keys.
     """
     home = root / "home"
     mirror = Mirror(root, bucket, left_out=home)
@@ -149,7 +149,7 @@ def open_mirrored(root: Path, bucket: Bucket) -> OpenNode:
 
 
 def open_local(root: Path) -> OpenNode:
-    """Answer what opens one home below a folder."""
+    """Return a function that opens one home in a folder."""
     return lambda **parts: Node(root / "home", **parts)
 
 

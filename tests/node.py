@@ -1,4 +1,4 @@
-"""A whole Penstock in the test's own process: real catalog, real Delta tables, real files.
+"""A complete node in the test process: real catalog, real Delta tables, real files.
 
 Only Spark is replaced, by the in-process executor that passes its contract suite.
 """
@@ -18,7 +18,7 @@ from penstock.app import open_warehouse
 from penstock.catalog.catalog import Catalog, open_catalog
 from penstock.clock import Clock, SystemClock
 from penstock.control.execute import Services, execute
-from penstock.control.result import Analyst, Cell
+from penstock.control.result import Analyzer, Cell
 from penstock.engine.loop import LoadLoop, LoadParts
 from penstock.engine.run import Work
 from penstock.epochs.task import run_task_text
@@ -37,14 +37,14 @@ from penstock.tables.table import Tables
 from penstock.testing.executor import InProcessExecutor
 
 Row = Mapping[str, Any]
-# Rounds take time from the runners that they look at.
+# Frequent rounds would slow down the runners.
 ROUND_PERIOD = timedelta(milliseconds=30)
-PATIENCE_SECONDS = 120
+TIMEOUT_SECONDS = 120
 
 
 @dataclass
 class Node:
-    """One home, opened; ``restart`` drops everything in memory and opens it again."""
+    """One open home; ``restart`` drops all state in memory and opens the home again."""
 
     home: Path
     clock: Clock = field(default_factory=SystemClock)
@@ -54,12 +54,12 @@ class Node:
     spark: SparkExecutor | None = None
     warehouse: str = ""
     warehouse_secret: str = ""
-    # How far apart two requests for records of a shard lie.
+    # The minimum interval between two requests for records of a shard.
     read_interval: timedelta = READ_INTERVAL
 
     def __post_init__(self) -> None:
-        # What the last statement said.
-        self.said = ""
+        # The message of the last statement.
+        self.last_message = ""
         self.home.mkdir(parents=True, exist_ok=True)
         self.catalog: Catalog = open_catalog(
             f"sqlite:///{self.home / 'catalog.db'}", clock=self.clock
@@ -72,18 +72,18 @@ class Node:
         )
 
     def restart(self) -> "Node":
-        """Answer the same home with nothing kept in memory."""
+        """Return the same home with no state in memory."""
         self.catalog.close()
         return replace(self, node_id=self.node_id + "+", tables=None)
 
     def sql(self, text: str) -> list[dict[str, Cell]]:
-        """Run statements and answer the rows of the last one."""
+        """Run statements and return the rows of the last one."""
         assert self.tables is not None
         tables = self.tables
         services = Services(
             catalog=self.catalog,
             open_tables=lambda: tables,
-            open_analyst=self._analyst,
+            open_analyzer=self._analyzer,
             clock=self.clock,
             vault=self.vault,
             sources=self.sources(),
@@ -91,17 +91,17 @@ class Node:
         )
         results = [execute(p.statement, services=services) for p in parse_script(text)]
         last = results[-1]
-        self.said = last.message
+        self.last_message = last.message
         return [dict(zip(last.names, row, strict=True)) for row in last.rows]
 
-    def _analyst(self) -> Analyst:
+    def _analyzer(self) -> Analyzer:
         assert self.spark is not None, "the SELECT needs Spark, and this node has none"
         return self.spark
 
     def supervisor(
         self, *, until_caught_up: bool = True, start_runner: StartThread | None = None
     ) -> Supervisor:
-        """Answer a supervisor whose runners are threads of this process."""
+        """Return a supervisor whose runners are threads of this process."""
         assert self.tables is not None
         sources = self.sources()
         parts = LoadParts(
@@ -119,7 +119,7 @@ class Node:
         )
 
     def sources(self) -> Sources:
-        """Answer what opens the sources of this node."""
+        """Return the object that opens the sources of this node."""
         budgets = ReadBudgets(self.clock, interval=self.read_interval)
         return Sources(
             catalog=self.catalog,
@@ -129,56 +129,56 @@ class Node:
         )
 
     def run(self) -> tuple[RunnerReport, ...]:
-        """Run every job until it is caught up or paused for good."""
+        """Run every job until it is caught up or permanently paused."""
         supervisor = self.supervisor()
         supervisor.start(sole_process=True)
         never, real = threading.Event(), SystemClock()
-        deadline = real.monotonic() + PATIENCE_SECONDS
-        looks: tuple[RunnerReport, ...] = ()
+        deadline = real.monotonic() + TIMEOUT_SECONDS
+        reports: tuple[RunnerReport, ...] = ()
         try:
             while real.monotonic() < deadline:
-                looks = supervisor.round()
-                if all(k.caught_up or k.left_out or k.paused_for_good for k in looks):
-                    return looks
+                reports = supervisor.round()
+                if all(k.caught_up or k.user_stopped or k.needs_resume for k in reports):
+                    return reports
                 self.clock.wait(never, ROUND_PERIOD)
         finally:
             supervisor.stop()
-        raise AssertionError(f"not caught up: {looks}")
+        raise AssertionError(f"not caught up: {reports}")
 
     def job(self, name: str) -> JobState:
-        """Answer what is remembered of a job."""
+        """Return the stored state of a job."""
         state = self.catalog.job(name)
         assert state is not None
         return state
 
     def show(self, name: str) -> dict[str, Cell]:
-        """Answer the job's row of SHOW JOBS."""
+        """Return the job's row of SHOW JOBS."""
         return next(row for row in self.sql("SHOW JOBS") if row["name"] == name)
 
     def name_of(self, path: Path) -> str:
-        """Answer what Penstock calls a source file."""
+        """Return the name of a source file as Penstock shows it."""
         return str(path)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        """Answer the rows of a table, read by deltalake, sorted by their text."""
+        """Return the rows of a table, read by deltalake, sorted by their text."""
         record = self.catalog.table(table)
         assert record is not None
         rows = self.read(record.location)
         return sorted(rows, key=lambda row: json.dumps(row, default=str))
 
     def exists(self, location: str) -> bool:
-        """Tell whether there is anything at a table's location."""
+        """Return whether a table's location contains anything."""
         return Path(location).exists()
 
     def read(self, location: str) -> list[dict[str, Any]]:
-        """Answer the rows of the table at a location."""
+        """Return the rows of the table at a location."""
         return read_table(location)
 
 
 def supervisor_parts(
     parts: LoadParts, sources: Sources, *, start_thread: StartThread
 ) -> SupervisorParts:
-    """Answer what a supervisor of load jobs works with."""
+    """Return the parts of a supervisor of load jobs."""
     runner = RunnerKind(
         open_loop=lambda job_id, reporter: LoadLoop(job_id, parts=parts, reporter=reporter),
         caught_up=sources.is_caught_up,
@@ -194,10 +194,10 @@ def supervisor_parts(
 
 
 def read_table(location: str) -> list[dict[str, Any]]:
-    """Answer the rows of a Delta table, read by deltalake.
+    """Return the rows of a Delta table, read by deltalake.
 
-    Arrow opens the files itself: through deltalake's own file system its threads would call
-    Python, now and then while the interpreter ends, which aborts the process.
+    Arrow opens the files itself. The threads of deltalake's file system would call Python,
+    sometimes while the interpreter shuts down, which aborts the process.
     """
     files = SubTreeFileSystem(location, LocalFileSystem())
     return DeltaTable(location).to_pyarrow_table(filesystem=files).to_pylist()
@@ -217,7 +217,7 @@ def write_rows(path: Path, rows: Iterable[Row]) -> Path:
 
 
 def numbered(*numbers: int) -> list[dict[str, Any]]:
-    """Answer simple rows, one per number."""
+    """Return simple rows, one per number."""
     return [{"id": number, "note": f"row {number}"} for number in numbers]
 
 
@@ -227,7 +227,7 @@ CREATE_TABLE = "CREATE TABLE t (id BIGINT NOT NULL, note STRING)"
 def create_job(
     folder: Path, *, name: str = "j", properties: Sequence[tuple[str, str]] = (), **options: str
 ) -> str:
-    """Answer a CREATE JOB on a folder of the numbered rows."""
+    """Return a CREATE JOB for a folder of numbered rows."""
     given = ", ".join(f"'{key}' = '{value}'" for key, value in properties)
     clause = f"PROPERTIES({given}) " if given else ""
     source = {"uri": f"file://{folder}/*.json", "format": "json", **options}

@@ -1,7 +1,7 @@
-"""An archive of the classes that Spark loads, with which its JVMs start in half the time.
+"""An archive of the classes that Spark loads; it halves the start time of JVMs.
 
-Tests start dozens of JVMs that live for seconds, most of which go into reading the same classes
-anew. ``make test`` has the archive made once; a JVM that it does not fit goes without it.
+Tests start dozens of short-lived JVMs, which spend most of their time loading the same classes.
+``make test`` creates the archive once. A JVM that does not match the archive ignores it.
 """
 
 import json
@@ -17,10 +17,11 @@ from penstock.spark.session import SparkOptions
 from tests.node import Node
 
 _BASE, _TOP = Path(sys.prefix) / "java.jsa", Path(sys.prefix) / "spark.jsa"
-# Read by Spark's launcher, for the JVM of the driver alone.
+# Read by Spark's launcher, only for the JVM of the driver.
 _VARIABLE = "SPARK_SUBMIT_OPTS"
-_PATIENCE_SECONDS = 120
-# Plans would make the archive slower to make and to use than most JVMs could ever win.
+_TIMEOUT_SECONDS = 120
+# Query plans would add more time for creating and loading the archive than most JVMs could
+# save.
 _STATEMENTS = """
 CREATE TABLE t (id BIGINT NOT NULL);
 CREATE JOB j ON STREAMING DO INSERT INTO t SELECT id FROM
@@ -29,14 +30,14 @@ FILES('uri' = 'file://{folder}/*.json', 'format' = 'json')
 
 
 def use_archive() -> None:
-    """Let every JVM of Spark that this process or a child of it starts use the archive."""
+    """Configure all Spark JVMs of this process and its children to use the archive."""
     if _TOP.exists():
-        # A JVM that cannot use it says so on its standard output.
+        # Without this option, a JVM that cannot use the archive would print a warning.
         os.environ[_VARIABLE] = f"-XX:SharedArchiveFile={_BASE}:{_TOP} -Xlog:disable"
 
 
-def make_archive() -> None:
-    """Make the archive, of what Spark loads while it does a bit of work."""
+def create_archive() -> None:
+    """Create the archive from the classes that Spark loads during a small job."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         java = java_home(scratch=root) / "bin" / "java"
@@ -52,8 +53,8 @@ def make_archive() -> None:
         spark.context.stop()
         assert spark.jvm.stdin is not None
         spark.jvm.stdin.close()
-        # The JVM writes the archive at its end.
-        spark.jvm.wait(_PATIENCE_SECONDS)
+        # The JVM writes the archive when it exits.
+        spark.jvm.wait(_TIMEOUT_SECONDS)
 
 
 def _work(root: Path, executor: SparkExecutor) -> None:
@@ -67,4 +68,4 @@ def _work(root: Path, executor: SparkExecutor) -> None:
 
 
 if __name__ == "__main__":
-    make_archive()
+    create_archive()

@@ -15,6 +15,7 @@ from penstock.errors import Code
 from penstock.model.job_kinds import JobProperties
 from penstock.model.options import option_fields, option_key
 from penstock.sources.files.kind import FilesOptions
+from tests.prose import files_of, texts_of
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -118,6 +119,53 @@ def test_layers_below_control_name_no_source_kind(layer: str) -> None:
     modules = sorted((ROOT / "src" / "penstock" / layer).rglob("*.py"))
 
     assert not [shown(path) for path in modules if KIND_WORDS.search(path.read_text())]
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "src",
+        "tests",
+        "docs",
+        "benchmarks",
+        "examples",
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+    ],
+)
+def test_prose_has_no_word_of_the_old_dialect_and_no_long_sentence(folder: str) -> None:
+    texts = [text for path in files_of([ROOT / folder]) for text in texts_of(path)]
+
+    faults = [(shown(t.path), t.line, found) for t in texts if (found := t.faults())]
+
+    assert texts
+    assert not faults
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("Answer the rows.", "Answer …"),
+        ("Poll the files behind the newest one.", "behind"),
+        ("What the job reads.", "What …"),
+        ("Of a finished shard no lag is reported.", "Of a …"),
+        (" ".join(["word"] * 26), "26 words"),
+    ],
+)
+def test_a_fault_of_prose_is_found(text: str, fault: str, tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    module.write_text(f'def function():\n    """{text}"""\n')
+
+    assert [t.faults() for t in texts_of(module)] == [[fault]]
+
+
+@pytest.mark.parametrize("text", ["CATALOG_BEHIND_ERR", "MillisBehindLatest", "`make test`"])
+def test_names_that_others_chose_are_no_fault(text: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"See {text}.\n")
+
+    assert [t.faults() for t in texts_of(page)] == [[]]
 
 
 def test_package_files_hold_a_docstring_and_nothing_else() -> None:

@@ -1,7 +1,8 @@
-"""How far a reader must walk: functions, files and package changes of two loads.
+"""Limits on the length of a walk: functions, files and package changes of two loads.
 
-The maxima only fall. A walk is what one thread or another calls inside the product from CREATE
-to SHOW JOBS, each function once; a package change is a call from one package into another.
+The maxima only decrease. A walk contains all functions of the product that any thread calls
+from CREATE to SHOW JOBS, each function once. A package change is a call from one package into
+another.
 """
 
 import json
@@ -24,7 +25,7 @@ SOURCE = str(Path(penstock.__file__).parent)
 
 @dataclass
 class Walk:
-    """What was called, and across which packages."""
+    """The functions that were called, and the package changes."""
 
     functions: set[str] = field(default_factory=set)
     files: set[str] = field(default_factory=set)
@@ -32,11 +33,11 @@ class Walk:
 
     @property
     def lengths(self) -> tuple[int, int, int]:
-        """Functions, files and package changes."""
+        """Return the numbers of functions, files and package changes."""
         return len(self.functions), len(self.files), len(self.changes)
 
-    def follow(self, frame: FrameType, event: str, _: object) -> None:
-        """Take one call."""
+    def record(self, frame: FrameType, event: str, _: object) -> None:
+        """Record one call."""
         if event != "call" or not frame.f_code.co_filename.startswith(SOURCE):
             return
         code = frame.f_code
@@ -59,10 +60,10 @@ def package(frame: FrameType) -> str:
 
 @contextmanager
 def walking() -> Iterator[Walk]:
-    """Follow all threads that start inside the block."""
+    """Record the calls of all threads that start inside the block."""
     walk = Walk()
-    threading.setprofile(walk.follow)
-    sys.setprofile(walk.follow)
+    threading.setprofile(walk.record)
+    sys.setprofile(walk.record)
     try:
         yield walk
     finally:
@@ -75,7 +76,7 @@ FILE_MAX = (615, 89, 279)
 RECORD_MAX = (690, 95, 320)
 
 
-def test_the_walk_of_a_file_gets_no_longer(tmp_path: Path) -> None:
+def test_the_walk_of_a_file_does_not_grow(tmp_path: Path) -> None:
     load_file(tmp_path / "first")
 
     with walking() as walk:
@@ -96,9 +97,7 @@ def load_file(folder: Path) -> None:
     assert node.show("j")["rows_loaded"] == 1
 
 
-def test_the_walk_of_a_record_gets_no_longer(
-    tmp_path: Path, own_kinesis: KinesisServer
-) -> None:
+def test_the_walk_of_a_record_does_not_grow(tmp_path: Path, own_kinesis: KinesisServer) -> None:
     load_record(tmp_path / "first", own_kinesis.endpoint)
 
     with walking() as walk:

@@ -1,4 +1,4 @@
-"""Build every part from settings and wire them; decide nothing."""
+"""Build all objects from the settings and connect them."""
 
 import os
 import re
@@ -18,7 +18,7 @@ from penstock.catalog.catalog import Catalog, open_catalog
 from penstock.clock import SystemClock
 from penstock.control.execute import Services
 from penstock.errors import Code, ExternalError
-from penstock.logs import log_files, write_logs
+from penstock.logs import configure_logging, log_files
 from penstock.secrets.vault import Vault
 from penstock.settings.settings import KEY_FILE, Settings
 from penstock.sources.registry import Sources
@@ -34,44 +34,44 @@ if TYPE_CHECKING:
 
 
 def _silent(line: str) -> None:
-    """Tell nobody."""
+    """Print nothing."""
 
 
 class App:
-    """One process of Penstock on one home."""
+    """One process of Penstock with one home."""
 
     def __init__(
         self,
         settings: Settings,
         *,
         command: str = "sql",
-        tell: Callable[[str], None] = _silent,
+        notify: Callable[[str], None] = _silent,
     ) -> None:
         self.settings = settings
-        self._tell = tell
+        self._notify = notify
         self.clock = SystemClock()
         self.logs = log_files(settings.home, command=command, at=self.clock.now())
         self._spark: SparkExecutor | None = None
         self._scratch = Path()
         self._logging = False
-        _make_folder(settings.home)
+        _create_folder(settings.home)
         self.catalog: Catalog = open_catalog(settings.catalog_url, clock=self.clock)
         self.vault = Vault(self.catalog, key_file=settings.home / KEY_FILE)
         self.sources = Sources(catalog=self.catalog, vault=self.vault, clock=self.clock)
         self.node_id = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
     def log(self, *, verbose: bool = False) -> None:
-        """Begin to log, unless this process does already."""
+        """Start to write log files, unless this process already does."""
         if not self._logging:
             self._logging = True
-            write_logs(self.logs, verbose=verbose)
+            configure_logging(self.logs, verbose=verbose)
 
     def services(self) -> Services:
-        """Return what statements are run with."""
+        """Return the services with which statements are executed."""
         return Services(
             catalog=self.catalog,
             open_tables=self._tables,
-            open_analyst=self._analyst,
+            open_analyzer=self._analyzer,
             clock=self.clock,
             vault=self.vault,
             sources=self.sources,
@@ -82,8 +82,8 @@ class App:
     def supervisor(
         self, *, only: frozenset[str], until_caught_up: bool
     ) -> tuple["Supervisor", Callable[[], None]]:
-        """Return the supervisor of this node, and a function that ends what it started."""
-        from penstock.spark.session import clear_leftovers
+        """Return this node's supervisor, and a function that stops the supervisor and Spark."""
+        from penstock.spark.session import remove_stale_files
         from penstock.supervisor.leases import HomeLock
         from penstock.supervisor.runner import SupervisorParts
         from penstock.supervisor.supervisor import Supervisor
@@ -104,14 +104,15 @@ class App:
             until_caught_up=until_caught_up,
         )
         lock = HomeLock(home / "lock")
-        # A catalog that other homes may share has other processes than this home's lock knows.
+        # The lock covers only this home. Processes of other homes may use the same external
+        # catalog.
         own_catalog = self.settings.catalog is None
         sole = lock.acquire()
         if sole:
-            clear_leftovers(home / "tmp")
+            remove_stale_files(home / "tmp")
         supervisor.start(sole_process=sole and own_catalog)
 
-        # Every step is done even if an earlier one fails.
+        # Every step runs even if an earlier step fails.
         end = ExitStack()
         end.callback(lock.release)
         end.callback(executor.stop)
@@ -119,7 +120,7 @@ class App:
         return supervisor, end.close
 
     def executor(self) -> "SparkExecutor":
-        """Answer what runs the tasks of jobs; it starts when the first one needs it."""
+        """Return the executor of the jobs' tasks; the first task starts Spark."""
         from penstock.spark.executor import SparkExecutor
         from penstock.spark.session import SparkOptions
 
@@ -144,7 +145,7 @@ class App:
         )
 
     def load_parts(self, executor: "Executor") -> "LoadParts":
-        """Return what load jobs run with."""
+        """Return the dependencies of load jobs."""
         from penstock.engine.loop import LoadParts
         from penstock.epochs.task import run_task_text
 
@@ -159,19 +160,19 @@ class App:
         )
 
     def close(self) -> None:
-        """Close the catalog, and end the Spark of statements if there is one."""
+        """Close the catalog, and stop the Spark of statements if it was started."""
         if self._spark is not None:
             self._spark.stop()
             shutil.rmtree(self._scratch, ignore_errors=True)
         self.catalog.close()
 
-    def _analyst(self) -> "SparkExecutor":
-        """Answer the Spark that statements ask; it has nothing to do with that of a run."""
+    def _analyzer(self) -> "SparkExecutor":
+        """Return the Spark for statements, which is separate from the Spark of a run."""
         from penstock.spark.executor import SparkExecutor
         from penstock.spark.session import SparkOptions
 
         if self._spark is None:
-            self._tell("starting Spark …")
+            self._notify("starting Spark …")
             self.log()
             self._scratch = Path(tempfile.mkdtemp(prefix="penstock-sql-"))
             self._spark = SparkExecutor(
@@ -185,7 +186,7 @@ class App:
         return self._spark
 
     def check_warehouse(self) -> str:
-        """Probe the warehouse and return the finding."""
+        """Probe the warehouse and return the result as text."""
         return self._tables().probe()
 
     def _tables(self) -> "DeltaTables":
@@ -197,7 +198,7 @@ class App:
 
 
 def open_warehouse(location: str, *, secret: str, vault: Vault) -> "DeltaTables":
-    """Return the tables of a warehouse, without a request to it."""
+    """Return the tables of a warehouse, without sending a request."""
     from penstock.storage.options import seal
     from penstock.tables.delta import DeltaTables
 
@@ -209,7 +210,7 @@ def open_warehouse(location: str, *, secret: str, vault: Vault) -> "DeltaTables"
 
 
 def _bucket_options(secret: str, vault: Vault) -> "StoreOptions":
-    """Return the current values of a secret; without one, the environment has the keys."""
+    """Return the current values of a secret; without a secret, the environment has the keys."""
     from penstock.model.options import option_fields, option_key, parse_options
     from penstock.storage.options import StoreOptions, check_access
 
@@ -225,7 +226,7 @@ def _bucket_options(secret: str, vault: Vault) -> "StoreOptions":
 
 
 def _capabilities() -> frozenset[str]:
-    """Return the libraries that source kinds need and this node has."""
+    """Return the installed libraries that source kinds need."""
     from importlib.util import find_spec
 
     from penstock.sources.registry import source_kinds
@@ -235,7 +236,7 @@ def _capabilities() -> frozenset[str]:
 
 
 def local_tasks(master: str) -> int | None:
-    """Answer how many tasks a Spark on this machine runs at once; None for another one."""
+    """Return how many tasks a local Spark runs at once; None for a remote Spark."""
     found = re.match(r"local(?:\[(\*|\d+))?", master)
     if found is None:
         return None
@@ -248,12 +249,12 @@ def _start_thread(run: Callable[[], None], name: str) -> threading.Thread:
     return thread
 
 
-def _make_folder(home: Path) -> None:
+def _create_folder(home: Path) -> None:
     try:
         home.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ExternalError(
-            f'home "{home}" cannot be made: {error.strerror}',
+            f'home "{home}" cannot be created: {error.strerror}',
             code=Code.STORAGE_ERR,
-            hint="Choose another with --home or PENSTOCK_HOME.",
+            hint="Choose another folder with --home or PENSTOCK_HOME.",
         ) from error

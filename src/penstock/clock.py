@@ -1,4 +1,4 @@
-"""Time as a dependency, so that tests own it."""
+"""Time as a dependency, so that tests control it."""
 
 import threading
 import time
@@ -10,11 +10,11 @@ class Clock(Protocol):
     """The product's only access to time."""
 
     def now(self) -> datetime:
-        """Return the current instant, aware, in UTC."""
+        """Return the current time as an aware datetime in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Return seconds that only grow, for durations."""
+        """Return seconds of a monotonic clock, to measure durations."""
         ...
 
     def wait(self, event: threading.Event, timeout: timedelta) -> bool:

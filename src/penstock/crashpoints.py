@@ -1,6 +1,6 @@
-"""Named places where a test may kill, stop or crash the process.
+"""Named points where a test can kill or stop the process.
 
-In the product a crash point costs one lookup. A test process sets ``PENSTOCK_CRASH_AT`` to
+In production, a crash point costs one lookup. A test process sets ``PENSTOCK_CRASH_AT`` to
 ``name[:action[:count]]``. When the point is reached for the count-th time (default 1), the
 process is killed (``kill``, the default) or stopped (``stop``). Tests inside one process
 install a handler for their own thread instead.
@@ -14,7 +14,7 @@ from enum import StrEnum
 
 
 class CrashPoint(StrEnum):
-    """The points, each between two durable effects."""
+    """The crash points, each between two durable effects."""
 
     EPOCH_STARTED = "epoch-started"
     RUN_FINISHED = "run-finished"
@@ -46,13 +46,13 @@ _passed: dict[str, int] = {}
 
 
 def reached(point: CrashPoint) -> None:
-    """Report a crash point; a test may kill or stop the process here."""
+    """Report a crash point; a test can kill or stop the process here."""
     handler: Callable[[CrashPoint], None] | None = getattr(_handlers, "handler", None)
     if handler is not None:
         handler(point)
-    wanted = os.environ.get("PENSTOCK_CRASH_AT")
-    if wanted is not None:
-        _act(point, wanted)
+    request = os.environ.get("PENSTOCK_CRASH_AT")
+    if request is not None:
+        _act(point, request)
 
 
 def handle_in_this_thread(handler: Callable[[CrashPoint], None] | None) -> None:
@@ -60,8 +60,8 @@ def handle_in_this_thread(handler: Callable[[CrashPoint], None] | None) -> None:
     _handlers.handler = handler
 
 
-def _act(point: CrashPoint, wanted: str) -> None:
-    name, _, rest = wanted.partition(":")
+def _act(point: CrashPoint, request: str) -> None:
+    name, _, rest = request.partition(":")
     action, _, count = rest.partition(":")
     if name != point:
         return
@@ -69,6 +69,6 @@ def _act(point: CrashPoint, wanted: str) -> None:
         _passed[name] = _passed.get(name, 0) + 1
         due = _passed[name] == int(count or 1)
     if due:
-        # Sent to this thread: it would keep running if another thread got the signal.
-        sign = signal.SIGSTOP if action == "stop" else signal.SIGKILL
-        signal.pthread_kill(threading.get_ident(), sign)
+        # Signal this thread, which would keep running if another thread got the signal.
+        number = signal.SIGSTOP if action == "stop" else signal.SIGKILL
+        signal.pthread_kill(threading.get_ident(), number)

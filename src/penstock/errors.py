@@ -1,7 +1,7 @@
 """All error classes, with public codes.
 
-A class answers one question: who must act? The code is public and stable; clients match on it.
-Errors survive pickling, because Spark moves them between processes.
+The class of an error decides who must act. The code is public and stable; clients match on it.
+Errors can be pickled, because Spark moves them between processes.
 """
 
 from enum import StrEnum
@@ -60,7 +60,7 @@ class PenstockError(Exception):
 
 
 def _printable(text: str) -> str:
-    """Escape characters that no encoding has, such as half a surrogate pair."""
+    """Escape characters that UTF-8 cannot encode, such as a lone surrogate."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -71,43 +71,43 @@ def _revive(
 
 
 class UserError(PenstockError):
-    """The author of the statement, or of the data, must act; never retried.
+    """An error that the author of the statement or of the data must fix; never retried.
 
-    ``line`` and ``column`` are the place in the statements, counted from 1, if it is known.
-    ``wanted`` is what the parser expected there.
+    ``line`` and ``column`` are the position in the script, counted from 1, if known.
+    ``expected`` is what the parser expected at that position.
     """
 
     code_default = Code.OPTION_ERR
     line: int | None = None
     column: int | None = None
-    wanted: str = ""
+    expected: str = ""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        place = {"line": self.line, "column": self.column, "wanted": self.wanted}
+        place = {"line": self.line, "column": self.column, "expected": self.expected}
         return (*super().__reduce__(), place)
 
     def at(self, *, line: int, column: int) -> Self:
-        """Store the place, and append it to the detail."""
+        """Set line and column, and append them to the detail."""
         self.line, self.column = line, column
         self.detail = f"{self.detail} Line {line}, column {column}.".lstrip()
         return self
 
 
 class SelectError(UserError):
-    """A SELECT is wrong or cannot be used; ``offset`` is the place in it, if known."""
+    """A wrong or unusable SELECT; ``offset`` is the position in the SELECT, if known."""
 
     offset: int | None = None
 
 
 class ExternalError(PenstockError):
-    """Nobody must act yet; retried with growing delays."""
+    """A failure outside Penstock; retried with growing delays before a user must act."""
 
     retryable = True
     code_default = Code.GET_REMOTE_DATA_ERROR
 
 
 class CommitOutcomeUnknownError(PenstockError):
-    """A table commit may have succeeded; nobody may write before reading the table back."""
+    """A table commit that may have succeeded; read the table back before any other write."""
 
     code_default = Code.COMMIT_OUTCOME_UNKNOWN_ERR
 
@@ -119,12 +119,12 @@ class LeaseLostError(PenstockError):
 
 
 class InvariantError(PenstockError):
-    """The developers must act: an invariant was violated; ask the user for a report."""
+    """A violated invariant, which is a bug in Penstock; the user is asked for a report."""
 
     code_default = Code.INTERNAL_ERR
 
 
 class StoppedError(PenstockError):
-    """Nobody must act: the work was stopped on request."""
+    """Work that was stopped on request; no action is needed."""
 
     code_default = Code.STOPPED_ERR

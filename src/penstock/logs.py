@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from logging.handlers import RotatingFileHandler
 
 FILE_BYTES_MAX = 10 * 2**20
-FILES_KEPT = 5
-RUNS_KEPT = 20
+FILES_RETAINED = 5
+RUNS_RETAINED = 20
 LATEST = "latest.log"
 _NAME = re.compile(r"([a-z]+-\d{8}T\d{6}Z-(\d+))(?:-spark)?\.log(?:\.\d+)?")
 
@@ -49,17 +49,17 @@ def log_files(home: Path, *, command: str, at: datetime) -> LogFiles:
     return LogFiles(folder=home / "logs", command=command, name=name)
 
 
-def write_logs(files: LogFiles, *, verbose: bool = False) -> None:
-    """Write the product's events to its file; if verbose, all of them, also to standard error.
+def configure_logging(files: LogFiles, *, verbose: bool = False) -> None:
+    """Write log events to the file of this process; delete the oldest logs of the command.
 
-    Only the logs of the newest processes of the command are kept.
+    With ``verbose``, debug events are written too, and all events also go to standard error.
     """
     import logging
 
     import structlog
 
     files.folder.mkdir(parents=True, exist_ok=True)
-    remove_older(files)
+    delete_old_logs(files)
     # A full disk must not print tracebacks between the lines of progress.
     logging.raiseExceptions = False
     level = logging.DEBUG if verbose else logging.INFO
@@ -82,7 +82,7 @@ def write_logs(files: LogFiles, *, verbose: bool = False) -> None:
 
 
 def rotating_file(
-    path: Path, *, bytes_max: int = FILE_BYTES_MAX, files_kept: int = FILES_KEPT
+    path: Path, *, bytes_max: int = FILE_BYTES_MAX, files_retained: int = FILES_RETAINED
 ) -> "RotatingFileHandler":
     """Return a handler that rotates its file by size; the first line creates the file."""
     from logging.handlers import RotatingFileHandler
@@ -90,15 +90,15 @@ def rotating_file(
     return RotatingFileHandler(
         path,
         maxBytes=bytes_max,
-        backupCount=files_kept,
+        backupCount=files_retained,
         encoding="utf-8",
         errors="replace",
         delay=True,
     )
 
 
-def point_latest(files: LogFiles) -> None:
-    """Point latest.log to this process's log."""
+def link_latest(files: LogFiles) -> None:
+    """Link latest.log to this process's log."""
     link = files.folder / f".{files.name}.latest"
     # Some file systems have no links; the log itself is written anyway.
     with suppress(OSError):
@@ -106,7 +106,7 @@ def point_latest(files: LogFiles) -> None:
         link.replace(files.folder / LATEST)
 
 
-def readable(event: MutableMapping[str, Any]) -> str:
+def format_event(event: MutableMapping[str, Any]) -> str:
     """Format an event as a readable line."""
     hidden = ("timestamp", "level", "event", "exception")
     values = " ".join(f"{k}={_quoted(v)}" for k, v in event.items() if k not in hidden)
@@ -122,24 +122,24 @@ def _quoted(value: object) -> str:
 
 def _echo(logger: object, method: str, event: MutableMapping[str, Any]) -> Any:  # noqa: ANN401 - The signature is structlog's.
     del logger, method
-    # Read for every event: a live display replaces the stream.
-    sys.stderr.write(readable(event) + "\n")
+    # Read the stream for every event, because a live display replaces it.
+    sys.stderr.write(format_event(event) + "\n")
     return event
 
 
-def remove_older(files: LogFiles) -> None:
+def delete_old_logs(files: LogFiles) -> None:
     """Delete the logs of a command, except those of its newest processes."""
     found = [path.name for path in files.folder.glob(f"{files.command}-*.log*")]
-    for name in too_old({*found, files.product.name}, alive=_alive):
+    for name in expired_logs({*found, files.product.name}, alive=_alive):
         # Another process may delete the same file; a file that cannot be deleted stays.
         with suppress(OSError):
             (files.folder / name).unlink()
 
 
-def too_old(names: Iterable[str], *, alive: Callable[[int], bool]) -> list[str]:
-    """Return the log files to delete: neither of the newest runs nor of a running process."""
+def expired_logs(names: Iterable[str], *, alive: Callable[[int], bool]) -> list[str]:
+    """Return the log files to delete: those of old runs whose process has ended."""
     matches = [found for found in map(_NAME.fullmatch, sorted(names)) if found]
-    newest = sorted({found[1] for found in matches})[-RUNS_KEPT:]
+    newest = sorted({found[1] for found in matches})[-RUNS_RETAINED:]
     return [
         found[0] for found in matches if found[1] not in newest and not alive(int(found[2]))
     ]
@@ -147,7 +147,7 @@ def too_old(names: Iterable[str], *, alive: Callable[[int], bool]) -> list[str]:
 
 def _alive(process: int) -> bool:
     if process == os.getpid():
-        # The older process that had this number has ended.
+        # An older process with the same id has ended.
         return False
     try:
         os.kill(process, 0)

@@ -1,6 +1,6 @@
-"""Source kinds with records in them, each beside a catalog that outlives the source.
+"""Test environments of the source kinds, each with records and a catalog on disk.
 
-A kind joins the contract suite with one class here, listed in ``WORLDS``.
+A new kind needs one class here, listed in ``WORLDS``, to run the contract suite.
 """
 
 import json
@@ -31,7 +31,7 @@ from penstock.model.split import (
     Note,
     Position,
     SplitProgress,
-    placed_at,
+    mark_moved,
 )
 from penstock.secrets.vault import Vault
 from penstock.sources.datagen.kind import DATAGEN, DatagenOptions
@@ -67,7 +67,7 @@ ID = (Column(name="id", type=Primitive.STRING),)
 
 
 class StoredJob:
-    """A job in a catalog on disk, and what the epoch loop does with its source."""
+    """A job in a catalog on disk; reads and commits plans like the epoch loop."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class StoredJob:
         catalog.create_job(JOB, body)
 
     def open(self) -> Source:
-        """Open catalog and source with nothing kept in memory."""
+        """Open the catalog and the source again, as after a restart."""
         catalog = self._store.open()
         vault = Vault(catalog, key_file=self._key_file)
         sources = Sources(
@@ -101,13 +101,13 @@ class StoredJob:
         return sources.open(self.state(), threading.Event())
 
     def state(self) -> JobState:
-        """Return what the catalog stores."""
+        """Return the stored state of the job."""
         state = self._store.open().job_by_id(JOB)
         assert state is not None
         return state
 
     def read(self, plan: EpochPlan) -> tuple[list[Note], list[str]]:
-        """Read a plan as tasks do; return their notes and the names of their rows."""
+        """Read a plan in tasks; return the notes and the names of the rows."""
         source = self.open()
         tables = EpochTables(
             columns=ID,
@@ -120,7 +120,7 @@ class StoredJob:
         notes: list[Note] = []
         names: list[str] = []
         state = self.state()
-        shares = source.share(plan, tasks=TASKS, needed=state.definition.needed)
+        shares = source.distribute(plan, tasks=TASKS, needed=state.definition.needed)
         draft = commit(state.number + 1)
         for task in task_plans(shares, definition=state.definition, draft=draft, tables=tables):
             reader = open_reader(task)
@@ -133,7 +133,7 @@ class StoredJob:
         return notes, names
 
     def commit(self, plan: EpochPlan, *, by: Source) -> Attachment:
-        """Read a plan and store it as the next commit, which the source follows."""
+        """Read a plan, store it as the next commit, and report the commit to the source."""
         notes, _ = self.read(plan)
         attachment = replace(
             commit(self.state().number + 1),
@@ -145,14 +145,14 @@ class StoredJob:
         return attachment
 
     def apply(self, attachment: Attachment) -> None:
-        """Let the catalog follow a commit, a new one or one that was stored before."""
+        """Apply a new or an earlier commit to the catalog."""
         self._store.open().apply_commit(JOB, attachment, table_version=1, commit_seconds=0)
 
     def move(self, split: str, position: Position) -> None:
-        """Store that a split is read from a position, as ALTER does."""
+        """Move a split to a position, like ALTER."""
         before, number = self.state().progress, self.state().number + 1
         moved = tuple(
-            # A floor that is a time says when the first row was due, and stays.
+            # A floor that is a time is the time of the first row, and does not change.
             replace(
                 one,
                 floor=one.floor if isinstance(one.floor, AtTime) else position,
@@ -162,42 +162,42 @@ class StoredJob:
             else one
             for one in before
         )
-        progress = placed_at(number, before=before, after=moved)
+        progress = mark_moved(number, before=before, after=moved)
         self.apply(replace(move(number, position), progress=progress))
 
 
 class World(Protocol):
-    """One source kind with records in it."""
+    """One source kind with test records."""
 
     kind: ClassVar[SourceKind]
-    # Whether a plan names the last thing that it will read.
+    # Whether a plan contains the end position of each read.
     plans_are_final: ClassVar[bool]
     # Whether a poll counts waiting records, and records that changed after loading.
     counts_records: ClassVar[bool]
-    # Whether records are read in the order of their names.
+    # Whether all records are read in the order of their names.
     ordered: ClassVar[bool]
     job: StoredJob
 
     @classmethod
     def opened(cls, folder: Path, request: pytest.FixtureRequest) -> "Iterator[Self]":
-        """Yield a world of its own; the request gives the servers that it needs."""
+        """Yield a new world; the request provides fixtures such as servers."""
         ...
 
     def put(self, *names: str) -> None:
-        """Let records arrive; names that sort later are later in the source."""
+        """Add records to the source, in the order of their names."""
         ...
 
     def change(self, name: str) -> None:
-        """Change records that may have been loaded already."""
+        """Change a record that may already be loaded."""
         ...
 
     def after(self, name: str) -> tuple[str, Position]:
-        """Return the split that holds a name, and the position after it."""
+        """Return the split of a record, and the position after the record."""
         ...
 
 
 class FilesWorld:
-    """Files of a folder."""
+    """Files in a folder."""
 
     kind: ClassVar[SourceKind] = FILES
     plans_are_final: ClassVar[bool] = True
@@ -278,7 +278,7 @@ class KinesisWorld:
 
 
 class SpreadKinesisWorld(KinesisWorld):
-    """The same with records in both shards; there is no order between them."""
+    """A stream with records in both shards, which have no common order."""
 
     ordered: ClassVar[bool] = False
 
@@ -330,7 +330,7 @@ class DatagenWorld:
 
 
 def _letter(value: object) -> str:
-    """Name a generated row: its number as a letter."""
+    """Return the name of a generated row: its number as a letter."""
     return chr(ord("a") + int(str(value)))
 
 
@@ -339,9 +339,9 @@ def _load_of(stream: str, endpoint: str) -> JobDefinition:
         region=REGION,
         stream=stream,
         endpoint=endpoint,
-        # A client is kept for every configuration, so this is one of its own.
+        # Clients are cached by configuration. A random key leads to a new client.
         access_key=secrets.token_hex(8),
-        secret_key="nobody checks it",  # noqa: S106 - As it says.
+        secret_key="not checked",  # noqa: S106 - The server ignores it.
     )
     return replace(
         DEFINITION,
@@ -356,6 +356,6 @@ def _load_of(stream: str, endpoint: str) -> JobDefinition:
     )
 
 
-# Worlds in which everything has one order, and those in which it has not.
+# Worlds in which all records have one order, and worlds without such an order.
 WORLDS: tuple[type[World], ...] = (FilesWorld, KinesisWorld, DatagenWorld)
 SPREAD_WORLDS: tuple[type[World], ...] = (SpreadKinesisWorld,)

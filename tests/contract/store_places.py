@@ -1,4 +1,4 @@
-"""Parts of stores that the tests of all stores begin with."""
+"""Empty prefixes in every kind of store, for the contract tests."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,27 +17,27 @@ from tests.servers.google import GoogleBucket
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """An empty part of a store: keys begin with the prefix, which ends with a slash.
+    """An empty prefix of a store, which ends with a slash.
 
-    The rest is what is true of some stores only.
+    The other fields describe the features that differ between stores.
     """
 
     store: Store
     prefix: str
     in_byte_order: bool = True
-    # In what encoding of the keys this order is the one of the bytes.
+    # The encoding of keys that has the byte order of a listing.
     encoding: str = "utf-8"
-    # Folders are made, may be missing, and are there without anything in them.
+    # Whether the store has folders, which can be created, missing or empty.
     folders: bool = False
-    # An object without a byte is a file like any other.
+    # Whether empty objects are listed.
     empty_files: bool = False
-    # A new object has its key from the beginning, and is refused one that is taken.
-    key_from_the_beginning: bool = False
-    # Asking costs requests.
-    costly: bool = True
-    # Parts of an object that is never finished stay until the store's own rules remove them.
+    # Whether a new object reserves its key at once, and an existing key is refused.
+    key_reserved: bool = False
+    # Whether calls send requests.
+    remote: bool = True
+    # Whether parts of an unfinished object stay until the store's own rules delete them.
     sent_parts_stay: bool = True
-    # What was begun and is neither finished nor gone, though nobody sees it.
+    # Returns the keys of unfinished uploads.
     unfinished: Callable[[], list[str]] = list
 
     def put(self, *names: str) -> None:
@@ -49,19 +49,19 @@ class Place:
             list(threads.map(self.put, names))
 
     def listed(self, below: str = "", *, after: str = "") -> list[ObjectMeta]:
-        behind = self.prefix + after if after else ""
-        return list(self.store.list(self.prefix + below, selection=All(), after=behind))
+        after = self.prefix + after if after else ""
+        return list(self.store.list(self.prefix + below, selection=All(), after=after))
 
     def names(self, below: str = "", *, after: str = "") -> list[str]:
         return [meta.key.removeprefix(self.prefix) for meta in self.listed(below, after=after)]
 
     def folder(self, name: str) -> str:
-        self.store.make_folder(self.prefix + name)
+        self.store.create_folder(self.prefix + name)
         return self.prefix + name
 
 
 class All:
-    """Wants every key."""
+    """Selects every key."""
 
     def matches(self, _key: str) -> bool:
         return True
@@ -76,16 +76,16 @@ def local_place(folder: Path) -> Place:
         prefix=f"{folder}/",
         folders=True,
         empty_files=True,
-        key_from_the_beginning=True,
-        costly=False,
+        key_reserved=True,
+        remote=False,
         sent_parts_stay=False,
     )
 
 
 def bucket_place(bucket: Bucket, *, in_byte_order: bool) -> Place:
     def unfinished() -> list[str]:
-        answer = bucket.client.list_multipart_uploads(Bucket=bucket.name)
-        return [upload["Key"] for upload in answer.get("Uploads", ())]
+        response = bucket.client.list_multipart_uploads(Bucket=bucket.name)
+        return [upload["Key"] for upload in response.get("Uploads", ())]
 
     return Place(
         store=store_of(bucket),
@@ -105,7 +105,7 @@ def container_place(container: Container) -> Place:
         store=BucketStore(scheme=Scheme.AZ, bucket=container.name, options=options),
         prefix="some/place/",
         encoding="utf-16-be",
-        # Nothing is begun that could be listed; what was sent is forgotten after a week.
+        # Unfinished uploads cannot be listed; their parts are deleted after a week.
         sent_parts_stay=False,
     )
 

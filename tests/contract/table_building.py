@@ -1,4 +1,4 @@
-"""Values from which the tests of tables build commits."""
+"""Values for tests of tables: attachments, data files, folders."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,7 @@ OTHER_JOB = "6d9a1b9e-0000-4000-8000-000000000002"
 
 
 def folder_at(path: Path) -> TableFolder:
-    """Answer a folder of this machine as the place of a table."""
+    """Return a local folder as the folder of a table."""
     return open_folder(str(path), StoreOptions())
 
 
@@ -34,7 +34,7 @@ def data_file(path: str) -> DataFile:
 
 
 def open_files(folder: Path) -> list[Path]:
-    """Answer which files below a folder this process has open."""
+    """List the files below a folder that this process has open."""
     links = [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
     return [link.readlink() for link in links if link.readlink().is_relative_to(folder)]
 

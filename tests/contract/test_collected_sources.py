@@ -1,4 +1,4 @@
-"""Every source kind of the registry is tested by the contract suite of sources."""
+"""The contract suite of sources runs for every source kind of the registry."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ SUITE = "tests/contract/test_sources.py"
 
 
 def collected() -> Counter[str]:
-    """Count the tests of the suite that are collected for each world, with all settings."""
+    """Return the number of collected tests of the suite by world, with all settings."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, SUITE], cwd=ROOT, capture_output=True, text=True, check=True
@@ -32,7 +32,7 @@ def test_t14_tests_are_collected_for_every_source_kind() -> None:
     assert counts == {kind.name: True for kind in source_kinds()}
 
 
-def test_t14_the_suite_of_sources_lies_where_the_default_command_looks() -> None:
+def test_t14_the_default_test_command_collects_the_suite_of_sources() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]
 
     assert settings["testpaths"] == ["tests"]

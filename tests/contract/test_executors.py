@@ -1,4 +1,4 @@
-"""What every executor promises: answers in order, tries again, and stops by group."""
+"""The contract of executors: results in order, retries, and cancelling by group."""
 
 import threading
 from collections.abc import Callable
@@ -20,8 +20,8 @@ from penstock.spark.worker import Batches
 from penstock.testing.executor import InProcessExecutor
 from tests.error_values import raises
 
-PATIENCE_SECONDS = 60
-# As the tests' Spark is told.
+TIMEOUT_SECONDS = 60
+# The same limit as in the settings of the tests' Spark.
 TRIES_MAX = 4
 
 
@@ -34,16 +34,16 @@ def executor(request: pytest.FixtureRequest) -> Executor:
     return spark
 
 
-def test_as_many_tasks_run_at_once_as_the_executor_says(executor: Executor) -> None:
+def test_an_executor_returns_its_parallelism(executor: Executor) -> None:
     assert executor.parallelism == 2
 
 
-def test_answers_come_in_the_order_of_the_tasks(executor: Executor) -> None:
+def test_results_are_in_the_order_of_the_tasks(executor: Executor) -> None:
     tasks = [str(number) for number in range(9)]
 
-    answers = executor.run(tasks, work=slower_for_small_numbers(), group="g")
+    results = executor.run(tasks, work=slower_for_small_numbers(), group="g")
 
-    assert answers == [f"{task}!" for task in tasks]
+    assert results == [f"{task}!" for task in tasks]
 
 
 @pytest.mark.parametrize(
@@ -51,34 +51,30 @@ def test_answers_come_in_the_order_of_the_tasks(executor: Executor) -> None:
     ["", "größer ≠ 😀", "two\nlines\r\nand\rmore", 'a "quote" \\n', "\x00\x1c\u2028", "\udcff"],
     ids=["empty", "unicode", "line ends", "quotes", "separators", "not utf-8"],
 )
-def test_a_text_reaches_the_task_and_comes_back_unchanged(
-    executor: Executor, text: str
-) -> None:
-    answers = executor.run(["before", text, "after"], work=echo(), group="g")
+def test_task_and_result_texts_are_sent_unchanged(executor: Executor, text: str) -> None:
+    results = executor.run(["before", text, "after"], work=echo(), group="g")
 
-    assert answers == ["before", text, "after"]
+    assert results == ["before", text, "after"]
 
 
-def test_a_large_text_reaches_the_task_and_comes_back_unchanged(executor: Executor) -> None:
+def test_a_large_text_is_sent_unchanged(executor: Executor) -> None:
     text = "0123456789abcdéf" * 2**18
 
-    answers = executor.run([text], work=echo(), group="g")
+    results = executor.run([text], work=echo(), group="g")
 
-    assert answers == [text]
+    assert results == [text]
 
 
-def test_a_failing_task_is_tried_again_under_another_id(
-    executor: Executor, tmp_path: Path
-) -> None:
+def test_a_failing_task_is_retried_with_another_id(executor: Executor, tmp_path: Path) -> None:
     work = failing(tmp_path, times=TRIES_MAX - 1)
 
-    answers = executor.run(["a"], work=work, group="g")
+    results = executor.run(["a"], work=work, group="g")
 
-    assert answers == [f"a by {tries(tmp_path, 'a')[-1]}"]
+    assert results == [f"a by {tries(tmp_path, 'a')[-1]}"]
     assert len(set(tries(tmp_path, "a"))) == TRIES_MAX
 
 
-def test_only_the_failing_task_is_tried_again(executor: Executor, tmp_path: Path) -> None:
+def test_only_the_failing_task_is_retried(executor: Executor, tmp_path: Path) -> None:
     work = failing(tmp_path, times=1, only="b")
 
     executor.run(["a", "b", "c"], work=work, group="g")
@@ -86,7 +82,7 @@ def test_only_the_failing_task_is_tried_again(executor: Executor, tmp_path: Path
     assert [len(tries(tmp_path, task)) for task in "abc"] == [1, 2, 1]
 
 
-def test_a_task_that_always_fails_is_an_external_error_after_four_tries(
+def test_a_task_that_always_fails_raises_external_error_after_four_attempts(
     executor: Executor, tmp_path: Path
 ) -> None:
     work = failing(tmp_path, times=100)
@@ -104,25 +100,25 @@ def test_the_error_of_a_task_names_the_cause_in_one_line_without_a_stack(
     with pytest.raises(ExternalError) as caught:
         executor.run(["a"], work=failing(tmp_path, times=100), group="g")
 
-    said = caught.value.message
-    assert "the tray is out of paper" in said
-    assert "\n" not in said
-    assert "org.apache" not in said
-    assert "Traceback" not in said
+    message = caught.value.message
+    assert "the tray is out of paper" in message
+    assert "\n" not in message
+    assert "org.apache" not in message
+    assert "Traceback" not in message
 
 
-def test_the_executor_works_on_after_a_task_that_always_fails(
+def test_the_executor_still_works_after_a_task_that_always_fails(
     executor: Executor, tmp_path: Path
 ) -> None:
     with pytest.raises(ExternalError):
         executor.run(["a"], work=failing(tmp_path, times=100), group="g")
 
-    answers = executor.run(["a"], work=echo(), group="g")
+    results = executor.run(["a"], work=echo(), group="g")
 
-    assert answers == ["a"]
+    assert results == ["a"]
 
 
-def test_cancelling_a_group_from_another_thread_ends_its_run_as_stopped(
+def test_cancelling_a_group_from_another_thread_raises_stopped_error_in_its_run(
     executor: Executor, tmp_path: Path
 ) -> None:
     with ThreadPoolExecutor() as threads:
@@ -133,36 +129,38 @@ def test_cancelling_a_group_from_another_thread_ends_its_run_as_stopped(
         (tmp_path / "released").touch()
 
         with pytest.raises(StoppedError):
-            run.result(PATIENCE_SECONDS)
+            run.result(TIMEOUT_SECONDS)
 
 
-def test_cancelling_one_group_leaves_another_alone(executor: Executor, tmp_path: Path) -> None:
+def test_cancelling_one_group_does_not_affect_another(
+    executor: Executor, tmp_path: Path
+) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     one.mkdir()
     other.mkdir()
     with ThreadPoolExecutor() as threads:
         stopped = threads.submit(executor.run, ["a"], work=waiting(one), group="one")
-        going = threads.submit(executor.run, ["b"], work=waiting(other), group="other")
+        running = threads.submit(executor.run, ["b"], work=waiting(other), group="other")
         until(lambda: (one / "started").exists() and (other / "started").exists())
 
         executor.cancel("one")
         (one / "released").touch()
         with pytest.raises(StoppedError):
-            stopped.result(PATIENCE_SECONDS)
+            stopped.result(TIMEOUT_SECONDS)
         (other / "released").touch()
 
-        assert going.result(PATIENCE_SECONDS) == ["b"]
+        assert running.result(TIMEOUT_SECONDS) == ["b"]
 
 
 def test_a_group_runs_again_after_it_was_cancelled(executor: Executor) -> None:
     executor.cancel("g")
 
-    answers = executor.run(["a"], work=echo(), group="g")
+    results = executor.run(["a"], work=echo(), group="g")
 
-    assert answers == ["a"]
+    assert results == ["a"]
 
 
-def test_no_file_of_the_driver_holds_the_text_of_a_running_task(spark: SparkExecutor) -> None:
+def test_no_file_of_the_driver_has_the_text_of_a_running_task(spark: SparkExecutor) -> None:
     work = searching(spark._options.scratch)
 
     found = spark.run(["gentian", "saxifrage"], work=work, group="g")
@@ -172,7 +170,7 @@ def test_no_file_of_the_driver_holds_the_text_of_a_running_task(spark: SparkExec
 
 @pytest.fixture
 def select() -> QueryRun:
-    """A SELECT whose frame is kept between epochs."""
+    """A SELECT with a frame that is cached between epochs."""
     query = QueryText(
         text="SELECT text FROM source WHERE text <> 'no'",
         view="source",
@@ -195,27 +193,27 @@ def test_a_select_reads_no_task_from_a_file_of_the_driver(
 
 
 @pytest.mark.parametrize("size", [1, 2**18], ids=["small", "large"])
-def test_every_epoch_of_a_select_sees_its_own_tasks(
+def test_every_epoch_of_a_select_runs_its_own_tasks(
     spark: SparkExecutor, select: QueryRun, size: int
 ) -> None:
     epochs = [["a" * size, "b" * size], ["c" * size, "é\n"], ["d"], ["😀\u2028", "e" * size]]
     halves = halves_of(counting())
 
-    answers = [
+    results = [
         spark.run_query(e, run=select, halves=halves, group=f"own-{size}") for e in epochs
     ]
 
-    assert answers == [[f"['{len(t)}'] for {t[:9]}" for t in epoch] for epoch in epochs]
+    assert results == [[f"['{len(t)}'] for {t[:9]}" for t in epoch] for epoch in epochs]
 
 
-def test_a_task_of_a_select_is_tried_again_with_the_same_text(
+def test_a_task_of_a_select_is_retried_with_the_same_text(
     spark: SparkExecutor, select: QueryRun, tmp_path: Path
 ) -> None:
     halves = halves_of(failing(tmp_path, times=TRIES_MAX - 1))
 
-    answers = spark.run_query(["a"], run=select, halves=halves, group="s3")
+    results = spark.run_query(["a"], run=select, halves=halves, group="s3")
 
-    assert answers == [f"['a by {tries(tmp_path, 'a')[-1]}'] for a"]
+    assert results == [f"['a by {tries(tmp_path, 'a')[-1]}'] for a"]
     assert len(set(tries(tmp_path, "a"))) == TRIES_MAX
 
 
@@ -228,8 +226,8 @@ def test_a_writer_without_the_report_of_its_reader_fails(
         spark.run_query(["a"], run=select, halves=halves, group="s4")
 
 
-# A function that is made inside another one travels to the workers whole; one of a module
-# would be looked up there by name, and the workers do not know the tests.
+# Work is defined inside functions, because such functions are sent to the workers by value.
+# Functions of a module are sent by name, and workers cannot import the tests.
 
 
 def echo() -> Work:
@@ -247,7 +245,7 @@ def counting() -> Work:
 
 
 def searching(folder: Path) -> Work:
-    """Return the names of the files below a folder that hold the text of the task."""
+    """Return work that lists the files below a folder that contain the task's text."""
 
     def work(text: str, _: str) -> str:
         files = [path for path in folder.rglob("*") if path.is_file()]
@@ -257,12 +255,12 @@ def searching(folder: Path) -> Work:
 
 
 def halves_of(work: Work, *, reports: bool = True) -> Halves:
-    """Return halves whose reader yields the result of the work as its only row."""
+    """Return halves with a reader that yields the result of the work as its only row."""
 
-    def read(text: str, try_id: str, leave: Callable[[str], None]) -> Batches:
+    def read(text: str, try_id: str, store_report: Callable[[str], None]) -> Batches:
         yield pa.RecordBatch.from_pylist([{"text": work(text, try_id)}])
         if reports:
-            leave(text[:9])
+            store_report(text[:9])
 
     def write(text: str, _: str, batches: Batches, report: Callable[[], str]) -> str:
         rows = [str(row) for batch in batches for row in batch.column(0).to_pylist()]
@@ -284,7 +282,7 @@ def slower_for_small_numbers() -> Work:
 
 
 def failing(folder: Path, *, times: int, only: str = "") -> Work:
-    """Fail the first times, and write down under which ids it was tried."""
+    """Return work that fails a number of times, and logs the ids of its attempts."""
 
     def work(text: str, try_id: str) -> str:
         seen = folder / f"tries-{text}"
@@ -302,12 +300,12 @@ def tries(folder: Path, task: str) -> list[str]:
 
 
 def waiting(folder: Path) -> Work:
-    """Say that work has started and wait until it is released."""
+    """Return work that reports its start and waits until it is released."""
 
     def work(text: str, _: str) -> str:
         (folder / "started").touch()
         never, released = threading.Event(), folder / "released"
-        for _poll in range(100 * PATIENCE_SECONDS):
+        for _poll in range(100 * TIMEOUT_SECONDS):
             if released.exists():
                 break
             never.wait(0.01)
@@ -318,7 +316,7 @@ def waiting(folder: Path) -> Work:
 
 def until(done: Callable[[], bool]) -> None:
     clock, never = SystemClock(), threading.Event()
-    deadline = clock.monotonic() + PATIENCE_SECONDS
+    deadline = clock.monotonic() + TIMEOUT_SECONDS
     while not done():
         assert clock.monotonic() < deadline
         clock.wait(never, timedelta(milliseconds=10))

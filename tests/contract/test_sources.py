@@ -1,7 +1,7 @@
-"""What every source kind must do: plan each record once, from what was stored alone.
+"""The contract of every source kind: each record is planned once, from stored state only.
 
-A source stores nothing durable. What a plan says becomes progress by being committed to a
-real catalog, and every source is opened again from that catalog, as after a restart.
+A source stores no progress. These tests commit plans to a real catalog, and open each source
+again from the catalog, as after a restart.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,28 +30,28 @@ NEXT_TO_NOTHING = replace(EVERYTHING, size_bytes=1)
 
 @pytest.fixture(params=WORLDS)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    """A world of every kind, or of those for which a test holds."""
+    """A world of each source kind, or of the kinds that a test selects."""
     kind: type[World] = request.param
     with contextmanager(kind.opened)(tmp_path, request) as opened:
         yield opened
 
 
-# What holds of some kinds only is tested with those.
+# Some rules apply only to some kinds.
 of_final_plans = pytest.mark.parametrize(
     "world", [kind for kind in WORLDS if kind.plans_are_final], indirect=True
 )
 of_counted_records = pytest.mark.parametrize(
     "world", [kind for kind in WORLDS if kind.counts_records], indirect=True
 )
-# What does not depend on the order of records is also tested where there is none.
+# Tests that do not depend on the order of records also run without an order.
 also_of_spread_records = pytest.mark.parametrize(
     "world", [*WORLDS, *SPREAD_WORLDS], indirect=True
 )
 
 
 def poll(source: Source, progress: tuple[SplitProgress, ...]) -> Poll:
-    """Poll the source, whatever it reports meanwhile."""
-    return source.poll(progress, seen=lambda _seen: None)
+    """Poll the source, and ignore its progress reports."""
+    return source.poll(progress, report=lambda _: None)
 
 
 def caught_up(source: Source) -> bool:
@@ -60,7 +60,7 @@ def caught_up(source: Source) -> bool:
 
 
 def plan(source: Source, world: World, limits: EpochLimits = EVERYTHING) -> EpochPlan:
-    """Poll, and take the next epoch's worth."""
+    """Poll, and return the plan of the next epoch."""
     poll(source, world.job.state().progress)
     planned = source.plan(world.job.state().progress, limits=limits)
     assert planned is not None
@@ -68,19 +68,19 @@ def plan(source: Source, world: World, limits: EpochLimits = EVERYTHING) -> Epoc
 
 
 def names(world: World, planned: EpochPlan | None) -> list[str]:
-    """Return what tasks read that are given a plan."""
+    """Return the names of the records in a plan."""
     found = [] if planned is None else world.job.read(planned)[1]
     return found if world.ordered else sorted(found)
 
 
 def load(world: World, limits: EpochLimits = EVERYTHING) -> Attachment:
-    """Open the source, poll, and commit the next epoch's worth."""
+    """Open the source, poll, and commit the next epoch."""
     source = world.job.open()
     return world.job.commit(plan(source, world, limits), by=source)
 
 
 def load_one_of_a_poll(source: Source, world: World) -> Sequence[str]:
-    """Commit one record of what the last poll has found; return its name."""
+    """Commit one record of the last poll; return its name."""
     planned = source.plan(world.job.state().progress, limits=ONE)
     if planned is None:
         return []
@@ -90,7 +90,7 @@ def load_one_of_a_poll(source: Source, world: World) -> Sequence[str]:
 
 
 @also_of_spread_records
-def test_a_source_with_nothing_new_gives_no_plan(world: World) -> None:
+def test_a_source_without_new_records_returns_no_plan(world: World) -> None:
     source = world.job.open()
 
     waiting = poll(source, world.job.state().progress).waiting
@@ -110,7 +110,7 @@ def test_everything_is_planned_once_and_in_order(world: World) -> None:
 
 
 @of_counted_records
-def test_what_is_planned_no_longer_waits(world: World) -> None:
+def test_planned_records_no_longer_wait(world: World) -> None:
     world.put("a", "b")
     source = world.job.open()
     before = poll(source, world.job.state().progress).waiting
@@ -123,7 +123,7 @@ def test_what_is_planned_no_longer_waits(world: World) -> None:
 
 
 @also_of_spread_records
-def test_nothing_waits_once_all_is_planned(world: World) -> None:
+def test_nothing_waits_after_everything_is_planned(world: World) -> None:
     world.put("a", "b")
     source = world.job.open()
     before = poll(source, world.job.state().progress).waiting
@@ -135,7 +135,7 @@ def test_nothing_waits_once_all_is_planned(world: World) -> None:
 
 
 @also_of_spread_records
-def test_a_plan_that_was_not_committed_is_made_again_by_the_next_poll(world: World) -> None:
+def test_an_uncommitted_plan_is_repeated_after_the_next_poll(world: World) -> None:
     world.put("a", "b")
     source = world.job.open()
     first = plan(source, world)
@@ -146,18 +146,18 @@ def test_a_plan_that_was_not_committed_is_made_again_by_the_next_poll(world: Wor
     assert names(world, second) == ["a", "b"]
 
 
-def test_what_was_read_in_vain_is_planned_again_by_the_next_poll(world: World) -> None:
+def test_records_that_were_read_but_not_committed_are_planned_again(world: World) -> None:
     world.put("a", "b", "c")
     source = world.job.open()
-    read_in_vain = names(world, plan(source, world, ONE))
+    uncommitted = names(world, plan(source, world, ONE))
 
     again = plan(source, world)
 
-    assert read_in_vain == ["a"]
+    assert uncommitted == ["a"]
     assert names(world, again) == ["a", "b", "c"]
 
 
-def test_a_poll_forgets_what_an_earlier_poll_left_unplanned(world: World) -> None:
+def test_a_poll_replaces_unplanned_records_of_earlier_polls(world: World) -> None:
     world.put("a", "b")
     source = world.job.open()
     plan(source, world, ONE)
@@ -170,7 +170,7 @@ def test_a_poll_forgets_what_an_earlier_poll_left_unplanned(world: World) -> Non
 
 
 @of_final_plans
-def test_what_came_after_the_poll_waits_for_the_next_one(world: World) -> None:
+def test_records_that_arrive_after_a_poll_wait_for_the_next_poll(world: World) -> None:
     world.put("a")
     source = world.job.open()
     poll(source, world.job.state().progress)
@@ -181,7 +181,7 @@ def test_what_came_after_the_poll_waits_for_the_next_one(world: World) -> None:
     assert names(world, planned) == ["a"]
 
 
-def test_t11_a_source_opened_again_goes_on_behind_what_was_committed(world: World) -> None:
+def test_t11_a_reopened_source_continues_after_the_last_commit(world: World) -> None:
     world.put("a", "b", "c")
     load(world, ONE)
 
@@ -191,7 +191,7 @@ def test_t11_a_source_opened_again_goes_on_behind_what_was_committed(world: Worl
 
 
 @also_of_spread_records
-def test_t11_a_source_opened_again_plans_nothing_when_all_was_committed(world: World) -> None:
+def test_t11_a_reopened_source_plans_nothing_if_everything_is_committed(world: World) -> None:
     world.put("a", "b")
     load(world)
     source = world.job.open()
@@ -203,7 +203,7 @@ def test_t11_a_source_opened_again_plans_nothing_when_all_was_committed(world: W
 
 
 @also_of_spread_records
-def test_t11_a_source_is_caught_up_when_all_was_committed(world: World) -> None:
+def test_t11_a_source_is_caught_up_after_everything_is_committed(world: World) -> None:
     world.put("a", "b")
     source = world.job.open()
     poll(source, world.job.state().progress)
@@ -216,7 +216,7 @@ def test_t11_a_source_is_caught_up_when_all_was_committed(world: World) -> None:
 
 
 @also_of_spread_records
-def test_t11_a_commit_moves_the_position_and_a_poll_or_a_plan_does_not(world: World) -> None:
+def test_t11_only_a_commit_moves_the_position(world: World) -> None:
     world.put("a", "b")
     before = world.job.state().progress
     source = world.job.open()
@@ -229,7 +229,7 @@ def test_t11_a_commit_moves_the_position_and_a_poll_or_a_plan_does_not(world: Wo
     assert world.job.state().progress == committed.progress != before
 
 
-def test_t11_positions_that_were_written_and_read_give_the_same_plan(world: World) -> None:
+def test_t11_stored_positions_lead_to_the_same_plan(world: World) -> None:
     world.put("a", "b")
     load(world, ONE)
     progress = world.job.state().progress
@@ -243,7 +243,7 @@ def test_t11_positions_that_were_written_and_read_give_the_same_plan(world: Worl
     assert names(world, planned) == names(world, plan(world.job.open(), world)) == ["b"]
 
 
-def test_t11_a_commit_that_is_replayed_changes_nothing(world: World) -> None:
+def test_t11_a_replayed_commit_changes_nothing(world: World) -> None:
     world.put("a", "b")
     first = load(world, ONE)
     load(world, ONE)
@@ -255,7 +255,7 @@ def test_t11_a_commit_that_is_replayed_changes_nothing(world: World) -> None:
     assert poll(world.job.open(), before.progress).waiting.items == 0
 
 
-def test_t11_a_position_moved_back_plans_the_later_ones_again(world: World) -> None:
+def test_t11_records_after_a_position_moved_back_are_planned_again(world: World) -> None:
     world.put("a", "b", "c")
     load(world)
     world.job.move(*world.after("a"))
@@ -265,7 +265,7 @@ def test_t11_a_position_moved_back_plans_the_later_ones_again(world: World) -> N
     assert names(world, planned) == ["b", "c"]
 
 
-def test_t11_a_position_moved_forward_leaves_out_what_lies_before(world: World) -> None:
+def test_t11_records_before_a_position_moved_forward_are_skipped(world: World) -> None:
     world.put("a", "b", "c")
     world.job.move(*world.after("b"))
 
@@ -274,7 +274,7 @@ def test_t11_a_position_moved_forward_leaves_out_what_lies_before(world: World) 
     assert names(world, planned) == ["c"]
 
 
-def test_t11_progress_stays_behind_the_moved_position_when_plans_are_committed(
+def test_t11_commits_continue_from_a_moved_position(
     world: World,
 ) -> None:
     world.put("a", "b", "c")
@@ -286,7 +286,7 @@ def test_t11_progress_stays_behind_the_moved_position_when_plans_are_committed(
     assert names(world, planned) == ["c"]
 
 
-def test_a_plan_reaches_at_least_one_however_small_the_limits(world: World) -> None:
+def test_a_plan_contains_at_least_one_record(world: World) -> None:
     world.put("a", "b")
 
     planned = plan(world.job.open(), world, NEXT_TO_NOTHING)
@@ -295,7 +295,7 @@ def test_a_plan_reaches_at_least_one_however_small_the_limits(world: World) -> N
 
 
 @of_counted_records
-def test_what_was_loaded_and_changed_is_counted_and_not_planned(world: World) -> None:
+def test_changed_records_are_counted_and_not_planned(world: World) -> None:
     world.put("a", "b")
     load(world)
     world.change("a")
@@ -308,7 +308,7 @@ def test_what_was_loaded_and_changed_is_counted_and_not_planned(world: World) ->
 
 
 @of_counted_records
-def test_each_poll_counts_the_changed_ones_anew(world: World) -> None:
+def test_each_poll_counts_the_changed_records_again(world: World) -> None:
     world.put("a")
     load(world)
     world.change("a")

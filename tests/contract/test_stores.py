@@ -23,11 +23,11 @@ from tests.contract.store_places import (
 )
 from tests.servers.proxy import Proxied, Request, refusal
 
-# More than a bucket answers, or removes, at once.
+# More objects than one request lists or deletes.
 MANY = 1_050
-# More than a bucket is asked for, or sent, at once.
+# More bytes than one request reads or writes.
 LARGE = bytes(range(251)) * 80_000
-# One worker runs all that needs Azurite, because each would start one of its own.
+# One worker runs all tests of Azurite, because each worker would start its own server.
 ON_AZURITE = (pytest.mark.integration, pytest.mark.xdist_group("azurite"))
 
 
@@ -67,7 +67,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
             return local_place(tmp_path)
 
 
-def test_a_listing_is_in_byte_order_of_the_whole_keys_where_the_store_keeps_it(
+def test_a_listing_is_in_byte_order_if_the_store_guarantees_it(
     place: Place,
 ) -> None:
     place.put("a/b", "a0", "a-b", "a b", "é", "z", "\uff5e", "\U0001f600", "a/.c")
@@ -100,7 +100,7 @@ def test_a_listing_yields_only_what_is_selected(place: Place) -> None:
 
 
 @pytest.mark.parametrize(
-    ("after", "behind"),
+    ("after", "listed"),
     [
         ("", "abcd"),
         ("a", "bcd"),
@@ -112,13 +112,13 @@ def test_a_listing_yields_only_what_is_selected(place: Place) -> None:
     ],
 )
 def test_a_listing_starts_after_a_key_that_need_not_exist(
-    place: Place, after: str, behind: str
+    place: Place, after: str, listed: str
 ) -> None:
     place.put("in/a", "in/b", "in/c", "in/d")
 
     found = place.names("in/", after=f"in/{after}" if after else "")
 
-    assert found == [f"in/{name}" for name in behind]
+    assert found == [f"in/{name}" for name in listed]
 
 
 def test_a_listing_after_a_key_omits_the_folders_before_it_if_it_is_ordered(
@@ -132,7 +132,7 @@ def test_a_listing_after_a_key_omits_the_folders_before_it_if_it_is_ordered(
     assert {"a/c", "a0", "b/a"} <= set(found)
 
 
-def test_a_listing_of_many_objects_yields_each_of_them_once_and_all_are_removed(
+def test_many_objects_are_listed_once_each_and_all_are_deleted(
     place: Place,
 ) -> None:
     names = [f"t/{kind}/{number:04d}" for kind in ("a", "log") for number in range(MANY // 2)]
@@ -147,7 +147,7 @@ def test_a_listing_of_many_objects_yields_each_of_them_once_and_all_are_removed(
     assert place.names() == ["u"]
 
 
-def test_a_missing_folder_differs_from_an_empty_one_where_there_are_folders(
+def test_a_missing_folder_differs_from_an_empty_one_if_the_store_has_folders(
     place: Place,
 ) -> None:
     place.folder("empty")
@@ -160,7 +160,7 @@ def test_a_missing_folder_differs_from_an_empty_one_where_there_are_folders(
     assert place.names("empty/") == []
 
 
-def test_a_listing_knows_size_and_an_aware_time(place: Place) -> None:
+def test_a_listing_has_the_size_and_an_aware_time(place: Place) -> None:
     place.store.write(place.prefix + "a", b"12345")
 
     [meta] = place.listed()
@@ -169,7 +169,7 @@ def test_a_listing_knows_size_and_an_aware_time(place: Place) -> None:
     assert meta.modified_at.tzinfo is not None
 
 
-def test_an_object_by_itself_is_known_as_in_a_listing(place: Place) -> None:
+def test_head_returns_an_object_as_in_a_listing(place: Place) -> None:
     place.put("folder/a", "folder/b")
 
     first, second = place.listed()
@@ -185,7 +185,7 @@ def test_head_returns_none_if_there_is_no_object(place: Place) -> None:
         assert place.store.head(place.prefix + name) is None
 
 
-def test_an_object_without_a_byte_is_a_file_or_nothing(place: Place) -> None:
+def test_an_empty_object_is_a_file_or_is_ignored(place: Place) -> None:
     place.store.write(place.prefix + "a", b"")
 
     assert place.names() == (["a"] if place.empty_files else [])
@@ -227,7 +227,7 @@ def test_the_listed_object_can_be_read_and_sought(place: Place) -> None:
     assert part == b"456"
 
 
-def test_a_large_object_is_read_from_anywhere(place: Place) -> None:
+def test_a_large_object_can_be_read_at_any_offset(place: Place) -> None:
     place.store.write(place.prefix + "a", LARGE)
     [meta] = place.listed()
 
@@ -247,7 +247,7 @@ def test_a_large_object_is_read_from_anywhere(place: Place) -> None:
     assert whole == LARGE
 
 
-def test_any_object_of_a_key_can_be_opened(place: Place) -> None:
+def test_an_object_can_be_opened_without_an_etag(place: Place) -> None:
     key = place.prefix + "a"
     place.store.write(key, b"old")
     place.store.write(key, b"newer")
@@ -261,12 +261,12 @@ def test_any_object_of_a_key_can_be_opened(place: Place) -> None:
         pass
 
 
-def test_an_object_that_was_prepared_is_read_as_any_other(place: Place) -> None:
+def test_a_prefetched_object_is_read_like_any_other(place: Place) -> None:
     place.store.write(place.prefix + "a", b"0123456789")
     [meta] = place.listed()
 
     for _ in range(2):
-        place.store.prepare(meta.key, etag=meta.etag)
+        place.store.prefetch(meta.key, etag=meta.etag)
     contents = []
     for _ in range(2):
         with place.store.open(meta.key, etag=meta.etag) as stream:
@@ -275,7 +275,7 @@ def test_an_object_that_was_prepared_is_read_as_any_other(place: Place) -> None:
     assert contents == [b"0123456789"] * 2
 
 
-def test_an_error_of_a_prepared_object_is_raised_when_it_is_opened(
+def test_an_error_of_a_prefetched_object_is_raised_when_it_is_opened(
     place: Place,
 ) -> None:
     place.put("gone", "changed")
@@ -284,7 +284,7 @@ def test_an_error_of_a_prepared_object_is_raised_when_it_is_opened(
     place.store.write(changed.key, b"otherwise")
 
     for meta in (changed, gone):
-        place.store.prepare(meta.key, etag=meta.etag)
+        place.store.prefetch(meta.key, etag=meta.etag)
 
     with pytest.raises(ObjectChangedError), place.store.open(changed.key, etag=changed.etag):
         pass
@@ -292,7 +292,7 @@ def test_an_error_of_a_prepared_object_is_raised_when_it_is_opened(
         pass
 
 
-def test_an_object_written_anew_is_not_the_one_that_was_listed(place: Place) -> None:
+def test_an_overwritten_object_cannot_be_opened_by_its_old_etag(place: Place) -> None:
     place.store.write(place.prefix + "a", b"old")
     [meta] = place.listed()
 
@@ -306,7 +306,7 @@ def test_an_object_written_anew_is_not_the_one_that_was_listed(place: Place) -> 
     assert failure.value.retryable
 
 
-def test_an_object_written_anew_gets_another_etag(place: Place) -> None:
+def test_an_overwritten_object_gets_another_etag(place: Place) -> None:
     place.store.write(place.prefix + "a", b"old")
     [before] = place.listed()
 
@@ -349,49 +349,49 @@ def test_a_missing_object_differs_from_a_changed_one(place: Place) -> None:
 
 
 @pytest.mark.parametrize("second", [b"second", b"first"], ids=["other", "same"])
-def test_a_key_that_is_taken_is_not_written_again(place: Place, second: bytes) -> None:
+def test_write_new_does_not_replace_an_existing_object(place: Place, second: bytes) -> None:
     key = place.prefix + "a"
 
-    answers = [place.store.write_new(key, b"first"), place.store.write_new(key, second)]
+    results = [place.store.write_new(key, b"first"), place.store.write_new(key, second)]
 
-    assert answers == [True, False]
+    assert results == [True, False]
     assert place.store.read_bytes(key) == b"first"
 
 
-def test_of_many_writers_of_a_new_key_exactly_one_wins(place: Place) -> None:
+def test_exactly_one_of_many_writers_creates_a_new_key(place: Place) -> None:
     key = place.prefix + "a"
     contents = [str(number).encode() * 10_000 for number in range(8)]
 
     with ThreadPoolExecutor(8) as threads:
-        answers = list(
+        results = list(
             threads.map(lambda content: place.store.write_new(key, content), contents)
         )
 
-    assert answers.count(True) == 1
-    assert place.store.read_bytes(key) == contents[answers.index(True)]
+    assert results.count(True) == 1
+    assert place.store.read_bytes(key) == contents[results.index(True)]
 
 
 @pytest.mark.parametrize("content", [b"row" * 100, LARGE], ids=["small", "large"])
-def test_an_object_that_is_written_piece_by_piece_is_there_when_it_is_finished(
+def test_an_object_written_in_pieces_exists_when_it_is_finished(
     place: Place, content: bytes
 ) -> None:
     new = place.store.create(place.folder("t"), "day=1/part-0")
-    for begin in range(0, len(content), 1_000_000):
-        new.file.write(content[begin : begin + 1_000_000])
+    for start in range(0, len(content), 1_000_000):
+        new.file.write(content[start : start + 1_000_000])
     written, before = new.file.tell(), place.names("t/")
 
     size_bytes = new.finish()
     place.store.sync([f"{place.prefix}t/day=1", f"{place.prefix}t", place.prefix])
 
     assert written == size_bytes == len(content)
-    assert before == (["t/day=1/part-0"] if place.key_from_the_beginning else [])
+    assert before == (["t/day=1/part-0"] if place.key_reserved else [])
     assert place.names("t/") == ["t/day=1/part-0"]
     assert place.store.read_bytes(place.prefix + "t/day=1/part-0") == content
 
 
 @pytest.mark.parametrize("finished", [True, False])
 @pytest.mark.parametrize("content", [b"", b"row" * 100, LARGE], ids=["empty", "small", "large"])
-def test_an_aborted_object_is_seen_by_nobody(
+def test_an_aborted_object_is_invisible(
     place: Place, content: bytes, *, finished: bool
 ) -> None:
     place.put("t/other")
@@ -409,7 +409,7 @@ def test_an_aborted_object_is_seen_by_nobody(
     assert bool(place.unfinished()) is (parts_sent and place.sent_parts_stay)
 
 
-def test_an_object_that_is_aborted_twice_is_no_error(place: Place) -> None:
+def test_an_object_can_be_aborted_twice(place: Place) -> None:
     new = place.store.create(place.folder("t"), "part-0")
     new.file.write(b"rows")
 
@@ -419,7 +419,7 @@ def test_an_object_that_is_aborted_twice_is_no_error(place: Place) -> None:
     assert place.names("t/") == []
 
 
-def test_an_object_is_not_lost_to_another_one_that_is_not_finished(place: Place) -> None:
+def test_an_unfinished_object_does_not_replace_an_existing_object(place: Place) -> None:
     place.put("t/part-0")
     try:
         place.store.create(place.folder("t"), "part-0").abort()
@@ -428,7 +428,7 @@ def test_an_object_is_not_lost_to_another_one_that_is_not_finished(place: Place)
     else:
         refused = False
 
-    assert refused is place.key_from_the_beginning
+    assert refused is place.key_reserved
     assert place.store.read_bytes(place.prefix + "t/part-0") == b"t/part-0"
 
 
@@ -443,23 +443,23 @@ def test_synced_keys_can_be_synced_again(place: Place) -> None:
 
 def test_a_folder_is_created_once_and_is_empty(place: Place) -> None:
     for _ in range(2):
-        place.store.make_folder(place.prefix + "a/b/c")
+        place.store.create_folder(place.prefix + "a/b/c")
 
     assert place.names() == []
     assert not place.store.holds(place.prefix + "a/b/c")
 
 
-def test_a_folder_was_created_or_contains_something(place: Place) -> None:
+def test_a_folder_exists_if_it_was_created_or_contains_an_object(place: Place) -> None:
     place.put("in/deep/a", "inner/c", "out")
-    place.folder("made")
+    place.folder("created")
 
     found = [
         name
-        for name in ("in", "in/deep", "inner", "i", "in/deep/a", "out", "missing", "made")
+        for name in ("in", "in/deep", "inner", "i", "in/deep/a", "out", "missing", "created")
         if place.store.is_folder(place.prefix + name)
     ]
 
-    assert found == ["in", "in/deep", "inner", *(["made"] if place.folders else [])]
+    assert found == ["in", "in/deep", "inner", *(["created"] if place.folders else [])]
 
 
 def test_a_folder_contains_the_keys_below_it_and_not_those_of_a_similar_name(
@@ -477,7 +477,7 @@ def test_a_folder_contains_the_keys_below_it_and_not_those_of_a_similar_name(
 
 
 @pytest.mark.parametrize("last", ["", "t/log/", "t/missing/"])
-def test_everything_below_a_prefix_is_removed_and_nothing_beside_it(
+def test_delete_below_deletes_everything_below_the_prefix_and_nothing_else(
     place: Place, last: str
 ) -> None:
     beside = ["s/a", "t-old/a", "t0", "tt/log/a"]
@@ -499,7 +499,7 @@ def test_deleting_below_an_empty_prefix_does_nothing(place: Place) -> None:
     assert place.names() == ["t-old/a"]
 
 
-def test_requests_are_counted_where_they_cost(place: Place) -> None:
+def test_requests_to_remote_stores_are_counted(place: Place) -> None:
     key = place.prefix + "a"
 
     def read() -> None:
@@ -507,7 +507,7 @@ def test_requests_are_counted_where_they_cost(place: Place) -> None:
             stream.read()
 
     counts = [place.store.requests]
-    for ask in (
+    for call in (
         lambda: place.store.write(key, b"1"),
         lambda: place.store.write_new(key, b"2"),
         lambda: place.store.create(place.folder("t"), "part-0").finish(),
@@ -519,18 +519,18 @@ def test_requests_are_counted_where_they_cost(place: Place) -> None:
         lambda: place.store.is_folder(place.prefix),
         lambda: place.store.delete_below(f"{place.prefix}t/"),
     ):
-        ask()
+        call()
         counts.append(place.store.requests)
 
     grown = [after > before for before, after in pairwise(counts)]
-    assert set(grown) == {place.costly}
+    assert set(grown) == {place.remote}
 
 
-def test_the_store_of_a_bucket_holds_keys_and_is_sent_nowhere() -> None:
-    options = StoreOptions(access_key="key", secret_key="kept")  # noqa: S106 - No real one.
+def test_a_bucket_store_cannot_be_pickled() -> None:
+    options = StoreOptions(access_key="key", secret_key="kept")  # noqa: S106 - Not a real key.
     store = BucketStore(scheme=Scheme.S3, bucket="lake", options=options)
 
-    with pytest.raises(TypeError, match="holds keys"):
+    with pytest.raises(TypeError, match="cannot be pickled"):
         pickle.dumps(store)
 
 

@@ -1,4 +1,4 @@
-"""What every kind of table must do; Delta on a disk and the twin in memory alike."""
+"""The contract of tables, for Delta tables on a disk and for fake tables in memory."""
 
 import shutil
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from tests.error_values import assert_names, raises
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Tables of one kind, and what others may do to them."""
+    """Tables of one kind, with the actions of other writers."""
 
     tables: Tables
     location: str
@@ -123,7 +123,7 @@ def test_a_new_table_is_empty_and_has_its_columns(world: World) -> None:
     assert (handle.version, handle.detail().files, handle.detail().rows) == (0, 0, 0)
 
 
-def test_two_tables_of_one_name_have_places_and_ids_of_their_own(world: World) -> None:
+def test_two_tables_of_one_name_have_different_locations_and_ids(world: World) -> None:
     one = world.tables.create("orders", COLUMNS, location=None, comment="")
     other = world.tables.create("orders", COLUMNS, location=None, comment="")
 
@@ -131,7 +131,9 @@ def test_two_tables_of_one_name_have_places_and_ids_of_their_own(world: World) -
     assert one.id != other.id
 
 
-def test_a_table_is_created_at_a_given_location_but_never_over_another(world: World) -> None:
+def test_a_table_is_created_at_a_given_location_but_never_over_another_table(
+    world: World,
+) -> None:
     created = world.tables.create("orders", COLUMNS, location=world.location, comment="")
 
     with raises(UserError, Code.ALREADY_EXISTS_ERR, "location") as caught:
@@ -155,7 +157,7 @@ def test_a_job_without_commits_has_the_number_zero(world: World, table: TableRef
     assert list(handle.chain_after(JOB, 0)) == []
 
 
-def test_a_commit_is_seen_after_a_refresh_and_not_before(world: World, table: TableRef) -> None:
+def test_a_commit_is_visible_only_after_a_refresh(world: World, table: TableRef) -> None:
     handle = world.tables.open(table.location)
 
     version = handle.commit(attachment(1), [world.add_file(table, "part-a-0.parquet")])
@@ -171,7 +173,7 @@ def test_a_commit_is_seen_after_a_refresh_and_not_before(world: World, table: Ta
     )
 
 
-def test_the_attachment_comes_back_as_it_was_committed(world: World, table: TableRef) -> None:
+def test_an_attachment_is_read_as_it_was_committed(world: World, table: TableRef) -> None:
     world.tables.open(table.location).commit(attachment(1), [])
 
     chain = world.tables.open(table.location).chain_after(JOB, 0)
@@ -179,7 +181,7 @@ def test_the_attachment_comes_back_as_it_was_committed(world: World, table: Tabl
     assert list(chain) == [ChainCommit(attachment=attachment(1), table_version=1)]
 
 
-def test_of_two_handles_under_one_job_the_second_commit_is_refused(
+def test_the_second_commit_of_two_handles_of_one_job_is_refused(
     world: World, table: TableRef
 ) -> None:
     first, second = world.tables.open(table.location), world.tables.open(table.location)
@@ -216,7 +218,7 @@ def test_a_handle_must_be_refreshed_between_two_commits(world: World, table: Tab
     assert handle.commit(attachment(2), []) == 2
 
 
-def test_two_jobs_of_one_table_do_not_disturb_each_other(world: World, table: TableRef) -> None:
+def test_two_jobs_of_one_table_do_not_conflict(world: World, table: TableRef) -> None:
     one, other = world.tables.open(table.location), world.tables.open(table.location)
 
     one_version = one.commit(attachment(1), [])
@@ -228,23 +230,25 @@ def test_two_jobs_of_one_table_do_not_disturb_each_other(world: World, table: Ta
     assert [c.table_version for c in handle.chain_after(OTHER_JOB, 0)] == [2]
 
 
-def test_a_foreign_commit_never_doubles_ours(world: World, table: TableRef) -> None:
+def test_a_commit_of_another_writer_does_not_repeat_a_commit_of_the_job(
+    world: World, table: TableRef
+) -> None:
     handle = world.tables.open(table.location)
     world.foreign_commit(table.location)
 
     try:
         handle.commit(attachment(1), [world.add_file(table, "part-a-0.parquet")])
-        landed = 1
+        committed = 1
     except CommitOutcomeUnknownError:
-        landed = 0
+        committed = 0
 
     handle.refresh()
-    assert handle.newest_number(JOB) == landed
-    assert handle.detail().files == landed
-    assert len(handle.chain_after(JOB, 0)) == landed
+    assert handle.newest_number(JOB) == committed
+    assert handle.detail().files == committed
+    assert len(handle.chain_after(JOB, 0)) == committed
 
 
-def test_a_number_is_taken_again_after_a_refresh_so_callers_compare_first(
+def test_a_table_accepts_a_repeated_number_after_a_refresh(
     world: World, table: TableRef
 ) -> None:
     commit_all(world, table, 1)
@@ -271,7 +275,9 @@ def test_the_chain_above_a_number_is_read_from_the_log(world: World, table: Tabl
     assert [commit.table_version for commit in chain] == [2, 5]
 
 
-def test_where_the_log_was_cleaned_the_copies_serve(world: World, table: TableRef) -> None:
+def test_commits_of_a_cleaned_log_are_read_from_their_copies(
+    world: World, table: TableRef
+) -> None:
     commit_all(world, table, 1, 2, 3)
     for number in (1, 2):
         world.tables.open(table.location).write_copy(attachment(number))
@@ -283,9 +289,7 @@ def test_where_the_log_was_cleaned_the_copies_serve(world: World, table: TableRe
     assert [commit.table_version for commit in chain] == [None, None, 3]
 
 
-def test_a_commit_found_nowhere_is_named_with_the_numbers(
-    world: World, table: TableRef
-) -> None:
+def test_the_error_for_a_missing_commit_names_its_number(world: World, table: TableRef) -> None:
     commit_all(world, table, 1, 2, 3)
     world.tables.open(table.location).write_copy(attachment(2))
     world.clean_log(table.location, 3)
@@ -316,7 +320,7 @@ def test_a_copy_of_an_unknown_format_is_refused(world: World, table: TableRef) -
         world.tables.open(table.location).chain_after(JOB, 0)
 
 
-def test_a_copy_is_written_once_and_stays_what_it_was(world: World, table: TableRef) -> None:
+def test_a_copy_is_never_overwritten(world: World, table: TableRef) -> None:
     commit_all(world, table, 1, 2)
     handle = world.tables.open(table.location)
     handle.write_copy(attachment(1))
@@ -328,7 +332,7 @@ def test_a_copy_is_written_once_and_stays_what_it_was(world: World, table: Table
     assert handle.chain_after(JOB, 0)[0].attachment == attachment(1)
 
 
-def test_a_table_created_anew_in_the_same_place_has_another_id(
+def test_a_table_recreated_at_the_same_location_has_another_id(
     world: World, table: TableRef
 ) -> None:
     handle = world.tables.open(table.location)
@@ -341,7 +345,7 @@ def test_a_table_created_anew_in_the_same_place_has_another_id(
     assert handle.newest_number(JOB) == 0
 
 
-def test_a_commit_through_a_handle_of_a_former_table_is_refused(
+def test_a_commit_through_a_handle_of_a_replaced_table_is_refused(
     world: World, table: TableRef
 ) -> None:
     former = world.tables.open(table.location)
@@ -353,7 +357,7 @@ def test_a_commit_through_a_handle_of_a_former_table_is_refused(
     assert world.tables.open(table.location).newest_number(JOB) == 0
 
 
-def test_a_deleted_table_is_gone_and_deleting_again_does_nothing(
+def test_a_deleted_table_does_not_exist_and_can_be_deleted_again(
     world: World, table: TableRef
 ) -> None:
     handle = world.tables.open(table.location)
@@ -369,7 +373,7 @@ def test_a_deleted_table_is_gone_and_deleting_again_does_nothing(
         handle.commit(attachment(1), [])
 
 
-def test_missing_files_are_told_apart_from_those_that_exist(
+def test_missing_files_are_reported_and_existing_files_are_not(
     world: World, table: TableRef
 ) -> None:
     world.add_file(table, "part-a-0.parquet")
@@ -381,7 +385,9 @@ def test_missing_files_are_told_apart_from_those_that_exist(
     assert missing == ("part-b-0.parquet",)
 
 
-def test_missing_files_are_looked_for_in_folders_too(world: World, table: TableRef) -> None:
+def test_missing_files_are_reported_in_partition_folders_too(
+    world: World, table: TableRef
+) -> None:
     world.add_file(table, "day=2026-01-31/part-a-0.parquet")
 
     paths = ["day=2026-01-31/part-a-0.parquet", "day=2026-02-01/part-a-0.parquet"]
@@ -396,7 +402,7 @@ PARTITIONED = (
 )
 
 
-def test_a_table_knows_by_which_columns_it_is_partitioned(world: World) -> None:
+def test_a_table_returns_its_partition_columns(world: World) -> None:
     created = world.tables.create(
         "t", PARTITIONED, location=None, comment="", partition_by=("city", "Day")
     )
@@ -407,11 +413,11 @@ def test_a_table_knows_by_which_columns_it_is_partitioned(world: World) -> None:
     assert handle.columns() == PARTITIONED
 
 
-def test_a_table_is_not_partitioned_unless_told_so(world: World, table: TableRef) -> None:
+def test_a_table_is_not_partitioned_by_default(world: World, table: TableRef) -> None:
     assert world.tables.open(table.location).partition_columns() == ()
 
 
-def test_files_of_partitions_are_committed_with_their_values(world: World) -> None:
+def test_files_are_committed_with_their_partition_values(world: World) -> None:
     created = world.tables.create(
         "t", PARTITIONED, location=None, comment="", partition_by=("Day", "city")
     )
@@ -440,7 +446,7 @@ def test_a_file_with_values_of_other_partition_columns_is_never_committed(
     assert world.tables.open(created.location).version == 0
 
 
-def test_an_older_version_holds_what_it_held(world: World, table: TableRef) -> None:
+def test_an_older_version_has_the_files_of_that_version(world: World, table: TableRef) -> None:
     handle = world.tables.open(table.location)
     handle.commit(attachment(1), [world.add_file(table, "part-a-0.parquet")])
     handle.refresh()
@@ -454,7 +460,7 @@ def test_an_older_version_holds_what_it_held(world: World, table: TableRef) -> N
     assert handle.at(0).files() == ()
 
 
-def test_a_version_that_does_not_exist_is_named(world: World, table: TableRef) -> None:
+def test_the_error_for_a_missing_version_names_it(world: World, table: TableRef) -> None:
     handle = world.tables.open(table.location)
 
     with raises(UserError, Code.META_NOT_FOUND_ERR, "7") as caught:

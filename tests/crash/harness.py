@@ -1,8 +1,7 @@
-"""Penstock as real processes on one home: killed, frozen, thawed and read back.
+"""Run Penstock as real processes on one home: kill, freeze and thaw them, then check the home.
 
-The processes are the installed command with real Spark, or the same command without it. What
-they leave is looked at from the test's own process, by the same statements, and by deltalake
-where it comes to rows.
+The processes are the installed command with real Spark, or the same command without Spark. The
+test's own process checks the result, with SQL statements and with deltalake.
 """
 
 import json
@@ -27,13 +26,13 @@ from penstock.control.result import Cell
 from penstock.crashpoints import CrashPoint
 from penstock.engine.run import Work
 from tests.crash.places import Place
-from tests.crash.processes import IN_PROCESS, PATIENCE_SECONDS, kill, start
+from tests.crash.processes import IN_PROCESS, TIMEOUT_SECONDS, kill, start
 from tests.node import CREATE_TABLE, Node, numbered
 
 KILLED = -signal.SIGKILL
 ROWS_PER_FILE = 3
 
-_BLINK = timedelta(milliseconds=20)
+_POLL_PERIOD = timedelta(milliseconds=20)
 
 _SETTINGS = """
 warehouse = {warehouse}
@@ -49,7 +48,7 @@ master = "local[2,4]"
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a process ended, and everything it said."""
+    """Exit code and output of a process."""
 
     code: int
     output: str
@@ -57,7 +56,7 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """What SHOW says of the job."""
+    """The output of SHOW for the job."""
 
     job: dict[str, Cell]
     epochs: list[dict[str, Cell]]
@@ -66,16 +65,18 @@ class Shown:
 class Process:
     """One running penstock."""
 
-    def __init__(self, command: list[str], *, said: Path, crash_at: str) -> None:
-        self._said = said
+    def __init__(self, command: list[str], *, output_path: Path, crash_at: str) -> None:
+        self._output_path = output_path
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PENSTOCK_")}
         if crash_at:
             environment["PENSTOCK_CRASH_AT"] = crash_at
-        self._child = start(command, said=said, environment=environment)
+        self._child = start(command, output_path=output_path, environment=environment)
 
     def wait(self) -> Ended:
         """Wait until the process has ended."""
-        return Ended(code=self._child.wait(PATIENCE_SECONDS), output=self._said.read_text())
+        return Ended(
+            code=self._child.wait(TIMEOUT_SECONDS), output=self._output_path.read_text()
+        )
 
     def wait_until_frozen(self) -> None:
         """Wait until the process has stopped at its crash point."""
@@ -83,7 +84,7 @@ class Process:
         until(lambda: observed.status() == psutil.STATUS_STOPPED)
 
     def thaw(self) -> None:
-        """Let a frozen process go on."""
+        """Continue a frozen process."""
         os.kill(self._child.pid, signal.SIGCONT)
 
     def kill_jvm(self) -> None:
@@ -93,7 +94,7 @@ class Process:
         jvm.kill()
 
     def kill(self) -> None:
-        """Kill the process if it is still there; its JVM follows it."""
+        """Kill the process if it still runs; its JVM then ends by itself."""
         kill(self._child)
 
 
@@ -107,7 +108,7 @@ class Home:
     root: Path
     place: Place
     command: tuple[str, ...] = IN_PROCESS
-    # Who goes on after a kill does the same with and without Spark, which takes its time.
+    # The process that continues after a kill. It behaves the same without Spark, and is faster.
     successor: tuple[str, ...] = IN_PROCESS
     processes: list[Process] = field(default_factory=list)
 
@@ -132,27 +133,27 @@ class Home:
         )
 
     def reopen(self, *, clock: Clock, work: Work) -> Node:
-        """Answer the node in the test's own process, opened again with these parts."""
+        """Return the node of the test's own process, opened again with these parts."""
         self.node.catalog.close()
         self.node = self._open_node(clock=clock, work=work)
         return self.node
 
     def close(self) -> None:
-        """End what still runs."""
+        """Kill the processes that still run."""
         for process in self.processes:
             process.kill()
         self.node.catalog.close()
 
     def start(self, *arguments: str, crash_at: str = "", successor: bool = False) -> Process:
         """Start penstock with these arguments."""
-        said = self.root / f"said-{len(self.processes)}.txt"
+        output_path = self.root / f"output-{len(self.processes)}.txt"
         command = [
             *(self.successor if successor else self.command),
             "--home",
             str(self.path),
             *arguments,
         ]
-        self.processes.append(Process(command, said=said, crash_at=crash_at))
+        self.processes.append(Process(command, output_path=output_path, crash_at=crash_at))
         return self.processes[-1]
 
     def sql(self, text: str, *, crash_at: str = "") -> Ended:
@@ -164,7 +165,7 @@ class Home:
         return self.start_run(crash_at=crash_at).wait()
 
     def finish(self) -> Ended:
-        """Let another process go on where one was killed, until the job is caught up."""
+        """Start another process after a kill, and wait until the job is caught up."""
         return self.start(*_RUN, successor=True).wait()
 
     def start_run(self, *, crash_at: str = "") -> Process:
@@ -177,11 +178,11 @@ class Home:
             self.write_text(file, lines_of(file))
 
     def write_text(self, file: int, text: str) -> None:
-        """Write a source file with a content of its own."""
+        """Write a source file with the given content."""
         self.place.write_source(f"{file}.json", text)
 
     def source(self, file: int) -> str:
-        """Answer what Penstock calls a source file."""
+        """Return the name of a source file in Penstock."""
         return self.place.source(f"{file}.json")
 
     def create(self, **properties: str) -> None:
@@ -190,7 +191,7 @@ class Home:
         self.node.sql(self.create_job(**properties))
 
     def create_job(self, *, select: str = "id, note", **properties: str) -> str:
-        """Answer the statement that creates the job."""
+        """Return the statement that creates the job."""
         given = {"s3.max_batch_files": "1", "max_interval": "1s", **properties}
         clause = ", ".join(f"'{key}' = '{value}'" for key, value in given.items())
         return (
@@ -210,62 +211,62 @@ class Home:
         return self.rows_at(self.location)
 
     def rows_at(self, location: str) -> list[dict[str, Any]]:
-        """Answer the rows of a table, sorted by their text."""
+        """Return the rows of a table, sorted by their text."""
         contents = (self.place.read(location, name) for name in self.files_at(location))
         tables = [pq.read_table(BytesIO(content)) for content in contents]
         rows = [row for table in tables for row in table.to_pylist()]
         return sorted(rows, key=lambda row: json.dumps(row, default=str))
 
     def files_at(self, location: str) -> set[str]:
-        """Answer the data files that a table has, as deltalake tells."""
+        """Return the data files of a table, as deltalake reports them."""
         table = DeltaTable(location, storage_options=self.place.storage_options)
         return {str(path) for path in pa.table(table.get_add_actions())["path"].to_pylist()}
 
     @property
     def state(self) -> Cell:
-        """What SHOW JOBS calls the job's state."""
+        """The job's state in SHOW JOBS."""
         return self.node.show("j")["state"]
 
     def shown(self) -> Shown:
-        """Answer what SHOW says of the job."""
+        """Return the output of SHOW for the job."""
         job = self.node.show("j")
-        # What a bucket is asked grows with every look at it.
+        # The number of requests to a bucket grows with every poll.
         del job["requests_per_hour"]
         return Shown(job=job, epochs=self.node.sql("SHOW EPOCHS FOR j"))
 
     @property
     def location(self) -> str:
-        """Where the table is."""
+        """The location of the table."""
         record = self.node.catalog.table("t")
         assert record is not None
         return record.location
 
     def written_files(self) -> set[str]:
-        """Answer the data files that tasks have written, whether or not the table has them."""
+        """Return the data files that tasks have written, whether or not they are committed."""
         names = self.place.names(self.location)
         return {name for name in names if name.endswith(".parquet") and "/" not in name}
 
 
 def crash(point: CrashPoint, *, count: int = 1, action: str = "kill") -> str:
-    """Answer the setting that ends or freezes a process at a crash point."""
+    """Return the setting that kills or freezes a process at a crash point."""
     return f"{point}:{action}:{count}"
 
 
 def lines_of(file: int) -> str:
-    """Answer the content of a source file."""
+    """Return the content of a source file."""
     return "".join(f"{json.dumps(row)}\n" for row in rows_of(file))
 
 
 def rows_of(*files: int) -> list[dict[str, Any]]:
-    """Answer the rows of source files, as the table's are answered."""
+    """Return the rows of source files, in the order of ``Home.rows``."""
     numbers = [10 * file + row for file in files for row in range(ROWS_PER_FILE)]
     return sorted(numbered(*numbers), key=lambda row: json.dumps(row, default=str))
 
 
 def assert_exact(home: Home, *files: int) -> Shown:
-    """Require that table, catalog, ledger and copies tell of these files, each row once.
+    """Require that table, catalog, ledger and copies contain each row of these files once.
 
-    A file that is named twice was loaded twice, as a person asked.
+    A file that is named twice was loaded twice, because the user requested it.
     """
     shown = home.shown()
     assert home.rows == rows_of(*files)
@@ -305,8 +306,8 @@ def assert_chain(home: Home, *, numbers: int) -> None:
 
 
 def assert_lasting(home: Home, before: Shown) -> None:
-    """Require that a further run, which finds nothing to do, leaves all as it was."""
-    # It would not even start Spark, so it needs no process of its own.
+    """Require that another run, which finds no new file, changes nothing but its fence."""
+    # The run does not start Spark, so it needs no process of its own.
     home.node.run()
     after = home.shown()
     assert after.job == before.job
@@ -315,14 +316,14 @@ def assert_lasting(home: Home, before: Shown) -> None:
 
 
 def committed(shown: Shown) -> list[dict[str, Cell]]:
-    """Answer the rows of SHOW EPOCHS that are commits."""
+    """Return the rows of SHOW EPOCHS that are commits."""
     return [row for row in shown.epochs if row["outcome"] == "COMMITTED"]
 
 
 def until(done: Callable[[], bool]) -> None:
-    """Wait until something is so."""
+    """Wait until a condition is true."""
     clock, never = SystemClock(), threading.Event()
-    deadline = clock.monotonic() + PATIENCE_SECONDS
+    deadline = clock.monotonic() + TIMEOUT_SECONDS
     while not done():
         assert clock.monotonic() < deadline
-        clock.wait(never, _BLINK)
+        clock.wait(never, _POLL_PERIOD)

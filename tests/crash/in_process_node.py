@@ -1,7 +1,7 @@
-"""The penstock command whose tasks run in its own process, by the executor of the tests.
+"""The penstock command with the in-process executor of the tests instead of Spark.
 
-Everything else is the product's: settings, wiring, supervisor, foreground and crash points. It
-is there at once, where Spark takes ten seconds.
+Everything else is the product: settings, wiring, supervisor, foreground and crash points. The
+command starts at once; Spark needs ten seconds.
 """
 
 from penstock.spark import executor
@@ -10,16 +10,16 @@ from penstock.testing.executor import InProcessExecutor
 
 
 class WithoutSpark(InProcessExecutor):
-    """Made and stopped as Spark is."""
+    """An executor with the constructor and ``stop`` of the Spark executor."""
 
     def __init__(self, options: SparkOptions) -> None:
         super().__init__()
         del options
 
     def stop(self) -> None:
-        """Have nothing to stop."""
+        """Do nothing."""
 
 
 def use_no_spark() -> None:
-    """Let this process run tasks by itself."""
+    """Replace the Spark executor in this process."""
     executor.SparkExecutor = WithoutSpark  # type: ignore[assignment,misc]

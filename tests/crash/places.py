@@ -1,4 +1,4 @@
-"""Where the source files and the tables of a home lie: on this machine, or in a bucket."""
+"""Places for the source files and tables of a home: this machine, or a bucket."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,35 +13,35 @@ _TAKEN = "PreconditionFailed"
 
 
 class Place(Protocol):
-    """Source files and tables; a location is what the catalog calls one of a table."""
+    """Source files and tables; a location is the catalog's location of a table."""
 
     @property
     def warehouse(self) -> str:
-        """Where new tables are made; empty for the folder in the home."""
+        """The folder for new tables; empty for the folder in the home."""
         ...
 
     @property
     def secret(self) -> str:
-        """Which secret opens the warehouse; empty if none is needed."""
+        """The secret of the warehouse; empty if none is needed."""
         ...
 
     @property
     def preparation(self) -> str:
-        """The statement that makes the secret; empty if none is needed."""
+        """The statement that creates the secret; empty if none is needed."""
         ...
 
     @property
     def arguments(self) -> str:
-        """What FILES is told about the source."""
+        """The arguments of FILES."""
         ...
 
     @property
     def storage_options(self) -> dict[str, str] | None:
-        """What deltalake needs to know to open tables here."""
+        """The options with which deltalake opens tables here."""
         ...
 
     def source(self, name: str) -> str:
-        """Answer what Penstock calls a source file."""
+        """Return the name of a source file in Penstock."""
         ...
 
     def write_source(self, name: str, content: str) -> None:
@@ -49,21 +49,21 @@ class Place(Protocol):
         ...
 
     def names(self, location: str) -> list[str]:
-        """Answer what lies below a location, by names relative to it."""
+        """Return the files below a location, as names relative to the location."""
         ...
 
     def read(self, location: str, name: str) -> bytes:
-        """Read what lies below a location."""
+        """Read a file below a location."""
         ...
 
     def write_new(self, location: str, name: str, content: bytes) -> bool:
-        """Write unless something of that name is there; answer whether it was written."""
+        """Create a file; return False if a file of that name exists."""
         ...
 
 
 @dataclass(frozen=True)
 class LocalPlace:
-    """Folders of this machine; the tables lie in the home."""
+    """Folders of this machine; the tables are in the home."""
 
     folder: Path
 
@@ -119,7 +119,7 @@ class BucketPlace:
 
     @property
     def arguments(self) -> str:
-        """Of the two keys one is written out and one is a reference to the secret."""
+        """The arguments of FILES, with one literal key and one reference to the secret."""
         bucket = self.bucket
         return (
             f"'uri' = '{bucket.uri(self.source('*.json'))}', 'format' = 'json', "

@@ -1,4 +1,4 @@
-"""Which crash points the tests of this folder pass, and who passes them."""
+"""The crash points that the tests of this folder use, by statement or step."""
 
 from penstock.crashpoints import CrashPoint
 
@@ -17,7 +17,7 @@ REJECT_POINTS = (
     CrashPoint.REJECTS_COMMITTED,
 )
 
-# The commit that the catalog has not seen is applied first, the fence second.
+# Recovery first applies the commit that the catalog lacks, then the fence.
 RECOVERY_POINTS = (
     (CrashPoint.LEASE_TAKEN, 1),
     (CrashPoint.CHAIN_EXTENDED, 1),

@@ -1,4 +1,4 @@
-"""The penstock command as processes: the installed one, or one that is forked without Spark."""
+"""Processes of the penstock command: installed with Spark, or forked without Spark."""
 
 import os
 import signal
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.crash.in_process_node import use_no_spark
-from tests.forking import Forked, Surroundings
+from tests.forking import CommandContext, Forked
 
 SPARK = (str(Path(sys.executable).parent / "penstock"),)
-# Stands for the command whose tasks run in its own process.
+# The marker of the command whose tasks run in its own process.
 IN_PROCESS = ("penstock without Spark",)
-PATIENCE_SECONDS = 240
+TIMEOUT_SECONDS = 240
 
 
 class Child(Protocol):
@@ -24,28 +24,28 @@ class Child(Protocol):
     def pid(self) -> int: ...
 
     def poll(self) -> int | None:
-        """Answer its exit code once it has ended."""
+        """Return the exit code; None if the process still runs."""
         ...
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end and answer the exit code."""
+        """Wait for the end of the process; return the exit code."""
         ...
 
 
-def start(command: Sequence[str], *, said: Path, environment: dict[str, str]) -> Child:
-    """Start a command; everything it says goes to a file."""
+def start(command: Sequence[str], *, output_path: Path, environment: dict[str, str]) -> Child:
+    """Start a command with its output in a file."""
     if tuple(command[: len(IN_PROCESS)]) == IN_PROCESS:
-        said.touch()
-        around = Surroundings(environment=environment, stdout=str(said))
+        output_path.touch()
+        around = CommandContext(environment=environment, stdout=str(output_path))
         return Forked(command[len(IN_PROCESS) :], around, prepare=use_no_spark)
-    return _Installed(command, said=said, environment=environment)
+    return _Installed(command, output_path=output_path, environment=environment)
 
 
 class _Installed:
     def __init__(
-        self, command: Sequence[str], *, said: Path, environment: dict[str, str]
+        self, command: Sequence[str], *, output_path: Path, environment: dict[str, str]
     ) -> None:
-        with said.open("wb") as output:
+        with output_path.open("wb") as output:
             self._process = subprocess.Popen(
                 command,
                 env=environment,
@@ -66,7 +66,7 @@ class _Installed:
 
 
 def kill(child: Child) -> None:
-    """Kill a process if it is still there, and wait for its end."""
+    """Kill a process if it still runs, and wait for its end."""
     if child.poll() is None:
         os.kill(child.pid, signal.SIGKILL)
-        child.wait(PATIENCE_SECONDS)
+        child.wait(TIMEOUT_SECONDS)

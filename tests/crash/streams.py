@@ -1,4 +1,4 @@
-"""Routine loads of streams that live: records arrive and shards are split all the while."""
+"""Routine loads of active streams: records arrive and shards are split during the load."""
 
 import json
 import threading
@@ -14,7 +14,7 @@ from tests.integration.routine_loads import ids
 from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import MIDDLE, StreamUnderTest
 
-# Keys lie in all quarters of a stream, so that both halves of a shard get records.
+# The keys are in all quarters of the hash range, so that both halves of a shard get records.
 KEYS = 4
 QUARTER = MIDDLE // 2
 PARENT, CHILDREN = "shardId-000000000000", ("shardId-000000000002", "shardId-000000000003")
@@ -24,7 +24,7 @@ _BAD = b"no record"
 
 
 class Producer:
-    """Puts records into a stream, one behind the other, until it is told to end."""
+    """Puts records into a stream, one after the other, until ``end`` is called."""
 
     def __init__(self, stream: StreamUnderTest) -> None:
         self._stream = stream
@@ -41,7 +41,7 @@ class Producer:
         self._thread.join()
 
     def put(self, *, count: int) -> None:
-        """Put some records at once; only who has started the producer may not."""
+        """Put records at once; not allowed after ``start``."""
         for _ in range(count):
             number = len(self.sent)
             record = json.dumps({"id": number, "note": f"row {number}"})
@@ -66,7 +66,7 @@ class Producer:
 
 @contextmanager
 def producing(stream: StreamUnderTest) -> Iterator[Producer]:
-    """Give a producer that has put something under every key, and goes on."""
+    """Yield a producer that has put a record under every key and keeps producing."""
     producer = Producer(stream)
     producer.put(count=40)
     producer.start()
@@ -83,7 +83,7 @@ def split(stream: StreamUnderTest, producer: Producer) -> None:
 
 
 def create_load(server: KinesisServer, stream: StreamUnderTest, **properties: str) -> str:
-    """Answer the statement that creates the load; its key is that of the stream."""
+    """Return the statement that creates the load; the access key is the stream's name."""
     given = {
         "format": "json",
         "max_error_number": "100",
@@ -108,7 +108,7 @@ def create(
 
 
 def epochs(home: Home) -> list[Attachment]:
-    """Answer the epochs that are in the table."""
+    """Return the epochs in the table."""
     state = home.node.job("j")
     assert home.node.tables is not None
     chain = home.node.tables.open(home.location).chain_after(state.id, 0)
@@ -117,20 +117,20 @@ def epochs(home: Home) -> list[Attachment]:
 
 
 def ends_parent(epoch: Attachment) -> bool:
-    """Tell whether the parent is at its end behind an epoch, and its children unread."""
+    """Return whether the parent is at its end after an epoch, and its children are unread."""
     position_by_shard = {split.split: split.position for split in epoch.progress}
     unread = [position_by_shard.get(child, Horizon()) == Horizon() for child in CHILDREN]
     return position_by_shard[PARENT] == End() and all(unread)
 
 
 def reads_children(epoch: Attachment) -> bool:
-    """Tell whether both children were read in an epoch or before."""
+    """Return whether both children were read in an epoch or before."""
     position_by_shard = {split.split: split.position for split in epoch.progress}
     return all(position_by_shard[child] != Horizon() for child in CHILDREN)
 
 
 def assert_all_once(home: Home, producer: Producer) -> None:
-    """Require that everything sent is in the table, once and in order, as all figures say."""
+    """Require that each sent record is in the table once, in order, and in all counts."""
     shown = home.shown()
     loaded = ids(home.node)
     assert sorted(loaded) == producer.sent

@@ -1,8 +1,8 @@
-"""An owner that is frozen at any step of a commit can do no harm when it thaws.
+"""An owner that is frozen at any step of a commit cannot commit after it thaws.
 
-Processes start slowly and leases last for seconds, so the homes are brought to their frozen
-owners, and from there to their successors, side by side. Tests that share such homes are one
-group, so that several processes of pytest do not bring them there twice.
+Processes start slowly and leases last for seconds. All homes are therefore prepared in
+parallel, up to the frozen owner and then up to its successor. Tests that share homes are one
+xdist group, so that only one process of pytest prepares them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ STATEMENT_SECONDS_MAX = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Takeover:
-    """What became of a job whose owner was frozen while another process took over."""
+    """The result of a takeover from a frozen owner."""
 
     home: Home
     lease_end: datetime
@@ -61,7 +61,7 @@ class Frozen:
 
 
 def of_steps(*steps: CrashPoint) -> pytest.MarkDecorator:
-    """Give a test the takeovers from owners that were frozen at these steps."""
+    """Parametrize a test with takeovers from owners that were frozen at these steps."""
     cases = [
         pytest.param(variant, step, marks=pytest.mark.xdist_group(f"takeovers {variant}"))
         for variant in (*WITHOUT_SPARK, Variant.SPARK_FILE)
@@ -74,7 +74,7 @@ def of_steps(*steps: CrashPoint) -> pytest.MarkDecorator:
 
 
 def _steps_of(variant: Variant) -> tuple[CrashPoint, ...]:
-    """Answer where owners are frozen: what they do there is the same with and without Spark."""
+    """Return the steps at which owners are frozen; one step is enough with Spark."""
     return STEPS if variant in WITHOUT_SPARK else (CrashPoint.COMMIT_CHECKED,)
 
 
@@ -101,7 +101,7 @@ def frozen_homes(
 ) -> Iterator[Mapping[str, Frozen]]:
     points = {
         "pause before the commit": CrashPoint.COMMIT_CHECKED,
-        "pause behind the commit": CrashPoint.TABLE_COMMITTED,
+        "pause after the commit": CrashPoint.TABLE_COMMITTED,
         "alter": CrashPoint.COMMIT_CHECKED,
         "drop": CrashPoint.COMMIT_CHECKED,
     }
@@ -118,7 +118,7 @@ def frozen_homes(
 def _homes(
     stack: ExitStack, request: pytest.FixtureRequest, factory: pytest.TempPathFactory
 ) -> Iterator[Home]:
-    """Yield as many homes as are asked for."""
+    """Yield any number of homes."""
     while True:
         root = factory.mktemp("home")
         bucket = partial(request.getfixturevalue, "shared_bucket")
@@ -164,19 +164,19 @@ def test_the_commit_of_a_thawed_owner_is_refused_and_its_files_are_not_in_the_ta
 
 
 @of_steps(*STEPS)
-def test_a_thawed_owner_says_that_it_lost_the_job_and_why(
+def test_a_thawed_owner_reports_that_it_lost_the_job_and_why(
     takeovers: Mapping[CrashPoint, Future[Takeover]], point: CrashPoint
 ) -> None:
     takeover = takeovers[point].result()
 
     assert takeover.owner.code == 0
-    assert "notice LEASE_LOST_ERR: this process lost job j: " in takeover.owner.output
+    assert "notice LEASE_LOST_ERR: job j stopped in this process: " in takeover.owner.output
 
 
 @pytest.mark.parametrize(
-    ("case", "loaded"), [("pause before the commit", [1]), ("pause behind the commit", [1, 2])]
+    ("case", "loaded"), [("pause before the commit", [1]), ("pause after the commit", [1, 2])]
 )
-def test_a_pause_against_a_frozen_owner_returns_soon_and_holds(
+def test_a_pause_returns_quickly_and_holds_although_the_owner_is_frozen(
     frozen_homes: Mapping[str, Frozen], case: str, loaded: list[int]
 ) -> None:
     home, owner = frozen_homes[case].home, frozen_homes[case].owner
@@ -188,13 +188,13 @@ def test_a_pause_against_a_frozen_owner_returns_soon_and_holds(
     assert seconds < STATEMENT_SECONDS_MAX
     assert paused.job["state"] == "PAUSED"
     assert assert_exact(home, *loaded).job == paused.job
-    assert "this process lost job j" in thawed.output
+    assert "job j stopped in this process" in thawed.output
     home.node.sql("RESUME JOB j")
     home.node.run()
     assert_exact(home, 1, 2, 3, 4)
 
 
-def test_an_alter_against_a_frozen_owner_returns_soon_and_holds(
+def test_an_alter_returns_quickly_and_holds_although_the_owner_is_frozen(
     frozen_homes: Mapping[str, Frozen],
 ) -> None:
     home, owner = frozen_homes["alter"].home, frozen_homes["alter"].owner
@@ -209,13 +209,13 @@ def test_an_alter_against_a_frozen_owner_returns_soon_and_holds(
     assert home.rows == rows_of(1)
     assert home.shown().job == altered.job
     assert altered.job["position"] == home.source(3)
-    assert "this process lost job j" in thawed.output
+    assert "job j stopped in this process" in thawed.output
     home.node.sql("RESUME JOB j")
     home.node.run()
     assert_exact(home, 1, 4)
 
 
-def test_a_drop_against_a_frozen_owner_returns_soon_and_holds(
+def test_a_drop_returns_quickly_and_holds_although_the_owner_is_frozen(
     frozen_homes: Mapping[str, Frozen],
 ) -> None:
     home, owner = frozen_homes["drop"].home, frozen_homes["drop"].owner
@@ -226,7 +226,7 @@ def test_a_drop_against_a_frozen_owner_returns_soon_and_holds(
     assert seconds < STATEMENT_SECONDS_MAX
     assert home.node.sql("SHOW JOBS") == []
     assert home.rows == rows_of(1)
-    assert "this process lost job j" in thawed.output
+    assert "job j stopped in this process" in thawed.output
 
 
 def _take_over(home: Home, point: CrashPoint) -> Takeover:
@@ -244,7 +244,7 @@ def _take_over(home: Home, point: CrashPoint) -> Takeover:
 
 
 def _taken_at(home: Home) -> datetime:
-    """Answer when the job was last taken."""
+    """Return the time of the last takeover."""
     events = home.node.catalog.events(home.node.job("j").id)
     return max(event.at for event in events if isinstance(event.body, GenerationRaised))
 

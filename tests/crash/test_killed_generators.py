@@ -1,4 +1,4 @@
-"""A load of generated rows that is killed anywhere loses no row and repeats none."""
+"""A load of generated rows loses and repeats no row when it is killed at any point."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.crash
 
 ROWS = 50
 CREATE_TABLE = "CREATE TABLE t (id BIGINT NOT NULL, name STRING, price DOUBLE, at TIMESTAMP)"
-# Ten rows of each split make an epoch.
+# An epoch has ten rows of each split.
 CREATE_LOAD = f"""
 CREATE ROUTINE LOAD j ON t PROPERTIES("max_batch_rows" = "20")
 FROM DATAGEN ("rows_per_second" = "unlimited", "rows_total" = "{ROWS}", "splits" = "2",
@@ -38,7 +38,7 @@ def test_no_generated_row_is_lost_or_repeated_by_a_kill(home: Home, point: Crash
 
 
 @pytest.mark.parametrize("home", [Variant.FILE], indirect=True)
-def test_the_rows_after_a_kill_are_those_of_a_load_without_one(home: Home) -> None:
+def test_a_killed_load_has_the_same_rows_as_a_load_without_a_kill(home: Home) -> None:
     home.node.sql(CREATE_TABLE)
     home.node.sql(CREATE_LOAD)
     home.run(crash_at=crash(CrashPoint.TABLE_COMMITTED))
@@ -53,5 +53,5 @@ def test_the_rows_after_a_kill_are_those_of_a_load_without_one(home: Home) -> No
 
 
 def without_times(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """Return what does not depend on when the load was created."""
+    """Return the values that do not depend on the creation time of the load."""
     return sorted((row["id"], row["name"], row["price"]) for row in rows)

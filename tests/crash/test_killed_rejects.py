@@ -1,4 +1,4 @@
-"""Rejects and rows of a SELECT in Spark survive a kill between any two durable effects."""
+"""Rejects, and rows of a SELECT in Spark, survive a kill between any two durable effects."""
 
 from pathlib import PurePath
 
@@ -17,7 +17,7 @@ LENIENT = {"session.enable_insert_strict": "false"}
 
 
 def rejected(home: Home) -> list[tuple[str, int]]:
-    """Answer file and line of every rejected row."""
+    """Return file and line of every rejected row."""
     assert home.node.tables is not None
     location = home.node.tables.rejects_location(home.node.job("j").id)
     return sorted((PurePath(row["file"]).name, row["line"]) for row in home.rows_at(location))
@@ -36,7 +36,7 @@ def test_no_reject_is_lost_or_repeated_by_a_kill(home: Home, point: CrashPoint) 
         home.write_text(file, f"{lines_of(file)}no record\n")
     home.create(**LENIENT)
 
-    # The last commit is the one behind which no other epoch would settle the rejects.
+    # Kill at the last epoch: no further epoch of this run can commit its rejects.
     assert home.run(crash_at=crash(point, count=3)).code == KILLED
     assert home.finish().code == 0
 
@@ -64,6 +64,6 @@ def test_no_row_of_a_select_in_spark_is_lost_or_repeated_by_a_kill(
     killed = home.run(crash_at=crash(point, count=2))
     home.node.run()
 
-    # A worker that dies is replaced by Spark, and the run goes on; a driver that dies is not.
+    # Spark replaces a killed worker, and the run continues. A killed driver is not replaced.
     assert killed.code == (0 if point is CrashPoint.TASK_WRITTEN else KILLED)
     assert home.rows == rows_of(1, 2, 3)

@@ -1,7 +1,7 @@
-"""A run that is killed between any two durable effects loses nothing and repeats nothing.
+"""A run that is killed between any two durable effects loses and repeats no row.
 
-Every point is passed without Spark on this machine, and on a bucket where that differs; with
-Spark, a sample of them. Who goes on has Spark only on a bucket.
+Every crash point is tested without Spark, on this machine and on a bucket. Spark is tested with
+some of the points. The process that continues uses Spark only on a bucket.
 """
 
 import pytest
@@ -28,8 +28,8 @@ from tests.integration.driving import crash_at
 
 pytestmark = pytest.mark.crash
 
-# What a driver does with Spark's answers is the same without it, so Spark gets a sample: with
-# rows written and not committed, with rows committed, and inside recovery.
+# The driver handles results of tasks in the same way without Spark. Spark is therefore tested
+# only with rows written and not committed, with rows committed, and inside recovery.
 EPOCH_KILLS = (
     # Without Spark a task dies with its process.
     *without_spark(TASK_POINTS),
@@ -47,7 +47,7 @@ RECOVERY_KILLS = (
 )
 
 
-def test_every_crash_point_is_passed_by_a_test_of_this_folder() -> None:
+def test_every_crash_point_has_a_test_in_this_folder() -> None:
     assert set(CrashPoint) == ALL_POINTS
 
 
@@ -79,7 +79,7 @@ def test_no_row_is_lost_or_repeated_by_a_kill_inside_recovery(
 
 
 @pytest.mark.parametrize(("home", "point"), without_spark(FAILURE_POINTS), indirect=["home"])
-def test_a_kill_while_a_job_pauses_by_itself_loses_neither_the_reason_nor_a_row(
+def test_a_kill_during_an_automatic_pause_keeps_the_reason_and_every_row(
     home: Home, point: CrashPoint
 ) -> None:
     home.write(1, 2, 3)
@@ -101,13 +101,13 @@ def test_a_kill_while_a_job_pauses_by_itself_loses_neither_the_reason_nor_a_row(
 
 @pytest.mark.parametrize("home", [Variant.SPARK_FILE], indirect=True)
 @pytest.mark.parametrize("point", TASK_POINTS)
-def test_rows_of_a_task_whose_process_was_killed_after_writing_are_loaded_once(
+def test_rows_of_a_task_killed_after_writing_are_loaded_once(
     home: Home, point: CrashPoint
 ) -> None:
     home.write(1, 2, 3, 4, 5)
     home.create()
 
-    # A worker counts what it passes from its own beginning: each dies with its second task.
+    # Each worker counts its own crash points, so each one dies in its second task.
     assert home.run(crash_at=crash(point, count=2)).code == 0
 
     shown = assert_exact(home, 1, 2, 3, 4, 5)

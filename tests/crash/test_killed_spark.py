@@ -1,4 +1,4 @@
-"""A Spark whose JVM is killed is started again; the job loses and repeats nothing."""
+"""Spark is started again after its JVM was killed; the job loses and repeats no row."""
 
 import pytest
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.crash
 
 
 @pytest.mark.parametrize("home", [Variant.SPARK_FILE], indirect=True)
-def test_a_job_goes_on_with_another_spark_when_the_jvm_was_killed(home: Home) -> None:
+def test_a_job_continues_with_a_new_spark_after_the_jvm_was_killed(home: Home) -> None:
     home.write(1, 2, 3, 4)
     home.create()
     process = home.start_run(crash_at=crash(CrashPoint.RUN_FINISHED, count=2, action="stop"))

@@ -1,6 +1,6 @@
 """A statement that is killed between two durable effects can be repeated; rows stay exact.
 
-Statements need no Spark, so they run without it; what follows a kill needs no process.
+Statements need no Spark, so all tests run without Spark.
 """
 
 import pytest
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.crash
 
 
 @pytest.mark.parametrize(("home", "point"), without_spark(FENCE_POINTS), indirect=["home"])
-def test_a_killed_pause_holds_and_a_resumed_job_goes_on_where_it_stood(
+def test_a_killed_pause_holds_and_resume_continues_at_the_same_position(
     home: Home, point: CrashPoint
 ) -> None:
     home.load(1, 2)
@@ -47,12 +47,12 @@ def test_a_killed_pause_holds_and_a_resumed_job_goes_on_where_it_stood(
     home.node.run()
 
     assert held.code == 0
-    assert "job j is paused by a person and was left out" in held.output
+    assert "job j is paused by a user and was skipped" in held.output
     assert_lasting(home, assert_exact(home, 1, 2, 3, 4))
 
 
 @pytest.mark.parametrize(("home", "point"), without_spark(UNFINISHED_POINTS), indirect=["home"])
-def test_a_killed_pause_is_finished_by_repeating_it(home: Home, point: CrashPoint) -> None:
+def test_repeating_a_killed_pause_completes_it(home: Home, point: CrashPoint) -> None:
     home.load(1)
     home.sql("PAUSE JOB j", crash_at=crash(point))
 
@@ -63,7 +63,7 @@ def test_a_killed_pause_is_finished_by_repeating_it(home: Home, point: CrashPoin
     assert home.state == "PAUSED"
 
 
-def test_a_pause_that_was_killed_with_nothing_left_to_do_is_known_as_paused(home: Home) -> None:
+def test_a_pause_killed_after_its_last_step_has_paused_the_job(home: Home) -> None:
     home.load(1)
     home.sql("PAUSE JOB j", crash_at=crash(CrashPoint.STATEMENT_APPLIED))
 
@@ -74,7 +74,7 @@ def test_a_pause_that_was_killed_with_nothing_left_to_do_is_known_as_paused(home
     assert home.state == "PAUSED"
 
 
-def test_a_repeated_pause_shows_what_its_killed_owner_had_committed(home: Home) -> None:
+def test_a_repeated_pause_applies_the_commit_of_a_killed_owner(home: Home) -> None:
     home.write(1, 2)
     home.create()
     assert home.run(crash_at=crash(CrashPoint.TABLE_COMMITTED)).code == KILLED
@@ -87,7 +87,7 @@ def test_a_repeated_pause_shows_what_its_killed_owner_had_committed(home: Home) 
 
 
 @pytest.mark.parametrize(("home", "point"), without_spark(RESUME_POINTS), indirect=["home"])
-def test_a_killed_resume_lets_the_job_go_on(home: Home, point: CrashPoint) -> None:
+def test_a_killed_resume_has_resumed_the_job(home: Home, point: CrashPoint) -> None:
     home.load(1, 2)
     home.node.sql("PAUSE JOB j")
     home.write(3)
@@ -99,7 +99,7 @@ def test_a_killed_resume_lets_the_job_go_on(home: Home, point: CrashPoint) -> No
 
 
 @pytest.mark.parametrize(("home", "point"), without_spark(FENCE_POINTS), indirect=["home"])
-def test_a_killed_alter_is_done_once_by_repeating_it(home: Home, point: CrashPoint) -> None:
+def test_repeating_a_killed_alter_applies_it_once(home: Home, point: CrashPoint) -> None:
     home.load(1, 2, 3)
     home.node.sql("PAUSE JOB j")
     home.write(4, 5)
@@ -116,7 +116,7 @@ def test_a_killed_alter_is_done_once_by_repeating_it(home: Home, point: CrashPoi
 
 
 @pytest.mark.parametrize(("home", "point"), without_spark(FENCE_POINTS), indirect=["home"])
-def test_a_killed_alter_that_nobody_repeats_has_moved_the_job_wholly_or_not_at_all(
+def test_a_killed_alter_has_moved_the_job_completely_or_not_at_all(
     home: Home, point: CrashPoint
 ) -> None:
     home.load(1, 2)
@@ -131,7 +131,7 @@ def test_a_killed_alter_that_nobody_repeats_has_moved_the_job_wholly_or_not_at_a
 
 
 @pytest.mark.parametrize(("home", "point"), without_spark(DROP_POINTS), indirect=["home"])
-def test_a_killed_drop_holds_and_is_finished_by_repeating_it(
+def test_a_killed_drop_holds_and_repeating_it_completes_it(
     home: Home, point: CrashPoint
 ) -> None:
     home.load(1, 2)
@@ -149,15 +149,15 @@ def test_a_killed_drop_holds_and_is_finished_by_repeating_it(
 
 
 @pytest.mark.parametrize(("home", "point"), without_spark(DROP_POINTS), indirect=["home"])
-def test_a_job_of_the_same_name_begins_anew_after_a_killed_drop(
+def test_a_job_of_the_same_name_can_be_created_after_a_killed_drop(
     home: Home, point: CrashPoint
 ) -> None:
     home.load(1, 2)
     home.write(3, 4)
-    behind_two = f'{{"fileName": "{home.source(2)}"}}'
+    after_two = f'{{"fileName": "{home.source(2)}"}}'
 
     assert home.sql("DROP JOB j", crash_at=crash(point)).code == KILLED
-    home.node.sql(home.create_job(offset=behind_two))
+    home.node.sql(home.create_job(offset=after_two))
     home.node.run()
 
     assert home.rows == rows_of(1, 2, 3, 4)
@@ -197,7 +197,7 @@ def test_a_killed_create_table_leaves_no_table_and_can_be_repeated(
 
 
 @pytest.mark.parametrize(("home", "point"), without_spark(DROP_TABLE_POINTS), indirect=["home"])
-def test_a_killed_drop_table_has_forgotten_the_table_and_its_rows(
+def test_a_killed_drop_table_has_deleted_the_table_and_its_rows(
     home: Home, point: CrashPoint
 ) -> None:
     home.load(1)

@@ -1,8 +1,9 @@
-"""A routine load that is killed anywhere, while records arrive and shards are split.
+"""A routine load is killed at any point while records arrive and shards are split.
 
-A producer puts records all the time. A shard was split when the process that is killed begins,
-so that its first epoch ends the parent and its second one is the first of the children. Another
-process goes on, the producer ends, and whatever was sent is in the table, once and in order.
+A producer puts records all the time. A shard is split before the killed process starts. The
+first epoch of that process therefore reads the parent to its end, and the second epoch is the
+first of the children. Then another process continues and the producer ends. Each record must be
+in the table once, in order.
 """
 
 from collections import Counter
@@ -45,10 +46,10 @@ from tests.servers.kinesis_clients import StreamUnderTest, kinesis_client, new_s
 
 pytestmark = pytest.mark.crash
 
-# What is passed in every epoch that loads rows and rejects some.
+# The crash points of an epoch that loads rows and rejects some.
 LOADING_POINTS = (*TASK_POINTS, *EPOCH_POINTS, CrashPoint.REJECTS_COMMITTED)
-BEHIND_THE_COMMIT = EPOCH_POINTS[EPOCH_POINTS.index(CrashPoint.TABLE_COMMITTED) :]
-# An epoch that fails for a reason outside; one that pauses its load by what it has found.
+AFTER_THE_COMMIT = EPOCH_POINTS[EPOCH_POINTS.index(CrashPoint.TABLE_COMMITTED) :]
+# An epoch that fails because of the service; an epoch that pauses its load by bad records.
 FAILURE_POINTS = (CrashPoint.ATTEMPT_ENDED,)
 TRIPPED_POINTS = (CrashPoint.CATALOG_APPLIED, CrashPoint.PAUSE_STORED)
 
@@ -64,7 +65,9 @@ STREAM_POINTS = frozenset(
         *CREATE_POINTS,
     }
 )
-AGAIN = "ALTER ROUTINE LOAD FOR j FROM KINESIS('property.kinesis_default_pos' = 'TRIM_HORIZON')"
+RELOAD_ALL = (
+    "ALTER ROUTINE LOAD FOR j FROM KINESIS('property.kinesis_default_pos' = 'TRIM_HORIZON')"
+)
 
 
 @pytest.fixture
@@ -82,14 +85,14 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Home]:
         yield found
 
 
-def test_every_crash_point_that_a_stream_can_reach_is_passed_by_a_test_of_this_module() -> None:
+def test_every_crash_point_of_a_stream_has_a_test_in_this_module() -> None:
     of_tables = {*CREATE_TABLE_POINTS, *DROP_TABLE_POINTS}
 
     assert set(CrashPoint) - of_tables == STREAM_POINTS == ALL_POINTS - of_tables
 
 
 @pytest.mark.parametrize("point", LOADING_POINTS)
-def test_no_record_is_lost_or_doubled_by_a_kill_in_the_epoch_that_ends_a_parent(
+def test_no_record_is_lost_or_duplicated_by_a_kill_in_the_epoch_that_ends_a_parent(
     home: Home, own_kinesis: KinesisServer, stream: StreamUnderTest, point: CrashPoint
 ) -> None:
     create(home, own_kinesis, stream)
@@ -102,13 +105,13 @@ def test_no_record_is_lost_or_doubled_by_a_kill_in_the_epoch_that_ends_a_parent(
         stream.merge(1, 3)
     assert home.finish().code == 0
 
-    assert len(before) == (point in (*BEHIND_THE_COMMIT, CrashPoint.REJECTS_COMMITTED))
+    assert len(before) == (point in (*AFTER_THE_COMMIT, CrashPoint.REJECTS_COMMITTED))
     assert ends_parent(epochs(home)[0])
     assert_all_once(home, producer)
 
 
 @pytest.mark.parametrize("point", LOADING_POINTS)
-def test_no_record_is_lost_or_doubled_by_a_kill_in_the_first_epoch_of_children(
+def test_no_record_is_lost_or_duplicated_by_a_kill_in_the_first_epoch_of_children(
     home: Home, own_kinesis: KinesisServer, stream: StreamUnderTest, point: CrashPoint
 ) -> None:
     create(home, own_kinesis, stream)
@@ -123,14 +126,14 @@ def test_no_record_is_lost_or_doubled_by_a_kill_in_the_first_epoch_of_children(
         before = epochs(home)
     home.node.run()
 
-    assert len(before) == 1 + (point in (*BEHIND_THE_COMMIT, CrashPoint.REJECTS_COMMITTED))
+    assert len(before) == 1 + (point in (*AFTER_THE_COMMIT, CrashPoint.REJECTS_COMMITTED))
     assert ends_parent(epochs(home)[0])
     assert reads_children(epochs(home)[1])
     assert_all_once(home, producer)
 
 
 @pytest.mark.parametrize(("point", "count"), RECOVERY_POINTS)
-def test_no_record_is_lost_or_doubled_by_a_kill_inside_recovery(
+def test_no_record_is_lost_or_duplicated_by_a_kill_inside_recovery(
     home: Home,
     own_kinesis: KinesisServer,
     stream: StreamUnderTest,
@@ -140,7 +143,7 @@ def test_no_record_is_lost_or_doubled_by_a_kill_inside_recovery(
     create(home, own_kinesis, stream)
     with producing(stream) as producer:
         split(stream, producer)
-        # The parent's end is in the table, and the catalog does not know.
+        # The end of the parent is committed to the table and not to the catalog.
         crash_at(home.node, CrashPoint.TABLE_COMMITTED)
 
         assert home.run(crash_at=crash(point, count=count)).code == KILLED
@@ -151,7 +154,7 @@ def test_no_record_is_lost_or_doubled_by_a_kill_inside_recovery(
 
 
 @pytest.mark.parametrize("home", [SPARK], indirect=True)
-def test_no_record_is_lost_or_doubled_by_a_kill_with_spark(
+def test_no_record_is_lost_or_duplicated_by_a_kill_with_spark(
     home: Home, own_kinesis: KinesisServer, stream: StreamUnderTest
 ) -> None:
     create(home, own_kinesis, stream)
@@ -165,17 +168,17 @@ def test_no_record_is_lost_or_doubled_by_a_kill_with_spark(
 
 
 @pytest.mark.parametrize("point", FAILURE_POINTS)
-def test_no_record_is_lost_or_doubled_by_a_kill_behind_an_attempt_that_failed(
+def test_no_record_is_lost_or_duplicated_by_a_kill_after_a_failed_attempt(
     home: Home, own_kinesis: KinesisServer, stream: StreamUnderTest, point: CrashPoint
 ) -> None:
     create(home, own_kinesis, stream)
     with producing(stream) as producer:
         split(stream, producer)
-        own_kinesis.control.forget_requests()
+        own_kinesis.control.clear_requests()
         crash_at(home.node, CrashPoint.EPOCH_STARTED)
-        asked = [one.access_key_id for one in own_kinesis.control.requests()]
-        # The next runner asks as often, and its tasks more often than once.
-        own_kinesis.control.refuse(stream.name, after_calls=asked.count(stream.name) + 1)
+        keys = [request.access_key_id for request in own_kinesis.control.requests()]
+        # The next runner sends the same requests, and its tasks send more than one.
+        own_kinesis.control.refuse(stream.name, after_calls=keys.count(stream.name) + 1)
 
         assert home.run(crash_at=crash(point)).code == KILLED
         own_kinesis.control.heal()
@@ -187,7 +190,7 @@ def test_no_record_is_lost_or_doubled_by_a_kill_behind_an_attempt_that_failed(
 
 
 @pytest.mark.parametrize("point", TRIPPED_POINTS)
-def test_a_load_that_was_killed_when_its_errors_were_too_many_stays_paused(
+def test_a_load_with_too_many_errors_stays_paused_after_a_kill(
     home: Home, own_kinesis: KinesisServer, stream: StreamUnderTest, point: CrashPoint
 ) -> None:
     create(home, own_kinesis, stream, max_error_number="0")
@@ -195,7 +198,7 @@ def test_a_load_that_was_killed_when_its_errors_were_too_many_stays_paused(
         producer.put_bad()
         split(stream, producer)
 
-        # The commit that finds the window too full is in the table.
+        # The commit that exceeds the error limit is in the table.
         assert home.run(crash_at=crash(point)).code == KILLED
         refused = home.run()
     assert home.state == "PAUSED"
@@ -208,7 +211,7 @@ def test_a_load_that_was_killed_when_its_errors_were_too_many_stays_paused(
 
 
 @pytest.mark.parametrize("point", FENCE_POINTS)
-def test_nothing_appears_behind_a_killed_pause_until_the_load_is_resumed(
+def test_no_record_appears_after_a_killed_pause_until_the_load_is_resumed(
     home: Home, own_kinesis: KinesisServer, stream: StreamUnderTest, point: CrashPoint
 ) -> None:
     create(home, own_kinesis, stream)
@@ -227,7 +230,7 @@ def test_nothing_appears_behind_a_killed_pause_until_the_load_is_resumed(
 
 
 @pytest.mark.parametrize("point", DROP_POINTS)
-def test_nothing_appears_behind_a_killed_stop(
+def test_no_record_appears_after_a_killed_stop(
     home: Home, own_kinesis: KinesisServer, stream: StreamUnderTest, point: CrashPoint
 ) -> None:
     create(home, own_kinesis, stream)
@@ -244,7 +247,7 @@ def test_nothing_appears_behind_a_killed_stop(
 
 
 @pytest.mark.parametrize("point", RESUME_POINTS)
-def test_a_killed_resume_lets_the_load_go_on(
+def test_a_killed_resume_has_resumed_the_load(
     home: Home, own_kinesis: KinesisServer, stream: StreamUnderTest, point: CrashPoint
 ) -> None:
     create(home, own_kinesis, stream)
@@ -260,7 +263,7 @@ def test_a_killed_resume_lets_the_load_go_on(
 
 
 @pytest.mark.parametrize("point", FENCE_POINTS)
-def test_a_killed_alter_is_done_once_by_repeating_it(
+def test_repeating_a_killed_alter_applies_it_once(
     home: Home, own_kinesis: KinesisServer, stream: StreamUnderTest, point: CrashPoint
 ) -> None:
     create(home, own_kinesis, stream)
@@ -270,18 +273,18 @@ def test_a_killed_alter_is_done_once_by_repeating_it(
         before = ids(home.node)
         split(stream, producer)
 
-        assert home.sql(AGAIN, crash_at=crash(point)).code == KILLED
-        home.node.sql(f"{AGAIN}; RESUME ROUTINE LOAD FOR j")
+        assert home.sql(RELOAD_ALL, crash_at=crash(point)).code == KILLED
+        home.node.sql(f"{RELOAD_ALL}; RESUME ROUTINE LOAD FOR j")
     home.node.run()
 
     assert Counter(ids(home.node)) == Counter([*before, *producer.sent])
 
 
-# Before and behind the moment from which on the table knows.
+# Before and after the commit of the statement to the table.
 @pytest.mark.parametrize(
     "point", [CrashPoint.DESIRED_STATE_STORED, CrashPoint.STATEMENT_COMMITTED]
 )
-def test_a_killed_alter_that_nobody_repeats_has_moved_the_load_wholly_or_not_at_all(
+def test_a_killed_alter_has_moved_the_load_completely_or_not_at_all(
     home: Home, own_kinesis: KinesisServer, stream: StreamUnderTest, point: CrashPoint
 ) -> None:
     create(home, own_kinesis, stream)
@@ -291,7 +294,7 @@ def test_a_killed_alter_that_nobody_repeats_has_moved_the_load_wholly_or_not_at_
         before = ids(home.node)
         split(stream, producer)
 
-        assert home.sql(AGAIN, crash_at=crash(point)).code == KILLED
+        assert home.sql(RELOAD_ALL, crash_at=crash(point)).code == KILLED
         home.node.sql("RESUME ROUTINE LOAD FOR j")
     home.node.run()
 

@@ -1,4 +1,4 @@
-"""What only a bucket has: objects that are sent in parts, and answers that are lost."""
+"""Kills during uploads to a bucket: multipart uploads and lost responses."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ from tests.crash.harness import KILLED, Home, assert_exact, assert_lasting, cras
 from tests.crash.places import BucketPlace
 from tests.crash.variants import opened
 from tests.node import numbered
-from tests.servers.proxy import Delay, LoseAnswer, Proxied, Request, method
+from tests.servers.proxy import Delay, LoseResponse, Proxied, Request, method
 
 pytestmark = pytest.mark.crash
 
@@ -31,7 +31,7 @@ def home(tmp_path: Path, proxied: Proxied) -> Iterator[Home]:
         yield home
 
 
-def test_an_object_whose_parts_were_being_sent_at_a_kill_does_not_exist(
+def test_a_kill_during_a_multipart_upload_leaves_no_object(
     home: Home, proxied: Proxied
 ) -> None:
     write_large(home)
@@ -42,7 +42,7 @@ def test_an_object_whose_parts_were_being_sent_at_a_kill_does_not_exist(
 
     process.kill()
     unfinished = uploads(proxied)
-    proxied.proxy.heal()
+    proxied.proxy.clear_faults()
     assert home.run().code == 0
 
     assert unfinished
@@ -50,7 +50,7 @@ def test_an_object_whose_parts_were_being_sent_at_a_kill_does_not_exist(
     assert_large(home)
 
 
-def test_an_object_that_is_completed_after_its_process_was_killed_is_no_part_of_the_table(
+def test_an_object_completed_after_the_kill_is_not_in_the_table(
     home: Home, proxied: Proxied
 ) -> None:
     write_large(home)
@@ -67,12 +67,12 @@ def test_an_object_that_is_completed_after_its_process_was_killed_is_no_part_of_
     assert_large(home)
 
 
-def test_a_commit_whose_answer_was_lost_before_a_kill_is_recognised(
+def test_a_commit_whose_response_was_lost_before_a_kill_is_recognized(
     home: Home, proxied: Proxied
 ) -> None:
     home.write(1, 2, 3)
     home.create()
-    proxied.proxy.inject(LoseAnswer(), when=SECOND_EPOCH)
+    proxied.proxy.inject(LoseResponse(), when=SECOND_EPOCH)
 
     killed = home.run(crash_at=crash(CrashPoint.TABLE_COMMITTED, count=2))
     assert home.run().code == 0
@@ -83,12 +83,12 @@ def test_a_commit_whose_answer_was_lost_before_a_kill_is_recognised(
     assert_lasting(home, shown)
 
 
-def test_a_commit_that_was_being_sent_again_at_a_kill_is_recognised_and_made_once(
+def test_a_commit_that_was_retried_during_a_kill_is_applied_once(
     home: Home, proxied: Proxied
 ) -> None:
     home.write(1, 2, 3)
     home.create()
-    proxied.proxy.inject(LoseAnswer(), when=SECOND_EPOCH)
+    proxied.proxy.inject(LoseResponse(), when=SECOND_EPOCH)
     proxied.proxy.inject(Delay(seconds=2), when=SECOND_EPOCH)
     process = home.start_run()
     until(lambda: proxied.proxy.count(SECOND_EPOCH) == 2)
@@ -105,20 +105,20 @@ def part(request: Request) -> bool:
 
 
 def completion(request: Request) -> bool:
-    """Match what makes an object of its parts."""
+    """Match the request that completes a multipart upload."""
     return request.method == "POST" and "uploadId" in request.parameters
 
 
 def uploads(proxied: Proxied) -> list[str]:
-    """Answer the keys of objects that were begun in parts and not completed."""
+    """Return the keys of unfinished multipart uploads."""
     bucket = proxied.direct
-    answer = bucket.client.list_multipart_uploads(Bucket=bucket.name)
-    return [upload["Key"] for upload in answer.get("Uploads", ())]
+    response = bucket.client.list_multipart_uploads(Bucket=bucket.name)
+    return [upload["Key"] for upload in response.get("Uploads", ())]
 
 
 def write_large(home: Home) -> None:
-    """Write one source file with rows that cannot be made much smaller."""
-    source = random.Random(1)  # noqa: S311 - Nobody is to be kept from guessing.
+    """Write one source file with rows that do not compress well."""
+    source = random.Random(1)  # noqa: S311 - Not for security.
     rows = (
         {**row, "note": base64.b64encode(source.randbytes(NOTE_BYTES)).decode()}
         for row in numbered(*range(LARGE_ROWS))

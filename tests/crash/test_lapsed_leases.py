@@ -1,4 +1,4 @@
-"""A node that stood still for longer than its lease gives the job up before it goes on."""
+"""A node that was frozen for longer than its lease gives up the job before it continues."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.integration.driving import Gate, MovedClock, rounds_until, supervised
 pytestmark = pytest.mark.crash
 
 
-def test_a_lease_that_ran_out_is_lost_even_when_nobody_has_taken_it(home: Home) -> None:
+def test_an_expired_lease_is_lost_even_if_no_other_node_acquired_it(home: Home) -> None:
     clock, gate = MovedClock(), Gate()
     node = home.reopen(clock=clock, work=gate)
     home.write(1)
@@ -22,15 +22,17 @@ def test_a_lease_that_ran_out_is_lost_even_when_nobody_has_taken_it(home: Home) 
         clock.move(seconds=20)
         supervisor.round()
         gate.opened.set()
-        rounds_until(supervisor, lambda looks: looks[0].progress is None)
+        rounds_until(supervisor, lambda reports: reports[0].progress is None)
 
-        (loss,) = supervisor.take_losses()
+        (loss,) = supervisor.pop_lost_jobs()
         assert isinstance(loss.error, LeaseLostError)
         assert_names(loss.error.message, "lease")
         assert home.rows == []
 
 
-def test_a_job_that_was_given_up_is_taken_again_and_loads_each_row_once(home: Home) -> None:
+def test_a_job_that_was_given_up_is_taken_over_again_and_loads_each_row_once(
+    home: Home,
+) -> None:
     clock, gate = MovedClock(), Gate()
     node = home.reopen(clock=clock, work=gate)
     home.write(1)
@@ -41,9 +43,9 @@ def test_a_job_that_was_given_up_is_taken_again_and_loads_each_row_once(home: Ho
         clock.move(seconds=20)
         supervisor.round()
         gate.opened.set()
-        rounds_until(supervisor, lambda looks: looks[0].progress is None)
+        rounds_until(supervisor, lambda reports: reports[0].progress is None)
 
         clock.move(seconds=2)
-        rounds_until(supervisor, lambda looks: looks[0].caught_up)
+        rounds_until(supervisor, lambda reports: reports[0].caught_up)
 
     assert_exact(home, 1)

@@ -1,4 +1,4 @@
-"""A write that is delayed on its way never makes a row appear after PAUSE returned."""
+"""A delayed write adds no row after PAUSE has returned."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -32,20 +32,20 @@ class LateWrite:
     content: bytes
 
     def arrive(self) -> bool:
-        """Let the entry arrive, as storage does: only where that version is still free."""
+        """Write the entry as storage would; return False if that version exists."""
         return self.home.place.write_new(self.home.location, self.entry, self.content)
 
 
 @dataclass
 class SlowNetwork:
-    """Holds back the first commit of rows, and its answer, as long as the test wants."""
+    """Delays the first commit of rows and its response until the test continues."""
 
     home: Home
     held: list[LateWrite] = field(default_factory=list)
     given_up: threading.Event = field(default_factory=threading.Event)
 
     def send(self, attachment: Attachment, files: Sequence[DataFile]) -> None:
-        """Write the commit into a copy of the log, so that its entry is the real one."""
+        """Write the commit to a copy of the log, which creates the real log entry."""
         place, location = self.home.place, self.home.location
         copy = self.home.root / "copy"
         (copy / LOG_FOLDER).mkdir(parents=True)
@@ -57,11 +57,11 @@ class SlowNetwork:
         content = (copy / entry).read_bytes()
         self.held.append(LateWrite(home=self.home, entry=entry, content=content))
         assert self.given_up.wait(60)
-        raise outcome_unknown(attachment, "No answer came")
+        raise outcome_unknown(attachment, "There was no response")
 
 
 class SlowHandle(DeltaHandle):
-    """A Delta table whose storage answers through the slow network."""
+    """A Delta table whose storage uses the slow network."""
 
     def __init__(self, tables: DeltaTables, location: str, network: SlowNetwork) -> None:
         super().__init__(partial(tables.folder, location))
@@ -75,7 +75,7 @@ class SlowHandle(DeltaHandle):
 
 @dataclass(frozen=True)
 class SlowTables:
-    """Delta tables behind the slow network."""
+    """Delta tables on the slow network."""
 
     real: DeltaTables
     network: SlowNetwork
@@ -120,7 +120,7 @@ class SlowTables:
 
 @dataclass(frozen=True)
 class Sending:
-    """A home whose runner has sent a commit that did not arrive yet."""
+    """A home whose runner has sent a commit that has not arrived."""
 
     home: Home
     network: SlowNetwork
@@ -131,7 +131,7 @@ class Sending:
         return self.network.held[0]
 
     def give_up(self) -> None:
-        """Let the runner believe that its commit failed, and come to its end."""
+        """Return an error to the runner for its commit, and stop the supervisor."""
         self.network.given_up.set()
         self.supervisor.stop()
 
@@ -152,7 +152,7 @@ def sending(home: Home) -> Iterator[Sending]:
     opened.give_up()
 
 
-def test_a_write_that_nobody_outran_makes_its_rows_appear_once(sending: Sending) -> None:
+def test_a_late_write_without_a_fence_adds_its_rows_once(sending: Sending) -> None:
     arrived = sending.write.arrive()
 
     sending.give_up()
@@ -162,7 +162,7 @@ def test_a_write_that_nobody_outran_makes_its_rows_appear_once(sending: Sending)
     assert_exact(sending.home, 1)
 
 
-def test_a_write_that_arrives_after_pause_returned_makes_no_row_appear(
+def test_a_write_that_arrives_after_pause_adds_no_row(
     sending: Sending,
 ) -> None:
     sending.home.node.sql("PAUSE JOB j")
@@ -174,7 +174,7 @@ def test_a_write_that_arrives_after_pause_returned_makes_no_row_appear(
     assert sending.home.shown().job["rows_loaded"] == 0
 
 
-def test_a_write_that_arrives_after_its_runner_gave_up_makes_no_row_appear_twice(
+def test_a_write_that_arrives_after_its_runner_gave_up_duplicates_no_row(
     sending: Sending,
 ) -> None:
     sending.home.node.sql("PAUSE JOB j")
@@ -188,13 +188,13 @@ def test_a_write_that_arrives_after_its_runner_gave_up_makes_no_row_appear_twice
     assert_exact(sending.home, 1)
 
 
-def test_a_write_that_arrives_after_alter_returned_makes_no_row_appear(
+def test_a_write_that_arrives_after_alter_adds_no_row(
     sending: Sending,
 ) -> None:
     home = sending.home
     home.write(2)
-    behind_one = f"""{{"fileName": "{home.source(1)}"}}"""
-    home.node.sql(f"PAUSE JOB j; ALTER JOB j PROPERTIES('offset' = '{behind_one}')")
+    after_one = f"""{{"fileName": "{home.source(1)}"}}"""
+    home.node.sql(f"PAUSE JOB j; ALTER JOB j PROPERTIES('offset' = '{after_one}')")
 
     arrived = sending.write.arrive()
     sending.give_up()
@@ -205,7 +205,7 @@ def test_a_write_that_arrives_after_alter_returned_makes_no_row_appear(
     assert home.rows == rows_of(2)
 
 
-def test_a_write_that_arrives_after_drop_returned_makes_no_row_appear(sending: Sending) -> None:
+def test_a_write_that_arrives_after_drop_adds_no_row(sending: Sending) -> None:
     sending.home.node.sql("DROP JOB j")
 
     arrived = sending.write.arrive()

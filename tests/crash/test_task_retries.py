@@ -1,4 +1,4 @@
-"""A task that fails after it wrote its files is tried again; its rows are loaded once."""
+"""A task that fails after writing its files is retried; its rows are loaded once."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ TRIES_MAX = 4
 
 @pytest.fixture(autouse=True)
 def executor(request: pytest.FixtureRequest, home: Home) -> None:
-    """Let the tasks run where the home wants them."""
+    """Use Spark if the home's variant does."""
     if home.command == SPARK:
         home.node.spark = request.getfixturevalue("spark")
 
@@ -40,7 +40,7 @@ def test_rows_of_a_task_that_failed_after_writing_are_loaded_once(
     assert len(home.written_files()) == 2 * (1 + failures)
 
 
-def test_files_of_a_failed_try_stay_outside_the_table(home: Home) -> None:
+def test_files_of_a_failed_try_are_not_in_the_table(home: Home) -> None:
     home.write(1)
     home.create()
 
@@ -52,7 +52,7 @@ def test_files_of_a_failed_try_stay_outside_the_table(home: Home) -> None:
     assert in_table < written
 
 
-def test_rows_of_an_epoch_whose_task_used_up_its_tries_are_loaded_once_by_the_next_attempt(
+def test_an_epoch_whose_task_failed_on_every_try_is_loaded_once_by_the_next_attempt(
     home: Home,
 ) -> None:
     home.write(1)
@@ -64,10 +64,10 @@ def test_rows_of_an_epoch_whose_task_used_up_its_tries_are_loaded_once_by_the_ne
     assert [
         (row["attempt"], row["outcome"]) for row in shown.epochs if row["kind"] == "epoch"
     ] == [(1, "FAILED"), (2, "COMMITTED")]
-    assert "out of paper" in str(shown.epochs[-2]["reason"])
+    assert "unplugged" in str(shown.epochs[-2]["reason"])
 
 
-def test_tasks_of_one_epoch_fail_and_are_tried_again_on_their_own(home: Home) -> None:
+def test_each_failed_task_of_an_epoch_is_retried_alone(home: Home) -> None:
     home.write(1, 2, 3, 4)
     home.create(**{"s3.max_batch_files": "4"})
 
@@ -79,22 +79,22 @@ def test_tasks_of_one_epoch_fail_and_are_tried_again_on_their_own(home: Home) ->
 
 
 def failing_after_writing(folder: Path, *, times: int) -> Work:
-    """Answer work whose first tries write their files and then fail, for every task."""
+    """Return work whose first tries write their files and then fail, for every task."""
 
-    # Made inside a function, it travels to the workers whole; they do not know the tests.
+    # A nested function is pickled by value; the workers cannot import the tests.
     def work(text: str, try_id: str) -> str:
         import hashlib
 
         from penstock.epochs.task import run_task_text
 
-        answer = run_task_text(text, try_id)
+        result = run_task_text(text, try_id)
         reads = text.partition('"reads":')[2]
         tried = folder / f"tried-{hashlib.sha256(reads.encode()).hexdigest()}"
         with tried.open("a") as file:
             file.write(f"{try_id}\n")
         if len(tried.read_text().splitlines()) <= times:
-            raise OSError("the tray is out of paper")
-        return answer
+            raise OSError("the disk was unplugged")
+        return result
 
     return work
 
@@ -103,4 +103,4 @@ def load(home: Home, *, work: Work) -> None:
     """Run the job until it is caught up."""
     home.node.work = work
     with supervised(home.node, until_caught_up=True) as supervisor:
-        until(lambda: all(look.caught_up for look in supervisor.round()))
+        until(lambda: all(report.caught_up for report in supervisor.round()))

@@ -1,4 +1,4 @@
-"""On what the tests of this folder run: with or without Spark, on this machine or a bucket."""
+"""Variants of the tests: with or without Spark, on this machine or on a bucket."""
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -22,14 +22,14 @@ class Variant(StrEnum):
     SPARK_S3 = "spark-s3"
 
 
-# Spark takes ten seconds where a process without it takes one, so it gets a sample.
+# Spark needs ten seconds and a process without Spark one, so only some tests use Spark.
 WITHOUT_SPARK = (Variant.FILE, Variant.S3)
 ON_SPARK = (Variant.SPARK_FILE, Variant.SPARK_S3)
 ON_BUCKETS = (Variant.S3, Variant.SPARK_S3)
 
 
 def without_spark(points: Iterable[CrashPoint]) -> list[tuple[Variant, CrashPoint]]:
-    """Answer where each point is passed: on this machine, and on a bucket."""
+    """Return each point with each variant without Spark."""
     return [(variant, point) for point in points for variant in WITHOUT_SPARK]
 
 
@@ -37,7 +37,7 @@ def without_spark(points: Iterable[CrashPoint]) -> list[tuple[Variant, CrashPoin
 def opened_home(
     variant: Variant, root: Path, *, bucket: Callable[[], Bucket]
 ) -> Iterator[Home]:
-    """Give an empty home; the bucket, which others use too, is asked for only if needed."""
+    """Yield an empty home; the shared bucket is requested only if the variant needs it."""
     command = SPARK if variant in ON_SPARK else IN_PROCESS
     if variant not in ON_BUCKETS:
         with opened(root, LocalPlace(root / "in"), command=command) as home:
@@ -53,7 +53,7 @@ def opened_home(
 def opened(
     root: Path, place: Place, *, command: tuple[str, ...] = IN_PROCESS
 ) -> Iterator[Home]:
-    """Give an empty home at a place; whatever still runs on it at the end is killed."""
+    """Yield an empty home at a place; kill its processes at the end."""
     home = Home(root, place, command=command)
     try:
         yield home

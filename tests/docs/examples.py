@@ -1,16 +1,16 @@
-"""The examples of a page, in their order: files to write, statements to run, what follows.
+"""The examples of a page in order: files to write, statements to run, expected output.
 
-A comment before a block says what it is:
+A comment before a block sets its kind:
 
 * ``<!-- file: /data/in/a.json -->``: a file to write, before the next statements.
-* ``<!-- refused -->``: SQL that is refused with the words of the next ``text`` block.
+* ``<!-- refused -->``: SQL that fails with the error in the next ``text`` block.
 * ``<!-- rows of t -->``: the rows of a table, as a Markdown table.
-* ``<!-- answers -->``: rows that the last statement answered, as a Markdown table.
-* ``<!-- run -->``: Python to run, with the names of the blocks before.
+* ``<!-- result -->``: rows that the last statement returned, as a Markdown table.
+* ``<!-- run -->``: Python to run, with the variables of earlier blocks.
 * ``<!-- not run: reason -->``: SQL that is only shown.
 
-SQL without a comment is run, and the jobs of the node load what is there; so they do where a
-shell runs them until they are caught up.
+SQL without a comment is run, and then the jobs of the node run until they are caught up. They
+also run at a shell block with ``penstock run --until-caught-up``.
 """
 
 import re
@@ -26,8 +26,8 @@ from penstock.errors import UserError
 from tests.node import Node
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-COMMENT = re.compile(r"<!-- (file|refused|rows of|answers|not run|run)(?:: | )?(.*?) ?-->")
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+COMMENT = re.compile(r"<!-- (file|refused|rows of|result|not run|run)(?:: | )?(.*?) ?-->")
 DATA = "/data/"
 KINESIS = "http://127.0.0.1:4567"
 CATCH_UP = "penstock run --until-caught-up"
@@ -36,7 +36,7 @@ MODULE = '"text_functions"'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Example:
-    """A block of a page: what kind it is, what the comment names, what it holds."""
+    """A block of a page: its kind, the name in its comment, its language and text."""
 
     line: int
     kind: str
@@ -62,7 +62,7 @@ def examples(page: Path) -> Iterator[Example]:
 
 
 def _block_lines(lines: list[str]) -> int:
-    """Count the lines of the block that begins here; 0 if none does."""
+    """Return the number of lines of the block at the first line; 0 if there is none."""
     if lines[0].startswith("```"):
         return next(at for at, line in enumerate(lines) if at and line.startswith("```")) + 1
     return len(list(takewhile(lambda line: line.startswith("|"), lines)))
@@ -77,30 +77,30 @@ def _example(block: list[str], *, line: int, kind: str, name: str) -> Example:
 
 
 @dataclass
-class Reader:
-    """Somebody who types every example of a page, one after the other."""
+class PageRunner:
+    """A runner of the examples of a page, in order."""
 
     node: Node
     root: Path
-    answer: list[dict[str, Any]]
-    # Where the pages' Kinesis really is.
+    result: list[dict[str, Any]]
+    # The endpoint that replaces the pages' Kinesis endpoint.
     kinesis: str = KINESIS
     refusal: str = ""
     names: dict[str, Any] = field(default_factory=dict)
 
-    def try_out(self, example: Example) -> None:
-        """Do what the page says, and compare what the page shows."""
+    def run(self, example: Example) -> None:
+        """Run an example, or compare the expected output of the page."""
         match example.kind, example.language:
             case "file", _:
-                path = Path(self._placed(example.name))
+                path = Path(self._localized(example.name))
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(example.text, "utf-8")
             case "refused", "sql":
                 self.refusal = self._refused(example.text)
             case "run", "python":
-                exec(self._placed(example.text), self.names)  # noqa: S102 - Our own page.
+                exec(self._localized(example.text), self.names)  # noqa: S102 - Our own page.
             case "", "sql":
-                self.answer = self.node.sql(self._placed(example.text))
+                self.result = self.node.sql(self._localized(example.text))
                 self.node.run()
             case "", "sh" if CATCH_UP in example.text:
                 self.node.run()
@@ -110,27 +110,27 @@ class Reader:
     def _compare(self, example: Example) -> None:
         match example.kind, example.language:
             case "", "text" if self.refusal:
-                assert self.refusal == self._placed(example.text)
+                assert self.refusal == self._localized(example.text)
                 self.refusal = ""
             case "rows of", "table":
-                assert self._rows(example) == sorted(_cells(self._placed(example.text)))
-            case "answers", "table":
-                shown = _cells(self._placed(example.text))
-                answered = [_told(row, _names(example.text)) for row in self.answer]
-                assert [row for row in shown if row not in answered] == []
+                assert self._rows(example) == sorted(_cells(self._localized(example.text)))
+            case "result", "table":
+                shown = _cells(self._localized(example.text))
+                returned = [_row(row, _names(example.text)) for row in self.result]
+                assert [row for row in shown if row not in returned] == []
             case ("", _) | ("not run", "sql"):
-                assert not self.refusal, "the words of a refusal come right behind it"
+                assert not self.refusal, "the text of an error must follow its statement"
             case kind, language:
-                raise AssertionError(f'"{kind}" means nothing before a block of "{language}"')
+                raise AssertionError(f'"{kind}" is not allowed before a block of "{language}"')
 
-    def _placed(self, text: str) -> str:
-        """Move the page's files into the test's folder."""
+    def _localized(self, text: str) -> str:
+        """Replace the page's folder, endpoint and module by those of the test."""
         here = text.replace(DATA, f"{self.root}{DATA}").replace(KINESIS, self.kinesis)
         return here.replace(MODULE, '"tests.docs.text_functions"')
 
     def _refused(self, text: str) -> str:
         with pytest.raises(UserError) as caught:
-            self.node.sql(self._placed(text))
+            self.node.sql(self._localized(text))
         error = caught.value
         detail = f"  detail: {error.detail}\n" if error.detail else ""
         hint = f"  hint: {error.hint}\n" if error.hint else ""
@@ -138,7 +138,7 @@ class Reader:
 
     def _rows(self, example: Example) -> list[list[str]]:
         names = _names(example.text)
-        return sorted(_told(row, names) for row in self.node.rows(example.name))
+        return sorted(_row(row, names) for row in self.node.rows(example.name))
 
 
 def _names(table: str) -> list[str]:
@@ -153,5 +153,5 @@ def _split(line: str) -> list[str]:
     return [cell.strip().strip("`") for cell in line.strip().strip("|").split("|")]
 
 
-def _told(row: dict[str, Any], names: list[str]) -> list[str]:
+def _row(row: dict[str, Any], names: list[str]) -> list[str]:
     return ["NULL" if row[name] is None else str(row[name]) for name in names]

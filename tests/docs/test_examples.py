@@ -1,4 +1,4 @@
-"""Whatever the README and the documentation show can be typed, and gives what they say."""
+"""The examples of the README and the documentation work as shown."""
 
 import bz2
 import gzip
@@ -12,7 +12,7 @@ import pytest
 
 from penstock.sources.kinesis.client import CLIENTS
 from penstock.spark.executor import SparkExecutor
-from tests.docs.examples import PAGES, ROOT, Example, Reader, examples
+from tests.docs.examples import PAGES, ROOT, Example, PageRunner, examples
 from tests.node import Node
 from tests.servers.buckets import open_client
 from tests.servers.kinesis.server import KinesisServer
@@ -31,7 +31,7 @@ def shown(page: Path) -> str:
 
 @pytest.fixture(scope="module")
 def _bucket(moto: MotoServer, spark: SparkExecutor) -> Iterator[None]:
-    """Let the pages' own bucket be one of a server here, for whoever asks with any keys."""
+    """Create the bucket of the pages on a local server; the environment has its keys."""
     given = {
         "AWS_ENDPOINT_URL": moto.endpoint,
         "AWS_ACCESS_KEY_ID": moto.access_key,
@@ -42,7 +42,7 @@ def _bucket(moto: MotoServer, spark: SparkExecutor) -> Iterator[None]:
     client.create_bucket(Bucket="my-bucket")
     client.put_object(Bucket="my-bucket", Key="in/2026-11-15.json", Body=ORDERS.encode())
     client.close()
-    # Tasks see the environment in which their Spark was started, and this.
+    # Tasks have the environment of the Spark start, plus this dictionary.
     of_tasks = spark._running().context.environment
     with pytest.MonkeyPatch.context() as environment:
         for name, value in given.items():
@@ -52,10 +52,10 @@ def _bucket(moto: MotoServer, spark: SparkExecutor) -> Iterator[None]:
 
 
 @pytest.fixture
-def reader(
+def runner(
     spark_node: Node, tmp_path: Path, _bucket: None, own_kinesis: KinesisServer
-) -> Iterator[Reader]:
-    """Somebody with the files and the bucket that every page takes for granted."""
+) -> Iterator[PageRunner]:
+    """A runner with the files and the bucket that every page assumes."""
     data = tmp_path / "data"
     for name in ("in", "gz", "parquet"):
         (data / name).mkdir(parents=True)
@@ -64,9 +64,9 @@ def reader(
     (data / "gz" / "2.json.bz2").write_bytes(bz2.compress(b'{"id": 3, "amount": 1.0}\n'))
     amounts = pa.table({"ID": [1, 2], "amount": pa.array([12.5, 8.0], pa.float32())})
     pq.write_table(amounts, data / "parquet" / "1.parquet")
-    someone = Reader(node=spark_node, root=tmp_path, answer=[], kinesis=own_kinesis.endpoint)
-    yield someone
-    client = someone.names.get("kinesis")
+    runner = PageRunner(node=spark_node, root=tmp_path, result=[], kinesis=own_kinesis.endpoint)
+    yield runner
+    client = runner.names.get("kinesis")
     if client is not None:
         client.close()
     CLIENTS.close()
@@ -75,23 +75,23 @@ def reader(
 @pytest.mark.xdist_group("pages")
 @pytest.mark.integration
 @pytest.mark.parametrize("page", WITH_SQL, ids=shown)
-def test_every_example_of_a_page_does_what_the_page_says(page: Path, reader: Reader) -> None:
+def test_every_example_of_a_page_works_as_shown(page: Path, runner: PageRunner) -> None:
     for example in examples(page):
         try:
-            reader.try_out(example)
+            runner.run(example)
         except Exception as error:
             error.add_note(f"{shown(page)}, line {example.line}")
             raise
 
 
 @pytest.mark.parametrize("page", PAGES, ids=shown)
-def test_what_is_not_run_says_why(page: Path) -> None:
+def test_every_example_that_is_not_run_has_a_reason(page: Path) -> None:
     unrun = [example for example in examples(page) if example.kind == "not run"]
 
     assert all(example.name for example in unrun)
 
 
-def test_the_functions_that_the_guide_shows_are_those_that_were_tried() -> None:
+def test_the_functions_in_the_guide_are_the_tested_functions() -> None:
     code = (Path(__file__).parent / "text_functions.py").read_text("utf-8")
     page = ROOT / "docs/guides/sql.md"
 
@@ -105,13 +105,13 @@ def is_python(example: Example) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=shown)
-def test_every_link_inside_the_documentation_leads_somewhere(page: Path) -> None:
+def test_every_link_inside_the_documentation_has_a_target(page: Path) -> None:
     links = re.findall(r"\]\(([^):]+)\)", page.read_text("utf-8"))
 
-    assert not [link for link in links if not leads_somewhere(page, link)]
+    assert not [link for link in links if not has_target(page, link)]
 
 
-def leads_somewhere(page: Path, link: str) -> bool:
+def has_target(page: Path, link: str) -> bool:
     path, _, anchor = link.partition("#")
     target = page.parent / path
     return target.exists() and (not anchor or anchor in anchors(target))
@@ -120,3 +120,15 @@ def leads_somewhere(page: Path, link: str) -> bool:
 def anchors(page: Path) -> list[str]:
     headings = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
     return [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=shown)
+def test_every_linked_function_is_in_the_linked_file(page: Path) -> None:
+    links = re.findall(r"\[`(\w+(?:\.(?!py`)\w+)?)`\]\(([^)]+\.py)\)", page.read_text("utf-8"))
+
+    assert not [link for link in links if not is_defined(page, *link)]
+
+
+def is_defined(page: Path, name: str, path: str) -> bool:
+    defined = rf"^\s*(def|class) {name.rsplit('.', maxsplit=1)[-1]}\b"
+    return re.search(defined, (page.parent / path).read_text("utf-8"), re.MULTILINE) is not None

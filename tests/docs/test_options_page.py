@@ -1,4 +1,4 @@
-"""The pages of options and settings are what the declarations say."""
+"""The pages of options and settings match the declarations."""
 
 import importlib.util
 from pathlib import Path
@@ -20,7 +20,7 @@ def generator() -> ModuleType:
     return script
 
 
-def test_the_tables_of_options_are_those_that_the_declarations_give(
+def test_the_tables_of_options_match_the_declarations(
     generator: ModuleType,
 ) -> None:
     text = (DOCS / "reference/options.md").read_text("utf-8")
@@ -31,7 +31,7 @@ def test_the_tables_of_options_are_those_that_the_declarations_give(
     )
 
 
-def test_the_table_of_settings_is_the_one_that_the_settings_file_is_written_from(
+def test_the_table_of_settings_matches_the_settings_file(
     generator: ModuleType,
 ) -> None:
     text = (DOCS / "reference/settings.md").read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Jobs that load from buckets, small servers for them, and tables that lie in one."""
+"""Jobs that load from buckets, small servers for these jobs, and tables in buckets."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from penstock.control.result import Cell
 from penstock.storage.bucket_clients import client_for
 from penstock.storage.options import StoreOptions
 from penstock.storage.store import open_store
-from tests.integration.driving import PATIENCE_SECONDS, MovedClock
+from tests.integration.driving import TIMEOUT_SECONDS, MovedClock
 from tests.node import Node, numbered
 from tests.servers.buckets import AnyBucket, Bucket
 from tests.servers.child import HOST
@@ -33,14 +33,14 @@ Options = Mapping[str, str]
 
 
 class FastClock(MovedClock):
-    """A clock all of whose hands the test moves."""
+    """A clock whose wall time and monotonic time move only when the test moves them."""
 
     def monotonic(self) -> float:
         return super().monotonic() + self._moved.total_seconds()
 
 
 def access(bucket: AnyBucket) -> dict[str, str]:
-    """Answer the options that open a bucket."""
+    """Return the options to access a bucket."""
     return {
         "s3.endpoint": bucket.endpoint,
         "s3.access_key": bucket.access_key,
@@ -49,7 +49,7 @@ def access(bucket: AnyBucket) -> dict[str, str]:
 
 
 def secret(name: str, values: Options) -> str:
-    """Answer a statement that stores values as a secret."""
+    """Return a statement that stores values as a secret."""
     return f"CREATE SECRET {name} ({_pairs(values)})"
 
 
@@ -61,7 +61,7 @@ def bucket_job(
     properties: Sequence[tuple[str, str]] = (),
     options: Options | None = None,
 ) -> str:
-    """Answer a CREATE JOB on numbered rows in a bucket, by default with the bucket's keys."""
+    """Return a CREATE JOB for numbered rows in a bucket, by default with the bucket's keys."""
     given = access(bucket) if options is None else options
     return job_on(bucket.uri(pattern), given, name=name, properties=properties)
 
@@ -73,13 +73,13 @@ def job_on(
     name: str = "j",
     properties: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """Answer a CREATE JOB on numbered rows anywhere."""
+    """Return a CREATE JOB for numbered rows at any URI."""
     clause = f"PROPERTIES({_pairs(dict(properties))}) " if properties else ""
     return f"CREATE JOB {name} {clause}ON STREAMING DO {insert_from(uri, options)}"
 
 
 def insert_from(uri: str, options: Options) -> str:
-    """Answer the INSERT of a job on numbered rows."""
+    """Return the INSERT of a job for numbered rows."""
     source = {"uri": uri, "format": "json", **options}
     return f"INSERT INTO t SELECT id, note FROM S3({_pairs(source)})"  # noqa: S608 - Our own SQL.
 
@@ -93,7 +93,7 @@ def _written(value: str) -> str:
 
 
 def json_lines(*numbers: int) -> bytes:
-    """Answer the numbered rows as JSON lines."""
+    """Return the numbered rows as JSON lines."""
     return "".join(f"{json.dumps(row)}\n" for row in numbered(*numbers)).encode()
 
 
@@ -114,33 +114,33 @@ def put_many(bucket: Bucket, keys: Iterable[str], content: bytes) -> None:
 
 
 def ids(node: Node, table: str = "t") -> list[int]:
-    """Answer the ids in a table of this machine, in order."""
+    """Return the sorted ids in a local table."""
     return sorted(row["id"] for row in node.rows(table))
 
 
 def location_of(node: Node, table: str = "t") -> str:
-    """Answer where a table lies."""
+    """Return the location of a table."""
     record = node.catalog.table(table)
     assert record is not None
     return record.location
 
 
 def read_in_bucket(location: str, bucket: AnyBucket) -> list[dict[str, Any]]:
-    """Answer the rows of a table in a bucket, read by deltalake."""
+    """Return the rows of a table in a bucket, read by deltalake."""
     found = DeltaTable(location, storage_options=bucket.storage_options)
-    answer = QueryBuilder().register("found", found).execute("SELECT * FROM found")
-    return pa.table(answer.read_all()).to_pylist()
+    result = QueryBuilder().register("found", found).execute("SELECT * FROM found")
+    return pa.table(result.read_all()).to_pylist()
 
 
 def bucket_ids(node: Node, bucket: AnyBucket, table: str = "t") -> list[int]:
-    """Answer the ids in a table of a bucket, in order."""
+    """Return the sorted ids in a table in a bucket."""
     rows = read_in_bucket(location_of(node, table), bucket)
     return sorted(row["id"] for row in rows)
 
 
 @contextmanager
 def bucket_node(home: Path, bucket: AnyBucket, **parts: Any) -> Iterator[Node]:
-    """Give a node whose warehouse lies in a bucket, opened with a secret."""
+    """Yield a node whose warehouse is in a bucket that is accessed with a secret."""
     name = "wh"
     node = Node(home, warehouse=bucket.uri("wh"), warehouse_secret=name, **parts)
     node.sql(secret(name, access(bucket)))
@@ -151,20 +151,20 @@ def bucket_node(home: Path, bucket: AnyBucket, **parts: Any) -> Iterator[Node]:
 
 
 def chain(node: Node, name: str = "j") -> list[tuple[Cell, Cell]]:
-    """Answer number and kind of the job's commits."""
+    """Return number and kind of the job's commits."""
     rows = node.sql(f"SHOW EPOCHS FOR {name}")
     return [(row["number"], row["kind"]) for row in rows if row["number"] is not None]
 
 
 def version(node: Node, table: str = "t") -> int:
-    """Answer the newest version of a table."""
+    """Return the newest version of a table."""
     (row,) = node.sql(f"DESCRIBE DETAIL {table}")
     return cast("int", row["version"])
 
 
 @contextmanager
 def through_proxy(bucket: Bucket) -> Iterator[Proxied]:
-    """Give a bucket behind a proxy of its own."""
+    """Yield a bucket that is reached through its own proxy."""
     proxy = FaultProxy(bucket.endpoint)
     proxy.up()
     through = replace(bucket, endpoint=proxy.endpoint)
@@ -176,26 +176,26 @@ def through_proxy(bucket: Bucket) -> Iterator[Proxied]:
 
 
 def bare_aws(patch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Leave no keys, addresses or profiles but those that the test gives."""
+    """Remove all AWS keys, addresses and profiles from the environment."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         patch.delenv(name)
     patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     patch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(folder / "credentials"))
     patch.setenv("AWS_CONFIG_FILE", str(folder / "config"))
-    # A process has one environment; what was found in that of another test is forgotten.
+    # Credentials are cached per process; drop those of an earlier test.
     client_for.cache_clear()
     credentials_for.cache_clear()
 
 
 def write_profile(folder: Path, name: str, *, key: str) -> None:
-    """Write a profile with keys where the test looks for it."""
+    """Write a profile with keys into the credentials file of the test."""
     lines = [f"[{name}]", f"aws_access_key_id = {key}", "aws_secret_access_key = hidden"]
     (folder / "credentials").write_text("\n".join(lines))
 
 
 @dataclass
-class Once:
-    """Does something when the first request of a kind comes, before it is passed on."""
+class FirstRequest:
+    """Calls a function when the first matching request arrives, before it is forwarded."""
 
     act: Callable[[], None]
     path: str
@@ -203,27 +203,27 @@ class Once:
     done: bool = False
 
     def __call__(self, request: Request) -> bool:
-        """Meet no fault; whatever has changed is what the server then answers from."""
-        wanted = request.method == self.method and self.path in request.path
-        if wanted and not self.done:
+        """Inject no fault. The server responds from the state after the call."""
+        matching = request.method == self.method and self.path in request.path
+        if matching and not self.done:
             self.done = True
             self.act()
         return False
 
 
-def meet_once(proxy: FaultProxy, once: Once) -> Once:
-    """Let something happen when a request passes the proxy."""
+def on_first_request(proxy: FaultProxy, once: FirstRequest) -> FirstRequest:
+    """Run a function once when a matching request passes the proxy."""
     proxy.inject(Delay(seconds=0), when=once)
     return once
 
 
 def signed_by(request: Request) -> str:
-    """Answer the access key that signed a request."""
+    """Return the access key that signed a request."""
     return _scope(request)[0]
 
 
 def signed_for(request: Request) -> str:
-    """Answer the region that a request was signed for."""
+    """Return the region that a request was signed for."""
     return _scope(request)[2]
 
 
@@ -234,23 +234,23 @@ def _scope(request: Request) -> list[str]:
 
 @dataclass
 class Sts:
-    """A server that lends keys of roles, each time others, for as long as the test says."""
+    """An STS server that issues new role credentials on every call, with a lifetime."""
 
     life: timedelta = timedelta(hours=1)
-    asked: list[dict[str, str]] = field(default_factory=list)
+    requests: list[dict[str, str]] = field(default_factory=list)
     refusing: bool = False
 
-    def answer(self, form: dict[str, str]) -> tuple[int, str]:
-        """Answer a request for keys."""
-        self.asked.append(form)
+    def respond(self, form: dict[str, str]) -> tuple[int, str]:
+        """Return the response to an AssumeRole request."""
+        self.requests.append(form)
         if self.refusing:
             return 403, _STS_REFUSAL
         ends_at = datetime.now(UTC) + self.life
-        number = len(self.asked)
-        return 200, _STS_ANSWER.format(number=number, ends_at=f"{ends_at:%Y-%m-%dT%H:%M:%SZ}")
+        number = len(self.requests)
+        return 200, _STS_RESPONSE.format(number=number, ends_at=f"{ends_at:%Y-%m-%dT%H:%M:%SZ}")
 
 
-_STS_ANSWER = """<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
+_STS_RESPONSE = """<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
 <AssumeRoleResult><Credentials><AccessKeyId>LENT{number}</AccessKeyId>
 <SecretAccessKey>secret-{number}</SecretAccessKey><SessionToken>token-{number}</SessionToken>
 <Expiration>{ends_at}</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>"""
@@ -260,19 +260,19 @@ _STS_REFUSAL = """<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15
 
 @dataclass
 class Pages:
-    """A server of one bucket with many small objects that answers nothing but listings."""
+    """A server of one bucket with many small objects that supports only listings."""
 
     keys: int
-    asked: int = 0
+    requests: int = 0
 
-    def answer(self, parameters: Options) -> str:
-        """Answer one page of keys."""
-        self.asked += 1
+    def respond(self, parameters: Options) -> str:
+        """Return one page of keys."""
+        self.requests += 1
         after = parameters.get("continuation-token") or parameters.get("start-after") or ""
-        begin = int(after[3:11]) + 1 if after else 0
-        end = min(begin + PAGE_KEYS, self.keys)
+        first = int(after[3:11]) + 1 if after else 0
+        end = min(first + PAGE_KEYS, self.keys)
         more = f"<NextContinuationToken>{paged_key(end - 1)}</NextContinuationToken>"
-        found = "".join(_PAGE_ENTRY % paged_key(number) for number in range(begin, end))
+        found = "".join(_PAGE_ENTRY % paged_key(number) for number in range(first, end))
         return _PAGE.format(
             found=found,
             truncated=str(end < self.keys).lower(),
@@ -294,17 +294,17 @@ _PAGE_ENTRY = (
 
 
 def paged_key(number: int) -> str:
-    """Answer the key of one of many objects."""
+    """Return the key of the object with this number."""
     return f"in/{number:08d}.json"
 
 
 @contextmanager
 def page_server(pages: Pages) -> Iterator[Bucket]:
-    """Serve pages of keys; give the bucket."""
+    """Serve pages of keys; yield the bucket."""
 
     class Handler(QuietHandler):
         def do_GET(self) -> None:
-            self.send(200, pages.answer(dict(parse_qsl(urlsplit(self.path).query))))
+            self.send(200, pages.respond(dict(parse_qsl(urlsplit(self.path).query))))
 
     with serving(Handler) as endpoint:
         keys = {"access_key": "one", "secret_key": "two"}
@@ -312,7 +312,7 @@ def page_server(pages: Pages) -> Iterator[Bucket]:
 
 
 def remember_loaded(node: Node, *, keys: int, etag: str = PAGED_ETAG) -> None:
-    """Let the index of the job know many objects as loaded, as if epochs had loaded them."""
+    """Add many objects to the job's index as if epochs had loaded them."""
     with closing(sqlite3.connect(node.home / "catalog.db")) as connection, connection:
         connection.execute(_REMEMBER, {"job": node.job("j").id, "keys": keys, "etag": etag})
 
@@ -327,27 +327,27 @@ SELECT :job, printf('in/%08d.json', number), :etag, 3, '2026-01-01 00:00:00.0000
 
 @contextmanager
 def sts_server(sts: Sts) -> Iterator[str]:
-    """Serve the lending of keys; give the address."""
+    """Serve AssumeRole requests; yield the address."""
 
     class Handler(QuietHandler):
         def do_POST(self) -> None:
             content = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            self.send(*sts.answer(dict(parse_qsl(content))))
+            self.send(*sts.respond(dict(parse_qsl(content))))
 
     with serving(Handler) as endpoint:
         yield endpoint
 
 
 @contextmanager
-def silent_sts(asked: list[str], *, entered: threading.Event) -> Iterator[str]:
-    """Serve the lending of keys, and never lend any; give the address."""
+def silent_sts(requests: list[str], *, entered: threading.Event) -> Iterator[str]:
+    """Accept AssumeRole requests and never respond; yield the address."""
     ended = threading.Event()
 
     class Handler(QuietHandler):
         def do_POST(self) -> None:
-            asked.append(self.path)
+            requests.append(self.path)
             entered.set()
-            ended.wait(PATIENCE_SECONDS)
+            ended.wait(TIMEOUT_SECONDS)
             self.close_connection = True
 
     with serving(Handler) as endpoint:
@@ -358,13 +358,13 @@ def silent_sts(asked: list[str], *, entered: threading.Event) -> Iterator[str]:
 
 
 class QuietHandler(BaseHTTPRequestHandler):
-    """Answers XML over connections that stay open, and logs nothing."""
+    """Sends XML over persistent connections and logs nothing."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
     def send(self, status: int, text: str) -> None:
-        """Answer a text."""
+        """Send a response."""
         body = text.encode()
         self.send_response_only(status)
         self.send_header("Content-Type", "text/xml")
@@ -373,12 +373,12 @@ class QuietHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_arguments: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager
 def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """Serve HTTP on a free port; give the address."""
+    """Serve HTTP on a free port; yield the address."""
     server = ThreadingHTTPServer((HOST, 0), handler)
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()

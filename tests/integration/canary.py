@@ -1,7 +1,7 @@
-"""Canaries: values that must never be seen, and the search for them in whatever was written.
+"""Canaries: secret values that must never appear in output, and the search for these values.
 
-A canary consists of parts, each of which begins with the same random tag. Whatever becomes of
-the signs between the parts, and wherever a value is cut off, a part or the tag is left to find.
+A canary consists of parts that all start with the same random tag. Even if a value is truncated
+or its separators are changed, a part or the tag can still be found.
 """
 
 import gzip
@@ -36,40 +36,40 @@ _ALPHABET = string.ascii_letters + string.digits
 _PARQUET, _SQLITE = b"PAR1", b"SQLite format 3\0"
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 PASTE_ON, PASTE_OFF = b"\x1b[?2004h", b"\x1b[?2004l"
-_LOOK_SECONDS = 0.03
+_SCAN_SECONDS = 0.03
 _TICK_NANOSECONDS = 100_000_000
-_COUNTERS = Path("/tmp")  # noqa: S108 - The JVM writes its counters here, whatever it is told.
+_COUNTERS = Path("/tmp")  # noqa: S108 - The JVM always writes its counters here.
 
 
 def random_text(length: int) -> str:
-    """Answer a random text of letters and digits."""
+    """Return a random text of letters and digits."""
     return "".join(secrets.choice(_ALPHABET) for _ in range(length))
 
 
 @dataclass
 class Canaries:
-    """The values of one test, by what they are used for."""
+    """The canaries of one test, by their purpose."""
 
     tag: str = field(default_factory=lambda: random_text(8))
     parts_by_name: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def key(self, name: str) -> str:
-        """Answer a new value of letters and digits."""
+        """Return a new value of letters and digits."""
         return self.secret(name, joints="")
 
     def secret(self, name: str, *, joints: str = "/+") -> str:
-        """Answer a new value with these signs between its parts."""
+        """Return a new value whose parts are separated by these characters."""
         parts = [f"{self.tag}{random_text(12)}" for _ in range(len(joints) + 1)]
         self.parts_by_name[name] = tuple(parts)
         signs = (*joints, "")
         return "".join(f"{part}{sign}" for part, sign in zip(parts, signs, strict=True))
 
     def adopt(self, name: str, value: str) -> None:
-        """Look for a value that somebody else has made, too."""
+        """Also search for a value that was generated elsewhere."""
         self.parts_by_name[name] = (value,)
 
     def found_in(self, content: bytes) -> set[str]:
-        """Answer the names of the canaries of which any part is there in any form."""
+        """Return the names of the canaries of which any part occurs in any encoding."""
         tagged = _holds(content, self.tag)
         found = {
             name
@@ -86,7 +86,7 @@ def _holds(content: bytes, text: str) -> bool:
 
 @cache
 def forms(text: str) -> frozenset[bytes]:
-    """Answer how a text may be written: as it is, in hexadecimal, UTF-16 or base64."""
+    """Return the encodings of a text: plain, hexadecimal, UTF-16 and base64."""
     value = text.encode()
     wide = (text.encode(encoding) for encoding in ("utf-16-le", "utf-16-be"))
     hexadecimal = value.hex().encode()
@@ -99,33 +99,33 @@ def forms(text: str) -> frozenset[bytes]:
 
 
 def _inside(encode: Any, value: bytes, shift: int) -> bytes:
-    """Answer what base64 makes of a value in a longer text, whatever stands around it."""
+    """Return the base64 characters that depend only on the value, not on its surroundings."""
     encoded: bytes = encode(b"\0" * shift + value)
     return encoded[-(-shift * 8 // 6) : (shift + len(value)) * 8 // 6]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """Something that was written, and where."""
+    """Written content and its place."""
 
     place: str
     content: bytes
 
 
 def leaks(pieces: Iterable[Piece], canaries: Canaries) -> list[str]:
-    """Answer which canaries are seen where."""
+    """Return which canaries occur in which places."""
     return sorted(
         f"{name}: {piece.place}" for piece in pieces for name in _found_in(piece, canaries)
     )
 
 
 def _found_in(piece: Piece, canaries: Canaries) -> set[str]:
-    found = {name for one in unpacked(piece.content) for name in canaries.found_in(one)}
+    found = {name for text in unpacked(piece.content) for name in canaries.found_in(text)}
     return found - {A_PIECE} or found
 
 
 def unpacked(content: bytes) -> Iterator[bytes]:
-    """Yield a content, and what can be read out of it if it is packed."""
+    """Yield the content, and its unpacked text if it is packed."""
     yield content
     if content.startswith(_GZIP):
         yield gzip.decompress(content)
@@ -141,13 +141,13 @@ def unpacked(content: bytes) -> Iterator[bytes]:
 def _parquet_text(content: bytes) -> bytes:
     with pq.ParquetFile(BytesIO(content)) as file:
         table = file.read()
-        told = [str(file.metadata.metadata), str(table.schema), *map(str, table.to_pylist())]
-    return "\n".join(told).encode()
+        texts = [str(file.metadata.metadata), str(table.schema), *map(str, table.to_pylist())]
+    return "\n".join(texts).encode()
 
 
 def _database_text(content: bytes) -> bytes:
-    """Answer a database as statements: in its file, long values are cut into pages."""
-    # A database in memory has no write-ahead log, so it must not say that it has one.
+    """Return a database as SQL statements. In the file, long values are split across pages."""
+    # A database in memory has no write-ahead log, so the header must not announce one.
     alone = content[:18] + b"\1\1" + content[20:]
     database = sqlite3.connect(":memory:")
     try:
@@ -158,7 +158,7 @@ def _database_text(content: bytes) -> bytes:
 
 
 def folder_pieces(*folders: Path) -> Iterator[Piece]:
-    """Yield every file below folders."""
+    """Yield every file in folders and their subfolders."""
     for folder in folders:
         for path in sorted(folder.rglob("*")):
             if path.is_file() and not path.is_symlink():
@@ -166,14 +166,14 @@ def folder_pieces(*folders: Path) -> Iterator[Piece]:
 
 
 def bucket_pieces(bucket: Bucket, prefix: str = "") -> Iterator[Piece]:
-    """Yield every object of a bucket below a prefix; its key is a part of it."""
+    """Yield every object of a bucket below a prefix; the key is part of the content."""
     for key in bucket.keys(prefix):
         yield Piece(place=bucket.uri(key), content=bucket.get(key))
         yield Piece(place=f"key {bucket.uri(key)}", content=key.encode())
 
 
 def process_pieces(pid: int) -> Iterator[Piece]:
-    """Yield the command lines of a process's descendants, and what a JVM tells of itself."""
+    """Yield the command lines of a process's descendants, and the counters of their JVMs."""
     for child in psutil.Process(pid).children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             words = "\0".join(child.cmdline())
@@ -182,17 +182,17 @@ def process_pieces(pid: int) -> Iterator[Piece]:
             yield Piece(place="counters of the JVM", content=path.read_bytes())
 
 
-def typed_out_of(shown: bytes) -> bytes:
-    """Answer what a prompt has shown, without the lines in which somebody typed.
+def without_typed_lines(shown: bytes) -> bytes:
+    """Return the output of a prompt without the lines that were typed.
 
-    While it lets somebody type, it takes pasted text, and tells the terminal so.
+    The prompt enables bracketed paste while it reads input, and disables it afterwards.
     """
     head, *rest = shown.split(PASTE_ON)
     return b"\n".join([head, *(part.partition(PASTE_OFF)[2] for part in rest)])
 
 
-class Keeper:
-    """Keeps every file that appears below folders, by a link, however short its life is."""
+class FileCollector:
+    """Retains every file that appears in folders, by hard links, even short-lived files."""
 
     def __init__(self, *folders: Path, into: Path) -> None:
         self._folders = folders
@@ -200,7 +200,7 @@ class Keeper:
         self._known: set[int] = set()
         self._seen: dict[str, tuple[int | None, list[str]]] = {}
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._keep, name="keeper")
+        self._thread = threading.Thread(target=self._run, name="keeper")
 
     def __enter__(self) -> Self:
         self._into.mkdir()
@@ -215,24 +215,24 @@ class Keeper:
     ) -> None:
         self._ended.set()
         self._thread.join()
-        self.look()
+        self.collect()
 
-    def look(self) -> None:
-        """Keep what is there now."""
+    def collect(self) -> None:
+        """Link the files that exist now."""
         folders = [str(folder) for folder in self._folders]
         while folders:
-            # What is gone again was too quick, or has another name and is found by that one.
+            # The file was deleted too early, or it was renamed and is found under its new name.
             with suppress(FileNotFoundError):
-                folders += self._look_into(folders.pop())
+                folders += self._collect_from(folders.pop())
 
-    def _look_into(self, folder: str) -> list[str]:
-        """Keep the files of a folder unless it is as it was; answer the folders in it."""
+    def _collect_from(self, folder: str) -> list[str]:
+        """Link the files of a folder if it has changed; return its subfolders."""
         changed_at = os.stat(folder).st_mtime_ns  # noqa: PTH116 - Done very often.
         seen_at, inner = self._seen.get(folder, (None, []))
         if seen_at == changed_at:
             return inner
         inner = []
-        # Within a tick of its clock, a folder may change again and look the same.
+        # A folder can change again within one clock tick without a new modification time.
         settled = time.time_ns() - changed_at > _TICK_NANOSECONDS
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -244,19 +244,19 @@ class Keeper:
         return inner
 
     def _link(self, entry: "os.DirEntry[str]") -> None:
-        # As long as there is a link, no other file gets the number.
+        # While the link exists, no other file can get this inode number.
         if entry.inode() not in self._known:
             with suppress(FileNotFoundError):
                 (self._into / f"{len(self._known)}-{entry.name}").hardlink_to(entry.path)
                 self._known.add(entry.inode())
 
-    def _keep(self) -> None:
-        while not self._ended.wait(_LOOK_SECONDS):
-            self.look()
+    def _run(self) -> None:
+        while not self._ended.wait(_SCAN_SECONDS):
+            self.collect()
 
 
 def ui_pieces(port: int) -> Iterator[Piece]:
-    """Yield what Spark's pages and their REST interface answer."""
+    """Yield the pages of the Spark UI and of its REST interface."""
     for application in _ui_list(port, "applications"):
         about = f"applications/{application['id']}"
         stages = _ui_list(port, f"{about}/stages")
@@ -270,7 +270,7 @@ def ui_pieces(port: int) -> Iterator[Piece]:
             *(f"/SQL/execution/?id={query['id']}" for query in queries),
         ]
         for path in paths:
-            status, content = _ui_answer(port, path)
+            status, content = _ui_response(port, path)
             yield Piece(place=f"{status} {path}", content=content)
 
 
@@ -283,16 +283,16 @@ def _stage_path(about: str, stage: dict[str, Any]) -> str:
 
 
 def _ui_list(port: int, path: str) -> list[dict[str, Any]]:
-    _, content = _ui_answer(port, f"/api/v1/{path}")
-    answer: list[dict[str, Any]] = json.loads(content)
-    return answer
+    _, content = _ui_response(port, f"/api/v1/{path}")
+    response: list[dict[str, Any]] = json.loads(content)
+    return response
 
 
-def _ui_answer(port: int, path: str) -> tuple[int, bytes]:
+def _ui_response(port: int, path: str) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection(HOST, port, timeout=30)
     try:
         connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read()
+        response = connection.getresponse()
+        return response.status, response.read()
     finally:
         connection.close()

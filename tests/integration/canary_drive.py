@@ -1,4 +1,4 @@
-"""Every statement and every failure, driven with canaries through the installed command."""
+"""Every statement and every failure, run with canaries through the installed command."""
 
 import re
 import signal
@@ -19,8 +19,8 @@ from penstock.model.events import DesiredStateChanged
 from penstock.model.job import JobState
 from penstock.settings.settings import KEY_FILE
 from tests.integration.canary import Piece, ui_pieces
-from tests.integration.canary_ground import Ground, Prompt, open_prompt
 from tests.integration.canary_lake import ROLE
+from tests.integration.canary_sandbox import Prompt, Sandbox, open_prompt
 from tests.integration.canary_statements import (
     Failing,
     failing_statements,
@@ -55,40 +55,40 @@ FAILING = {
 }
 _ODD = "&<%'\"\\"
 _SPARKS_MAX = 3
-_LOOK_SECONDS = 0.3
+_POLL_SECONDS = 0.3
 
 
-def drive(ground: Ground) -> dict[str, JobState]:
-    """Do everything that can be done with a secret; answer the jobs as a run left them."""
-    prepare(ground)
-    with ThreadPoolExecutor(3) as beside, open_prompt(ground) as prompt:
-        done = [beside.submit(fail, ground, one) for one in slow_statements(ground.lake)]
-        done.append(beside.submit(freeze_and_kill, ground))
-        type_failures(ground, prompt)
-        type_queries(ground, prompt)
+def drive(sandbox: Sandbox) -> dict[str, JobState]:
+    """Use secrets in every possible way; return the jobs as the last run left them."""
+    prepare(sandbox)
+    with ThreadPoolExecutor(3) as beside, open_prompt(sandbox) as prompt:
+        done = [beside.submit(fail, sandbox, one) for one in slow_statements(sandbox.lake)]
+        done.append(beside.submit(freeze_and_kill, sandbox))
+        type_failures(sandbox, prompt)
+        type_queries(sandbox, prompt)
         for one in done:
             one.result()
-        type_before_a_refusing_warehouse(ground, prompt)
-        jobs = run_everything(ground)
-        type_changes(ground, prompt)
-    look_back(ground)
-    lose_the_key(ground)
-    damage_the_catalog(ground)
+        type_before_a_refusing_warehouse(sandbox, prompt)
+        jobs = run_everything(sandbox)
+        type_changes(sandbox, prompt)
+    show_history(sandbox)
+    lose_the_key(sandbox)
+    damage_the_catalog(sandbox)
     return jobs
 
 
-def fail(ground: Ground, failing: Failing) -> None:
-    """Run a statement that is refused."""
-    ended = ground.run("sql", "--verbose", stdin=failing.sql)
+def fail(sandbox: Sandbox, failing: Failing) -> None:
+    """Run a statement that must be refused."""
+    ended = sandbox.run("sql", "--verbose", stdin=failing.sql)
     assert f"error {failing.code}" in ended.text, ended.text
 
 
-def prepare(ground: Ground) -> None:
-    """Make secrets, tables and the jobs whose SELECT needs no Spark, and look at them."""
-    lake, canaries = ground.lake, ground.lake.canaries
+def prepare(sandbox: Sandbox) -> None:
+    """Create secrets, tables and the jobs whose SELECT needs no Spark, and show them."""
+    lake, canaries = sandbox.lake, sandbox.lake.canaries
     warehouse = {"s3.endpoint": lake.warehouse.endpoint, "s3.region": "us-east-1", **lake.keys}
     lake.opened.set()
-    ended = ground.sql(
+    ended = sandbox.sql(
         f"CREATE SECRET lake ({pairs(warehouse)})",
         f"CREATE SECRET plain ({pairs(lake.keys)})",
         f"CREATE SECRET fading ({pairs(lake.keys)})",
@@ -100,7 +100,7 @@ def prepare(ground: Ground) -> None:
         "CREATE TABLE t (id BIGINT NOT NULL, note STRING)",
         "CREATE TABLE refused (id BIGINT NOT NULL, note STRING)",
         "CREATE TABLE names (id BIGINT, name STRING)",
-        *_plain_jobs(ground),
+        *_plain_jobs(sandbox),
         "SHOW TABLES",
         "DESCRIBE t",
         "DESCRIBE DETAIL t",
@@ -114,8 +114,8 @@ def prepare(ground: Ground) -> None:
     write_deltalake(location, names, mode="append", storage_options=lake.bucket.storage_options)
 
 
-def _plain_jobs(ground: Ground) -> list[str]:
-    lake = ground.lake
+def _plain_jobs(sandbox: Sandbox) -> list[str]:
+    lake = sandbox.lake
     token = {
         **lake.other_keys("with a token"),
         "s3.session_token": lake.canaries.secret("session token", joints="/+="),
@@ -128,7 +128,7 @@ def _plain_jobs(ground: Ground) -> list[str]:
         "referring": {**checking, **_references("SECRET 'plain'", "SECRET plain")},
         "outside": {
             **checking,
-            **_references("env:LAKE_ACCESS_KEY", f"file:{ground.secret_file}"),
+            **_references("env:LAKE_ACCESS_KEY", f"file:{sandbox.secret_file}"),
         },
         "gated": {**lake.keys, "s3.endpoint": lake.gate.endpoint},
         "echoing": {**lake.keys, "s3.endpoint": lake.refusing.endpoint},
@@ -157,11 +157,11 @@ def _references(access: str, secret: str) -> dict[str, str]:
     return {"s3.access_key": access, "s3.secret_key": secret}
 
 
-def freeze_and_kill(ground: Ground) -> None:
-    """Kill a run in the middle of an epoch, whose key is in a variable; its files stay."""
-    lake = ground.lake
-    home, key = str(ground.keyed), lake.canaries.secret("key in a variable")
-    ended = ground.sql(
+def freeze_and_kill(sandbox: Sandbox) -> None:
+    """Kill a run during an epoch; its secret key is in a variable, and its files remain."""
+    lake = sandbox.lake
+    home, key = str(sandbox.keyed), lake.canaries.secret("key in a variable")
+    ended = sandbox.sql(
         f"CREATE SECRET lake ({pairs(lake.access)})",
         "CREATE TABLE t (id BIGINT NOT NULL, note STRING)",
         job("killed", insert(lake.source, lake.access)),
@@ -169,7 +169,7 @@ def freeze_and_kill(ground: Ground) -> None:
         PENSTOCK_SECRET_KEY=key,
     )
     assert ended.code == 0, ended.text
-    running = ground.start(
+    running = sandbox.start(
         "run",
         "--verbose",
         PENSTOCK_HOME=home,
@@ -177,27 +177,27 @@ def freeze_and_kill(ground: Ground) -> None:
         PENSTOCK_CRASH_AT=f"{CrashPoint.TASK_WRITTEN}:stop",
     )
     wait_until(running.has_stopped)
-    running.look()
+    running.record_command_lines()
     running.kill()
 
 
-def type_failures(ground: Ground, prompt: Prompt) -> None:
+def type_failures(sandbox: Sandbox, prompt: Prompt) -> None:
     """Type statements that are refused, and open one of them in an editor."""
-    lake = ground.lake
+    lake = sandbox.lake
     with lake.echoing(lake.refusing, anything):
         for failing in failing_statements(lake):
-            prompt.ask(failing.sql, answer=f"error {failing.code}")
+            prompt.run_statement(failing.sql, expected=f"error {failing.code}")
     wrong = f"CREATE SECRET edited ({pairs(lake.other_keys('to be edited'))}) oops"
-    prompt.ask(wrong, answer="error SYNTAX_ERR")
+    prompt.run_statement(wrong, expected="error SYNTAX_ERR")
     opened = prompt.press("\\e\r")
     assert "CREATE SECRET" in opened
     assert "CREATE SECRET edited" not in opened
     prompt.press(CTRL_C)
 
 
-def type_queries(ground: Ground, prompt: Prompt) -> None:
-    """Type what needs Spark."""
-    lake = ground.lake
+def type_queries(sandbox: Sandbox, prompt: Prompt) -> None:
+    """Type statements that need Spark."""
+    lake = sandbox.lake
     joined = "SELECT s.id, n.name AS note FROM SRC s LEFT JOIN names n ON s.id = n.id"
     refusing = "SELECT id, refuse(note) AS note FROM SRC"
     functions = {"session.python_udfs": "refusing"}
@@ -205,45 +205,49 @@ def type_queries(ground: Ground, prompt: Prompt) -> None:
     def create(name: str, select: str, properties: dict[str, str] | None = None) -> str:
         return job(name, insert(lake.source, lake.access, select=select), properties)
 
-    prompt.ask(create("joined", joined), answer="job joined created")
-    prompt.ask(create("refusing", refusing, functions), answer="job refusing created")
-    prompt.ask(create("tampered", "SELECT id + 1, note FROM SRC"), answer="created")
-    prompt.ask(create("never", "SELECT id, note FROM SRC WHERE id ="), answer="Syntax error")
-    prompt.ask(create("never", refusing), answer="error TYPE_ERR")
-    prompt.ask("EXPLAIN JOB joined", answer="limit max_interval")
-    prompt.ask("SELECT name FROM names WHERE id = 1", answer="1 row, ")
+    prompt.run_statement(create("joined", joined), expected="job joined created")
+    prompt.run_statement(
+        create("refusing", refusing, functions), expected="job refusing created"
+    )
+    prompt.run_statement(create("tampered", "SELECT id + 1, note FROM SRC"), expected="created")
+    prompt.run_statement(
+        create("never", "SELECT id, note FROM SRC WHERE id ="), expected="Syntax error"
+    )
+    prompt.run_statement(create("never", refusing), expected="error TYPE_ERR")
+    prompt.run_statement("EXPLAIN JOB joined", expected="limit max_interval")
+    prompt.run_statement("SELECT name FROM names WHERE id = 1", expected="1 row, ")
 
 
-def type_before_a_refusing_warehouse(ground: Ground, prompt: Prompt) -> None:
-    """Type what looks into the warehouse while that repeats the keys of whoever looks."""
-    lake = ground.lake
+def type_before_a_refusing_warehouse(sandbox: Sandbox, prompt: Prompt) -> None:
+    """Type statements that access the warehouse while it repeats all keys in its errors."""
+    lake = sandbox.lake
     for status in (403, 404):
         with lake.echoing(lake.warehouse, method("GET", path=".parquet"), status=status):
-            prompt.ask("SELECT count(*) FROM names", answer="error ")
+            prompt.run_statement("SELECT count(*) FROM names", expected="error ")
         with lake.echoing(lake.warehouse, method("GET"), status=status):
-            prompt.ask("DESCRIBE DETAIL names", answer="error ")
+            prompt.run_statement("DESCRIBE DETAIL names", expected="error ")
     with lake.echoing(lake.warehouse, method("PUT")):
-        prompt.ask("CREATE TABLE unborn (id INT)", answer="error STORAGE_ERR")
-        prompt.ask("PAUSE JOB uncommitted", answer="error ")
-    prompt.ask("RESUME JOB uncommitted", answer="job uncommitted resumed")
+        prompt.run_statement("CREATE TABLE unborn (id INT)", expected="error STORAGE_ERR")
+        prompt.run_statement("PAUSE JOB uncommitted", expected="error ")
+    prompt.run_statement("RESUME JOB uncommitted", expected="job uncommitted resumed")
 
 
-def run_everything(ground: Ground) -> dict[str, JobState]:
-    """Run all jobs, of which some fail, and ask Spark what it knows of them."""
-    lake = ground.lake
-    tamper(ground)
-    ground.sql(f"ALTER SECRET fading ({pairs(lake.other_keys('that has faded'))})")
+def run_everything(sandbox: Sandbox) -> dict[str, JobState]:
+    """Run all jobs, of which some fail, and read the Spark UI."""
+    lake = sandbox.lake
+    tamper(sandbox)
+    sandbox.sql(f"ALTER SECRET fading ({pairs(lake.other_keys('that has faded'))})")
     with ExitStack() as stack:
-        catalog = stack.enter_context(closing(ground.catalog()))
+        catalog = stack.enter_context(closing(sandbox.catalog()))
         stack.enter_context(lake.echoing(lake.refusing, method("GET")))
         stack.enter_context(lake.echoing(lake.warehouse, _is_refused_commit))
-        running = ground.start("run", "--until-caught-up", "--verbose")
+        running = sandbox.start("run", "--until-caught-up", "--verbose")
         pending = {*LOADING, *FAILING}
         wait_until(lambda: _settle(pending, catalog) == {"gated"})
-        running.look()
-        for port in range(ground.port, ground.port + _SPARKS_MAX):
+        running.record_command_lines()
+        for port in range(sandbox.port, sandbox.port + _SPARKS_MAX):
             with suppress(ConnectionRefusedError):
-                ground.heard.told_by_spark += ui_pieces(port)
+                sandbox.captured.spark_pages += ui_pieces(port)
         lake.opened.set()
         wait_until(lambda: not _settle(pending, catalog))
         running.process.send_signal(signal.SIGINT)
@@ -251,11 +255,11 @@ def run_everything(ground: Ground) -> dict[str, JobState]:
         return {state.name: state for state in catalog.jobs()}
 
 
-def tamper(ground: Ground) -> None:
-    """Let a job believe that its SELECT needs nothing, which no statement can."""
+def tamper(sandbox: Sandbox) -> None:
+    """Store that the job's SELECT needs nothing, which no statement can do."""
     needed = "'$.definition.query.needed'"
     changed = f"json_set(snapshot, {needed}, json_array())"
-    _update(ground, f"jobs SET snapshot = {changed} WHERE name = 'tampered'")
+    _update(sandbox, f"jobs SET snapshot = {changed} WHERE name = 'tampered'")
 
 
 def _is_refused_commit(request: Request) -> bool:
@@ -263,9 +267,9 @@ def _is_refused_commit(request: Request) -> bool:
 
 
 def _settle(pending: set[str], catalog: Catalog) -> set[str]:
-    """Take out the jobs that have loaded or failed as they should; answer the others."""
-    # Looking takes its time, too, and those who are looked at need it.
-    threading.Event().wait(_LOOK_SECONDS)
+    """Remove jobs that have loaded or failed as expected; return the others."""
+    # Polling without a pause would slow down the jobs.
+    threading.Event().wait(_POLL_SECONDS)
     pending -= {name for name in pending if _settled(catalog.job(name), catalog)}
     return pending
 
@@ -283,54 +287,56 @@ def _settled(state: JobState | None, catalog: Catalog) -> bool:
     return any(reason and reason.code is FAILING[state.name] for reason in reasons)
 
 
-def type_changes(ground: Ground, prompt: Prompt) -> None:
-    """Type what changes and ends jobs that have loaded, and look at them."""
-    lake = ground.lake
+def type_changes(sandbox: Sandbox, prompt: Prompt) -> None:
+    """Type statements that alter and drop jobs which have loaded, and show them."""
+    lake = sandbox.lake
     again = insert(lake.source, lake.access)
     other = insert(lake.source, {**lake.access, **lake.other_keys("of an ALTER")})
-    prompt.ask('SELECT error, raw FROM rejects("job" = "lax")', answer="1 row, ")
-    prompt.ask("PAUSE JOB literal", answer="job literal paused")
-    prompt.ask(f"ALTER JOB literal {other}", answer="job literal altered")
-    prompt.ask("EXPLAIN JOB literal", answer="access was refused")
-    prompt.ask(f"ALTER JOB literal {again}", answer="job literal altered")
-    prompt.ask("RESUME JOB literal", answer="job literal resumed")
-    type_stream_changes(ground, prompt)
-    prompt.ask("DROP JOB uncommitted", answer="job uncommitted dropped")
-    prompt.ask("DROP TABLE refused", answer="table refused dropped")
+    prompt.run_statement('SELECT error, raw FROM rejects("job" = "lax")', expected="1 row, ")
+    prompt.run_statement("PAUSE JOB literal", expected="job literal paused")
+    prompt.run_statement(f"ALTER JOB literal {other}", expected="job literal altered")
+    prompt.run_statement("EXPLAIN JOB literal", expected="access was refused")
+    prompt.run_statement(f"ALTER JOB literal {again}", expected="job literal altered")
+    prompt.run_statement("RESUME JOB literal", expected="job literal resumed")
+    type_stream_changes(sandbox, prompt)
+    prompt.run_statement("DROP JOB uncommitted", expected="job uncommitted dropped")
+    prompt.run_statement("DROP TABLE refused", expected="table refused dropped")
 
 
-def type_stream_changes(ground: Ground, prompt: Prompt) -> None:
-    """Type what changes and ends a routine load that has loaded."""
-    source = pairs(ground.lake.stream_access("of an altered stream"))
+def type_stream_changes(sandbox: Sandbox, prompt: Prompt) -> None:
+    """Type statements that alter and stop a routine load which has loaded."""
+    source = pairs(sandbox.lake.stream_access("of an altered stream"))
     load = "ROUTINE LOAD FOR streamed"
-    prompt.ask("SHOW ROUTINE LOAD TASK FOR streamed", answer="0 rows, ")
-    prompt.ask(f"PAUSE {load}", answer="routine load streamed paused")
-    prompt.ask(f"ALTER {load} FROM KINESIS({source})", answer="routine load streamed altered")
-    prompt.ask(f"RESUME {load}", answer="routine load streamed resumed")
-    prompt.ask(f"STOP {load}", answer="routine load streamed stopped")
-    prompt.ask("SHOW ALL ROUTINE LOAD", answer="1 row, ")
+    prompt.run_statement("SHOW ROUTINE LOAD TASK FOR streamed", expected="0 rows, ")
+    prompt.run_statement(f"PAUSE {load}", expected="routine load streamed paused")
+    prompt.run_statement(
+        f"ALTER {load} FROM KINESIS({source})", expected="routine load streamed altered"
+    )
+    prompt.run_statement(f"RESUME {load}", expected="routine load streamed resumed")
+    prompt.run_statement(f"STOP {load}", expected="routine load streamed stopped")
+    prompt.run_statement("SHOW ALL ROUTINE LOAD", expected="1 row, ")
 
 
-def look_back(ground: Ground) -> None:
-    """Look at all that is remembered, in every format, and at the history of the prompt."""
+def show_history(sandbox: Sandbox) -> None:
+    """Show all stored state in every format, and the history of the prompt."""
     with ThreadPoolExecutor(2) as beside:
-        printed = [beside.submit(print_all, ground, output) for output in get_args(Format)]
-        with open_prompt(ground) as prompt:
+        printed = [beside.submit(print_all, sandbox, output) for output in get_args(Format)]
+        with open_prompt(sandbox) as prompt:
             prompt.terminal.type(UP * 100)
             # The oldest statement without a secret.
             prompt.terminal.see("CREATE JOB never ON STREAMING")
             prompt.press(CTRL_C)
-        with ground.lake.echoing(ground.lake.warehouse, anything):
-            ground.run("doctor", "--quick", "--format", "json")
-    # Nothing of what is shown here was typed.
-    ground.heard.said.append(Piece(place="the history", content=prompt.shown))
+        with sandbox.lake.echoing(sandbox.lake.warehouse, anything):
+            sandbox.run("doctor", "--quick", "--format", "json")
+    # The text of the history was not typed in this prompt.
+    sandbox.captured.outputs.append(Piece(place="the history", content=prompt.shown))
     assert [one.result() for one in printed] == [0] * len(printed)
 
 
-def print_all(ground: Ground, output: str) -> int:
-    """Print everything about jobs and secrets; answer the exit code."""
+def print_all(sandbox: Sandbox, output: str) -> int:
+    """Print everything about jobs and secrets; return the exit code."""
     names = [name for name in FAILING if name != "uncommitted"]
-    ended = ground.sql(
+    ended = sandbox.sql(
         "SHOW JOBS",
         "SHOW SECRETS",
         'SELECT * FROM jobs("type" = "insert")',
@@ -341,41 +347,41 @@ def print_all(ground: Ground, output: str) -> int:
     return ended.code
 
 
-def lose_the_key(ground: Ground) -> None:
-    """Let the key be lost, then be seen by others, then be another one."""
-    lake, key_file = ground.lake, ground.home / KEY_FILE
+def lose_the_key(sandbox: Sandbox) -> None:
+    """Delete the key file, then let others read it, then replace the key."""
+    lake, key_file = sandbox.lake, sandbox.home / KEY_FILE
     key = key_file.read_text()
     late = f"CREATE SECRET late ({pairs(lake.other_keys('without a key'))})"
     lake.canaries.adopt("key in a file", key.strip())
     key_file.unlink()
-    lost = ground.sql(late)
+    lost = sandbox.sql(late)
     key_file.write_text(key)
     key_file.chmod(0o644)
-    open_to_others = ground.run("run", "--until-caught-up", "--timeout", "1s", "--verbose")
+    open_to_others = sandbox.run("run", "--until-caught-up", "--timeout", "1s", "--verbose")
     key_file.chmod(0o600)
     key_file.write_text(lake.canaries.secret("other key"))
-    changed = ground.sql("EXPLAIN JOB literal")
-    examined = ground.run("doctor", "--quick")
+    changed = sandbox.sql("EXPLAIN JOB literal")
+    examined = sandbox.run("doctor", "--quick")
     key_file.write_text(key)
     assert "does not exist" in lost.text
-    assert "may be read by others" in open_to_others.text
-    assert "a secret was sealed with the key" in changed.text
-    assert "sealed with the key" in examined.text
+    assert "accessible only to its owner" in open_to_others.text
+    assert "a secret was encrypted with the key" in changed.text
+    assert "encrypted with key" in examined.text
 
 
-def damage_the_catalog(ground: Ground) -> None:
-    """Let what was sealed be cut off, and what was written down be unreadable."""
-    _update(ground, "secrets SET value_by_key = replace(value_by_key, 'A', 'B')")
-    cut = ground.sql("EXPLAIN JOB literal", words=("--verbose",))
-    _update(ground, "jobs SET snapshot = replace(snapshot, 'definition', 'something')")
-    unknown = ground.sql("SHOW JOBS", words=("--verbose",))
-    _update(ground, "jobs SET snapshot = substr(snapshot, 10)")
-    unreadable = ground.sql("SHOW JOBS", words=("--verbose",))
+def damage_the_catalog(sandbox: Sandbox) -> None:
+    """Damage the encrypted secrets, then the stored snapshots."""
+    _update(sandbox, "secrets SET value_by_key = replace(value_by_key, 'A', 'B')")
+    cut = sandbox.sql("EXPLAIN JOB literal", words=("--verbose",))
+    _update(sandbox, "jobs SET snapshot = replace(snapshot, 'definition', 'something')")
+    unknown = sandbox.sql("SHOW JOBS", words=("--verbose",))
+    _update(sandbox, "jobs SET snapshot = substr(snapshot, 10)")
+    unreadable = sandbox.sql("SHOW JOBS", words=("--verbose",))
     assert "is damaged or truncated" in cut.text
     assert "error INTERNAL_ERR" in unknown.text
     assert "Traceback" in unreadable.text, unreadable.text
 
 
-def _update(ground: Ground, what: str) -> None:
-    with closing(sqlite3.connect(ground.home / "catalog.db")) as database, database:
+def _update(sandbox: Sandbox, what: str) -> None:
+    with closing(sqlite3.connect(sandbox.home / "catalog.db")) as database, database:
         database.execute(f"UPDATE {what}")

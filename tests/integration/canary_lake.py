@@ -1,4 +1,4 @@
-"""Buckets that canaries open: one checks its keys, the other one takes any."""
+"""Buckets that are accessed with canaries: one checks its keys, the other accepts any keys."""
 
 import threading
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from urllib.parse import parse_qsl
 
 from tests.integration.bucket_jobs import QuietHandler, json_lines, serving
 from tests.integration.canary import Canaries
-from tests.integration.command import PATIENCE_SECONDS
+from tests.integration.command import TIMEOUT_SECONDS
 from tests.servers.buckets import Bucket, create_bucket
 from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import REGION, kinesis_client, new_stream
 from tests.servers.moto import MotoServer
-from tests.servers.proxy import Answer, FaultProxy, Request, When, slow_down
+from tests.servers.proxy import FaultProxy, Request, Respond, When, slow_down
 from tests.servers.seaweedfs import SeaweedServer
 
 ROWS = (1, 2, 3)
@@ -23,18 +23,18 @@ ROLE = "arn:aws:iam::123456789012:role/loader"
 STRANGER = "arn:aws:iam::123456789012:role/stranger"
 
 _ALWAYS = 10**6
-_LENT = """<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
+_STS_RESPONSE = """<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
 <AssumeRoleResult><Credentials><AccessKeyId>{access}</AccessKeyId>
 <SecretAccessKey>{secret}</SecretAccessKey><SessionToken>{token}</SessionToken>
 <Expiration>{ends_at:%Y-%m-%dT%H:%M:%SZ}</Expiration></Credentials></AssumeRoleResult>
 </AssumeRoleResponse>"""
-_NOT_LENT = """<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error>
+_STS_REFUSAL = """<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error>
 <Code>AccessDenied</Code><Message>{words}</Message></Error></ErrorResponse>"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Keys:
-    """Keys by which somebody is known."""
+    """An access key, a secret key and perhaps a session token."""
 
     access: str
     secret: str
@@ -49,21 +49,21 @@ class Keys:
 
 @dataclass
 class Lake:
-    """The two buckets with their source files, and what stands before and beside them."""
+    """Two buckets with their source files, and the servers and proxies around them."""
 
     canaries: Canaries
     bucket: Bucket
     open_bucket: Bucket
-    # What a role is lent, and what the environment holds.
-    lent: Keys
+    # Credentials of an assumed role, and credentials in the environment.
+    assumed: Keys
     found: Keys
     sts: str
-    # Before the warehouse, a source that must be waited for, one that refuses, and a slow one.
+    # Proxies of the warehouse, of a blocking source, of a refusing source and of a slow source.
     warehouse: FaultProxy
     gate: FaultProxy
     refusing: FaultProxy
     slow: FaultProxy
-    # A stream that takes any keys, and where it is.
+    # A stream that accepts any keys, and its address.
     stream: str
     kinesis: str
     opened: threading.Event = field(default_factory=threading.Event)
@@ -73,8 +73,8 @@ class Lake:
         self.gate.inject(slow_down(), when=self._hold, times=_ALWAYS)
 
     def _hold(self, _request: Request) -> bool:
-        """Hold a request back as long as the gate is shut; it meets no fault."""
-        self.opened.wait(PATIENCE_SECONDS)
+        """Block a request while the gate is closed; inject no fault."""
+        self.opened.wait(TIMEOUT_SECONDS)
         return False
 
     @property
@@ -84,16 +84,16 @@ class Lake:
 
     @property
     def keys(self) -> dict[str, str]:
-        """The only keys that it takes."""
+        """The only keys that this bucket accepts."""
         return Keys(access=self.bucket.access_key, secret=self.bucket.secret_key).options
 
     @property
     def access(self) -> dict[str, str]:
-        """All that opens it."""
+        """All options to access this bucket."""
         return {"s3.endpoint": self.bucket.endpoint, **self.keys}
 
     def stream_access(self, name: str) -> dict[str, str]:
-        """Answer all that opens the stream, with new keys."""
+        """Return all options to access the stream, with new keys."""
         keys = new_keys(self.canaries, name)
         return {
             "aws.region": REGION,
@@ -105,27 +105,27 @@ class Lake:
         }
 
     def other_keys(self, name: str) -> dict[str, str]:
-        """Answer new keys, which only the bucket that takes any takes."""
+        """Return new keys, which only the bucket without key checks accepts."""
         return new_keys(self.canaries, name).options
 
     @contextmanager
     def echoing(self, proxy: FaultProxy, when: When, *, status: int = 403) -> Iterator[None]:
-        """Let a proxy refuse requests inside the block by repeating everybody's keys."""
-        everybody = (*self.keys.values(), *self.lent.options.values(), self.found.access)
-        who = " ".join(everybody)
+        """Refuse requests inside the block with an error that repeats all keys."""
+        all_keys = (*self.keys.values(), *self.assumed.options.values(), self.found.access)
+        repeated = " ".join(all_keys)
         body = (
-            f'<?xml version="1.0"?>\n<Error><Code>InvalidAccessKeyId</Code><Message>{who}'
-            f"</Message><AWSAccessKeyId>{who}</AWSAccessKeyId></Error>"
+            f'<?xml version="1.0"?>\n<Error><Code>InvalidAccessKeyId</Code><Message>{repeated}'
+            f"</Message><AWSAccessKeyId>{repeated}</AWSAccessKeyId></Error>"
         )
-        proxy.inject(Answer(status=status, body=body.encode()), when=when, times=_ALWAYS)
+        proxy.inject(Respond(status=status, body=body.encode()), when=when, times=_ALWAYS)
         try:
             yield
         finally:
-            proxy.heal()
+            proxy.clear_faults()
 
 
 def new_keys(canaries: Canaries, name: str) -> Keys:
-    """Answer keys that are canaries."""
+    """Return keys that are canaries."""
     return Keys(
         access=canaries.key(f"access key {name}"), secret=canaries.secret(f"secret key {name}")
     )
@@ -133,12 +133,12 @@ def new_keys(canaries: Canaries, name: str) -> Keys:
 
 @contextmanager
 def open_lake(folder: Path, *, moto: MotoServer, canaries: Canaries) -> Iterator[Lake]:
-    """Give buckets with source files; the gate is shut."""
+    """Yield buckets with source files; the gate is closed."""
     keys = new_keys(canaries, "of the bucket")
-    lent = Keys(
-        access=canaries.key("lent access key"),
-        secret=canaries.secret("lent secret key"),
-        token=canaries.secret("lent token", joints="/+="),
+    assumed = Keys(
+        access=canaries.key("assumed access key"),
+        secret=canaries.secret("assumed secret key"),
+        token=canaries.secret("assumed token", joints="/+="),
     )
     with ExitStack() as stack:
         seaweed = SeaweedServer(folder, access_key=keys.access, secret_key=keys.secret)
@@ -161,9 +161,9 @@ def open_lake(folder: Path, *, moto: MotoServer, canaries: Canaries) -> Iterator
             canaries=canaries,
             bucket=bucket,
             open_bucket=open_bucket,
-            lent=lent,
+            assumed=assumed,
             found=new_keys(canaries, "in the environment"),
-            sts=stack.enter_context(_lending(lent)),
+            sts=stack.enter_context(_sts_server(assumed)),
             warehouse=warehouse,
             gate=gate,
             refusing=refusing,
@@ -186,17 +186,17 @@ def _proxy(upstream: str) -> Iterator[FaultProxy]:
 
 
 @contextmanager
-def _lending(keys: Keys) -> Iterator[str]:
-    """Serve the lending of keys to all roles but one, whom it tells how it asked."""
+def _sts_server(keys: Keys) -> Iterator[str]:
+    """Serve AssumeRole for all roles but one, whose refusal repeats the request's signature."""
 
     class Handler(QuietHandler):
         def do_POST(self) -> None:  # noqa: N802 - Called by this name.
-            asked = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            if dict(parse_qsl(asked))["RoleArn"] == STRANGER:
-                self.send(403, _NOT_LENT.format(words=self.headers["Authorization"]))
+            form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            if dict(parse_qsl(form))["RoleArn"] == STRANGER:
+                self.send(403, _STS_REFUSAL.format(words=self.headers["Authorization"]))
             else:
                 ends_at = datetime.now(UTC) + timedelta(hours=1)
-                self.send(200, _LENT.format(**vars(keys), ends_at=ends_at))
+                self.send(200, _STS_RESPONSE.format(**vars(keys), ends_at=ends_at))
 
     with serving(Handler) as endpoint:
         yield endpoint

@@ -1,4 +1,4 @@
-"""Statements that hold canaries; many of them are wrong."""
+"""Statements that contain canaries; many of them are invalid."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ Options = Mapping[str, str]
 
 
 def pairs(options: Options) -> str:
-    """Write options as SQL; what begins with SECRET is a reference and no text."""
+    """Format options as SQL; a value that starts with SECRET is a reference, not a text."""
     return ", ".join(
         f"'{key}' = {value if value.startswith('SECRET ') else quoted_text(value)}"
         for key, value in options.items()
@@ -21,19 +21,19 @@ def pairs(options: Options) -> str:
 def insert(
     uri: str, options: Options, *, table: str = "t", select: str = "SELECT id, note FROM SRC"
 ) -> str:
-    """Write the INSERT of a job; SRC is its source."""
+    """Return the INSERT of a job; SRC is the placeholder of its source."""
     call = f"S3({pairs({'uri': uri, 'format': 'json', **options})})"
     return f"INSERT INTO {table} {select.replace('SRC', call)}"
 
 
 def job(name: str, inserted: str, properties: Options | None = None) -> str:
-    """Write a CREATE JOB."""
+    """Return a CREATE JOB."""
     clause = f" PROPERTIES({pairs(properties)})" if properties else ""
     return f"CREATE JOB {name}{clause} ON STREAMING DO {inserted}"
 
 
 def routine_load(name: str, options: Options, *, table: str = "t") -> str:
-    """Write a CREATE ROUTINE LOAD that bears bad rows."""
+    """Return a CREATE ROUTINE LOAD that tolerates bad rows."""
     properties = pairs({"format": "json", "max_error_number": "9"})
     source = f"FROM KINESIS({pairs(options)})"
     return f"CREATE ROUTINE LOAD {name} ON {table} PROPERTIES({properties}) {source}"
@@ -41,14 +41,14 @@ def routine_load(name: str, options: Options, *, table: str = "t") -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Failing:
-    """A statement that is refused, and how."""
+    """A statement that is refused, and the code of the error."""
 
     sql: str
     code: str
 
 
 def failing_statements(lake: Lake) -> list[Failing]:
-    """Answer statements that are refused; a refusing server must refuse everything."""
+    """Return statements that are refused; the refusing server must refuse every request."""
     statements_by_code: dict[str, Callable[[Lake], list[str]]] = {
         "SYNTAX_ERR": _unreadable,
         "NOT_SUPPORTED_ERR": _unsupported,
@@ -83,7 +83,7 @@ def _unreadable(lake: Lake) -> list[str]:
     key = "'s3.secret_key' ="
     return [
         f"CREATE SECRET s (s3.secret_key {value('without =')})",
-        f"CREATE SECRET s (s3.secret_key == {value('behind ==')})",
+        f"CREATE SECRET s (s3.secret_key == {value('after ==')})",
         f"CREATE SECRET s (s3.secret_key = {value('before a word')} oops)",
         f"CREATE SECRET s (s3.secret_key = {value('in an open list')}",
         f"CREATE SECRET s s3.secret_key = {value('without a list')}",
@@ -93,20 +93,20 @@ def _unreadable(lake: Lake) -> list[str]:
         f"CREATE SECRET s (a = {value('before nothing')}, b = )",
         f"CREAT SECRET s (a = {value('in a misspelt statement')})",
         f"SHOW JOBS; CREATE SECRET s (a = {value('between statements')}); SHOW NONSENSE",
-        changed("behind CREATE JOBB", "CREATE JOB", "CREATE JOBB"),
-        changed("behind STREAMIN", "ON STREAMING", "ON STREAMIN"),
+        changed("after CREATE JOBB", "CREATE JOB", "CREATE JOBB"),
+        changed("after STREAMIN", "ON STREAMING", "ON STREAMIN"),
         changed("in S4", "FROM S3(", "FROM S4("),
-        changed("behind a colon", key, "'s3.secret_key' :"),
-        changed("behind nothing", key, "'s3.secret_key'"),
-        changed("behind a comma", key, f"{key} ,"),
+        changed("after a colon", key, "'s3.secret_key' :"),
+        changed("after nothing", key, "'s3.secret_key'"),
+        changed("after a comma", key, f"{key} ,"),
         changed("of a misspelt key", key, "'s3.secretkey' "),
         changed("in one list of two", "DO INSERT", "PROPERTIES() DO INSERT"),
         _on(lake, lake.other_keys("before another")) + "; SHOW NONSENSE",
         f"EXPLAIN {_on(lake, lake.other_keys('to be explained'))}",
-        routine_load("never", lake.stream_access("behind STREAM")).replace(
+        routine_load("never", lake.stream_access("after STREAM")).replace(
             "ON t", "ON STREAM t"
         ),
-        routine_load("never", lake.stream_access("behind colons")).replace("' = '", "' : '"),
+        routine_load("never", lake.stream_access("after colons")).replace("' = '", "' : '"),
     ]
 
 
@@ -122,7 +122,7 @@ def _not_allowed(lake: Lake) -> list[str]:
     canaries = lake.canaries
     password = canaries.key("password in an address")
     endpoint = {"s3.endpoint": lake.bucket.endpoint}
-    kept = {"__secret_key": canaries.key("in metadata")}
+    reserved = {"__secret_key": canaries.key("in metadata")}
     property_ = {"s3.secret_key": canaries.key("as a property")}
     return [
         _on(lake, {**lake.access, "s3.regoin": "x"}),
@@ -135,7 +135,7 @@ def _not_allowed(lake: Lake) -> list[str]:
         _on(lake, {**lake.keys, "s3.endpoint": f"http://user:{password}@{HOST}"}),
         _on(lake, lake.keys, uri=f"s3://user:{password}@bucket/in/"),
         job("never", insert(lake.source, lake.access), property_),
-        job("never", insert(lake.source, lake.access), kept),
+        job("never", insert(lake.source, lake.access), reserved),
         *_streams_not_allowed(lake),
     ]
 
@@ -154,12 +154,12 @@ def _streams_not_allowed(lake: Lake) -> list[str]:
 
 def _without_object(lake: Lake) -> list[str]:
     return [
-        _on(lake, {**lake.access, "s3.secret_key": "SECRET 'nobody'"}),
+        _on(lake, {**lake.access, "s3.secret_key": "SECRET 'missing'"}),
         _on(lake, {**lake.access, "s3.secret_key": "env:NOT_SET"}),
         _on(lake, {**lake.access, "s3.secret_key": "file:/not/there"}),
         job("never", insert(lake.source, lake.other_keys("of no table"), table="nowhere")),
-        f"ALTER SECRET nobody (a = {_value(lake, 'of nobody')})",
-        f"ALTER JOB nobody {insert(lake.source, lake.other_keys('of no job'))}",
+        f"ALTER SECRET missing (a = {_value(lake, 'of no secret')})",
+        f"ALTER JOB missing {insert(lake.source, lake.other_keys('of no job'))}",
         routine_load("never", {**lake.stream_access("of nothing"), "kinesis_stream": "none"}),
         routine_load("never", lake.stream_access("of a stream of no table"), table="nowhere"),
     ]
@@ -169,13 +169,13 @@ def _refused_by_servers(lake: Lake) -> list[str]:
     refusing = {"s3.endpoint": lake.refusing.endpoint}
     google = f'\n"{lake.canaries.key("as a service account")}"'
     azure = {"s3.access_key": "account", "s3.secret_key": lake.canaries.key("of an account")}
-    known, lent = lake.other_keys("to be lent others for"), {"s3.role_arn": ROLE}
+    known, assumed = lake.other_keys("to assume a role"), {"s3.role_arn": ROLE}
     return [
         _on(lake, {**lake.access, **lake.other_keys("that is refused")}),
         _on(lake, {**lake.access, "s3.secret_key": lake.canaries.secret("wrong secret key")}),
         _on(lake, {**lake.other_keys("of a stranger"), "s3.role_arn": STRANGER}),
         _on(lake, {**lake.keys, **refusing}),
-        _on(lake, {**known, **lent, **refusing}),
+        _on(lake, {**known, **assumed, **refusing}),
         _on(lake, refusing),
         _on(lake, lake.access, uri="s3://there-is-no-such-bucket/in/"),
         _on(lake, {"gs.service_account": google}, uri="gs://bucket/in/"),
@@ -191,9 +191,9 @@ def _taken(lake: Lake) -> list[str]:
 
 
 def slow_statements(lake: Lake) -> list[Failing]:
-    """Answer statements that are refused when all has been tried for a while."""
-    (nobody,) = free_ports(1)
-    endpoints = (f"http://{HOST}:{nobody}", lake.slow.endpoint)
+    """Return statements that are refused only after all retries."""
+    (port,) = free_ports(1)
+    endpoints = (f"http://{HOST}:{port}", lake.slow.endpoint)
     return [
         Failing(
             sql=_on(lake, {**lake.access, "s3.endpoint": endpoint}),

@@ -1,7 +1,7 @@
-"""The ``penstock`` command, typed as people type it.
+"""The ``penstock`` command, as users type it.
 
-What runs to its end is forked from a process that has imported everything; what goes on in the
-background, or writes elsewhere, is the installed command.
+Commands that run to their end are forked from a process that has imported all modules. Commands
+that run in the background or write elsewhere use the installed command.
 """
 
 import json
@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from penstock.clock import SystemClock
-from tests.forking import Forked, Surroundings
+from tests.forking import CommandContext, Forked
 
 COMMAND = Path(sys.executable).parent / "penstock"
-PATIENCE_SECONDS = 120
-BLINK = timedelta(milliseconds=50)
+TIMEOUT_SECONDS = 120
+POLL_PERIOD = timedelta(milliseconds=50)
 
-# A JVM that lives for seconds is quickest when it does not optimise much.
+# A short-lived JVM is fastest with few optimisations.
 SETTINGS = """
 [spark]
 master = "local[2,4]"
@@ -36,8 +36,8 @@ master = "local[2,4]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """How a command ended, and what it said."""
+class CommandResult:
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -45,13 +45,13 @@ class Said:
 
     @property
     def json(self) -> list[list[dict[str, Any]]]:
-        """What every statement answered."""
+        """The rows of every statement."""
         return [json.loads(line) for line in self.out.splitlines()]
 
 
 @dataclass
 class Shell:
-    """A folder in which commands are typed."""
+    """Runs commands in a folder."""
 
     folder: Path
     environment: dict[str, str] = field(default_factory=dict)
@@ -62,51 +62,51 @@ class Shell:
         stdin: str = "",
         stdout: int = subprocess.PIPE,
         environment: Mapping[str, str] | None = None,
-    ) -> Said:
+    ) -> CommandResult:
         """Run a command to its end."""
-        around = self._environment(environment or {})
+        merged_environment = self._environment(environment or {})
         if stdout == subprocess.PIPE:
-            return self._forked(arguments, stdin=stdin, environment=around)
+            return self._forked(arguments, stdin=stdin, environment=merged_environment)
         done = subprocess.run(
             [COMMAND, *arguments],
             cwd=self.folder,
-            env=around,
+            env=merged_environment,
             input=stdin,
             stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=PATIENCE_SECONDS,
+            timeout=TIMEOUT_SECONDS,
             check=False,
         )
-        return Said(code=done.returncode, out=done.stdout or "", error=done.stderr)
+        return CommandResult(code=done.returncode, out=done.stdout or "", error=done.stderr)
 
     def _forked(
         self, arguments: tuple[str, ...], *, stdin: str, environment: dict[str, str]
-    ) -> Said:
+    ) -> CommandResult:
         with tempfile.TemporaryDirectory() as folder:
-            streams = [Path(folder) / name for name in ("typed", "said", "complained")]
-            given, out, error = streams
-            given.write_text(stdin)
-            around = Surroundings(
+            streams = [Path(folder) / name for name in ("stdin", "stdout", "stderr")]
+            input_file, out, error = streams
+            input_file.write_text(stdin)
+            merged_environment = CommandContext(
                 environment=environment,
                 folder=str(self.folder),
-                stdin=str(given),
+                stdin=str(input_file),
                 stdout=str(out),
                 stderr=str(error),
             )
-            command = Forked(arguments, around)
+            command = Forked(arguments, merged_environment)
             try:
-                code = command.wait(PATIENCE_SECONDS)
+                code = command.wait(TIMEOUT_SECONDS)
             finally:
                 command.kill()
-            return Said(code=code, out=out.read_text(), error=error.read_text())
+            return CommandResult(code=code, out=out.read_text(), error=error.read_text())
 
-    def sql(self, text: str, *more: str) -> Said:
+    def sql(self, text: str, *more: str) -> CommandResult:
         """Run statements."""
         return self.run("sql", "-e", text, *more)
 
     def start(self, *arguments: str) -> "Running":
-        """Start a command that goes on in the background."""
+        """Start a command in the background."""
         out, error = self.folder / "out.txt", self.folder / "error.txt"
         with out.open("wb") as to_out, error.open("wb") as to_error:
             process = subprocess.Popen(
@@ -133,25 +133,25 @@ class Running:
     error: Path
 
     def interrupt(self) -> None:
-        """Press Ctrl-C."""
+        """Send the signal of Ctrl-C."""
         self.process.send_signal(signal.SIGINT)
 
-    def wait(self) -> Said:
-        """Wait for the end."""
-        code = self.process.wait(PATIENCE_SECONDS)
-        return Said(code=code, out=self.out.read_text(), error=self.error.read_text())
+    def wait(self) -> CommandResult:
+        """Wait for the command to end."""
+        code = self.process.wait(TIMEOUT_SECONDS)
+        return CommandResult(code=code, out=self.out.read_text(), error=self.error.read_text())
 
     def end(self) -> None:
-        """Kill it if it still runs."""
+        """Kill the command if it still runs."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
 
 
-def wait_until(true: Callable[[], bool]) -> None:
-    """Wait until something is true."""
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until a condition is true."""
     clock, never = SystemClock(), threading.Event()
-    deadline = clock.monotonic() + PATIENCE_SECONDS
-    while not true():
-        assert clock.monotonic() < deadline, f"did not happen within {PATIENCE_SECONDS}s"
-        clock.wait(never, BLINK)
+    deadline = clock.monotonic() + TIMEOUT_SECONDS
+    while not condition():
+        assert clock.monotonic() < deadline, f"did not happen within {TIMEOUT_SECONDS}s"
+        clock.wait(never, POLL_PERIOD)

@@ -1,4 +1,4 @@
-"""Drive a node step by step: gates in its work, crashes of its runners, time that is moved."""
+"""Control a node step by step: block its tasks, crash its runners, move its clock."""
 
 import os
 import threading
@@ -19,16 +19,16 @@ from penstock.supervisor.leases import RENEWAL_PERIOD
 from penstock.supervisor.supervisor import RunnerReport, Supervisor
 from tests.node import ROUND_PERIOD, Node
 
-PATIENCE_SECONDS = 120
-BLINK = timedelta(milliseconds=5)
-YAWN = timedelta(milliseconds=100)
+TIMEOUT_SECONDS = 120
+SHORT_WAIT = timedelta(milliseconds=5)
+LEASE_WAIT = timedelta(milliseconds=100)
 NOBODY = 65534
 
 Done = Callable[[tuple[RunnerReport, ...]], bool]
 
 
 class MovedClock:
-    """A clock whose days pass when the test says so; waiting takes a blink."""
+    """A clock whose time the test moves; every wait lasts at most milliseconds."""
 
     def __init__(self) -> None:
         self._real = SystemClock()
@@ -44,17 +44,17 @@ class MovedClock:
     def wait(self, event: threading.Event, timeout: timedelta) -> bool:
         waits = self.waits_by_thread.setdefault(threading.current_thread().name, [])
         waits.append(timeout)
-        # Whoever renews leases needs no more than to be in time; every renewal is a write.
-        blink = YAWN if timeout == RENEWAL_PERIOD else BLINK
-        return event.wait(min(timeout, blink).total_seconds())
+        # Lease renewal only has to be in time, and every renewal is a write.
+        longest = LEASE_WAIT if timeout == RENEWAL_PERIOD else SHORT_WAIT
+        return event.wait(min(timeout, longest).total_seconds())
 
     def move(self, **parts: float) -> None:
-        """Let this much time pass."""
+        """Move the clock forward."""
         self._moved += timedelta(**parts)
 
     @property
     def runner_waits(self) -> set[timedelta]:
-        """How long the runners wanted to wait."""
+        """Durations that the runners asked to wait."""
         return {
             wait
             for name, waits in self.waits_by_thread.items()
@@ -65,27 +65,27 @@ class MovedClock:
 
 @dataclass
 class Gate:
-    """A task's work that stands still, once, until the test opens the gate."""
+    """A task function that blocks once until the test opens the gate."""
 
     entered: threading.Event = field(default_factory=threading.Event)
     opened: threading.Event = field(default_factory=threading.Event)
     work: Work = run_task_text
 
     def __call__(self, task: str, try_id: str) -> str:
-        answer = self.work(task, try_id)
+        result = self.work(task, try_id)
         self.entered.set()
-        assert self.opened.wait(PATIENCE_SECONDS)
-        return answer
+        assert self.opened.wait(TIMEOUT_SECONDS)
+        return result
 
 
 @dataclass
 class Failing:
-    """A task's work that does something else first, the first times it is asked."""
+    """A task function that first calls another function, a given number of times."""
 
     first: Callable[[], None]
     times: int = 1
     work: Work = run_task_text
-    # How many tasks were tried.
+    # How many tasks were attempted.
     calls: int = 0
 
     def __call__(self, task: str, try_id: str) -> str:
@@ -100,7 +100,7 @@ class Failing:
 def supervised(
     node: Node, *, until_caught_up: bool = False, sole_process: bool = True
 ) -> Iterator[Supervisor]:
-    """Give a started supervisor of a node that believes to be alone, unless said otherwise."""
+    """Yield a started supervisor, by default as the node's only process."""
     supervisor = node.supervisor(until_caught_up=until_caught_up)
     supervisor.start(sole_process=sole_process)
     try:
@@ -110,42 +110,46 @@ def supervised(
 
 
 def rounds_until(supervisor: Supervisor, done: Done) -> tuple[RunnerReport, ...]:
-    """Let the supervisor act until what is to be seen is as wanted."""
+    """Run rounds of the supervisor until the reports satisfy a condition."""
     return _until(supervisor.round, done)
 
 
-def looks_until(supervisor: Supervisor, done: Done) -> tuple[RunnerReport, ...]:
-    """Wait, with a supervisor that does not act, until what is to be seen is as wanted."""
+def reports_until(supervisor: Supervisor, done: Done) -> tuple[RunnerReport, ...]:
+    """Wait until the reports satisfy a condition, without running the supervisor's rounds."""
     return _until(supervisor.reports, done)
 
 
 def _until(
-    look: Callable[[], tuple[RunnerReport, ...]], done: Done
+    read_reports: Callable[[], tuple[RunnerReport, ...]], done: Done
 ) -> tuple[RunnerReport, ...]:
     clock, never = SystemClock(), threading.Event()
-    deadline = clock.monotonic() + PATIENCE_SECONDS
-    looks: tuple[RunnerReport, ...] = ()
+    deadline = clock.monotonic() + TIMEOUT_SECONDS
+    reports: tuple[RunnerReport, ...] = ()
     while clock.monotonic() < deadline:
-        looks = look()
-        if done(looks):
-            return looks
+        reports = read_reports()
+        if done(reports):
+            return reports
         clock.wait(never, ROUND_PERIOD)
-    raise AssertionError(f"did not happen within {PATIENCE_SECONDS}s: {looks}")
+    raise AssertionError(f"did not happen within {TIMEOUT_SECONDS}s: {reports}")
 
 
-def paused(looks: tuple[RunnerReport, ...]) -> bool:
-    """Tell whether no job is to run, and none does any more."""
-    return all(look.state.desired.state == "PAUSE" and look.progress is None for look in looks)
+def paused(reports: tuple[RunnerReport, ...]) -> bool:
+    """Return whether every job is paused and no runner is active."""
+    return all(
+        report.state.desired.state == "PAUSE" and report.progress is None for report in reports
+    )
 
 
-def idle(looks: tuple[RunnerReport, ...]) -> bool:
-    """Tell whether every job has loaded what was there."""
-    return all(look.progress is not None and look.progress.caught_up for look in looks)
+def idle(reports: tuple[RunnerReport, ...]) -> bool:
+    """Return whether every job has loaded all available data."""
+    return all(report.progress is not None and report.progress.caught_up for report in reports)
 
 
-def stopped(looks: tuple[RunnerReport, ...]) -> bool:
-    """Tell whether every runner has come to its end."""
-    return all(look.progress is None or look.progress.step is Step.STOPPED for look in looks)
+def stopped(reports: tuple[RunnerReport, ...]) -> bool:
+    """Return whether every runner has ended."""
+    return all(
+        report.progress is None or report.progress.step is Step.STOPPED for report in reports
+    )
 
 
 class Crashed(BaseException):
@@ -200,7 +204,7 @@ def _until_crash(run: Callable[[], None], die: Callable[[CrashPoint], None]) -> 
 
 
 def attempts(node: Node, name: str = "j") -> list[tuple[Cell, Cell, Cell]]:
-    """Answer epoch, attempt and outcome of the job's attempts, as SHOW EPOCHS tells them."""
+    """Return epoch, attempt and outcome of the job's attempts, as in SHOW EPOCHS."""
     return [
         (row["epoch"], row["attempt"], row["outcome"])
         for row in node.sql(f"SHOW EPOCHS FOR {name}")
@@ -209,17 +213,17 @@ def attempts(node: Node, name: str = "j") -> list[tuple[Cell, Cell, Cell]]:
 
 
 def stored(node: Node) -> tuple[object, ...]:
-    """Return what a refused statement must leave alone: the catalog and table t."""
+    """Return the state that a refused statement must not change: the catalog and table t."""
     catalog = node.catalog
     version = node.sql("DESCRIBE DETAIL t")[0]["version"]
     return catalog.jobs(), catalog.tables(), catalog.secrets(), version
 
 
 def pause_reason(node: Node, name: str = "j") -> str:
-    """Run the job until it has used up its immediate resume, and answer why it is paused."""
+    """Run the job until its immediate resume has failed too; return the reason of the pause."""
     assert isinstance(node.clock, MovedClock)
     with supervised(node) as supervisor:
-        rounds_until(supervisor, lambda looks: looks[0].state.desired.auto_resumes == 1)
+        rounds_until(supervisor, lambda reports: reports[0].state.desired.auto_resumes == 1)
         node.clock.move(seconds=2)
         rounds_until(supervisor, paused)
     assert node.show(name)["state"] == "PAUSED"
@@ -228,10 +232,9 @@ def pause_reason(node: Node, name: str = "j") -> str:
 
 @contextmanager
 def without_privileges(folder: Path) -> Iterator[None]:
-    """Become a user whom permissions bind, if this one is not, and who owns a folder.
+    """Run as an unprivileged user who owns the folder, if this user is root.
 
-    Whatever is imported late must have been imported before, because the new user may not
-    even read the product.
+    Import lazy modules first: the unprivileged user might not be able to read the product.
     """
     if os.geteuid() != 0:
         yield

@@ -1,7 +1,7 @@
 """Jobs of every kind, each with a source and the statements of its kind.
 
-A kind joins the lifecycle suite with one class here, named in ``_opened``. The job is called
-j and fills the table t. Items have numbers: an item is a file or a record of one row.
+To add a kind to the lifecycle suite, add a class here and name it in ``_opened``. The job is
+called j and loads the table t. Items have numbers: an item is a file or a record with one row.
 """
 
 import json
@@ -21,9 +21,9 @@ from penstock.model.job import JobState
 from penstock.supervisor.supervisor import RunnerReport
 from tests.integration.driving import MovedClock
 from tests.integration.routine_loads import (
-    BLINK,
     CREATE_TABLE,
     FIRST,
+    READ_INTERVAL,
     close_clients,
     create,
     row,
@@ -36,7 +36,7 @@ NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
 
 class StillClock(MovedClock):
-    """A clock that only the test moves."""
+    """A clock that moves only when the test moves it."""
 
     def now(self) -> datetime:
         return NOON + self._moved
@@ -51,25 +51,25 @@ class World:
     altering: ClassVar[str]
     show_create: ClassVar[str]
     interval_key: ClassVar[str]
-    # How many items an epoch takes.
+    # The option for the number of items in an epoch.
     batch_key: ClassVar[str]
-    # With which code statements about a dropped job, and a second RESUME, are refused.
+    # Error codes of statements about a dropped job, and of a second RESUME.
     dropped_code: ClassVar[Code]
     resumed_code: ClassVar[Code | None]
-    # The states of a job that waits, and of one that was dropped.
+    # The states of a waiting job and of a dropped job.
     waiting: ClassVar[str]
     dropped: ClassVar[str]
     # Whether an epoch with bad rows is committed before the job is paused.
     commits_bad_rows: ClassVar[bool] = True
-    # Whether a job is no longer resumed after ten times.
+    # Whether automatic resumes stop after ten attempts.
     resumes_end: ClassVar[bool] = False
-    # Whether the catalog remembers every item.
-    keeps_items: ClassVar[bool] = False
+    # Whether the catalog stores every item.
+    stores_items: ClassVar[bool] = False
     # Statistics that are always zero.
     uncounted: ClassVar[list[str]] = []
-    # Properties with which bad rows do not pause the job.
+    # Properties that prevent bad rows from pausing the job.
     lenient: ClassVar[dict[str, str]] = {}
-    # Whether a job made from SHOW CREATE goes on where the first one was.
+    # Whether a job created from SHOW CREATE continues from the first job's position.
     shown_with_position: ClassVar[bool] = True
     interval_default: ClassVar[str]
 
@@ -80,11 +80,11 @@ class World:
         self.node.sql(CREATE_TABLE)
 
     def open(self, **parts: Any) -> Node:
-        """Open the home of this world once more."""
-        return self._open(clock=self.clock, read_interval=BLINK, **parts)
+        """Open the home once more, as another process would."""
+        return self._open(clock=self.clock, read_interval=READ_INTERVAL, **parts)
 
     def restart(self) -> None:
-        """Keep nothing in memory."""
+        """Open a new node, so that no state in memory remains."""
         self.node = self.node.restart()
 
     def sql(self, *statements: str) -> list[dict[str, Cell]]:
@@ -94,15 +94,15 @@ class World:
         return self.node.run()
 
     def put(self, *numbers: int) -> None:
-        """Let items arrive."""
+        """Add items to the source."""
         raise NotImplementedError
 
     def put_bad(self, number: int) -> None:
-        """Let an item arrive that cannot be loaded."""
+        """Add an item that cannot be loaded."""
         raise NotImplementedError
 
     def put_mixed(self) -> int:
-        """Let two good rows, a bad one, a misfit and two blanks arrive; return their bytes."""
+        """Add two good rows, a bad row, a misfit and two blank rows; return their bytes."""
         raise NotImplementedError
 
     def lose_source(self) -> None:
@@ -110,22 +110,24 @@ class World:
         raise NotImplementedError
 
     def statement(self, properties: Mapping[str, str], after: int | None, how: str) -> str:
-        """Return a CREATE statement, for items after a number if one is given."""
+        """Return a CREATE statement; ``after``: skip items up to this number."""
         raise NotImplementedError
 
     def create(self, **properties: str) -> dict[str, Cell]:
-        """Create the job; ``batch`` and ``interval`` stand for the names of its kind."""
+        """Create the job; ``batch`` and ``interval`` are replaced by the option names of its
+        kind.
+        """
         return self.create_after(None, how="", **properties)
 
     def create_after(
         self, number: int | None, *, how: str = "", **properties: str
     ) -> dict[str, Cell]:
-        """Create the job for items after a number."""
+        """Create the job for the items after a number."""
         self.sql(self.statement(self.named(properties), number, how))
         return self.show()
 
     def named(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """Return properties under the names of this kind."""
+        """Return properties with the option names of this kind."""
         names = {"batch": self.batch_key, "interval": self.interval_key}
         return {names.get(key, key): value for key, value in properties.items()}
 
@@ -138,17 +140,17 @@ class World:
         raise NotImplementedError
 
     def limits(self) -> tuple[timedelta, int | None]:
-        """Return the interval of the job, and how many items its epochs take."""
+        """Return the interval of the job, and the number of items per epoch."""
         properties = self.job.definition.properties
         limits = properties.limits
         return getattr(properties, self.interval_key), limits.items or limits.records
 
     def position(self, number: int | None) -> str:
-        """Return what SHOW JOBS tells of the position after an item; None: after none."""
+        """Return the position after an item as SHOW JOBS prints it; None: before all items."""
         raise NotImplementedError
 
     def refusal(self, statement: str) -> Code | None:
-        """Return the code with which a statement is refused."""
+        """Return the error code of a statement, or None if it succeeds."""
         try:
             self.sql(statement)
         except UserError as error:
@@ -164,33 +166,33 @@ class World:
         return self.node.show("j")
 
     def remembered(self) -> dict[str, Cell]:
-        """Return the job's row of SHOW JOBS, without what it did in the last hour."""
+        """Return the job's row of SHOW JOBS without the counters of the last hour."""
         return {name: cell for name, cell in self.show().items() if name != "requests_per_hour"}
 
     def state_shown(self) -> str:
-        """Return the state of the job, which may have been dropped."""
+        """Return the state of the job, even if it was dropped."""
         raise NotImplementedError
 
     def create_text(self) -> str:
-        """Return what SHOW CREATE tells."""
+        """Return the output of SHOW CREATE."""
         ((*_, text),) = [row.values() for row in self.sql(self.show_create)]
         return str(text)
 
     @property
     def job(self) -> JobState:
-        """What the catalog remembers of the job."""
+        """The job's state in the catalog."""
         return self.node.job("j")
 
     def cut_journal(self) -> None:
         self.node.catalog.truncate_events(self.job.id, keep=0)
 
     def epochs(self, column: str) -> list[Cell]:
-        """Return a column of SHOW EPOCHS, for the epochs alone."""
+        """Return a column of SHOW EPOCHS, without other rows."""
         found = self.sql("SHOW EPOCHS FOR j")
         return [row[column] for row in found if row["kind"] == "epoch"]
 
     def chain(self) -> list[Attachment]:
-        """Return the commits of the job as the table's log has them."""
+        """Return the job's commits in the table's log."""
         assert self.node.tables is not None
         state = self.job
         handle = self.node.tables.open(state.definition.table.location)
@@ -199,7 +201,7 @@ class World:
     def committed_epochs(self) -> list[Attachment]:
         return [one for one in self.chain() if one.kind is CommitKind.EPOCH]
 
-    def items_kept(self) -> int:
+    def items_stored(self) -> int:
         return self.node.catalog.files_of(self.job.id).count()
 
 
@@ -218,7 +220,7 @@ class FilesWorld(World):
     waiting, dropped = "PENDING", ""
     commits_bad_rows = False
     resumes_end = True
-    keeps_items = True
+    stores_items = True
     shown_with_position = False
     uncounted: ClassVar[list[str]] = ["rows_foreign", "records_read"]
     lenient: ClassVar[dict[str, str]] = {"session.enable_insert_strict": "false"}
@@ -343,7 +345,7 @@ class KinesisWorld(RoutineWorld):
 
 
 class DatagenWorld(RoutineWorld):
-    """A routine load of generated rows: one is due every second, so they come in order."""
+    """A routine load of generated rows; one row is due every second, in order."""
 
     def __init__(self, open_node: OpenNode) -> None:
         super().__init__(open_node, StillClock())
@@ -376,20 +378,20 @@ def _pairs(given: Mapping[str, str]) -> str:
 FILES, S3, DATAGEN = "files", "s3", "datagen"
 KINESIS, KINESIS_LOCAL = "kinesis", "kinesis_local"
 EVERY = [FILES, S3, KINESIS, DATAGEN]
-# Those whose time may pass, and whose rows may be bad.
+# Kinds for which the test can move the clock and add bad rows.
 STORED = [FILES, S3, KINESIS]
-# One for every source kind.
+# One name for every source kind.
 KINDS = [FILES, KINESIS, DATAGEN]
 
 
 def of(*names: str) -> pytest.MarkDecorator:
-    """Run a test in these worlds."""
+    """Run a test only for these kinds."""
     return pytest.mark.parametrize("world", names, indirect=True)
 
 
 @pytest.fixture(params=EVERY)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    """A world of every kind, or of those that the test names."""
+    """A job of every kind, or of the kinds that the test names."""
     with ExitStack() as stack:
         open_one = open_local(tmp_path)
         if request.param == S3:

@@ -1,4 +1,4 @@
-"""What a load does with its stream, epoch by epoch, without tables and Spark."""
+"""The source of a routine load, epoch by epoch, without tables and Spark."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from penstock.sources.kinesis.reading import ShardPages, ShardReading
 from penstock.sources.kinesis.shards import ShardWork, StreamMemory
 from penstock.sources.kinesis.source import KinesisSource, ReadBudgets
 from penstock.sources.source import SourceServices
-from tests.contract.catalog.building import BEGINNING, JOB, created
+from tests.contract.catalog.building import JOB, START, created
 from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import REGION, StreamUnderTest
 
@@ -30,8 +30,8 @@ LIMITS = EpochLimits(records=10**6, size_bytes=10**6, duration=timedelta(seconds
 PARENT = "shardId-000000000000"
 
 
-class LeapingClock(SystemClock):
-    """A clock that stands still but for leaps; whoever waits leaps to the end of the wait."""
+class SteppingClock(SystemClock):
+    """A clock that stops; a wait moves it to the end of the wait."""
 
     def __init__(self) -> None:
         self._passed = timedelta(0)
@@ -47,7 +47,7 @@ class LeapingClock(SystemClock):
         self._passed += by
 
 
-CREATED = apply(None, JobEvent(job_id=JOB, number=1, at=BEGINNING, body=created()))
+CREATED = apply(None, JobEvent(job_id=JOB, number=1, at=START, body=created()))
 
 
 class NoItems:
@@ -66,8 +66,8 @@ class NoItems:
 
 
 @dataclass
-class KeptMemory:
-    """What a source remembers, in memory."""
+class FakeMemory:
+    """The stored state of a source, in memory."""
 
     text: str = ""
 
@@ -79,25 +79,25 @@ class KeptMemory:
 
     @property
     def stream(self) -> StreamMemory:
-        """The text, read."""
+        """The state, parsed."""
         return from_text(StreamMemory, self.text)
 
 
 @dataclass
 class Load:
-    """What a job does with its stream; ``progress`` is what is committed."""
+    """The reading part of a job; ``progress`` is the committed progress."""
 
     options: KinesisOptions
-    memory: KeptMemory = field(default_factory=KeptMemory)
+    memory: FakeMemory = field(default_factory=FakeMemory)
     progress: tuple[SplitProgress, ...] = (
         SplitProgress(split=PARENT, floor=Horizon(), position=Horizon(), placed=1),
     )
     limits: EpochLimits = LIMITS
-    clock: LeapingClock = field(default_factory=LeapingClock)
+    clock: SteppingClock = field(default_factory=SteppingClock)
     read_interval: timedelta = timedelta(0)
 
     def open(self, stop: Event | None = None) -> KinesisSource:
-        """Open the source with nothing in memory."""
+        """Open the source without any state in memory."""
         services = SourceServices(
             state=replace(CREATED, progress=self.progress),
             clock=self.clock,
@@ -112,15 +112,15 @@ class Load:
 
     def poll(self, source: KinesisSource) -> Amount:
         """Poll the stream."""
-        return source.poll(self.progress, seen=lambda _seen: None).waiting
+        return source.poll(self.progress, report=lambda _seen: None).waiting
 
     def commit(self, source: KinesisSource) -> None:
-        """Commit one epoch, and let the source follow."""
+        """Commit one epoch and report the commit to the source."""
         notes = self.load(source)
         source.committed(self.progress, notes)
 
     def load(self, source: KinesisSource) -> list[Note]:
-        """Commit one epoch; the source does not follow."""
+        """Commit one epoch without reporting the commit to the source."""
         plan = source.plan(self.progress, limits=self.limits)
         assert plan is not None
         notes = [self._read(read) for read in plan.reads]
@@ -160,6 +160,6 @@ def load(server: KinesisServer, stream: StreamUnderTest) -> Load:
             stream=stream.name,
             endpoint=server.endpoint,
             access_key="mine",
-            secret_key="mine",  # noqa: S106 - Nobody checks it.
+            secret_key="mine",  # noqa: S106 - The fake server does not check it.
         )
     )

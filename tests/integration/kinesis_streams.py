@@ -1,4 +1,4 @@
-"""Streams of the project's own server, and how the product asks for them."""
+"""Streams on the project's own Kinesis server, and the product's access to them."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ SHARD = "shardId-000000000000"
 
 
 def access_to(stream: str, endpoint: str, **given: Any) -> StreamAccess:
-    """Return the access that the options of a job give."""
+    """Return the access that is built from a job's options."""
     options = {"access_key": "mine", "secret_key": "mine", **given}
     return stream_access(
         KinesisOptions(region=REGION, stream=stream, endpoint=endpoint, **options)
@@ -35,7 +35,7 @@ def access(server: KinesisServer, stream: StreamUnderTest) -> StreamAccess:
 
 @pytest.fixture
 def retries() -> Retries:
-    return Retries(clock=MovedClock(), chance=lambda: 1.0)
+    return Retries(clock=MovedClock(), jitter=lambda: 1.0)
 
 
 def pages_of(

@@ -1,4 +1,4 @@
-"""Routine loads of streams: the statements that make them, and what they have loaded."""
+"""Routine loads of streams: their statements, and the rows they have loaded."""
 
 import json
 import re
@@ -24,39 +24,39 @@ from tests.servers.kinesis_clients import REGION, StreamUnderTest, new_stream
 CREATE_TABLE = "CREATE TABLE t (id BIGINT NOT NULL, note STRING)"
 FIRST = "shardId-000000000000"
 LOW, HIGH = 0, 2**128 - 1
-BLINK = timedelta(milliseconds=1)
+READ_INTERVAL = timedelta(milliseconds=1)
 
 
 @pytest.fixture
 def server(changed_kinesis: KinesisServer) -> Iterator[KinesisServer]:
-    """A Kinesis of this project as new, and no client of it left behind."""
+    """The project's own Kinesis server in its initial state, without open clients."""
     changed_kinesis.control.reset()
     yield changed_kinesis
     close_clients()
 
 
 @pytest.fixture
-def stream(server: KinesisServer, changed_client: Any) -> StreamUnderTest:  # noqa: ARG001 - It is as new.
+def stream(server: KinesisServer, changed_client: Any) -> StreamUnderTest:  # noqa: ARG001 - Resets the server.
     """A stream of one shard."""
     return new_stream(changed_client)
 
 
 @pytest.fixture
 def loads(open_node: OpenNode) -> Node:
-    """A Penstock with a table, that waits for nothing longer than a blink."""
-    node = open_node(clock=MovedClock(), read_interval=BLINK)
+    """A node with a table; all its waits are short."""
+    node = open_node(clock=MovedClock(), read_interval=READ_INTERVAL)
     node.sql(CREATE_TABLE)
     return node
 
 
 @pytest.fixture
 def load(loads: Node, server: KinesisServer, stream: StreamUnderTest) -> "Load":
-    """A Penstock with a table, and a stream that it can load."""
+    """A node with a table, and a stream that can be loaded."""
     return Load(node=loads, stream=stream, server=server)
 
 
 def close_clients() -> None:
-    """Leave no client of the product behind."""
+    """Close all Kinesis clients of the product."""
     CLIENTS.close()
 
 
@@ -68,9 +68,9 @@ def create(
     properties: Mapping[str, str] | None = None,
     **options: str,
 ) -> str:
-    """Answer a CREATE ROUTINE LOAD of JSON records, from the horizon if nothing else is said.
+    """Return a CREATE ROUTINE LOAD of JSON records, by default from the trim horizon.
 
-    In the names of options ``__`` stands for a dot; an empty one is left out.
+    ``__`` in option names is replaced by a dot; options with an empty value are omitted.
     """
     given = {"format": "json", **(properties or {})}
     source = {
@@ -79,7 +79,7 @@ def create(
         "aws.endpoint": str(stream.client.meta.endpoint_url),
         "aws.access_key": "mine",
         "aws.secret_key": "mine",
-        **({} if _says_where(options) else {"property.kinesis_default_pos": "TRIM_HORIZON"}),
+        **({} if _has_start(options) else {"property.kinesis_default_pos": "TRIM_HORIZON"}),
         **{key.replace("__", "."): value for key, value in options.items()},
     }
     return (
@@ -88,7 +88,7 @@ def create(
     )
 
 
-def _says_where(options: Mapping[str, str]) -> bool:
+def _has_start(options: Mapping[str, str]) -> bool:
     return any("_pos" in key or "timestamp" in key for key in options)
 
 
@@ -103,22 +103,22 @@ def _pairs(given: Mapping[str, str]) -> str:
 def put(
     stream: StreamUnderTest, *numbers: int, key: str = "k", hash_key: int | None = None
 ) -> list[str]:
-    """Write numbered records of one key; answer their sequence numbers."""
+    """Write numbered records of one key; return their sequence numbers."""
     return [stream.put(row(number, key), key=key, hash_key=hash_key) for number in numbers]
 
 
 def row(number: int, note: str = "k") -> bytes:
-    """Answer a record that fits the table."""
+    """Return a record that fits the table."""
     return json.dumps({"id": number, "note": note}).encode()
 
 
 def ids(node: Node, table: str = "t") -> list[int]:
-    """Answer the numbers in a table, in the order in which they were committed."""
+    """Return the numbers in a table, in commit order."""
     return [found["id"] for found in loaded(node, table)]
 
 
 def loaded(node: Node, table: str = "t") -> list[dict[str, Any]]:
-    """Answer the rows of a table, in the order of its commits and of their files."""
+    """Return the rows of a table, in the order of its commits and of their files."""
     record = node.catalog.table(table)
     assert record is not None
     root = Path(record.location)
@@ -132,7 +132,7 @@ def loaded(node: Node, table: str = "t") -> list[dict[str, Any]]:
 
 
 def shown(node: Node, name: str = "r", *, all_: bool = False) -> dict[str, Any]:
-    """Answer a load's row of SHOW ROUTINE LOAD, with its JSON read."""
+    """Return a load's row of SHOW ROUTINE LOAD, with parsed JSON."""
     (found,) = node.sql(f"SHOW {'ALL ' if all_ else ''}ROUTINE LOAD FOR {name}")
     return {
         column: json.loads(str(cell)) if str(cell).startswith("{") else cell
@@ -140,18 +140,18 @@ def shown(node: Node, name: str = "r", *, all_: bool = False) -> dict[str, Any]:
     }
 
 
-def values_in(told: str) -> list[str]:
-    """Answer the code of a message, and the names and numbers in it."""
-    code, _, rest = told.partition(": ")
+def values_in(message: str) -> list[str]:
+    """Return the code of a message, and the names and numbers in it."""
+    code, _, rest = message.partition(": ")
     found = re.finditer(r'"([^"]*)"|(shardId-\d+|(?<![\w.-])\d+(?:\.\d+)?(?![\w-]))', rest)
     return [code, *(one.group(1) or one.group(2) for one in found)]
 
 
-def times_in(told: str) -> list[datetime]:
-    """Answer the times that a message names."""
+def times_in(message: str) -> list[datetime]:
+    """Return the times that a message names."""
     return [
         datetime.fromisoformat(f"{found}+00:00")
-        for found in re.findall(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?= UTC)", told)
+        for found in re.findall(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?= UTC)", message)
     ]
 
 
@@ -165,12 +165,12 @@ class Load:
 
     @property
     def control(self) -> KinesisControl:
-        """What decides how the server behaves."""
+        """The interface that controls the server's behaviour."""
         return self.server.control
 
     @property
     def clock(self) -> MovedClock:
-        """The time of the node."""
+        """The clock of the node."""
         assert isinstance(self.node.clock, MovedClock)
         return self.node.clock
 
@@ -179,11 +179,11 @@ class Load:
         return create(self.stream, **how)
 
     def create(self, *, stream: StreamUnderTest | None = None, **how: Any) -> None:
-        """Create the load, of another stream if one is given."""
+        """Create the load, by default of the test's stream."""
         self.sql(create(stream or self.stream, **how))
 
-    def begin(self, *numbers: int, **how: Any) -> None:
-        """Put records, create the load, and load them."""
+    def put_and_load(self, *numbers: int, **how: Any) -> None:
+        """Put records, create the load, and load the records."""
         self.put(*numbers)
         self.create(**how)
         self.run()
@@ -192,18 +192,18 @@ class Load:
         return self.node.sql(text)
 
     def run(self) -> None:
-        """Load all that the stream holds."""
+        """Load all records of the stream."""
         self.node.run()
 
     def restart(self) -> "Load":
-        """Return the same load with nothing kept in memory."""
+        """Return the same load with no state in memory."""
         return replace(self, node=self.node.restart())
 
     def put(self, *numbers: int, key: str = "k", hash_key: int | None = None) -> list[str]:
         return put(self.stream, *numbers, key=key, hash_key=hash_key)
 
     def alter(self, clauses: str) -> None:
-        """Pause the load, alter it, and let it run again."""
+        """Pause the load, alter it, and resume it."""
         self.sql("PAUSE ROUTINE LOAD FOR r")
         self.sql(f"ALTER ROUTINE LOAD FOR r {clauses}")
         self.sql("RESUME ROUTINE LOAD FOR r")
@@ -212,7 +212,7 @@ class Load:
         return ids(self.node)
 
     def by_key(self) -> dict[str, list[int]]:
-        """Return the numbers of every key, in the order in which they were committed."""
+        """Return the numbers of every key, in commit order."""
         found: dict[str, list[int]] = {}
         for one in self.loaded():
             found.setdefault(one["note"], []).append(one["id"])
@@ -225,38 +225,38 @@ class Load:
         return shown(self.node, all_=all_)
 
     def create_text(self) -> str:
-        """Return what SHOW CREATE tells."""
+        """Return the output of SHOW CREATE."""
         return str(self.sql("SHOW CREATE ROUTINE LOAD FOR r")[0]["CreateStmt"])
 
     def statistic(self) -> dict[str, int]:
-        """Return the counters of the load; they add up."""
-        told: dict[str, int] = self.shown()["Statistic"]
+        """Return the counters of the load; check that their sum is correct."""
+        statistic: dict[str, int] = self.shown()["Statistic"]
         parts = ("loadedRows", "errorRows", "unselectedRows", "skippedRows")
-        assert told["totalRows"] == sum(told[part] for part in parts)
-        return told
+        assert statistic["totalRows"] == sum(statistic[part] for part in parts)
+        return statistic
 
     def shards(self) -> dict[str, tuple[str, str]]:
-        """Return state and position of the shards, by the end of their names."""
+        """Return state and position of the shards, by the last digits of their names."""
         return {
             str(one["shard"])[-1]: (str(one["state"]), str(one["position"]))
             for one in self.sql("SHOW SHARDS FOR r")
         }
 
     def refusal(self, sql: str) -> list[str]:
-        """Return the code with which a statement is refused, and what the message names."""
+        """Return the error code of a refused statement, and the values in its message."""
         with pytest.raises(UserError) as refused:
             self.sql(sql)
         return values_in(f"{refused.value.code}: {refused.value.message}")
 
     def reason(self) -> list[str]:
-        """Return the code of the reason why the load is paused, and what it names."""
+        """Return the code of the pause reason, and the values in it."""
         assert self.shown()["State"] == "PAUSED"
         return values_in(self.shown()["ReasonOfStateChanged"])
 
     def pause_reason(self) -> str:
-        """Run the load until it has used up its immediate resume; return why it is paused."""
+        """Run the load until its immediate resume has failed too; return the pause reason."""
         return pause_reason(self.node, "r")
 
     def pass_time(self) -> None:
-        """Let so much time pass that whatever resumes by itself does."""
+        """Move the clock far enough for every automatic resume."""
         self.clock.move(minutes=10)

@@ -1,8 +1,8 @@
-"""Run a node on a disk that is full when it matters; a program of its own.
+"""Run a node on a disk that becomes full; a separate program.
 
-The disk is a small tmpfs in a mount namespace of this process, which nobody else sees and
-which goes with it. The scenario's findings are written to standard output as JSON; where the
-machine allows nobody to mount a disk, the exit code says so.
+The disk is a small tmpfs in a private mount namespace, which disappears with this process. The
+scenario's findings are written to standard output as JSON. A special exit code reports that
+this machine does not allow mounts.
 """
 
 import ctypes
@@ -45,22 +45,22 @@ class SmallDisk:
         libc = ctypes.CDLL(None, use_errno=True)
         flags = CLONE_NEWNS if os.geteuid() == 0 else CLONE_NEWNS | CLONE_NEWUSER
         size = f"size={DISK_BYTES}".encode()
-        for answer in (
+        for result in (
             libc.unshare(flags),
             libc.mount(b"none", b"/", None, MS_PRIVATE_EVERYWHERE, None),
             libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, size),
         ):
-            if answer != 0:
+            if result != 0:
                 sys.exit(EXIT_NOT_ALLOWED)
 
     def fill(self) -> None:
-        """Leave no room."""
+        """Fill the disk completely."""
         with self._ballast.open("ab", buffering=0) as stream:
             while _written(stream.write):
                 pass
 
     def free(self) -> None:
-        """Make room again."""
+        """Free the space again."""
         self._ballast.unlink()
 
 
@@ -74,42 +74,42 @@ def _written(write: Callable[[bytes], int | None]) -> bool:
 Findings = dict[str, Any]
 
 
-def table_is_full(node: Node, disk: SmallDisk) -> Findings:
-    """The disk of the table is full when the job starts."""
+def full_disk_at_start(node: Node, disk: SmallDisk) -> Findings:
+    """The table's disk is full when the job starts."""
     disk.fill()
     reason = pause_reason(node)
     disk.free()
     return {"reason": reason}
 
 
-def task_finds_no_room(node: Node, disk: SmallDisk) -> Findings:
-    """The disk of the table becomes full before a task writes its rows."""
+def full_disk_in_task(node: Node, disk: SmallDisk) -> Findings:
+    """The table's disk becomes full before a task writes its rows."""
     node.work = Failing(first=disk.fill)
     with supervised(node) as supervisor:
-        rounds_until(supervisor, lambda looks: looks[0].state.desired.reason is not None)
+        rounds_until(supervisor, lambda reports: reports[0].state.desired.reason is not None)
     disk.free()
     return {"reason": _pause(node), "attempts": attempts(node)}
 
 
-def commit_finds_no_room(node: Node, disk: SmallDisk) -> Findings:
-    """The disk of the table becomes full between the rows and their commit."""
+def full_disk_at_commit(node: Node, disk: SmallDisk) -> Findings:
+    """The table's disk becomes full between writing the rows and committing them."""
 
     def work(task: str, try_id: str) -> str:
-        answer = run_task_text(task, try_id)
+        result = run_task_text(task, try_id)
         disk.fill()
-        return answer
+        return result
 
     node.work = work
     with supervised(node) as supervisor:
-        rounds_until(supervisor, lambda looks: looks[0].state.desired.reason is not None)
+        rounds_until(supervisor, lambda reports: reports[0].state.desired.reason is not None)
     node.work = run_task_text
     disk.free()
     failed = [row["reason"] for row in node.sql("SHOW EPOCHS FOR j") if row["reason"]]
     return {"reason": failed[0], "attempts": attempts(node)}
 
 
-def copy_finds_no_room(node: Node, disk: SmallDisk) -> Findings:
-    """The disk of the table becomes full when everything but the copy was written."""
+def full_disk_at_copy(node: Node, disk: SmallDisk) -> Findings:
+    """The table's disk becomes full when only the copy of the commit is missing."""
 
     def handle(point: CrashPoint) -> None:
         if point is CrashPoint.CATALOG_APPLIED:
@@ -133,12 +133,12 @@ def _handled(run: Callable[[], None], handle: Callable[[CrashPoint], None]) -> N
     run()
 
 
-def _loaded_twice(looks: tuple[RunnerReport, ...]) -> bool:
-    return looks[0].state.cumulative.files_read == 2
+def _loaded_twice(reports: tuple[RunnerReport, ...]) -> bool:
+    return reports[0].state.cumulative.files_read == 2
 
 
-def statement_finds_no_room(node: Node, disk: SmallDisk) -> Findings:
-    """The disk of the catalog is full when a person pauses the job."""
+def full_disk_at_statement(node: Node, disk: SmallDisk) -> Findings:
+    """The catalog's disk is full when a user pauses the job."""
     disk.fill()
     try:
         node.sql("PAUSE JOB j")
@@ -151,28 +151,28 @@ def statement_finds_no_room(node: Node, disk: SmallDisk) -> Findings:
     return {**found, "state": state}
 
 
-def run_finds_no_room(node: Node, disk: SmallDisk) -> Findings:
-    """The disk of the catalog is full when the job is to run."""
+def full_disk_at_run(node: Node, disk: SmallDisk) -> Findings:
+    """The catalog's disk is full when the job should run."""
     disk.fill()
     with supervised(node, sole_process=False) as supervisor:
-        (look,) = rounds_until(supervisor, lambda looks: looks[0].last_words is not None)
+        (report,) = rounds_until(supervisor, lambda reports: reports[0].last_exit is not None)
     disk.free()
-    assert look.last_words is not None
-    error = look.last_words.error
+    assert report.last_exit is not None
+    error = report.last_exit.error
     return {"code": error.code, "message": error.message} if error else {}
 
 
 TABLE_SCENARIOS = {
-    "table": table_is_full,
-    "task": task_finds_no_room,
-    "commit": commit_finds_no_room,
-    "copy": copy_finds_no_room,
+    "table": full_disk_at_start,
+    "task": full_disk_in_task,
+    "commit": full_disk_at_commit,
+    "copy": full_disk_at_copy,
 }
-CATALOG_SCENARIOS = {"statement": statement_finds_no_room, "run": run_finds_no_room}
+CATALOG_SCENARIOS = {"statement": full_disk_at_statement, "run": full_disk_at_run}
 
 
 def main(scenario: str, folder: Path) -> Findings:
-    """Load a file, meet the full disk with a second one, make room, and load it."""
+    """Load a file, run the scenario with a second file, free the disk, and load again."""
     small, large, source = folder / "small", folder / "large", folder / "in"
     small.mkdir()
     disk = SmallDisk(small)
@@ -192,7 +192,7 @@ def main(scenario: str, folder: Path) -> Findings:
 
 
 def _pause(node: Node) -> str:
-    """Answer what was said when the job paused; it may run again already."""
+    """Return the reason of the job's last pause; the job may already run again."""
     events = [str(row["detail"]) for row in node.sql("SHOW EVENTS FOR j")]
     return next(detail for detail in reversed(events) if detail.startswith("PAUSE"))
 

@@ -1,4 +1,4 @@
-"""Readers that others use, and tables written for them."""
+"""Delta readers of other projects, and tables to read."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -24,12 +24,12 @@ Reader = Callable[[str, str], list[Row]]
 
 def read_with_deltalake(location: str, condition: str) -> list[Row]:
     query = QueryBuilder().register("t", DeltaTable(location))
-    answer = query.execute(f"SELECT * FROM t WHERE {condition}")  # noqa: S608
-    return pa.table(answer.read_all()).to_pylist()
+    result = query.execute(f"SELECT * FROM t WHERE {condition}")  # noqa: S608
+    return pa.table(result.read_all()).to_pylist()
 
 
 def read_with_polars(location: str, condition: str) -> list[Row]:
-    # Through Arrow, because Polars gives maps as lists of entries.
+    # Read through Arrow, because Polars returns maps as lists of entries.
     frame = pl.scan_delta(location).filter(pl.sql_expr(condition)).collect()
     return frame.to_arrow().to_pylist()
 
@@ -66,7 +66,7 @@ def written(
 
 
 def comparable(value: object) -> object:
-    """Make NaN equal to itself, and maps equal in whatever form a reader gives them."""
+    """Convert NaN and maps so that equal values of different readers compare equal."""
     match value:
         case float() if math.isnan(value):
             return "NaN"

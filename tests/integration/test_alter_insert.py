@@ -1,4 +1,4 @@
-"""ALTER JOB … INSERT: the SELECT and the format options change, the rest must stay."""
+"""ALTER JOB … INSERT: the SELECT and the format options change, everything else must stay."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def insert(folder: Path, select: str = "SELECT id, note FROM SRC", **options: st
 
 @pytest.fixture
 def paused(spark_node: Node, folder: Path) -> Node:
-    """A node whose job has loaded two files and was paused."""
+    """A node whose job has loaded two files and was then paused."""
     for number, name in enumerate("ab"):
         write_rows(folder / f"{name}.json", numbered(number))
     spark_node.sql(f"{CREATE_TABLE}; {create_job(folder, properties=PROPERTIES)}")
@@ -29,7 +29,7 @@ def paused(spark_node: Node, folder: Path) -> Node:
     return spark_node
 
 
-def test_t35_an_altered_select_rules_after_a_restart_and_stands_in_show_create(
+def test_t35_an_altered_select_survives_a_restart_and_is_in_show_create(
     paused: Node, folder: Path
 ) -> None:
     paused.sql(insert(folder, "SELECT id * 10, upper(note) FROM SRC WHERE id <> 3"))
@@ -47,7 +47,7 @@ def test_t35_an_altered_select_rules_after_a_restart_and_stands_in_show_create(
     assert node.job("j").cumulative.rows_unselected == 1
 
 
-def test_t34_what_alter_does_not_name_stays_as_it_is(paused: Node, folder: Path) -> None:
+def test_t34_alter_keeps_everything_that_it_does_not_name(paused: Node, folder: Path) -> None:
     before = paused.job("j").definition
 
     paused.sql(insert(folder, "SELECT id, note FROM SRC WHERE id > 0"))
@@ -59,7 +59,7 @@ def test_t34_what_alter_does_not_name_stays_as_it_is(paused: Node, folder: Path)
     assert after.revision == before.revision + 1
 
 
-def test_a_select_that_spark_ran_may_become_a_plain_list_again(
+def test_a_select_on_spark_can_be_altered_to_a_plain_column_list(
     paused: Node, folder: Path
 ) -> None:
     paused.sql(insert(folder, "SELECT id, note FROM SRC WHERE id > 0"))
@@ -83,7 +83,7 @@ def test_a_select_that_spark_ran_may_become_a_plain_list_again(
         ("SELECT id, note FROM SRC", {}, ("ALTER",)),
     ],
 )
-def test_t32_an_alter_that_is_refused_leaves_the_job_as_it_was(
+def test_t32_a_refused_alter_does_not_change_the_job(
     paused: Node, folder: Path, *, select: str, options: dict[str, str], named: tuple[str, ...]
 ) -> None:
     before = to_text(paused.job("j"))
@@ -106,9 +106,7 @@ def test_another_table_or_function_is_refused(paused: Node, folder: Path) -> Non
         assert caught.value.code is Code.OPTION_ERR
 
 
-def test_t40_a_property_of_the_session_rules_a_select_from_the_next_epoch_on(
-    paused: Node, folder: Path
-) -> None:
+def test_t40_a_session_property_applies_from_the_next_epoch(paused: Node, folder: Path) -> None:
     paused.sql(insert(folder, "SELECT id, CAST(CAST(note AS INT) AS STRING) FROM SRC"))
     paused.sql("ALTER JOB j PROPERTIES('session.enable_insert_strict' = 'false')")
     write_rows(folder / "c.json", [{"id": 2, "note": "x"}, {"id": 3, "note": "7"}])

@@ -1,4 +1,4 @@
-"""Jobs that load from a container of Azure, and tables that lie in one."""
+"""Jobs that load from an Azure container, and tables in a container."""
 
 import os
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from tests.integration.bucket_jobs import (
 from tests.node import CREATE_TABLE, Node
 from tests.servers.containers import Container
 
-# One worker runs all that needs Azurite, because each would start one of its own.
+# One worker runs all tests with Azurite, because every worker would start its own server.
 pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("azurite")]
 
 LENIENT = [("session.enable_insert_strict", "false")]
@@ -36,7 +36,7 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def stored(container: Container, tmp_path: Path) -> Iterator[Node]:
-    """A node whose tables lie in a container."""
+    """A node whose tables are in a container."""
     with bucket_node(tmp_path / "home", container) as node:
         yield node
 
@@ -45,7 +45,7 @@ def start(node: Node, statement: str) -> None:
     node.sql(f"{CREATE_TABLE}; {statement}")
 
 
-def test_an_object_written_again_with_the_same_content_has_changed(
+def test_an_object_rewritten_with_the_same_content_counts_as_changed(
     node: Node, container: Container
 ) -> None:
     put_rows(container, "in/a.json", 1)
@@ -77,13 +77,13 @@ def test_wrong_keys_are_refused_at_create_without_being_shown(
     with raises(ExternalError, Code.GET_REMOTE_DATA_ERROR, named) as refused:
         node.sql(bucket_job(container, options=options))
 
-    told = f"{refused.value} {refused.value.detail} {refused.value.hint}"
-    assert "ALTER SECRET" in told
-    assert options["s3.secret_key"] not in told
+    error_text = f"{refused.value} {refused.value.detail} {refused.value.hint}"
+    assert "ALTER SECRET" in error_text
+    assert options["s3.secret_key"] not in error_text
     assert node.sql("SHOW JOBS") == node.sql("SHOW SECRETS") == []
 
 
-def test_a_container_is_opened_with_the_environment(
+def test_a_container_is_accessed_with_keys_of_the_environment(
     container: Container, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in container.storage_options.items():
@@ -98,7 +98,7 @@ def test_a_container_is_opened_with_the_environment(
     node.catalog.close()
 
 
-def test_wrong_keys_of_the_warehouse_are_told_and_not_shown(
+def test_wrong_warehouse_keys_are_an_error_that_does_not_show_them(
     container: Container, tmp_path: Path
 ) -> None:
     name, wrong = "wh", "MDEyMzQ1Njc4OWFiY2RlZg=="
@@ -112,7 +112,7 @@ def test_wrong_keys_of_the_warehouse_are_told_and_not_shown(
     node.catalog.close()
 
 
-def test_rejects_and_tables_lie_in_the_container_until_they_are_dropped(
+def test_rejects_and_tables_are_in_the_container_until_they_are_dropped(
     stored: Node, container: Container
 ) -> None:
     container.put("in/1.json", b'{"id": 1}\n{"id": "one"}\n')

@@ -1,4 +1,4 @@
-"""Full disks and catalogs that cannot be written: a clear error, and nothing lost."""
+"""Full disks and read-only catalogs: a clear error, and no lost rows."""
 
 import json
 import subprocess
@@ -16,18 +16,18 @@ from tests.integration.small_disk import EXIT_NOT_ALLOWED
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
 
 ROOT = Path(__file__).parents[2]
-# Stands for the folder of the test.
+# Placeholder for the folder of the test.
 FOLDER = "<folder>"
 
 
 def findings(scenario: str, folder: Path) -> dict[str, Any]:
-    """Run a scenario on a small disk of its own and return what it found."""
+    """Run a scenario on its own small disk and return its findings."""
     command = [sys.executable, "-m", "tests.integration.small_disk", scenario, str(folder)]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
     )
     if done.returncode == EXIT_NOT_ALLOWED:
-        pytest.skip("this machine lets nobody mount a small disk")
+        pytest.skip("this machine does not allow mounting a small disk")
     assert done.returncode == 0, done.stdout + done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -35,7 +35,7 @@ def findings(scenario: str, folder: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class FullDisk:
-    """A scenario, what its error must name, and the attempts from the second one on."""
+    """A scenario, the values in its error, and the attempts from the second one on."""
 
     scenario: str
     names: tuple[str, ...]
@@ -44,7 +44,7 @@ class FullDisk:
 
 
 FULL_DISKS = {
-    "a disk of the table that is full at the start": FullDisk(
+    "a table disk that is full at the start": FullDisk(
         scenario="table", names=(Code.STORAGE_ERR, f"{FOLDER}/small/t/", "written")
     ),
     "a disk that becomes full while rows are written": FullDisk(
@@ -58,19 +58,19 @@ FULL_DISKS = {
     "a disk that becomes full after the commit": FullDisk(
         scenario="copy", names=(), attempts=((2, 1, "COMMITTED"),)
     ),
-    "a full disk of the catalog refuses a statement": FullDisk(
+    "a statement with a full catalog disk": FullDisk(
         scenario="statement",
         names=(Code.CATALOG_ERR, f'"{FOLDER}/small/home/catalog.db"'),
         state="PENDING",
     ),
-    "a full disk of the catalog ends the runner": FullDisk(
+    "a runner with a full catalog disk": FullDisk(
         scenario="run", names=(Code.CATALOG_ERR, f'"{FOLDER}/small/home/catalog.db"')
     ),
 }
 
 
 @pytest.mark.parametrize("case", FULL_DISKS.values(), ids=FULL_DISKS)
-def test_a_full_disk_is_named_and_every_file_loads_once_when_there_is_room(
+def test_a_full_disk_is_reported_and_every_file_loads_once_after_it_is_freed(
     tmp_path: Path, case: FullDisk
 ) -> None:
     found = findings(case.scenario, tmp_path)
@@ -91,7 +91,7 @@ def test_a_full_disk_is_named_and_every_file_loads_once_when_there_is_room(
 
 @pytest.fixture
 def settled(foreign: Path) -> Node:
-    """A node that has loaded one file and has another one waiting."""
+    """A node that has loaded one file, with a second file waiting."""
     node = Node(foreign / "home", clock=MovedClock())
     write_rows(foreign / "in" / "a.json", numbered(1))
     node.sql(f"{CREATE_TABLE}; {create_job(foreign / 'in')}")
@@ -107,7 +107,7 @@ def catalog_mode(foreign: Path, mode: int) -> None:
         path.chmod(mode)
 
 
-def test_a_read_only_catalog_is_shown_but_not_changed_and_goes_on_when_it_can_be_written(
+def test_jobs_of_a_read_only_catalog_are_shown_and_continue_once_it_is_writable(
     settled: Node, foreign: Path
 ) -> None:
     before = settled.show("j")

@@ -1,7 +1,7 @@
-"""Files that are missing, forbidden, odd or moving: a clear error, and nothing lost.
+"""Files that are missing, forbidden, odd or moving: a clear error, and no lost rows.
 
-A fault that may heal by itself pauses the job with a code that is resumed. The fake clock
-makes the waiting between the attempts short.
+A temporary fault pauses the job with a code that is resumed automatically. The fake clock
+shortens the waits between attempts.
 """
 
 import os
@@ -28,14 +28,14 @@ FOLDER = "<folder>"
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """How the source of a job breaks, what the reason names, and how it is repaired."""
+    """A fault of a job's source, the values in the reason, and the repair."""
 
     break_: Callable[[Path], object]
     names: tuple[str, ...]
     repair: Callable[[Path], object]
 
 
-def take_away(folder: Path) -> None:
+def move_away(folder: Path) -> None:
     write_rows(folder / "b.json", numbered(2))
     folder.rename(folder.with_name("away"))
 
@@ -44,35 +44,35 @@ def put_back(folder: Path) -> None:
     folder.with_name("away").rename(folder)
 
 
-def odd_name(name: bytes) -> Fault:
-    """A file whose name is not UTF-8."""
+def invalid_name(name: bytes) -> Fault:
+    """Return the fault of a file whose name is not UTF-8."""
 
-    def odd(folder: Path) -> Path:
+    def invalid(folder: Path) -> Path:
         return Path(os.fsdecode(os.fsencode(folder) + b"/" + name))
 
     return Fault(
-        break_=lambda folder: write_rows(odd(folder), numbered(2)),
+        break_=lambda folder: write_rows(invalid(folder), numbered(2)),
         names=(f'"{name.decode("utf-8", "backslashreplace")}"', f'"{FOLDER}"', "UTF-8"),
-        repair=lambda folder: odd(folder).rename(folder / "b.json"),
+        repair=lambda folder: invalid(folder).rename(folder / "b.json"),
     )
 
 
 FAULTS = {
-    "a folder that goes after CREATE": Fault(
-        break_=take_away, names=(f'"{FOLDER}/"', "does not exist"), repair=put_back
+    "a folder that disappears after CREATE": Fault(
+        break_=move_away, names=(f'"{FOLDER}/"', "does not exist"), repair=put_back
     ),
-    "a file that may not be read": Fault(
+    "a file without read permission": Fault(
         break_=lambda folder: write_rows(folder / "b.json", numbered(2)).chmod(0),
         names=(f'"{FOLDER}/b.json"', "permission denied"),
         repair=lambda folder: (folder / "b.json").chmod(0o644),
     ),
-    "a name with a byte that is never UTF-8": odd_name(b"b\xff.json"),
-    "a name in Latin-1": odd_name(b"\xe9t\xe9.json"),
+    "a name with a byte that is never UTF-8": invalid_name(b"b\xff.json"),
+    "a name in Latin-1": invalid_name(b"\xe9t\xe9.json"),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-def test_a_fault_of_the_source_pauses_the_job_is_named_and_heals(
+def test_a_source_fault_pauses_the_job_with_a_reason_until_it_is_repaired(
     foreign: Path, fault: Fault
 ) -> None:
     folder = foreign / "in"
@@ -97,13 +97,13 @@ def test_a_fault_of_the_source_pauses_the_job_is_named_and_heals(
 
 
 def replace_file(path: Path) -> None:
-    """Put another file in the place of one, as a careful writer does."""
+    """Replace a file atomically, as careful writers do."""
     write_rows(path.with_name("new"), numbered(3, 4)).replace(path)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Moved:
-    """Which of the files 0.json, 1.json, … moves after the listing, and what is loaded."""
+    """The file that moves after the listing, 0.json, 1.json, …, and the files that load."""
 
     files: int
     moved: str
@@ -113,15 +113,15 @@ class Moved:
 
     @property
     def loaded(self) -> int:
-        """How many files are loaded."""
+        """Number of loaded files."""
         return self.files if self.move is replace_file else self.files - 1
 
 
 MOVED = {
-    "one of three files vanishes": Moved(
+    "one of three files is deleted": Moved(
         files=3, moved="1.json", move=Path.unlink, rows=(0, 2), names="does not exist"
     ),
-    "the last waiting file vanishes": Moved(
+    "the last waiting file is deleted": Moved(
         files=1, moved="0.json", move=Path.unlink, rows=(), names="does not exist"
     ),
     "a file is replaced": Moved(
@@ -131,7 +131,7 @@ MOVED = {
 
 
 @pytest.mark.parametrize("case", MOVED.values(), ids=MOVED)
-def test_a_file_that_moves_after_the_listing_is_planned_anew(
+def test_an_epoch_is_planned_again_if_a_file_moves_after_the_listing(
     open_node: OpenNode, folder: Path, case: Moved
 ) -> None:
     moving = Failing(first=lambda: case.move(folder / case.moved))
@@ -156,7 +156,7 @@ def test_a_file_that_moves_after_the_listing_is_planned_anew(
     assert node.job("j").notices == ()
 
 
-def test_a_vanished_file_that_comes_back_loads_once(open_node: OpenNode, folder: Path) -> None:
+def test_a_deleted_file_that_is_restored_loads_once(open_node: OpenNode, folder: Path) -> None:
     vanish = Failing(first=(folder / "b.json").unlink)
     node = open_node(clock=MovedClock(), work=vanish)
     write_rows(folder / "a.json", numbered(1))
@@ -190,7 +190,7 @@ def test_a_file_that_keeps_changing_pauses_the_job_after_four_attempts(
     assert node.rows("t") == numbered(3, 4)
 
 
-def test_files_that_were_loaded_and_went_are_not_missed(node: Node, folder: Path) -> None:
+def test_loaded_files_can_be_deleted(node: Node, folder: Path) -> None:
     write_rows(folder / "a.json", numbered(1))
     node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
     node.run()
@@ -203,7 +203,7 @@ def test_files_that_were_loaded_and_went_are_not_missed(node: Node, folder: Path
     assert node.show("j")["position"] == str(folder / "a.json")
 
 
-def test_names_that_are_no_matching_files_harm_nobody(node: Node, folder: Path) -> None:
+def test_names_that_do_not_match_the_pattern_are_ignored(node: Node, folder: Path) -> None:
     Path(os.fsdecode(os.fsencode(folder) + b"/b\xff.txt")).touch()
     write_rows(folder / "a.json", numbered(1))
     (folder / "b.json").mkdir()

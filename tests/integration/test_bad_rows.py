@@ -1,4 +1,4 @@
-"""Bad lines pause the job and are named; a fixed file then loads completely."""
+"""Bad lines pause the job and are named in the reason; a fixed file then loads completely."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ ON_BUCKETS_TOO = True
 ONE_FILE = [("s3.max_batch_files", "1")]
 GOOD_LINE = b'{"id": 1, "note": "row 1"}\n'
 
-# The line, and what the reason must name besides the file and the line's number.
+# The line, and the values in the reason besides the file and the line number.
 BAD_LINES: dict[str, tuple[bytes, tuple[str, ...]]] = {
     "a null": (b"null", ('"{"', '"null"')),
     "an array": (b"[1]", ('"{"', '"[1]"')),
@@ -32,14 +32,14 @@ BAD_LINES: dict[str, tuple[bytes, tuple[str, ...]]] = {
         b'{"id": 9223372036854775808}',
         ('"id"', "BIGINT", "9223372036854775808"),
     ),
-    "a NULL where none may be": (b'{"id": null, "note": "x"}', ('"id"', "BIGINT", "NULL")),
-    "nothing where a value must be": (b'{"note": "x"}', ('"id"', "BIGINT", "NULL")),
+    "a NULL in a NOT NULL column": (b'{"id": null, "note": "x"}', ('"id"', "BIGINT", "NULL")),
+    "a missing NOT NULL column": (b'{"note": "x"}', ('"id"', "BIGINT", "NULL")),
     "a key given twice": (b'{"id": 2, "id": 3}', ('"id"',)),
 }
 
 TEN_MEGABYTES = b"x" * 10_000_000
 
-# The content of a file, its notes in the order of the ids, and how many lines are skipped.
+# The content of a file, its notes in the order of the ids, and the number of skipped lines.
 GOOD_CONTENT: dict[str, tuple[bytes, list[str], int]] = {
     "blank lines are skipped and counted": (b"\n \t\r\n" + GOOD_LINE + b"\n", ["row 1"], 3),
     "a line of ten megabytes loads": (
@@ -47,12 +47,12 @@ GOOD_CONTENT: dict[str, tuple[bytes, list[str], int]] = {
         [TEN_MEGABYTES.decode(), "row 2"],
         0,
     ),
-    "an escaped NUL is a character like any other": (
+    "an escaped NUL is an ordinary character": (
         b'{"id": 1, "note": "a\\u0000b"}\n',
         ["a\0b"],
         0,
     ),
-    "a byte order mark is no part of the first record": (
+    "a byte order mark is not part of the first record": (
         b"\xef\xbb\xbf" + GOOD_LINE,
         ["row 1"],
         0,
@@ -75,7 +75,7 @@ def loading(node: Node, folder: Path) -> Node:
 
 
 @pytest.mark.parametrize(("line", "named"), BAD_LINES.values(), ids=BAD_LINES)
-def test_a_bad_line_pauses_the_job_is_named_and_loads_after_it_was_fixed(
+def test_a_bad_line_pauses_the_job_and_loads_after_it_was_fixed(
     loading: Node, folder: Path, line: bytes, named: tuple[str, ...]
 ) -> None:
     (folder / "b.json").write_bytes(GOOD_LINE + line + b"\n" + GOOD_LINE)
@@ -152,7 +152,7 @@ def test_an_odd_line_loads(
 
 
 @pytest.mark.of_local_files("an object without bytes is no file")
-def test_a_file_without_bytes_is_loaded_as_no_rows(loading: Node, folder: Path) -> None:
+def test_an_empty_file_loads_no_rows(loading: Node, folder: Path) -> None:
     (folder / "b.json").touch()
 
     loading.run()

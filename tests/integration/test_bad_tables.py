@@ -1,4 +1,4 @@
-"""Tables that go, change or are replaced under a job: a clear error, and nothing lost."""
+"""Tables that disappear, change or are replaced: a clear error, and no lost rows."""
 
 import shutil
 from collections.abc import Callable
@@ -30,7 +30,7 @@ OTHER_ROWS = pa.table({"id": pa.array([9], pa.int64()), "note": pa.array(["row 9
 
 @pytest.fixture
 def loaded(node: Node, folder: Path) -> Node:
-    """A node whose job has loaded one file, and a second file that waits."""
+    """A node whose job has loaded one file, with a second file waiting."""
     write_rows(folder / "a.json", numbered(1))
     node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
     node.run()
@@ -45,27 +45,27 @@ def location(node: Node) -> Path:
 
 
 def recreate(path: Path) -> None:
-    """Put another table with the same columns in the place of one."""
+    """Replace a table by another table with the same columns."""
     shutil.rmtree(path)
     write_deltalake(str(path), OTHER_ROWS)
 
 
-def take_away(path: Path) -> None:
+def move_away(path: Path) -> None:
     path.rename(path.with_name("away"))
 
 
-def take_columns_away(path: Path) -> None:
+def remove_columns(path: Path) -> None:
     narrower = pa.table({"other": pa.array([9], pa.int64())})
     write_deltalake(str(path), narrower, mode="overwrite", schema_mode="overwrite")
 
 
 STATEMENTS = ["RESUME JOB j", "PAUSE JOB j", "ALTER JOB j PROPERTIES('max_interval' = '3s')"]
-# How a table changes under its job, what the reason must name, and what the table holds then.
+# How the table changes, the values in the reason, and the rows of the table afterwards.
 CHANGES: dict[str, tuple[Callable[[Path], None], tuple[str, ...], list[dict[str, Any]]]] = {
-    "a table whose folder is gone": (take_away, ("<path>",), []),
-    "a table that is another one now": (recreate, ('"t"', "<id>"), numbered(9)),
-    "a table whose columns were taken away": (
-        take_columns_away,
+    "a table without its folder": (move_away, ("<path>",), []),
+    "a table that was replaced": (recreate, ('"t"', "<id>"), numbered(9)),
+    "a table without its columns": (
+        remove_columns,
         ('"t"', '"id"', "id, note"),
         [{"other": 9}],
     ),
@@ -73,7 +73,7 @@ CHANGES: dict[str, tuple[Callable[[Path], None], tuple[str, ...], list[dict[str,
 
 
 @pytest.mark.parametrize(("change", "names", "rows"), CHANGES.values(), ids=CHANGES)
-def test_a_changed_table_pauses_the_job_for_good_and_is_named(
+def test_a_changed_table_pauses_the_job_permanently_with_a_reason(
     loaded: Node,
     folder: Path,
     *,
@@ -84,19 +84,19 @@ def test_a_changed_table_pauses_the_job_for_good_and_is_named(
     path = location(loaded)
     change(path)
 
-    (look,) = loaded.run()
+    (report,) = loaded.run()
 
-    assert look.paused_for_good
-    value_by_name = {"<path>": f'"{path}"', "<id>": look.state.definition.table.id}
+    assert report.needs_resume
+    value_by_name = {"<path>": f'"{path}"', "<id>": report.state.definition.table.id}
     named = [value_by_name.get(name, name) for name in names]
     assert_reason(loaded.show("j")["reason"], Code.TABLE_CHANGED_ERR, *named)
     assert (loaded.rows("t") if path.exists() else []) == rows
     assert loaded.show("j")["position"] == str(folder / "a.json")
 
 
-def test_a_table_that_comes_back_is_loaded_on_after_resume(loaded: Node, folder: Path) -> None:
+def test_a_restored_table_is_loaded_again_after_resume(loaded: Node, folder: Path) -> None:
     path = location(loaded)
-    take_away(path)
+    move_away(path)
     loaded.run()
     path.with_name("away").rename(path)
 
@@ -110,7 +110,7 @@ def test_a_table_that_comes_back_is_loaded_on_after_resume(loaded: Node, folder:
 
 @pytest.mark.parametrize("remove", [shutil.rmtree, recreate])
 @pytest.mark.parametrize("statement", STATEMENTS)
-def test_statements_about_a_job_whose_table_is_gone_are_refused_and_name_it(
+def test_statements_about_a_job_with_a_missing_table_are_refused(
     loaded: Node, remove: Callable[[Path], None], statement: str
 ) -> None:
     remove(location(loaded))
@@ -123,7 +123,7 @@ def test_statements_about_a_job_whose_table_is_gone_are_refused_and_name_it(
 
 
 @pytest.mark.parametrize("remove", [shutil.rmtree, recreate])
-def test_a_job_whose_table_is_gone_can_be_dropped_and_both_made_again(
+def test_a_job_with_a_missing_table_can_be_dropped_and_created_again(
     loaded: Node, folder: Path, remove: Callable[[Path], None]
 ) -> None:
     remove(location(loaded))
@@ -136,16 +136,16 @@ def test_a_job_whose_table_is_gone_can_be_dropped_and_both_made_again(
     assert loaded.show("j")["position"] == str(folder / "b.json")
 
 
-def paused_after_the_loss(supervisor: Supervisor, clock: MovedClock) -> RunnerReport:
+def wait_for_pause(supervisor: Supervisor, clock: MovedClock) -> RunnerReport:
     """Wait until the runner has ended and its successor has paused the job."""
-    rounds_until(supervisor, lambda looks: looks[0].last_words is not None)
+    rounds_until(supervisor, lambda reports: reports[0].last_exit is not None)
     clock.move(seconds=2)
-    (look,) = rounds_until(supervisor, paused)
-    return look
+    (report,) = rounds_until(supervisor, paused)
+    return report
 
 
 @pytest.mark.parametrize("remove", [shutil.rmtree, recreate])
-def test_a_table_that_goes_while_the_job_is_idle_is_noticed(
+def test_a_table_deleted_while_the_job_is_idle_pauses_the_job(
     open_node: OpenNode, folder: Path, remove: Callable[[Path], None]
 ) -> None:
     clock = MovedClock()
@@ -156,15 +156,15 @@ def test_a_table_that_goes_while_the_job_is_idle_is_noticed(
     with supervised(node) as supervisor:
         rounds_until(supervisor, idle)
         remove(location(node))
-        look = paused_after_the_loss(supervisor, clock)
+        report = wait_for_pause(supervisor, clock)
 
-    assert look.paused_for_good
+    assert report.needs_resume
     assert_reason(node.show("j")["reason"], Code.TABLE_CHANGED_ERR)
     assert node.show("j")["position"] == str(folder / "a.json")
 
 
 @pytest.mark.parametrize("remove", [shutil.rmtree, recreate])
-def test_a_table_that_goes_during_an_epoch_takes_no_row(
+def test_a_table_deleted_during_an_epoch_receives_no_row(
     open_node: OpenNode, folder: Path, remove: Callable[[Path], None]
 ) -> None:
     clock = MovedClock()
@@ -174,16 +174,16 @@ def test_a_table_that_goes_during_an_epoch_takes_no_row(
     node.work = Failing(first=lambda: remove(location(node)))
 
     with supervised(node) as supervisor:
-        look = paused_after_the_loss(supervisor, clock)
+        report = wait_for_pause(supervisor, clock)
 
-    assert look.state.cumulative.rows_loaded == 0
-    assert look.paused_for_good
+    assert report.state.cumulative.rows_loaded == 0
+    assert report.needs_resume
     assert_reason(node.show("j")["reason"], Code.TABLE_CHANGED_ERR)
 
 
 @pytest.fixture
 def restored(loaded: Node, tmp_path: Path) -> Node:
-    """A node whose table was copied, loaded on, and put back as it was copied."""
+    """A node whose table was copied, loaded again, and replaced by the copy."""
     path = location(loaded)
     shutil.copytree(path, tmp_path / "copy")
     loaded.run()
@@ -193,14 +193,14 @@ def restored(loaded: Node, tmp_path: Path) -> Node:
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
-def test_a_table_restored_from_a_copy_pauses_the_job_for_good_and_no_statement_hides_it(
+def test_a_table_restored_from_a_copy_pauses_the_job_permanently(
     restored: Node, folder: Path, statement: str
 ) -> None:
     write_rows(folder / "c.json", numbered(3))
 
-    (look,) = restored.run()
+    (report,) = restored.run()
 
-    assert look.paused_for_good
+    assert report.needs_resume
     assert_reason(restored.show("j")["reason"], Code.TABLE_CHANGED_ERR, '"t"', "3", "5")
     with raises(UserError, Code.TABLE_CHANGED_ERR, '"t"', "3", "5"):
         restored.sql(statement)
@@ -209,7 +209,7 @@ def test_a_table_restored_from_a_copy_pauses_the_job_for_good_and_no_statement_h
     assert restored.rows("t") == numbered(1)
 
 
-def test_a_job_on_a_restored_table_is_made_again_from_where_the_table_stands(
+def test_a_new_job_on_a_restored_table_continues_from_the_positions_in_the_table(
     restored: Node, folder: Path
 ) -> None:
     restored.run()
@@ -222,9 +222,7 @@ def test_a_job_on_a_restored_table_is_made_again_from_where_the_table_stands(
     assert restored.show("j")["position"] == str(folder / "b.json")
 
 
-def test_rows_that_a_person_took_back_in_the_table_are_not_loaded_again(
-    loaded: Node, folder: Path
-) -> None:
+def test_rows_that_a_user_deleted_are_not_loaded_again(loaded: Node, folder: Path) -> None:
     table = DeltaTable(str(location(loaded)))
     before = table.version()
     loaded.run()
@@ -238,7 +236,7 @@ def test_rows_that_a_person_took_back_in_the_table_are_not_loaded_again(
     assert loaded.show("j")["position"] == str(folder / "c.json")
 
 
-def test_rows_of_another_writer_stay_beside_those_of_the_job(loaded: Node) -> None:
+def test_rows_of_another_writer_are_kept(loaded: Node) -> None:
     write_deltalake(str(location(loaded)), OTHER_ROWS, mode="append")
 
     loaded.run()
@@ -247,7 +245,7 @@ def test_rows_of_another_writer_stay_beside_those_of_the_job(loaded: Node) -> No
     assert loaded.show("j")["rows_loaded"] == 2
 
 
-def test_a_column_that_was_added_is_filled_with_null(loaded: Node) -> None:
+def test_an_added_column_is_filled_with_null(loaded: Node) -> None:
     wider = OTHER_ROWS.append_column("more", pa.array([1], pa.int64()))
     write_deltalake(str(location(loaded)), wider, mode="append", schema_mode="merge")
 
@@ -257,7 +255,7 @@ def test_a_column_that_was_added_is_filled_with_null(loaded: Node) -> None:
     assert more_by_id == {1: None, 2: None, 9: 1}
 
 
-def test_columns_that_change_during_an_epoch_abort_it_and_it_is_tried_again(
+def test_an_epoch_is_retried_when_columns_change_during_it(
     open_node: OpenNode, folder: Path
 ) -> None:
     node = open_node(clock=MovedClock())
@@ -287,7 +285,7 @@ def test_a_table_is_dropped_with_its_files_once_no_job_loads_it(loaded: Node) ->
     assert loaded.sql("SHOW TABLES") == []
 
 
-def test_files_of_a_table_at_a_given_location_stay_when_it_is_dropped(
+def test_dropping_a_table_with_a_location_keeps_its_files(
     node: Node, folder: Path, tmp_path: Path
 ) -> None:
     write_rows(folder / "a.json", numbered(1))
@@ -300,7 +298,7 @@ def test_files_of_a_table_at_a_given_location_stay_when_it_is_dropped(
     assert read_table(str(place)) == numbered(1)
 
 
-def test_a_log_that_cannot_be_read_names_the_table_and_heals(
+def test_an_unreadable_log_pauses_the_job_until_it_is_repaired(
     open_node: OpenNode, folder: Path
 ) -> None:
     node = open_node(clock=MovedClock())

@@ -1,4 +1,4 @@
-"""The benchmarks measure what they say, and notice when outputs differ."""
+"""The benchmarks measure every step, and fail if outputs differ."""
 
 import json
 import os
@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
+from benchmarks.baselines import copy_bytes, split_evenly, write_share
 from benchmarks.figures import Comparison, Figure, Goal, paired_ratio, save_figures
 from benchmarks.memory import WORKER, peak_bytes, role_of
 from benchmarks.product import Product, create_job
-from benchmarks.rivals import copy_bytes, cut_evenly, write_share
 from benchmarks.sample_orders import SQL_COLUMNS, order_line, write_orders
 from benchmarks.streams import Amounts, measure_streams
 from benchmarks.throughput import RowComparison, RowsDifferError, processor_seconds, read_delta
@@ -73,7 +73,7 @@ def test_penstock_and_the_hand_written_loop_write_the_same_rows(
     comparison.check(read_delta(product.location("j")), name="penstock", values=True)
 
 
-def test_the_watch_sees_every_step_of_every_epoch_in_order(
+def test_a_load_is_timed_by_epoch_and_step_in_order(
     orders: list[Path], product: Product
 ) -> None:
     one_file = "'s3.max_batch_files' = '1'"
@@ -95,7 +95,7 @@ def test_the_watch_sees_every_step_of_every_epoch_in_order(
     assert watch.to_visible > sum(epoch.to_visible for epoch in watch.epochs) > 0
 
 
-def test_a_lost_row_is_noticed(orders: list[Path], tmp_path: Path) -> None:
+def test_a_comparison_finds_a_lost_row(orders: list[Path], tmp_path: Path) -> None:
     write_share(orders, tmp_path / "rows.parquet")
     rows = pq.read_table(tmp_path / "rows.parquet")
 
@@ -103,28 +103,28 @@ def test_a_lost_row_is_noticed(orders: list[Path], tmp_path: Path) -> None:
         RowComparison(rows=ROWS).check(rows.slice(1), name="x", values=False)
 
 
-def test_a_changed_value_is_noticed(orders: list[Path], tmp_path: Path) -> None:
+def test_a_comparison_finds_a_changed_value(orders: list[Path], tmp_path: Path) -> None:
     write_share(orders, tmp_path / "rows.parquet")
     rows = pq.read_table(tmp_path / "rows.parquet")
     comparison = RowComparison(rows=ROWS)
     comparison.check(rows, name="first", values=True)
-    doubled = pa.concat_tables([rows.slice(0, 1), rows.slice(0, ROWS - 1)])
+    duplicated = pa.concat_tables([rows.slice(0, 1), rows.slice(0, ROWS - 1)])
 
-    with pytest.raises(RowsDifferError, match="second: other values"):
-        comparison.check(doubled, name="second", values=True)
+    with pytest.raises(RowsDifferError, match="second: the values differ"):
+        comparison.check(duplicated, name="second", values=True)
 
 
-def test_a_plain_copy_holds_every_byte(orders: list[Path], tmp_path: Path) -> None:
+def test_a_plain_copy_contains_every_byte(orders: list[Path], tmp_path: Path) -> None:
     seconds = copy_bytes(orders, tmp_path / "copy")
 
     assert seconds > 0
     assert (tmp_path / "copy").read_bytes() == b"".join(path.read_bytes() for path in orders)
 
 
-def test_shares_are_even_and_miss_no_file() -> None:
+def test_split_evenly_returns_every_file_once() -> None:
     files = [Path(str(number)) for number in range(5)]
 
-    shares = cut_evenly(files, parts=2)
+    shares = split_evenly(files, parts=2)
 
     assert [len(share) for share in shares] == [3, 2]
     assert sorted(path for share in shares for path in share) == files
@@ -143,11 +143,11 @@ def test_a_goal_is_met_up_to_its_bound(goal: Goal, ratio: float, *, met: bool) -
     assert Comparison(ratio=ratio, against="x", goal=goal).met is met
 
 
-def test_ratios_are_taken_round_by_round() -> None:
+def test_a_paired_ratio_is_the_median_of_the_ratios_per_round() -> None:
     assert paired_ratio([1.0, 30.0, 2.0], [2.0, 60.0, 1.0]) == 0.5
 
 
-def test_figures_are_kept_as_json(tmp_path: Path) -> None:
+def test_figures_are_saved_as_json(tmp_path: Path) -> None:
     compared = Comparison(ratio=0.5, against="other", goal=Goal(at_least=0.85))
     figure = Figure(name="x", value=1.5, unit="s", spread=(1.0, 2.0)).against(compared)
 
@@ -158,13 +158,13 @@ def test_figures_are_kept_as_json(tmp_path: Path) -> None:
     assert saved["figures"][0]["comparisons"][0]["ratio"] == 0.5
 
 
-def test_the_peak_of_a_process_counts_what_it_holds() -> None:
-    code = "held = b'x' * (64 << 20); print('holding', flush=True); input()"
+def test_the_peak_of_a_process_includes_its_allocated_memory() -> None:
+    code = "data = b'x' * (64 << 20); print('allocated', flush=True); input()"
     command = [sys.executable, "-c", code]
 
     with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "holding\n"
+        assert process.stdout.readline() == "allocated\n"
         child = psutil.Process(process.pid)
         peak, role = peak_bytes(child), role_of(child, psutil.Process())
         process.communicate("\n")
@@ -173,11 +173,11 @@ def test_the_peak_of_a_process_counts_what_it_holds() -> None:
     assert role == WORKER
 
 
-def test_the_time_of_the_processors_grows_with_work() -> None:
+def test_processor_time_grows_with_work() -> None:
     before = processor_seconds()
-    begun = os.times().user
+    started = os.times().user
 
-    while os.times().user < begun + 0.05:
+    while os.times().user < started + 0.05:
         sum(range(10_000))
 
     assert processor_seconds() > before
@@ -185,13 +185,13 @@ def test_the_time_of_the_processors_grows_with_work() -> None:
 
 @dataclass(frozen=True)
 class Bench:
-    """The product without Spark, and nobody who reads."""
+    """The product without Spark, and a console that discards its output."""
 
     product: Product
     console: Console
 
 
-def test_loads_of_streams_are_measured_with_tiny_numbers(product: Product) -> None:
+def test_stream_loads_are_measured_with_small_amounts(product: Product) -> None:
     console = Console(file=StringIO())
     amounts = Amounts(records=40, rounds=1, limited_records=10, idle_shards=(2, 4))
 

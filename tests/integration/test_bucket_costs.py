@@ -1,4 +1,4 @@
-"""What a bucket is asked for, and how often: requests cost money, keys cost memory."""
+"""Number and kind of requests to a bucket: requests cost money, keys cost memory."""
 
 import threading
 import tracemalloc
@@ -53,17 +53,17 @@ def source_of(node: Node, clock: Clock | None = None) -> Source:
     return sources.open(node.job("j"), threading.Event())
 
 
-def look(node: Node, source: Source) -> int | None:
-    """Poll for new files, and return how many wait."""
+def waiting_files(node: Node, source: Source) -> int | None:
+    """Poll for new files, and return the number of waiting files."""
     return poll(node, source).waiting.items
 
 
 def poll(node: Node, source: Source) -> Poll:
-    return source.poll(node.job("j").progress, seen=lambda _: None)
+    return source.poll(node.job("j").progress, report=lambda _: None)
 
 
 @pytest.mark.parametrize("loaded", [100, 5_000, 1_000_000])
-def test_an_idle_look_at_an_ordered_store_is_one_request_whatever_was_loaded(
+def test_an_idle_poll_of_an_ordered_store_is_one_request(
     node: Node, moto_bucket: Bucket, loaded: int
 ) -> None:
     put_rows(moto_bucket, "in/00.json", 1)
@@ -73,10 +73,10 @@ def test_an_idle_look_at_an_ordered_store_is_one_request_whatever_was_loaded(
         node.run()
         remember_loaded(node, keys=loaded)
         source = source_of(node)
-        look(node, source)
+        waiting_files(node, source)
         proxied.proxy.clear()
 
-        found = look(node, source)
+        found = waiting_files(node, source)
 
     (request,) = proxied.proxy.requests
     assert found == 0
@@ -84,7 +84,7 @@ def test_an_idle_look_at_an_ordered_store_is_one_request_whatever_was_loaded(
     assert request.parameters["start-after"] == paged_key(loaded - 1)
 
 
-def test_an_idle_look_is_one_request_for_each_prefix(node: Node, moto_bucket: Bucket) -> None:
+def test_an_idle_poll_is_one_request_per_prefix(node: Node, moto_bucket: Bucket) -> None:
     for name in ("a", "b", "c"):
         put_rows(moto_bucket, f"{name}/1.json", 1)
     with through_proxy(moto_bucket) as proxied:
@@ -93,16 +93,16 @@ def test_an_idle_look_is_one_request_for_each_prefix(node: Node, moto_bucket: Bu
         node.sql(f"{CREATE_TABLE}; {job}")
         node.run()
         source = source_of(node)
-        look(node, source)
+        waiting_files(node, source)
         proxied.proxy.clear()
 
-        look(node, source)
+        waiting_files(node, source)
 
-    asked = [r.parameters["start-after"] for r in proxied.proxy.requests]
-    assert asked == ["a/1.json", "b/1.json", "c/1.json"]
+    starts = [r.parameters["start-after"] for r in proxied.proxy.requests]
+    assert starts == ["a/1.json", "b/1.json", "c/1.json"]
 
 
-def test_an_audit_of_thousands_of_keys_finds_the_one_that_is_not_loaded(
+def test_an_audit_of_thousands_of_keys_finds_the_key_that_is_not_loaded(
     node: Node, proxied: Proxied
 ) -> None:
     put_rows(proxied.direct, "in/00000000.json", 0)
@@ -124,7 +124,7 @@ def test_an_audit_of_thousands_of_keys_finds_the_one_that_is_not_loaded(
     assert ids(node) == [7]
 
 
-def test_requests_per_hour_are_what_the_server_was_asked(
+def test_requests_per_hour_equal_the_requests_at_the_server(
     node: Node, proxied: Proxied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bucket_stream, "PIECE_BYTES", 1_000)
@@ -146,7 +146,7 @@ def test_requests_per_hour_are_what_the_server_was_asked(
     again.catalog.close()
 
 
-def test_requests_of_a_look_that_failed_are_counted(node: Node, proxied: Proxied) -> None:
+def test_requests_of_a_failed_poll_are_counted(node: Node, proxied: Proxied) -> None:
     put_rows(proxied.direct, "in/1.json", 1)
     node.sql(f"{CREATE_TABLE}; {bucket_job(proxied.bucket)}")
     proxied.proxy.clear()
@@ -159,7 +159,7 @@ def test_requests_of_a_look_that_failed_are_counted(node: Node, proxied: Proxied
     assert node.show("j")["requests_per_hour"] == len(proxied.proxy.requests)
 
 
-def test_requests_of_a_task_that_failed_are_counted(node: Node, proxied: Proxied) -> None:
+def test_requests_of_a_failed_task_are_counted(node: Node, proxied: Proxied) -> None:
     put_rows(proxied.direct, "in/1.json", 1)
     proxied.direct.put("in/2.json", b"no json\n")
     node.sql(f"{CREATE_TABLE}; {bucket_job(proxied.bucket)}")
@@ -172,7 +172,7 @@ def test_requests_of_a_task_that_failed_are_counted(node: Node, proxied: Proxied
     assert node.show("j")["requests_per_hour"] == len(proxied.proxy.requests)
 
 
-def test_requests_of_an_hour_ago_are_forgotten(fast_node: Node, proxied: Proxied) -> None:
+def test_requests_older_than_an_hour_are_not_counted(fast_node: Node, proxied: Proxied) -> None:
     put_rows(proxied.direct, "in/1.json", 1)
     fast_node.sql(f"{CREATE_TABLE}; {bucket_job(proxied.bucket)}")
     fast_node.run()
@@ -185,24 +185,24 @@ def test_requests_of_an_hour_ago_are_forgotten(fast_node: Node, proxied: Proxied
     assert fast_node.show("j")["requests_per_hour"] == len(proxied.proxy.requests)
 
 
-def test_a_budget_makes_looks_rarer(node: Node, proxied: Proxied) -> None:
+def test_a_request_budget_reduces_the_number_of_polls(node: Node, proxied: Proxied) -> None:
     put_rows(proxied.direct, "in/1.json", 1)
     options = {**access(proxied.bucket), "request_budget": "120"}
     node.sql(f"{CREATE_TABLE}; {bucket_job(proxied.bucket, options=options)}")
     node.run()
     clock = MovableClock()
     source = source_of(node, clock)
-    begin = clock.now()
+    started_at = clock.now()
     proxied.proxy.clear()
 
-    while clock.now() < begin + timedelta(hours=1):
-        look(node, source)
+    while clock.now() < started_at + timedelta(hours=1):
+        waiting_files(node, source)
         clock.move(seconds=max(1.0, source.poll_delay().total_seconds()))
 
     assert 110 <= len(proxied.proxy.requests) <= 122
 
 
-def test_a_budget_that_is_used_up_slows_a_job_and_never_fails_it(
+def test_an_exhausted_request_budget_slows_a_job_but_never_fails_it(
     fast_node: Node, proxied: Proxied
 ) -> None:
     for number in range(20):
@@ -223,7 +223,7 @@ def test_a_budget_that_is_used_up_slows_a_job_and_never_fails_it(
 
 
 @pytest.mark.parametrize(("listing_order", "many"), [("true", 100_000), ("false", 30_000)])
-def test_a_look_at_many_keys_needs_no_more_memory_than_one_at_few(
+def test_polling_many_keys_needs_no_more_memory_than_polling_few(
     node: Node, listing_order: str, many: int
 ) -> None:
     few = 10_000
@@ -235,12 +235,12 @@ def test_a_look_at_many_keys_needs_no_more_memory_than_one_at_few(
         node.sql(f"{CREATE_TABLE}; {bucket_job(bucket, options=options)}")
         remember_loaded(node, keys=many)
         peak_bytes: dict[int, int] = {}
-        # The first look fills caches of libraries and does not count.
+        # The first poll fills caches of libraries and does not count.
         for pages.keys in (few, few, many):
             tracemalloc.start()
-            assert look(node, source_of(node)) == 0
+            assert waiting_files(node, source_of(node)) == 0
             peak_bytes[pages.keys] = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
 
-    assert pages.asked > (2 * few + many) // PAGE_KEYS
+    assert pages.requests > (2 * few + many) // PAGE_KEYS
     assert peak_bytes[many] < peak_bytes[few] + 1_000_000

@@ -1,4 +1,4 @@
-"""Who asks a bucket, where it is, and how fast a change of that is felt."""
+"""Keys, roles, regions and addresses of buckets, and how soon a change takes effect."""
 
 import socket
 import threading
@@ -47,14 +47,14 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be reached is asked once."""
+def _no_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try an unreachable server only once."""
     monkeypatch.setitem(bucket_clients._RETRIES, "max_retries", 0)
 
 
 @pytest.fixture
 def open_to_all(moto_bucket: Bucket) -> Iterator[Proxied]:
-    """A bucket with one object that any keys open, behind a proxy that remembers requests."""
+    """A bucket with one object that accepts any keys, with a proxy that records requests."""
     put_rows(moto_bucket, "in/1.json", 1)
     with through_proxy(moto_bucket) as proxied:
         yield proxied
@@ -64,7 +64,7 @@ def keys(name: str) -> dict[str, str]:
     return {"s3.access_key": name, "s3.secret_key": f"secret of {name}"}
 
 
-def test_an_endpoint_is_asked_with_the_scheme_that_it_has(node: Node, bucket: Bucket) -> None:
+def test_an_endpoint_is_accessed_with_its_scheme(node: Node, bucket: Bucket) -> None:
     put_rows(bucket, "in/1.json", 1, 2)
 
     node.sql(f"{CREATE_TABLE}; {bucket_job(bucket)}")
@@ -74,11 +74,11 @@ def test_an_endpoint_is_asked_with_the_scheme_that_it_has(node: Node, bucket: Bu
     assert ids(node) == [1, 2]
 
 
-@pytest.mark.usefixtures("_impatient")
-def test_an_endpoint_without_a_scheme_is_asked_in_cipher(node: Node) -> None:
-    heard: list[bytes] = []
+@pytest.mark.usefixtures("_no_retries")
+def test_an_endpoint_without_a_scheme_is_accessed_with_tls(node: Node) -> None:
+    received: list[bytes] = []
     with socket.create_server((HOST, 0)) as server:
-        listener = threading.Thread(target=lambda: heard.append(_first_bytes(server)))
+        listener = threading.Thread(target=lambda: received.append(_first_bytes(server)))
         listener.start()
         options = {"s3.endpoint": f"{HOST}:{server.getsockname()[1]}", **keys("one")}
         node.sql(CREATE_TABLE)
@@ -88,7 +88,7 @@ def test_an_endpoint_without_a_scheme_is_asked_in_cipher(node: Node) -> None:
 
         listener.join()
     handshake = b"\x16\x03"
-    assert heard[0].startswith(handshake)
+    assert received[0].startswith(handshake)
 
 
 def _first_bytes(server: socket.socket) -> bytes:
@@ -133,9 +133,9 @@ def test_wrong_keys_are_refused_at_create_without_being_shown(
     with raises(ExternalError, Code.GET_REMOTE_DATA_ERROR, "refused") as refused:
         node.sql(bucket_job(bucket, options=options))
 
-    said = f"{refused.value} {refused.value.detail} {refused.value.hint}"
-    assert "ALTER SECRET" in said
-    assert not [value for key, value in options.items() if "key" in key and value in said]
+    error_text = f"{refused.value} {refused.value.detail} {refused.value.hint}"
+    assert "ALTER SECRET" in error_text
+    assert not [value for key, value in options.items() if "key" in key and value in error_text]
     assert node.sql("SHOW JOBS") == []
     assert node.sql("SHOW SECRETS") == []
 
@@ -144,14 +144,16 @@ def test_wrong_keys_are_refused_at_create_without_being_shown(
     ("given", "lacking"),
     [("s3.access_key", "s3.secret_key"), ("s3.secret_key", "s3.access_key")],
 )
-def test_one_key_of_two_is_refused(node: Node, given: str, lacking: str) -> None:
+def test_an_access_key_without_a_secret_key_or_the_reverse_is_refused(
+    node: Node, given: str, lacking: str
+) -> None:
     node.sql(CREATE_TABLE)
 
     with raises(UserError, Code.OPTION_ERR, f'"{given}"', f'"{lacking}"'):
         node.sql(job_on("s3://orders/in/", {given: "only"}))
 
 
-def test_a_session_token_goes_with_every_request(node: Node, open_to_all: Proxied) -> None:
+def test_a_session_token_is_sent_with_every_request(node: Node, open_to_all: Proxied) -> None:
     options = {**access(open_to_all.bucket), "s3.session_token": "token-of-an-hour"}
 
     node.sql(f"{CREATE_TABLE}; {bucket_job(open_to_all.bucket, options=options)}")
@@ -168,7 +170,7 @@ def test_a_session_token_without_keys_is_refused(node: Node) -> None:
         node.sql(job_on("s3://orders/in/", {"s3.session_token": "token"}))
 
 
-def test_a_role_is_assumed_and_its_keys_sign(
+def test_requests_are_signed_with_the_keys_of_an_assumed_role(
     node: Node, open_to_all: Proxied, moto: MotoServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", moto.endpoint)
@@ -183,7 +185,7 @@ def test_a_role_is_assumed_and_its_keys_sign(
     assert ids(node) == [1]
 
 
-def test_a_role_is_asked_for_with_its_external_id(
+def test_a_role_is_assumed_with_its_external_id(
     node: Node, open_to_all: Proxied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sts = Sts()
@@ -194,12 +196,12 @@ def test_a_role_is_asked_for_with_its_external_id(
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint)
         node.sql(f"{CREATE_TABLE}; {bucket_job(open_to_all.bucket, options=options)}")
 
-    asked = sts.asked[0]
-    assert (asked["RoleArn"], asked["ExternalId"]) == (ROLE, "shared word")
+    form = sts.requests[0]
+    assert (form["RoleArn"], form["ExternalId"]) == (ROLE, "shared word")
     assert all(signed_by(r).startswith("LENT") for r in open_to_all.proxy.requests)
 
 
-def test_a_role_is_assumed_once_while_its_keys_last(
+def test_a_role_is_assumed_once_while_its_keys_are_valid(
     node: Node, open_to_all: Proxied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sts = Sts(life=timedelta(hours=1))
@@ -211,11 +213,11 @@ def test_a_role_is_assumed_once_while_its_keys_last(
         node.run()
         node.run()
 
-    assert len(sts.asked) <= 2
+    assert len(sts.requests) <= 2
     assert len(open_to_all.proxy.requests) >= 5
 
 
-def test_a_role_is_assumed_again_before_its_keys_end(
+def test_a_role_is_assumed_again_before_its_keys_expire(
     node: Node, open_to_all: Proxied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sts = Sts(life=timedelta(seconds=30))
@@ -225,9 +227,9 @@ def test_a_role_is_assumed_again_before_its_keys_end(
     with sts_server(sts) as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint)
         node.sql(f"{CREATE_TABLE}; {job}")
-        before = len(sts.asked)
+        before = len(sts.requests)
         with supervised(node) as supervisor:
-            rounds_until(supervisor, lambda _: len(sts.asked) >= before + 2)
+            rounds_until(supervisor, lambda _: len(sts.requests) >= before + 2)
             rounds_until(supervisor, lambda _: node.show("j")["rows_loaded"] == 1)
 
     signers = {signed_by(request) for request in open_to_all.proxy.requests}
@@ -235,7 +237,7 @@ def test_a_role_is_assumed_again_before_its_keys_end(
     assert ids(node) == [1]
 
 
-def test_a_role_that_is_refused_is_an_error_with_the_reason(
+def test_a_refused_role_is_an_error_with_the_reason(
     node: Node, open_to_all: Proxied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {**access(open_to_all.bucket), "s3.role_arn": ROLE}
@@ -249,7 +251,7 @@ def test_a_role_that_is_refused_is_an_error_with_the_reason(
     assert not open_to_all.proxy.requests
 
 
-def test_a_role_that_is_refused_later_stops_the_job_with_the_reason(
+def test_a_role_that_is_refused_later_pauses_the_job_with_the_reason(
     node: Node, open_to_all: Proxied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sts = Sts(life=timedelta(seconds=30))
@@ -259,13 +261,13 @@ def test_a_role_that_is_refused_later_stops_the_job_with_the_reason(
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint)
         node.sql(f"{CREATE_TABLE}; {bucket_job(open_to_all.bucket, options=options)}")
         sts.refusing = True
-        # The first pause resumes at once, so that the reason is taken when it is seen.
+        # The first pause resumes at once, so the reason is read as soon as it appears.
         with supervised(node) as supervisor:
-            looks = rounds_until(
-                supervisor, lambda looks: looks[0].state.desired.reason is not None
+            reports = rounds_until(
+                supervisor, lambda reports: reports[0].state.desired.reason is not None
             )
 
-    reason = looks[0].state.desired.reason
+    reason = reports[0].state.desired.reason
     assert reason is not None
     assert_names(reason.message, f'"{ROLE}"')
 
@@ -281,7 +283,7 @@ def test_a_role_that_is_refused_later_stops_the_job_with_the_reason(
         ({"s3.acces_key": "x"}, ("s3.acces_key",)),
     ],
 )
-def test_options_that_mean_nothing_are_refused(
+def test_options_without_effect_are_refused(
     node: Node, options: dict[str, str], named: tuple[str, ...]
 ) -> None:
     node.sql(CREATE_TABLE)
@@ -291,7 +293,7 @@ def test_options_that_mean_nothing_are_refused(
 
 
 @pytest.mark.parametrize("style", ["auto", "true"])
-def test_the_bucket_of_a_given_endpoint_stands_in_the_path(
+def test_requests_to_a_custom_endpoint_are_path_style(
     node: Node, open_to_all: Proxied, style: str
 ) -> None:
     options = {**access(open_to_all.bucket), "use_path_style": style}
@@ -308,22 +310,22 @@ def test_the_bucket_of_a_given_endpoint_stands_in_the_path(
     [{"use_path_style": "false"}, {"provider": "oss"}, {"provider": "cos"}],
     ids=lambda options: "-".join(options.values()),
 )
-def test_the_bucket_stands_in_the_host_where_that_is_asked_or_usual(
+def test_requests_are_virtual_hosted_style_by_option_or_by_default(
     node: Node, open_to_all: Proxied, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
 ) -> None:
-    # The name is known to nobody; the client leaves finding the server to this proxy.
+    # The host name does not resolve; the client leaves the connection to this proxy.
     monkeypatch.setenv("HTTP_PROXY", open_to_all.proxy.endpoint)
     given = {**access(open_to_all.bucket), "s3.endpoint": "http://s3.example.test", **options}
 
     node.sql(f"{CREATE_TABLE}; {bucket_job(open_to_all.bucket, options=given)}")
 
-    wanted = f"{open_to_all.bucket.name}.s3.example.test"
-    assert {request.headers["host"] for request in open_to_all.proxy.requests} == {wanted}
+    expected = f"{open_to_all.bucket.name}.s3.example.test"
+    assert {request.headers["host"] for request in open_to_all.proxy.requests} == {expected}
     assert not [r for r in open_to_all.proxy.requests if open_to_all.bucket.name in r.path]
 
 
 @pytest.mark.parametrize("provider", ["minio", "ceph", "gcp", "aws", "s3"])
-def test_the_bucket_of_other_providers_stands_in_the_path(
+def test_requests_to_other_providers_are_path_style(
     node: Node, open_to_all: Proxied, provider: str
 ) -> None:
     options = {**access(open_to_all.bucket), "provider": provider}
@@ -333,7 +335,7 @@ def test_the_bucket_of_other_providers_stands_in_the_path(
     assert all(open_to_all.bucket.name in r.path for r in open_to_all.proxy.requests)
 
 
-def test_without_keys_those_of_the_environment_sign(
+def test_without_keys_requests_are_signed_with_keys_of_the_environment(
     node: Node, open_to_all: Proxied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ENVIRONMENT")
@@ -350,7 +352,7 @@ def test_without_keys_those_of_the_environment_sign(
     assert ids(node) == [1]
 
 
-def test_without_keys_those_of_a_profile_sign(
+def test_without_keys_requests_are_signed_with_keys_of_a_profile(
     node: Node, open_to_all: Proxied, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("AWS_PROFILE", "loading")
@@ -362,7 +364,7 @@ def test_without_keys_those_of_a_profile_sign(
     assert {signed_by(request) for request in open_to_all.proxy.requests} == {"PROFILE1"}
 
 
-def test_keys_that_were_changed_in_a_profile_are_seen_in_time(
+def test_changed_keys_in_a_profile_are_used_in_time(
     node: Node, open_to_all: Proxied, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(aws_credentials, "_CHAIN_LIFE", timedelta(seconds=1))
@@ -380,7 +382,7 @@ def test_keys_that_were_changed_in_a_profile_are_seen_in_time(
         )
 
 
-def test_no_keys_at_all_are_an_error_that_says_where_they_were_looked_for(
+def test_missing_keys_are_an_error_that_lists_where_they_were_searched(
     node: Node, open_to_all: Proxied
 ) -> None:
     options = {"s3.endpoint": open_to_all.bucket.endpoint}
@@ -395,7 +397,7 @@ def test_no_keys_at_all_are_an_error_that_says_where_they_were_looked_for(
     assert not open_to_all.proxy.requests
 
 
-def test_t41_a_changed_secret_reaches_the_next_look_and_epoch_of_a_running_job(
+def test_t41_a_running_job_uses_a_changed_secret_in_the_next_poll_and_epoch(
     node: Node, open_to_all: Proxied
 ) -> None:
     node.sql(secret("s", keys("OLD")))
@@ -421,7 +423,7 @@ def test_t41_a_changed_secret_reaches_the_next_look_and_epoch_of_a_running_job(
     assert node.job("j").generation == generation
 
 
-def test_t41_new_keys_of_an_alter_reach_the_next_look_and_epoch(
+def test_t41_new_keys_of_an_alter_are_used_in_the_next_poll_and_epoch(
     node: Node, open_to_all: Proxied
 ) -> None:
     options = {"s3.endpoint": open_to_all.bucket.endpoint, **keys("OLD")}
@@ -452,7 +454,7 @@ def test_t41_an_alter_with_the_same_keys_changes_nothing_else(
     assert [row["name"] for row in node.sql("SHOW SECRETS")] == ["j_credentials"]
 
 
-def test_t41_a_job_that_is_altered_to_a_secret_keeps_no_keys_of_its_own(
+def test_t41_a_job_altered_to_use_a_secret_stores_no_keys(
     node: Node, open_to_all: Proxied
 ) -> None:
     node.sql(f"{CREATE_TABLE}; {bucket_job(open_to_all.bucket)}; PAUSE JOB j")
@@ -462,11 +464,13 @@ def test_t41_a_job_that_is_altered_to_a_secret_keeps_no_keys_of_its_own(
     options = {**access(open_to_all.bucket), **dict.fromkeys(keys(""), "secret:lake")}
     node.sql(f"ALTER JOB j {insert_from(open_to_all.bucket.uri('in/*.json'), options)}")
 
-    told = [(row["name"], row["used_by"]) for row in node.sql("SHOW SECRETS")]
-    assert told == [("lake", "j")]
+    secrets = [(row["name"], row["used_by"]) for row in node.sql("SHOW SECRETS")]
+    assert secrets == [("lake", "j")]
 
 
-def test_keys_of_a_job_are_nowhere_in_its_home(node: Node, open_to_all: Proxied) -> None:
+def test_keys_of_a_job_are_not_stored_in_its_home_in_plain_text(
+    node: Node, open_to_all: Proxied
+) -> None:
     options = {"s3.endpoint": open_to_all.bucket.endpoint, **keys("one")}
 
     node.sql(f"{CREATE_TABLE}; {bucket_job(open_to_all.bucket, options=options)}")

@@ -1,4 +1,4 @@
-"""Servers that are away, slow, full of errors or silent: rows appear once, and soon."""
+"""Servers that are unreachable, slow, failing or silent: rows are loaded once, and soon."""
 
 import secrets
 import threading
@@ -37,13 +37,13 @@ from tests.integration.driving import (
 )
 from tests.node import CREATE_TABLE, Node
 from tests.servers.proxy import (
-    Answer,
-    CutBody,
     Delay,
     Fault,
-    LoseAnswer,
+    LoseResponse,
     Proxied,
     Request,
+    Respond,
+    TruncateBody,
     When,
     listing,
     method,
@@ -53,7 +53,7 @@ from tests.servers.proxy import (
 
 pytestmark = pytest.mark.integration
 
-AWAY_SECONDS = 10
+OUTAGE_SECONDS = 10
 OFTEN = [("max_interval", "1")]
 
 
@@ -66,7 +66,7 @@ def fast_node(tmp_path: Path) -> Iterator[Node]:
 
 @pytest.fixture
 def stored(proxied: Proxied, tmp_path: Path) -> Iterator[Node]:
-    """A node whose tables lie in the bucket behind the proxy."""
+    """A node whose tables are in the bucket with the proxy."""
     with bucket_node(tmp_path / "home", proxied.bucket) as node:
         yield node
 
@@ -76,9 +76,7 @@ def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bucket_stream, "PIECE_BYTES", 16_384)
 
 
-def test_a_server_that_is_away_for_ten_seconds_delays_a_job_and_nothing_else(
-    stored: Node, proxied: Proxied
-) -> None:
+def test_an_outage_of_ten_seconds_only_delays_a_job(stored: Node, proxied: Proxied) -> None:
     put_rows(proxied.direct, "in/1.json", 1)
     stored.sql(f"{CREATE_TABLE}; {bucket_job(proxied.bucket, properties=OFTEN)}")
 
@@ -86,7 +84,7 @@ def test_a_server_that_is_away_for_ten_seconds_delays_a_job_and_nothing_else(
         rounds_until(supervisor, idle)
         generation = stored.job("j").generation
         proxied.proxy.down()
-        back = threading.Timer(AWAY_SECONDS, proxied.proxy.up)
+        back = threading.Timer(OUTAGE_SECONDS, proxied.proxy.up)
         back.start()
         put_rows(proxied.direct, "in/2.json", 2)
         rounds_until(supervisor, lambda _: stored.show("j")["rows_loaded"] == 2)
@@ -97,7 +95,7 @@ def test_a_server_that_is_away_for_ten_seconds_delays_a_job_and_nothing_else(
     assert attempts(stored) == [(1, 1, "COMMITTED"), (2, 1, "COMMITTED")]
 
 
-def test_a_server_that_is_away_for_long_pauses_a_job_which_then_resumes(
+def test_a_long_outage_pauses_a_job_that_resumes_by_itself(
     fast_node: Node, proxied: Proxied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(bucket_clients._RETRIES, "max_retries", 1)
@@ -106,7 +104,7 @@ def test_a_server_that_is_away_for_long_pauses_a_job_which_then_resumes(
     proxied.proxy.down()
 
     with supervised(fast_node) as supervisor:
-        rounds_until(supervisor, lambda looks: looks[0].state.desired.auto_resumes == 1)
+        rounds_until(supervisor, lambda reports: reports[0].state.desired.auto_resumes == 1)
         move(fast_node, seconds=2)
         rounds_until(supervisor, paused)
         reason = str(fast_node.show("j")["reason"])
@@ -128,9 +126,7 @@ def move(node: Node, **parts: float) -> None:
     [listing, method("GET", path="in/"), method("PUT", path="wh/")],
     ids=["listing", "reading", "writing"],
 )
-def test_a_server_that_asks_for_patience_gets_it(
-    stored: Node, proxied: Proxied, when: When
-) -> None:
+def test_a_throttled_request_is_retried(stored: Node, proxied: Proxied, when: When) -> None:
     put_rows(proxied.direct, "in/1.json", 1)
     stored.sql(f"{CREATE_TABLE}; {bucket_job(proxied.bucket)}")
     proxied.proxy.inject(slow_down(), when=when, times=4)
@@ -141,7 +137,7 @@ def test_a_server_that_asks_for_patience_gets_it(
     assert attempts(stored) == [(1, 1, "COMMITTED")]
 
 
-def test_slow_answers_are_waited_for(stored: Node, proxied: Proxied) -> None:
+def test_slow_responses_are_tolerated(stored: Node, proxied: Proxied) -> None:
     put_rows(proxied.direct, "in/1.json", 1)
     stored.sql(f"{CREATE_TABLE}; {bucket_job(proxied.bucket)}")
     for when in (listing, method("GET", path="in/"), method("PUT", path="_delta_log")):
@@ -155,13 +151,11 @@ def test_slow_answers_are_waited_for(stored: Node, proxied: Proxied) -> None:
 
 @pytest.mark.usefixtures("_small_pieces")
 @pytest.mark.parametrize("times", [1, 5])
-def test_a_body_that_breaks_off_is_asked_for_again(
-    node: Node, proxied: Proxied, times: int
-) -> None:
+def test_a_truncated_body_is_requested_again(node: Node, proxied: Proxied, times: int) -> None:
     put_rows(proxied.direct, "in/1.json", *range(3_000))
     node.sql(f"{CREATE_TABLE}; {bucket_job(proxied.bucket)}")
     proxied.proxy.inject(
-        CutBody(after_bytes=5_000), when=method("GET", path="in/1.json"), times=times
+        TruncateBody(after_bytes=5_000), when=method("GET", path="in/1.json"), times=times
     )
 
     node.run()
@@ -170,18 +164,18 @@ def test_a_body_that_breaks_off_is_asked_for_again(
     assert attempts(node) == [(1, 1, "COMMITTED")]
 
 
-def test_a_listing_that_breaks_off_is_asked_for_again(node: Node, proxied: Proxied) -> None:
+def test_a_truncated_listing_is_requested_again(node: Node, proxied: Proxied) -> None:
     for number in range(20):
         put_rows(proxied.direct, f"in/{number:02d}.json", number)
     node.sql(f"{CREATE_TABLE}; {bucket_job(proxied.bucket)}")
-    proxied.proxy.inject(CutBody(after_bytes=900), when=listing)
+    proxied.proxy.inject(TruncateBody(after_bytes=900), when=listing)
 
     node.run()
 
     assert ids(node) == list(range(20))
 
 
-def test_keys_that_are_taken_away_pause_a_job_until_the_secret_is_changed(
+def test_revoked_keys_pause_a_job_until_the_secret_is_altered(
     fast_node: Node, proxied: Proxied
 ) -> None:
     put_rows(proxied.direct, "in/1.json", 1)
@@ -193,8 +187,8 @@ def test_keys_that_are_taken_away_pause_a_job_until_the_secret_is_changed(
     with supervised(fast_node) as supervisor:
         rounds_until(supervisor, idle)
         put_rows(proxied.direct, "in/2.json", 2)
-        fast_node.sql("ALTER SECRET s ('s3.secret_key' = 'taken away')")
-        rounds_until(supervisor, lambda looks: looks[0].state.desired.auto_resumes == 1)
+        fast_node.sql("ALTER SECRET s ('s3.secret_key' = 'revoked')")
+        rounds_until(supervisor, lambda reports: reports[0].state.desired.auto_resumes == 1)
         move(fast_node, seconds=2)
         rounds_until(supervisor, paused)
         reason = str(fast_node.show("j")["reason"])
@@ -203,11 +197,11 @@ def test_keys_that_are_taken_away_pause_a_job_until_the_secret_is_changed(
         rounds_until(supervisor, lambda _: fast_node.show("j")["rows_loaded"] == 2)
 
     assert_reason(reason, Code.GET_REMOTE_DATA_ERROR, "refused")
-    assert "taken away" not in reason
+    assert "revoked" not in reason
     assert ids(fast_node) == [1, 2]
 
 
-def test_keys_of_the_warehouse_that_were_changed_reach_a_running_job(
+def test_changed_warehouse_keys_are_used_by_a_running_job(
     proxied: Proxied, tmp_path: Path
 ) -> None:
     put_rows(proxied.direct, "in/1.json", 1)
@@ -216,8 +210,8 @@ def test_keys_of_the_warehouse_that_were_changed_reach_a_running_job(
         with supervised(node) as supervisor:
             rounds_until(supervisor, idle)
             put_rows(proxied.direct, "in/2.json", 2)
-            node.sql("ALTER SECRET wh ('s3.secret_key' = 'taken away')")
-            rounds_until(supervisor, lambda looks: looks[0].state.desired.auto_resumes == 1)
+            node.sql("ALTER SECRET wh ('s3.secret_key' = 'revoked')")
+            rounds_until(supervisor, lambda reports: reports[0].state.desired.auto_resumes == 1)
             move(node, seconds=2)
             rounds_until(supervisor, paused)
             reason = str(node.show("j")["reason"])
@@ -225,13 +219,11 @@ def test_keys_of_the_warehouse_that_were_changed_reach_a_running_job(
             move(node, seconds=10)
             rounds_until(supervisor, lambda _: node.show("j")["rows_loaded"] == 2)
 
-        assert "taken away" not in reason
+        assert "revoked" not in reason
         assert bucket_ids(node, proxied.direct) == [1, 2]
 
 
-def test_wrong_keys_of_a_task_are_not_tried_again_and_again(
-    node: Node, proxied: Proxied
-) -> None:
+def test_wrong_keys_of_a_task_are_not_retried(node: Node, proxied: Proxied) -> None:
     put_rows(proxied.direct, "in/1.json", 1)
     node.sql(f"{CREATE_TABLE}; {bucket_job(proxied.bucket)}")
     proxied.proxy.clear()
@@ -250,7 +242,7 @@ LOG = "_delta_log/0000000000000000000"
 
 
 def put_of(path: str) -> When:
-    """Match the PUT of an object, also of the last part of a large one."""
+    """Match the PUT of an object, or of the last part of a large object."""
     return method("PUT", path=path)
 
 
@@ -260,12 +252,12 @@ def put_of(path: str) -> When:
     [f"{LOG}2.json", f"{LOG}3.json", "_penstock/", "part-"],
     ids=["fence", "epoch", "copy", "parquet"],
 )
-def test_the_lost_answer_to_a_write_of_a_load_changes_nothing(
+def test_a_lost_response_to_a_write_of_a_load_changes_nothing(
     stored: Node, proxied: Proxied, path: str, times: int
 ) -> None:
     put_rows(proxied.direct, "in/1.json", 1, 2)
     stored.sql(f"{CREATE_TABLE}; {bucket_job(proxied.bucket)}")
-    proxied.proxy.inject(LoseAnswer(), when=put_of(path), times=times)
+    proxied.proxy.inject(LoseResponse(), when=put_of(path), times=times)
 
     stored.run()
 
@@ -275,12 +267,12 @@ def test_the_lost_answer_to_a_write_of_a_load_changes_nothing(
     assert attempts(stored) == [(1, 1, "COMMITTED")]
 
 
-def test_the_lost_answer_to_the_opening_commit_is_recognised(
+def test_a_lost_response_to_the_opening_commit_is_recognised(
     stored: Node, proxied: Proxied
 ) -> None:
     put_rows(proxied.direct, "in/1.json", 1)
     stored.sql(CREATE_TABLE)
-    proxied.proxy.inject(LoseAnswer(), when=put_of(f"{LOG}1.json"))
+    proxied.proxy.inject(LoseResponse(), when=put_of(f"{LOG}1.json"))
 
     stored.sql(bucket_job(proxied.bucket))
 
@@ -290,11 +282,11 @@ def test_the_lost_answer_to_the_opening_commit_is_recognised(
     assert bucket_ids(stored, proxied.direct) == [1]
 
 
-def test_a_table_can_be_used_although_the_answer_to_its_making_was_lost(
+def test_a_table_is_usable_although_the_response_to_its_creation_was_lost(
     stored: Node, proxied: Proxied
 ) -> None:
     put_rows(proxied.direct, "in/1.json", 1)
-    proxied.proxy.inject(LoseAnswer(), when=put_of(f"{LOG}0.json"))
+    proxied.proxy.inject(LoseResponse(), when=put_of(f"{LOG}0.json"))
 
     stored.sql(f"{CREATE_TABLE}; {bucket_job(proxied.bucket)}")
     stored.run()
@@ -303,13 +295,13 @@ def test_a_table_can_be_used_although_the_answer_to_its_making_was_lost(
     assert chain(stored) == [(1, "opening"), (2, "fence"), (3, "epoch")]
 
 
-def test_the_lost_answer_to_the_fence_of_a_pause_is_recognised(
+def test_a_lost_response_to_the_fence_of_a_pause_is_recognised(
     stored: Node, proxied: Proxied
 ) -> None:
     put_rows(proxied.direct, "in/1.json", 1)
     stored.sql(f"{CREATE_TABLE}; {bucket_job(proxied.bucket)}")
     stored.run()
-    proxied.proxy.inject(LoseAnswer(), when=put_of(f"{LOG}4.json"))
+    proxied.proxy.inject(LoseResponse(), when=put_of(f"{LOG}4.json"))
 
     stored.sql("PAUSE JOB j")
 
@@ -318,13 +310,13 @@ def test_the_lost_answer_to_the_fence_of_a_pause_is_recognised(
     assert stored.show("j")["state"] == "PAUSED"
 
 
-def test_the_lost_answer_to_the_closing_commit_is_recognised(
+def test_a_lost_response_to_the_closing_commit_is_recognised(
     stored: Node, proxied: Proxied
 ) -> None:
     put_rows(proxied.direct, "in/1.json", 1)
     stored.sql(f"{CREATE_TABLE}; {bucket_job(proxied.bucket)}")
     stored.run()
-    proxied.proxy.inject(LoseAnswer(), when=put_of(f"{LOG}4.json"))
+    proxied.proxy.inject(LoseResponse(), when=put_of(f"{LOG}4.json"))
 
     stored.sql("DROP JOB j")
 
@@ -334,7 +326,7 @@ def test_the_lost_answer_to_the_closing_commit_is_recognised(
 
 
 @pytest.mark.parametrize("path", [f"{LOG}0.json", f"{LOG}1.json", "part-"])
-def test_the_lost_answer_to_a_write_of_rejects_changes_nothing(
+def test_a_lost_response_to_a_write_of_rejects_changes_nothing(
     stored: Node, proxied: Proxied, path: str
 ) -> None:
     proxied.direct.put("in/1.json", b'{"id": 1}\n{"id": "one"}\n')
@@ -346,7 +338,7 @@ def test_the_lost_answer_to_a_write_of_rejects_changes_nothing(
     def of_rejects(request: Request) -> bool:
         return "/_rejects/" in request.path and put_of(path)(request)
 
-    proxied.proxy.inject(LoseAnswer(), when=of_rejects)
+    proxied.proxy.inject(LoseResponse(), when=of_rejects)
     stored.run()
 
     assert proxied.proxy.count(of_rejects)
@@ -355,13 +347,13 @@ def test_the_lost_answer_to_a_write_of_rejects_changes_nothing(
     assert len(rejects(stored, proxied)) == 1
 
 
-def test_what_a_server_repeats_is_not_told_of_a_refused_commit_of_rejects(
+def test_a_refused_commit_of_rejects_does_not_show_keys_that_the_server_repeats(
     stored: Node, proxied: Proxied
 ) -> None:
     assert stored.tables is not None
     opened = stored.tables.open_rejects("job-1", reject_columns(FILES.place_columns))
     echo = b"<Error><Code>InvalidAccessKeyId</Code><Message>AKIACANARY</Message></Error>"
-    proxied.proxy.inject(Answer(status=403, body=echo), when=put_of(f"{LOG}1.json"), times=10)
+    proxied.proxy.inject(Respond(status=403, body=echo), when=put_of(f"{LOG}1.json"), times=10)
 
     with raises(ExternalError, Code.TABLE_ERR, "rejects", "commit 1") as refused:
         opened.commit(1, ())
@@ -370,12 +362,12 @@ def test_what_a_server_repeats_is_not_told_of_a_refused_commit_of_rejects(
 
 
 def rejects(node: Node, proxied: Proxied) -> list[dict[str, Any]]:
-    """Answer the rejects of the job, read by deltalake."""
+    """Return the rejects of the job, read by deltalake."""
     location = proxied.bucket.uri(f"wh/_rejects/{node.job('j').id}")
     return read_in_bucket(location, proxied.direct)
 
 
-def test_a_write_that_is_late_behind_a_pause_never_appears(
+def test_a_write_that_arrives_after_a_pause_never_becomes_visible(
     stored: Node, proxied: Proxied
 ) -> None:
     put_rows(proxied.direct, "in/1.json", 1)
@@ -402,7 +394,7 @@ def test_a_write_that_is_late_behind_a_pause_never_appears(
     ]
 
 
-def test_a_write_that_is_late_behind_a_takeover_never_appears(
+def test_a_write_that_arrives_after_a_takeover_never_becomes_visible(
     stored: Node, proxied: Proxied
 ) -> None:
     put_rows(proxied.direct, "in/1.json", 1)
@@ -413,7 +405,7 @@ def test_a_write_that_is_late_behind_a_takeover_never_appears(
     with supervised(stored) as supervisor:
         rounds_until(supervisor, lambda _: sent.is_set())
         other.run()
-        rounds_until(supervisor, lambda _: bool(supervisor.take_losses()))
+        rounds_until(supervisor, lambda _: bool(supervisor.pop_lost_jobs()))
 
     assert bucket_ids(stored, proxied.direct) == [1]
     numbers = [number for number, _ in chain(stored)]
@@ -423,7 +415,7 @@ def test_a_write_that_is_late_behind_a_takeover_never_appears(
 
 
 def late_write(proxied: Proxied, path: str, *, seconds: float = 2.0) -> threading.Event:
-    """Let the next write of an object arrive late; answer an event that tells it was sent."""
+    """Delay the next write of an object; set the returned event when the write is sent."""
     sent = threading.Event()
     wanted = put_of(path)
 
@@ -438,21 +430,21 @@ def late_write(proxied: Proxied, path: str, *, seconds: float = 2.0) -> threadin
 
 
 def part_sent(request: Request) -> bool:
-    """Match one part of a large object."""
+    """Match the upload of one part of a large object."""
     return request.method == "PUT" and "partNumber" in request.parameters
 
 
 def parts_joined(request: Request) -> bool:
-    """Match the request that makes one object of the parts."""
+    """Match the request that completes a multipart upload."""
     return request.method == "POST" and "uploadId" in request.parameters
 
 
 @pytest.mark.parametrize(
     ("fault", "when"),
-    [(LoseAnswer(), part_sent), (LoseAnswer(), parts_joined), (slow_down(), parts_joined)],
+    [(LoseResponse(), part_sent), (LoseResponse(), parts_joined), (slow_down(), parts_joined)],
     ids=["lost-part", "lost-joining", "slow-joining"],
 )
-def test_a_large_data_file_is_sent_in_parts_whatever_happens_to_one(
+def test_a_multipart_upload_survives_the_failure_of_one_part(
     stored: Node, proxied: Proxied, monkeypatch: pytest.MonkeyPatch, fault: Fault, when: When
 ) -> None:
     monkeypatch.setattr(bucket, "_PART_BYTES", SMALLEST_PART_BYTES)
@@ -473,7 +465,7 @@ RANDOM_ROWS = 130_000
 
 @cache
 def random_lines() -> bytes:
-    """Answer rows that no compression makes much smaller, enough for two tasks."""
+    """Return rows that compress badly, enough for two tasks."""
     notes = (secrets.token_urlsafe(90) for _ in range(RANDOM_ROWS))
     lines = (f'{{"id": {number}, "note": "{note}"}}\n' for number, note in enumerate(notes))
     return "".join(lines).encode()

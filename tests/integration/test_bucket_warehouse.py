@@ -1,4 +1,4 @@
-"""Tables that lie in a bucket: made, loaded, read, described and dropped there."""
+"""Tables in a bucket: created, loaded, read, described and dropped there."""
 
 import json
 import threading
@@ -56,14 +56,14 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def stored(bucket: Bucket, tmp_path: Path) -> Iterator[Node]:
-    """A node whose tables lie in a bucket."""
+    """A node whose tables are in a bucket."""
     with bucket_node(tmp_path / "home", bucket) as node:
         yield node
 
 
 @pytest.fixture
 def open_to_all(moto_bucket: Bucket) -> Iterator[Proxied]:
-    """A bucket that any keys open, behind a proxy that remembers requests."""
+    """A bucket that accepts any keys, with a proxy that records requests."""
     put_rows(moto_bucket, "in/1.json", 1)
     with through_proxy(moto_bucket) as proxied:
         yield proxied
@@ -71,7 +71,7 @@ def open_to_all(moto_bucket: Bucket) -> Iterator[Proxied]:
 
 @pytest.fixture
 def in_bucket(bucket: Bucket, tmp_path: Path, spark: SparkExecutor) -> Iterator[Node]:
-    """A node whose tables lie in a bucket and whose SELECTs run on Spark."""
+    """A node whose tables are in a bucket and whose SELECTs run on Spark."""
     with bucket_node(tmp_path / "home", bucket, spark=spark) as node:
         yield node
 
@@ -81,7 +81,7 @@ def load_from(node: Node, bucket: Bucket) -> None:
     node.run()
 
 
-def test_the_warehouse_is_opened_with_the_environment(
+def test_the_warehouse_is_accessed_with_keys_of_the_environment(
     bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in bucket.storage_options.items():
@@ -95,7 +95,7 @@ def test_the_warehouse_is_opened_with_the_environment(
     node.catalog.close()
 
 
-def test_the_warehouse_is_opened_with_a_profile(
+def test_the_warehouse_is_accessed_with_keys_of_a_profile(
     open_to_all: Proxied, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", open_to_all.proxy.endpoint)
@@ -111,7 +111,7 @@ def test_the_warehouse_is_opened_with_a_profile(
     node.catalog.close()
 
 
-def test_a_warehouse_without_keys_is_an_error_that_says_so(
+def test_a_warehouse_without_keys_is_an_error(
     open_to_all: Proxied, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", open_to_all.proxy.endpoint)
@@ -123,7 +123,7 @@ def test_a_warehouse_without_keys_is_an_error_that_says_so(
     node.catalog.close()
 
 
-def test_wrong_keys_of_the_warehouse_are_told_and_not_shown(
+def test_wrong_warehouse_keys_are_an_error_that_does_not_show_them(
     bucket: Bucket, tmp_path: Path
 ) -> None:
     name = "wh"
@@ -133,15 +133,13 @@ def test_wrong_keys_of_the_warehouse_are_told_and_not_shown(
     with raises(ExternalError, Code.GET_REMOTE_DATA_ERROR, "access") as refused:
         node.sql(CREATE_TABLE)
 
-    said = f"{refused.value} {refused.value.detail} {refused.value.hint}"
-    assert "this-is-not-it" not in said
-    assert bucket.access_key not in said
+    error_text = f"{refused.value} {refused.value.detail} {refused.value.hint}"
+    assert "this-is-not-it" not in error_text
+    assert bucket.access_key not in error_text
     node.catalog.close()
 
 
-def test_a_secret_of_the_warehouse_that_does_not_exist_is_told(
-    bucket: Bucket, tmp_path: Path
-) -> None:
+def test_a_missing_warehouse_secret_is_an_error(bucket: Bucket, tmp_path: Path) -> None:
     name = "nobody"
     node = Node(tmp_path / "home", warehouse=bucket.uri("wh"), warehouse_secret=name)
 
@@ -155,7 +153,7 @@ def test_a_secret_of_the_warehouse_that_does_not_exist_is_told(
     ("key", "rule"),
     [("provider", "s3"), ("use_path_style", "auto, true, false"), ("s3.role_arn", "ARN")],
 )
-def test_a_wrong_value_in_the_secret_of_the_warehouse_is_told_and_not_shown(
+def test_a_wrong_value_in_the_warehouse_secret_is_an_error_that_does_not_show_it(
     tmp_path: Path, key: str, rule: str
 ) -> None:
     name = "wh"
@@ -169,7 +167,7 @@ def test_a_wrong_value_in_the_secret_of_the_warehouse_is_told_and_not_shown(
     node.catalog.close()
 
 
-def test_the_address_of_the_warehouse_is_not_shown_when_nobody_answers(
+def test_an_unreachable_warehouse_is_an_error_that_does_not_show_its_address(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(bucket_clients._RETRIES, "max_retries", 0)
@@ -185,7 +183,7 @@ def test_the_address_of_the_warehouse_is_not_shown_when_nobody_answers(
     node.catalog.close()
 
 
-def test_a_session_token_goes_with_every_request_to_the_warehouse(
+def test_a_session_token_is_sent_with_every_request_to_the_warehouse(
     open_to_all: Proxied, tmp_path: Path
 ) -> None:
     node = node_with(tmp_path, open_to_all, {"s3.session_token": "an-hour"})
@@ -198,7 +196,7 @@ def test_a_session_token_goes_with_every_request_to_the_warehouse(
 
 
 @pytest.mark.parametrize("external_id", ["", "shared word"])
-def test_the_role_of_the_warehouse_signs_every_request(
+def test_every_request_to_the_warehouse_is_signed_with_keys_of_its_role(
     open_to_all: Proxied, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, external_id: str
 ) -> None:
     sts = Sts(life=timedelta(hours=1))
@@ -211,14 +209,14 @@ def test_the_role_of_the_warehouse_signs_every_request(
 
     signers = {signed_by(request)[:4] for request in open_to_all.proxy.requests}
     assert signers == {"LENT"}
-    assert {asked.get("ExternalId", "") for asked in sts.asked} == {external_id}
+    assert {form.get("ExternalId", "") for form in sts.requests} == {external_id}
     node.catalog.close()
 
 
-def test_the_role_of_the_warehouse_is_assumed_again_before_its_keys_end(
+def test_the_warehouse_role_is_assumed_again_before_its_keys_expire(
     open_to_all: Proxied, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Keys with less than six minutes left are not lent any more.
+    # Cached keys are not used any more when they expire within six minutes.
     sts = Sts(life=timedelta(minutes=6, seconds=1))
     with sts_server(sts) as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint)
@@ -226,7 +224,7 @@ def test_the_role_of_the_warehouse_is_assumed_again_before_its_keys_end(
         node.sql(f"{CREATE_TABLE}; {bucket_job(open_to_all.direct, properties=OFTEN)}")
         with supervised(node) as supervisor:
             rounds_until(supervisor, idle)
-            before = len(sts.asked)
+            before = len(sts.requests)
             generation = node.job("j").generation
             open_to_all.proxy.clear()
             put_rows(open_to_all.direct, "in/2.json", 2)
@@ -238,25 +236,25 @@ def test_the_role_of_the_warehouse_is_assumed_again_before_its_keys_end(
 
 
 def number_of(request: Request) -> int:
-    """Answer which loan of the role signed a request."""
+    """Return the number of the AssumeRole call whose keys signed a request."""
     return int(signed_by(request).removeprefix("LENT"))
 
 
 def logged(proxied: Proxied) -> list[Request]:
-    """Answer the writes of log entries."""
+    """Return the writes of log entries."""
     requests = proxied.proxy.requests
     return [r for r in requests if r.method == "PUT" and "_delta_log" in r.path]
 
 
 def node_with(tmp_path: Path, proxied: Proxied, options: dict[str, str]) -> Node:
-    """Open a node whose warehouse lies in a bucket and is reached with these options."""
+    """Open a node whose warehouse is in a bucket and is accessed with these options."""
     name = "wh"
     node = Node(tmp_path / "home", warehouse=proxied.bucket.uri("wh"), warehouse_secret=name)
     node.sql(secret(name, {**access(proxied.bucket), **options}))
     return node
 
 
-def test_t41_changed_keys_of_the_warehouse_reach_the_next_commit_of_a_running_job(
+def test_t41_a_running_job_uses_changed_warehouse_keys_for_the_next_commit(
     open_to_all: Proxied, tmp_path: Path
 ) -> None:
     node = node_with(tmp_path, open_to_all, {"s3.access_key": "OLD"})
@@ -276,10 +274,10 @@ def test_t41_changed_keys_of_the_warehouse_reach_the_next_commit_of_a_running_jo
     node.catalog.close()
 
 
-def test_the_bucket_of_the_warehouse_may_stand_in_the_host(
+def test_the_warehouse_can_be_accessed_with_virtual_hosted_requests(
     open_to_all: Proxied, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The name is known to nobody; the client leaves finding the server to this proxy.
+    # The host name does not resolve; the client leaves the connection to this proxy.
     monkeypatch.setenv("HTTP_PROXY", open_to_all.proxy.endpoint)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     hosted = {"s3.endpoint": "http://s3.example.test", "use_path_style": "false"}
@@ -287,8 +285,8 @@ def test_the_bucket_of_the_warehouse_may_stand_in_the_host(
 
     load_from(node, open_to_all.direct)
 
-    wanted = f"{open_to_all.bucket.name}.s3.example.test"
-    assert {request.headers["host"] for request in open_to_all.proxy.requests} == {wanted}
+    expected = f"{open_to_all.bucket.name}.s3.example.test"
+    assert {request.headers["host"] for request in open_to_all.proxy.requests} == {expected}
     assert open_to_all.proxy.puts("wh/t-")
     node.catalog.close()
 
@@ -310,7 +308,7 @@ def test_partitions_are_folders_in_the_bucket(stored: Node, bucket: Bucket) -> N
     assert all("/city=" in key for key in data)
 
 
-def test_rejects_lie_in_the_bucket_too(stored: Node, bucket: Bucket) -> None:
+def test_rejects_are_stored_in_the_bucket_too(stored: Node, bucket: Bucket) -> None:
     bucket.put("in/1.json", b'{"id": 1}\n{"id": "one"}\n')
     options = {**access(bucket), "schema": "id BIGINT, note STRING"}
     stored.sql(f"{CREATE_TABLE}; {bucket_job(bucket, options=options, properties=LENIENT)}")
@@ -332,12 +330,12 @@ def test_dropping_a_table_removes_its_keys_and_no_others(stored: Node, bucket: B
 
     stored.sql("DROP TABLE t")
 
-    kept = bucket.keys("wh/")
-    assert [key.rpartition("/")[2] for key in kept] == ["kept"]
+    held = bucket.keys("wh/")
+    assert [key.rpartition("/")[2] for key in held] == ["kept"]
     assert bucket.keys("in/") == ["in/1.json"]
 
 
-def test_a_table_may_lie_anywhere_in_a_bucket(stored: Node, bucket: Bucket) -> None:
+def test_a_table_can_be_anywhere_in_a_bucket(stored: Node, bucket: Bucket) -> None:
     put_rows(bucket, "in/1.json", 1)
     stored.sql(f"{CREATE_TABLE} LOCATION '{bucket.uri('elsewhere/orders')}'")
     stored.sql(bucket_job(bucket))
@@ -353,7 +351,7 @@ def test_a_table_may_lie_anywhere_in_a_bucket(stored: Node, bucket: Bucket) -> N
 @pytest.mark.parametrize(
     ("location", "code"), [("elsewhere", Code.ALREADY_EXISTS_ERR), ("in", Code.TABLE_ERR)]
 )
-def test_a_location_that_is_taken_is_refused(
+def test_a_location_that_is_in_use_is_refused(
     stored: Node, bucket: Bucket, location: str, code: Code
 ) -> None:
     put_rows(bucket, "in/1.json", 1)
@@ -365,7 +363,7 @@ def test_a_location_that_is_taken_is_refused(
     assert bucket.keys("in/") == ["in/1.json"]
 
 
-def test_a_location_beside_a_table_of_a_similar_name_is_free(
+def test_a_location_that_shares_a_name_prefix_with_a_table_is_free(
     stored: Node, bucket: Bucket
 ) -> None:
     stored.sql(f"CREATE TABLE first (id BIGINT) LOCATION '{bucket.uri('orders-old')}'")
@@ -397,7 +395,7 @@ def test_other_readers_see_the_same_rows(stored: Node, bucket: Bucket) -> None:
 
 
 @pytest.mark.parametrize("pieces", [2.5, 8.0])
-def test_parquet_of_several_row_groups_is_read_right(
+def test_parquet_with_several_row_groups_is_read_correctly(
     stored: Node, bucket: Bucket, monkeypatch: pytest.MonkeyPatch, pieces: float
 ) -> None:
     rows = numbered(*range(20_000))
@@ -479,8 +477,8 @@ def test_a_large_object_is_read_by_two_tasks_in_little_memory(
     content = _wide_lines(rows=40_000)
     bucket.put("in/1.json", content)
     monkeypatch.setattr(bucket_stream, "PIECE_BYTES", 2**20)
-    kept = KeptBytes()
-    monkeypatch.setattr(BucketStream, "_fetch", kept.watching(BucketStream._fetch))
+    held = HeldBytes()
+    monkeypatch.setattr(BucketStream, "_fetch", held.watching(BucketStream._fetch))
 
     load_from(stored, bucket)
 
@@ -488,12 +486,12 @@ def test_a_large_object_is_read_by_two_tasks_in_little_memory(
     assert sorted(row["id"] for row in found) == list(range(40_000))
     assert {len(row["note"]) for row in found} == {1_000}
     assert len(content) > 40_000_000
-    assert kept.fetched_bytes >= len(content)
-    assert kept.most_bytes <= 10 * 2**20
+    assert held.fetched_bytes >= len(content)
+    assert held.most_bytes <= 10 * 2**20
 
 
-class KeptBytes:
-    """Counts the bytes of pieces that are held in memory."""
+class HeldBytes:
+    """Counts the bytes of fetched pieces that are in memory."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -502,7 +500,7 @@ class KeptBytes:
         self.fetched_bytes = 0
 
     def watching(self, fetch: Fetch) -> Fetch:
-        """Answer a function that fetches pieces and counts them until they are let go."""
+        """Wrap a fetch function: count the bytes of its pieces until they are released."""
 
         def fetch_counted(stream: BucketStream, number: int) -> memoryview:
             piece = fetch(stream, number)

@@ -1,4 +1,4 @@
-"""What lies in a bucket is found and loaded once, whatever order the server lists it in."""
+"""Objects in a bucket are found and loaded once, in whatever order the server lists them."""
 
 import json
 from collections.abc import Iterator
@@ -28,7 +28,8 @@ from tests.servers.buckets import Bucket
 
 pytestmark = pytest.mark.integration
 
-# A server that lists folder by folder says a/b before a-b, and hides it behind a-b.
+# A server that lists folder by folder returns a/b before a-b. A listing that starts after a-b
+# then misses a/b.
 T65_NAMES = ("a.json", "a b.json", "a-b.json", "a/b.json")
 T65_ORDERS = list(permutations(T65_NAMES))
 T65_PAIRS = [("o/a-b.json", "o/a/b.json"), ("o/a/b.json", "o/a-b.json")]
@@ -58,7 +59,7 @@ def start(node: Node, statement: str) -> None:
 def test_t65_keys_that_arrive_in_any_order_are_loaded_once(
     node: Node, bucket: Bucket, listing: str
 ) -> None:
-    # Every order has a folder of its own; its keys arrive one by one.
+    # Every order has its own folder; its keys arrive one by one.
     expected: list[int] = []
     options = {**access(bucket), "ordered_listing": listing}
 
@@ -78,7 +79,7 @@ def test_t65_keys_that_arrive_in_any_order_are_loaded_once(
 
 
 @pytest.mark.parametrize(("first", "second"), T65_PAIRS)
-def test_t65_another_store_is_listed_in_full_at_every_look(
+def test_t65_a_store_of_unknown_order_is_listed_completely_at_every_poll(
     node: Node, bucket: Bucket, first: str, second: str
 ) -> None:
     put_rows(bucket, first, 1)
@@ -98,7 +99,7 @@ def test_t65_another_store_is_listed_in_full_at_every_look(
     ("server", "first", "second"),
     [("bucket", "o/a-b.json", "o/a/b.json"), ("moto_bucket", "o/a/b.json", "o/a-b.json")],
 )
-def test_t65_with_ordered_listing_the_audit_finds_what_looks_cannot_see(
+def test_t65_with_ordered_listing_the_audit_finds_keys_that_polls_miss(
     moved_node: Node, server: str, first: str, second: str, request: pytest.FixtureRequest
 ) -> None:
     place: Bucket = request.getfixturevalue(server)
@@ -122,7 +123,7 @@ def test_t65_with_ordered_listing_the_audit_finds_what_looks_cannot_see(
 
 
 @pytest.mark.parametrize(("first", "second"), T65_PAIRS)
-def test_t65_with_ordered_listing_a_start_finds_what_looks_cannot_see(
+def test_t65_with_ordered_listing_a_restart_finds_keys_that_polls_miss(
     node: Node, bucket: Bucket, first: str, second: str
 ) -> None:
     put_rows(bucket, first, 1)
@@ -138,7 +139,7 @@ def test_t65_with_ordered_listing_a_start_finds_what_looks_cannot_see(
 
 
 @pytest.mark.parametrize(
-    ("uri", "endpoint", "behind"),
+    ("uri", "endpoint", "expected"),
     [
         ("s3://orders/in/", "", True),
         ("s3://orders/in/", "https://minio.example.com", False),
@@ -150,23 +151,23 @@ def test_t65_with_ordered_listing_a_start_finds_what_looks_cannot_see(
         ("s3://orders/in/", "https://s3.eu-west-1.amazonaws.com.example.com", False),
         ("s3://orders/in/", "https://minio.amazonaws.com", False),
         ("s3://orders--use1-az4--x-s3/in/", "s3.us-east-1.amazonaws.com", False),
-        # Directory buckets of AWS list in no order at all.
+        # AWS directory buckets list in no order.
         ("s3://orders--use1-az4--x-s3/in/", "", False),
         ("gs://orders/in/", "", True),
         ("az://orders/in/", "", False),
         ("file:///orders/in/", "", False),
     ],
 )
-def test_t65_only_stores_known_for_their_order_are_asked_behind_a_key(
-    uri: str, endpoint: str, *, behind: bool
+def test_t65_only_stores_with_a_known_order_are_listed_from_the_last_key(
+    uri: str, endpoint: str, *, expected: bool
 ) -> None:
     store = StoreOptions(endpoint=endpoint)
     options = FilesOptions(uri=uri, format=FileFormat.JSON, store=store)
 
-    assert lists_only_new(options, parse_uri(uri)) is behind
+    assert lists_only_new(options, parse_uri(uri)) is expected
 
 
-def test_t65_an_endpoint_of_the_environment_is_another_store(
+def test_t65_an_endpoint_of_the_environment_is_a_store_of_unknown_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "https://minio.example.com")
@@ -175,7 +176,7 @@ def test_t65_an_endpoint_of_the_environment_is_another_store(
     assert not lists_only_new(options, parse_uri(options.uri))
 
 
-def test_markers_of_folders_are_no_files(node: Node, bucket: Bucket) -> None:
+def test_folder_markers_are_not_files(node: Node, bucket: Bucket) -> None:
     bucket.put("in/", b"")
     bucket.put("in/deep/", b"")
     put_rows(bucket, "in/deep/a.json", 1)
@@ -188,7 +189,7 @@ def test_markers_of_folders_are_no_files(node: Node, bucket: Bucket) -> None:
 
 
 @pytest.mark.parametrize("listing", ["false", "true"])
-def test_an_empty_object_is_loaded_when_it_gets_content(
+def test_an_empty_object_is_loaded_once_it_has_content(
     node: Node, bucket: Bucket, listing: str
 ) -> None:
     bucket.put("in/a.json", b"")
@@ -203,7 +204,7 @@ def test_an_empty_object_is_loaded_when_it_gets_content(
     assert node.show("j")["files_modified"] == 0
 
 
-def test_late_files_can_be_left_out(node: Node, bucket: Bucket) -> None:
+def test_late_files_can_be_ignored(node: Node, bucket: Bucket) -> None:
     put_rows(bucket, "in/b.json", 1)
     options = {**access(bucket), "late_files": "ignore"}
     start(node, bucket_job(bucket, options=options))
@@ -233,7 +234,7 @@ def test_a_file_is_late_only_within_its_window(moved_node: Node, bucket: Bucket)
     assert moved_node.catalog.files_of(moved_node.job("j").id).known(["in/a.json"]) == {}
 
 
-def test_an_object_written_again_with_the_same_content_has_not_changed(
+def test_an_object_rewritten_with_the_same_content_counts_as_unchanged(
     node: Node, bucket: Bucket
 ) -> None:
     put_rows(bucket, "in/a.json", 1)
@@ -286,7 +287,7 @@ def test_keys_with_any_characters_are_loaded(
     assert ids(node) == list(range(len(ODD_NAMES)))
 
 
-def test_a_pattern_may_name_odd_keys_literally(node: Node, bucket: Bucket) -> None:
+def test_a_pattern_can_name_unusual_keys_literally(node: Node, bucket: Bucket) -> None:
     put_rows(bucket, "in a/100%25 + #1.json", 1)
     put_rows(bucket, "in a/100%25 + #2.json", 2)
     put_rows(bucket, "in a/100% + #1.json", 3)
@@ -324,7 +325,7 @@ def test_objects_are_loaded_in_the_order_of_their_bytes(
 
 
 @pytest.mark.parametrize("pattern", ["", "*.json"])
-def test_the_top_of_a_bucket_can_be_loaded(node: Node, bucket: Bucket, pattern: str) -> None:
+def test_the_root_of_a_bucket_can_be_loaded(node: Node, bucket: Bucket, pattern: str) -> None:
     put_rows(bucket, "a.json", 1)
     put_rows(bucket, "deep/b.json", 2)
     start(node, bucket_job(bucket, pattern))
@@ -335,7 +336,7 @@ def test_the_top_of_a_bucket_can_be_loaded(node: Node, bucket: Bucket, pattern: 
 
 
 @pytest.mark.parametrize("scheme", ["s3a", "s3n", "S3"])
-def test_a_bucket_has_the_names_that_hadoop_gives_it(
+def test_the_uri_schemes_of_hadoop_are_accepted(
     node: Node, bucket: Bucket, scheme: str
 ) -> None:
     put_rows(bucket, "in/a.json", 1)
@@ -347,7 +348,7 @@ def test_a_bucket_has_the_names_that_hadoop_gives_it(
 
 
 @pytest.mark.parametrize("written", ["{key}", "/{key}", "s3://{bucket}/{key}"])
-def test_an_offset_names_the_last_object_to_leave_out(
+def test_an_offset_names_the_last_object_to_skip(
     node: Node, bucket: Bucket, written: str
 ) -> None:
     for number in (1, 2, 3):
@@ -362,7 +363,9 @@ def test_an_offset_names_the_last_object_to_leave_out(
     assert '{"fileName": "in/1.json"}' in str(node.sql("SHOW CREATE JOB j"))
 
 
-def test_an_offset_can_be_moved_back_and_loads_again(node: Node, bucket: Bucket) -> None:
+def test_objects_are_loaded_again_after_the_offset_is_moved_back(
+    node: Node, bucket: Bucket
+) -> None:
     for number in (1, 2, 3):
         put_rows(bucket, f"in/{number}.json", number)
     start(node, bucket_job(bucket))
@@ -376,7 +379,9 @@ def test_an_offset_can_be_moved_back_and_loads_again(node: Node, bucket: Bucket)
 
 
 @pytest.mark.parametrize("name", ["s3://other/in/1.json", "file:///in/1.json"])
-def test_an_offset_in_another_place_is_refused(node: Node, bucket: Bucket, name: str) -> None:
+def test_an_offset_outside_of_the_source_is_refused(
+    node: Node, bucket: Bucket, name: str
+) -> None:
     put_rows(bucket, "in/1.json", 1)
     node.sql(CREATE_TABLE)
     offset = [("offset", json.dumps({"fileName": name}))]
@@ -388,7 +393,7 @@ def test_an_offset_in_another_place_is_refused(node: Node, bucket: Bucket, name:
 @pytest.mark.parametrize(
     "option", ["s3.endpoint", "s3.region", "s3.role_arn", "provider", "use_path_style"]
 )
-def test_options_of_a_bucket_are_refused_for_files(
+def test_bucket_options_are_refused_for_local_files(
     node: Node, folder: Path, option: str
 ) -> None:
     values = {"provider": "minio", "use_path_style": "true"}
@@ -413,9 +418,7 @@ def test_options_of_a_bucket_are_refused_for_files(
         ("s3://orders/in/../out/", ["path", '".."']),
     ],
 )
-def test_an_address_that_names_no_bucket_is_refused(
-    node: Node, uri: str, named: list[str]
-) -> None:
+def test_a_uri_without_a_bucket_is_refused(node: Node, uri: str, named: list[str]) -> None:
     node.sql(CREATE_TABLE)
 
     with raises(UserError, Code.OPTION_ERR, *named):
@@ -423,7 +426,7 @@ def test_an_address_that_names_no_bucket_is_refused(
 
 
 @pytest.mark.parametrize("server", ["bucket", "moto_bucket"])
-def test_a_bucket_that_does_not_exist_is_said_so(
+def test_a_missing_bucket_is_reported(
     node: Node, server: str, request: pytest.FixtureRequest
 ) -> None:
     place: Bucket = request.getfixturevalue(server)
@@ -446,12 +449,14 @@ def test_a_prefix_without_files_is_refused_at_create(node: Node, bucket: Bucket)
 
 
 @pytest.mark.parametrize("key", ["in//a.json", "in/./a.json", "in/tab\there.json"])
-def test_a_key_that_cannot_be_named_is_told(node: Node, moto_bucket: Bucket, key: str) -> None:
+def test_a_key_that_cannot_be_written_as_a_path_is_reported(
+    node: Node, moto_bucket: Bucket, key: str
+) -> None:
     put_rows(moto_bucket, "in/b.json", 1)
     put_rows(moto_bucket, key, 2)
     node.sql(CREATE_TABLE)
 
-    with raises(PenstockError, Code.GET_REMOTE_DATA_ERROR, moto_bucket.uri(), "key") as odd:
+    with raises(PenstockError, Code.GET_REMOTE_DATA_ERROR, moto_bucket.uri(), "key") as refused:
         node.sql(bucket_job(moto_bucket))
 
-    assert "Rename" in odd.value.hint
+    assert "Rename" in refused.value.hint

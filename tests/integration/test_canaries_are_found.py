@@ -1,4 +1,4 @@
-"""The search for canaries finds them wherever one is planted."""
+"""The search for canaries finds every planted canary."""
 
 import gzip
 import json
@@ -24,14 +24,14 @@ from tests.integration.canary import (
     PASTE_OFF,
     PASTE_ON,
     Canaries,
-    Keeper,
+    FileCollector,
     Piece,
     bucket_pieces,
     folder_pieces,
     leaks,
     process_pieces,
-    typed_out_of,
     ui_pieces,
+    without_typed_lines,
 )
 from tests.servers.buckets import Bucket
 
@@ -46,8 +46,8 @@ WRITINGS: dict[str, Callable[[str], bytes]] = {
     "hexadecimal": lambda value: value.encode().hex().encode(),
     "lower case": lambda value: value.lower().encode(),
     "base64": lambda value: b64encode(value.encode()),
-    "base64 behind one": lambda value: b64encode(b"a" + value.encode() + b"b"),
-    "base64 behind two": lambda value: b64encode(b"ab" + value.encode() + b"cd"),
+    "base64 after one byte": lambda value: b64encode(b"a" + value.encode() + b"b"),
+    "base64 after two bytes": lambda value: b64encode(b"ab" + value.encode() + b"cd"),
     "base64 of a URL": lambda value: urlsafe_b64encode(b"\xff" + value.encode() + b"\xff"),
     "first half": lambda value: value.encode()[: len(value) // 2],
     "second half": lambda value: value.encode()[len(value) // 2 - 1 :],
@@ -56,7 +56,7 @@ WRITINGS: dict[str, Callable[[str], bytes]] = {
 
 @pytest.fixture
 def canaries() -> Canaries:
-    """No canaries yet."""
+    """An empty set of canaries."""
     return Canaries()
 
 
@@ -65,35 +65,35 @@ def in_content(content: bytes, canaries: Canaries) -> list[str]:
 
 
 @pytest.mark.parametrize("writing", list(WRITINGS))
-def test_a_canary_is_found_however_it_is_written(canaries: Canaries, writing: str) -> None:
+def test_a_canary_is_found_in_every_encoding(canaries: Canaries, writing: str) -> None:
     value = canaries.secret("one", joints="/&")
     canaries.secret("two")
 
-    content = b"before " + WRITINGS[writing](value) + b" behind"
+    content = b"before " + WRITINGS[writing](value) + b" after"
 
     assert in_content(content, canaries) == ["one: here"]
 
 
-def test_a_canary_that_is_cut_short_is_found(canaries: Canaries) -> None:
+def test_a_truncated_canary_is_found(canaries: Canaries) -> None:
     value = canaries.secret("one")
 
     assert in_content(value[:10].encode(), canaries) == [f"{A_PIECE}: here"]
 
 
-def test_a_value_that_another_has_made_is_found(canaries: Canaries) -> None:
+def test_an_adopted_value_is_found(canaries: Canaries) -> None:
     canaries.adopt("one", "0123456789abcdef")
 
     assert in_content(b"x0123456789abcdefx", canaries) == ["one: here"]
 
 
-def test_what_holds_no_canary_is_not_reported(canaries: Canaries) -> None:
+def test_content_without_a_canary_is_not_reported(canaries: Canaries) -> None:
     canaries.secret("one")
 
     assert not in_content(Canaries().secret("two").encode(), canaries)
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd"])
-def test_a_canary_is_found_in_what_is_compressed(canaries: Canaries, codec: str) -> None:
+def test_a_canary_is_found_in_compressed_content(canaries: Canaries, codec: str) -> None:
     value = canaries.secret("one").encode()
 
     packed = gzip.compress(value) if codec == "gzip" else pa.Codec("zstd").compress(value)
@@ -101,7 +101,7 @@ def test_a_canary_is_found_in_what_is_compressed(canaries: Canaries, codec: str)
     assert in_content(bytes(packed), canaries) == ["one: here"]
 
 
-def test_a_canary_is_found_in_the_rows_and_the_head_of_parquet(canaries: Canaries) -> None:
+def test_a_canary_is_found_in_rows_and_metadata_of_parquet(canaries: Canaries) -> None:
     row, head = canaries.secret("one"), canaries.secret("two")
     table = pa.table({"note": [row] * 1000}).replace_schema_metadata({"key": head})
 
@@ -129,13 +129,13 @@ def database_with(text: str) -> bytes:
         return database.serialize()
 
 
-def test_a_canary_is_found_in_a_file_that_is_gone(canaries: Canaries, tmp_path: Path) -> None:
+def test_a_canary_is_found_in_a_deleted_file(canaries: Canaries, tmp_path: Path) -> None:
     deep = tmp_path / "watched" / "deep"
     deep.mkdir(parents=True)
 
-    with Keeper(tmp_path / "watched", into=tmp_path / "kept") as keeper:
+    with FileCollector(tmp_path / "watched", into=tmp_path / "kept") as collector:
         (deep / "short-lived").write_text(canaries.secret("one"))
-        keeper.look()
+        collector.collect()
         (deep / "short-lived").unlink()
 
     assert leaks(folder_pieces(tmp_path / "watched"), canaries) == []
@@ -144,13 +144,15 @@ def test_a_canary_is_found_in_a_file_that_is_gone(canaries: Canaries, tmp_path: 
     ]
 
 
-def test_what_is_written_later_into_a_file_is_kept(canaries: Canaries, tmp_path: Path) -> None:
+def test_later_writes_to_a_collected_file_are_collected_too(
+    canaries: Canaries, tmp_path: Path
+) -> None:
     (tmp_path / "watched").mkdir()
     file = tmp_path / "watched" / "growing"
 
-    with Keeper(tmp_path / "watched", into=tmp_path / "kept") as keeper:
+    with FileCollector(tmp_path / "watched", into=tmp_path / "kept") as collector:
         file.touch()
-        keeper.look()
+        collector.collect()
         file.write_text(canaries.secret("one"))
         file.unlink()
 
@@ -171,7 +173,7 @@ def test_a_canary_is_found_in_an_object_and_in_its_key(
 
 @pytest.fixture
 def child(canaries: Canaries) -> Iterator[None]:
-    """A process that was told a canary when it was started."""
+    """A process with a canary on its command line."""
     words = [sys.executable, "-c", "input()", canaries.secret("one")]
     process = subprocess.Popen(words, stdin=subprocess.PIPE)
     yield
@@ -185,18 +187,18 @@ def test_a_canary_is_found_on_a_command_line(canaries: Canaries) -> None:
     assert [leak.partition(":")[0] for leak in found] == ["one"]
 
 
-def test_a_canary_is_found_in_what_a_prompt_answers(canaries: Canaries) -> None:
+def test_a_canary_is_found_in_the_output_of_a_prompt(canaries: Canaries) -> None:
     typed, answered = canaries.secret("one").encode(), canaries.secret("two").encode()
 
     shown = b"Hello\n%b> %b%b\n%b\n%b> " % (PASTE_ON, typed, PASTE_OFF, answered, PASTE_ON)
 
-    assert in_content(typed_out_of(shown), canaries) == ["two: here"]
+    assert in_content(without_typed_lines(shown), canaries) == ["two: here"]
     assert in_content(shown, canaries) == BOTH
 
 
-def test_a_canary_is_found_on_pages_of_spark(canaries: Canaries) -> None:
-    told = {"/api/v1/applications/a/environment": canaries.secret("one")}
-    told["/SQL/execution/?id=7"] = canaries.secret("two")
+def test_a_canary_is_found_on_pages_of_the_spark_ui(canaries: Canaries) -> None:
+    responses = {"/api/v1/applications/a/environment": canaries.secret("one")}
+    responses["/SQL/execution/?id=7"] = canaries.secret("two")
     lists = {
         "/api/v1/applications": [{"id": "a"}],
         "/api/v1/applications/a/stages": [{"stageId": 1, "attemptId": 0}],
@@ -204,10 +206,10 @@ def test_a_canary_is_found_on_pages_of_spark(canaries: Canaries) -> None:
 
     class Handler(QuietHandler):
         def do_GET(self) -> None:  # noqa: N802 - Called by this name.
-            answer = lists.get(self.path, [{"id": 7}] if "/sql?" in self.path else [])
-            self.send(200, told.get(self.path, json.dumps(answer)))
+            response = lists.get(self.path, [{"id": 7}] if "/sql?" in self.path else [])
+            self.send(200, responses.get(self.path, json.dumps(response)))
 
     with serving(Handler) as endpoint:
         found = leaks(ui_pieces(int(endpoint.rpartition(":")[2])), canaries)
 
-    assert found == [f"{n}: 200 {p}" for n, p in zip(("one", "two"), told, strict=True)]
+    assert found == [f"{n}: 200 {p}" for n, p in zip(("one", "two"), responses, strict=True)]

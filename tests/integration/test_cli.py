@@ -21,19 +21,19 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path)
 
 
-def test_a_statement_that_works_ends_with_zero_and_says_what_it_did(shell: Shell) -> None:
-    said = shell.sql(CREATE_TABLE)
+def test_a_successful_statement_exits_with_zero_and_prints_its_message(shell: Shell) -> None:
+    result = shell.sql(CREATE_TABLE)
 
-    assert (said.code, said.out, said.error) == (0, "table t created\n", "")
+    assert (result.code, result.out, result.error) == (0, "table t created\n", "")
     assert (shell.folder / "penstock-home" / "catalog.db").is_file()
 
 
-def test_an_error_ends_with_one_and_tells_code_message_detail_and_hint(shell: Shell) -> None:
-    said = shell.sql("SHOW TABLES; CREATE JOB j DO INSERT")
+def test_an_error_exits_with_one_and_prints_code_message_detail_and_hint(shell: Shell) -> None:
+    result = shell.sql("SHOW TABLES; CREATE JOB j DO INSERT")
 
-    assert said.code == 1
-    assert said.out == ""
-    first, detail, written, caret, hint = said.error.splitlines()
+    assert result.code == 1
+    assert result.out == ""
+    first, detail, written, caret, hint = result.error.splitlines()
     assert_printed(first, Code.SYNTAX_ERR, "ON STREAMING", '"DO"')
     assert detail == "  detail: Line 1, column 27."
     assert written == "    SHOW TABLES; CREATE JOB j DO INSERT"
@@ -42,26 +42,26 @@ def test_an_error_ends_with_one_and_tells_code_message_detail_and_hint(shell: Sh
     assert_names(hint, "CREATE JOB name PROPERTIES(…) ON STREAMING")
 
 
-def test_an_error_without_detail_leaves_the_line_out(shell: Shell) -> None:
-    said = shell.sql("DROP TABLE t")
+def test_an_error_without_detail_prints_no_detail_line(shell: Shell) -> None:
+    result = shell.sql("DROP TABLE t")
 
-    assert said.code == 1
-    assert_printed(said.error, Code.META_NOT_FOUND_ERR, '"t"', hint=["CREATE TABLE"])
-    assert len(said.error.splitlines()) == 2
+    assert result.code == 1
+    assert_printed(result.error, Code.META_NOT_FOUND_ERR, '"t"', hint=["CREATE TABLE"])
+    assert len(result.error.splitlines()) == 2
 
 
-def test_an_error_in_the_second_statement_keeps_what_the_first_did(shell: Shell) -> None:
-    said = shell.sql(f"{CREATE_TABLE}; DROP TABLE other; DROP TABLE t")
+def test_an_error_in_the_second_statement_keeps_the_effect_of_the_first(shell: Shell) -> None:
+    result = shell.sql(f"{CREATE_TABLE}; DROP TABLE other; DROP TABLE t")
 
-    assert (said.code, said.out) == (1, "table t created\n")
-    assert_printed(said.error, Code.META_NOT_FOUND_ERR, '"other"')
+    assert (result.code, result.out) == (1, "table t created\n")
+    assert_printed(result.error, Code.META_NOT_FOUND_ERR, '"other"')
     assert "t" in shell.sql("SHOW TABLES", "--format", "csv").out.splitlines()[1]
 
 
-def test_a_script_that_cannot_be_read_does_nothing_at_all(shell: Shell) -> None:
-    said = shell.sql(f"{CREATE_TABLE}; DROP TABEL t")
+def test_a_script_with_a_syntax_error_runs_no_statement(shell: Shell) -> None:
+    result = shell.sql(f"{CREATE_TABLE}; DROP TABEL t")
 
-    assert said.code == 1
+    assert result.code == 1
     assert shell.sql("SHOW TABLES", "--format", "json").json == [[]]
 
 
@@ -76,22 +76,22 @@ def test_a_script_that_cannot_be_read_does_nothing_at_all(shell: Shell) -> None:
         (["run", "--job"], "--job"),
     ],
 )
-def test_a_command_that_is_typed_wrongly_ends_with_two(
+def test_a_wrong_command_line_exits_with_two(
     shell: Shell, arguments: list[str], message: str
 ) -> None:
     (shell.folder / "script.sql").write_text("SHOW JOBS")
 
-    said = shell.run(*arguments)
+    result = shell.run(*arguments)
 
-    assert (said.code, said.out) == (2, "")
-    assert message in said.error
+    assert (result.code, result.out) == (2, "")
+    assert message in result.error
     assert not (shell.folder / "penstock-home").exists()
 
 
-def test_json_is_one_array_of_objects_for_every_statement(shell: Shell) -> None:
-    said = shell.sql(f"{CREATE_TABLE}; DESCRIBE t; SHOW JOBS", "--format", "json")
+def test_json_has_one_array_of_objects_for_every_statement(shell: Shell) -> None:
+    result = shell.sql(f"{CREATE_TABLE}; DESCRIBE t; SHOW JOBS", "--format", "json")
 
-    assert said.json == [
+    assert result.json == [
         [{"message": "table t created"}],
         [
             described("id", "BIGINT", nullable="NO"),
@@ -111,12 +111,12 @@ def described(column: str, kind: str, *, nullable: str) -> dict[str, str]:
     }
 
 
-def test_csv_has_a_line_of_names_and_quotes_what_needs_it(shell: Shell) -> None:
-    said = shell.sql(
+def test_csv_has_a_header_and_quotes_values_if_necessary(shell: Shell) -> None:
+    result = shell.sql(
         """CREATE TABLE t (id INT COMMENT 'a "b", c'); DESCRIBE t""", "--format", "csv"
     )
 
-    assert list(csv.reader(io.StringIO(said.out))) == [
+    assert list(csv.reader(io.StringIO(result.out))) == [
         ["message"],
         ["table t created"],
         ["column", "type", "nullable", "partition", "comment"],
@@ -125,17 +125,17 @@ def test_csv_has_a_line_of_names_and_quotes_what_needs_it(shell: Shell) -> None:
 
 
 def test_a_statement_that_ends_with_g_is_printed_vertically(shell: Shell) -> None:
-    said = shell.sql("CREATE TABLE t (id INT); DESCRIBE t\\G DESCRIBE t", "--format", "csv")
+    result = shell.sql("CREATE TABLE t (id INT); DESCRIBE t\\G DESCRIBE t", "--format", "csv")
 
-    lines = said.out.splitlines()
+    lines = result.out.splitlines()
     assert lines[2:4] == ["************ 1. row ************", "   column: id"]
     assert lines[-2:] == ["column,type,nullable,partition,comment", "id,INT,YES,NO,"]
 
 
-def test_vertical_has_one_line_for_every_cell(shell: Shell) -> None:
-    said = shell.sql("CREATE TABLE t (id INT); DESCRIBE t", "--format", "vertical")
+def test_the_vertical_format_has_one_line_for_every_cell(shell: Shell) -> None:
+    result = shell.sql("CREATE TABLE t (id INT); DESCRIBE t", "--format", "vertical")
 
-    assert said.out.splitlines() == [
+    assert result.out.splitlines() == [
         "table t created",
         "************ 1. row ************",
         "   column: id",
@@ -147,56 +147,58 @@ def test_vertical_has_one_line_for_every_cell(shell: Shell) -> None:
     ]
 
 
-def test_a_table_has_a_head_and_counts_its_rows(shell: Shell) -> None:
-    said = shell.sql(f"{CREATE_TABLE}; DESCRIBE t")
+def test_the_table_format_has_a_header_and_counts_rows(shell: Shell) -> None:
+    result = shell.sql(f"{CREATE_TABLE}; DESCRIBE t")
 
-    lines = [line.split() for line in said.out.splitlines()]
+    lines = [line.split() for line in result.out.splitlines()]
     assert ["column", "type", "nullable", "partition", "comment"] in lines
     assert ["id", "BIGINT", "NO", "NO"] in lines
     assert lines[-1] == ["2", "rows"]
 
 
-def test_a_statement_of_several_lines_is_printed_so_that_it_can_be_run_again(
+def test_the_output_of_show_create_can_be_run_again(
     shell: Shell,
 ) -> None:
     shown = shell.sql(f"{CREATE_TABLE}; SHOW CREATE TABLE t; DROP TABLE t")
     text = shown.out.split("table t created\n")[1].split("table t dropped")[0]
 
-    said = shell.sql(text)
+    result = shell.sql(text)
 
-    assert (said.code, said.out) == (0, "table t created\n")
+    assert (result.code, result.out) == (0, "table t created\n")
 
 
-def test_statements_come_from_a_file(shell: Shell) -> None:
+def test_statements_are_read_from_a_file(shell: Shell) -> None:
     (shell.folder / "script.sql").write_text(f"-- tables\n{CREATE_TABLE};\n\nSHOW TABLES;\n")
 
-    said = shell.run("sql", "-f", "script.sql", "--format", "json")
+    result = shell.run("sql", "-f", "script.sql", "--format", "json")
 
-    assert [len(answer) for answer in said.json] == [1, 1]
-
-
-def test_statements_come_from_standard_input(shell: Shell) -> None:
-    said = shell.run("sql", stdin=f"{CREATE_TABLE};\n/* done */\n")
-
-    assert (said.code, said.out) == (0, "table t created\n")
+    assert [len(rows) for rows in result.json] == [1, 1]
 
 
-def test_nothing_to_run_is_no_error(shell: Shell) -> None:
-    said = shell.run("sql", stdin=" ;; -- nothing\n")
+def test_statements_are_read_from_standard_input(shell: Shell) -> None:
+    result = shell.run("sql", stdin=f"{CREATE_TABLE};\n/* done */\n")
 
-    assert (said.code, said.out, said.error) == (0, "", "")
+    assert (result.code, result.out) == (0, "table t created\n")
 
 
-def test_a_file_that_is_not_utf8_is_refused(shell: Shell) -> None:
+def test_a_script_without_statements_is_not_an_error(shell: Shell) -> None:
+    result = shell.run("sql", stdin=" ;; -- nothing\n")
+
+    assert (result.code, result.out, result.error) == (0, "", "")
+
+
+def test_a_script_that_is_not_utf8_is_rejected(shell: Shell) -> None:
     (shell.folder / "script.sql").write_bytes(b"SHOW TABLES -- \xff\n")
 
-    said = shell.run("sql", "-f", "script.sql")
+    result = shell.run("sql", "-f", "script.sql")
 
-    assert said.code == 1
-    assert_printed(said.error, Code.SYNTAX_ERR, "U+DCFF", hint=["UTF-8"])
+    assert result.code == 1
+    assert_printed(result.error, Code.SYNTAX_ERR, "U+DCFF", hint=["UTF-8"])
 
 
-def test_the_home_is_the_flag_then_the_environment_then_the_default(shell: Shell) -> None:
+def test_the_home_comes_from_the_flag_then_the_environment_then_the_default(
+    shell: Shell,
+) -> None:
     shell.run("--home", "one", "sql", "-e", CREATE_TABLE, environment={"PENSTOCK_HOME": "two"})
     shell.run("sql", "-e", CREATE_TABLE, environment={"PENSTOCK_HOME": "two"})
     shell.run("sql", "-e", CREATE_TABLE)
@@ -206,9 +208,9 @@ def test_the_home_is_the_flag_then_the_environment_then_the_default(shell: Shell
 
 
 def location(shell: Shell) -> Path:
-    """Create a table and answer the folder above it."""
-    said = shell.sql(f"{CREATE_TABLE}; SHOW TABLES", "--format", "json")
-    return Path(said.json[1][0]["location"]).parent
+    """Create a table; return the parent folder of its location."""
+    result = shell.sql(f"{CREATE_TABLE}; SHOW TABLES", "--format", "json")
+    return Path(result.json[1][0]["location"]).parent
 
 
 def write_settings(shell: Shell, text: str) -> None:
@@ -217,17 +219,17 @@ def write_settings(shell: Shell, text: str) -> None:
     (home / "penstock.toml").write_text(text)
 
 
-def test_tables_are_made_in_the_home_by_default(shell: Shell) -> None:
+def test_tables_are_created_in_the_home_by_default(shell: Shell) -> None:
     assert location(shell) == shell.folder / "penstock-home" / "warehouse"
 
 
-def test_the_settings_file_says_where_tables_are_made(shell: Shell) -> None:
+def test_the_settings_file_sets_the_warehouse(shell: Shell) -> None:
     write_settings(shell, f'warehouse = "{shell.folder}/from-file"')
 
     assert location(shell) == shell.folder / "from-file"
 
 
-def test_the_environment_wins_over_the_settings_file(shell: Shell) -> None:
+def test_the_environment_overrides_the_settings_file(shell: Shell) -> None:
     write_settings(shell, f'warehouse = "{shell.folder}/from-file"')
 
     shell.environment["PENSTOCK_WAREHOUSE"] = f"{shell.folder}/from-environment"
@@ -235,7 +237,7 @@ def test_the_environment_wins_over_the_settings_file(shell: Shell) -> None:
     assert location(shell) == shell.folder / "from-environment"
 
 
-def test_the_catalog_can_be_kept_elsewhere(shell: Shell) -> None:
+def test_the_catalog_can_be_stored_elsewhere(shell: Shell) -> None:
     write_settings(shell, f'[catalog]\nurl = "sqlite:///{shell.folder}/elsewhere.db"')
 
     shell.sql(CREATE_TABLE)
@@ -255,45 +257,45 @@ def test_the_catalog_can_be_kept_elsewhere(shell: Shell) -> None:
         ("[catalog]\nurl = 'somewhere'", Code.CATALOG_ERR, "sqlite:///path"),
     ],
 )
-def test_a_setting_that_cannot_be_is_named(
+def test_a_wrong_setting_is_rejected_by_name(
     shell: Shell, *, text: str, code: Code, named: str
 ) -> None:
     write_settings(shell, text)
 
-    said = shell.sql("SHOW TABLES")
+    result = shell.sql("SHOW TABLES")
 
-    assert (said.code, said.out) == (1, "")
-    assert_printed(said.error, code, named)
+    assert (result.code, result.out) == (1, "")
+    assert_printed(result.error, code, named)
 
 
-def test_a_bad_setting_of_the_environment_is_named(shell: Shell) -> None:
-    said = shell.run(
+def test_a_wrong_setting_in_the_environment_is_rejected_by_name(shell: Shell) -> None:
+    result = shell.run(
         "sql", "-e", "SHOW TABLES", environment={"PENSTOCK_SPARK__MASTERS": "local"}
     )
 
-    assert said.code == 1
-    assert_printed(said.error, Code.SETTINGS_ERR, '"spark.masters"')
+    assert result.code == 1
+    assert_printed(result.error, Code.SETTINGS_ERR, '"spark.masters"')
 
 
-def test_a_home_that_cannot_be_made_is_named(shell: Shell) -> None:
+def test_a_home_that_cannot_be_created_is_reported(shell: Shell) -> None:
     (shell.folder / "taken").touch()
 
-    said = shell.run("--home", "taken", "sql", "-e", "SHOW TABLES")
+    result = shell.run("--home", "taken", "sql", "-e", "SHOW TABLES")
 
-    assert said.code == 1
+    assert result.code == 1
     hint = ("--home", "PENSTOCK_HOME")
-    assert_printed(said.error, Code.STORAGE_ERR, f'"{shell.folder}/taken"', hint=hint)
+    assert_printed(result.error, Code.STORAGE_ERR, f'"{shell.folder}/taken"', hint=hint)
 
 
-def test_a_file_in_the_place_of_the_catalog_is_refused_and_kept(shell: Shell) -> None:
+def test_a_file_that_is_not_a_catalog_is_rejected_and_kept(shell: Shell) -> None:
     home = shell.folder / "penstock-home"
     home.mkdir()
     (home / "catalog.db").write_text("these are my notes, not a database; " * 100)
 
-    said = shell.sql("SHOW TABLES")
+    result = shell.sql("SHOW TABLES")
 
-    assert said.code == 1
-    assert said.error.startswith("error CATALOG_ERR: ")
+    assert result.code == 1
+    assert result.error.startswith("error CATALOG_ERR: ")
     assert (home / "catalog.db").read_text().startswith("these are my notes")
 
 
@@ -305,87 +307,87 @@ def test_a_file_in_the_place_of_the_catalog_is_refused_and_kept(shell: Shell) ->
         (["run", "-h"], ["--until-caught-up", "--job", "--timeout", "Ctrl-C", "Example: "]),
     ],
 )
-def test_help_teaches_what_can_be_typed(
+def test_help_lists_options_and_statements(
     shell: Shell, arguments: list[str], words: list[str]
 ) -> None:
-    said = shell.run(*arguments)
+    result = shell.run(*arguments)
 
-    assert said.code == 0
-    assert [word for word in words if word not in said.out] == []
+    assert result.code == 0
+    assert [word for word in words if word not in result.out] == []
 
 
 def test_a_run_without_jobs_is_caught_up(shell: Shell) -> None:
-    said = shell.run("run", "--until-caught-up")
+    result = shell.run("run", "--until-caught-up")
 
-    assert (said.code, said.error) == (0, "")
+    assert (result.code, result.error) == (0, "")
 
 
-def test_a_run_of_an_unknown_job_is_refused_with_the_known_ones(
+def test_a_run_of_an_unknown_job_is_rejected_with_the_known_jobs(
     shell: Shell, tmp_path: Path
 ) -> None:
     write_rows(tmp_path / "in" / "a.json", numbered(1))
     shell.sql(f"{CREATE_TABLE}; {create_job(tmp_path / 'in')}")
 
-    said = shell.run("run", "--job", "k")
+    result = shell.run("run", "--job", "k")
 
-    assert (said.code, said.out) == (1, "")
-    assert_printed(said.error, Code.META_NOT_FOUND_ERR, 'job "k"', hint=["j"])
+    assert (result.code, result.out) == (1, "")
+    assert_printed(result.error, Code.META_NOT_FOUND_ERR, 'job "k"', hint=["j"])
 
 
 @pytest.mark.parametrize("timeout", ["soon", "-5s", "5 parsecs"])
-def test_a_timeout_that_is_no_duration_is_refused(shell: Shell, timeout: str) -> None:
-    said = shell.run("run", "--until-caught-up", f"--timeout={timeout}")
+def test_a_timeout_that_is_not_a_duration_is_rejected(shell: Shell, timeout: str) -> None:
+    result = shell.run("run", "--until-caught-up", f"--timeout={timeout}")
 
-    assert said.code == 1
-    assert_printed(said.error, Code.OPTION_ERR, "--timeout", f'"{timeout}"')
+    assert result.code == 1
+    assert_printed(result.error, Code.OPTION_ERR, "--timeout", f'"{timeout}"')
 
 
-def test_a_job_that_a_person_paused_is_named_and_left_out(shell: Shell, tmp_path: Path) -> None:
+def test_a_run_names_and_skips_a_job_that_a_user_paused(shell: Shell, tmp_path: Path) -> None:
     write_rows(tmp_path / "in" / "a.json", numbered(1))
     shell.sql(f"{CREATE_TABLE}; {create_job(tmp_path / 'in')}; PAUSE JOB j")
 
-    said = shell.run("run", "--until-caught-up")
+    result = shell.run("run", "--until-caught-up")
 
-    assert said.code == 0
-    assert_names(said.error, "job j", "paused")
-    assert_names(said.out.splitlines()[-1], "j: paused", "0 files, 0 rows")
+    assert result.code == 0
+    assert_names(result.error, "job j", "paused")
+    assert_names(result.out.splitlines()[-1], "j: paused", "0 files, 0 rows")
 
 
-def test_statements_about_a_job_need_no_run(shell: Shell, tmp_path: Path) -> None:
+def test_statements_about_a_job_do_not_need_a_run(shell: Shell, tmp_path: Path) -> None:
     write_rows(tmp_path / "in" / "a.json", numbered(1))
     shell.sql(f"{CREATE_TABLE}; {create_job(tmp_path / 'in')}")
 
-    said = shell.sql(
+    result = shell.sql(
         "PAUSE JOB WHERE jobname = 'j'; ALTER JOB j PROPERTIES('max_interval' = '3s');"
         "RESUME JOB j; SHOW JOBS; SHOW EPOCHS FOR j; SHOW EVENTS FOR j; DROP JOB j; SHOW JOBS",
         "--format",
         "json",
     )
 
-    assert said.code == 0
-    jobs = said.json[3]
+    assert result.code == 0
+    jobs = result.json[3]
     assert [(job["name"], job["state"]) for job in jobs] == [("j", "PENDING")]
-    assert [row["kind"] for row in said.json[4]] == ["opening", "fence", "fence"]
-    assert said.json[-1] == []
+    assert [row["kind"] for row in result.json[4]] == ["opening", "fence", "fence"]
+    assert result.json[-1] == []
 
 
 @pytest.mark.parametrize("count", [1, 2000])
-def test_output_that_nobody_reads_any_more_is_no_traceback(shell: Shell, count: int) -> None:
+def test_a_closed_output_pipe_prints_no_traceback(shell: Shell, count: int) -> None:
     shell.sql(CREATE_TABLE)
     reader, writer = os.pipe()
     os.close(reader)
 
-    said = shell.run("sql", "-e", ";".join(["SHOW JOBS"] * count), stdout=writer)
+    result = shell.run("sql", "-e", ";".join(["SHOW JOBS"] * count), stdout=writer)
 
     os.close(writer)
-    assert (said.code, said.error) == (1, "")
+    assert (result.code, result.error) == (1, "")
 
 
 LATE_LIBRARIES = ["pyspark", "pyarrow", "alembic", "deltalake", "pandas", "numpy"]
 
 
 @pytest.mark.parametrize("statement", ["SHOW JOBS", "SHOW TABLES", "SHOW EVENTS FOR j"])
-def test_looking_at_the_catalog_imports_no_heavy_library(
+def test_a_show_statement_imports_no_heavy_library(
     shell: Shell, tmp_path: Path, statement: str
 ) -> None:
     write_rows(tmp_path / "in" / "a.json", numbered(1))

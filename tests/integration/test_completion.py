@@ -1,4 +1,4 @@
-"""What a shell is told when somebody presses Tab, and what help and version say."""
+"""Shell completion, help and version of the command."""
 
 import os
 import subprocess
@@ -14,24 +14,24 @@ from tests.node import CREATE_TABLE, create_job, numbered, write_rows
 def shell(tmp_path: Path) -> Shell:
     """A shell whose home has two jobs."""
     write_rows(tmp_path / "in" / "a.json", numbered(1))
-    made = Shell(tmp_path)
-    made.sql(
+    shell_with_jobs = Shell(tmp_path)
+    shell_with_jobs.sql(
         f"{CREATE_TABLE}; {create_job(tmp_path / 'in', name='load_orders')}; "
         f"{create_job(tmp_path / 'in', name='load_users')}"
     )
-    return made
+    return shell_with_jobs
 
 
 def completed(shell: Shell, *words: str) -> list[str]:
-    """Answer what bash offers for the last word."""
-    asked = {
+    """Return the completions that bash offers for the last word."""
+    requested = {
         "_PENSTOCK_COMPLETE": "complete_bash",
         "COMP_WORDS": "\n".join(["penstock", *words]),
         "COMP_CWORD": str(len(words)),
     }
-    said = shell.run(environment=asked)
-    assert said.error == ""
-    return said.out.split()
+    result = shell.run(environment=requested)
+    assert result.error == ""
+    return result.out.split()
 
 
 def test_commands_are_completed(shell: Shell) -> None:
@@ -44,7 +44,7 @@ def test_the_names_of_jobs_are_completed_from_the_catalog(shell: Shell) -> None:
     assert completed(shell, "run", "--job", "load_u") == ["load_users"]
 
 
-def test_the_home_of_the_flag_is_the_one_that_is_asked(shell: Shell) -> None:
+def test_completion_reads_the_home_that_the_flag_names(shell: Shell) -> None:
     assert completed(shell, "--home", "other", "run", "--job", "") == []
     assert completed(shell, "--home", "penstock-home", "run", "--job", "load_o") == [
         "load_orders"
@@ -52,7 +52,7 @@ def test_the_home_of_the_flag_is_the_one_that_is_asked(shell: Shell) -> None:
     assert not (shell.folder / "other").exists()
 
 
-def test_a_catalog_that_cannot_be_read_completes_nothing(shell: Shell) -> None:
+def test_an_unreadable_catalog_completes_nothing(shell: Shell) -> None:
     (shell.folder / "penstock-home" / "catalog.db").write_text("notes")
 
     assert completed(shell, "run", "--job", "") == []
@@ -80,33 +80,33 @@ def test_bash_itself_completes_the_name_of_a_job(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dialect", "answer"),
+    ("dialect", "expected"),
     [("zsh", """_arguments '*: :(("load_users"))'"""), ("fish", "load_users")],
 )
-def test_other_shells_are_answered_in_their_own_way(
-    shell: Shell, dialect: str, answer: str
+def test_other_shells_get_completions_in_their_own_format(
+    shell: Shell, dialect: str, expected: str
 ) -> None:
-    asked = {
+    requested = {
         "_PENSTOCK_COMPLETE": f"complete_{dialect}",
         "_TYPER_COMPLETE_FISH_ACTION": "get-args",
         "_TYPER_COMPLETE_ARGS": "penstock run --job load_u",
     }
 
-    assert shell.run(environment=asked).out.strip() == answer
+    assert shell.run(environment=requested).out.strip() == expected
 
 
-def test_the_version_is_told_without_a_home(tmp_path: Path) -> None:
-    said = Shell(tmp_path).run("--version")
+def test_the_version_is_printed_without_a_home(tmp_path: Path) -> None:
+    result = Shell(tmp_path).run("--version")
 
-    assert (said.code, said.error) == (0, "")
-    assert said.out.startswith("penstock 0.")
+    assert (result.code, result.error) == (0, "")
+    assert result.out.startswith("penstock 0.")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_help_teaches_three_steps_in_80_columns(tmp_path: Path) -> None:
-    said = Shell(tmp_path).run("--help", environment={"COLUMNS": "80"})
+def test_help_shows_three_steps_in_80_columns(tmp_path: Path) -> None:
+    result = Shell(tmp_path).run("--help", environment={"COLUMNS": "80"})
 
-    lines = [line.strip() for line in said.out.splitlines()]
+    lines = [line.strip() for line in result.out.splitlines()]
     steps = [line for line in lines if line[:3] in ("1. ", "2. ", "3. ")]
     assert [step.split()[2] for step in steps] == ["init", "sql", "run"]
     assert "CREATE TABLE orders (id BIGINT, city STRING);" in lines
@@ -114,6 +114,6 @@ def test_help_teaches_three_steps_in_80_columns(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["sql", "run", "doctor", "init"])
 def test_the_help_of_every_command_has_an_example(tmp_path: Path, command: str) -> None:
-    said = Shell(tmp_path).run(command, "--help")
+    result = Shell(tmp_path).run(command, "--help")
 
-    assert f"Example: penstock {command}" in said.out
+    assert f"Example: penstock {command}" in result.out

@@ -1,4 +1,4 @@
-"""Every record that was read is loaded, rejected, skipped or left out, in every format."""
+"""Every record that was read is loaded, rejected, skipped or unselected, in every format."""
 
 import gzip
 import io
@@ -25,7 +25,7 @@ TABLE = "id INT NOT NULL, price FLOAT, day DATE, note STRING"
 NAMES = ("id", "price", "day", "note")
 LENIENT = "'session.enable_insert_strict' = 'false'"
 
-# A value as a person would write it into a file, good or bad.
+# A value as a user would write it into a file, good or bad.
 ids = st.sampled_from(["1", "2", "-7", "2147483647", "3000000000", "1e3", "x", "", "9" * 30])
 prices = st.sampled_from(["1.5", "0", "-2e3", "1e300", "NaN", "y", "", "1e999"])
 days = st.sampled_from(["2026-11-15", "0001-01-01", "2026-02-30", "today", ""])
@@ -38,7 +38,7 @@ good = st.tuples(st.just("1"), st.just("1.5"), st.just("2026-11-15"), st.just("f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """How records become a file, and what the job is told about it."""
+    """How records are written to a file, and the options of the job for this format."""
 
     suffix: str
     options: str
@@ -48,7 +48,7 @@ class Kind:
 
 
 def json_line(record: tuple[str, ...]) -> bytes:
-    """Write numbers as numbers where the text is one."""
+    """Return a JSON line; texts that are numbers become numbers."""
     values: list[Any] = [_number(record[0]), _number(record[1]), record[2] or None, record[3]]
     return json.dumps(dict(zip(NAMES, values, strict=True))).encode()
 
@@ -73,7 +73,7 @@ def with_names(lines: list[bytes]) -> bytes:
 
 
 def parquet(rows: list[tuple[str, ...]]) -> bytes:
-    """Write texts, which the declared types do not always hold."""
+    """Return a Parquet file of texts, which do not always fit the declared types."""
     columns = list(zip(*rows, strict=True)) or [()] * len(NAMES)
     arrays = [pa.array([value or None for value in values], pa.string()) for values in columns]
     stream = io.BytesIO()
@@ -138,13 +138,13 @@ KINDS = {
 
 
 def contents(kind: Kind) -> st.SearchStrategy[list[list[Any]]]:
-    """The records of some files, empty ones too."""
+    """Generate the records of some files, also empty files."""
     return st.lists(st.lists(kind.lines, max_size=20), min_size=1, max_size=3)
 
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Node]:
-    """One node for all examples, each with a table and a job of its own."""
+    """One node for all examples; each example has its own table and job."""
     with tempfile.TemporaryDirectory() as name:
         node = Node(Path(name) / "home")
         yield node
@@ -153,7 +153,7 @@ def shared() -> Iterator[Node]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What is left of an example: its figures, the table's rows and the rejects."""
+    """The result of an example: its counters, the table's rows and the rejects."""
 
     cumulative: Statistics
     epochs: list[Statistics]
@@ -163,7 +163,7 @@ class Loaded:
 
 
 def load(node: Node, kind: Kind, files: list[list[Any]]) -> Loaded:
-    """Load the files, one epoch for two of them, and take everything away again."""
+    """Load the files, two per epoch, and remove everything afterwards."""
     assert node.tables is not None
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -193,7 +193,7 @@ def load(node: Node, kind: Kind, files: list[list[Any]]) -> Loaded:
 
 
 def commits(node: Node) -> list[Attachment]:
-    """Answer the epochs of the job as the table's log has them."""
+    """Return the job's epochs from the table's log."""
     assert node.tables is not None
     state = node.job("j")
     handle = node.tables.open(state.definition.table.location)
@@ -231,7 +231,7 @@ def test_t27_every_record_read_is_loaded_rejected_skipped_or_unselected(
 
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_t27_a_mixed_file_is_counted_as_a_person_would(shared: Node, kind: Kind) -> None:
+def test_t27_a_mixed_file_is_counted_as_a_user_would_count(shared: Node, kind: Kind) -> None:
     fine = ("1", "1.5", "2026-11-15", "fine")
     misfit = ("3000000000", "1.5", "2026-11-15", "too large for the table")
     unreadable = ("1", "1.5", "today", "no date")
@@ -245,7 +245,9 @@ def test_t27_a_mixed_file_is_counted_as_a_person_would(shared: Node, kind: Kind)
 
 
 @pytest.mark.integration
-def test_t27_what_a_where_drops_is_unselected(spark_node: Node, folder: Path) -> None:
+def test_t27_rows_that_a_where_filters_out_are_unselected(
+    spark_node: Node, folder: Path
+) -> None:
     lines = [json_line((str(number), "1.5", "2026-11-15", "fine")) for number in range(10)]
     (folder / "a.json").write_bytes(joined([*lines, b"null", b""]))
     spark_node.sql(

@@ -1,4 +1,4 @@
-"""A CREATE TABLE … LOCATION that was killed is finished by saying it again."""
+"""A killed CREATE TABLE … LOCATION is finished by running the statement again."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def test_a_killed_create_at_a_location_is_finished_by_repeating_it(
 @pytest.mark.parametrize(
     "other", ["t (id BIGINT)", "t (id BIGINT NOT NULL, note STRING) PARTITIONED BY (id)"]
 )
-def test_another_table_that_lies_there_is_not_taken(
+def test_another_table_at_the_location_is_not_adopted(
     node: Node, tmp_path: Path, other: str
 ) -> None:
     statement = f"CREATE TABLE t (id BIGINT NOT NULL, note STRING) LOCATION '{tmp_path}/t'"
@@ -41,7 +41,7 @@ def test_another_table_that_lies_there_is_not_taken(
     assert caught.value.code is Code.ALREADY_EXISTS_ERR
 
 
-def test_a_table_of_the_catalog_is_not_taken_under_a_second_name(
+def test_a_table_of_the_catalog_is_not_adopted_under_a_second_name(
     node: Node, tmp_path: Path
 ) -> None:
     node.sql(f"CREATE TABLE t (id BIGINT) LOCATION '{tmp_path}/t'")

@@ -65,24 +65,24 @@ def open_to_all(moto_bucket: Bucket) -> Iterator[Proxied]:
 class Metadata:
     """A server of credentials for a container, or for an instance and its role."""
 
-    # Paths below which nothing is found.
+    # Paths that are not found.
     missing: tuple[str, ...] = ()
     failing: bool = False
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
-    def answer(self, path: str) -> tuple[int, str]:
+    def respond(self, path: str) -> tuple[int, str]:
         """Return the content of a path."""
-        self.asked.append(path)
+        self.requests.append(path)
         if self.failing:
             return HTTPStatus.SERVICE_UNAVAILABLE, "not now"
         if path.startswith(self.missing):
             return HTTPStatus.NOT_FOUND, "nothing"
         if path.endswith("/api/token"):
             return HTTPStatus.OK, "a-token"
-        return HTTPStatus.OK, "loader" if path.endswith("credentials/") else _lent()
+        return HTTPStatus.OK, "loader" if path.endswith("credentials/") else _credentials()
 
 
-def _lent() -> str:
+def _credentials() -> str:
     ends_at = datetime.now(UTC) + timedelta(hours=1)
     return json.dumps(
         {
@@ -100,10 +100,10 @@ def metadata_server(metadata: Metadata) -> Iterator[str]:
     """Serve the metadata of a machine; yield the address."""
 
     class Handler(QuietHandler):
-        def _answer(self) -> None:
-            self.send(*metadata.answer(self.path))
+        def _respond(self) -> None:
+            self.send(*metadata.respond(self.path))
 
-        do_GET = do_PUT = _answer  # noqa: N815 - Called by these names.
+        do_GET = do_PUT = _respond  # noqa: N815 - Called by these names.
 
     with serving(Handler) as endpoint:
         yield endpoint
@@ -118,14 +118,14 @@ def load(node: Node, place: Proxied) -> set[str]:
     return {signed_by(request) for request in place.proxy.requests}
 
 
-def test_without_keys_those_of_a_web_identity_sign(
+def test_without_keys_requests_are_signed_with_keys_of_a_web_identity(
     node: Node,
     open_to_all: Proxied,
     moto: MotoServer,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    (tmp_path / "token").write_text("a token of somebody who is known")
+    (tmp_path / "token").write_text("a known token")
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
     monkeypatch.setenv("AWS_ROLE_ARN", ROLE)
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", moto.endpoint)
@@ -136,7 +136,7 @@ def test_without_keys_those_of_a_web_identity_sign(
     assert all(r.headers["x-amz-security-token"] for r in open_to_all.proxy.requests)
 
 
-def test_without_keys_those_of_a_container_sign(
+def test_without_keys_requests_are_signed_with_keys_of_a_container(
     node: Node, open_to_all: Proxied, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metadata = Metadata()
@@ -146,13 +146,13 @@ def test_without_keys_those_of_a_container_sign(
         signers = load(node, open_to_all)
 
     assert signers == {"LENT"}
-    assert set(metadata.asked) == {"/mine"}
+    assert set(metadata.requests) == {"/mine"}
     tokens = {r.headers["x-amz-security-token"] for r in open_to_all.proxy.requests}
     assert tokens == {"for-an-hour"}
 
 
 @pytest.mark.parametrize("missing", [(), ("/latest/api/",)], ids=["with-token", "without"])
-def test_without_keys_those_of_an_instance_sign(
+def test_without_keys_requests_are_signed_with_keys_of_an_instance(
     node: Node,
     open_to_all: Proxied,
     monkeypatch: pytest.MonkeyPatch,
@@ -166,11 +166,11 @@ def test_without_keys_those_of_an_instance_sign(
         signers = load(node, open_to_all)
 
     assert signers == {"LENT"}
-    assert "/latest/meta-data/iam/security-credentials/loader" in metadata.asked
+    assert "/latest/meta-data/iam/security-credentials/loader" in metadata.requests
 
 
 @STATEMENTS
-def test_half_of_the_keys_in_the_environment_names_the_other_half(
+def test_one_of_two_keys_in_the_environment_is_an_error_that_names_the_other(
     node: Node, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ONLY")
@@ -216,7 +216,7 @@ def test_a_profile_that_does_not_exist_is_reported_before_a_role_is_assumed(
         node.sql(job_on("s3://orders/in/", {"s3.role_arn": ROLE}))
 
 
-def test_half_of_the_keys_in_a_profile_is_reported(
+def test_one_of_two_keys_in_a_profile_is_reported(
     node: Node, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "credentials").write_text("[loading]\naws_access_key_id = ONLY\n")
@@ -288,7 +288,7 @@ def test_a_web_identity_without_its_token_is_retried(
     ],
     ids=["half", "no-profile", "nothing"],
 )
-def test_keys_that_are_lost_later_name_who_must_act(
+def test_keys_that_disappear_later_are_reported_by_their_source(
     open_to_all: Proxied,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -305,6 +305,6 @@ def test_keys_that_are_lost_later_name_who_must_act(
 
     (tmp_path / "credentials").write_text(credentials)
 
-    with raises(kind, code, "in/1.json", "credentials") as lost:
+    with raises(kind, code, "in/1.json", "credentials") as refused:
         store.read_bytes("in/1.json")
-    assert lost.value.hint
+    assert refused.value.hint

@@ -27,7 +27,7 @@ OPTIONS = {
 
 
 def create(name: str = "g", clauses: str = "", **changed: str) -> str:
-    """Write the statement with some options changed; dots are written as two underscores."""
+    """Return the statement with some options changed; two underscores stand for a dot."""
     options = {**OPTIONS, **{key.replace("__", "."): text for key, text in changed.items()}}
     given = ", ".join(f'"{key}" = "{text}"' for key, text in options.items())
     return f"CREATE ROUTINE LOAD {name} ON t {clauses} FROM DATAGEN ({given})"
@@ -46,11 +46,11 @@ def ids(node: Node) -> list[int]:
 
 def test_every_row_is_loaded_once(node: Node) -> None:
     node.sql(create())
-    said = node.said
+    message = node.last_message
 
     node.run()
 
-    assert said == "routine load g created, 2 splits"
+    assert message == "routine load g created, 2 splits"
     assert ids(node) == list(range(1, 1_001))
     assert {len(row["name"]) for row in node.rows("t")} == {4}
 
@@ -81,7 +81,7 @@ def test_rows_before_a_given_position_are_not_generated_again(node: Node) -> Non
     assert ids(node) == [11, 12, 13, 14]
 
 
-def test_show_tells_splits_rows_and_the_end(node: Node) -> None:
+def test_show_lists_splits_rows_and_the_end(node: Node) -> None:
     node.sql(create())
     node.run()
 
@@ -112,7 +112,7 @@ def test_show_tells_splits_rows_and_the_end(node: Node) -> None:
         ),
     ],
 )
-def test_what_cannot_be_generated_is_refused_and_changes_nothing(
+def test_an_impossible_generator_is_refused_and_changes_nothing(
     node: Node, statement: str, named: tuple[str, ...]
 ) -> None:
     with raises(UserError, Code.OPTION_ERR, *named):
@@ -121,7 +121,7 @@ def test_what_cannot_be_generated_is_refused_and_changes_nothing(
     assert node.sql("SHOW JOBS") == []
 
 
-def test_an_alter_leaves_a_load_where_a_given_position_put_it(node: Node) -> None:
+def test_an_alter_keeps_the_position_given_at_create(node: Node) -> None:
     start = '{\\"start\\": \\"2026-01-31T10:00:00Z\\", \\"0\\": 490, \\"1\\": 490}'
     node.sql(create(datagen_positions=start))
     node.sql("PAUSE ROUTINE LOAD FOR g")
@@ -155,14 +155,14 @@ def test_a_sequence_of_decimals_can_be_loaded(node: Node) -> None:
     assert sorted(row["price"] for row in node.rows("t")) == [1, 2, 3]
 
 
-def test_a_sequence_that_leaves_its_type_pauses_the_load_with_the_reason(node: Node) -> None:
+def test_a_sequence_that_exceeds_its_type_pauses_the_load_with_a_reason(node: Node) -> None:
     node.sql("CREATE TABLE small (id TINYINT)")
     options = '"rows_per_second" = "100000000", "fields.id.kind" = "sequence"'
     node.sql(f"CREATE ROUTINE LOAD s ON small FROM DATAGEN ({options})")
 
-    (look,) = node.run()
+    (report,) = node.run()
 
-    assert look.paused_for_good
+    assert report.needs_resume
     assert_names(str(node.show("s")["reason"]), '"id"', "TINYINT")
 
 

@@ -1,4 +1,4 @@
-"""The demo counts what is really in the table, and fails when that is not what it wrote."""
+"""The demo counts the rows of the table and fails if they differ from the orders sent."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +8,7 @@ import pyarrow.json as pj
 import pytest
 from deltalake import write_deltalake
 
-from examples.demo import FILES_FIRST, LATE_NAME, Place, read_back, report, unseen_files
+from examples.demo import FILES_FIRST, LATE_NAME, Place, read_back, report, uncommitted_files
 from examples.orders import ORDERS_PER_FILE, names, write_files
 from examples.web_shop import STREAM, opened_shop
 from tests.servers.kinesis_clients import kinesis_client, wait_until
@@ -18,27 +18,27 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """An empty place for a demo."""
+    """Folders of a demo, empty."""
     return Place(root=tmp_path)
 
 
 def fill_table(
     place: Place, change: Callable[[pa.Table], pa.Table] = lambda rows: rows
 ) -> None:
-    """Make a table of the files in the inbox, perhaps not quite right."""
+    """Create a table from the files in the inbox; ``change`` can spoil its rows."""
     rows = pa.concat_tables(pj.read_json(path) for path in sorted(place.inbox.iterdir()))
     amounts = rows["amount"].cast(pa.decimal128(10, 2))
     rows = rows.drop_columns("amount").append_column("amount", amounts)
     write_deltalake(place.orders, change(rows))
 
 
-def test_the_demo_is_content_when_every_order_is_there_once(place: Place) -> None:
+def test_the_demo_passes_if_every_order_is_in_the_table_once(place: Place) -> None:
     expected = write_files(place.inbox, names(2), first_order=1)
     fill_table(place)
 
-    content = report(place.orders, expected, sent_in="files")
+    passed = report(place.orders, expected, sent_in="files")
 
-    assert content
+    assert passed
     assert read_back(place.orders).rows == expected.rows == 2 * ORDERS_PER_FILE
 
 
@@ -46,41 +46,41 @@ def test_the_demo_is_content_when_every_order_is_there_once(place: Place) -> Non
     "change",
     [
         pytest.param(lambda rows: rows.slice(1), id="lost"),
-        pytest.param(lambda rows: pa.concat_tables([rows, rows.slice(0, 1)]), id="doubled"),
+        pytest.param(lambda rows: pa.concat_tables([rows, rows.slice(0, 1)]), id="duplicated"),
         pytest.param(
             lambda rows: pa.concat_tables([rows.slice(1), rows.slice(1, 1)]),
-            id="one lost, one doubled",
+            id="one lost, one duplicated",
         ),
         pytest.param(lambda rows: rows.slice(ORDERS_PER_FILE), id="a whole file lost"),
     ],
 )
-def test_the_demo_fails_when_a_row_is_lost_or_doubled(
+def test_the_demo_fails_if_a_row_is_lost_or_duplicated(
     place: Place, change: Callable[[pa.Table], pa.Table]
 ) -> None:
     expected = write_files(place.inbox, names(2), first_order=1)
     fill_table(place, change)
 
-    content = report(place.orders, expected, sent_in="files")
+    passed = report(place.orders, expected, sent_in="files")
 
-    assert not content
+    assert not passed
 
 
-def test_files_that_no_version_of_the_table_names_are_counted(place: Place) -> None:
+def test_the_demo_counts_uncommitted_data_files(place: Place) -> None:
     write_files(place.inbox, names(1), first_order=1)
     fill_table(place)
-    seen_before = unseen_files(place.orders)
+    before = uncommitted_files(place.orders)
 
-    (place.orders / "part-left-behind.parquet").write_bytes(b"")
+    (place.orders / "part-uncommitted.parquet").write_bytes(b"")
 
-    assert seen_before == 0
-    assert unseen_files(place.orders) == 1
+    assert before == 0
+    assert uncommitted_files(place.orders) == 1
 
 
 def test_the_late_file_of_the_demo_sorts_before_all_others() -> None:
     assert min(names(FILES_FIRST)) > LATE_NAME
 
 
-def test_the_web_shop_goes_on_selling_while_a_shard_is_split() -> None:
+def test_the_web_shop_continues_to_sell_during_a_split_of_a_shard() -> None:
     with opened_shop() as shop, kinesis_client(shop.endpoint) as client:
         shop.open()
         split = shop.split()

@@ -1,4 +1,4 @@
-"""penstock doctor on homes in every condition."""
+"""penstock doctor on intact and on broken homes."""
 
 import json
 import sqlite3
@@ -25,35 +25,35 @@ def shell(tmp_path: Path) -> Shell:
 
 @pytest.fixture
 def home(shell: Shell, tmp_path: Path) -> Path:
-    """A home with a table and a job that nobody runs."""
+    """A home with a table and a job that does not run."""
     write_rows(tmp_path / "in" / "a.json", numbered(1))
     shell.sql(f"{CREATE_TABLE}; {create_job(tmp_path / 'in')}")
     return tmp_path / "penstock-home"
 
 
 def report(shell: Shell) -> dict[str, dict[str, Any]]:
-    """Answer what a look without Spark finds, by check."""
-    said = shell.run("doctor", "--quick", "--format", "json")
-    return {row["check"]: row for row in json.loads(said.out)}
+    """Return the findings of a quick check, by name of the check."""
+    result = shell.run("doctor", "--quick", "--format", "json")
+    return {row["check"]: row for row in json.loads(result.out)}
 
 
-def test_a_home_that_is_well_has_no_problems(shell: Shell, home: Path) -> None:
-    said = shell.run("doctor", "--quick")
+def test_an_intact_home_has_no_problems(shell: Shell, home: Path) -> None:
+    result = shell.run("doctor", "--quick")
 
-    assert (said.code, said.error) == (0, "")
-    assert said.out.splitlines()[-1] == "no problems"
-    assert_names(said.out, f"{home}/catalog.db", "1 job", "1 table", "penstock run")
+    assert (result.code, result.error) == (0, "")
+    assert result.out.splitlines()[-1] == "no problems"
+    assert_names(result.out, f"{home}/catalog.db", "1 job", "1 table", "penstock run")
 
 
-def test_a_home_that_does_not_exist_is_not_made(shell: Shell, tmp_path: Path) -> None:
-    said = shell.run("--home", "nowhere", "doctor", "--quick")
+def test_doctor_does_not_create_a_missing_home(shell: Shell, tmp_path: Path) -> None:
+    result = shell.run("--home", "nowhere", "doctor", "--quick")
 
-    assert said.code == 0
-    assert_names(said.out, "nowhere", "penstock init")
+    assert result.code == 0
+    assert_names(result.out, "nowhere", "penstock init")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_home_without_a_catalog_gets_none(shell: Shell, tmp_path: Path) -> None:
+def test_doctor_does_not_create_a_missing_catalog(shell: Shell, tmp_path: Path) -> None:
     shell.run("init")
 
     found = report(shell)
@@ -63,51 +63,51 @@ def test_a_home_without_a_catalog_gets_none(shell: Shell, tmp_path: Path) -> Non
 
 
 @pytest.mark.integration
-def test_spark_is_really_started(shell: Shell, home: Path) -> None:
+def test_doctor_starts_spark(shell: Shell, home: Path) -> None:
     (home / "penstock.toml").write_text(SETTINGS)
 
-    said = shell.run("doctor")
+    result = shell.run("doctor")
 
-    assert (said.code, said.error) == (0, "")
-    assert_names(said.out, "local[2,4]", "task")
+    assert (result.code, result.error) == (0, "")
+    assert_names(result.out, "local[2,4]", "task")
     assert list((home / "logs").glob("*")) == []
 
 
 @pytest.mark.integration
-def test_a_spark_that_does_not_start_is_a_problem_with_its_log(
+def test_a_failed_start_of_spark_is_a_problem_that_names_the_log(
     shell: Shell, home: Path
 ) -> None:
     shell.environment["PENSTOCK_SPARK__MASTER"] = "local[many]"
 
-    said = shell.run("doctor")
+    result = shell.run("doctor")
 
     (log,) = (home / "logs").glob("doctor-*-spark.log")
-    assert (said.code, said.error) == (1, "")
-    assert_names(said.out, "problem spark", '"local[many]"', log)
+    assert (result.code, result.error) == (1, "")
+    assert_names(result.out, "problem spark", '"local[many]"', log)
 
 
-def test_a_setting_that_cannot_be_is_a_problem_and_the_rest_is_looked_at(
+def test_a_wrong_setting_is_a_problem_and_the_other_checks_run(
     shell: Shell, home: Path
 ) -> None:
     (home / "penstock.toml").write_text("warehose = 'x'")
 
-    said = shell.run("doctor", "--quick")
+    result = shell.run("doctor", "--quick")
 
-    assert said.code == 1
-    assert_names(said.out, "problem settings", '"warehose"', "1 job", "1 table")
+    assert result.code == 1
+    assert_names(result.out, "problem settings", '"warehose"', "1 job", "1 table")
 
 
-def test_settings_are_told_with_their_origin_and_without_spark_values(
+def test_settings_are_listed_with_their_origin_and_without_spark_values(
     shell: Shell, home: Path
 ) -> None:
     (home / "penstock.toml").write_text("spark.conf.'spark.secret.key' = 'hidden'")
     shell.environment["PENSTOCK_SPARK__MASTER"] = "local[1,4]"
 
-    told = report(shell)["settings"]["found"]
+    settings = report(shell)["settings"]["found"]
 
-    assert_names(told, "spark.master = local[1,4]", "PENSTOCK_SPARK__MASTER")
-    assert_names(told, "spark.conf (spark.secret.key)", "penstock.toml")
-    assert "hidden" not in told
+    assert_names(settings, "spark.master = local[1,4]", "PENSTOCK_SPARK__MASTER")
+    assert_names(settings, "spark.conf (spark.secret.key)", "penstock.toml")
+    assert "hidden" not in settings
 
 
 def change_catalog(home: Path, statement: str) -> None:
@@ -115,7 +115,7 @@ def change_catalog(home: Path, statement: str) -> None:
         connection.execute(statement)
 
 
-def test_a_catalog_of_an_older_version_is_told_and_left_alone(shell: Shell, home: Path) -> None:
+def test_an_older_catalog_is_a_warning_and_is_not_upgraded(shell: Shell, home: Path) -> None:
     change_catalog(home, "UPDATE alembic_version SET version_num = '0000'")
 
     first, second = report(shell)["catalog"], report(shell)["catalog"]
@@ -125,7 +125,7 @@ def test_a_catalog_of_an_older_version_is_told_and_left_alone(shell: Shell, home
     assert_names(first["found"], "0000")
 
 
-def test_a_catalog_of_a_newer_version_is_a_problem(shell: Shell, home: Path) -> None:
+def test_a_newer_catalog_is_a_problem(shell: Shell, home: Path) -> None:
     change_catalog(home, "UPDATE alembic_version SET version_num = '9999'")
 
     found = report(shell)["catalog"]
@@ -134,7 +134,9 @@ def test_a_catalog_of_a_newer_version_is_a_problem(shell: Shell, home: Path) -> 
     assert found["next"]
 
 
-def test_a_file_that_is_no_catalog_is_a_problem_and_kept(shell: Shell, home: Path) -> None:
+def test_a_file_that_is_not_a_catalog_is_a_problem_and_is_kept(
+    shell: Shell, home: Path
+) -> None:
     (home / "catalog.db").write_text("these are my notes, not a database; " * 100)
 
     found = report(shell)["catalog"]
@@ -153,7 +155,7 @@ def test_a_warehouse_below_a_file_is_a_problem(shell: Shell, home: Path) -> None
     assert_names(found["found"], f"{home}/catalog.db/lake")
 
 
-def test_a_key_that_others_may_read_is_a_problem(shell: Shell, home: Path) -> None:
+def test_a_key_that_other_users_can_read_is_a_problem(shell: Shell, home: Path) -> None:
     (home / "secret.key").write_text("0123456789abcdef")
     (home / "secret.key").chmod(0o644)
 
@@ -164,7 +166,9 @@ def test_a_key_that_others_may_read_is_a_problem(shell: Shell, home: Path) -> No
 
 
 @pytest.mark.usefixtures("home")
-def test_a_job_that_a_person_paused_is_told_with_what_resumes_it(shell: Shell) -> None:
+def test_a_job_paused_by_a_user_is_reported_with_the_statement_that_resumes_it(
+    shell: Shell,
+) -> None:
     shell.sql("PAUSE JOB j")
 
     found = report(shell)["job"]
@@ -186,4 +190,4 @@ def test_a_clock_before_the_newest_event_is_a_problem(home: Path) -> None:
     subject.app.close()
     assert fine.outcome is Outcome.OK
     assert late.outcome is Outcome.PROBLEM
-    assert late.found.endswith(" before the newest event in the catalog")
+    assert late.found.endswith(" earlier than the newest event in the catalog")

@@ -1,4 +1,4 @@
-"""penstock doctor on credentials: those that are not found, and those that are not taken."""
+"""penstock doctor on credentials that are missing or not accepted."""
 
 import threading
 from collections.abc import Iterator
@@ -29,13 +29,13 @@ from tests.servers.proxy import Proxied
 pytestmark = pytest.mark.integration
 
 ACCESS, SECRET = "s3.access_key", "s3.secret_key"
-BLINK = timedelta(milliseconds=1)
+SHORT = timedelta(milliseconds=1)
 LONG = timedelta(minutes=1)
 
 
 @contextmanager
 def subject_of(node: Node, *, quick: bool) -> Iterator[Subject]:
-    """Give the home of a node to look at."""
+    """Yield the home of a node as the subject of checks."""
     subject = open_subject(node.home, quick=quick)
     assert subject.app is not None
     try:
@@ -45,28 +45,28 @@ def subject_of(node: Node, *, quick: bool) -> Iterator[Subject]:
 
 
 def secrets_found(node: Node) -> list[Finding]:
-    """Answer what is found about the secrets of a node."""
+    """Return the findings about the secrets of a node."""
     with subject_of(node, quick=True) as subject:
         return list(check_secrets(subject))
 
 
 def sources_found(node: Node, *, quick: bool = False) -> list[Finding]:
-    """Answer what is found about the sources of a node."""
+    """Return the findings about the sources of a node."""
     with subject_of(node, quick=quick) as subject:
         return list(check_sources(subject))
 
 
 def of_secret(bucket: Bucket, name: str) -> dict[str, str]:
-    """Answer the options of a source whose keys are in a secret."""
+    """Return the options of a source whose keys are in a secret."""
     return {**access(bucket), ACCESS: f"secret:{name}", SECRET: f"secret:{name}"}
 
 
 def keys_of(bucket: Bucket) -> dict[str, str]:
-    """Answer the keys that open a bucket."""
+    """Return the access key and the secret key of a bucket."""
     return {key: value for key, value in access(bucket).items() if key in (ACCESS, SECRET)}
 
 
-def test_a_secret_whose_variable_is_not_set_is_named_without_its_values(node: Node) -> None:
+def test_a_secret_with_an_unset_variable_is_a_problem_without_its_values(node: Node) -> None:
     node.sql(
         "CREATE SECRET s ('s3.access_key' = 'AKIACANARY', 's3.secret_key' = 'env:NOT_SET')"
     )
@@ -78,9 +78,7 @@ def test_a_secret_whose_variable_is_not_set_is_named_without_its_values(node: No
     assert found.advice
 
 
-def test_every_file_of_a_secret_that_cannot_be_read_is_named(
-    node: Node, tmp_path: Path
-) -> None:
+def test_a_secret_with_an_unreadable_file_is_a_problem(node: Node, tmp_path: Path) -> None:
     node.sql(f"CREATE SECRET s (a = 'file:{tmp_path}/a', b = 'file:{tmp_path}/b', c = 'x')")
     (tmp_path / "b").write_text("CANARY")
 
@@ -90,7 +88,7 @@ def test_every_file_of_a_secret_that_cannot_be_read_is_named(
     assert_names(found.found, f'"{tmp_path}/a"', '"a"', 'secret "s"')
 
 
-def test_secrets_whose_references_are_found_are_well(
+def test_secrets_with_resolved_references_have_no_problem(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAKE_KEY", "CANARY")
@@ -102,23 +100,23 @@ def test_secrets_whose_references_are_found_are_well(
     assert found.found.endswith(" decrypts them")
 
 
-def test_files_of_this_machine_are_not_asked(node: Node, tmp_path: Path) -> None:
+def test_local_files_are_not_probed(node: Node, tmp_path: Path) -> None:
     write_rows(tmp_path / "in" / "a.json", numbered(1))
     node.sql(f"{CREATE_TABLE}; {create_job(tmp_path / 'in')}")
 
     (found,) = sources_found(node)
 
-    assert found == Finding(check="sources", found="only files of this machine")
+    assert found == Finding(check="sources", found="only local files")
 
 
-def test_a_bucket_that_takes_the_keys_of_a_job_answers(node: Node, bucket: Bucket) -> None:
+def test_a_bucket_that_accepts_the_keys_of_a_job_responds(node: Node, bucket: Bucket) -> None:
     put_rows(bucket, "in/1.json", 1)
     node.sql(f"{CREATE_TABLE}; {bucket_job(bucket)}")
 
-    assert sources_found(node) == [Finding(check="sources", found="1 remote source answered")]
+    assert sources_found(node) == [Finding(check="sources", found="1 remote source responded")]
 
 
-def test_a_bucket_that_refuses_the_keys_of_a_job_is_told_with_both(
+def test_a_bucket_that_rejects_the_keys_is_reported_with_the_job(
     node: Node, bucket: Bucket
 ) -> None:
     put_rows(bucket, "in/1.json", 1)
@@ -142,16 +140,16 @@ def test_one_request_is_sent_to_a_bucket_and_none_if_quick(
     proxied.proxy.clear()
 
     quick = sources_found(node, quick=True)
-    asked_quick = len(proxied.proxy.requests)
+    requests_if_quick = len(proxied.proxy.requests)
     sources_found(node)
 
-    assert quick == [Finding(check="sources", found="1 remote source, not asked (--quick)")]
-    assert asked_quick == 0
+    assert quick == [Finding(check="sources", found="1 remote source, not checked (--quick)")]
+    assert requests_if_quick == 0
     (request,) = proxied.proxy.requests
     assert request.listing
 
 
-def test_a_variable_of_a_job_that_is_not_set_is_told_even_if_quick(
+def test_an_unset_variable_of_a_job_is_reported_even_if_quick(
     node: Node, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_rows(bucket, "in/1.json", 1)
@@ -167,7 +165,7 @@ def test_a_variable_of_a_job_that_is_not_set_is_told_even_if_quick(
     assert_names(found.found, '"s3.secret_key"')
 
 
-def test_a_stream_answers_or_is_told_with_its_load(
+def test_a_deleted_stream_is_reported_with_its_routine_load(
     loads: Node, stream: StreamUnderTest
 ) -> None:
     loads.sql(create(stream))
@@ -176,19 +174,21 @@ def test_a_stream_answers_or_is_told_with_its_load(
 
     (after,) = sources_found(loads)
 
-    assert before == [Finding(check="sources", found="1 remote source answered")]
+    assert before == [Finding(check="sources", found="1 remote source responded")]
     assert_names(after.found, 'routine load "r"', stream.name, "ResourceNotFoundException")
 
 
-def test_a_load_that_was_stopped_is_not_asked_for(loads: Node, stream: StreamUnderTest) -> None:
+def test_the_source_of_a_stopped_routine_load_is_not_probed(
+    loads: Node, stream: StreamUnderTest
+) -> None:
     loads.sql(f"{create(stream)}; STOP ROUTINE LOAD FOR r")
 
     (found,) = sources_found(loads)
 
-    assert found.found == "only files of this machine"
+    assert found.found == "only local files"
 
 
-def test_whoever_does_not_answer_is_not_waited_for(
+def test_a_source_that_does_not_respond_in_time_is_reported(
     loads: Node, stream: StreamUnderTest
 ) -> None:
     loads.sql(create(stream))
@@ -198,13 +198,13 @@ def test_whoever_does_not_answer_is_not_waited_for(
         never.wait(LONG.total_seconds())
 
     probe = Probe(state=loads.job("r"), send=silent)
-    (found,) = send_all([probe], wait=BLINK)
+    (found,) = send_all([probe], wait=SHORT)
 
     never.set()
     assert_names(found.found, 'routine load "r"', "0 s")
 
 
-def test_a_warehouse_in_a_bucket_is_not_asked_if_quick(
+def test_a_warehouse_in_a_bucket_is_not_probed_if_quick(
     proxied: Proxied, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with bucket_node(tmp_path / "home", proxied.bucket) as node:
@@ -212,10 +212,10 @@ def test_a_warehouse_in_a_bucket_is_not_asked_if_quick(
         monkeypatch.setenv("PENSTOCK_WAREHOUSE_SECRET", node.warehouse_secret)
         with subject_of(node, quick=True) as subject:
             (quick,) = check_warehouse(subject)
-        asked_quick = len(proxied.proxy.requests)
+        requests_if_quick = len(proxied.proxy.requests)
         with subject_of(node, quick=False) as subject:
             (slow,) = check_warehouse(subject)
 
-    assert quick.found == f"{node.warehouse}, not asked (--quick)"
-    assert asked_quick == 0
-    assert slow.found.endswith("can be written and read; of two writers one wins")
+    assert quick.found == f"{node.warehouse}, not checked (--quick)"
+    assert requests_if_quick == 0
+    assert slow.found.endswith("is readable and writable; conditional writes work")

@@ -1,4 +1,4 @@
-"""Every type of docs/reference/types.md can be created, loaded and read back by others."""
+"""Every type in docs/reference/types.md can be created, loaded and read by other readers."""
 
 import json
 import re
@@ -91,7 +91,7 @@ def test_every_documented_type_is_loaded_and_read_back(reader: Reader, tmp_path:
 
 
 def fitted(columns: tuple[Column, ...]) -> list[Row]:
-    """Fit the documented texts, and a row of NULLs, to the columns as a task does."""
+    """Convert the documented texts, and a row of NULLs, to the columns as a task does."""
     height = max(len(line.texts) for line in TYPES) + 1
     arrays = [padded(source_values(line), height) for line in TYPES]
     names = [column.name for column in columns]
@@ -109,7 +109,7 @@ def source_values(line: Documented) -> AnyArray:
 
 
 def entries(value: Any, kind: DataType) -> Any:
-    """Turn the objects that stand for maps into lists of entries."""
+    """Convert objects that represent maps to lists of entries."""
     match kind:
         case Map() if value is not None:
             return [(key, entries(item, kind.value)) for key, item in value.items()]
@@ -139,7 +139,7 @@ def padded(values: AnyArray, height: int) -> AnyArray:
         ("HLL", "The types are BOOLEAN"),
     ],
 )
-def test_a_type_that_delta_lacks_is_refused_with_what_to_use(sql: str, advice: str) -> None:
+def test_a_type_that_delta_lacks_is_refused_with_an_alternative(sql: str, advice: str) -> None:
     with raises(UserError, Code.NOT_SUPPORTED_ERR, sql) as caught:
         kind_of(sql)
 

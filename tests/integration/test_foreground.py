@@ -1,4 +1,4 @@
-"""How a run in the foreground decides that it is over."""
+"""When a run in the foreground ends."""
 
 import threading
 from datetime import timedelta
@@ -15,14 +15,14 @@ UNTIL_CAUGHT_UP = Request(names=(), until_caught_up=True, timeout=timedelta(minu
 
 
 class RepairingClock(MovedClock):
-    """A clock whose first wait of the run puts the catalog back."""
+    """A clock whose first wait in the main thread restores the catalog."""
 
     def __init__(self, catalog: Path) -> None:
         super().__init__()
         self._catalog = catalog
 
-    def take_away(self) -> None:
-        """Put a folder in the catalog's place."""
+    def remove_catalog(self) -> None:
+        """Replace the catalog by a folder."""
         self._catalog.rename(self._catalog.with_name("away"))
         self._catalog.mkdir()
 
@@ -33,7 +33,7 @@ class RepairingClock(MovedClock):
         return super().wait(event, timeout)
 
 
-def test_a_catalog_out_of_reach_at_the_first_look_does_not_count_as_caught_up(
+def test_a_run_is_not_caught_up_while_the_catalog_is_unreachable(
     tmp_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = RepairingClock(tmp_path / "home" / "catalog.db")
@@ -43,9 +43,9 @@ def test_a_catalog_out_of_reach_at_the_first_look_does_not_count_as_caught_up(
     supervisor = node.supervisor()
     supervisor.start(sole_process=True)
     node.catalog.close()
-    clock.take_away()
+    clock.remove_catalog()
 
-    ending, looks = _rounds(
+    ending, reports = _rounds(
         supervisor,
         UNTIL_CAUGHT_UP,
         clock=clock,
@@ -55,17 +55,17 @@ def test_a_catalog_out_of_reach_at_the_first_look_does_not_count_as_caught_up(
     supervisor.stop()
 
     assert ending is Ending.CAUGHT_UP
-    assert [look.caught_up for look in looks] == [True]
+    assert [report.caught_up for report in reports] == [True]
     assert node.rows("t") == numbered(1)
     assert "warning CATALOG_ERR: catalog " in capsys.readouterr().err
 
 
-def test_a_run_without_a_wish_for_an_end_ends_with_its_time(tmp_path: Path) -> None:
+def test_a_run_without_an_end_condition_ends_at_its_timeout(tmp_path: Path) -> None:
     clock = MovedClock()
     node = Node(tmp_path / "home", clock=clock)
     supervisor = node.supervisor(until_caught_up=False)
 
-    ending, looks = _rounds(
+    ending, reports = _rounds(
         supervisor,
         Request(names=(), until_caught_up=False, timeout=timedelta(0)),
         clock=clock,
@@ -73,4 +73,4 @@ def test_a_run_without_a_wish_for_an_end_ends_with_its_time(tmp_path: Path) -> N
         stop=threading.Event(),
     )
 
-    assert (ending, looks) == (Ending.TIMED_OUT, ())
+    assert (ending, reports) == (Ending.TIMED_OUT, ())

@@ -1,4 +1,4 @@
-"""Jobs that load from a bucket of Google, and tables that lie in one."""
+"""Jobs that load from a Google bucket, and tables in a Google bucket."""
 
 import json
 import os
@@ -31,11 +31,11 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def proxy(google_bucket: GoogleBucket) -> Iterator[FaultProxy]:
-    """A proxy before the bucket."""
-    made = FaultProxy(google_bucket.server.endpoint)
-    made.up()
-    yield made
-    made.down()
+    """A proxy in front of the bucket."""
+    proxy_in_front = FaultProxy(google_bucket.server.endpoint)
+    proxy_in_front.up()
+    yield proxy_in_front
+    proxy_in_front.down()
 
 
 def written(account: str, path: Path) -> dict[str, str]:
@@ -44,7 +44,7 @@ def written(account: str, path: Path) -> dict[str, str]:
 
 
 def through(proxy: FaultProxy, bucket: GoogleBucket, folder: Path) -> dict[str, str]:
-    """Answer the options that open the bucket behind the proxy."""
+    """Return the options to access the bucket through the proxy."""
     return written(service_account(proxy.endpoint, bucket.server.key), folder / "proxied.json")
 
 
@@ -52,7 +52,7 @@ def start(node: Node, bucket: GoogleBucket, options: dict[str, str], **more: str
     node.sql(f"{CREATE_TABLE}; {job_on(bucket.uri('in/**/*.json'), {**options, **more})}")
 
 
-def test_looks_ask_only_for_keys_behind_the_loaded_ones(
+def test_polls_list_only_keys_after_the_loaded_keys(
     node: Node, google_bucket: GoogleBucket, proxy: FaultProxy, tmp_path: Path
 ) -> None:
     put_rows(google_bucket.direct, "in/a.json", 1)
@@ -83,21 +83,21 @@ def test_a_key_of_another_account_is_refused_without_being_shown(
     with raises(ExternalError, Code.GET_REMOTE_DATA_ERROR, "access") as refused:
         start(node, google_bucket, written(account, tmp_path / "other.json"))
 
-    told = f"{refused.value} {refused.value.detail} {refused.value.hint}"
-    assert "gs.service_account" in told
-    assert json.loads(account)["private_key"] not in told
+    error_text = f"{refused.value} {refused.value.detail} {refused.value.hint}"
+    assert "gs.service_account" in error_text
+    assert json.loads(account)["private_key"] not in error_text
     assert node.sql("SHOW JOBS") == []
 
 
 @pytest.mark.parametrize(
     "account", ["canary", '"canary"', "{}", '{"gcs_base_url": 1}', NO_KEY], ids=range(5)
 )
-def test_what_is_no_key_of_an_account_is_told_without_being_shown(
+def test_an_invalid_service_account_is_an_error_that_does_not_show_it(
     node: Node, google_bucket: GoogleBucket, tmp_path: Path, account: str
 ) -> None:
     with raises(ExternalError, Code.GET_REMOTE_DATA_ERROR, "key") as refused:
         start(node, google_bucket, written(account, tmp_path / "odd.json"))
 
-    told = f"{refused.value} {refused.value.detail} {refused.value.hint}"
-    assert "gs.service_account" in told
-    assert "canary" not in told
+    error_text = f"{refused.value} {refused.value.detail} {refused.value.hint}"
+    assert "gs.service_account" in error_text
+    assert "canary" not in error_text

@@ -1,7 +1,7 @@
-"""Files that are broken, cut off or not what they are called: named, and nothing is lost.
+"""Broken, truncated or mislabelled files: the file is named, and no row is lost.
 
-Every case has a good file before and behind the bad one. What cannot be read at all pauses the
-job in any mode; a bad row does so only where the job is strict.
+Every case has a good file before and after the bad file. An unreadable file pauses the job in
+every mode. A bad row pauses the job only in strict mode.
 """
 
 import gzip
@@ -57,7 +57,7 @@ def json_array(*numbers: int) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A format: what its files are called, what the job is told, how a good one is written."""
+    """A format: suffix of its files, options of the job, and a function to write a file."""
 
     suffix: str
     options: str
@@ -80,7 +80,7 @@ KINDS = [JSON, GZ, ARRAY, PLAIN_CSV, NAMED_CSV, PARQUET]
 
 
 def damaged(content: bytes, at: int) -> bytes:
-    """Turn over the bits of some bytes."""
+    """Invert the bits of some bytes."""
     return (
         content[:at] + bytes(255 - octet for octet in content[at : at + 8]) + content[at + 8 :]
     )
@@ -89,16 +89,24 @@ def damaged(content: bytes, at: int) -> bytes:
 WHOLE = gzip.compress(json_lines(*range(100, 5000)))
 ROWS = parquet(*range(100, 5000))
 
-# The kind, what the bad file holds, and what is said about it behind its name.
+# The kind, the content of the bad file, and the message after the file's name.
 UNREADABLE: dict[str, tuple[Kind, bytes, str]] = {
     "truncated gzip": (GZ, WHOLE[: len(WHOLE) // 2], "the gzip stream ends too early"),
     "gzip without its end": (GZ, WHOLE[:-4], "the gzip stream ends too early"),
     "damaged gzip": (GZ, damaged(WHOLE, len(WHOLE) // 2), "the gzip stream is broken"),
-    "gzip with a wrong sum": (GZ, damaged(WHOLE, len(WHOLE) - 8), "the gzip stream is broken"),
+    "gzip with a wrong checksum": (
+        GZ,
+        damaged(WHOLE, len(WHOLE) - 8),
+        "the gzip stream is broken",
+    ),
     "text called .gz": (GZ, json_lines(2), "the gzip stream is broken, at byte 0"),
-    "text called .parquet": (PARQUET, json_lines(2), "a Parquet file begins with b'PAR1'"),
-    "empty Parquet": (PARQUET, b"", "a Parquet file begins with b'PAR1', found b''"),
-    "cut Parquet": (PARQUET, ROWS[: len(ROWS) // 2], "a Parquet file ends with b'PAR1'"),
+    "text called .parquet": (PARQUET, json_lines(2), "a Parquet file must start with b'PAR1'"),
+    "empty Parquet": (PARQUET, b"", "a Parquet file must start with b'PAR1', found b''"),
+    "truncated Parquet": (
+        PARQUET,
+        ROWS[: len(ROWS) // 2],
+        "a Parquet file must end with b'PAR1'",
+    ),
     "Parquet that is all magic": (PARQUET, b"PAR1PAR1", "the footer of the Parquet file"),
     "wrong length of a footer": (
         PARQUET,
@@ -107,23 +115,28 @@ UNREADABLE: dict[str, tuple[Kind, bytes, str]] = {
     ),
     "damaged footer": (PARQUET, damaged(ROWS, len(ROWS) - 60), "Parquet file"),
     "damaged pages": (PARQUET, damaged(ROWS, 40), "Parquet file is broken"),
-    "array without an end": (ARRAY, json_array(2, 3)[:-1], "does not end"),
-    "array that breaks off": (ARRAY, json_array(2, 3)[:-20], "does not end"),
+    "array without an end": (ARRAY, json_array(2, 3)[:-1], "is not closed"),
+    "truncated array": (ARRAY, json_array(2, 3)[:-20], "is not closed"),
     "header that is not UTF-8": (NAMED_CSV, b"id,n\xffte\n2,x\n", "a name is not UTF-8"),
-    "header with a name twice": (NAMED_CSV, b"id,note,id\n2,x,3\n", 'column "id" is named by'),
-    "header that nothing closes": (NAMED_CSV, b'"id,note\n2,x\n', "the header on line 1"),
+    "header with a name twice": (NAMED_CSV, b"id,note,id\n2,x,3\n", 'have the same name, "id"'),
+    "header with an unclosed quote": (NAMED_CSV, b'"id,note\n2,x\n', "the header on line 1"),
 }
 
-# Where the first bad row stands, and how many of the good ones beside it can be loaded.
+# The kind, the content, the place of the first bad row, and the good rows that can be loaded.
 BAD_ROWS: dict[str, tuple[Kind, bytes, str, list[int]]] = {
-    "quotes that nothing closes": (PLAIN_CSV, b'2,a\n3,"b\n4,c\n', "line 2: ", [2]),
+    "unclosed quotes": (PLAIN_CSV, b'2,a\n3,"b\n4,c\n', "line 2: ", [2]),
     "more columns": (
         PLAIN_CSV,
         b"2,a\n3,b,c\n",
-        "line 2: a row may have 2 fields, found 3",
+        "line 2: a row must have at most 2 fields, found 3",
         [2],
     ),
-    "a column too many": (NAMED_CSV, b"id,note\n2,a\n3,b,c\n", "line 3: a row may have 2", [2]),
+    "a column too many": (
+        NAMED_CSV,
+        b"id,note\n2,a\n3,b,c\n",
+        "line 3: a row must have at most 2",
+        [2],
+    ),
     "100,000 columns": (PLAIN_CSV, b"2,a\n" + b"x," * 99_999 + b"x\n3,b\n", "line 2: ", [2, 3]),
     "mixed encodings": (PLAIN_CSV, b"2,a\n3,\xe9\n4,\xc3\xa9\n", "line 2: ", [2, 4]),
     "mixed encodings in JSON": (
@@ -143,7 +156,7 @@ BAD_ROWS: dict[str, tuple[Kind, bytes, str, list[int]]] = {
     "no id": (NAMED_CSV, b"note\nx\n", 'line 2: column "id": expected BIGINT, found NULL', []),
 }
 
-# What looks odd, but is no reason to stop: what the file holds, and the ids in it.
+# Unusual content that must load: the kind, the content, and the ids in it.
 HARMLESS: dict[str, tuple[Kind, bytes, list[int]]] = {
     "byte order mark in JSON": (JSON, BOM + json_lines(2, 3), [2, 3]),
     "byte order mark in CSV": (PLAIN_CSV, BOM + csv_lines(2, 3), [2, 3]),
@@ -151,12 +164,12 @@ HARMLESS: dict[str, tuple[Kind, bytes, list[int]]] = {
     "byte order mark before an array": (ARRAY, BOM + json_array(2, 3), [2, 3]),
     "CRLF in JSON": (JSON, json_lines(2, 3).replace(b"\n", b"\r\n"), [2, 3]),
     "CRLF in CSV": (PLAIN_CSV, csv_lines(2, 3).replace(b"\n", b"\r\n"), [2, 3]),
-    "CRLF behind a header": (NAMED_CSV, named_lines(2, 3).replace(b"\n", b"\r\n"), [2, 3]),
+    "CRLF after a header": (NAMED_CSV, named_lines(2, 3).replace(b"\n", b"\r\n"), [2, 3]),
     "no end of the last line": (JSON, json_lines(2, 3)[:-1], [2, 3]),
     "header only": (NAMED_CSV, b"id,note\n", []),
     "header without an end": (NAMED_CSV, b"id,note", []),
     "names in another order": (NAMED_CSV, b"note,ID\nrow 2,2\nrow 3,3\n", [2, 3]),
-    "100,000 columns that nobody wants": (
+    "100,000 unused columns": (
         NAMED_CSV,
         b",".join(b"n%d" % n for n in range(99_998))
         + b",id,note\n"
@@ -196,8 +209,8 @@ def put(folder: Path, kind: Kind, name: str, content: bytes) -> Path:
     return path
 
 
-def around(folder: Path, kind: Kind, bad: bytes) -> Path:
-    """Write a good file, the bad one and a good one behind it; answer the bad one."""
+def place_between(folder: Path, kind: Kind, bad: bytes) -> Path:
+    """Write a good file, the bad file and another good file; return the bad path."""
     put(folder, kind, "a", kind.write(1))
     put(folder, kind, "c", kind.write(9))
     return put(folder, kind, "b", bad)
@@ -214,8 +227,8 @@ def rejected(node: Node) -> list[dict[str, Any]]:
 
 
 def cases(rows: Mapping[str, tuple[Any, ...]], *, columns: int) -> list[Any]:
-    """Answer so many columns of the cases; an object without bytes would be no file at all."""
-    no_object = pytest.mark.of_local_files("an object without bytes is no file")
+    """Return some columns of the cases. On buckets, an empty object would not be a file."""
+    no_object = pytest.mark.of_local_files("an empty object is not a file")
     return [
         pytest.param(*row[:columns], id=name, marks=[] if row[1] else [no_object])
         for name, row in rows.items()
@@ -224,10 +237,10 @@ def cases(rows: Mapping[str, tuple[Any, ...]], *, columns: int) -> list[Any]:
 
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize(("kind", "content", "message"), cases(UNREADABLE, columns=3))
-def test_an_unreadable_file_is_named_and_loads_once_it_is_mended(
+def test_an_unreadable_file_is_reported_and_loads_after_it_was_fixed(
     node: Node, folder: Path, *, kind: Kind, content: bytes, message: str, strict: bool
 ) -> None:
-    bad = around(folder, kind, content)
+    bad = place_between(folder, kind, content)
     node.sql(create(folder, kind, strict=strict))
 
     node.run()
@@ -249,10 +262,10 @@ def test_an_unreadable_file_is_named_and_loads_once_it_is_mended(
 
 @pytest.mark.of_local_files("which files come first is tested in both places elsewhere")
 @pytest.mark.parametrize(("kind", "content", "message"), cases(UNREADABLE, columns=3))
-def test_files_before_an_unreadable_one_load_and_those_behind_it_once_it_is_gone(
+def test_files_after_an_unreadable_file_load_once_it_is_deleted(
     node: Node, folder: Path, kind: Kind, content: bytes, message: str
 ) -> None:
-    bad = around(folder, kind, content)
+    bad = place_between(folder, kind, content)
     node.sql(create(folder, kind, strict=False, files=1))
 
     node.run()
@@ -273,7 +286,7 @@ def test_files_before_an_unreadable_one_load_and_those_behind_it_once_it_is_gone
 def test_a_bad_row_stops_a_strict_job_with_its_file_and_line(
     node: Node, folder: Path, kind: Kind, content: bytes, message: str
 ) -> None:
-    bad = around(folder, kind, content)
+    bad = place_between(folder, kind, content)
     node.sql(create(folder, kind, strict=True))
 
     node.run()
@@ -292,28 +305,28 @@ def test_a_bad_row_stops_a_strict_job_with_its_file_and_line(
 @pytest.mark.parametrize(
     ("kind", "content", "message", "good"), BAD_ROWS.values(), ids=BAD_ROWS
 )
-def test_a_bad_row_is_kept_beside_a_lenient_job_and_the_others_load(
+def test_a_lenient_job_stores_a_bad_row_as_a_reject_and_loads_the_others(
     node: Node, folder: Path, *, kind: Kind, content: bytes, message: str, good: list[int]
 ) -> None:
-    bad = around(folder, kind, content)
+    bad = place_between(folder, kind, content)
     node.sql(create(folder, kind, strict=False))
 
     node.run()
 
-    kept = rejected(node)
+    rejects = rejected(node)
     assert ids(node) == [1, *good, 9]
-    assert {row["file"] for row in kept} == {node.name_of(bad)}
-    first = min(kept, key=lambda row: row["line"])
+    assert {row["file"] for row in rejects} == {node.name_of(bad)}
+    first = min(rejects, key=lambda row: row["line"])
     assert f"line {first['line']}: {first['error']}".startswith(message)
-    assert node.job("j").cumulative.rows_rejected == len(kept)
+    assert node.job("j").cumulative.rows_rejected == len(rejects)
 
 
 @pytest.mark.parametrize(("kind", "content", "found"), cases(HARMLESS, columns=3))
-def test_a_file_that_only_looks_odd_loads(
+def test_an_unusual_but_valid_file_loads(
     node: Node, folder: Path, kind: Kind, content: bytes, found: list[int]
 ) -> None:
-    around(folder, kind, content)
-    # A lenient job would keep as a reject whatever stops this one.
+    place_between(folder, kind, content)
+    # Strict, because a lenient job would store a bad row as a reject and continue.
     node.sql(create(folder, kind, strict=True))
 
     node.run()
@@ -324,8 +337,10 @@ def test_a_file_that_only_looks_odd_loads(
     assert rejected(node) == []
 
 
-def test_fewer_columns_are_null_or_an_error_as_the_job_wants(node: Node, folder: Path) -> None:
-    bad = around(folder, PLAIN_CSV, b"2\n")
+def test_missing_columns_are_null_or_an_error_depending_on_the_option(
+    node: Node, folder: Path
+) -> None:
+    bad = place_between(folder, PLAIN_CSV, b"2\n")
     node.sql(create(folder, PLAIN_CSV, strict=True, more=", 'missing_columns' = 'fail'"))
     node.run()
     named = (f'"{bad}"', "line 1", "2", "found 1")
@@ -343,12 +358,12 @@ def test_fewer_columns_are_null_or_an_error_as_the_job_wants(node: Node, folder:
 
 
 @pytest.mark.parametrize("kind", [NAMED_CSV, PARQUET], ids=lambda kind: kind.suffix)
-def test_a_file_that_lacks_a_column_is_named_where_that_is_an_error(
+def test_a_file_without_a_required_column_is_reported(
     node: Node, folder: Path, kind: Kind
 ) -> None:
     stream = io.BytesIO()
     pq.write_table(pa.table({"id": [2]}), stream)
-    bad = around(folder, kind, stream.getvalue() if kind is PARQUET else b"id\n2\n")
+    bad = place_between(folder, kind, stream.getvalue() if kind is PARQUET else b"id\n2\n")
     node.sql(create(folder, kind, strict=False, more=", 'missing_columns' = 'fail'"))
 
     node.run()
@@ -364,7 +379,7 @@ def test_a_file_that_lacks_a_column_is_named_where_that_is_an_error(
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.suffix}")
-def test_a_folder_that_matches_is_no_file_but_what_lies_in_it_may_be(
+def test_a_matching_folder_is_not_loaded_but_its_files_can_match(
     node: Node, folder: Path, kind: Kind
 ) -> None:
     put(folder, kind, "a", kind.write(1))
@@ -380,14 +395,14 @@ def test_a_folder_that_matches_is_no_file_but_what_lies_in_it_may_be(
 
 @pytest.mark.of_local_files("the file is replaced while a task runs")
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.suffix}")
-def test_a_file_that_is_replaced_after_the_listing_is_read_as_it_is_then(
+def test_the_new_content_of_a_file_replaced_after_the_listing_is_loaded(
     tmp_path: Path, open_node: OpenNode, folder: Path, kind: Kind
 ) -> None:
     put(folder, kind, "a", kind.write(1))
-    seen = put(folder, kind, "b", kind.write(2))
+    listed = put(folder, kind, "b", kind.write(2))
     fresh = tmp_path / "fresh"
     fresh.write_bytes(kind.write(3, 4))
-    replacing = Failing(first=lambda: os.replace(fresh, seen))  # noqa: PTH105 - Gives nothing.
+    replacing = Failing(first=lambda: os.replace(fresh, listed))  # noqa: PTH105 - Path.replace would return a path.
     node = open_node(clock=MovedClock(), work=replacing)
     node.sql(create(folder, kind, strict=True))
 
@@ -395,26 +410,26 @@ def test_a_file_that_is_replaced_after_the_listing_is_read_as_it_is_then(
 
     assert ids(node) == [1, 3, 4]
     assert attempts(node) == [(1, 1, "FAILED"), (1, 2, "COMMITTED")]
-    assert f'file "{seen}" was changed' in str(node.sql("SHOW EPOCHS FOR j")[-2]["reason"])
+    assert f'file "{listed}" was changed' in str(node.sql("SHOW EPOCHS FOR j")[-2]["reason"])
     node.catalog.close()
 
 
 @pytest.mark.of_local_files("the file is replaced while a task runs")
-def test_a_good_file_that_becomes_a_broken_one_after_the_listing_pauses_the_job(
+def test_a_file_that_becomes_unreadable_after_the_listing_pauses_the_job(
     tmp_path: Path, open_node: OpenNode, folder: Path
 ) -> None:
-    seen = put(folder, PARQUET, "a", PARQUET.write(1))
+    listed = put(folder, PARQUET, "a", PARQUET.write(1))
     broken = tmp_path / "broken"
     broken.write_bytes(ROWS[:100])
-    breaking = Failing(first=lambda: os.replace(broken, seen))  # noqa: PTH105 - Gives nothing.
+    breaking = Failing(first=lambda: os.replace(broken, listed))  # noqa: PTH105 - Path.replace would return a path.
     node = open_node(clock=MovedClock(), work=breaking)
     node.sql(create(folder, PARQUET, strict=False))
 
     node.run()
 
-    assert str(node.show("j")["reason"]).startswith(f'FILE_ERR: file "{seen}": ')
+    assert str(node.show("j")["reason"]).startswith(f'FILE_ERR: file "{listed}": ')
     assert ids(node) == []
-    seen.write_bytes(PARQUET.write(1))
+    listed.write_bytes(PARQUET.write(1))
     node.sql("RESUME JOB j")
     node.run()
     assert ids(node) == [1]
@@ -424,16 +439,16 @@ def test_a_good_file_that_becomes_a_broken_one_after_the_listing_pauses_the_job(
 INFERRED = {
     name: row[:2]
     for name, row in UNREADABLE.items()
-    # Columns are found without a look at the values, and never in an array.
+    # Column inference does not read values, and does not support arrays.
     if name != "damaged pages" and row[0] is not ARRAY
 }
 
 
 @pytest.mark.parametrize(("kind", "content"), cases(INFERRED, columns=2))
-def test_columns_are_not_taken_from_an_unreadable_file_and_it_is_named(
+def test_columns_are_not_inferred_from_an_unreadable_file(
     node: Node, folder: Path, kind: Kind, content: bytes
 ) -> None:
-    bad = around(folder, kind, content)
+    bad = place_between(folder, kind, content)
     statement = create(folder, kind, strict=True).replace(f"'schema' = '{SCHEMA}', ", "")
 
     with pytest.raises(UserError) as refused:

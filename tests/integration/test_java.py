@@ -1,4 +1,4 @@
-"""Spark runs on the machine's Java, or on the one from PyPI where there is none."""
+"""Spark runs on the machine's Java, or on the Java from PyPI if the machine has none."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ PENSTOCK = Path(sys.executable).parent / "penstock"
 
 
 def fake_java(folder: Path, *, version: str) -> Path:
-    """A home whose java tells the given version."""
+    """Create a Java home whose java prints the given version."""
     java = folder / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
@@ -23,9 +23,7 @@ def fake_java(folder: Path, *, version: str) -> Path:
 
 
 @pytest.mark.parametrize("version", ["17.0.15", "21", "25.0.1"])
-def test_a_java_named_by_java_home_is_taken_when_it_is_new_enough(
-    tmp_path: Path, version: str
-) -> None:
+def test_a_java_in_java_home_is_used_if_it_is_new_enough(tmp_path: Path, version: str) -> None:
     home = fake_java(tmp_path / "jdk", version=version)
 
     found = java_home(scratch=tmp_path, environment={"JAVA_HOME": str(home), "PATH": ""})
@@ -34,7 +32,7 @@ def test_a_java_named_by_java_home_is_taken_when_it_is_new_enough(
 
 
 @pytest.mark.parametrize("version", ["1.8.0_392", "11.0.2"])
-def test_an_old_java_is_passed_over(tmp_path: Path, version: str) -> None:
+def test_an_old_java_is_not_used(tmp_path: Path, version: str) -> None:
     home = fake_java(tmp_path / "jdk", version=version)
 
     found = java_home(scratch=tmp_path, environment={"JAVA_HOME": str(home), "PATH": ""})
@@ -42,14 +40,14 @@ def test_an_old_java_is_passed_over(tmp_path: Path, version: str) -> None:
     assert found == tmp_path / "java"
 
 
-def test_the_java_from_pypi_starts_without_the_module_it_does_not_carry(tmp_path: Path) -> None:
+def test_the_java_from_pypi_starts_without_its_missing_module(tmp_path: Path) -> None:
     home = java_home(scratch=tmp_path, environment={"PATH": ""})
 
     command = [str(home / "bin" / "java"), "--add-modules=jdk.incubator.vector", "-version"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
 
-    assert answer.returncode == 0, answer.stderr
-    assert "version" in answer.stderr
+    assert result.returncode == 0, result.stderr
+    assert "version" in result.stderr
 
 
 @pytest.mark.integration

@@ -1,4 +1,4 @@
-"""What the options of a job mean: late and changed files, offsets, batches, columns."""
+"""Options of a job: late and changed files, offsets, batches, columns."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ ONE_FILE = [("s3.max_batch_files", "1")]
 
 
 def epochs(node: Node, column: str) -> list[Cell]:
-    """Answer one column of SHOW EPOCHS, for the epochs alone."""
+    """Return a column of SHOW EPOCHS, without other rows."""
     return [row[column] for row in node.sql("SHOW EPOCHS FOR j") if row["kind"] == "epoch"]
 
 
@@ -40,7 +40,7 @@ def test_a_late_file_is_loaded_by_default(node: Node, folder: Path) -> None:
     assert node.show("j")["files_loaded"] == 2
 
 
-def test_a_late_file_is_passed_over_when_that_was_asked(node: Node, folder: Path) -> None:
+def test_a_late_file_is_ignored_if_the_option_is_set(node: Node, folder: Path) -> None:
     write_rows(folder / "b.json", numbered(1))
     node.sql(f"{CREATE_TABLE}; {create_job(folder, late_files='ignore')}")
     node.run()
@@ -68,7 +68,7 @@ def test_a_changed_file_is_not_loaded_again_but_counted(node: Node, folder: Path
     assert node.restart().show("j")["files_modified"] == 1
 
 
-def test_a_changed_file_that_is_put_back_is_no_longer_counted(node: Node, folder: Path) -> None:
+def test_a_changed_file_that_is_restored_is_no_longer_counted(node: Node, folder: Path) -> None:
     path = write_rows(folder / "a.json", numbered(1))
     node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
     node.run()
@@ -83,7 +83,7 @@ def test_a_changed_file_that_is_put_back_is_no_longer_counted(node: Node, folder
     assert node.rows("t") == numbered(1)
 
 
-def test_a_changed_file_pauses_the_job_for_good_when_that_was_asked(
+def test_a_changed_file_pauses_the_job_permanently_if_the_option_is_set(
     node: Node, folder: Path
 ) -> None:
     path = write_rows(folder / "a.json", numbered(1))
@@ -93,12 +93,12 @@ def test_a_changed_file_pauses_the_job_for_good_when_that_was_asked(
     write_rows(path, numbered(9))
     write_rows(folder / "b.json", numbered(2))
 
-    (look,) = node.run()
+    (report,) = node.run()
 
-    assert look.paused_for_good
-    assert look.state.desired.reason is not None
-    assert look.state.desired.reason.code is Code.CANNOT_RESUME_ERR
-    assert_names(look.state.desired.reason.message, f'"{node.name_of(path)}"', "changed")
+    assert report.needs_resume
+    assert report.state.desired.reason is not None
+    assert report.state.desired.reason.code is Code.CANNOT_RESUME_ERR
+    assert_names(report.state.desired.reason.message, f'"{node.name_of(path)}"', "changed")
     assert node.rows("t") == numbered(1)
     (folder / "kept").replace(path)
     node.sql("RESUME JOB j")
@@ -126,7 +126,7 @@ def test_a_changed_file_loads_again_when_the_offset_is_moved_back(
 
 
 @pytest.mark.parametrize("slashes", ["", "/", "//"])
-def test_an_offset_at_create_begins_behind_the_named_file(
+def test_an_offset_at_create_starts_after_the_named_file(
     node: Node, folder: Path, slashes: str
 ) -> None:
     for number, name in enumerate("abc"):
@@ -143,7 +143,7 @@ def test_an_offset_at_create_begins_behind_the_named_file(
 
 
 @pytest.mark.parametrize("slashes", ["", "/"])
-def test_an_offset_at_alter_begins_behind_the_named_file(
+def test_an_offset_at_alter_starts_after_the_named_file(
     node: Node, folder: Path, slashes: str
 ) -> None:
     for number, name in enumerate("abc"):
@@ -163,7 +163,7 @@ def test_an_offset_at_alter_begins_behind_the_named_file(
     assert node.show("j")["files_loaded"] == 5
 
 
-def test_an_offset_need_not_name_a_file_that_exists(node: Node, folder: Path) -> None:
+def test_an_offset_can_name_a_file_that_does_not_exist(node: Node, folder: Path) -> None:
     for number, name in enumerate("abc"):
         write_rows(folder / f"{name}.json", numbered(number))
     start = offset(folder / "b")
@@ -187,7 +187,7 @@ def test_a_late_file_before_the_offset_is_never_loaded(node: Node, folder: Path)
     assert node.rows("t") == numbered(1, 3)
 
 
-def test_an_offset_of_alter_counts_like_a_new_one_even_if_it_is_the_same(
+def test_an_alter_with_the_same_offset_loads_later_files_again(
     node: Node, folder: Path
 ) -> None:
     write_rows(folder / "a.json", numbered(1))
@@ -202,7 +202,9 @@ def test_an_offset_of_alter_counts_like_a_new_one_even_if_it_is_the_same(
     assert node.rows("t") == numbered(2, 2)
 
 
-def test_an_epoch_takes_so_many_files_and_no_more(node: Node, folder: Path) -> None:
+def test_an_epoch_loads_at_most_the_configured_number_of_files(
+    node: Node, folder: Path
+) -> None:
     for number in range(5):
         write_rows(folder / f"{number}.json", numbered(number))
     limit = ("s3.max_batch_files", "2")
@@ -215,7 +217,7 @@ def test_an_epoch_takes_so_many_files_and_no_more(node: Node, folder: Path) -> N
     assert node.rows("t") == numbered(0, 1, 2, 3, 4)
 
 
-def test_the_file_that_crosses_the_limit_of_bytes_is_part_of_the_epoch(
+def test_the_file_that_exceeds_the_byte_limit_is_part_of_the_epoch(
     node: Node, folder: Path
 ) -> None:
     sizes = {}
@@ -231,9 +233,7 @@ def test_the_file_that_crosses_the_limit_of_bytes_is_part_of_the_epoch(
     assert epochs(node, "bytes") == [sizes[0] + sizes[1], sizes[2] + sizes[3], sizes[4]]
 
 
-def test_a_limit_of_bytes_that_is_reached_exactly_ends_the_epoch(
-    node: Node, folder: Path
-) -> None:
+def test_an_epoch_ends_when_the_byte_limit_is_reached_exactly(node: Node, folder: Path) -> None:
     for number in range(3):
         write_rows(folder / f"{number}.json", numbered(number))
     size = (folder / "0.json").stat().st_size
@@ -254,7 +254,7 @@ def test_a_limit_of_bytes_that_is_reached_exactly_ends_the_epoch(
         (("__team", "sales"), "'__team' = 'sales'"),
     ],
 )
-def test_units_are_accepted_and_properties_stand_in_show_create(
+def test_units_are_accepted_and_properties_are_in_show_create(
     node: Node, folder: Path, given: tuple[str, str], printed: str
 ) -> None:
     write_rows(folder / "a.json", numbered(1))
@@ -273,7 +273,7 @@ NESTED: list[dict[str, Any]] = [
 
 
 def load(node: Node, folder: Path, insert: str) -> list[dict[str, Any]]:
-    """Load one file by an INSERT; $ stands for the source."""
+    """Load one file with an INSERT; $ is the placeholder of the source."""
     source = f"FILES('uri' = 'file://{folder}/*.json', 'format' = 'json')"
     node.sql(f"CREATE JOB j ON STREAMING DO INSERT INTO {insert.replace('$', source)}")
     node.run()
@@ -314,7 +314,7 @@ def test_a_select_fills_the_columns_of_the_table(
     assert found == dict(zip(("id", "note", "city"), row, strict=True))
 
 
-def test_nested_fields_are_found_and_are_null_below_a_null(node: Node, folder: Path) -> None:
+def test_nested_fields_are_loaded_and_are_null_inside_a_null(node: Node, folder: Path) -> None:
     write_rows(folder / "a.json", NESTED)
     node.sql(WIDE_TABLE)
 
@@ -327,7 +327,7 @@ def test_nested_fields_are_found_and_are_null_below_a_null(node: Node, folder: P
     ]
 
 
-def test_a_field_that_later_files_bring_is_not_loaded_because_the_schema_is_frozen(
+def test_a_field_that_first_appears_in_later_files_is_not_loaded(
     node: Node, folder: Path
 ) -> None:
     write_rows(folder / "a.json", [{"id": 1}])
@@ -343,9 +343,7 @@ def test_a_field_that_later_files_bring_is_not_loaded_because_the_schema_is_froz
     ]
 
 
-def test_a_given_schema_is_taken_instead_of_what_the_files_look_like(
-    node: Node, folder: Path
-) -> None:
+def test_a_declared_schema_replaces_inference(node: Node, folder: Path) -> None:
     write_rows(folder / "a.json", [{"id": 1}])
     node.sql(f"{CREATE_TABLE}; {create_job(folder, schema='id INT, note STRING')}")
     write_rows(folder / "b.json", numbered(2))
@@ -355,7 +353,7 @@ def test_a_given_schema_is_taken_instead_of_what_the_files_look_like(
     assert node.rows("t") == [{"id": 1, "note": None}, *numbered(2)]
 
 
-def test_a_uri_may_name_one_file(node: Node, folder: Path) -> None:
+def test_a_uri_can_name_one_file(node: Node, folder: Path) -> None:
     path = write_rows(folder / "a.json", numbered(1))
     write_rows(folder / "b.json", numbered(2))
 
@@ -365,7 +363,7 @@ def test_a_uri_may_name_one_file(node: Node, folder: Path) -> None:
     assert node.rows("t") == numbered(1)
 
 
-def test_s3_is_another_name_of_the_same_function(node: Node, folder: Path) -> None:
+def test_s3_is_an_alias_of_files(node: Node, folder: Path) -> None:
     write_rows(folder / "a.json", numbered(1))
     job = create_job(folder).replace("FILES(", "S3(")
 
@@ -377,7 +375,7 @@ def test_s3_is_another_name_of_the_same_function(node: Node, folder: Path) -> No
 
 
 @pytest.mark.of_local_files("files appear while a task runs")
-def test_the_look_behind_a_failed_attempt_tells_whether_the_job_is_caught_up(
+def test_the_poll_after_a_failed_attempt_decides_whether_the_job_is_caught_up(
     open_node: OpenNode, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "WINDOW_FILES", 2)
@@ -385,7 +383,7 @@ def test_the_look_behind_a_failed_attempt_tells_whether_the_job_is_caught_up(
     def outage_with_more_files() -> None:
         for number in (2, 3, 4):
             write_rows(folder / f"{number}.json", numbered(number))
-        raise ExternalError("the disk did not answer", code=Code.STORAGE_ERR)
+        raise ExternalError("the disk did not respond", code=Code.STORAGE_ERR)
 
     node = open_node(clock=MovedClock(), work=Failing(first=outage_with_more_files, times=4))
     write_rows(folder / "1.json", numbered(1))

@@ -1,4 +1,4 @@
-"""JSON files that are no plain lines: their columns are found, and their rows loaded."""
+"""JSON files that are not line-delimited: columns are inferred, and rows are loaded."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def load(node: Node, folder: Path, content: str, *, table: str, options: str) ->
         (f'{{"rows": {ARRAY}}}', "'strip_outer_array' = 'true', 'json_root' = '$.rows'"),
     ],
 )
-def test_columns_are_found_in_documents(
+def test_columns_are_inferred_from_documents(
     node: Node, folder: Path, content: str, options: str
 ) -> None:
     rows = load(node, folder, content, table="id BIGINT, price DOUBLE", options=options)
@@ -42,7 +42,7 @@ def test_columns_are_found_in_documents(
     assert types == ["BIGINT", "DOUBLE", "ARRAY<BIGINT>"]
 
 
-def test_numbers_that_stay_texts_are_columns_of_texts(node: Node, folder: Path) -> None:
+def test_numbers_read_as_strings_are_inferred_as_strings(node: Node, folder: Path) -> None:
     options = "'strip_outer_array' = 'true', 'num_as_string' = 'true'"
     rows = load(node, folder, ARRAY, table="id STRING, price STRING", options=options)
 
@@ -58,7 +58,7 @@ def test_jsonpaths_need_a_schema(node: Node, folder: Path) -> None:
         )
 
 
-def test_t36_options_of_a_format_survive_a_cut_journal_and_a_restart(
+def test_t36_format_options_survive_a_truncated_journal_and_a_restart(
     node: Node, folder: Path
 ) -> None:
     (folder / "a.csv").write_text("skip me\n'1';'x''y'\n'2';''\n")

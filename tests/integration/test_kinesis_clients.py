@@ -1,4 +1,4 @@
-"""Clients of streams: how many there are, how long they wait, and whom they hold up."""
+"""Clients of streams: how many exist, how long they wait, and which loads they block."""
 
 import multiprocessing
 import os
@@ -38,8 +38,8 @@ from tests.servers.proxy import Delay, FaultProxy, Request
 __all__ = ["access"]
 pytestmark = pytest.mark.integration
 
-PATIENCE_SECONDS = 60
-# What a person who pauses a load waits at most.
+TIMEOUT_SECONDS = 60
+# The longest time that a user waits when pausing a load.
 PAUSE_MAX = timedelta(seconds=10)
 ROLE = "arn:aws:iam::123456789012:role/reader"
 SHARDS = 64
@@ -51,23 +51,23 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """In which processes clients are made."""
-    by: list[int] = []
+def created_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The process ids in which clients are created."""
+    process_ids: list[int] = []
 
-    def make(access: StreamAccess) -> Any:
-        by.append(os.getpid())
+    def open_client(access: StreamAccess) -> Any:
+        process_ids.append(os.getpid())
         return client_module._open_client(access)
 
-    counted = SharedClients(make, clock=SystemClock())
+    counted = SharedClients(open_client, clock=SystemClock())
     monkeypatch.setattr(client_module, "CLIENTS", counted)
-    yield by
+    yield process_ids
     counted.close()
 
 
 @contextmanager
 def silent(endpoint: str, *, operation: str) -> Iterator[FaultProxy]:
-    """Give a way to a server on which one kind of request is accepted and never answered."""
+    """Yield a proxy on which requests of one operation never get a response."""
     proxy = FaultProxy(endpoint)
     proxy.up()
 
@@ -81,7 +81,7 @@ def silent(endpoint: str, *, operation: str) -> Iterator[FaultProxy]:
         proxy.down()
 
 
-def test_t79_a_client_repeats_nothing_and_waits_less_than_who_pauses_a_load(
+def test_t79_a_client_never_retries_and_its_timeout_is_shorter_than_a_pause(
     access: StreamAccess,
 ) -> None:
     with CLIENTS.borrow(access) as client:
@@ -91,28 +91,28 @@ def test_t79_a_client_repeats_nothing_and_waits_less_than_who_pauses_a_load(
     assert config.connect_timeout + config.read_timeout < PAUSE_MAX.total_seconds()
 
 
-def test_t79_every_thread_of_a_task_and_of_the_driver_has_a_connection() -> None:
+def test_t79_every_thread_of_a_task_and_of_the_driver_has_its_own_connection() -> None:
     assert CONNECTIONS_MAX >= reader_module._THREADS_MAX
     assert CONNECTIONS_MAX >= source_module._THREADS_MAX
 
 
-def test_t79_a_stream_that_does_not_answer_in_time_is_an_error(
+def test_t79_a_request_timeout_is_an_error(
     server: KinesisServer, stream: StreamUnderTest
 ) -> None:
     with silent(server.endpoint, operation="ListShards") as proxy:
-        asked = StreamClient(access_to(stream.name, proxy.endpoint, request_timeout_ms=50))
+        client = StreamClient(access_to(stream.name, proxy.endpoint, request_timeout_ms=50))
 
         with raises(
             StreamError, Code.GET_REMOTE_DATA_ERROR, f'"{stream.name}"', proxy.endpoint
         ) as refused:
-            asked.send_once("list_shards", StreamName=stream.name)
+            client.send_once("list_shards", StreamName=stream.name)
 
         assert proxy.count() == 1
     assert_names(refused.value.detail, "ReadTimeoutError")
-    assert refused.value.heals
+    assert refused.value.transient
 
 
-def test_t79_a_load_whose_stream_is_silent_is_paused_all_the_same(
+def test_t79_a_load_with_an_unresponsive_stream_can_be_paused(
     loads: Node, server: KinesisServer, stream: StreamUnderTest
 ) -> None:
     put(stream, 1)
@@ -124,7 +124,7 @@ def test_t79_a_load_whose_stream_is_silent_is_paused_all_the_same(
         )
         loads.sql(statement)
         with supervised(loads) as supervisor:
-            rounds_until(supervisor, lambda _: proxy.count(_asks_for_records) > 1)
+            rounds_until(supervisor, lambda _: proxy.count(_is_get_records) > 1)
             loads.sql("PAUSE ROUTINE LOAD FOR r")
             rounds_until(supervisor, paused)
 
@@ -132,28 +132,28 @@ def test_t79_a_load_whose_stream_is_silent_is_paused_all_the_same(
     assert shown(loads)["ReasonOfStateChanged"].startswith("MANUAL_PAUSE_ERR")
 
 
-def _asks_for_records(request: Request) -> bool:
+def _is_get_records(request: Request) -> bool:
     return request.headers.get("x-amz-target", "").endswith(".GetRecords")
 
 
-def test_t80_many_threads_at_once_make_one_client(
-    access: StreamAccess, stream: StreamUnderTest, made: list[int]
+def test_t80_parallel_threads_create_one_client(
+    access: StreamAccess, stream: StreamUnderTest, created_in: list[int]
 ) -> None:
-    begun = threading.Barrier(SHARDS)
+    barrier = threading.Barrier(SHARDS)
 
-    def ask(_number: int) -> int:
-        begun.wait(PATIENCE_SECONDS)
-        answer = StreamClient(access).send_once("list_shards", StreamName=stream.name)
-        return len(answer.data["Shards"])
+    def list_shards(_number: int) -> int:
+        barrier.wait(TIMEOUT_SECONDS)
+        response = StreamClient(access).send_once("list_shards", StreamName=stream.name)
+        return len(response.data["Shards"])
 
     with ThreadPoolExecutor(SHARDS) as threads:
-        assert list(threads.map(ask, range(SHARDS))) == [1] * SHARDS
+        assert list(threads.map(list_shards, range(SHARDS))) == [1] * SHARDS
 
-    assert made == [os.getpid()]
+    assert created_in == [os.getpid()]
 
 
 def test_t80_a_load_of_many_shards_has_one_client_in_a_process(
-    loads: Node, stream: StreamUnderTest, made: list[int]
+    loads: Node, stream: StreamUnderTest, created_in: list[int]
 ) -> None:
     wide = new_stream(stream.client, shards=SHARDS)
     width = 2**128 // SHARDS
@@ -164,79 +164,79 @@ def test_t80_a_load_of_many_shards_has_one_client_in_a_process(
     loads.run()
 
     assert sorted(ids(loads)) == list(range(SHARDS))
-    assert made == [os.getpid()]
+    assert created_in == [os.getpid()]
 
 
-def test_t80_a_forked_process_makes_a_client_of_its_own(
+def test_t80_a_forked_process_creates_its_own_client(
     server: KinesisServer, stream: StreamUnderTest
 ) -> None:
     context = multiprocessing.get_context("forkserver")
-    told, telling = context.Pipe(duplex=False)
+    receiver, sender = context.Pipe(duplex=False)
     parent = context.Process(
-        target=_ask_before_and_behind_a_fork, args=(server.endpoint, stream.name, telling)
+        target=_request_before_and_after_a_fork, args=(server.endpoint, stream.name, sender)
     )
     parent.start()
-    telling.close()
-    before, behind = told.recv(), told.recv()
-    parent.join(PATIENCE_SECONDS)
+    sender.close()
+    before, after = receiver.recv(), receiver.recv()
+    parent.join(TIMEOUT_SECONDS)
 
     assert parent.exitcode == 0
     assert before == {"shards": 1, "same": True}
-    assert behind == {"shards": 1, "same": False}
+    assert after == {"shards": 1, "same": False}
 
 
-def _ask_before_and_behind_a_fork(endpoint: str, name: str, telling: Any) -> None:
-    """Ask with one client, fork, and ask again; tell whether the client is the first one."""
+def _request_before_and_after_a_fork(endpoint: str, name: str, sender: Any) -> None:
+    """Send a request, fork, and send again; report whether the client is the same."""
     access = access_to(name, endpoint)
     with CLIENTS.borrow(access) as first:
         pass
 
-    def tell() -> None:
-        answer = StreamClient(access).send_once("list_shards", StreamName=name)
-        with CLIENTS.borrow(access) as mine:
-            telling.send({"shards": len(answer.data["Shards"]), "same": mine is first})
+    def send_report() -> None:
+        response = StreamClient(access).send_once("list_shards", StreamName=name)
+        with CLIENTS.borrow(access) as borrowed:
+            sender.send({"shards": len(response.data["Shards"]), "same": borrowed is first})
 
-    tell()
+    send_report()
     child = os.fork()
     if child == 0:
-        tell()
+        send_report()
         os._exit(0)
     os.waitpid(child, 0)
 
 
-def test_a_role_that_nobody_lends_is_given_up_in_time(
+def test_an_unresponsive_sts_is_a_timeout_error(
     monkeypatch: pytest.MonkeyPatch, access: StreamAccess
 ) -> None:
     waits = aws_credentials._CLIENT_CONFIG
     longest = (waits["connect_timeout"] + waits["read_timeout"]) * 2
     monkeypatch.setitem(waits, "read_timeout", 0.05)
-    asked: list[str] = []
-    lent = access_to("s", access.endpoint, role_arn=ROLE)
+    requests: list[str] = []
+    assumed = access_to("s", access.endpoint, role_arn=ROLE)
 
-    with silent_sts(asked, entered=threading.Event()) as endpoint:
+    with silent_sts(requests, entered=threading.Event()) as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint)
         with raises(ExternalError, Code.GET_REMOTE_DATA_ERROR, f'"{ROLE}"') as refused:
-            StreamClient(lent).send_once("list_shards", StreamName="s")
+            StreamClient(assumed).send_once("list_shards", StreamName="s")
 
     assert_names(refused.value.message, "ReadTimeoutError")
-    assert len(asked) == 2
+    assert len(requests) == 2
     assert longest < PAUSE_MAX.total_seconds()
 
 
-def test_a_role_that_nobody_lends_holds_up_no_other_load(
+def test_an_unresponsive_sts_does_not_block_other_loads(
     monkeypatch: pytest.MonkeyPatch, access: StreamAccess, stream: StreamUnderTest
 ) -> None:
-    monkeypatch.setitem(aws_credentials._CLIENT_CONFIG, "read_timeout", PATIENCE_SECONDS)
+    monkeypatch.setitem(aws_credentials._CLIENT_CONFIG, "read_timeout", TIMEOUT_SECONDS)
     entered = threading.Event()
-    lent = access_to("s", access.endpoint, role_arn=ROLE)
+    assumed = access_to("s", access.endpoint, role_arn=ROLE)
 
     with ThreadPoolExecutor(1) as threads:
         with silent_sts([], entered=entered) as endpoint:
             monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint)
             hanging = threads.submit(
-                StreamClient(lent).send_once, "list_shards", StreamName="s"
+                StreamClient(assumed).send_once, "list_shards", StreamName="s"
             )
-            assert entered.wait(PATIENCE_SECONDS)
+            assert entered.wait(TIMEOUT_SECONDS)
 
             found = StreamClient(access).send_once("list_shards", StreamName=stream.name)
 

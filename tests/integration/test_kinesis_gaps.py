@@ -1,4 +1,4 @@
-"""Whoever moves a load behind a gap is believed; what was heard of other shards is kept."""
+"""Moving a load past a gap, and the stored status of the other shards."""
 
 import json
 from dataclasses import replace
@@ -24,7 +24,7 @@ HORIZON = "'property.kinesis_default_pos' = 'TRIM_HORIZON'"
 
 
 def with_gap(load: Load) -> None:
-    """Let a load that was caught up miss the record 2, of which 3 is behind."""
+    """Cause a gap: trim record 2 before a load that was caught up reads it."""
     load.put(1, hash_key=LOW)
     load.create()
     load.run()
@@ -36,7 +36,7 @@ def with_gap(load: Load) -> None:
     assert load.reason()[0] == "CANNOT_RESUME_ERR"
 
 
-def test_t66_a_load_that_was_caught_up_once_goes_on_behind_a_gap(load: Load) -> None:
+def test_t66_a_load_can_be_moved_past_a_gap(load: Load) -> None:
     with_gap(load)
 
     load.sql(f"ALTER ROUTINE LOAD FOR r FROM KINESIS({HORIZON})")
@@ -46,7 +46,9 @@ def test_t66_a_load_that_was_caught_up_once_goes_on_behind_a_gap(load: Load) -> 
     assert load.ids() == [1, 3]
 
 
-def test_t66_moving_one_shard_behind_its_gap_repeats_no_record_of_another(load: Load) -> None:
+def test_t66_moving_one_shard_past_its_gap_repeats_no_record_of_another_shard(
+    load: Load,
+) -> None:
     load = replace(load, stream=new_stream(load.stream.client, shards=2))
     load.put(10, 11, hash_key=HIGH)
     with_gap(load)
@@ -61,14 +63,16 @@ def test_t66_moving_one_shard_behind_its_gap_repeats_no_record_of_another(load: 
     assert sorted(load.ids()) == [1, 3, 10, 11]
 
 
-def test_t18_what_a_late_owner_has_heard_of_the_old_stream_is_not_kept(load: Load) -> None:
+def test_t18_the_shard_status_of_the_old_stream_from_a_stale_owner_is_not_stored(
+    load: Load,
+) -> None:
     load.put(1)
     load.create()
-    late = source_of(load.node)
+    stale_owner = source_of(load.node)
     other = new_stream(load.stream.client)
     put(other, 2)
 
-    def meanwhile(_seen: str) -> None:
+    def alter_during_poll(_seen: str) -> None:
         if load.node.job("r").desired.state is DesiredState.RUN:
             load.sql("PAUSE ROUTINE LOAD FOR r")
             load.sql(
@@ -76,14 +80,14 @@ def test_t18_what_a_late_owner_has_heard_of_the_old_stream_is_not_kept(load: Loa
                 f"{HORIZON})"
             )
 
-    late.poll(load.node.job("r").progress, seen=meanwhile)
+    stale_owner.poll(load.node.job("r").progress, report=alter_during_poll)
     load.sql("RESUME ROUTINE LOAD FOR r")
     load.run()
 
     assert load.ids() == [2]
 
 
-def test_a_load_that_is_made_again_knows_that_a_quiet_shard_lost_nothing(load: Load) -> None:
+def test_a_load_created_from_show_create_reports_no_gap_for_an_idle_shard(load: Load) -> None:
     load.put(1)
     load.create()
     load.run()

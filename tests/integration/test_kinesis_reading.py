@@ -1,4 +1,4 @@
-"""Ask a stream and read its shards: what is counted, repeated, refused, and an end."""
+"""Requests to a stream and its shards: counts, retries, refusals and ends."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -44,7 +44,7 @@ def data(page: Page) -> list[bytes]:
 
 
 def all_pages(pages: ShardPages, *, to_end: bool = False, most: int = 20) -> list[Page]:
-    """Read until the end, or until the tip if that comes first."""
+    """Read to the end of the shard, or to its tip if the tip comes first."""
     found: list[Page] = []
     for _ in range(most):
         found.append(pages.next(limit=100))
@@ -53,11 +53,11 @@ def all_pages(pages: ShardPages, *, to_end: bool = False, most: int = 20) -> lis
     raise AssertionError(f"neither tip nor end within {most} pages")
 
 
-def taken(pages: ShardPages) -> list[bytes]:
+def records_of(pages: ShardPages) -> list[bytes]:
     return [one for page in all_pages(pages) for one in data(page)]
 
 
-def test_records_come_with_what_is_known_of_them(
+def test_records_have_their_metadata(
     stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     sequence = stream.put(b"x", key="a key")
@@ -76,9 +76,9 @@ def test_records_come_with_what_is_known_of_them(
         (lambda numbers: After(value=numbers[1]), [b"2"]),
         (lambda numbers: After(value=numbers[1], sub=0), [b"1", b"2"]),
     ],
-    ids=["horizon", "t22 at", "t19 after", "behind a part"],
+    ids=["horizon", "t22 at", "t19 after", "after a part"],
 )
-def test_reading_begins_at_a_position(
+def test_reading_starts_at_a_position(
     stream: StreamUnderTest,
     access: StreamAccess,
     retries: Retries,
@@ -88,23 +88,25 @@ def test_reading_begins_at_a_position(
 ) -> None:
     numbers = stream.put_all(b"0", b"1", b"2")
 
-    assert taken(reading(access, retries, position(numbers))) == found
+    assert records_of(reading(access, retries, position(numbers))) == found
 
 
 def test_t75_a_time_keeps_its_milliseconds(
     server: KinesisServer, stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
-    begun = server.control.now()
+    started_at = server.control.now()
     stream.put(b"early")
     server.control.move_clock(timedelta(milliseconds=600))
     stream.put(b"late")
 
-    found = taken(reading(access, retries, AtTime(at=begun + timedelta(milliseconds=500))))
+    found = records_of(
+        reading(access, retries, AtTime(at=started_at + timedelta(milliseconds=500)))
+    )
 
     assert found == [b"late"]
 
 
-def test_t30_empty_pages_are_followed_with_the_iterators_they_give(
+def test_t30_empty_pages_are_followed_by_their_next_iterators(
     server: KinesisServer, stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     server.control.switch(empty_pages_after_iterator=3)
@@ -116,7 +118,7 @@ def test_t30_empty_pages_are_followed_with_the_iterators_they_give(
     assert len(server.control.requests("GetShardIterator")) == 1
 
 
-def test_an_expired_iterator_is_opened_again_behind_the_last_record(
+def test_an_expired_iterator_is_opened_again_after_the_last_record(
     server: KinesisServer, stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     stream.put_all(b"0", b"1", b"2")
@@ -125,7 +127,7 @@ def test_an_expired_iterator_is_opened_again_behind_the_last_record(
     server.control.expire_iterators()
 
     assert data(first) == [b"0"]
-    assert taken(pages) == [b"1", b"2"]
+    assert records_of(pages) == [b"1", b"2"]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,7 @@ def test_an_expired_iterator_is_opened_again_behind_the_last_record(
         ("ServiceUnavailable", 503),
     ],
 )
-def test_what_heals_is_asked_again_after_ever_longer_waits(
+def test_a_temporary_error_is_retried_with_growing_backoff(
     server: KinesisServer,
     stream: StreamUnderTest,
     access: StreamAccess,
@@ -151,13 +153,13 @@ def test_what_heals_is_asked_again_after_ever_longer_waits(
     server.control.inject("GetRecords", code, status=status, times=3)
     assert isinstance(retries.clock, MovedClock)
 
-    assert taken(reading(access, retries)) == [b"x"]
+    assert records_of(reading(access, retries)) == [b"x"]
 
     (waits,) = retries.clock.waits_by_thread.values()
     assert [wait / timedelta(milliseconds=1) for wait in waits] == [100, 200, 400]
 
 
-def test_retries_end(server: KinesisServer, access: StreamAccess) -> None:
+def test_the_number_of_retries_is_limited(server: KinesisServer, access: StreamAccess) -> None:
     server.control.inject("GetRecords", "InternalFailure", status=500, times=1_000)
     short = Retries(clock=MovedClock(), give_up_after=timedelta(seconds=0))
 
@@ -168,20 +170,20 @@ def test_retries_end(server: KinesisServer, access: StreamAccess) -> None:
     assert_names(refused.value.detail, "InternalFailure", "500")
 
 
-def test_t79_every_request_is_counted_and_none_is_repeated_in_secret(
+def test_t79_every_request_is_counted_including_retries(
     server: KinesisServer, stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     stream.put(b"x")
-    server.control.forget_requests()
+    server.control.clear_requests()
     server.control.inject("GetRecords", "InternalFailure", status=500, times=2)
     client = StreamClient(access, retries)
 
-    taken(reading(access, retries, client=client))
+    records_of(reading(access, retries, client=client))
 
     assert client.requests == len(server.control.requests()) == 4
 
 
-def test_t81_a_token_that_has_expired_is_renewed_and_reading_goes_on(
+def test_t81_an_expired_token_is_renewed_and_reading_continues(
     server: KinesisServer, stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     stream.put_all(b"0", b"1")
@@ -189,10 +191,10 @@ def test_t81_a_token_that_has_expired_is_renewed_and_reading_goes_on(
     first = pages.next(limit=1)
     server.control.inject("GetRecords", "ExpiredTokenException")
 
-    assert data(first) + taken(pages) == [b"0", b"1"]
+    assert data(first) + records_of(pages) == [b"0", b"1"]
 
 
-def test_t81_a_token_that_stays_expired_is_refused(
+def test_t81_a_token_that_stays_expired_is_an_error(
     server: KinesisServer, access: StreamAccess, retries: Retries
 ) -> None:
     server.control.refuse("mine")
@@ -226,7 +228,7 @@ def test_t69_a_closed_shard_ends_with_its_children(
     ]
 
 
-def test_t69_an_answer_without_an_iterator_is_no_end(
+def test_t69_a_response_without_an_iterator_is_not_the_end_of_a_shard(
     server: KinesisServer, stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     stream.put(b"x")
@@ -238,7 +240,7 @@ def test_t69_an_answer_without_an_iterator_is_no_end(
     assert not page.ended
 
 
-def test_t69_answers_that_are_none_are_an_error_in_the_end(
+def test_t69_malformed_responses_are_an_error_after_all_retries(
     server: KinesisServer, access: StreamAccess, retries: Retries
 ) -> None:
     server.control.inject_body("GetRecords", '{"Records": []}', times=100)
@@ -247,7 +249,7 @@ def test_t69_answers_that_are_none_are_an_error_in_the_end(
         reading(access, retries).next(limit=1)
 
 
-def test_t69_a_closed_shard_does_not_end_with_an_answer_that_tells_no_lag(
+def test_t69_a_closed_shard_does_not_end_with_a_response_without_lag(
     server: KinesisServer, stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     stream.put_all(b"1", b"2")
@@ -258,7 +260,7 @@ def test_t69_a_closed_shard_does_not_end_with_an_answer_that_tells_no_lag(
     assert data(page) == [b"1", b"2"]
 
 
-def test_t69_an_end_without_children_counts_for_a_shard_that_is_listed_as_closed(
+def test_t69_an_end_without_children_is_accepted_for_a_shard_listed_as_closed(
     server: KinesisServer, access: StreamAccess, retries: Retries
 ) -> None:
     server.control.inject_body("GetRecords", '{"Records": [], "MillisBehindLatest": 0}')
@@ -266,7 +268,7 @@ def test_t69_an_end_without_children_counts_for_a_shard_that_is_listed_as_closed
     assert reading(access, retries, closed=True).next(limit=1).ended
 
 
-def test_t69_a_stream_that_was_deleted_ends_no_shard(
+def test_t69_a_deleted_stream_does_not_end_its_shards(
     stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     pages = reading(access, retries)
@@ -279,7 +281,7 @@ def test_t69_a_stream_that_was_deleted_ends_no_shard(
     assert refused.value.kind is Kind.NOT_FOUND
 
 
-def test_t84_a_clock_that_is_wrong_is_told_with_both_times(
+def test_t84_a_wrong_clock_is_reported_with_both_times(
     server: KinesisServer, access: StreamAccess, retries: Retries
 ) -> None:
     message = "Signature expired: 20261116T100000Z is now earlier than 20261116T101000Z"
@@ -291,7 +293,7 @@ def test_t84_a_clock_that_is_wrong_is_told_with_both_times(
     assert_names(refused.value.detail, "20261116T100000Z", "20261116T101000Z")
 
 
-def test_t84_a_missing_right_names_the_action(
+def test_t84_a_missing_permission_is_reported_with_the_action(
     server: KinesisServer, stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     server.control.inject("GetShardIterator", "AccessDeniedException")
@@ -305,7 +307,7 @@ def test_t84_a_missing_right_names_the_action(
     assert_names(refused.value.hint, "kinesis:GetShardIterator")
 
 
-def test_t84_a_fault_of_kms_is_external_and_says_where_to_look(
+def test_t84_a_kms_error_is_external_with_a_hint(
     server: KinesisServer, access: StreamAccess, retries: Retries
 ) -> None:
     server.control.inject("GetRecords", "KMSDisabledException")
@@ -316,12 +318,12 @@ def test_t84_a_fault_of_kms_is_external_and_says_where_to_look(
     assert_names(refused.value.hint, "KMS")
 
 
-def test_a_server_that_does_not_answer_is_named() -> None:
-    away = access_to("s", "http://127.0.0.1:9")
+def test_an_unreachable_server_is_reported_with_its_address() -> None:
+    unreachable = access_to("s", "http://127.0.0.1:9")
     short = Retries(clock=MovedClock(), give_up_after=timedelta(0))
 
     with raises(StreamError, Code.GET_REMOTE_DATA_ERROR, '"s"', "http://127.0.0.1:9"):
-        reading(away, short).next(limit=1)
+        reading(unreachable, short).next(limit=1)
 
 
 def test_t20_all_pages_of_a_listing_are_read(server: KinesisServer, retries: Retries) -> None:
@@ -337,22 +339,22 @@ def test_t20_all_pages_of_a_listing_are_read(server: KinesisServer, retries: Ret
     assert int(shards[0].begins) > 0
 
 
-def test_t20_a_listing_whose_token_has_expired_begins_anew(
+def test_t20_a_listing_with_an_expired_token_starts_again(
     server: KinesisServer, retries: Retries
 ) -> None:
     with kinesis_client(server.endpoint) as client:
         stream = new_stream(client, shards=3)
     access = access_to(stream.name, server.endpoint, page_shards_max=2)
-    asked = StreamClient(access, retries)
+    client = StreamClient(access, retries)
 
-    class Late(StreamClient):
+    class ExpiringClient(StreamClient):
         def send_once(self, operation: str, **arguments: object):  # type: ignore[no-untyped-def] # noqa: ANN202
             if "NextToken" in arguments and self.requests == 1:
                 server.control.expire_tokens()
             return super().send_once(operation, **arguments)
 
-    assert len(list_shards(Late(access, retries))) == 3
-    assert len(list_shards(asked)) == 3
+    assert len(list_shards(ExpiringClient(access, retries))) == 3
+    assert len(list_shards(client)) == 3
 
 
 def test_t20_a_listing_without_shards_is_an_error(
@@ -380,7 +382,7 @@ def test_parents_and_ends_are_listed(
     ]
 
 
-def test_t72_a_listing_that_is_late_is_what_it_is(
+def test_t72_a_stale_listing_is_returned_unchanged(
     server: KinesisServer, stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     server.control.switch(stale_listings=1, stale_listing=StaleListing.PARENT_OPEN)
@@ -390,7 +392,7 @@ def test_t72_a_listing_that_is_late_is_what_it_is(
     assert [len(listed()), len(listed())] == [1, 3]
 
 
-def test_a_stream_is_described_with_the_time_of_its_server(
+def test_a_stream_description_has_the_time_of_its_server(
     server: KinesisServer, access: StreamAccess, retries: Retries
 ) -> None:
     server.control.move_clock(timedelta(hours=3))
@@ -412,4 +414,4 @@ def test_t82_an_arn_names_the_stream_and_its_region(
 
     assert access.region == REGION
     assert [shard.id for shard in shards] == [SHARD]
-    assert taken(reading(access, retries)) == [b"x"]
+    assert records_of(reading(access, retries)) == [b"x"]

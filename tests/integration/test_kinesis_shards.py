@@ -1,4 +1,4 @@
-"""A shard is read as far as an epoch may, and goes on where the last one ended."""
+"""A shard is read up to the limits of an epoch; the next epoch continues at its end."""
 
 from datetime import timedelta
 
@@ -32,7 +32,7 @@ def read(
     limits: ReadLimits = PLENTY,
     iterator: str | None = None,
 ) -> tuple[list[bytes], ShardOutcome]:
-    """Read a shard once; answer what came, and the outcome."""
+    """Read a shard once; return its records and the outcome."""
     pages = pages_of(access, retries, position, iterator=iterator)
     reading = reading_of(pages, limits)
     return [item.record.data for item in reading.items()], reading.outcome
@@ -61,7 +61,7 @@ def test_a_shard_is_read_to_its_tip(
 
 
 @pytest.mark.parametrize("page", [2, 10])
-def test_t21_what_a_page_holds_beyond_the_limit_comes_next(
+def test_t21_records_of_a_page_beyond_the_limit_are_read_next(
     stream: StreamUnderTest,
     access: StreamAccess,
     retries: Retries,
@@ -70,7 +70,7 @@ def test_t21_what_a_page_holds_beyond_the_limit_comes_next(
     page: int,
 ) -> None:
     stream.put_all(*(str(number).encode() for number in range(10)))
-    # A page may hold more than what is wanted, whatever is asked for.
+    # The server can return more records than the limit of the request.
     send_once = StreamClient.send_once
 
     def send(client: StreamClient, operation: str, **given: object) -> Response:
@@ -86,7 +86,7 @@ def test_t21_what_a_page_holds_beyond_the_limit_comes_next(
     assert first + second == [str(number).encode() for number in range(10)]
 
 
-def test_t74_a_page_that_was_not_taken_whole_says_nothing_of_the_lag(
+def test_t74_the_lag_of_a_partly_read_page_is_ignored(
     stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     stream.put(packed(sub(b"0"), sub(b"1"), sub(b"2")))
@@ -98,7 +98,7 @@ def test_t74_a_page_that_was_not_taken_whole_says_nothing_of_the_lag(
     assert (second, caught_up.lag) == ([b"2"], timedelta(0))
 
 
-def test_the_record_that_crosses_the_limit_of_bytes_is_taken(
+def test_the_record_that_exceeds_the_byte_limit_is_read(
     stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     stream.put_all(b"12345", b"6789", b"x")
@@ -113,7 +113,7 @@ def test_the_record_that_crosses_the_limit_of_bytes_is_taken(
 
 
 class SlowClock(MovedClock):
-    """A clock by which every look takes a minute."""
+    """A clock on which every call takes a minute."""
 
     def monotonic(self) -> float:
         self._looks = getattr(self, "_looks", 0) + 1
@@ -121,7 +121,7 @@ class SlowClock(MovedClock):
 
 
 @pytest.mark.parametrize("kind", ["at", "time"])
-def test_t19_nothing_read_moves_nothing(
+def test_t19_reading_no_record_does_not_move_the_position(
     server: KinesisServer,
     stream: StreamUnderTest,
     access: StreamAccess,
@@ -130,20 +130,20 @@ def test_t19_nothing_read_moves_nothing(
 ) -> None:
     before = AtTime(at=server.control.now())
     number = stream.put(b"x")
-    begun = At(value=number) if kind == "at" else before
+    start = At(value=number) if kind == "at" else before
     server.control.switch(empty_pages_after_iterator=100)
     limits = ReadLimits(
         records=100, size_bytes=100, duration=timedelta(minutes=10), interval=READ_INTERVAL
     )
-    reading = reading_of(pages_of(access, Retries(clock=SlowClock()), begun), limits)
+    reading = reading_of(pages_of(access, Retries(clock=SlowClock()), start), limits)
 
     found = list(reading.items())
 
-    assert (found, reading.outcome.position) == ([], begun)
+    assert (found, reading.outcome.position) == ([], start)
     assert len(server.control.requests("GetRecords")) > 1
 
 
-def test_t67_the_iterator_of_the_last_empty_page_leads_on(
+def test_t67_reading_continues_with_the_iterator_of_the_last_empty_page(
     server: KinesisServer, stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     stream.put(b"x")
@@ -158,7 +158,7 @@ def test_t67_the_iterator_of_the_last_empty_page_leads_on(
     assert len(server.control.requests("GetShardIterator")) == 1
 
 
-def test_a_shard_that_ended_is_at_its_end_and_names_its_children(
+def test_a_finished_shard_has_an_end_position_and_its_children(
     stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     stream.put(b"x")
@@ -170,7 +170,7 @@ def test_a_shard_that_ended_is_at_its_end_and_names_its_children(
     assert len(outcome.children) == 2
 
 
-def test_t68_a_shard_that_ends_without_rows_is_at_its_end(
+def test_t68_a_shard_that_ends_without_records_has_an_end_position(
     stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     stream.split(0, 2**127)
@@ -180,7 +180,7 @@ def test_t68_a_shard_that_ends_without_rows_is_at_its_end(
     assert (found, outcome.position) == ([], End())
 
 
-def test_an_end_is_not_reached_while_records_of_its_page_are_left(
+def test_the_end_is_not_reached_while_records_of_the_last_page_are_unread(
     stream: StreamUnderTest, access: StreamAccess, retries: Retries
 ) -> None:
     stream.put(packed(sub(b"0"), sub(b"1")))
@@ -195,24 +195,24 @@ def test_an_end_is_not_reached_while_records_of_its_page_are_left(
 
 
 class StillClock(MovedClock):
-    """A clock by which nothing takes any time."""
+    """A clock that stops."""
 
     def monotonic(self) -> float:
         return 0.0
 
 
-def test_a_shard_is_asked_at_most_five_times_a_second(access: StreamAccess) -> None:
+def test_a_shard_gets_at_most_five_requests_per_second(access: StreamAccess) -> None:
     clock = StillClock()
     reading = reading_of(pages_of(access, Retries(clock=clock), Horizon()), PLENTY)
 
     reading._next_page()
     reading._next_page()
 
-    # The driver may have asked just before.
+    # The driver may have sent a request just before.
     assert list(clock.waits_by_thread.values()) == [[READ_INTERVAL, READ_INTERVAL]]
 
 
-def test_of_a_page_that_was_fetched_late_everything_is_taken(
+def test_all_records_of_a_page_are_read_even_if_time_is_up(
     stream: StreamUnderTest, access: StreamAccess
 ) -> None:
     stream.put_all(b"1", b"2", b"3")

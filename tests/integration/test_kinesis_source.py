@@ -1,4 +1,4 @@
-"""A stream as a source: what is told and believed of its shards between epochs."""
+"""A stream as a source: the stored status of its shards between epochs."""
 
 from datetime import timedelta
 from threading import Event
@@ -20,11 +20,11 @@ __all__ = ["load"]
 pytestmark = pytest.mark.integration
 
 
-def shards_told_of(load: Load) -> list[str]:
+def shards_with_lag(load: Load) -> list[str]:
     return [one.shard for one in load.memory.stream.shards if one.lag is not None]
 
 
-def test_t24_the_lag_of_a_shard_is_not_told_once_its_end_is_committed(
+def test_t24_a_shard_has_no_lag_once_its_end_is_committed(
     load: Load, stream: StreamUnderTest
 ) -> None:
     stream.put_all(b"1")
@@ -36,10 +36,10 @@ def test_t24_the_lag_of_a_shard_is_not_told_once_its_end_is_committed(
     load.poll(load.open())
 
     assert isinstance(load.progress[0].position, End)
-    assert shards_told_of(load) == ["shardId-000000000001", "shardId-000000000002"]
+    assert shards_with_lag(load) == ["shardId-000000000001", "shardId-000000000002"]
 
 
-def test_t66_records_of_a_child_that_were_trimmed_before_they_were_read_are_missed(
+def test_t66_unread_records_of_a_child_that_were_trimmed_are_a_gap(
     load: Load, server: KinesisServer, stream: StreamUnderTest
 ) -> None:
     server.control.switch(retention_trims=True)
@@ -58,7 +58,7 @@ def test_t66_records_of_a_child_that_were_trimmed_before_they_were_read_are_miss
     assert error.value.code is Code.CANNOT_RESUME_ERR
 
 
-def test_t76_the_keys_of_a_shard_are_known_before_it_is_read_however_late_listings_are(
+def test_t76_the_hash_keys_of_a_shard_are_known_before_it_is_read(
     load: Load, server: KinesisServer, stream: StreamUnderTest
 ) -> None:
     server.control.switch(stale_listings=2, stale_listing=StaleListing.CHILDREN_MISSING)
@@ -78,7 +78,7 @@ def test_t76_the_keys_of_a_shard_are_known_before_it_is_read_however_late_listin
     ]
 
 
-def test_whoever_is_told_to_stop_does_not_wait_for_a_stream_that_fails(
+def test_a_stopped_source_does_not_retry_a_failing_stream(
     load: Load, server: KinesisServer
 ) -> None:
     stop = Event()

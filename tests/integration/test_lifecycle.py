@@ -1,4 +1,4 @@
-"""What every job does alike: its statements, states, attempts and owners."""
+"""Behaviour common to all job kinds: statements, states, attempts and owners."""
 
 from datetime import timedelta
 
@@ -13,7 +13,7 @@ from tests.integration.driving import (
     attempts,
     crash_inside,
     idle,
-    looks_until,
+    reports_until,
     rounds_until,
     stopped,
     supervised,
@@ -37,7 +37,7 @@ TRIES_PER_ATTEMPT = 4
 
 
 @of(*EVERY, KINESIS_LOCAL)
-def test_every_row_is_loaded_once_also_those_that_come_later(world: World) -> None:
+def test_every_row_is_loaded_once_including_later_rows(world: World) -> None:
     world.put(1, 2)
     world.create()
     world.run()
@@ -51,7 +51,7 @@ def test_every_row_is_loaded_once_also_those_that_come_later(world: World) -> No
 
 
 @of(*KINDS)
-def test_a_job_goes_through_the_states_of_its_kind(world: World) -> None:
+def test_a_job_passes_through_the_states_of_its_kind(world: World) -> None:
     world.put(1)
     world.create()
     states = [world.state_shown()]
@@ -70,7 +70,7 @@ def test_a_job_goes_through_the_states_of_its_kind(world: World) -> None:
 
 
 @of(*KINDS)
-def test_a_name_that_is_taken_is_refused_and_nothing_changes(world: World) -> None:
+def test_a_duplicate_name_is_refused_and_changes_nothing(world: World) -> None:
     world.put(1)
     before = world.create()
 
@@ -79,7 +79,7 @@ def test_a_name_that_is_taken_is_refused_and_nothing_changes(world: World) -> No
 
 
 @of(*KINDS)
-def test_a_name_that_a_dropped_job_had_can_be_used_again(world: World) -> None:
+def test_the_name_of_a_dropped_job_can_be_used_again(world: World) -> None:
     world.put(1)
     world.create()
     world.run()
@@ -94,7 +94,7 @@ def test_a_name_that_a_dropped_job_had_can_be_used_again(world: World) -> None:
 
 
 @of(*KINDS)
-def test_a_job_that_was_dropped_takes_no_statement(world: World) -> None:
+def test_statements_about_a_dropped_job_are_refused(world: World) -> None:
     world.put(1)
     world.create()
     world.sql(world.drop)
@@ -117,37 +117,37 @@ def test_a_job_is_paused_once_and_resumed_as_its_kind_allows(world: World) -> No
 
 
 @of(*KINDS)
-def test_a_table_is_kept_while_a_job_loads_it(world: World) -> None:
+def test_a_table_cannot_be_dropped_while_a_job_loads_it(world: World) -> None:
     world.put(1)
     world.create()
 
-    with pytest.raises(UserError, match=r'"t".* "j"') as kept:
+    with pytest.raises(UserError, match=r'"t".* "j"') as refused:
         world.sql("DROP TABLE t")
     world.sql(world.drop, "DROP TABLE t")
 
-    assert kept.value.code is Code.STATE_ERR
+    assert refused.value.code is Code.STATE_ERR
     assert world.node.catalog.jobs() == ()
     assert world.node.catalog.secrets() == ()
 
 
 @of(*EVERY, KINESIS_LOCAL)
-def test_a_paused_job_goes_on_where_it_was(world: World) -> None:
+def test_a_resumed_job_continues_from_its_position(world: World) -> None:
     world.put(1)
     world.create()
     world.run()
     world.sql(world.pause)
     world.put(2)
-    (look,) = world.run()
+    (report,) = world.run()
     before = world.numbers()
 
     world.sql(world.resume)
     world.run()
 
-    assert look.left_out
+    assert report.user_stopped
     assert (before, world.numbers()) == ([1], [1, 2])
 
 
-def test_a_job_that_is_dropped_while_a_batch_runs_loads_nothing_more(world: World) -> None:
+def test_a_job_that_is_dropped_during_an_epoch_loads_no_more_rows(world: World) -> None:
     gate = world.node.work = Gate()
     world.put(1)
     world.create()
@@ -160,7 +160,7 @@ def test_a_job_that_is_dropped_while_a_batch_runs_loads_nothing_more(world: Worl
 
 
 @of(*KINDS)
-def test_t17_the_statement_that_is_shown_makes_the_same_job(world: World) -> None:
+def test_t17_show_create_creates_the_same_job(world: World) -> None:
     world.put(1, 2)
     world.create(batch="1")
     world.run()
@@ -180,14 +180,14 @@ def test_t17_the_statement_that_is_shown_makes_the_same_job(world: World) -> Non
 
 @of(*EVERY, KINESIS_LOCAL)
 def test_t12_a_failed_attempt_leaves_no_trace(world: World) -> None:
-    lost = [TRIES_PER_ATTEMPT]
+    failures_left = [TRIES_PER_ATTEMPT]
 
     def work(task: str, try_id: str) -> str:
-        answer = run_task_text(task, try_id)
-        if lost[0]:
-            lost[0] -= 1
+        result = run_task_text(task, try_id)
+        if failures_left[0]:
+            failures_left[0] -= 1
             raise ExternalError("the task was lost", code=Code.STORAGE_ERR)
-        return answer
+        return result
 
     world.node.work = work
     world.put(1, 2)
@@ -211,11 +211,11 @@ def test_t39_a_late_commit_of_an_older_owner_is_refused(world: World) -> None:
         new.run()
 
         gate.opened.set()
-        looks_until(supervisor, stopped)
-        (look,) = supervisor.round()
+        reports_until(supervisor, stopped)
+        (report,) = supervisor.round()
 
-    assert look.last_words is not None
-    assert look.last_words.ending == "lost"
+    assert report.last_exit is not None
+    assert report.last_exit.ending == "lost"
     assert world.numbers() == [1, 2]
     assert world.show()["rows_loaded"] == 2
     assert world.show()["position"] == world.position(2)
@@ -227,18 +227,18 @@ def test_t39_a_late_commit_of_an_older_owner_is_refused(world: World) -> None:
 
 
 @of(*EVERY, KINESIS_LOCAL)
-def test_t44_rows_of_an_epoch_that_pause_met_are_loaded_once_after_resume(
+def test_t44_rows_of_an_epoch_interrupted_by_pause_are_loaded_once_after_resume(
     world: World,
 ) -> None:
     gate = world.node.work = Gate()
     world.put(1, 2)
-    beginning = world.create()["position"]
+    start = world.create()["position"]
     with supervised(world.node) as supervisor:
         rounds_until(supervisor, lambda _: gate.entered.is_set())
         world.sql(world.pause)
         before = world.numbers()
         gate.opened.set()
-        looks_until(supervisor, stopped)
+        reports_until(supervisor, stopped)
     paused, visible = world.show(), world.numbers()
 
     world.restart()
@@ -247,7 +247,7 @@ def test_t44_rows_of_an_epoch_that_pause_met_are_loaded_once_after_resume(
 
     assert (before, visible) == ([], [])
     assert (paused["state"], paused["rows_loaded"]) == ("PAUSED", 0)
-    assert paused["position"] == beginning == world.position(None)
+    assert paused["position"] == start == world.position(None)
     assert world.numbers() == [1, 2]
     assert world.show()["rows_loaded"] == 2
     assert world.show()["position"] == world.position(2)
@@ -262,9 +262,7 @@ def test_t44_rows_of_an_epoch_that_pause_met_are_loaded_once_after_resume(
         CrashPoint.STATEMENT_APPLIED,
     ],
 )
-def test_t38_a_manual_pause_holds_beyond_every_back_off(
-    world: World, point: CrashPoint
-) -> None:
+def test_t38_a_manual_pause_outlasts_every_backoff(world: World, point: CrashPoint) -> None:
     world.put(1)
     world.create()
     world.run()
@@ -274,9 +272,9 @@ def test_t38_a_manual_pause_holds_beyond_every_back_off(
     world.restart()
     world.put(2)
     world.clock.move(days=30)
-    looks = world.run()
+    reports = world.run()
 
-    assert all(look.left_out for look in looks)
+    assert all(report.user_stopped for report in reports)
     assert world.remembered() == before
     assert before["state"] == "PAUSED"
     assert str(before["reason"]).startswith(Code.MANUAL_PAUSE_ERR)
@@ -285,7 +283,7 @@ def test_t38_a_manual_pause_holds_beyond_every_back_off(
 
 
 @of(*STORED)
-def test_t36_bad_rows_keep_the_job_paused_with_its_reason_beyond_every_back_off(
+def test_t36_a_pause_caused_by_bad_rows_outlasts_every_backoff(
     world: World,
 ) -> None:
     world.put(1)
@@ -299,9 +297,9 @@ def test_t36_bad_rows_keep_the_job_paused_with_its_reason_beyond_every_back_off(
     world.restart()
     world.clock.move(days=30)
     with supervised(world.node) as supervisor:
-        looks = [supervisor.round() for _ in range(5)]
+        reports = [supervisor.round() for _ in range(5)]
 
-    assert all(look.paused_for_good for (look,) in looks)
+    assert all(report.needs_resume for (report,) in reports)
     assert world.remembered() == before
     assert before["state"] == "PAUSED"
     assert str(before["reason"]).startswith(Code.TOO_MANY_FAILURE_ROWS_ERR)
@@ -310,9 +308,9 @@ def test_t36_bad_rows_keep_the_job_paused_with_its_reason_beyond_every_back_off(
 
 
 def owned_by_another_node(world: World) -> None:
-    """Let another node hold the lease of the job."""
+    """Acquire the lease of the job for another node."""
     state = world.job
-    world.node.catalog.take_lease(
+    world.node.catalog.acquire_lease(
         state.id,
         node_id="another",
         duration=timedelta(hours=1),
@@ -322,25 +320,29 @@ def owned_by_another_node(world: World) -> None:
 
 
 @of(FILES, S3, DATAGEN)
-def test_a_run_until_caught_up_ends_beside_another_owner(world: World) -> None:
+def test_a_run_until_caught_up_ends_if_the_job_of_another_owner_is_caught_up(
+    world: World,
+) -> None:
     world.put(1, 2)
     world.create()
     world.run()
     owned_by_another_node(world)
 
-    (look,) = world.node.supervisor().round()
+    (report,) = world.node.supervisor().round()
 
-    assert look.caught_up
-    assert look.state.cumulative.rows_loaded == 2
+    assert report.caught_up
+    assert report.state.cumulative.rows_loaded == 2
 
 
 @of(FILES, KINESIS)
-def test_a_run_does_not_end_when_the_source_of_another_owner_is_gone(world: World) -> None:
+def test_a_run_does_not_end_if_the_source_of_another_owners_job_is_missing(
+    world: World,
+) -> None:
     world.put(1, 2)
     world.create()
     owned_by_another_node(world)
     world.lose_source()
 
-    (look,) = world.node.supervisor().round()
+    (report,) = world.node.supervisor().round()
 
-    assert not look.caught_up
+    assert not report.caught_up

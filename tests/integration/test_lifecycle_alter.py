@@ -1,4 +1,4 @@
-"""ALTER of a job of any kind: everything or nothing, once, durably."""
+"""ALTER of a job of any kind: all or nothing, once, durably."""
 
 from datetime import timedelta
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def paused(world: World) -> World:
-    """A world whose job has loaded three items in three epochs and was paused."""
+    """A paused job that has loaded three items in three epochs."""
     world.put(1, 2, 3)
     world.create(batch="1")
     world.run()
@@ -26,12 +26,12 @@ def paused(world: World) -> World:
 
 
 def stored(world: World) -> tuple[str, Cell]:
-    """Return all that is stored of the job, and the version of its table."""
+    """Return the stored state of the job, and the version of its table."""
     return to_text(world.job), world.sql("DESCRIBE DETAIL t")[0]["version"]
 
 
 @of(*STORED)
-def test_t3_a_job_altered_back_loads_later_items_again_after_a_restart_and_counts_on(
+def test_t3_a_job_moved_back_loads_later_items_again_after_a_restart(
     paused: World,
 ) -> None:
     paused.sql(paused.move(2))
@@ -46,12 +46,12 @@ def test_t3_a_job_altered_back_loads_later_items_again_after_a_restart_and_count
     assert before["position"] == paused.position(2)
     assert paused.numbers() == [1, 2, 3, 3]
     assert paused.show()["rows_loaded"] == 4
-    assert paused.show()["files_loaded"] == 4 * paused.keeps_items
+    assert paused.show()["files_loaded"] == 4 * paused.stores_items
     assert paused.show()["position"] == paused.position(3)
 
 
 @of(*STORED)
-def test_t3_a_job_altered_forward_loads_only_later_items(paused: World) -> None:
+def test_t3_a_job_moved_forward_loads_only_later_items(paused: World) -> None:
     paused.put(4, 5)
     paused.sql(paused.move(4))
     paused.restart()
@@ -72,9 +72,7 @@ def test_t3_a_job_altered_forward_loads_only_later_items(paused: World) -> None:
         CrashPoint.STATEMENT_APPLIED,
     ],
 )
-def test_t3_an_alter_that_died_anywhere_moved_the_position_or_did_not(
-    paused: World, point: CrashPoint
-) -> None:
+def test_t3_an_alter_is_atomic_at_every_crash_point(paused: World, point: CrashPoint) -> None:
     crash_inside(paused.node, paused.move(2), point)
     paused.restart()
     paused.sql(paused.resume)
@@ -88,7 +86,7 @@ def test_t3_an_alter_that_died_anywhere_moved_the_position_or_did_not(
 
 
 @of(*STORED)
-def test_t32_a_good_option_beside_a_bad_one_changes_nothing(paused: World) -> None:
+def test_t32_an_alter_with_one_bad_option_changes_nothing(paused: World) -> None:
     before = stored(paused)
 
     with pytest.raises(UserError, match=rf'"{paused.batch_key}".* 1\b.* 0\b') as refused:
@@ -101,7 +99,7 @@ def test_t32_a_good_option_beside_a_bad_one_changes_nothing(paused: World) -> No
     assert stored(paused) == before
 
 
-def test_t35_altered_properties_survive_a_restart_and_rule_the_next_epochs(
+def test_t35_altered_properties_survive_a_restart_and_apply_to_the_next_epochs(
     paused: World,
 ) -> None:
     paused.sql(paused.alter(interval="3s", batch="2"))
@@ -123,14 +121,14 @@ def test_t35_altered_properties_survive_a_restart_and_rule_the_next_epochs(
 
 
 @of(FILES, S3)
-def test_t35_a_property_of_the_user_stands_in_show_create(paused: World) -> None:
+def test_t35_a_property_set_by_the_user_is_in_show_create(paused: World) -> None:
     paused.sql("ALTER JOB j PROPERTIES('__team' = 'sales')")
     paused.restart()
 
     assert "'__team' = 'sales'" in paused.create_text()
 
 
-def test_t34_t35_an_option_that_alter_does_not_name_stays_as_it_is(paused: World) -> None:
+def test_t34_t35_alter_keeps_options_that_it_does_not_name(paused: World) -> None:
     before = paused.job
 
     paused.sql(paused.alter(interval="3s"))
@@ -142,14 +140,16 @@ def test_t34_t35_an_option_that_alter_does_not_name_stays_as_it_is(paused: World
     assert paused.show()["position"] == paused.position(3)
 
 
-def test_t40_an_altered_interval_rules_the_next_poll_after_a_restart(world: World) -> None:
+def test_t40_an_altered_interval_applies_to_the_next_poll_after_a_restart(world: World) -> None:
     world.put(1)
     world.create(interval="5s")
     world.sql(world.pause, world.alter(interval="3s"), world.resume)
     world.restart()
 
     with supervised(world.node) as supervisor:
-        rounds_until(supervisor, lambda looks: idle(looks) and bool(world.clock.runner_waits))
+        rounds_until(
+            supervisor, lambda reports: idle(reports) and bool(world.clock.runner_waits)
+        )
 
     assert world.clock.runner_waits == {timedelta(seconds=3)}
     assert world.numbers() == [1]
@@ -179,7 +179,7 @@ def test_t41_an_unknown_option_is_refused(paused: World, key: str) -> None:
 
 
 @of(FILES, S3)
-def test_t41_an_unknown_option_is_refused_with_those_that_are_allowed(paused: World) -> None:
+def test_t41_an_unknown_option_is_refused_with_the_allowed_options(paused: World) -> None:
     with pytest.raises(UserError) as refused:
         paused.sql(paused.alter(max_intervall="3s"))
 
@@ -189,7 +189,7 @@ def test_t41_an_unknown_option_is_refused_with_those_that_are_allowed(paused: Wo
 
 
 @of(*STORED)
-def test_t41_a_job_that_runs_is_not_altered(paused: World) -> None:
+def test_t41_a_running_job_cannot_be_altered(paused: World) -> None:
     paused.sql(paused.resume)
     before = stored(paused)
 

@@ -1,6 +1,6 @@
-"""What a restart, a cut journal or a replay could lose or bring back, for every job kind.
+"""State that a restart, a truncated journal or a replay could lose or restore wrongly.
 
-A restart keeps nothing in memory. Every test compares the position as well as the counts.
+A restart keeps no state in memory. Every test compares the position as well as the counts.
 """
 
 from dataclasses import fields
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def loaded(world: World) -> World:
-    """A world whose job has loaded three items in three epochs."""
+    """A job that has loaded three items in three epochs."""
     world.put(1, 2, 3)
     world.create(batch="1")
     world.run()
@@ -37,7 +37,7 @@ def loaded(world: World) -> World:
 
 
 def folded(world: World, *, backwards: bool = False) -> JobState:
-    """Fold the job's journal from its beginning, the rest of it backwards if asked."""
+    """Fold the job's journal; ``backwards``: fold the events after the first in reverse."""
     first, *rest = world.node.catalog.events(world.job.id)
     state = apply(None, first)
     for event in reversed(rest) if backwards else rest:
@@ -45,7 +45,7 @@ def folded(world: World, *, backwards: bool = False) -> JobState:
     return state
 
 
-def test_t1_the_position_survives_when_the_journal_is_cut(loaded: World) -> None:
+def test_t1_the_position_survives_a_truncated_journal(loaded: World) -> None:
     before = loaded.show()
     loaded.cut_journal()
 
@@ -62,7 +62,7 @@ def test_t1_the_position_survives_when_the_journal_is_cut(loaded: World) -> None
 
 
 @of(*STORED)
-def test_t2_every_statistic_survives_a_cut_journal_and_a_restart(world: World) -> None:
+def test_t2_every_statistic_survives_a_truncated_journal_and_a_restart(world: World) -> None:
     size = world.put_mixed()
     world.create(**world.lenient)
     world.run()
@@ -76,12 +76,12 @@ def test_t2_every_statistic_survives_a_cut_journal_and_a_restart(world: World) -
     assert [name for name, count in counted.items() if not count] == world.uncounted
     names = ("rows_read", "rows_skipped", "rows_loaded", "rows_rejected", "bytes_read")
     assert [counted[name] for name in names] == [6, 2, 2, 2, size]
-    assert counted["records_read"] == (0 if world.keeps_items else 6)
+    assert counted["records_read"] == (0 if world.stores_items else 6)
     assert world.show()["position"] == world.position(1)
 
 
 @of(*STORED)
-def test_t4_commits_replayed_after_alter_do_not_bring_the_old_position_back(
+def test_t4_commits_replayed_after_alter_do_not_restore_the_old_position(
     loaded: World,
 ) -> None:
     loaded.sql(loaded.pause, loaded.move(1))
@@ -94,7 +94,7 @@ def test_t4_commits_replayed_after_alter_do_not_bring_the_old_position_back(
 
     assert loaded.job == altered
     assert loaded.show()["position"] == loaded.position(1)
-    assert loaded.items_kept() == (1 if loaded.keeps_items else 0)
+    assert loaded.items_stored() == (1 if loaded.stores_items else 0)
 
 
 @of(*STORED)
@@ -107,7 +107,7 @@ def test_t4_the_journal_folds_to_the_same_state_in_any_order(loaded: World) -> N
     assert state.progress[0].position == state.progress[0].floor
 
 
-def test_t5_a_newer_snapshot_wins_over_an_older_commit_in_the_journal(loaded: World) -> None:
+def test_t5_a_newer_snapshot_overrides_an_older_commit_in_the_journal(loaded: World) -> None:
     newest = loaded.job
     older = [
         event
@@ -124,7 +124,7 @@ def test_t5_a_newer_snapshot_wins_over_an_older_commit_in_the_journal(loaded: Wo
     assert loaded.show()["position"] == loaded.position(3)
 
 
-def test_t6_a_snapshot_of_a_replayed_copy_is_the_live_one_byte_by_byte(loaded: World) -> None:
+def test_t6_the_snapshot_of_a_replayed_copy_equals_the_live_snapshot(loaded: World) -> None:
     loaded.sql(loaded.pause, loaded.alter(interval="3s"))
 
     replayed = folded(loaded)
@@ -132,7 +132,7 @@ def test_t6_a_snapshot_of_a_replayed_copy_is_the_live_one_byte_by_byte(loaded: W
     assert to_text(replayed) == to_text(loaded.job)
 
 
-def test_t7_a_waiting_job_shows_its_position_after_a_restart_and_repeats_nothing(
+def test_t7_a_waiting_job_keeps_its_position_after_a_restart(
     loaded: World,
 ) -> None:
     before = loaded.show()
@@ -146,7 +146,7 @@ def test_t7_a_waiting_job_shows_its_position_after_a_restart_and_repeats_nothing
     assert loaded.show()["rows_loaded"] == 3
 
 
-def test_t7_a_paused_job_shows_its_position_after_a_restart_and_goes_on_from_there(
+def test_t7_a_paused_job_continues_from_its_position_after_a_restart(
     loaded: World,
 ) -> None:
     loaded.sql(loaded.pause)
@@ -164,7 +164,7 @@ def test_t7_a_paused_job_shows_its_position_after_a_restart_and_goes_on_from_the
 
 
 @of(*STORED)
-def test_t7_a_job_paused_by_bad_rows_shows_its_position_after_a_restart_and_goes_on(
+def test_t7_a_job_paused_by_bad_rows_continues_from_its_position_after_a_restart(
     loaded: World,
 ) -> None:
     loaded.put_bad(4)
@@ -182,7 +182,7 @@ def test_t7_a_job_paused_by_bad_rows_shows_its_position_after_a_restart_and_goes
     assert loaded.numbers() == [1, 2, 3, 4]
 
 
-def test_t7_a_job_whose_process_died_while_it_ran_shows_its_position_and_goes_on(
+def test_t7_a_running_job_continues_from_its_position_after_a_crash(
     loaded: World,
 ) -> None:
     loaded.put(4)
@@ -199,7 +199,7 @@ def test_t7_a_job_whose_process_died_while_it_ran_shows_its_position_and_goes_on
 
 
 @of(FILES, S3)
-def test_t7_a_job_that_was_being_dropped_shows_its_position_after_a_restart(
+def test_t7_a_job_in_the_middle_of_a_drop_keeps_its_position_after_a_restart(
     loaded: World,
 ) -> None:
     crash_inside(loaded.node, loaded.drop, CrashPoint.DESIRED_STATE_STORED)
@@ -217,24 +217,24 @@ def test_t7_a_job_that_was_being_dropped_shows_its_position_after_a_restart(
 @pytest.mark.parametrize(
     "point", [CrashPoint.TABLE_COMMITTED, CrashPoint.CATALOG_APPLIED, CrashPoint.COPY_WRITTEN]
 )
-def test_t10_the_position_is_restored_from_the_table_and_not_only_the_counts(
+def test_t10_position_and_counts_are_restored_from_the_table(
     loaded: World, point: CrashPoint
 ) -> None:
     loaded.put(4)
     crash_at(loaded.node, point)
-    behind = loaded.job.progress
+    stored = loaded.job.progress
     loaded.restart()
 
     loaded.run()
 
     state, epoch, last = loaded.job, loaded.committed_epochs()[-1], loaded.chain()[-1]
     assert loaded.numbers() == [1, 2, 3, 4]
-    assert (behind == epoch.progress) is (point is not CrashPoint.TABLE_COMMITTED)
+    assert (stored == epoch.progress) is (point is not CrashPoint.TABLE_COMMITTED)
     assert state.progress == epoch.progress == last.progress
     assert state.cumulative == epoch.cumulative == last.cumulative
     assert state.cumulative.rows_loaded == 4
     assert loaded.show()["position"] == loaded.position(4)
-    assert state.cumulative.files_read == loaded.items_kept() == 4 * loaded.keeps_items
+    assert state.cumulative.files_read == loaded.items_stored() == 4 * loaded.stores_items
 
 
 @pytest.mark.parametrize(
@@ -246,9 +246,7 @@ def test_t10_the_position_is_restored_from_the_table_and_not_only_the_counts(
     ],
     indirect=["world"],
 )
-def test_t37_a_position_given_at_create_is_not_executed_again_by_a_restart(
-    world: World, how: str
-) -> None:
+def test_t37_a_restart_does_not_apply_the_start_position_again(world: World, how: str) -> None:
     world.put(1, 2, 3)
     world.create_after(1, how=how)
     world.run()
@@ -284,7 +282,7 @@ def test_t43_an_epoch_without_rows_does_not_count_as_caught_up(world: World) -> 
 
 
 @of(FILES, S3)
-def test_t43_an_aborted_epoch_moves_nothing_and_epochs_count_on(loaded: World) -> None:
+def test_t43_an_aborted_epoch_moves_nothing_and_its_number_is_not_reused(loaded: World) -> None:
     before = loaded.job
     loaded.put_bad(4)
     loaded.run()

@@ -1,4 +1,4 @@
-"""Failures that may heal: attempts inside the epoch, then pauses that end by themselves."""
+"""Temporary failures: attempts inside the epoch, then pauses that end by themselves."""
 
 import re
 from datetime import timedelta
@@ -16,39 +16,39 @@ TRIES_PER_EPOCH = 16
 
 
 def outage() -> None:
-    raise ExternalError("the disk did not answer", code=Code.STORAGE_ERR)
+    raise ExternalError("the disk did not respond", code=Code.STORAGE_ERR)
 
 
 def create_failing(world: World, *, times: int) -> None:
-    """Create the job with a waiting item; its first tasks fail so often."""
+    """Create the job with a waiting item; its first tasks fail, ``times`` times."""
     world.node.work = Failing(first=outage, times=times)
     world.put(1)
     world.create()
 
 
 def pause_after(supervisor: Supervisor, world: World, *, resumes: int) -> RunnerReport:
-    """Return the look at the pause that follows so many resumes, with no time lost."""
-    rounds_until(supervisor, lambda looks: looks[0].state.desired.auto_resumes == resumes)
+    """Return the report of the pause after so many resumes, without further waiting."""
+    rounds_until(supervisor, lambda reports: reports[0].state.desired.auto_resumes == resumes)
     world.clock.move(seconds=2)
-    (look,) = rounds_until(
+    (report,) = rounds_until(
         supervisor,
-        lambda looks: paused(looks) and looks[0].state.desired.auto_resumes == resumes,
+        lambda reports: paused(reports) and reports[0].state.desired.auto_resumes == resumes,
     )
-    return look
+    return report
 
 
-def waited(supervisor: Supervisor, world: World, *, resumes: int) -> float:
-    """Let a pause pass; return how many seconds after the last resume the next one follows."""
-    look = pause_after(supervisor, world, resumes=resumes)
-    resumed_at = look.state.desired.resumed_at
-    assert look.resumes_at is not None
+def wait_for_resume(supervisor: Supervisor, world: World, *, resumes: int) -> float:
+    """Move the clock past a pause; return the seconds between the last resume and the next."""
+    report = pause_after(supervisor, world, resumes=resumes)
+    resumed_at = report.state.desired.resumed_at
+    assert report.resumes_at is not None
     assert resumed_at is not None
-    seconds = (look.resumes_at - resumed_at).total_seconds()
+    seconds = (report.resumes_at - resumed_at).total_seconds()
     world.clock.move(seconds=seconds)
     return seconds
 
 
-def test_a_task_that_fails_is_tried_again_inside_its_attempt(world: World) -> None:
+def test_a_failed_task_is_retried_inside_its_attempt(world: World) -> None:
     create_failing(world, times=3)
 
     world.run()
@@ -57,19 +57,19 @@ def test_a_task_that_fails_is_tried_again_inside_its_attempt(world: World) -> No
     assert world.numbers() == [1]
 
 
-def test_an_epoch_is_tried_four_times_and_the_ledger_shows_it(world: World) -> None:
+def test_an_epoch_has_four_attempts_in_the_ledger(world: World) -> None:
     create_failing(world, times=TRIES_PER_EPOCH)
 
     with supervised(world.node) as supervisor:
-        rounds_until(supervisor, lambda looks: looks[0].state.desired.reason is not None)
+        rounds_until(supervisor, lambda reports: reports[0].state.desired.reason is not None)
 
     assert attempts(world.node) == [(1, number, "FAILED") for number in (1, 2, 3, 4)]
-    (told,) = set(world.epochs("reason"))
-    assert re.fullmatch(r"SPARK_ERR: .* 4 times: the disk did not answer", str(told))
+    (shown,) = set(world.epochs("reason"))
+    assert re.fullmatch(r"SPARK_ERR: .* 4 times: the disk did not respond", str(shown))
     assert world.show()["position"] == world.position(None)
 
 
-def test_the_waits_between_the_attempts_grow(world: World) -> None:
+def test_the_waits_between_attempts_grow(world: World) -> None:
     create_failing(world, times=12)
 
     world.run()
@@ -80,34 +80,34 @@ def test_the_waits_between_the_attempts_grow(world: World) -> None:
     ]
 
 
-def test_the_first_resume_follows_at_once_and_heals(world: World) -> None:
+def test_the_first_resume_follows_at_once_and_succeeds(world: World) -> None:
     create_failing(world, times=TRIES_PER_EPOCH)
 
     with supervised(world.node, until_caught_up=True) as supervisor:
-        rounds_until(supervisor, lambda looks: looks[0].state.desired.auto_resumes == 1)
+        rounds_until(supervisor, lambda reports: reports[0].state.desired.auto_resumes == 1)
         world.clock.move(seconds=2)
-        rounds_until(supervisor, lambda looks: looks[0].caught_up)
+        rounds_until(supervisor, lambda reports: reports[0].caught_up)
 
     assert attempts(world.node)[-1] == (2, 1, "COMMITTED")
     assert world.numbers() == [1]
     assert world.show()["position"] == world.position(1)
 
 
-def test_resumes_wait_longer_each_time_and_end_as_the_kind_says(world: World) -> None:
+def test_resumes_wait_longer_each_time_up_to_the_limit_of_the_kind(world: World) -> None:
     create_failing(world, times=11 * TRIES_PER_EPOCH)
 
     with supervised(world.node) as supervisor:
-        waits = [waited(supervisor, world, resumes=number) for number in range(1, 10)]
+        waits = [wait_for_resume(supervisor, world, resumes=number) for number in range(1, 10)]
         last = pause_after(supervisor, world, resumes=10)
-    told = world.show()
+    shown = world.show()
     world.sql(world.resume)
     world.run()
 
     assert waits == [10, 20, 40, 80, 160, 300, 300, 300, 300]
-    assert last.paused_for_good is world.resumes_end
-    begun = "CANNOT_RESUME_ERR: .* 10 times.*" if world.resumes_end else "SPARK_ERR: .*"
-    assert re.fullmatch(f"{begun} 4 times: the disk did not answer", str(told["reason"]))
-    assert told["position"] == world.position(None)
+    assert last.needs_resume is world.resumes_end
+    prefix = "CANNOT_RESUME_ERR: .* 10 resumes.*" if world.resumes_end else "SPARK_ERR: .*"
+    assert re.fullmatch(f"{prefix} 4 times: the disk did not respond", str(shown["reason"]))
+    assert shown["position"] == world.position(None)
     assert world.numbers() == [1]
     assert world.job.desired.auto_resumes == 0
     assert world.show()["position"] == world.position(1)
@@ -121,7 +121,9 @@ def test_a_pause_does_not_end_before_its_time(world: World) -> None:
         world.clock.move(seconds=5)
         (early,) = supervisor.round()
         world.clock.move(seconds=5)
-        (due,) = rounds_until(supervisor, lambda looks: looks[0].state.desired.state == "RUN")
+        (due,) = rounds_until(
+            supervisor, lambda reports: reports[0].state.desired.state == "RUN"
+        )
 
     assert early.state.desired.state == "PAUSE"
     assert due.state.desired.auto_resumes == 2
@@ -130,7 +132,7 @@ def test_a_pause_does_not_end_before_its_time(world: World) -> None:
 def test_the_count_of_resumes_survives_a_restart(world: World) -> None:
     create_failing(world, times=1_000)
     with supervised(world.node) as supervisor:
-        waited(supervisor, world, resumes=1)
+        wait_for_resume(supervisor, world, resumes=1)
         before = pause_after(supervisor, world, resumes=2)
 
     world.restart()
@@ -141,20 +143,20 @@ def test_the_count_of_resumes_survives_a_restart(world: World) -> None:
     assert after.resumes_at == before.resumes_at
 
 
-def test_a_success_begins_the_count_of_resumes_anew(world: World) -> None:
+def test_a_success_resets_the_count_of_resumes(world: World) -> None:
     create_failing(world, times=2 * TRIES_PER_EPOCH)
     with supervised(world.node, until_caught_up=True) as supervisor:
-        waited(supervisor, world, resumes=1)
-        rounds_until(supervisor, lambda looks: looks[0].state.desired.auto_resumes == 2)
+        wait_for_resume(supervisor, world, resumes=1)
+        rounds_until(supervisor, lambda reports: reports[0].state.desired.auto_resumes == 2)
         world.clock.move(seconds=2)
-        rounds_until(supervisor, lambda looks: looks[0].caught_up)
+        rounds_until(supervisor, lambda reports: reports[0].caught_up)
     world.node.work = Failing(first=outage, times=TRIES_PER_EPOCH)
     world.put(2)
 
     with supervised(world.node) as supervisor:
-        (look,) = rounds_until(
-            supervisor, lambda looks: looks[0].state.desired.reason is not None
+        (report,) = rounds_until(
+            supervisor, lambda reports: reports[0].state.desired.reason is not None
         )
 
-    assert look.state.desired.auto_resumes == 0
-    assert look.resumes_at == look.state.desired.changed_at
+    assert report.state.desired.auto_resumes == 0
+    assert report.resumes_at == report.state.desired.changed_at

@@ -1,4 +1,4 @@
-"""A streaming job loads files, each row once."""
+"""A streaming job loads every row of its files once."""
 
 from pathlib import Path
 
@@ -11,11 +11,11 @@ ON_BUCKETS_TOO = True
 
 @pytest.fixture(params=["in this process", "on Spark"])
 def any_node(request: pytest.FixtureRequest, place: str) -> Node:
-    """A node of either executor, in either place."""
+    """A node with either executor, in either place."""
     del place
     name = "spark_node" if request.param == "on Spark" else "node"
-    made: Node = request.getfixturevalue(name)
-    return made
+    node: Node = request.getfixturevalue(name)
+    return node
 
 
 def test_a_job_loads_every_row_of_every_file_once(any_node: Node, folder: Path) -> None:

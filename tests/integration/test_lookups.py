@@ -1,4 +1,4 @@
-"""Tables that a SELECT joins with, functions that it calls, and what Spark says about it."""
+"""Tables that a SELECT joins, functions that it calls, and errors from Spark."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -36,19 +36,19 @@ CAST = "SELECT CAST(customer AS BIGINT), customer FROM SRC"
 THIS_MODULE = __name__
 
 
-# Without hints, because pyspark takes them for those of pandas.
+# Without type hints, because pyspark would interpret them as hints for pandas.
 @udf(StringType())
 def shout(text):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     return text.upper()
 
 
 @udf(LongType())
-def never(number):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+def fail_always(number):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
     raise ValueError(f"cannot take {number}")
 
 
 def create(folder: Path, select: str, *, properties: str = "") -> str:
-    """Answer the statement of a job whose SELECT reads orders from SRC."""
+    """Return a CREATE JOB whose SELECT reads orders from SRC."""
     given = f"PROPERTIES({properties}) " if properties else ""
     source = (
         f"FILES('uri' = 'file://{folder}/*.json', 'format' = 'json', "
@@ -65,7 +65,7 @@ def order(folder: Path, number: int, customer: str) -> Path:
 
 
 def add_city(node: Node, customer: str, name: str) -> None:
-    """Append to the table as any other program would."""
+    """Append to the table as another program would."""
     record = node.catalog.table("city")
     assert record is not None
     write_deltalake(
@@ -78,8 +78,8 @@ def loaded(node: Node) -> list[tuple[Any, Any]]:
 
 
 @pytest.fixture
-def patient(tmp_path: Path, spark: SparkExecutor) -> Iterator[Node]:
-    """A node on Spark whose waits are short."""
+def fast_node(tmp_path: Path, spark: SparkExecutor) -> Iterator[Node]:
+    """A node on Spark with short waits."""
     node = Node(tmp_path / "home", clock=MovedClock(), spark=spark)
     yield node
     node.catalog.close()
@@ -87,20 +87,20 @@ def patient(tmp_path: Path, spark: SparkExecutor) -> Iterator[Node]:
 
 @dataclass
 class EpochStarts:
-    """Does something each time an attempt of an epoch starts."""
+    """Calls a function each time an attempt of an epoch starts."""
 
     actions: list[Callable[[], object]]
-    seen: int = field(default=0)
+    count: int = field(default=0)
 
     def __call__(self, point: CrashPoint) -> None:
         if point is CrashPoint.EPOCH_STARTED:
-            self.seen += 1
+            self.count += 1
             if self.actions:
                 self.actions.pop(0)()
 
 
 def run_with(node: Node, starts: EpochStarts) -> None:
-    """Run the jobs until they are caught up, and act when attempts start."""
+    """Run the jobs until they are caught up; call the functions when attempts start."""
 
     def start(run: Callable[[], None], name: str) -> threading.Thread:
         def work() -> None:
@@ -114,30 +114,30 @@ def run_with(node: Node, starts: EpochStarts) -> None:
     supervisor = node.supervisor(start_runner=start)
     supervisor.start(sole_process=True)
     try:
-        rounds_until(supervisor, lambda looks: all(look.caught_up for look in looks))
+        rounds_until(supervisor, lambda reports: all(report.caught_up for report in reports))
     finally:
         supervisor.stop()
 
 
 def test_all_attempts_of_an_epoch_see_the_same_version_of_a_joined_table(
-    patient: Node, folder: Path
+    fast_node: Node, folder: Path
 ) -> None:
     order(folder, 1, "ann")
-    patient.sql(f"{TABLES}; {create(folder, JOIN)}")
-    add_city(patient, "ann", "Aachen")
-    # The first attempt pins the table and then finds its file changed. Before the second one
-    # runs, the table has grown.
+    fast_node.sql(f"{TABLES}; {create(folder, JOIN)}")
+    add_city(fast_node, "ann", "Aachen")
+    # The first attempt pins the table and then finds its file changed. The table grows before
+    # the second attempt runs.
     starts = EpochStarts(
-        actions=[lambda: order(folder, 1, "bob"), lambda: add_city(patient, "bob", "Bonn")]
+        actions=[lambda: order(folder, 1, "bob"), lambda: add_city(fast_node, "bob", "Bonn")]
     )
 
-    run_with(patient, starts)
+    run_with(fast_node, starts)
 
-    assert attempts(patient) == [(1, 1, "FAILED"), (1, 2, "COMMITTED")]
-    assert loaded(patient) == [(1, None)]
+    assert attempts(fast_node) == [(1, 1, "FAILED"), (1, 2, "COMMITTED")]
+    assert loaded(fast_node) == [(1, None)]
     order(folder, 2, "bob")
-    patient.run()
-    assert loaded(patient) == [(1, None), (2, "Bonn")]
+    fast_node.run()
+    assert loaded(fast_node) == [(1, None), (2, "Bonn")]
 
 
 def test_each_epoch_sees_the_newest_version_of_a_joined_table(
@@ -181,24 +181,24 @@ def test_a_table_that_is_too_large_to_join_with_is_refused_at_create(
 
 
 def test_a_joined_table_that_grows_too_large_pauses_the_job(
-    patient: Node, folder: Path
+    fast_node: Node, folder: Path
 ) -> None:
     order(folder, 1, "ann")
-    patient.sql(f"{TABLES}; {create(folder, JOIN, properties=LIMIT)}")
-    add_city(patient, "ann", "Aachen")
-    patient.run()
+    fast_node.sql(f"{TABLES}; {create(folder, JOIN, properties=LIMIT)}")
+    add_city(fast_node, "ann", "Aachen")
+    fast_node.run()
     for number in range(5):
-        add_city(patient, f"c{number}", "x" * 1000)
+        add_city(fast_node, f"c{number}", "x" * 1000)
     order(folder, 2, "ann")
 
-    with supervised(patient) as supervisor:
+    with supervised(fast_node) as supervisor:
         rounds_until(supervisor, paused)
 
-    assert_reason(patient.show("j")["reason"], Code.OPTION_ERR, '"city"', "3000")
-    assert loaded(patient) == [(1, "Aachen")]
-    patient.sql("ALTER JOB j PROPERTIES('lookup_max_bytes' = '1MB'); RESUME JOB j")
-    patient.run()
-    assert loaded(patient) == [(1, "Aachen"), (2, "Aachen")]
+    assert_reason(fast_node.show("j")["reason"], Code.OPTION_ERR, '"city"', "3000")
+    assert loaded(fast_node) == [(1, "Aachen")]
+    fast_node.sql("ALTER JOB j PROPERTIES('lookup_max_bytes' = '1MB'); RESUME JOB j")
+    fast_node.run()
+    assert loaded(fast_node) == [(1, "Aachen"), (2, "Aachen")]
 
 
 def test_a_joined_table_cannot_be_dropped_before_the_job(
@@ -216,29 +216,29 @@ def test_a_joined_table_cannot_be_dropped_before_the_job(
     assert spark_node.catalog.table("city") is None
 
 
-def test_a_joined_table_that_somebody_removed_pauses_the_job_and_is_named(
-    patient: Node, folder: Path
+def test_a_deleted_joined_table_pauses_the_job_with_a_reason(
+    fast_node: Node, folder: Path
 ) -> None:
     order(folder, 1, "ann")
-    patient.sql(f"{TABLES}; {create(folder, JOIN)}")
-    patient.run()
-    record = patient.catalog.table("city")
+    fast_node.sql(f"{TABLES}; {create(folder, JOIN)}")
+    fast_node.run()
+    record = fast_node.catalog.table("city")
     assert record is not None
-    away = Path(record.location).rename(folder.with_name("away"))
+    moved = Path(record.location).rename(folder.with_name("away"))
     order(folder, 2, "ann")
 
-    with supervised(patient) as supervisor:
+    with supervised(fast_node) as supervisor:
         rounds_until(supervisor, paused)
 
-    assert 'TABLE_CHANGED_ERR: table "city"' in str(patient.show("j")["reason"])
-    assert loaded(patient) == [(1, None)]
-    away.rename(record.location)
-    patient.sql("RESUME JOB j")
-    patient.run()
-    assert loaded(patient) == [(1, None), (2, None)]
+    assert 'TABLE_CHANGED_ERR: table "city"' in str(fast_node.show("j")["reason"])
+    assert loaded(fast_node) == [(1, None)]
+    moved.rename(record.location)
+    fast_node.sql("RESUME JOB j")
+    fast_node.run()
+    assert loaded(fast_node) == [(1, None), (2, None)]
 
 
-def test_a_job_may_look_at_its_own_table_as_the_epoch_before_left_it(
+def test_a_job_can_read_its_own_table_as_of_the_previous_epoch(
     spark_node: Node, folder: Path
 ) -> None:
     own = "SELECT f.id, f.customer FROM SRC f LEFT ANTI JOIN t ON f.id = t.a"
@@ -291,28 +291,28 @@ def test_a_module_that_is_missing_or_has_no_function_is_refused(
     assert spark_node.sql("SHOW JOBS") == []
 
 
-def test_a_function_that_raises_pauses_the_job_with_its_words(
-    patient: Node, folder: Path
+def test_a_function_that_raises_pauses_the_job_with_its_message(
+    fast_node: Node, folder: Path
 ) -> None:
     order(folder, 1, "ann")
-    select = "SELECT never(id), customer FROM SRC"
-    patient.sql(f"{TABLES}; {create(folder, select, properties=udfs(THIS_MODULE))}")
+    select = "SELECT fail_always(id), customer FROM SRC"
+    fast_node.sql(f"{TABLES}; {create(folder, select, properties=udfs(THIS_MODULE))}")
 
-    with supervised(patient) as supervisor:
-        rounds_until(supervisor, lambda _: (1, 1, "FAILED") in attempts(patient))
+    with supervised(fast_node) as supervisor:
+        rounds_until(supervisor, lambda _: (1, 1, "FAILED") in attempts(fast_node))
 
-    failed = next(row for row in patient.sql("SHOW EPOCHS FOR j") if row["epoch"] == 1)
+    failed = next(row for row in fast_node.sql("SHOW EPOCHS FOR j") if row["epoch"] == 1)
     reason = str(failed["reason"])
     assert "ValueError: cannot take 1" in reason
     assert "Traceback" not in reason
     assert "\tat org." not in reason
-    assert loaded(patient) == []
+    assert loaded(fast_node) == []
 
 
 @pytest.mark.parametrize(
     ("zone", "shown"), [("UTC", "2026-07-01 22"), ("Europe/Berlin", "2026-07-02 00")]
 )
-def test_a_select_sees_local_times_of_the_job_s_zone(
+def test_a_select_sees_local_times_in_the_time_zone_of_the_job(
     spark_node: Node, folder: Path, zone: str, shown: str
 ) -> None:
     order(folder, 1, "ann")
@@ -324,7 +324,7 @@ def test_a_select_sees_local_times_of_the_job_s_zone(
     assert loaded(spark_node) == [(1, shown)]
 
 
-def test_an_instant_keeps_its_value_and_its_text_in_any_zone(
+def test_an_instant_keeps_its_value_and_its_text_in_every_time_zone(
     spark_node: Node, folder: Path
 ) -> None:
     order(folder, 1, "ann")
@@ -336,7 +336,7 @@ def test_an_instant_keeps_its_value_and_its_text_in_any_zone(
     assert loaded(spark_node) == [(1, "2026-07-01 22:30:00")]
 
 
-def test_a_zone_that_does_not_exist_is_refused(spark_node: Node, folder: Path) -> None:
+def test_an_unknown_time_zone_is_refused(spark_node: Node, folder: Path) -> None:
     order(folder, 1, "ann")
     spark_node.sql(TABLES)
 
@@ -396,7 +396,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("select", "place", "message"), MISTAKES)
-def test_a_mistake_in_a_select_is_found_at_create_with_its_line_and_column(
+def test_an_error_in_a_select_is_reported_at_create_with_line_and_column(
     spark_node: Node, folder: Path, *, select: str, place: str, message: str
 ) -> None:
     order(folder, 1, "ann")
@@ -410,8 +410,8 @@ def test_a_mistake_in_a_select_is_found_at_create_with_its_line_and_column(
 
     assert message in refused.value.message
     assert_names(refused.value.detail, f"Line {len(before)}, column {len(before[-1]) + 1}.")
-    said = refused.value.message + refused.value.detail + refused.value.hint
-    assert "\n" not in said
-    assert "org.apache" not in said
-    assert "SQLSTATE" not in said
+    error_text = refused.value.message + refused.value.detail + refused.value.hint
+    assert "\n" not in error_text
+    assert "org.apache" not in error_text
+    assert "SQLSTATE" not in error_text
     assert spark_node.sql("SHOW JOBS") == []

@@ -1,4 +1,4 @@
-"""What is known of a row beside its content, with and without Spark; and files cut in two."""
+"""Metadata columns with and without Spark, and files that are read by two tasks."""
 
 import json
 import os
@@ -31,13 +31,13 @@ FILLER = "x" * 800
     ids=["fused", "query"],
 )
 def where(request: pytest.FixtureRequest) -> str:
-    """What stands behind FILES(…): nothing, or what only Spark understands."""
+    """The text after FILES(…): nothing, or a WHERE that only Spark can run."""
     return str(request.param)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loading:
-    """A node, and what stands behind the source in its SELECTs."""
+    """A node, and the text after the source in its SELECTs."""
 
     node: Node
     where: str = ""
@@ -45,7 +45,7 @@ class Loading:
     def load(
         self, select: str, source: str, *, columns: str, properties: str = ""
     ) -> list[dict[str, Any]]:
-        """Load what a SELECT gives into a new table and return its rows."""
+        """Load the rows of a SELECT into a new table and return the table's rows."""
         self.node.sql(
             f"CREATE TABLE t ({columns}); CREATE JOB j {properties}ON STREAMING DO "
             f"INSERT INTO t {select} FROM {source}{self.where}"
@@ -56,7 +56,7 @@ class Loading:
 
 @pytest.fixture
 def loading(where: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Loading]:
-    """A node that runs the SELECT in the way that the WHERE needs."""
+    """A node that runs the SELECT as its WHERE requires."""
     spark: SparkExecutor | None = request.getfixturevalue("spark") if where else None
     node = Node(tmp_path / "home", spark=spark)
     yield Loading(node=node, where=where)
@@ -72,9 +72,7 @@ def set_modified(path: Path, at: datetime) -> None:
     os.utime(path, ns=(nanoseconds, nanoseconds))
 
 
-def test_a_row_knows_its_file_its_line_and_when_the_file_was_written(
-    loading: Loading, folder: Path
-) -> None:
+def test_a_row_has_its_file_line_and_modification_time(loading: Loading, folder: Path) -> None:
     path = folder / "a.json"
     path.write_text('{"id": 1}\n\nnull\n{"id": 2}\n')
     set_modified(path, AT)
@@ -93,9 +91,7 @@ def test_a_row_knows_its_file_its_line_and_when_the_file_was_written(
     assert (loading.node.job("j").definition.query is None) == (not loading.where)
 
 
-def test_rows_may_have_nothing_but_what_is_known_beside_their_content(
-    loading: Loading, folder: Path
-) -> None:
+def test_a_select_can_read_only_metadata_columns(loading: Loading, folder: Path) -> None:
     write_rows(folder / "a.json", [{"id": 1}, {"id": 2}])
     write_rows(folder / "b.json", [{"id": 3}])
 
@@ -126,7 +122,7 @@ def test_rows_of_csv_are_numbered_by_their_lines(
     assert [(row["r"], row["id"]) for row in rows] == list(zip(lines, [1, 2], strict=True))
 
 
-def test_rows_of_csv_with_line_ends_in_fields_are_numbered_by_their_first_line(
+def test_multiline_rows_of_csv_are_numbered_by_their_first_line(
     loading: Loading, folder: Path
 ) -> None:
     (folder / "a.csv").write_bytes(b'1\t"a\nb"\n2\t"c\n\nd"\n3\te\n')
@@ -167,7 +163,7 @@ def test_rows_of_parquet_are_numbered_across_row_groups(loading: Loading, folder
         ("csv_with_names", b"id\textra\n1\tmore\n", {"extra": "more"}),
     ],
 )
-def test_what_no_column_holds_is_rescued(
+def test_fields_without_a_column_are_rescued(
     *, loading: Loading, folder: Path, kind: str, content: bytes, rescued: object
 ) -> None:
     (folder / "a.in").write_bytes(content)
@@ -178,9 +174,7 @@ def test_what_no_column_holds_is_rescued(
     assert [(row["id"], json.loads(row["rest"])) for row in rows] == [(1, rescued)]
 
 
-def test_what_no_column_of_a_parquet_file_holds_is_rescued(
-    loading: Loading, folder: Path
-) -> None:
+def test_parquet_fields_without_a_column_are_rescued(loading: Loading, folder: Path) -> None:
     pq.write_table(pa.table({"id": [1, 2], "x": ["a", None]}), folder / "a.parquet")
     source = files(folder / "*.parquet", kind="parquet", more=", 'schema' = 'id BIGINT'")
 
@@ -189,7 +183,7 @@ def test_what_no_column_of_a_parquet_file_holds_is_rescued(
     assert [json.loads(row["rest"] or "{}").get("x") for row in rows] == ["a", None]
 
 
-def test_a_record_without_other_fields_has_nothing_to_rescue(
+def test_a_record_without_extra_fields_has_no_rescued_data(
     loading: Loading, folder: Path
 ) -> None:
     write_rows(folder / "a.json", [{"id": 1}])
@@ -200,7 +194,7 @@ def test_a_record_without_other_fields_has_nothing_to_rescue(
     assert rows == [{"id": 1, "rest": None}]
 
 
-def test_a_column_of_the_files_goes_before_what_is_called_alike(
+def test_a_column_of_the_files_overrides_a_metadata_column_of_the_same_name(
     loading: Loading, folder: Path
 ) -> None:
     write_rows(folder / "a.json", [{"id": 1, "_file": "mine", "_row": "ours"}])
@@ -214,9 +208,7 @@ def test_a_column_of_the_files_goes_before_what_is_called_alike(
     assert rows == [{"id": 1, "f": "mine", "r": "ours"}]
 
 
-def test_a_star_does_not_hold_what_is_known_beside_the_content(
-    loading: Loading, folder: Path
-) -> None:
+def test_a_star_does_not_include_metadata_columns(loading: Loading, folder: Path) -> None:
     write_rows(folder / "a.json", [{"id": 1, "note": "x"}])
 
     rows = loading.load("SELECT *", files(folder / "*.json"), columns="id BIGINT, note STRING")
@@ -225,7 +217,7 @@ def test_a_star_does_not_hold_what_is_known_beside_the_content(
 
 
 @pytest.mark.integration
-def test_a_star_is_the_content_alone_when_a_where_looks_beside_it(
+def test_a_star_excludes_metadata_columns_that_a_where_uses(
     spark_node: Node, folder: Path
 ) -> None:
     write_rows(folder / "a.json", [{"id": 1}, {"id": 2}])
@@ -238,7 +230,7 @@ def test_a_star_is_the_content_alone_when_a_where_looks_beside_it(
 
 @pytest.mark.integration
 @pytest.mark.parametrize(("stars", "alias"), [("*", ""), ("f.*", " f")])
-def test_a_star_beside_what_is_known_of_the_row_is_refused(
+def test_a_star_next_to_a_metadata_column_is_refused(
     spark_node: Node, folder: Path, *, stars: str, alias: str
 ) -> None:
     write_rows(folder / "a.json", [{"id": 1}, {"id": 2}])
@@ -256,7 +248,7 @@ def in_folders(folder: Path, *names: str) -> None:
         write_rows(folder / name / "a.json", [{"id": number}])
 
 
-def test_values_of_the_path_are_typed_by_the_schema_decoded_and_may_be_null(
+def test_path_values_are_typed_by_the_schema_decoded_and_nullable(
     loading: Loading, folder: Path
 ) -> None:
     in_folders(
@@ -282,7 +274,7 @@ def test_values_of_the_path_are_typed_by_the_schema_decoded_and_may_be_null(
     ]
 
 
-def test_values_of_the_path_are_texts_unless_declared_and_part_of_the_star(
+def test_undeclared_path_values_are_strings_and_part_of_the_star(
     loading: Loading, folder: Path
 ) -> None:
     in_folders(folder, "day=2026-11-15/n=007")
@@ -297,9 +289,7 @@ def test_values_of_the_path_are_texts_unless_declared_and_part_of_the_star(
     assert rows == [{"id": 0, "n": "007", "day": "2026-11-15"}]
 
 
-def test_a_value_of_the_path_goes_before_a_field_of_the_records(
-    loading: Loading, folder: Path
-) -> None:
+def test_a_path_value_overrides_a_field_of_the_records(loading: Loading, folder: Path) -> None:
     write_rows(folder / "n=2/a.json", [{"id": 1, "n": 9}])
     more = ", 'path_partition_keys' = 'n', 'schema' = 'id BIGINT, n INT'"
 
@@ -313,11 +303,11 @@ def test_a_value_of_the_path_goes_before_a_field_of_the_records(
 @pytest.mark.parametrize(
     ("name", "more", "message"),
     [
-        ("other=1", ", 'missing_columns' = 'fail'", 'its path has no folder "n=…"'),
-        ("n=x", "", 'column "n" of its path: expected INT, found "x"'),
+        ("other=1", ", 'missing_columns' = 'fail'", 'the path has no folder "n=…"'),
+        ("n=x", "", 'column "n" in the path: expected INT, found "x"'),
     ],
 )
-def test_a_path_without_its_value_or_with_a_wrong_one_pauses_the_job(
+def test_a_path_with_a_missing_or_wrong_value_pauses_the_job(
     *, loading: Loading, folder: Path, name: str, more: str, message: str
 ) -> None:
     in_folders(folder, "n=1", name)
@@ -336,8 +326,8 @@ def test_a_path_without_its_value_or_with_a_wrong_one_pauses_the_job(
     assert [(row["id"], row["n"]) for row in loading.node.rows("t")] == [(0, 1), (1, 3)]
 
 
-class Watching:
-    """A task's work that remembers which parts of files it was given."""
+class RecordingWork:
+    """A task function that records the parts of files in its tasks."""
 
     def __init__(self) -> None:
         self.parts: list[list[tuple[int, int]]] = []
@@ -386,7 +376,7 @@ def test_two_tasks_read_a_large_file_and_every_row_is_loaded_once(
     tmp_path: Path, folder: Path, kind: str
 ) -> None:
     path = large(folder, kind)
-    watching = Watching()
+    watching = RecordingWork()
     node = Node(tmp_path / "home", work=watching)
     source = files(path, kind=kind, more=", 'schema' = 'id BIGINT, note STRING'")
 
@@ -401,11 +391,11 @@ def test_two_tasks_read_a_large_file_and_every_row_is_loaded_once(
 
 
 @pytest.mark.parametrize("kind", ["json", "csv", "parquet"])
-def test_a_file_is_not_cut_when_rows_are_numbered(
+def test_a_file_is_not_split_when_rows_are_numbered(
     tmp_path: Path, folder: Path, kind: str
 ) -> None:
     path = large(folder, kind)
-    watching = Watching()
+    watching = RecordingWork()
     node = Node(tmp_path / "home", work=watching)
     source = files(path, kind=kind, more=", 'schema' = 'id BIGINT, note STRING'")
 

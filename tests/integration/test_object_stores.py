@@ -1,4 +1,4 @@
-"""What holds for jobs and tables in every object store: S3, Azure and Google."""
+"""Behaviour common to all object stores: S3, Azure and Google."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -12,13 +12,13 @@ from penstock.errors import Code, ExternalError
 from penstock.tables.delta import DeltaTables
 from tests.error_values import raises
 from tests.integration.bucket_jobs import (
-    Once,
+    FirstRequest,
     Options,
     access,
     ids,
     job_on,
     location_of,
-    meet_once,
+    on_first_request,
     put_rows,
     read_in_bucket,
     secret,
@@ -34,7 +34,7 @@ from tests.servers.proxy import FaultProxy
 pytestmark = pytest.mark.integration
 
 S3, GOOGLE = "s3", "google"
-# One worker runs all that needs Azurite, because each would start one of its own.
+# One worker runs all tests with Azurite, because every worker would start its own server.
 AZURE = pytest.param("azure", marks=pytest.mark.xdist_group("azurite"))
 ODD_NAMES = ["with space", "ümläut", "100%25", "a#b", "a+b&c=d", "quote'd", "[x]", "a?b", "😀"]
 
@@ -43,29 +43,29 @@ ODD_NAMES = ["with space", "ümläut", "100%25", "a#b", "a+b&c=d", "quote'd", "[
 class ObjectStore:
     """A bucket of one kind of store."""
 
-    # The bucket itself, as no proxy changes it.
+    # The bucket itself, without a proxy.
     direct: Bucket | Container
     root: str
     options: Options
     endpoint: str
-    # The options that open the bucket behind a proxy.
+    # Returns the options to access the bucket through a proxy.
     through: Callable[[str], Options]
-    # How the path of a request names the object in/a.json.
+    # The text that identifies the object in/a.json in the path of a request.
     in_path: str = "in/a.json"
 
     def job(self, options: Options | None = None, **more: str) -> str:
-        """Return a table, and a job that loads it."""
+        """Return statements that create a table and a job that loads it."""
         given = {**(options or self.options), **more}
         return f"{CREATE_TABLE}; {job_on(f'{self.root}in/**/*.json', given)}"
 
     @contextmanager
-    def meanwhile(self, node: Node, act: Callable[[], None]) -> Iterator[Once]:
-        """Create a job behind a proxy; let something happen before in/a.json is read."""
+    def before_read(self, node: Node, act: Callable[[], None]) -> Iterator[FirstRequest]:
+        """Create a job that uses a proxy; call a function before in/a.json is read."""
         proxy = FaultProxy(self.endpoint)
         proxy.up()
         try:
             node.sql(self.job(self.through(proxy.endpoint)))
-            yield meet_once(proxy, Once(act, path=self.in_path))
+            yield on_first_request(proxy, FirstRequest(act, path=self.in_path))
         finally:
             proxy.down()
 
@@ -79,7 +79,7 @@ class ObjectStore:
 def store(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> ObjectStore:
-    """An empty bucket of each kind, or of those that the test names."""
+    """An empty bucket of each kind, or of the kinds that the test names."""
     for name in [name for name in os.environ if name.startswith(("AZURE_", "GOOGLE_"))]:
         monkeypatch.delenv(name)
     match request.param:
@@ -129,7 +129,7 @@ def google_store(bucket: GoogleBucket, folder: Path) -> ObjectStore:
 
 @pytest.fixture
 def stored(store: ObjectStore, tmp_path: Path) -> Iterator[Node]:
-    """A node whose tables lie in the bucket."""
+    """A node whose tables are in the bucket."""
     name = "wh"
     node = Node(tmp_path / "home", warehouse=f"{store.root}wh", warehouse_secret=name)
     node.sql(secret(name, store.options))
@@ -183,12 +183,12 @@ def test_a_changed_object_can_stop_the_job(node: Node, store: ObjectStore) -> No
     assert '"in/a.json"' in report.state.desired.reason.message
 
 
-def test_an_object_replaced_before_it_is_read_is_planned_anew(
+def test_an_epoch_is_planned_again_if_an_object_is_replaced_before_it_is_read(
     node: Node, store: ObjectStore
 ) -> None:
     put_rows(store.direct, "in/a.json", 1)
 
-    with store.meanwhile(node, lambda: put_rows(store.direct, "in/a.json", 7, 8)) as once:
+    with store.before_read(node, lambda: put_rows(store.direct, "in/a.json", 7, 8)) as once:
         node.run()
         assert once.done
         assert ids(node) == [7, 8]
@@ -197,13 +197,13 @@ def test_an_object_replaced_before_it_is_read_is_planned_anew(
     assert node.show("j")["files_modified"] == 0
 
 
-def test_an_object_deleted_before_it_is_read_is_planned_without(
+def test_an_epoch_is_planned_without_an_object_deleted_before_it_is_read(
     node: Node, store: ObjectStore
 ) -> None:
     put_rows(store.direct, "in/a.json", 1)
     put_rows(store.direct, "in/b.json", 2)
 
-    with store.meanwhile(node, lambda: store.direct.delete("in/a.json")) as once:
+    with store.before_read(node, lambda: store.direct.delete("in/a.json")) as once:
         node.run()
 
     assert once.done
@@ -222,7 +222,7 @@ def test_keys_with_any_characters_are_loaded(node: Node, store: ObjectStore) -> 
     assert ids(node) == list(range(len(ODD_NAMES)))
 
 
-def test_a_bucket_that_does_not_exist_is_named(node: Node, store: ObjectStore) -> None:
+def test_a_missing_bucket_is_reported_by_name(node: Node, store: ObjectStore) -> None:
     missing = f"{store.root.partition('//')[0]}//no-such-bucket-here/"
     node.sql(CREATE_TABLE)
 
@@ -244,12 +244,12 @@ def test_rows_are_loaded_from_a_bucket_into_a_bucket(stored: Node, store: Object
     again.catalog.close()
 
 
-def test_a_warehouse_is_tried_before_it_is_trusted(stored: Node, store: ObjectStore) -> None:
+def test_a_warehouse_is_probed_before_use(stored: Node, store: ObjectStore) -> None:
     assert isinstance(stored.tables, DeltaTables)
 
-    said = stored.tables.probe()
+    finding = stored.tables.probe()
 
-    assert said == f"{store.root}wh can be written and read; of two writers one wins"
+    assert finding == f"{store.root}wh is readable and writable; conditional writes work"
     assert store.direct.keys() == []
 
 

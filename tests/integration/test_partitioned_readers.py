@@ -1,4 +1,4 @@
-"""Partitioned tables as other readers see them, whatever the partition's value is."""
+"""Partitioned tables in other readers, for every kind of partition value."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal as ExactNumber
@@ -44,7 +44,7 @@ def partitioned(folder: Path, kind: DataType, values: list[object]) -> tuple[str
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_odd_texts_are_read_as_they_were_written(reader: Reader, tmp_path: Path) -> None:
+def test_unusual_strings_are_read_as_they_were_written(reader: Reader, tmp_path: Path) -> None:
     location, rows = partitioned(tmp_path, Primitive.STRING, list(ODD_TEXTS))
 
     read = reader(location, "true")
@@ -53,17 +53,17 @@ def test_odd_texts_are_read_as_they_were_written(reader: Reader, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("reader", "seen"),
+    ("reader", "expected"),
     [(read_with_deltalake, ""), (read_with_polars, ""), (read_with_duckdb, None)],
 )
-def test_the_empty_text_stays_empty_but_duckdb_reads_null(
-    reader: Reader, seen: str | None, tmp_path: Path
+def test_the_empty_string_stays_empty_but_duckdb_reads_null(
+    reader: Reader, expected: str | None, tmp_path: Path
 ) -> None:
     location, _ = partitioned(tmp_path, Primitive.STRING, ["", None, "a"])
 
     read = reader(location, "true")
 
-    assert {row["id"]: row["p"] for row in read} == {0: seen, 1: None, 2: "a"}
+    assert {row["id"]: row["p"] for row in read} == {0: expected, 1: None, 2: "a"}
 
 
 MOMENTS = [
@@ -112,7 +112,9 @@ VISITS: list[Row] = [
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_two_columns_divide_a_table_in_any_order(reader: Reader, tmp_path: Path) -> None:
+def test_a_table_can_be_partitioned_by_two_columns_in_any_order(
+    reader: Reader, tmp_path: Path
+) -> None:
     location = written(tmp_path, DAYS, VISITS, VISITS, partition_by=("some city", "Day"))
 
     read = reader(location, "true")
@@ -132,7 +134,7 @@ def test_statistics_of_the_other_columns_skip_no_row(
     assert {row["id"] for row in read} == ({2} if condition == "id = 2" else {0, 2})
 
 
-def test_a_reader_opens_only_the_folders_that_the_condition_allows(tmp_path: Path) -> None:
+def test_a_reader_opens_only_the_partitions_that_match_the_condition(tmp_path: Path) -> None:
     location = written(tmp_path, DAYS, VISITS, partition_by=("Day",))
     for path in Path(location).glob("Day=2026-01-01/*.parquet"):
         path.write_bytes(b"unreadable")
@@ -142,7 +144,7 @@ def test_a_reader_opens_only_the_folders_that_the_condition_allows(tmp_path: Pat
     assert {row["id"] for row in read} == {1, 3}
 
 
-def test_the_log_says_which_columns_divide_the_table_and_with_which_values(
+def test_the_log_contains_partition_columns_and_values(
     tmp_path: Path,
 ) -> None:
     location = written(tmp_path, DAYS, VISITS, partition_by=("some city", "Day"))
@@ -167,7 +169,9 @@ def test_deltalake_can_append_compact_and_delete_in_a_partitioned_table(tmp_path
     assert in_order(read_with_deltalake(location, "true")) == in_order(expected * 2)
 
 
-def test_fitted_rows_of_a_partitioned_table_are_the_rows_that_are_read(tmp_path: Path) -> None:
+def test_converted_rows_of_a_partitioned_table_equal_the_rows_that_are_read(
+    tmp_path: Path,
+) -> None:
     texts = pa.RecordBatch.from_pydict({"day": ["2026-01-31", "0001-01-01"], "n": ["1", "2"]})
     columns = (Column(name="day", type=Primitive.DATE), Column(name="n", type=Primitive.INT))
     targets = tuple(TargetColumn(name=name, path=(name,)) for name in ("day", "n"))

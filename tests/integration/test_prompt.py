@@ -26,7 +26,7 @@ Start = Callable[..., Terminal]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """What opens prompts on one home."""
+    """A function that opens prompts on the same home."""
     opened: list[Terminal] = []
 
     def open_one(*, columns: int = 100, **environment: str) -> Terminal:
@@ -44,7 +44,7 @@ def history(folder: Path) -> str:
     return (folder / "penstock-home" / "history").read_text()
 
 
-def test_the_prompt_introduces_itself_in_two_lines(start: Start, tmp_path: Path) -> None:
+def test_the_prompt_starts_with_two_lines_of_introduction(start: Start, tmp_path: Path) -> None:
     first, second, _ = start(columns=200).text.splitlines()
 
     assert first.startswith("Penstock ")
@@ -52,7 +52,7 @@ def test_the_prompt_introduces_itself_in_two_lines(start: Start, tmp_path: Path)
     assert "\\?" in second
 
 
-def test_a_statement_may_span_lines(start: Start) -> None:
+def test_a_statement_can_span_lines(start: Start) -> None:
     terminal = start()
 
     terminal.type("CREATE TABLE t", ENTER)
@@ -71,7 +71,7 @@ def test_tab_completes_statements_and_names(start: Start) -> None:
     assert "BIGINT" in terminal.run(";", until="1 row, 0.")
 
 
-def test_tab_explains_the_options_of_files(start: Start) -> None:
+def test_tab_shows_explanations_of_the_options_of_files(start: Start) -> None:
     terminal = start()
 
     terminal.type("CREATE JOB j ON STREAMING DO INSERT INTO t SELECT * FROM FILES(", TAB)
@@ -79,7 +79,7 @@ def test_tab_explains_the_options_of_files(start: Start) -> None:
     terminal.see("Required. Format of the files.")
 
 
-def test_a_backslash_and_g_print_vertically(start: Start) -> None:
+def test_backslash_g_prints_vertically(start: Start) -> None:
     terminal = start()
     terminal.run(f"{CREATE_TABLE};", until="created")
 
@@ -93,8 +93,8 @@ def test_a_watched_statement_is_run_again_until_ctrl_c(start: Start) -> None:
     terminal.run(f"{CREATE_TABLE};", until="created")
 
     terminal.type("DESCRIBE t \\watch 200ms", ENTER)
-    terminal.see(" UTC, every 0.2s; Ctrl-C ends")
-    seen = terminal.see(" UTC, every 0.2s; Ctrl-C ends")
+    terminal.see(" UTC, every 0.2s; Ctrl-C stops")
+    seen = terminal.see(" UTC, every 0.2s; Ctrl-C stops")
     terminal.type(CTRL_C)
     terminal.see(PROMPT)
 
@@ -102,7 +102,7 @@ def test_a_watched_statement_is_run_again_until_ctrl_c(start: Start) -> None:
     assert terminal.leave() == 0
 
 
-def test_what_was_typed_is_there_in_the_next_prompt(start: Start, tmp_path: Path) -> None:
+def test_up_recalls_statements_of_an_earlier_prompt(start: Start, tmp_path: Path) -> None:
     first = start()
     first.type("SHOW", ENTER)
     first.run("TABLES;", until="0 rows, 0.")
@@ -118,7 +118,7 @@ def test_what_was_typed_is_there_in_the_next_prompt(start: Start, tmp_path: Path
     assert "\n+SHOW\n+TABLES;\n" in history(tmp_path)
 
 
-def test_ctrl_r_finds_what_was_typed(start: Start) -> None:
+def test_ctrl_r_finds_an_earlier_statement(start: Start) -> None:
     terminal = start()
     terminal.run("SHOW JOBS; SHOW TABLES;", until="0 rows, 0.")
 
@@ -129,7 +129,7 @@ def test_ctrl_r_finds_what_was_typed(start: Start) -> None:
     terminal.run("", until="0 rows, 0.")
 
 
-def test_an_error_points_at_its_place_and_ends_nothing(start: Start) -> None:
+def test_an_error_shows_its_position_and_does_not_end_the_prompt(start: Start) -> None:
     terminal = start()
 
     terminal.type("SHOW CREATE", ENTER)
@@ -139,7 +139,7 @@ def test_an_error_points_at_its_place_and_ends_nothing(start: Start) -> None:
     terminal.run("SHOW TABLES;", until="0 rows, 0.")
 
 
-def test_what_is_too_wide_goes_through_the_pager(start: Start) -> None:
+def test_a_result_that_is_too_wide_is_shown_in_the_pager(start: Start) -> None:
     terminal = start(columns=60, PAGER="sed s/^/paged:/")
     terminal.run(f"{CREATE_TABLE};", until="created")
 
@@ -165,7 +165,7 @@ def test_no_secret_is_in_the_history(start: Start, tmp_path: Path) -> None:
     assert "hunter2" not in history(tmp_path)
 
 
-def test_ctrl_c_takes_the_text_back_and_ctrl_d_leaves(start: Start) -> None:
+def test_ctrl_c_discards_the_text_and_ctrl_d_quits(start: Start) -> None:
     terminal = start()
 
     terminal.type("DROP TABLE t", CTRL_C)
@@ -187,9 +187,9 @@ def test_help_shows_examples(start: Start) -> None:
 
 @pytest.mark.integration
 def interrupt(terminal: Terminal, statement: str) -> None:
-    """Run a statement and press Ctrl-C until that ends a wait.
+    """Run a statement and press Ctrl-C, until Ctrl-C ends a wait.
 
-    Pressed before the statement has begun it means that it shall not begin at all.
+    If Ctrl-C arrives before the statement has started, the statement is discarded.
     """
     for _ in range(10):
         seen = len(terminal.text)
@@ -200,7 +200,7 @@ def interrupt(terminal: Terminal, statement: str) -> None:
         terminal.see(PROMPT)
         if "stopped waiting; the statement continues" in terminal.text[seen:]:
             return
-    raise AssertionError("no wait was ended")
+    raise AssertionError("Ctrl-C did not end a wait")
 
 
 def test_spark_is_started_once_and_ctrl_c_ends_only_the_wait(
@@ -218,7 +218,7 @@ def test_spark_is_started_once_and_ctrl_c_ends_only_the_wait(
     assert terminal.text.count("starting Spark") == 1
 
 
-def test_a_single_statement_does_not_load_what_the_prompt_needs(tmp_path: Path) -> None:
+def test_a_single_statement_does_not_import_the_modules_of_the_prompt(tmp_path: Path) -> None:
     program = """
 import sys
 sys.argv = ["penstock", "sql", "-e", "SHOW JOBS"]

@@ -1,4 +1,4 @@
-"""Tables as other readers see them: deltalake, Polars and DuckDB."""
+"""Tables in other readers: deltalake, Polars and DuckDB."""
 
 import math
 from datetime import UTC, date, datetime
@@ -94,7 +94,9 @@ def test_every_reader_sees_the_values_that_were_written(reader: Reader, tmp_path
 
 
 @pytest.mark.parametrize("reader", READERS)
-def test_all_rows_in_files_of_their_own_are_seen_too(reader: Reader, tmp_path: Path) -> None:
+def test_every_reader_sees_rows_that_are_alone_in_their_files(
+    reader: Reader, tmp_path: Path
+) -> None:
     rows = [LOWEST, HIGHEST, NULLS, NOT_NUMBERS, INFINITE]
     location = written(tmp_path, COLUMNS, *([row] for row in rows))
 
@@ -168,7 +170,7 @@ def written_in_four_files(folder: Path) -> str:
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_a_condition_finds_its_rows_whatever_files_are_skipped(
+def test_a_condition_finds_its_rows_although_files_are_skipped(
     reader: Reader, condition: str, skipped: str
 ) -> None:
     read = reader(skipped, condition)
@@ -195,7 +197,7 @@ def test_rounded_bounds_of_time_skip_no_row_in_polars(zone: object, skipped: str
     assert later["id"].to_list() == [4, 4]
 
 
-def test_a_reader_opens_only_the_files_whose_bounds_allow_the_condition(
+def test_a_reader_opens_only_the_files_whose_statistics_match_the_condition(
     tmp_path: Path,
 ) -> None:
     location = written_in_four_files(tmp_path)

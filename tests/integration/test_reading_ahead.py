@@ -1,4 +1,4 @@
-"""What will be read of a large object is fetched in several pieces at once."""
+"""Read-ahead: several pieces of a large object are fetched in parallel."""
 
 import io
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from penstock.storage.options import StoreOptions
 from penstock.storage.store import Store, open_store
 from tests.integration.bucket_jobs import through_proxy
 from tests.servers.buckets import Bucket
-from tests.servers.proxy import Proxied, Request, Together
+from tests.servers.proxy import HoldTogether, Proxied, Request
 
 pytestmark = pytest.mark.integration
 
@@ -26,7 +26,7 @@ COLUMNS = pa.schema([("id", pa.int64()), ("other", pa.int64())])
 
 @pytest.fixture
 def large(moto_bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxied]:
-    """A bucket with a Parquet file of one row group and many pieces, behind a proxy."""
+    """A bucket with a Parquet file of one row group and many pieces, with a proxy."""
     monkeypatch.setattr(bucket_stream, "PIECE_BYTES", PIECE_BYTES)
     moto_bucket.put(KEY, parquet())
     with through_proxy(moto_bucket) as proxied:
@@ -56,13 +56,13 @@ def rows_read(store: Store) -> int:
 
 
 def piece(*numbers: int) -> set[str]:
-    """Answer the ranges of pieces, as requests name them."""
-    begins = [number * PIECE_BYTES for number in numbers]
-    return {f"bytes={begin}-{begin + PIECE_BYTES - 1}" for begin in begins}
+    """Return the ranges of pieces as they appear in requests."""
+    starts = [number * PIECE_BYTES for number in numbers]
+    return {f"bytes={start}-{start + PIECE_BYTES - 1}" for start in starts}
 
 
-def test_several_pieces_of_a_large_parquet_file_are_asked_for_at_once(large: Proxied) -> None:
-    together = Together(4)
+def test_several_pieces_of_a_large_parquet_file_are_fetched_in_parallel(large: Proxied) -> None:
+    together = HoldTogether(4)
     wanted = piece(1, 2, 3, 4)
 
     def early(request: Request) -> bool:

@@ -15,7 +15,7 @@ from tests.error_values import raises
 from tests.integration.driving import crash_inside, stored, without_privileges
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
 
-# Stands for the folder of the source, in statements and in values.
+# Placeholder for the folder of the source, in statements and in values.
 FOLDER = "<folder>"
 FILES = f"FILES('uri' = 'file://{FOLDER}/*.json', 'format' = 'json')"
 CREATE = create_job(Path(FOLDER))
@@ -35,7 +35,7 @@ SOURCE_OPTIONS = tuple(option_key(field) for field in option_fields(FilesOptions
 
 @dataclass(frozen=True, kw_only=True)
 class Refused:
-    """A statement, the code and the values of its error, and what was there before."""
+    """A statement, the code and the values of its error, and the statements before it."""
 
     sql: str
     code: Code
@@ -47,7 +47,7 @@ class Refused:
 
 
 def job(insert: str, properties: str = "") -> str:
-    """Return a CREATE JOB with an INSERT of its own; $ stands for the source."""
+    """Return a CREATE JOB with the given INSERT; $ is the placeholder of the source."""
     clause = f"PROPERTIES({properties}) " if properties else ""
     return f"CREATE JOB j {clause}ON STREAMING DO INSERT INTO {insert.replace('$', FILES)}"
 
@@ -103,22 +103,22 @@ def wrong_state(sql: str, given: str = "") -> Refused:
 
 
 REFUSED = {
-    "a property that is misspelt": wrong_property(
+    "a misspelt property": wrong_property(
         "'max_intervall' = '3'", '"max_intervall"', hint=('"max_interval"', *PROPERTIES)
     ),
-    "two properties that nobody knows": wrong_property(
+    "two unknown properties": wrong_property(
         "'a' = '1', 'b' = '2'", '"a"', '"b"', hint=PROPERTIES
     ),
     "an interval that is too short": wrong_property(
         "'max_interval' = '0'", '"max_interval"', "1s", "0"
     ),
-    "an interval that is no duration": wrong_property(
+    "an interval that is not a duration": wrong_property(
         "'max_interval' = 'soon'", '"max_interval"', '"soon"', hint=("10s", "5m", "1h")
     ),
     "a number of files that is too small": wrong_property(
         "'s3.max_batch_files' = '0'", '"s3.max_batch_files"', "1", "0"
     ),
-    "a number of files that is no number": wrong_property(
+    "a number of files that is not a number": wrong_property(
         "'s3.max_batch_files' = 'many'", '"s3.max_batch_files"', '"many"'
     ),
     "a number of bytes that is too large": wrong_property(
@@ -126,15 +126,15 @@ REFUSED = {
     ),
     "an empty offset": wrong_offset(""),
     "a blank offset": wrong_offset(" "),
-    "an offset that is no JSON": wrong_offset("a.json"),
+    "an offset that is not JSON": wrong_offset("a.json"),
     "an offset that is an array": wrong_offset("[]"),
     "an offset without a key": wrong_offset("{}"),
     "an offset whose file is a number": wrong_offset('{"fileName": 1}'),
     "an offset that is a number": wrong_offset("7"),
     "an empty offset at ALTER": wrong_offset("", altered=True),
-    "an offset that is no JSON at ALTER": wrong_offset("a.json", altered=True),
+    "an offset that is not JSON at ALTER": wrong_offset("a.json", altered=True),
     "an offset with another key at ALTER": wrong_offset('{"endFile": "a.json"}', altered=True),
-    "an option of the source that is misspelt": wrong_option(
+    "a misspelt option of the source": wrong_option(
         "FILES", '"late_file"', hint=('"late_files"', *SOURCE_OPTIONS), late_file="load"
     ),
     "late files that are neither loaded nor ignored": wrong_option(
@@ -143,7 +143,7 @@ REFUSED = {
     "modified files that are neither ignored nor fail": wrong_option(
         '"modified_files"', "ignore", "fail", '"load"', modified_files="load"
     ),
-    "a format that nobody reads": wrong_option(
+    "an unknown format": wrong_option(
         *('"format"', "json", "csv", "csv_with_names", "csv_with_names_and_types", "parquet"),
         '"orc"',
         format="orc",
@@ -153,7 +153,7 @@ REFUSED = {
     "a bucket in capitals": wrong_uri("s3://Bucket/in/", '"Bucket"'),
     "a uri without a bucket": wrong_uri("s3:///in/", '""'),
     "a path with an empty part": wrong_option('"in//x/"', uri="s3://bucket/in//x/"),
-    "a scheme that nobody knows": wrong_uri(
+    "an unknown scheme": wrong_uri(
         "ftp://host/in/", "file://", "s3://", "gs://", "az://", "ftp://"
     ),
     "a path that is not absolute": wrong_uri("file://in/", "absolute"),
@@ -188,10 +188,10 @@ REFUSED = {
     "a column that the table does not have": wrong_columns(
         "t (id, text) SELECT id, note FROM $", "table", '"t"', '"text"'
     ),
-    "a column without NULL that nothing fills": wrong_columns(
+    "a NOT NULL column without a value": wrong_columns(
         "t (note) SELECT note FROM $", '"id"', "NOT NULL"
     ),
-    "fields without a place when columns are filled by name": wrong_columns(
+    "extra fields when columns are matched by name": wrong_columns(
         "t SELECT * FROM $",
         *('"more"', "more, most"),
         fields={"id": 1, "note": "x", "more": 1, "most": 2},
@@ -218,12 +218,12 @@ REFUSED = {
     "a second table of the same name": Refused(
         sql="CREATE TABLE t (id INT)", code=Code.ALREADY_EXISTS_ERR, values=("table", '"t"')
     ),
-    "PAUSE of a job that does not exist": unknown("PAUSE JOB nobody", "nobody"),
-    "RESUME of a job that does not exist": unknown("RESUME JOB nobody", "nobody"),
-    "DROP of a job that does not exist": unknown("DROP JOB nobody", "nobody"),
-    "SHOW CREATE of a job that does not exist": unknown("SHOW CREATE JOB nobody", "nobody"),
-    "SHOW EPOCHS of a job that does not exist": unknown("SHOW EPOCHS FOR nobody", "nobody"),
-    "SHOW EVENTS of a job that does not exist": unknown("SHOW EVENTS FOR nobody", "nobody"),
+    "PAUSE of a job that does not exist": unknown("PAUSE JOB missing", "missing"),
+    "RESUME of a job that does not exist": unknown("RESUME JOB missing", "missing"),
+    "DROP of a job that does not exist": unknown("DROP JOB missing", "missing"),
+    "SHOW CREATE of a job that does not exist": unknown("SHOW CREATE JOB missing", "missing"),
+    "SHOW EPOCHS of a job that does not exist": unknown("SHOW EPOCHS FOR missing", "missing"),
+    "SHOW EVENTS of a job that does not exist": unknown("SHOW EVENTS FOR missing", "missing"),
     "DROP of a table that does not exist": unknown("DROP TABLE nowhere", "nowhere"),
     "DESCRIBE of a table that does not exist": unknown("DESCRIBE nowhere", "nowhere"),
     "RESUME of a job that is not paused": wrong_state("RESUME JOB j"),
@@ -238,7 +238,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_it_is_refused_by_code_and_value_and_changes_nothing(
+def test_a_wrong_statement_is_refused_by_code_and_value_and_changes_nothing(
     node: Node, folder: Path, case: Refused
 ) -> None:
     (folder / "a.json").write_text(case.content)
@@ -252,7 +252,7 @@ def test_it_is_refused_by_code_and_value_and_changes_nothing(
     assert stored(node) == before
 
 
-def test_a_folder_that_may_not_be_listed_is_refused_at_create_and_named(foreign: Path) -> None:
+def test_a_folder_without_read_permission_is_refused_at_create(foreign: Path) -> None:
     folder = foreign / "in"
     node = Node(foreign / "home")
     write_rows(folder / "a.json", numbered(1))
@@ -276,13 +276,13 @@ def test_a_folder_that_may_not_be_listed_is_refused_at_create_and_named(foreign:
 
 @pytest.fixture
 def ready(node: Node, folder: Path) -> Node:
-    """A node with a table, and a file that could be loaded into it."""
+    """A node with a table, and a file that can be loaded into the table."""
     write_rows(folder / "a.json", numbered(1))
     node.sql(CREATE_TABLE)
     return node
 
 
-def test_files_without_any_record_are_refused_at_create_unless_the_schema_is_given(
+def test_files_without_records_are_refused_at_create_unless_the_schema_is_declared(
     ready: Node, folder: Path
 ) -> None:
     (folder / "a.json").write_text("\n")
@@ -298,7 +298,7 @@ def test_files_without_any_record_are_refused_at_create_unless_the_schema_is_giv
     assert ready.rows("t") == numbered(1)
 
 
-def test_a_create_that_died_before_the_catalog_leaves_no_job_and_can_be_repeated(
+def test_a_create_that_crashed_before_the_catalog_leaves_no_job_and_can_be_repeated(
     ready: Node, folder: Path
 ) -> None:
     crash_inside(ready, create_job(folder), CrashPoint.OPENING_COMMITTED)
@@ -313,7 +313,9 @@ def test_a_create_that_died_before_the_catalog_leaves_no_job_and_can_be_repeated
     assert node.show("j")["position"] == str(folder / "a.json")
 
 
-def test_a_chain_that_nobody_owns_does_not_keep_its_table(ready: Node, folder: Path) -> None:
+def test_a_table_with_commits_of_a_job_that_was_never_created_can_be_dropped(
+    ready: Node, folder: Path
+) -> None:
     crash_inside(ready, create_job(folder), CrashPoint.OPENING_COMMITTED)
 
     ready.sql("DROP TABLE t")
@@ -321,7 +323,7 @@ def test_a_chain_that_nobody_owns_does_not_keep_its_table(ready: Node, folder: P
     assert ready.sql("SHOW TABLES") == []
 
 
-def test_if_exists_makes_a_drop_of_nobody_silent(ready: Node) -> None:
-    ready.sql("DROP JOB IF EXISTS nobody; DROP TABLE IF EXISTS nowhere")
+def test_drop_if_exists_of_a_missing_job_is_silent(ready: Node) -> None:
+    ready.sql("DROP JOB IF EXISTS missing; DROP TABLE IF EXISTS nowhere")
 
     assert [row["name"] for row in ready.sql("SHOW TABLES")] == ["t"]

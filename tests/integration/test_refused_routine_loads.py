@@ -1,4 +1,4 @@
-"""Statements that cannot become a routine load are refused by code and value."""
+"""Statements that cannot create a routine load are refused by code and value."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from tests.servers.kinesis_clients import StreamUnderTest, new_stream
 
 pytestmark = pytest.mark.integration
 
-# Stands for the name of the stream.
+# Placeholder for the name of the stream.
 STREAM = "<stream>"
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
 STREAM_ARN = "property.aws.kinesis.stream_arn"
@@ -36,7 +36,7 @@ class Refused:
     options: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
     clauses: str = ""
-    # Text of the statement, and what to write instead.
+    # Part of the statement, and its replacement.
     replaced: tuple[str, str] = ("", "")
 
 
@@ -66,16 +66,12 @@ REFUSED = {
     "an external id without a role": option(
         {"property.aws.external.id": "x"}, '"property.aws.external.id"', '"aws.role_arn"'
     ),
-    "a role that is no ARN": option(
+    "a role that is not an ARN": option(
         {"aws.role_arn": "mine"}, '"aws.role_arn"', "ARN", '"mine"'
     ),
-    "a region that cannot be": option(
-        {"aws.region": "moon"}, '"aws.region"', "eu-west-1", '"moon"'
-    ),
+    "an invalid region": option({"aws.region": "moon"}, '"aws.region"', "eu-west-1", '"moon"'),
     "no region": option({"aws.region": ""}, "KINESIS", '"aws.region"'),
-    "a stream whose name cannot be": option(
-        {"kinesis_stream": "a/b"}, '"kinesis_stream"', '"a/b"'
-    ),
+    "an invalid stream name": option({"kinesis_stream": "a/b"}, '"kinesis_stream"', '"a/b"'),
     "no stream": option({"kinesis_stream": ""}, "KINESIS", '"kinesis_stream"'),
     "an endpoint without a scheme": option(
         {"aws.endpoint": "localhost"}, '"aws.endpoint"', "https://", "http://", '"localhost"'
@@ -89,7 +85,7 @@ REFUSED = {
     "an endpoint with a password": option(
         {"aws.endpoint": "http://me:mine@localhost"}, '"aws.endpoint"', "password"
     ),
-    "a stream's ARN that is none": option(
+    "an invalid ARN of a stream": option(
         {STREAM_ARN: "orders"}, f'"{STREAM_ARN}"', ARN, '"orders"'
     ),
     "a stream's ARN of another region": option(
@@ -99,7 +95,7 @@ REFUSED = {
         {STREAM_ARN: ARN, "aws.region": "eu-west-1"},
         *(f'"{STREAM_ARN}"', '"orders"', '"kinesis_stream"', f'"{STREAM}"'),
     ),
-    "more records than the service gives": option(
+    "more records than the service returns": option(
         {"property.aws.kinesis.max_records": "10001"},
         *('"property.aws.kinesis.max_records"', "10000", "10001"),
     ),
@@ -107,13 +103,11 @@ REFUSED = {
         {"property.aws.kinesis.max_results": "0"},
         *('"property.aws.kinesis.max_results"', "1", "0"),
     ),
-    "foreign records that are kept": option(
+    "foreign records that are stored": option(
         {"kpl_foreign_records": "keep"},
         *('"kpl_foreign_records"', "reject", "load", "skip", '"keep"'),
     ),
-    "an option that nobody knows": option(
-        {"kinesis_region": "us-east-1"}, "KINESIS", '"kinesis_region"'
-    ),
+    "an unknown option": option({"kinesis_region": "us-east-1"}, "KINESIS", '"kinesis_region"'),
     "the same option under two names": option(
         {"kinesis_endpoint": "http://localhost"}, '"aws.endpoint"', '"kinesis_endpoint"'
     ),
@@ -131,7 +125,7 @@ REFUSED = {
         {"kinesis_shards": FIRST, "kinesis_shards_pos": "LATEST", DEFAULT: "LATEST"},
         *('"kinesis_shards_pos"', f'"{DEFAULT}"'),
     ),
-    "a default position that is none": option(
+    "an invalid default position": option(
         {DEFAULT: "soon"}, f'"{DEFAULT}"', "TRIM_HORIZON", "LATEST", A_TIME, '"soon"'
     ),
     "a timestamp that is a word": option(
@@ -140,10 +134,10 @@ REFUSED = {
     "a timestamp that is a number": option(
         {TIMESTAMP: "4959"}, f'"{TIMESTAMP}"', A_TIME, '"4959"'
     ),
-    "typed positions that are no object": option(
+    "typed positions that are not an object": option(
         {POSITIONS: "[]"}, f'"{POSITIONS}"', "JSON", '"[]"'
     ),
-    "a typed position of a type that nobody knows": option(
+    "a typed position of an unknown type": option(
         {POSITIONS: '{"a": "BEHIND 1"}'},
         *(f'"{POSITIONS}"', "TRIM_HORIZON", "TIME", "AT", "AFTER", "END", "a", '"BEHIND 1"'),
     ),
@@ -151,7 +145,7 @@ REFUSED = {
         {POSITIONS: json.dumps({FIRST: "TIME 2999-01-01T00:00:00+00:00"})},
         *(f'"{POSITIONS}"', "2999-01-01 00:00:00 UTC"),
     ),
-    "a typed position whose record is negative": option(
+    "a typed position with a negative record": option(
         {POSITIONS: json.dumps({FIRST: "AFTER 1/-3"})},
         *(f'"{POSITIONS}"', "TRIM_HORIZON", "TIME", "AT", "AFTER", "END", FIRST),
         '"AFTER 1/-3"',
@@ -170,17 +164,15 @@ REFUSED = {
         {"max_error_number": "-1"}, '"max_error_number"', "0", "-1"
     ),
     "a time zone that does not exist": prop({"timezone": "Moon"}, '"timezone"', '"Moon"'),
-    "a format that nobody reads": prop(
-        {"format": "xml"}, '"format"', "csv", "json", "text", '"xml"'
-    ),
-    "a property that nobody knows": prop({"no_such": "1"}, '"no_such"'),
+    "an unknown format": prop({"format": "xml"}, '"format"', "csv", "json", "text", '"xml"'),
+    "an unknown property": prop({"no_such": "1"}, '"no_such"'),
     "an enclosing character in JSON": prop({"enclose": '"'}, '"enclose"', "json"),
     "paths into CSV": prop({"format": "csv", "jsonpaths": "[]"}, '"jsonpaths"', "csv"),
     "a column that the table does not have": columns(
         "COLUMNS(id, note, extra = id)", '"t"', '"extra"'
     ),
     "no column that the table has": columns("COLUMNS(a, b)", '"t"', "records"),
-    "a column without NULL that nothing fills": columns("COLUMNS(note)", '"id"', "NOT NULL"),
+    "a NOT NULL column without a value": columns("COLUMNS(note)", '"id"', "NOT NULL"),
     "a separator in JSON": columns(
         "COLUMNS TERMINATED BY ','", "COLUMNS TERMINATED BY", "json", code=Code.OPTION_ERR
     ),
@@ -217,7 +209,7 @@ def refusal(node: Node, statement: str, code: Code, *values: str) -> str:
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_it_is_refused_by_code_and_value_and_changes_nothing(
+def test_a_wrong_statement_is_refused_by_code_and_value_and_changes_nothing(
     loads: Node, stream: StreamUnderTest, case: Refused
 ) -> None:
     options = {key.replace(".", "__"): value for key, value in case.options.items()}
@@ -240,7 +232,7 @@ def test_it_is_refused_by_code_and_value_and_changes_nothing(
         ("workload_group", "g1", "empty"),
     ],
 )
-def test_an_option_of_doris_that_means_nothing_here_has_its_default(
+def test_an_ineffective_option_of_doris_accepts_only_its_default(
     loads: Node, stream: StreamUnderTest, *, key: str, value: str, rule: str
 ) -> None:
     statement = create(stream, properties={key: value})
@@ -259,7 +251,7 @@ def test_a_stream_that_is_being_deleted_is_refused(
     refusal(loads, create(stream), Code.STATE_ERR, '"kinesis_stream"', f'"{stream.name}"')
 
 
-def test_a_time_that_lies_before_what_the_stream_keeps_is_refused(
+def test_a_time_before_the_retention_of_the_stream_is_refused(
     loads: Node, server: KinesisServer, stream: StreamUnderTest
 ) -> None:
     statement = create(stream, property__kinesis_default_pos="2020-01-01 00:00:00")
@@ -285,7 +277,9 @@ def test_a_time_in_the_future_is_refused(
     assert abs(times_in(message)[-1] - now) < timedelta(minutes=1)
 
 
-def test_a_number_of_another_shard_is_refused(loads: Node, stream: StreamUnderTest) -> None:
+def test_a_sequence_number_of_another_shard_is_refused(
+    loads: Node, stream: StreamUnderTest
+) -> None:
     wide = new_stream(stream.client, shards=2)
     (number,) = put(wide, 1, hash_key=2**128 - 1)
     statement = create(wide, kinesis_shards=FIRST, kinesis_shards_pos=number)
@@ -293,7 +287,7 @@ def test_a_number_of_another_shard_is_refused(loads: Node, stream: StreamUnderTe
     refusal(loads, statement, Code.OPTION_ERR, '"kinesis_shards_pos"', FIRST, number)
 
 
-def test_t82_an_error_names_the_host_that_was_asked(
+def test_t82_an_error_names_the_host_of_the_request(
     loads: Node, server: KinesisServer, stream: StreamUnderTest
 ) -> None:
     server.control.inject("DescribeStreamSummary", "AccessDeniedException")
@@ -309,13 +303,13 @@ def test_t82_an_error_names_the_host_that_was_asked(
     assert stored(loads) == before
 
 
-def test_a_name_that_is_taken_is_refused(loads: Node, stream: StreamUnderTest) -> None:
+def test_a_duplicate_name_is_refused(loads: Node, stream: StreamUnderTest) -> None:
     loads.sql(create(stream))
 
     refusal(loads, create(stream), Code.ALREADY_EXISTS_ERR, "routine load", '"r"')
 
 
-def test_a_refused_statement_does_not_forget_a_load_that_was_stopped(
+def test_a_refused_statement_does_not_delete_a_stopped_load(
     loads: Node, stream: StreamUnderTest
 ) -> None:
     loads.sql(create(stream))

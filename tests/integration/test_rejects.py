@@ -1,4 +1,4 @@
-"""Rows that cannot be loaded are kept beside the job, or end its epoch."""
+"""Rows that cannot be loaded are stored in rejects(), or they abort their epoch."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ def rejected(node: Node) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["file"], row["line"]))
 
 
-def test_t9_rejected_rows_are_counted_and_kept_in_the_same_epoch(
+def test_t9_rejected_rows_are_counted_and_stored_in_the_same_epoch(
     node: Node, folder: Path
 ) -> None:
     (folder / "a.json").write_text(BAD)
@@ -36,15 +36,15 @@ def test_t9_rejected_rows_are_counted_and_kept_in_the_same_epoch(
     counted = state.cumulative
     assert node.rows("t") == [{"id": 1, "note": "a"}]
     assert (counted.rows_read, counted.rows_rejected, counted.rows_misfit) == (5, 3, 2)
-    kept = rejected(node)
-    assert [(row["line"], row["stage"]) for row in kept] == [
+    rejects = rejected(node)
+    assert [(row["line"], row["stage"]) for row in rejects] == [
         (2, "reader"),
         (4, "writer"),
         (5, "writer"),
     ]
-    assert_names(kept[0]["error"], '"{"', '"null"')
-    assert_names(kept[1]["error"], '"id"', "INT", "3000000000")
-    assert_names(kept[2]["error"], '"id"', "INT", "NULL")
+    assert_names(rejects[0]["error"], '"{"', '"null"')
+    assert_names(rejects[1]["error"], '"id"', "INT", "3000000000")
+    assert_names(rejects[2]["error"], '"id"', "INT", "NULL")
     assert {(row["file"], row["epoch"], row["commit_number"]) for row in rejected(node)} == {
         (node.name_of(folder / "a.json"), 1, state.number)
     }
@@ -53,7 +53,7 @@ def test_t9_rejected_rows_are_counted_and_kept_in_the_same_epoch(
 
 
 @pytest.mark.parametrize(("ratio", "loads"), [("0.74", False), ("0.75", True)])
-def test_an_epoch_with_too_many_rejects_fails_wholly(
+def test_an_epoch_with_too_many_rejects_loads_no_row(
     node: Node, folder: Path, *, ratio: str, loads: bool
 ) -> None:
     (folder / "a.json").write_text(BAD)
@@ -105,7 +105,7 @@ def test_dropping_a_job_removes_its_rejects(node: Node, folder: Path) -> None:
     assert not node.exists(location)
 
 
-def test_lines_of_a_later_range_are_counted_from_the_beginning_of_the_file(
+def test_lines_of_a_later_range_are_numbered_from_the_start_of_the_file(
     node: Node, folder: Path
 ) -> None:
     rows = [f'{{"id": {number}, "note": "{"x" * 1000}"}}\n' for number in range(12_000)]
@@ -119,7 +119,7 @@ def test_lines_of_a_later_range_are_counted_from_the_beginning_of_the_file(
     assert node.job("j").cumulative.rows_loaded == 11_999
 
 
-def test_a_job_without_bad_rows_makes_no_rejects_table(node: Node, folder: Path) -> None:
+def test_a_job_without_bad_rows_creates_no_rejects_table(node: Node, folder: Path) -> None:
     write_rows(folder / "a.json", [{"id": 1, "note": "a"}])
     node.sql(f"{TABLE}; {create_job(folder, properties=[LENIENT])}")
 

@@ -1,4 +1,4 @@
-"""ALTER ROUTINE LOAD, pauses and secrets: all or nothing, and nothing that nobody asked for."""
+"""ALTER ROUTINE LOAD, pauses and secrets: all or nothing, without side effects."""
 
 import pytest
 
@@ -12,13 +12,13 @@ SECOND, THIRD = "shardId-000000000001", "shardId-000000000002"
 
 
 def definition(load: Load) -> tuple[str, dict[str, object]]:
-    """Return all that is told of a load's definition and its place."""
-    told = load.shown()
+    """Return the definition and the progress of a load as SHOW prints them."""
+    shown = load.shown()
     keys = ("JobProperties", "CustomProperties", "Progress")
-    return load.create_text(), {key: told[key] for key in keys}
+    return load.create_text(), {key: shown[key] for key in keys}
 
 
-def test_t33_shards_that_are_named_replace_those_that_were_read(load: Load) -> None:
+def test_t33_the_named_shards_replace_the_shards_that_were_read(load: Load) -> None:
     wide = new_stream(load.stream.client, shards=3)
     for number, key in enumerate((LOW, MIDDLE, HIGH)):
         put(wide, number, hash_key=key)
@@ -39,9 +39,9 @@ def test_t33_shards_that_are_named_replace_those_that_were_read(load: Load) -> N
     assert sorted(load.ids()[2:]) == [1, 2, 11, 12]
 
 
-def test_t18_t33_another_stream_has_nothing_of_the_one_before(load: Load) -> None:
+def test_t18_t33_a_new_stream_inherits_nothing_from_the_old_stream(load: Load) -> None:
     load.stream.split(0, MIDDLE)
-    load.begin(1, kinesis_shards=SECOND)
+    load.put_and_load(1, kinesis_shards=SECOND)
     other = new_stream(load.stream.client)
     put(other, 2)
 
@@ -61,8 +61,8 @@ def test_t18_t33_another_stream_has_nothing_of_the_one_before(load: Load) -> Non
     assert again.ids()[-1] == 2
 
 
-def test_t18_a_report_of_the_old_stream_is_none_of_the_new_one(load: Load) -> None:
-    load.begin(1)
+def test_t18_a_report_of_the_old_stream_is_not_used_for_the_new_stream(load: Load) -> None:
+    load.put_and_load(1)
     other = new_stream(load.stream.client)
     put(other, 2)
 
@@ -72,8 +72,8 @@ def test_t18_a_report_of_the_old_stream_is_none_of_the_new_one(load: Load) -> No
     assert load.shown()["Progress"][FIRST].startswith("TIME ")
 
 
-def test_t32_one_bad_key_beside_a_good_one_changes_nothing(load: Load) -> None:
-    load.begin(1)
+def test_t32_an_alter_with_one_bad_key_changes_nothing(load: Load) -> None:
+    load.put_and_load(1)
     load.sql("PAUSE ROUTINE LOAD FOR r")
     before = definition(load)
 
@@ -90,22 +90,22 @@ def test_t32_one_bad_key_beside_a_good_one_changes_nothing(load: Load) -> None:
     assert definition(load.restart()) == before
 
 
-def test_t34_what_a_statement_does_not_mention_stays(load: Load) -> None:
+def test_t34_alter_keeps_options_and_clauses_that_it_does_not_name(load: Load) -> None:
     numbers = load.put(1)
     load.create(properties={"max_error_number": "5"}, kpl_foreign_records="skip")
     load.run()
 
     load.alter("PROPERTIES('max_batch_rows' = '7')")
 
-    told = load.shown()
-    assert told["JobProperties"]["max_batch_rows"] == "7"
-    assert told["JobProperties"]["max_error_number"] == "5"
-    assert told["CustomProperties"]["kpl_foreign_records"] == "skip"
-    assert told["Progress"] == {FIRST: f"AFTER {numbers[0]}"}
+    shown = load.shown()
+    assert shown["JobProperties"]["max_batch_rows"] == "7"
+    assert shown["JobProperties"]["max_error_number"] == "5"
+    assert shown["CustomProperties"]["kpl_foreign_records"] == "skip"
+    assert shown["Progress"] == {FIRST: f"AFTER {numbers[0]}"}
 
 
-def test_t34_shards_that_come_after_an_alteration_begin_at_their_beginning(load: Load) -> None:
-    load.begin(1)
+def test_t34_new_shards_after_an_alter_are_read_from_their_start(load: Load) -> None:
+    load.put_and_load(1)
     load.alter("FROM KINESIS('kpl_foreign_records' = 'skip')")
     load.stream.split(0, MIDDLE)
     load.put(2)
@@ -133,12 +133,12 @@ def test_t35_altered_columns_survive_a_restart(load: Load) -> None:
     assert again.loaded() == [{"id": 1, "note": "a"}, {"id": 2, "note": "b"}]
 
 
-def test_t41_keys_that_are_altered_are_used_by_the_next_task(load: Load) -> None:
+def test_t41_altered_keys_are_used_by_the_next_task(load: Load) -> None:
     load.create()
     load.run()
     load.alter("FROM KINESIS('aws.access_key' = 'newer', 'aws.secret_key' = 'newer')")
     load.put(1)
-    load.control.forget_requests()
+    load.control.clear_requests()
 
     load.run()
 
@@ -146,23 +146,23 @@ def test_t41_keys_that_are_altered_are_used_by_the_next_task(load: Load) -> None
     assert {one.access_key_id for one in load.control.requests("GetRecords")} == {"newer"}
 
 
-def test_t41_a_secret_that_is_altered_reaches_a_running_load(load: Load) -> None:
+def test_t41_a_running_load_uses_an_altered_secret(load: Load) -> None:
     load.sql("CREATE SECRET k ('aws.access_key' = 'old', 'aws.secret_key' = 'old')")
     load.sql(load.statement().replace("= 'mine'", "= SECRET 'k'"))
     with supervised(load.node) as supervisor:
         rounds_until(supervisor, idle)
         load.sql("ALTER SECRET k ('aws.access_key' = 'newer')")
         load.put(1)
-        rounds_until(supervisor, lambda looks: looks[0].state.cumulative.rows_loaded == 1)
-        load.control.forget_requests()
+        rounds_until(supervisor, lambda reports: reports[0].state.cumulative.rows_loaded == 1)
+        load.control.clear_requests()
         load.put(2)
-        rounds_until(supervisor, lambda looks: looks[0].state.cumulative.rows_loaded == 2)
+        rounds_until(supervisor, lambda reports: reports[0].state.cumulative.rows_loaded == 2)
 
     assert {one.access_key_id for one in load.control.requests("GetRecords")} == {"newer"}
 
 
 @pytest.mark.parametrize(
-    ("clauses", "told"),
+    ("clauses", "expected"),
     [
         ("PROPERTIES('format' = 'csv')", ["OPTION_ERR", "format"]),
         ("FROM KAFKA('a' = 'b')", ["NOT_SUPPORTED_ERR"]),
@@ -176,16 +176,16 @@ def test_t41_a_secret_that_is_altered_reaches_a_running_load(load: Load) -> None
         ),
     ],
 )
-def test_t41_what_cannot_be_altered_or_changes_nothing_is_refused(
-    load: Load, clauses: str, told: list[str]
+def test_t41_an_alter_that_is_not_allowed_or_changes_nothing_is_refused(
+    load: Load, clauses: str, expected: list[str]
 ) -> None:
     load.create()
     load.sql("PAUSE ROUTINE LOAD FOR r")
 
-    assert load.refusal(f"ALTER ROUTINE LOAD FOR r {clauses}") == told
+    assert load.refusal(f"ALTER ROUTINE LOAD FOR r {clauses}") == expected
 
 
-def test_positions_may_be_moved_shard_by_shard(load: Load) -> None:
+def test_positions_can_be_moved_shard_by_shard(load: Load) -> None:
     numbers = load.put(1, 2, 3)
     load.create()
     load.run()
@@ -209,10 +209,10 @@ def test_t43_a_lag_is_never_negative(load: Load) -> None:
     assert load.shown()["Lag"] == {FIRST: 0}
 
 
-def test_t43_an_epoch_without_rows_is_not_taken_for_the_tip(load: Load) -> None:
+def test_t43_an_epoch_without_rows_does_not_count_as_the_tip(load: Load) -> None:
     load.stream.put(b"")
     load.put(1)
-    load.control.switch(empty_pages_while_behind=2)
+    load.control.switch(empty_pages_between_pages=2)
     load.create(properties={"max_batch_rows": "1"})
 
     load.run()
@@ -220,7 +220,7 @@ def test_t43_an_epoch_without_rows_is_not_taken_for_the_tip(load: Load) -> None:
     assert load.ids() == [1]
 
 
-def test_positions_of_some_shards_leave_the_others_and_all_counts_as_they_are(
+def test_moving_some_shards_keeps_the_other_positions_and_all_counts(
     load: Load,
 ) -> None:
     load.stream.split(0, at=MIDDLE)
@@ -243,11 +243,11 @@ def test_positions_of_some_shards_leave_the_others_and_all_counts_as_they_are(
     assert sorted(load.ids()) == [1, 1, 2]
 
 
-def test_a_load_whose_region_stands_in_the_environment_stays_where_it_is(
+def test_an_alter_keeps_the_position_of_a_load_with_a_region_of_the_environment(
     load: Load, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REGION_OF_TEST", REGION)
-    load.begin(1, aws__region="env:REGION_OF_TEST")
+    load.put_and_load(1, aws__region="env:REGION_OF_TEST")
     load.sql("PAUSE ROUTINE LOAD FOR r")
     load.put(2)
 
@@ -258,8 +258,8 @@ def test_a_load_whose_region_stands_in_the_environment_stays_where_it_is(
     assert load.ids() == [1, 2]
 
 
-def test_a_stream_that_was_made_again_is_loaded_on_request_and_counted_anew(load: Load) -> None:
-    load.begin(1, 2)
+def test_a_recreated_stream_is_loaded_after_an_alter_with_new_counts(load: Load) -> None:
+    load.put_and_load(1, 2)
     load.stream.recreate()
     load.put(3)
     load.run()

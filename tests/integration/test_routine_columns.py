@@ -39,7 +39,7 @@ CSV = {"format": "csv"}
     ids=[
         "csv",
         "columns of csv",
-        "columns that nobody wants",
+        "unused columns",
         "enclosed",
         "trimmed quotes",
         "json",
@@ -69,7 +69,7 @@ def test_a_record_becomes_a_row(
         (b"1,", {"empty_field_as_null": "true"}, None),
     ],
 )
-def test_what_is_null_in_csv(
+def test_null_values_in_csv(
     load: Load, *, record: bytes, properties: dict[str, str], note: str | None
 ) -> None:
     load.stream.put(record)
@@ -84,7 +84,7 @@ def test_what_is_null_in_csv(
 @pytest.mark.parametrize(
     ("as_string", "rows"), [("false", []), ("true", [{"id": 1, "flag": True}])]
 )
-def test_a_number_is_taken_for_its_text_on_request(
+def test_numbers_are_loaded_as_strings_if_the_option_is_set(
     load: Load, as_string: str, rows: list[object]
 ) -> None:
     load.sql("DROP TABLE t; CREATE TABLE t (id BIGINT, flag BOOLEAN)")
@@ -97,7 +97,7 @@ def test_a_number_is_taken_for_its_text_on_request(
     assert load.statistic()["errorRows"] == 1 - len(rows)
 
 
-def test_texts_are_loaded_as_they_are(load: Load) -> None:
+def test_text_records_are_loaded_unchanged(load: Load) -> None:
     load.sql("DROP TABLE t; CREATE TABLE t (value STRING)")
     load.stream.put(b'{"no": "json"')
     load.create(properties={"format": "text"})
@@ -107,7 +107,7 @@ def test_texts_are_loaded_as_they_are(load: Load) -> None:
     assert load.loaded() == [{"value": '{"no": "json"'}]
 
 
-def test_t85_events_of_cloudwatch_are_rows(load: Load) -> None:
+def test_t85_cloudwatch_events_become_rows(load: Load) -> None:
     events = [{"id": number, "note": "x"} for number in range(3)]
     load.stream.put(gzip.compress(json.dumps({"owner": 1, "logEvents": events}).encode()))
     properties = {
@@ -161,7 +161,7 @@ def test_columns_are_computed_and_filtered(spark_load: Load) -> None:
     assert (counted["totalRows"], counted["unselectedRows"]) == (5, 3)
 
 
-def test_a_text_is_taken_apart_by_expressions(spark_load: Load) -> None:
+def test_a_text_is_split_by_expressions(spark_load: Load) -> None:
     spark_load.stream.put(b"7 seven")
 
     expressions(
@@ -186,7 +186,7 @@ def test_a_row_whose_expression_fails_is_rejected_in_strict_mode_too(spark_load:
     assert spark_load.shown()["JobProperties"]["strict_mode"] == "true"
 
 
-def test_what_is_known_of_a_record_can_be_loaded(spark_load: Load) -> None:
+def test_metadata_of_a_record_can_be_loaded(spark_load: Load) -> None:
     spark_load.sql(
         "DROP TABLE t; CREATE TABLE t (id BIGINT, _shard STRING, number STRING, key STRING, "
         "at TIMESTAMP, encryption STRING)"
@@ -226,16 +226,14 @@ def test_t35_an_altered_filter_survives_a_restart(spark_load: Load) -> None:
 
 
 @pytest.mark.parametrize(
-    ("clauses", "told"),
+    ("clauses", "named"),
     [
         ("WHERE nothing > 1", "nothing"),
         ("COLUMNS(id, note, note = sum(id))", "GROUP BY"),
     ],
 )
-def test_expressions_that_cannot_be_are_refused(
-    spark_load: Load, clauses: str, told: str
-) -> None:
-    with raises(UserError, Code.TYPE_ERR, told):
+def test_invalid_expressions_are_refused(spark_load: Load, clauses: str, named: str) -> None:
+    with raises(UserError, Code.TYPE_ERR, named):
         spark_load.create(clauses=clauses)
 
     assert spark_load.sql("SHOW ALL ROUTINE LOAD") == []

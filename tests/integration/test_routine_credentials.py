@@ -1,4 +1,4 @@
-"""Who asks a stream: keys, session tokens, roles and the chain, seen where requests arrive."""
+"""Credentials of streams: keys, session tokens, roles and the default chain."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -30,36 +30,36 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def sts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sts]:
-    """A server that lends keys of roles, where clients look for AWS's own."""
+    """An STS server at the address where clients expect the AWS server."""
     lending = Sts()
     with sts_server(lending) as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint)
         yield lending
 
 
-def asked(server: KinesisServer, operation: str = "") -> list[LoggedRequest]:
-    """Answer what the product has asked; what the test itself puts is signed otherwise."""
+def requests_of(server: KinesisServer, operation: str = "") -> list[LoggedRequest]:
+    """Return the product's requests; requests of the test itself have another key."""
     return [one for one in server.control.requests(operation) if one.access_key_id != "test"]
 
 
-def forget_what_is_kept() -> None:
-    """Be a process that has asked for nothing yet, as a worker is."""
+def clear_caches() -> None:
+    """Clear cached credentials and clients, as in a new worker process."""
     CLIENTS.close()
     credentials_for.cache_clear()
 
 
-def test_t81_a_session_token_goes_with_every_request(load: Load) -> None:
+def test_t81_a_session_token_is_sent_with_every_request(load: Load) -> None:
     load.put(1)
     load.create(aws__session_key="token-of-an-hour")
 
     load.run()
 
-    assert {one.session_token for one in asked(load.server)} == {"token-of-an-hour"}
-    assert {one.access_key_id for one in asked(load.server)} == {"mine"}
+    assert {one.session_token for one in requests_of(load.server)} == {"token-of-an-hour"}
+    assert {one.access_key_id for one in requests_of(load.server)} == {"mine"}
     assert load.ids() == [1]
 
 
-def test_t82_a_role_is_assumed_where_roles_are_and_not_at_the_endpoint_of_the_stream(
+def test_t82_a_role_is_assumed_at_sts_and_not_at_the_endpoint_of_the_stream(
     load: Load, moto: MotoServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_STS", moto.endpoint)
@@ -68,82 +68,82 @@ def test_t82_a_role_is_assumed_where_roles_are_and_not_at_the_endpoint_of_the_st
 
     load.run()
 
-    assert {one.access_key_id[:4] for one in asked(load.server)} == {"ASIA"}
-    assert all(one.session_token for one in asked(load.server))
-    assert {one.code for one in asked(load.server)} == {""}
+    assert {one.access_key_id[:4] for one in requests_of(load.server)} == {"ASIA"}
+    assert all(one.session_token for one in requests_of(load.server))
+    assert {one.code for one in requests_of(load.server)} == {""}
     assert load.ids() == [1]
 
 
-def test_t81_a_role_is_asked_for_with_its_external_id(load: Load, sts: Sts) -> None:
+def test_t81_a_role_is_assumed_with_its_external_id(load: Load, sts: Sts) -> None:
     load.create(aws__role_arn=ROLE, property__aws__external__id="shared word")
 
-    assert (sts.asked[0]["RoleArn"], sts.asked[0]["ExternalId"]) == (ROLE, "shared word")
-    assert {one.session_token for one in asked(load.server)} == {"token-1"}
+    assert (sts.requests[0]["RoleArn"], sts.requests[0]["ExternalId"]) == (ROLE, "shared word")
+    assert {one.session_token for one in requests_of(load.server)} == {"token-1"}
 
 
 @pytest.mark.usefixtures("sts")
 def test_t81_a_worker_assumes_the_role_itself(load: Load) -> None:
-    load.node.work = Failing(forget_what_is_kept)
+    load.node.work = Failing(clear_caches)
 
-    load.begin(1, aws__role_arn=ROLE)
+    load.put_and_load(1, aws__role_arn=ROLE)
 
-    tokens = [one.session_token for one in asked(load.server, "GetRecords") if one.records]
+    tokens = [
+        one.session_token for one in requests_of(load.server, "GetRecords") if one.records
+    ]
     assert tokens == ["token-1", "token-2"]
     assert load.ids() == [1]
 
 
-def test_t81_keys_of_a_role_that_expire_while_a_task_reads_are_renewed(
-    load: Load, sts: Sts
-) -> None:
+def test_t81_keys_of_a_role_that_expire_during_a_task_are_renewed(load: Load, sts: Sts) -> None:
     load.node.work = Failing(lambda: load.control.refuse("token-1", after_calls=2))
 
-    # So a task sends one request for every record.
+    # A task sends one request for every record.
     one_record = {"property__aws__kinesis__max_records": "1"}
-    load.begin(1, 2, 3, 4, 5, aws__role_arn=ROLE, **one_record)
+    load.put_and_load(1, 2, 3, 4, 5, aws__role_arn=ROLE, **one_record)
 
-    taken = [one.session_token for one in asked(load.server, "GetRecords") if one.records][1:]
-    assert taken == ["token-1", "token-1", "token-2", "token-2", "token-2"]
-    assert len(sts.asked) == 2
+    tokens = [
+        one.session_token for one in requests_of(load.server, "GetRecords") if one.records
+    ][1:]
+    assert tokens == ["token-1", "token-1", "token-2", "token-2", "token-2"]
+    assert len(sts.requests) == 2
     assert load.ids() == [1, 2, 3, 4, 5]
     assert attempts(load.node, "r") == [(1, 1, "COMMITTED")]
 
 
-def test_t81_keys_of_a_role_that_are_about_to_end_are_renewed_before_they_do(
-    load: Load, sts: Sts
-) -> None:
+def test_t81_keys_of_a_role_are_renewed_before_they_expire(load: Load, sts: Sts) -> None:
     sts.life = timedelta(seconds=30)
     load.put(1)
     load.create(aws__role_arn=ROLE)
 
     load.run()
 
-    assert len({one.session_token for one in asked(load.server)}) > 1
-    assert {one.code for one in asked(load.server)} == {""}
+    assert len({one.session_token for one in requests_of(load.server)}) > 1
+    assert {one.code for one in requests_of(load.server)} == {""}
     assert load.ids() == [1]
 
 
-def test_t81_a_role_that_is_refused_makes_no_load(load: Load, sts: Sts) -> None:
+def test_t81_a_refused_role_creates_no_load(load: Load, sts: Sts) -> None:
     sts.refusing = True
 
     with raises(ExternalError, Code.GET_REMOTE_DATA_ERROR, f'"{ROLE}"', "AccessDenied"):
         load.create(aws__role_arn=ROLE)
 
-    assert asked(load.server) == []
+    assert requests_of(load.server) == []
     assert load.sql("SHOW ALL ROUTINE LOAD") == []
 
 
-def test_keys_that_are_not_given_come_from_the_chain(load: Load, tmp_path: Path) -> None:
+def test_without_keys_the_default_chain_is_used(load: Load, tmp_path: Path) -> None:
     write_profile(tmp_path, "default", key="of-the-profile")
     load.put(1)
     load.create(aws__access_key="", aws__secret_key="")
 
     load.run()
 
-    assert {one.access_key_id for one in asked(load.server)} == {"of-the-profile"}
+    assert {one.access_key_id for one in requests_of(load.server)} == {"of-the-profile"}
     assert load.ids() == [1]
 
 
-def test_a_provider_is_the_only_place_where_keys_are_looked_for(
+def test_with_a_provider_keys_come_only_from_it(
     load: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_profile(tmp_path, "default", key="of-the-profile")
@@ -159,12 +159,12 @@ def test_a_provider_is_the_only_place_where_keys_are_looked_for(
     load.sql(statement)
     load.run()
 
-    assert refused.value.detail == "Asked: env."
-    assert {one.access_key_id for one in asked(load.server)} == {"of-the-environment"}
+    assert refused.value.detail == "Searched: env."
+    assert {one.access_key_id for one in requests_of(load.server)} == {"of-the-environment"}
     assert load.ids() == [1]
 
 
-def test_t82_all_pages_of_a_stream_that_is_named_by_its_arn_are_listed(load: Load) -> None:
+def test_t82_all_pages_of_a_stream_named_by_its_arn_are_listed(load: Load) -> None:
     wide = new_stream(load.stream.client, shards=3)
     put(wide, 1)
     load.create(
@@ -175,6 +175,6 @@ def test_t82_all_pages_of_a_stream_that_is_named_by_its_arn_are_listed(load: Loa
 
     load.run()
 
-    assert {one.code for one in asked(load.server)} == {""}
+    assert {one.code for one in requests_of(load.server)} == {""}
     assert len(load.shards()) == 3
     assert load.ids() == [1]

@@ -1,4 +1,4 @@
-"""Rows that cannot be loaded: good ones are committed, then the window of errors decides."""
+"""Bad rows: good rows are committed, then the error window decides."""
 
 import re
 
@@ -19,7 +19,7 @@ BAD = b"nonsense"
 
 
 def rejects(node: Node, name: str = "r") -> list[dict[str, object]]:
-    """Answer the rows that were kept because they could not be loaded."""
+    """Return the rejected rows."""
     assert node.tables is not None
     return node.read(node.tables.rejects_location(node.job(name).id))
 
@@ -33,22 +33,22 @@ def test_good_rows_are_committed_before_the_load_pauses(load: Load) -> None:
     load.run()
 
     assert load.ids() == [1, 2]
-    told = load.shown()
+    shown = load.shown()
     assert load.reason() == ["TOO_MANY_FAILURE_ROWS_ERR", "1", "3", "0"]
-    assert re.search(rf"{FIRST}, .*\b{number}: .*nonsense", told["FirstErrorMsg"])
-    assert load.restart().shown()["FirstErrorMsg"] == told["FirstErrorMsg"]
-    assert told["ErrorLogUrls"] == "SELECT * FROM rejects('job' = 'r')"
+    assert re.search(rf"{FIRST}, .*\b{number}: .*nonsense", shown["FirstErrorMsg"])
+    assert load.restart().shown()["FirstErrorMsg"] == shown["FirstErrorMsg"]
+    assert shown["ErrorLogUrls"] == "SELECT * FROM rejects('job' = 'r')"
 
 
-def test_rows_that_could_not_be_loaded_are_kept_with_shard_and_number(load: Load) -> None:
+def test_rejected_rows_are_stored_with_shard_and_sequence_number(load: Load) -> None:
     number = load.stream.put(BAD)
     load.create()
 
     load.run()
 
-    (kept,) = rejects(load.node)
-    assert (kept["shard"], kept["sequence"], kept["raw"]) == (FIRST, number, BAD)
-    assert '"nonsense"' in str(kept["error"])
+    (reject,) = rejects(load.node)
+    assert (reject["shard"], reject["sequence"], reject["raw"]) == (FIRST, number, BAD)
+    assert '"nonsense"' in str(reject["error"])
 
 
 def test_a_row_that_does_not_fit_the_table_counts_as_an_error(load: Load) -> None:
@@ -63,7 +63,7 @@ def test_a_row_that_does_not_fit_the_table_counts_as_an_error(load: Load) -> Non
     assert len(rejects(load.node)) == 1
 
 
-def test_a_resumed_load_goes_on_behind_the_bad_rows_with_a_new_window(load: Load) -> None:
+def test_a_resumed_load_continues_after_the_bad_rows_with_a_new_window(load: Load) -> None:
     load.stream.put(BAD)
     load.create()
     load.run()
@@ -74,8 +74,8 @@ def test_a_resumed_load_goes_on_behind_the_bad_rows_with_a_new_window(load: Load
     load.run()
 
     assert load.ids() == [1]
-    told = load.shown()
-    assert (told["State"], told["FirstErrorMsg"], told["ErrorLogUrls"]) == (
+    shown = load.shown()
+    assert (shown["State"], shown["FirstErrorMsg"], shown["ErrorLogUrls"]) == (
         "NEED_SCHEDULE",
         "",
         "",
@@ -84,7 +84,7 @@ def test_a_resumed_load_goes_on_behind_the_bad_rows_with_a_new_window(load: Load
     assert load.statistic()["errorRows"] == 1
 
 
-def test_errors_are_counted_since_somebody_resumed_the_load_and_not_since_it_did_so_itself(
+def test_errors_are_counted_since_the_last_manual_resume(
     load: Load,
 ) -> None:
     load.stream.put(BAD)
@@ -105,7 +105,7 @@ def test_errors_are_counted_since_somebody_resumed_the_load_and_not_since_it_did
     assert (healed, resumed, load.statistic()["errorRowsAfterResumed"]) == (1, 0, 2)
 
 
-def test_errors_since_a_resume_do_not_vanish_with_old_events(load: Load) -> None:
+def test_errors_since_a_resume_survive_the_deletion_of_old_events(load: Load) -> None:
     load.create(properties={"max_error_number": "9"})
     load.stream.put(BAD)
     load.run()
@@ -119,7 +119,7 @@ def test_errors_since_a_resume_do_not_vanish_with_old_events(load: Load) -> None
     assert load.restart().statistic()["errorRowsAfterResumed"] == 2
 
 
-def test_errors_add_up_over_epochs_until_the_window_is_full(load: Load) -> None:
+def test_errors_of_several_epochs_add_up_until_the_window_is_full(load: Load) -> None:
     load.create(properties={"max_error_number": "1"})
     load.stream.put(BAD)
     load.put(1)
@@ -133,10 +133,10 @@ def test_errors_add_up_over_epochs_until_the_window_is_full(load: Load) -> None:
     assert load.reason() == ["TOO_MANY_FAILURE_ROWS_ERR", "2", "3", "1"]
 
 
-def test_t40_a_window_that_is_full_is_opened_anew_before_errors_are_added(load: Load) -> None:
+def test_t40_a_new_window_starts_before_errors_are_added(load: Load) -> None:
     load.create(properties={"max_error_number": "1", "max_batch_rows": "1"})
     load.stream.put(BAD)
-    # A window holds ten times the rows of an epoch.
+    # A window is ten times the rows of an epoch.
     load.put(*range(10))
     load.run()
     again = load.restart()
@@ -150,7 +150,7 @@ def test_t40_a_window_that_is_full_is_opened_anew_before_errors_are_added(load: 
     assert again.statistic()["errorRows"] == 2
 
 
-def test_a_share_of_bad_rows_pauses_the_load(load: Load) -> None:
+def test_a_ratio_of_bad_rows_pauses_the_load(load: Load) -> None:
     limits = {"max_error_number": "9", "max_filter_ratio": "0.3"}
     load.create(properties=limits)
     load.stream.put(BAD)
@@ -172,12 +172,12 @@ def test_t76_foreign_records_do_not_count_towards_the_window(load: Load) -> None
 
     assert load.shown()["State"] == "NEED_SCHEDULE"
     assert load.statistic()["foreignRows"] == 1
-    (kept,) = rejects(load.node)
-    assert '"k"' in str(kept["error"])
+    (reject,) = rejects(load.node)
+    assert '"k"' in str(reject["error"])
 
 
 @pytest.mark.parametrize("point", [CrashPoint.TABLE_COMMITTED, CrashPoint.CATALOG_APPLIED])
-def test_t36_the_window_trips_also_if_the_node_dies_behind_the_commit(
+def test_t36_the_window_pauses_the_load_even_if_the_node_crashes_after_the_commit(
     load: Load, point: CrashPoint
 ) -> None:
     load.put(1)
@@ -197,11 +197,12 @@ def test_t36_the_window_trips_also_if_the_node_dies_behind_the_commit(
     assert len(rejects(again.node)) == 1
 
 
-def test_the_epoch_that_fills_the_window_is_told_as_committed_alone(load: Load) -> None:
+def test_the_epoch_that_fills_the_window_has_only_a_committed_event(load: Load) -> None:
     load.stream.put(BAD)
     load.create()
 
     load.run()
 
-    told = [row["event"] for row in load.sql("SHOW EVENTS FOR r")]
-    assert told[-3:] == ["EpochStarted", "EpochCommitted", "JobPaused"]
+    events = load.sql("SHOW EVENTS FOR r")[-3:]
+    assert [row["event"] for row in events] == ["EpochStarted", "EpochCommitted", "JobPaused"]
+    assert "commit 3, epoch 1, generation 2, 0 rows, position " in str(events[1]["detail"])

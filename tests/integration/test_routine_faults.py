@@ -1,4 +1,4 @@
-"""Streams that lose, delay or refuse: what is loaded all the same, and what is said."""
+"""Streams that lose, delay or refuse records: what is loaded, and what is reported."""
 
 import re
 from datetime import timedelta
@@ -39,7 +39,7 @@ def test_t20_the_shards_of_all_pages_are_loaded(load: Load) -> None:
     assert len(load.shards()) == 3
 
 
-def test_t20_a_listing_without_shards_makes_no_load(load: Load) -> None:
+def test_t20_a_listing_without_shards_creates_no_load(load: Load) -> None:
     load.control.inject_body("ListShards", '{"Shards": []}')
 
     with pytest.raises(ExternalError, match=f'"{load.stream.name}".* no shards'):
@@ -61,7 +61,7 @@ def test_t20_a_load_waits_while_listings_have_no_shards(load: Load) -> None:
     assert load.ids() == [1]
 
 
-def test_t38_a_load_that_paused_itself_stays_paused_when_all_are_paused(load: Load) -> None:
+def test_t38_pause_all_keeps_a_load_paused_that_paused_itself(load: Load) -> None:
     load.put(1)
     load.create()
     load.control.inject_body("ListShards", '{"Shards": []}', times=2)
@@ -91,8 +91,8 @@ def test_t24_the_newest_report_of_a_lag_is_shown(load: Load) -> None:
     assert again.shown()["Statistic"]["maxMillisBehindLatest"] == 0
 
 
-def test_t24_a_shard_that_has_ended_has_no_lag(load: Load) -> None:
-    load.begin(1)
+def test_t24_a_finished_shard_has_no_lag(load: Load) -> None:
+    load.put_and_load(1)
     load.stream.split(0, 2**127)
 
     load.run()
@@ -102,7 +102,7 @@ def test_t24_a_shard_that_has_ended_has_no_lag(load: Load) -> None:
 
 def test_t30_empty_pages_are_followed(load: Load) -> None:
     load.put(1)
-    load.control.switch(empty_pages_after_iterator=3, empty_pages_while_behind=3)
+    load.control.switch(empty_pages_after_iterator=3, empty_pages_between_pages=3)
     load.create()
 
     load.run()
@@ -110,11 +110,11 @@ def test_t30_empty_pages_are_followed(load: Load) -> None:
     assert load.ids() == [1]
 
 
-def test_t67_more_empty_pages_than_an_epoch_reads_are_passed_once(load: Load) -> None:
+def test_t67_empty_pages_across_epochs_need_one_iterator(load: Load) -> None:
     load.put(1)
     load.control.switch(empty_pages_after_iterator=30)
     load.create(properties={"max_batch_interval": "1"})
-    load.control.forget_requests()
+    load.control.clear_requests()
 
     load.run()
 
@@ -129,7 +129,7 @@ def test_expired_iterators_are_opened_again(load: Load) -> None:
         rounds_until(supervisor, idle)
         load.control.expire_iterators()
         load.put(2)
-        rounds_until(supervisor, lambda looks: looks[0].state.cumulative.rows_loaded == 2)
+        rounds_until(supervisor, lambda reports: reports[0].state.cumulative.rows_loaded == 2)
 
     assert load.ids() == [1, 2]
 
@@ -143,7 +143,7 @@ def test_expired_iterators_are_opened_again(load: Load) -> None:
         ("InternalFailure", 500),
     ],
 )
-def test_what_heals_does_not_fail_an_epoch(load: Load, code: str, status: int) -> None:
+def test_a_temporary_error_does_not_fail_an_epoch(load: Load, code: str, status: int) -> None:
     load.put(1)
     load.create()
     load.control.inject("*", code, status=status, times=4)
@@ -154,8 +154,8 @@ def test_what_heals_does_not_fail_an_epoch(load: Load, code: str, status: int) -
     assert load.shown()["Statistic"]["abortedTaskNum"] == 0
 
 
-def test_t66_a_record_that_was_loaded_may_be_trimmed(load: Load) -> None:
-    load.begin(1)
+def test_t66_a_loaded_record_can_be_trimmed(load: Load) -> None:
+    load.put_and_load(1)
     load.control.trim(load.stream.name, FIRST)
     load.put(2)
 
@@ -164,8 +164,8 @@ def test_t66_a_record_that_was_loaded_may_be_trimmed(load: Load) -> None:
     assert load.ids() == [1, 2]
 
 
-def test_t66_a_quiet_shard_is_no_gap(load: Load) -> None:
-    load.begin(1)
+def test_t66_an_idle_shard_has_no_gap(load: Load) -> None:
+    load.put_and_load(1)
     load.control.trim(load.stream.name, FIRST)
     for _ in range(3):
         load.control.move_clock(timedelta(hours=20))
@@ -177,10 +177,10 @@ def test_t66_a_quiet_shard_is_no_gap(load: Load) -> None:
     assert load.ids() == [1, 2]
 
 
-def test_t66_records_that_were_trimmed_unread_pause_the_load_with_both_times(
+def test_t66_trimmed_unread_records_pause_the_load_with_both_times(
     load: Load,
 ) -> None:
-    load.begin(1)
+    load.put_and_load(1)
     tip_at = load.control.now()
     load.put(2)
     load.control.move_clock(timedelta(hours=25))
@@ -197,7 +197,7 @@ def test_t66_records_that_were_trimmed_unread_pause_the_load_with_both_times(
     assert abs(kept_from - oldest) < timedelta(minutes=1)
 
 
-def test_t66_a_time_that_lies_before_what_is_kept_pauses_the_load(load: Load) -> None:
+def test_t66_a_time_before_the_retention_pauses_the_load(load: Load) -> None:
     load.create(property__kinesis_default_pos="LATEST")
     load.put(1)
     load.control.move_clock(timedelta(hours=25))
@@ -210,7 +210,7 @@ def test_t66_a_time_that_lies_before_what_is_kept_pauses_the_load(load: Load) ->
     assert load.reason()[0] == "CANNOT_RESUME_ERR"
 
 
-def test_t66_whoever_says_so_goes_on_with_what_the_stream_holds(load: Load) -> None:
+def test_t66_a_load_moved_past_a_gap_loads_the_remaining_records(load: Load) -> None:
     load.create()
     load.run()
     load.put(1)
@@ -226,19 +226,19 @@ def test_t66_whoever_says_so_goes_on_with_what_the_stream_holds(load: Load) -> N
     assert (before, load.ids()) == ("PAUSED", [2])
 
 
-def test_a_lag_that_nears_what_is_kept_is_told(load: Load) -> None:
+def test_a_lag_close_to_the_retention_is_reported(load: Load) -> None:
     load.put(1, 2)
     load.create()
     load.control.move_clock(timedelta(hours=23))
 
     crash_at(load.node, CrashPoint.EPOCH_STARTED)
 
-    told = load.restart().shown()["OtherMsg"]
-    assert re.search(rf"{FIRST} .*\b23 h 0 min.*\b1 d 0 h\b", told)
+    message = load.restart().shown()["OtherMsg"]
+    assert re.search(rf"{FIRST} .*\b23 h 0 min.*\b1 d 0 h\b", message)
 
 
-def test_a_paused_load_tells_when_what_comes_may_soon_be_lost(load: Load) -> None:
-    load.begin(1)
+def test_a_paused_load_reports_when_unread_records_will_expire(load: Load) -> None:
+    load.put_and_load(1)
     load.sql("PAUSE ROUTINE LOAD FOR r")
     before = load.shown()["OtherMsg"]
 
@@ -249,17 +249,17 @@ def test_a_paused_load_tells_when_what_comes_may_soon_be_lost(load: Load) -> Non
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "body",
     [
         "{}",
         '{"Records": [], "MillisBehindLatest": 0}',
         '{"Records": [], "NextShardIterator": "x"}',
     ],
 )
-def test_t69_an_answer_that_lacks_something_is_asked_for_again(load: Load, answer: str) -> None:
+def test_t69_an_incomplete_response_is_retried(load: Load, body: str) -> None:
     load.put(1)
     load.create()
-    load.control.inject_body("GetRecords", answer, times=2)
+    load.control.inject_body("GetRecords", body, times=2)
 
     load.run()
 
@@ -267,8 +267,8 @@ def test_t69_an_answer_that_lacks_something_is_asked_for_again(load: Load, answe
     assert load.shards()["0"][0] == "open"
 
 
-def test_t69_a_stream_that_is_deleted_ends_no_shard(load: Load) -> None:
-    load.begin(1)
+def test_t69_deleting_a_stream_does_not_end_its_shards(load: Load) -> None:
+    load.put_and_load(1)
     load.stream.delete()
 
     reason = load.pause_reason()
@@ -277,8 +277,8 @@ def test_t69_a_stream_that_is_deleted_ends_no_shard(load: Load) -> None:
     assert load.shards()["0"][0] == "open"
 
 
-def test_t70_a_stream_that_was_made_again_pauses_the_load(load: Load) -> None:
-    load.begin(1)
+def test_t70_a_recreated_stream_pauses_the_load(load: Load) -> None:
+    load.put_and_load(1)
     load.stream.recreate()
     load.put(2)
 
@@ -288,19 +288,21 @@ def test_t70_a_stream_that_was_made_again_pauses_the_load(load: Load) -> None:
     assert load.reason()[:2] == ["STREAM_CHANGED_ERR", load.stream.name]
 
 
-def test_t73_a_shard_that_wakes_up_is_not_throttled(open_node: OpenNode, load: Load) -> None:
+def test_t73_a_shard_with_records_after_an_idle_time_is_not_throttled(
+    open_node: OpenNode, load: Load
+) -> None:
     node = open_node(read_interval=READ_INTERVAL)
     node.sql(load.statement(properties={"max_batch_interval": "1"}))
     load.control.limit_as_aws()
     with supervised(node) as supervisor:
         rounds_until(supervisor, idle)
         load.stream.put_all(*(row(number) + b" " * 300_000 for number in range(5)))
-        rounds_until(supervisor, lambda looks: looks[0].state.cumulative.rows_loaded == 5)
+        rounds_until(supervisor, lambda reports: reports[0].state.cumulative.rows_loaded == 5)
 
     assert [one.code for one in load.control.requests() if one.code] == []
 
 
-def test_t74_a_page_that_was_not_taken_whole_is_not_caught_up(load: Load) -> None:
+def test_t74_a_load_with_a_partly_read_page_is_not_caught_up(load: Load) -> None:
     load.stream.put(packed(sub(b"bad"), *(sub(row(number)) for number in range(9))))
     load.create(properties={"max_batch_rows": "3"})
     load.run()
@@ -315,18 +317,18 @@ def test_t74_a_page_that_was_not_taken_whole_is_not_caught_up(load: Load) -> Non
     assert load.shown()["Lag"] == {FIRST: 0}
 
 
-def test_t81_a_token_that_expires_while_a_task_reads_is_renewed(load: Load) -> None:
+def test_t81_a_token_that_expires_during_a_task_is_renewed(load: Load) -> None:
     expiring = Failing(lambda: load.control.inject("GetRecords", "ExpiredTokenException"))
     load.node.work = expiring
 
-    load.begin(1, 2, 3)
+    load.put_and_load(1, 2, 3)
 
     assert load.ids() == [1, 2, 3]
     assert expiring.calls == 1
     assert attempts(load.node, "r") == [(1, 1, "COMMITTED")]
 
 
-def test_t81_keys_that_stay_expired_pause_the_load_until_others_are_given(load: Load) -> None:
+def test_t81_expired_keys_pause_the_load_until_they_are_altered(load: Load) -> None:
     load.put(1)
     load.sql("CREATE SECRET k ('aws.access_key' = 'old', 'aws.secret_key' = 'old')")
     load.sql(load.statement().replace("= 'mine'", "= SECRET 'k'"))
@@ -342,7 +344,7 @@ def test_t81_keys_that_stay_expired_pause_the_load_until_others_are_given(load: 
 
 
 @pytest.mark.parametrize(
-    ("code", "message", "told"),
+    ("code", "message", "named"),
     [
         ("KMSDisabledException", "", r"KMSDisabledException \(HTTP 400\)"),
         (
@@ -353,8 +355,8 @@ def test_t81_keys_that_stay_expired_pause_the_load_until_others_are_given(load: 
         ("AccessDeniedException", "", r"AccessDeniedException \(HTTP 400\)"),
     ],
 )
-def test_t84_a_load_that_is_refused_says_why_and_resumes_by_itself(
-    load: Load, *, code: str, message: str, told: str
+def test_t84_a_refused_load_reports_the_reason_and_resumes_by_itself(
+    load: Load, *, code: str, message: str, named: str
 ) -> None:
     load.put(1)
     load.create()
@@ -366,5 +368,5 @@ def test_t84_a_load_that_is_refused_says_why_and_resumes_by_itself(
     load.run()
 
     assert values_in(reason)[:2] == ["GET_REMOTE_DATA_ERROR", load.stream.name]
-    assert re.search(f"{load.server.endpoint} .*kinesis:GetRecords.*{told}", reason, re.DOTALL)
+    assert re.search(f"{load.server.endpoint} .*kinesis:GetRecords.*{named}", reason, re.DOTALL)
     assert load.ids() == [1]

@@ -1,4 +1,4 @@
-"""Routine loads on both servers: every record once, and in order per key."""
+"""Routine loads on two Kinesis servers: every record once, and in order per key."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(params=["own_kinesis", "kinesis_local"])
 def stream(request: pytest.FixtureRequest) -> Iterator[StreamUnderTest]:
-    """A stream of one shard on each of the servers."""
+    """A stream of one shard on each of the two servers."""
     with kinesis_client(request.getfixturevalue(request.param).endpoint) as client:
         yield new_stream(client)
     close_clients()
@@ -33,13 +33,13 @@ def stream(request: pytest.FixtureRequest) -> Iterator[StreamUnderTest]:
 
 @pytest.fixture
 def load(loads: Node, stream: StreamUnderTest, own_kinesis: KinesisServer) -> Load:
-    """A load of that stream; the ways of the server are not changed here."""
+    """A load of the stream; tests here do not change the server's behaviour."""
     return Load(node=loads, stream=stream, server=own_kinesis)
 
 
-def test_latest_is_what_arrives_from_the_statement_on(load: Load) -> None:
+def test_latest_loads_records_that_arrive_after_the_statement(load: Load) -> None:
     load.put(1)
-    # The service tells its time in whole seconds.
+    # The service returns its time in whole seconds.
     pause(timedelta(milliseconds=1100))
     load.create(property__kinesis_default_pos="LATEST")
     load.put(2)
@@ -49,7 +49,7 @@ def test_latest_is_what_arrives_from_the_statement_on(load: Load) -> None:
     assert load.ids() == [2]
 
 
-def test_t15_a_time_is_where_reading_begins(load: Load) -> None:
+def test_t15_reading_starts_at_a_time(load: Load) -> None:
     arrivals = load.stream.put_apart(*(row(number) for number in (1, 2, 3)))
     load.create(property__kinesis_default_pos=arrivals[1].isoformat())
 
@@ -58,7 +58,7 @@ def test_t15_a_time_is_where_reading_begins(load: Load) -> None:
     assert load.ids() == [2, 3]
 
 
-def test_t22_the_record_of_the_number_where_reading_begins_is_loaded(load: Load) -> None:
+def test_t22_the_record_at_the_start_sequence_number_is_loaded(load: Load) -> None:
     numbers = load.put(1, 2, 3)
     load.create(kinesis_shards=FIRST, kinesis_shards_pos=numbers[1])
 
@@ -67,7 +67,7 @@ def test_t22_the_record_of_the_number_where_reading_begins_is_loaded(load: Load)
     assert load.ids() == [2, 3]
 
 
-def test_t31_keys_stay_in_order_over_splits_and_merges(load: Load) -> None:
+def test_t31_records_of_a_key_stay_in_order_across_splits_and_merges(load: Load) -> None:
     load.put(1, key="a", hash_key=LOW)
     load.put(1, key="b", hash_key=HIGH)
     load.create()
@@ -89,7 +89,7 @@ def test_t31_keys_stay_in_order_over_splits_and_merges(load: Load) -> None:
     }
 
 
-def test_t29_children_of_a_shard_that_was_drained_begin_at_their_beginning(load: Load) -> None:
+def test_t29_children_of_a_finished_shard_are_read_from_their_start(load: Load) -> None:
     load.create(property__kinesis_default_pos="LATEST")
     load.put(1)
     load.run()
@@ -117,7 +117,7 @@ def test_t23_a_parent_is_never_read_again(load: Load) -> None:
     assert again.shards()["0"] == ("finished", "END")
 
 
-def test_t77_an_aggregate_is_taken_apart_over_epochs_and_a_restart(load: Load) -> None:
+def test_t77_an_aggregate_is_read_across_epochs_and_a_restart(load: Load) -> None:
     number = load.stream.put(packed(*(sub(row(one)) for one in range(5))))
     load.put(5)
     load.create(properties={"max_batch_rows": "3"})
@@ -131,7 +131,7 @@ def test_t77_an_aggregate_is_taken_apart_over_epochs_and_a_restart(load: Load) -
     assert again.ids() == [0, 1, 2, 3, 4, 5]
 
 
-def test_t83_a_listed_end_is_not_where_a_shard_ends(load: Load) -> None:
+def test_t83_the_end_of_a_shard_is_not_taken_from_the_listing(load: Load) -> None:
     load.put(1, 2, 3)
     load.stream.split(0, MIDDLE)
     load.create(properties={"max_batch_rows": "1"})

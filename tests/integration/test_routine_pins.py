@@ -1,4 +1,4 @@
-"""Which shards a routine load reads: those that are pinned, or all; each has a position."""
+"""The shards that a routine load reads: the pinned shards or all; each has a position."""
 
 import json
 
@@ -17,8 +17,10 @@ POSITIONS = ["OPTION_ERR", "property.kinesis_positions"]
 
 
 def positions(**by_number: str) -> str:
-    """Answer typed positions of shards that are named by the ends of their names."""
-    return json.dumps({f"{FIRST[:-1]}{one[1:]}": told for one, told in by_number.items()})
+    """Return typed positions of shards, by the last digits of their names."""
+    return json.dumps(
+        {f"{FIRST[:-1]}{one[1:]}": position for one, position in by_number.items()}
+    )
 
 
 def test_pinned_shards_are_read_and_no_others(load: Load) -> None:
@@ -32,7 +34,7 @@ def test_pinned_shards_are_read_and_no_others(load: Load) -> None:
     assert list(load.shards()) == ["1"]
 
 
-def test_pinned_shards_that_are_finished_are_told_with_the_way_to_their_children(
+def test_finished_pinned_shards_are_reported_with_the_statement_to_read_their_children(
     load: Load,
 ) -> None:
     load.put(1)
@@ -40,25 +42,25 @@ def test_pinned_shards_that_are_finished_are_told_with_the_way_to_their_children
     load.stream.split(0, MIDDLE)
     put_on_both(load.stream, 2)
     load.run()
-    told = load.shown()["OtherMsg"]
+    message = load.shown()["OtherMsg"]
 
     load.alter("FROM KINESIS ('kinesis_shards' = '')")
     load.run()
 
-    assert "ALTER ROUTINE LOAD FOR r FROM KINESIS ('kinesis_shards' = '')" in told
+    assert "ALTER ROUTINE LOAD FOR r FROM KINESIS ('kinesis_shards' = '')" in message
     assert load.ids() == [1, 2, 2]
     assert load.shown()["OtherMsg"] == ""
     assert "kinesis_shards" not in load.shown()["CustomProperties"]
 
 
-def test_finished_shards_of_a_load_that_pins_none_are_not_told_as_pinned(load: Load) -> None:
+def test_finished_shards_of_a_load_without_pins_are_not_reported_as_pinned(load: Load) -> None:
     load.create(property__kinesis_positions=positions(_0="END"))
 
     assert load.shown()["Progress"] == {FIRST: "END"}
     assert load.shown()["OtherMsg"] == ""
 
 
-def test_children_of_pinned_shards_are_read_on_request(load: Load) -> None:
+def test_children_of_pinned_shards_are_read_after_an_alter(load: Load) -> None:
     load.put(1)
     load.create(kinesis_shards=FIRST)
     load.stream.split(0, MIDDLE)
@@ -75,7 +77,7 @@ def test_children_of_pinned_shards_are_read_on_request(load: Load) -> None:
 
 
 @pytest.mark.parametrize(("pinned", "other"), [(SECOND, FIRST), (FIRST, SECOND)])
-def test_pins_are_not_taken_away_without_a_position_for_the_others(
+def test_removing_pins_requires_positions_for_the_other_shards(
     load: Load, pinned: str, other: str
 ) -> None:
     wide = new_stream(load.stream.client, shards=2)
@@ -85,21 +87,21 @@ def test_pins_are_not_taken_away_without_a_position_for_the_others(
     load.sql("PAUSE ROUTINE LOAD FOR r")
     before = load.shown()["Progress"]
 
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as refused:
         load.sql(f"{UNPINNED})")
     added = json.dumps({other: "TRIM_HORIZON"})
     load.sql(f"{UNPINNED}, 'property.kinesis_positions' = '{added}')")
 
-    assert told.value.code is Code.OPTION_ERR
-    assert other in told.value.message
-    assert f"'property.kinesis_positions' = '{added}'" in told.value.hint
+    assert refused.value.code is Code.OPTION_ERR
+    assert other in refused.value.message
+    assert f"'property.kinesis_positions' = '{added}'" in refused.value.hint
     assert load.shown()["Progress"] == {**before, other: "TRIM_HORIZON"}
     load.sql("RESUME ROUTINE LOAD FOR r")
     load.run()
     assert load.by_key() == {"a": [1], "b": [1]}
 
 
-def test_positions_of_some_pinned_shards_leave_the_other_ones_where_they_are(
+def test_moving_some_pinned_shards_keeps_the_other_positions(
     load: Load,
 ) -> None:
     wide = new_stream(load.stream.client, shards=3)
@@ -118,7 +120,7 @@ def test_positions_of_some_pinned_shards_leave_the_other_ones_where_they_are(
     assert load.by_key() == {"a": [1], "m": [1, 1]}
 
 
-def test_a_shard_is_pinned_beside_others_with_a_position_of_its_own(load: Load) -> None:
+def test_another_shard_can_be_pinned_with_its_own_position(load: Load) -> None:
     wide = new_stream(load.stream.client, shards=2)
     put_on_both(wide, 1)
     load.create(stream=wide, kinesis_shards=FIRST)
@@ -134,25 +136,25 @@ def test_a_shard_is_pinned_beside_others_with_a_position_of_its_own(load: Load) 
 
 
 @pytest.mark.parametrize(
-    ("pinned", "told"),
+    ("pinned", "expected"),
     [
         (BOTH, [SECOND, "kinesis_shards"]),
         (SECOND, [FIRST, "kinesis_shards"]),
         ("", [SECOND, THIRD]),
     ],
 )
-def test_positions_at_create_name_every_shard_that_is_read_and_no_other(
-    load: Load, pinned: str, told: list[str]
+def test_positions_at_create_must_name_exactly_the_shards_that_are_read(
+    load: Load, pinned: str, expected: list[str]
 ) -> None:
     wide = new_stream(load.stream.client, shards=3)
     given = positions(_0="TRIM_HORIZON")
 
     found = load.refusal(create(wide, property__kinesis_positions=given, kinesis_shards=pinned))
 
-    assert found == [*POSITIONS, *told]
+    assert found == [*POSITIONS, *expected]
 
 
-def test_a_position_of_a_shard_that_is_not_pinned_cannot_be_altered(load: Load) -> None:
+def test_the_position_of_an_unpinned_shard_cannot_be_altered(load: Load) -> None:
     wide = new_stream(load.stream.client, shards=2)
     load.create(stream=wide, kinesis_shards=FIRST)
     load.sql("PAUSE ROUTINE LOAD FOR r")
@@ -165,7 +167,7 @@ def test_a_position_of_a_shard_that_is_not_pinned_cannot_be_altered(load: Load) 
     assert found == [*POSITIONS, SECOND, "kinesis_shards"]
 
 
-def test_an_older_shard_without_a_position_is_not_passed_over(load: Load) -> None:
+def test_positions_must_include_older_shards(load: Load) -> None:
     load.put(1)
     load.stream.split(0, MIDDLE)
     statement = load.statement(
@@ -187,7 +189,7 @@ def test_descendants_of_shards_with_a_position_are_found(load: Load) -> None:
     assert sorted(load.ids()) == [2, 3]
 
 
-def test_a_shard_that_only_an_old_listing_shows_needs_no_position(load: Load) -> None:
+def test_a_shard_that_only_a_stale_listing_contains_needs_no_position(load: Load) -> None:
     load.stream.split(0, MIDDLE)
     old = json.dumps({"Shards": load.stream.shards()})
     load.control.trim(load.stream.name, FIRST)
@@ -199,7 +201,7 @@ def test_a_shard_that_only_an_old_listing_shows_needs_no_position(load: Load) ->
     assert sorted(load.shards()) == ["1", "2"]
 
 
-def test_t17_a_pinned_load_whose_finished_shard_is_forgotten_is_made_again(load: Load) -> None:
+def test_t17_show_create_recreates_a_pinned_load_with_an_expired_shard(load: Load) -> None:
     wide = new_stream(load.stream.client, shards=2)
     put_on_both(wide, 1)
     load.create(stream=wide, kinesis_shards=BOTH)

@@ -1,4 +1,4 @@
-"""Where the reading of a stream begins and goes on: typed, stored before the first read."""
+"""Where reading of a stream starts and continues: typed, and stored before the first read."""
 
 import json
 from datetime import timedelta, timezone
@@ -22,16 +22,16 @@ THREE = {"max_batch_rows": "3"}
 
 
 def epoch_rows(node: Node) -> list[object]:
-    """Answer how many rows every epoch has loaded."""
+    """Return the number of rows of every epoch."""
     return [one["rows"] for one in node.sql("SHOW EPOCHS FOR r") if one["kind"] == "epoch"]
 
 
-def test_t15_a_time_is_one_of_the_zone_of_the_load(load: Load) -> None:
+def test_t15_a_time_is_in_the_time_zone_of_the_load(load: Load) -> None:
     load.put(1)
     load.control.move_clock(timedelta(hours=1))
-    begun = load.control.now()
+    start = load.control.now()
     load.put(2)
-    local = begun.astimezone(timezone(timedelta(hours=5, minutes=30)))
+    local = start.astimezone(timezone(timedelta(hours=5, minutes=30)))
 
     load.create(
         properties={"timezone": "+05:30"},
@@ -42,20 +42,20 @@ def test_t15_a_time_is_one_of_the_zone_of_the_load(load: Load) -> None:
     assert load.ids() == [2]
 
 
-def test_t15_a_time_is_one_of_the_zone_also_by_shard_and_at_an_alteration(load: Load) -> None:
+def test_t15_times_per_shard_and_in_alter_are_in_the_time_zone_of_the_load(load: Load) -> None:
     load.put(1)
     load.control.move_clock(timedelta(hours=1))
     local = load.control.now().astimezone(timezone(-timedelta(hours=8)))
-    begun = f"{local:%Y-%m-%d %H:%M:%S}"
+    start = f"{local:%Y-%m-%d %H:%M:%S}"
     load.put(2)
     load.create(
-        properties={"timezone": "-08:00"}, kinesis_shards=FIRST, kinesis_shards_pos=begun
+        properties={"timezone": "-08:00"}, kinesis_shards=FIRST, kinesis_shards_pos=start
     )
     load.run()
     first = load.ids()
 
-    typed = json.dumps({FIRST: f"TIME {begun}"})
-    load.alter(f"FROM KINESIS('property.kinesis_default_pos' = '{begun}')")
+    typed = json.dumps({FIRST: f"TIME {start}"})
+    load.alter(f"FROM KINESIS('property.kinesis_default_pos' = '{start}')")
     load.run()
     load.alter(f"FROM KINESIS('property.kinesis_positions' = '{typed}')")
     load.run()
@@ -63,7 +63,7 @@ def test_t15_a_time_is_one_of_the_zone_also_by_shard_and_at_an_alteration(load: 
     assert (first, load.ids()) == ([2], [2, 2, 2])
 
 
-def test_t19_a_number_stays_where_reading_begins_until_its_record_is_loaded(load: Load) -> None:
+def test_t19_a_start_sequence_number_stays_until_its_record_is_loaded(load: Load) -> None:
     numbers = load.put(1, 2)
     load.control.switch(empty_pages_after_iterator=3)
     load.create(kinesis_shards=FIRST, kinesis_shards_pos=numbers[0])
@@ -76,16 +76,16 @@ def test_t19_a_number_stays_where_reading_begins_until_its_record_is_loaded(load
     assert load.ids() == [1, 2]
 
 
-def test_t19_an_epoch_that_is_committed_without_a_record_does_not_move_the_number(
+def test_t19_an_epoch_without_records_does_not_move_the_sequence_number(
     load: Load,
 ) -> None:
     numbers = load.put(1, 2)
 
-    def give_nothing() -> None:
+    def return_empty_pages() -> None:
         load.control.switch(empty_pages_after_iterator=10**6)
         load.control.expire_iterators()
 
-    load.node.work = Failing(give_nothing)
+    load.node.work = Failing(return_empty_pages)
     load.create(
         properties={"max_batch_interval": "1"},
         kinesis_shards=FIRST,
@@ -103,7 +103,7 @@ def test_t19_an_epoch_that_is_committed_without_a_record_does_not_move_the_numbe
     assert again.ids() == [1, 2]
 
 
-def test_t19_a_failed_first_epoch_does_not_move_the_number(load: Load) -> None:
+def test_t19_a_failed_first_epoch_does_not_move_the_sequence_number(load: Load) -> None:
     numbers = load.put(1, 2)
     load.create(kinesis_shards=FIRST, kinesis_shards_pos=numbers[0])
 
@@ -116,7 +116,7 @@ def test_t19_a_failed_first_epoch_does_not_move_the_number(load: Load) -> None:
     assert again.ids() == [1, 2]
 
 
-def test_t21_an_epoch_that_is_full_leaves_the_rest_to_the_next(load: Load) -> None:
+def test_t21_the_next_epoch_continues_after_a_full_epoch(load: Load) -> None:
     load.put(*range(10))
     load.create(properties=THREE)
 
@@ -126,7 +126,7 @@ def test_t21_an_epoch_that_is_full_leaves_the_rest_to_the_next(load: Load) -> No
     assert epoch_rows(load.node) == [3, 3, 3, 1]
 
 
-def test_an_epoch_ends_with_the_record_that_reaches_its_bytes(load: Load) -> None:
+def test_an_epoch_ends_with_the_record_that_reaches_the_byte_limit(load: Load) -> None:
     load.put(*range(5))
     limit = {"max_batch_size": str(len(row(0)) * 2)}
     load.create(properties=limit)
@@ -156,7 +156,7 @@ def test_t28_latest_is_stored_as_a_time_before_anything_is_read(load: Load) -> N
     assert again.ids() == [2, 3]
 
 
-def test_t28_latest_holds_for_closed_shards_too(load: Load) -> None:
+def test_t28_latest_applies_to_closed_shards_too(load: Load) -> None:
     load.put(1)
     load.stream.split(0, MIDDLE)
     load.put(2)
@@ -169,7 +169,7 @@ def test_t28_latest_holds_for_closed_shards_too(load: Load) -> None:
     assert load.ids() == [3]
 
 
-def test_shards_that_were_closed_before_the_statement_are_read_from_the_horizon(
+def test_shards_closed_before_the_statement_are_read_from_the_trim_horizon(
     load: Load,
 ) -> None:
     load.put(1)
@@ -182,7 +182,7 @@ def test_shards_that_were_closed_before_the_statement_are_read_from_the_horizon(
     assert load.ids() == [1, 2]
 
 
-def test_t78_the_record_that_crosses_a_limit_is_loaded_whole(load: Load) -> None:
+def test_t78_a_record_that_exceeds_a_limit_is_loaded_completely(load: Load) -> None:
     load.stream.put(b"[" + b",".join(row(number) for number in range(5)) + b"]")
     load.put(5)
     limits = {"max_batch_rows": "1", "strip_outer_array": "true"}
@@ -195,7 +195,7 @@ def test_t78_the_record_that_crosses_a_limit_is_loaded_whole(load: Load) -> None
     assert epoch_rows(load.node) == [5, 0, 1]
 
 
-def test_t17_the_statement_that_is_shown_makes_the_same_load(load: Load) -> None:
+def test_t17_show_create_creates_the_same_load(load: Load) -> None:
     load.put(1)
     load.sql(
         load.statement(
@@ -213,7 +213,7 @@ def test_t17_the_statement_that_is_shown_makes_the_same_load(load: Load) -> None
     assert load.create_text().replace("r_credentials_2", "r_credentials") == before
 
 
-def test_t17_a_load_made_from_the_shown_statement_repeats_nothing(load: Load) -> None:
+def test_t17_a_load_created_from_show_create_repeats_nothing(load: Load) -> None:
     load.stream.put(packed(*(sub(row(one)) for one in range(5))))
     load.put(5, 6)
     load.stream.split(0, MIDDLE)
@@ -231,10 +231,10 @@ def test_t17_a_load_made_from_the_shown_statement_repeats_nothing(load: Load) ->
     assert again.shards()["0"] == ("finished", "END")
 
 
-def test_t17_a_load_made_behind_a_reshard_reads_no_parent_again(load: Load) -> None:
+def test_t17_a_load_created_after_a_reshard_reads_no_parent_again(load: Load) -> None:
     load.put(1)
     load.stream.split(0, MIDDLE)
-    load.begin(2)
+    load.put_and_load(2)
     copied = load.create_text()
     load.sql("STOP ROUTINE LOAD FOR r")
     load.put(3)
@@ -248,9 +248,7 @@ def test_t17_a_load_made_behind_a_reshard_reads_no_parent_again(load: Load) -> N
     assert load.statistic()["receivedRecords"] == 2
 
 
-def test_t13_positions_of_streams_and_of_files_survive_side_by_side(
-    load: Load, folder: Path
-) -> None:
+def test_t13_positions_of_streams_and_of_files_both_survive(load: Load, folder: Path) -> None:
     load.put(1)
     write_rows(folder / "a.json", [{"id": 2, "note": "file"}])
     load.sql(f"{load.statement()}; {create_job(folder)}")
@@ -268,7 +266,7 @@ def test_t13_positions_of_streams_and_of_files_survive_side_by_side(
     assert len(attempts(again.node, "r")) == len(attempts(again.node, "j")) == 2
 
 
-def test_t13_a_commit_with_a_position_of_an_unknown_kind_pauses_the_load_that_it_stops(
+def test_t13_a_commit_with_a_position_of_an_unknown_kind_pauses_the_load(
     load: Load,
 ) -> None:
     load.put(1)
@@ -286,17 +284,17 @@ def test_t13_a_commit_with_a_position_of_an_unknown_kind_pauses_the_load_that_it
 
 
 def test_t13_a_task_whose_source_is_of_an_unknown_kind_is_refused(load: Load) -> None:
-    told: list[str] = []
+    messages: list[str] = []
 
     def refused(task: str, try_id: str) -> str:
         with pytest.raises(InvariantError, match="PULSAR") as error:
             run_task_text(task.replace('"KINESIS"', '"PULSAR"'), try_id)
-        told.append(error.value.message)
+        messages.append(error.value.message)
         return run_task_text(task, try_id)
 
     load.node.work = refused
 
-    load.begin(1)
+    load.put_and_load(1)
 
-    assert len(told) == 1
+    assert len(messages) == 1
     assert load.ids() == [1]

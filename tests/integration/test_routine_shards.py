@@ -1,4 +1,4 @@
-"""Shards that split, merge, end and vanish under a routine load, and records inside others."""
+"""Shards that split, merge, end and expire during a routine load, and aggregated records."""
 
 import json
 
@@ -10,7 +10,7 @@ from tests.integration.routine_loads import FIRST, HIGH, LOW, Load, put, row
 from tests.servers.kinesis.stream import StaleListing
 from tests.servers.kinesis.switches import ShardEnd
 from tests.servers.kinesis_clients import MIDDLE, StreamUnderTest
-from tests.unit.sources.kinesis.aggregates import bytes_field, number_field, packed, sealed
+from tests.unit.sources.kinesis.aggregates import bytes_field, number_field, packed, with_digest
 from tests.unit.sources.kinesis.test_records import sub
 
 pytestmark = pytest.mark.integration
@@ -19,13 +19,13 @@ SECOND, THIRD = "shardId-000000000001", "shardId-000000000002"
 
 
 def put_on_both(stream: StreamUnderTest, number: int) -> None:
-    """Write a record of a low key and one of a high one."""
+    """Write a record with a low hash key and a record with a high hash key."""
     put(stream, number, key="a", hash_key=LOW)
     put(stream, number, key="b", hash_key=HIGH)
 
 
 @pytest.mark.parametrize("shape", list(ShardEnd))
-def test_t68_shards_that_end_without_rows_lead_to_their_grandchildren(
+def test_t68_grandchildren_of_shards_that_end_without_rows_are_read(
     load: Load, shape: ShardEnd
 ) -> None:
     load.control.switch(shard_end=shape)
@@ -44,7 +44,7 @@ def test_t68_shards_that_end_without_rows_lead_to_their_grandchildren(
     assert again.by_key() == {"a": [1], "b": [1]}
 
 
-def test_t71_a_merge_parent_that_was_read_may_be_forgotten(load: Load) -> None:
+def test_t71_a_merge_parent_that_was_read_can_expire(load: Load) -> None:
     load.stream.split(0, MIDDLE)
     put_on_both(load.stream, 1)
     load.create()
@@ -78,7 +78,7 @@ def test_t71_a_merge_parent_that_was_not_read_to_its_end_pauses_the_load(load: L
 
 
 @pytest.mark.parametrize("kind", list(StaleListing))
-def test_t72_listings_that_lag_behind_a_reshard_lose_nothing(
+def test_t72_stale_listings_after_a_reshard_lose_nothing(
     load: Load, kind: StaleListing
 ) -> None:
     put_on_both(load.stream, 1)
@@ -100,7 +100,7 @@ def test_t72_a_load_is_not_caught_up_before_the_children_of_a_finished_shard_are
     load.control.switch(stale_listings=3, stale_listing=StaleListing.CHILDREN_MISSING)
     load.stream.split(0, MIDDLE)
     put_on_both(load.stream, 1)
-    # The end of a shard need not tell its children; driver and task see the same one.
+    # The end of a shard need not list its children; driver and task read the same page.
     for _ in range(2):
         load.control.inject_body("GetRecords", '{"Records": [], "MillisBehindLatest": 0}')
 
@@ -109,7 +109,7 @@ def test_t72_a_load_is_not_caught_up_before_the_children_of_a_finished_shard_are
     assert load.by_key() == {"a": [1], "b": [1]}
 
 
-def test_t72_a_shard_that_one_listing_lacks_is_read_on(load: Load) -> None:
+def test_t72_a_shard_that_is_missing_in_one_listing_is_still_read(load: Load) -> None:
     load.stream.split(0, MIDDLE)
     put_on_both(load.stream, 1)
     load.create()
@@ -139,7 +139,7 @@ def test_t31_children_wait_until_their_parent_is_committed(load: Load) -> None:
     assert again.by_key() == {"a": [1, 2, 3], "b": [1, 2, 3]}
 
 
-def test_t23_a_parent_that_was_forgotten_does_not_come_back_with_a_listing(load: Load) -> None:
+def test_t23_a_deleted_parent_is_not_restored_by_a_listing(load: Load) -> None:
     put_on_both(load.stream, 1)
     load.stream.split(0, MIDDLE)
     load.stream.merge(1, 2)
@@ -159,7 +159,7 @@ def test_t23_a_parent_that_was_forgotten_does_not_come_back_with_a_listing(load:
     assert load.by_key() == {"a": [1, 2, 3], "b": [1, 2, 3]}
 
 
-def test_t23_a_finished_shard_that_a_listing_lacks_is_remembered(load: Load) -> None:
+def test_t23_a_finished_shard_that_is_missing_in_a_listing_stays_stored(load: Load) -> None:
     put_on_both(load.stream, 1)
     load.stream.split(0, MIDDLE)
     load.stream.merge(1, 2)
@@ -205,7 +205,7 @@ def test_shards_are_shown_as_a_tree(load: Load) -> None:
     assert [one["lag_ms"] for one in found] == [None, None, 0, None]
 
 
-def test_a_closed_shard_that_is_not_read_to_its_end_is_draining(load: Load) -> None:
+def test_a_closed_shard_with_unread_records_is_draining(load: Load) -> None:
     load.put(1, 2)
     load.create(properties={"max_batch_rows": "1"})
     load.stream.split(0, MIDDLE)
@@ -214,10 +214,10 @@ def test_a_closed_shard_that_is_not_read_to_its_end_is_draining(load: Load) -> N
     again = load.restart()
 
     assert again.shards()["0"][0] == "draining"
-    told = again.shown()
-    assert told["DataSourceProperties"]["closedKinesisShards"] == FIRST
-    assert (told["Statistic"]["openShardNum"], told["Statistic"]["closedShardNum"]) == (2, 1)
-    assert told["Statistic"]["trackedShardNum"] == 3
+    shown = again.shown()
+    assert shown["DataSourceProperties"]["closedKinesisShards"] == FIRST
+    assert (shown["Statistic"]["openShardNum"], shown["Statistic"]["closedShardNum"]) == (2, 1)
+    assert shown["Statistic"]["trackedShardNum"] == 3
 
 
 @pytest.mark.parametrize(
@@ -239,11 +239,11 @@ def test_t76_records_of_another_shard_inside_an_aggregate_follow_the_option(
 
     assert load.ids() == found
     assert load.shown()["State"] == "NEED_SCHEDULE"
-    told = load.statistic()
-    assert {key: told[key] for key in counted} == counted
+    statistic = load.statistic()
+    assert {key: statistic[key] for key in counted} == counted
 
 
-def test_t76_what_the_default_is_at_home_in_the_whole_stream(load: Load) -> None:
+def test_t76_by_default_records_of_any_shard_of_the_stream_are_loaded(load: Load) -> None:
     load.stream.put(packed(sub(row(1), hash_key=LOW), sub(row(2), hash_key=HIGH)))
     load.create()
 
@@ -253,7 +253,7 @@ def test_t76_what_the_default_is_at_home_in_the_whole_stream(load: Load) -> None
     assert load.statistic()["foreignRows"] == 0
 
 
-def test_t77_an_aggregate_with_a_wrong_sum_is_a_plain_record(load: Load) -> None:
+def test_t77_an_aggregate_with_a_wrong_checksum_is_a_plain_record(load: Load) -> None:
     load.stream.put(packed(sub(row(1)))[:-1] + b"?")
     load.put(2)
     load.create(properties={"max_error_number": "9"})
@@ -265,10 +265,10 @@ def test_t77_an_aggregate_with_a_wrong_sum_is_a_plain_record(load: Load) -> None
     assert load.statistic()["errorRows"] > 0
 
 
-def test_t77_an_aggregate_with_a_wrong_index_is_rejected_whole(load: Load) -> None:
+def test_t77_an_aggregate_with_a_wrong_index_is_rejected_completely(load: Load) -> None:
     inside = bytes_field(3, number_field(1, 7) + bytes_field(3, row(1)))
     good = bytes_field(3, number_field(1, 0) + bytes_field(3, row(2)))
-    load.stream.put(sealed(bytes_field(1, b"k") + good + inside))
+    load.stream.put(with_digest(bytes_field(1, b"k") + good + inside))
     load.put(3)
     load.create(properties={"max_error_number": "1"})
 
@@ -278,8 +278,8 @@ def test_t77_an_aggregate_with_a_wrong_index_is_rejected_whole(load: Load) -> No
     assert load.statistic()["errorRows"] == 1
 
 
-def test_t77_an_aggregate_of_nothing_is_passed_over_and_counted(load: Load) -> None:
-    number = load.stream.put(sealed(bytes_field(1, b"k")))
+def test_t77_an_empty_aggregate_is_skipped_and_counted(load: Load) -> None:
+    number = load.stream.put(with_digest(bytes_field(1, b"k")))
     load.create()
 
     load.run()
@@ -288,7 +288,7 @@ def test_t77_an_aggregate_of_nothing_is_passed_over_and_counted(load: Load) -> N
     assert load.statistic()["skippedRows"] == 1
 
 
-def test_t27_records_without_content_are_passed_over_and_counted(load: Load) -> None:
+def test_t27_empty_records_are_skipped_and_counted(load: Load) -> None:
     load.stream.put(b"")
     load.put(1)
     load.stream.put(b"{nonsense")

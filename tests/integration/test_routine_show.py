@@ -1,4 +1,4 @@
-"""What is shown of routine loads: rows of SHOW, epochs under way, names of options."""
+"""SHOW output of routine loads: rows, running epochs, option names."""
 
 import json
 
@@ -14,7 +14,7 @@ from tests.integration.routine_loads import FIRST, Load, put, row
 from tests.servers.kinesis_clients import REGION, new_stream
 
 pytestmark = pytest.mark.integration
-# Entries of JobProperties that are no options: clauses of the statement, and derived values.
+# Entries of JobProperties that are not options: clauses of the statement, and derived values.
 SHOWN_ALONE = {
     "partitions",
     "columnToColumnExpr",
@@ -29,18 +29,18 @@ SHOWN_ALONE = {
 }
 
 
-def test_t26_every_name_that_is_shown_is_one_that_is_accepted(load: Load) -> None:
+def test_t26_every_option_name_that_is_shown_is_accepted(load: Load) -> None:
     load.create(kinesis_shards=FIRST, kpl_foreign_records="skip")
 
-    told = load.shown()
+    shown = load.shown()
     text = load.create_text()
 
     accepted = {option_key(field) for field in option_fields(KinesisOptions)}
     accepted |= set(POSITION_KEYS)
     properties = {option_key(field) for field in option_fields(RoutineProperties)}
     shown_keys = {line.split("'")[1] for line in text.splitlines() if line.startswith("  '")}
-    assert set(told["CustomProperties"]) <= accepted
-    assert set(told["JobProperties"]) - SHOWN_ALONE - set(FIXED_OPTIONS) == properties
+    assert set(shown["CustomProperties"]) <= accepted
+    assert set(shown["JobProperties"]) - SHOWN_ALONE - set(FIXED_OPTIONS) == properties
     assert shown_keys <= accepted | properties
 
 
@@ -53,30 +53,30 @@ def test_a_load_is_shown_in_the_columns_of_doris(load: Load) -> None:
     load.run()
 
     (found,) = load.sql("SHOW ROUTINE LOAD")
-    told = load.shown()
+    shown = load.shown()
 
     assert list(found) == [column.name for column in LOAD_COLUMNS]
     assert len(LOAD_COLUMNS) == 24
     plain = ("Name", "DbName", "TableName", "IsMultiTable", "DataSourceType", "Comment")
     expected = ["r", "default", "t", "false", "KINESIS", "mine"]
-    assert [told[column] for column in plain] == expected
-    assert told["DataSourceProperties"] == {
+    assert [shown[column] for column in plain] == expected
+    assert shown["DataSourceProperties"] == {
         "region": REGION,
         "stream": load.stream.name,
         "endpoint": load.stream.client.meta.endpoint_url,
         "openKinesisShards": FIRST,
         "closedKinesisShards": "",
     }
-    assert told["CustomProperties"]["aws.access_key"] == "******"
-    assert told["CustomProperties"]["aws.secret_key"] == "******"
-    assert told["JobProperties"]["max_batch_rows"] == "7"
-    assert told["JobProperties"]["max_batch_size"] == str(100 * 2**20)
-    assert told["JobProperties"]["merge_type"] == "APPEND"
-    assert told["Progress"] == {FIRST: f"AFTER {numbers[0]}"}
-    assert told["Lag"] == {FIRST: 0}
+    assert shown["CustomProperties"]["aws.access_key"] == "******"
+    assert shown["CustomProperties"]["aws.secret_key"] == "******"
+    assert shown["JobProperties"]["max_batch_rows"] == "7"
+    assert shown["JobProperties"]["max_batch_size"] == str(100 * 2**20)
+    assert shown["JobProperties"]["merge_type"] == "APPEND"
+    assert shown["Progress"] == {FIRST: f"AFTER {numbers[0]}"}
+    assert shown["Lag"] == {FIRST: 0}
 
 
-def test_the_counters_of_a_load_are_those_of_doris(load: Load) -> None:
+def test_a_load_has_the_counters_of_doris(load: Load) -> None:
     load.put(1)
     load.stream.put(b"nonsense")
     load.create(properties={"max_error_number": "1"})
@@ -104,7 +104,7 @@ def test_the_counters_of_a_load_are_those_of_doris(load: Load) -> None:
     assert counted | expected == counted
 
 
-def test_a_load_is_one_of_the_jobs(load: Load) -> None:
+def test_a_load_is_listed_as_a_job(load: Load) -> None:
     load.put(1)
     number = load.stream.put(b"nonsense")
     load.sql(load.statement(properties={"max_error_number": "1"}) + " COMMENT 'mine'")
@@ -130,7 +130,7 @@ def test_a_load_is_one_of_the_jobs(load: Load) -> None:
     }
 
 
-def test_a_load_tells_since_when_and_why_it_is_paused_or_has_ended(load: Load) -> None:
+def test_a_load_shows_pause_time_end_time_and_reason(load: Load) -> None:
     columns = ("PauseTime", "EndTime", "ReasonOfStateChanged")
     load.sql(f"{load.statement()}; PAUSE ROUTINE LOAD FOR r")
     paused = [load.shown()[column] for column in columns]
@@ -148,7 +148,9 @@ def test_a_load_tells_since_when_and_why_it_is_paused_or_has_ended(load: Load) -
 
 
 @pytest.mark.parametrize(("wanted", "tasks"), [("1", 1), ("256", 2)])
-def test_an_epoch_has_no_more_tasks_than_wanted(load: Load, wanted: str, tasks: int) -> None:
+def test_an_epoch_has_at_most_the_desired_number_of_tasks(
+    load: Load, wanted: str, tasks: int
+) -> None:
     counting = load.node.work = Failing(first=lambda: None)
     wide = new_stream(load.stream.client, shards=3)
     for number in range(3):
@@ -162,17 +164,17 @@ def test_an_epoch_has_no_more_tasks_than_wanted(load: Load, wanted: str, tasks: 
     assert load.shown()["JobProperties"]["current_concurrent_number"] == str(tasks)
 
 
-def test_what_was_not_heard_yet_is_unknown(load: Load) -> None:
+def test_the_lag_is_unknown_before_the_first_poll(load: Load) -> None:
     load.create()
 
-    told = load.shown()
+    shown = load.shown()
 
-    assert told["Lag"] == {FIRST: -1}
-    assert told["Statistic"]["maxMillisBehindLatest"] == -1
-    assert told["Statistic"]["cachedMillisBehindLatestShardNum"] == 0
+    assert shown["Lag"] == {FIRST: -1}
+    assert shown["Statistic"]["maxMillisBehindLatest"] == -1
+    assert shown["Statistic"]["cachedMillisBehindLatestShardNum"] == 0
 
 
-def test_a_task_that_runs_is_shown_with_where_it_began(load: Load) -> None:
+def test_a_running_task_is_shown_with_its_start_position(load: Load) -> None:
     gate = load.node.work = Gate()
     load.put(1)
     load.create()
@@ -182,27 +184,27 @@ def test_a_task_that_runs_is_shown_with_where_it_began(load: Load) -> None:
         running = load.shown()
         gate.opened.set()
         rounds_until(supervisor, idle)
-        behind = load.sql("SHOW ROUTINE LOAD TASK FOR r")
+        tasks = load.sql("SHOW ROUTINE LOAD TASK FOR r")
 
     (task,) = during
     assert list(task) == [column.name for column in TASK_COLUMNS]
     assert (task["TxnId"], task["JobId"], task["Timeout"]) == (-1, load.node.job("r").id, 600)
     assert json.loads(str(task["DataSourceProperties"])) == {FIRST: "TRIM_HORIZON"}
-    assert (running["CurrentTaskNum"], behind) == (1, [])
+    assert (running["CurrentTaskNum"], tasks) == (1, [])
     assert running["Statistic"]["runningTxns"] == [task["TaskId"]]
     assert load.shown()["Statistic"]["runningTxns"] == []
 
 
 def test_everything_that_is_shown_survives_a_restart(load: Load) -> None:
-    load.begin(1)
+    load.put_and_load(1)
     before = load.shown(), load.sql("SHOW SHARDS FOR r")
 
     again = load.restart()
     after = again.shown(), again.sql("SHOW SHARDS FOR r")
 
-    for told, _ in (before, after):
+    for shown, _ in (before, after):
         for key in ("taskExecuteTimeMs", "receivedBytesRate", "loadRowsRate"):
-            told["Statistic"].pop(key)
+            shown["Statistic"].pop(key)
     for _, listed in (before, after):
         listed[0].pop("lag_age")
     assert after == before

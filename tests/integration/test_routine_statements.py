@@ -1,4 +1,4 @@
-"""Statements about routine loads: states, lists, what is shown, names that are used again."""
+"""Statements about routine loads: states, lists, SHOW output, reuse of names."""
 
 import re
 from pathlib import Path
@@ -13,13 +13,13 @@ pytestmark = pytest.mark.integration
 
 
 def names(node: Node, what: str = "ROUTINE LOAD") -> list[object]:
-    """Answer the names that SHOW lists."""
+    """Return the names that SHOW lists."""
     return [one["Name"] for one in node.sql(f"SHOW {what}")]
 
 
-def test_t16_the_endpoint_of_the_statement_is_asked(load: Load) -> None:
+def test_t16_requests_go_to_the_endpoint_of_the_statement(load: Load) -> None:
     load.put(1)
-    load.control.forget_requests()
+    load.control.clear_requests()
     load.create(aws__endpoint="", kinesis_endpoint=load.server.endpoint)
 
     load.run()
@@ -31,7 +31,7 @@ def test_t16_the_endpoint_of_the_statement_is_asked(load: Load) -> None:
     assert load.shown()["DataSourceProperties"]["endpoint"] == load.server.endpoint
 
 
-def test_t82_a_stream_may_be_named_by_its_arn(load: Load) -> None:
+def test_t82_a_stream_can_be_named_by_its_arn(load: Load) -> None:
     load.put(1)
     load.create(
         property__aws__kinesis__stream_arn=load.stream.arn,
@@ -46,7 +46,9 @@ def test_t82_a_stream_may_be_named_by_its_arn(load: Load) -> None:
     assert len(load.shown()["Progress"]) == 3
 
 
-def test_statements_know_loads_from_jobs(load: Load, folder: Path) -> None:
+def test_statements_for_jobs_are_refused_for_loads_and_the_reverse(
+    load: Load, folder: Path
+) -> None:
     write_rows(folder / "a.json", numbered(1))
     load.sql(f"{load.statement()}; {create_job(folder)}")
 
@@ -56,7 +58,7 @@ def test_statements_know_loads_from_jobs(load: Load, folder: Path) -> None:
     assert load.refusal("PAUSE ROUTINE LOAD FOR x") == ["META_NOT_FOUND_ERR", "x"]
 
 
-def test_all_loads_are_paused_and_resumed_and_no_job(load: Load, folder: Path) -> None:
+def test_pause_all_and_resume_all_affect_only_loads(load: Load, folder: Path) -> None:
     write_rows(folder / "a.json", numbered(1))
     load.sql(f"{load.statement()}; {load.statement(name='s')}; {create_job(folder)}")
     load.sql(f"{load.statement(name='gone')}; STOP ROUTINE LOAD FOR gone")
@@ -75,7 +77,7 @@ def test_all_loads_are_paused_and_resumed_and_no_job(load: Load, folder: Path) -
     assert load.node.show("j")["state"] == "PENDING"
 
 
-def test_stopped_loads_are_shown_on_request_only(load: Load) -> None:
+def test_stopped_loads_are_shown_only_by_show_all(load: Load) -> None:
     load.sql(f"{load.statement()}; {load.statement(name='s')}; STOP ROUTINE LOAD FOR r")
 
     assert names(load.node) == ["s"]
@@ -97,7 +99,7 @@ def test_loads_are_found_by_pattern(load: Load) -> None:
     assert names(load.node, "ROUTINE LOAD LIKE '_'") == ["b"]
 
 
-def test_a_load_that_was_stopped_is_forgotten_after_days(load: Load) -> None:
+def test_a_stopped_load_is_deleted_after_days(load: Load) -> None:
     load.sql(f"{load.statement()}; STOP ROUTINE LOAD FOR r")
     load.clock.move(days=4)
 
@@ -106,20 +108,20 @@ def test_a_load_that_was_stopped_is_forgotten_after_days(load: Load) -> None:
     assert names(load.node, "ALL ROUTINE LOAD") == ["s"]
 
 
-def test_a_secret_is_kept_by_loads_that_live_and_not_by_stopped_ones(load: Load) -> None:
+def test_a_secret_cannot_be_dropped_until_its_loads_are_stopped(load: Load) -> None:
     load.sql("CREATE SECRET k ('aws.access_key' = 'mine', 'aws.secret_key' = 'mine')")
     load.sql(load.statement().replace("= 'mine'", "= SECRET 'k'"))
-    with pytest.raises(UserError, match=r'"k".* "r"') as kept:
+    with pytest.raises(UserError, match=r'"k".* "r"') as refused:
         load.sql("DROP SECRET k")
     load.sql("STOP ROUTINE LOAD FOR r")
 
     load.sql("DROP SECRET k")
 
-    assert "STOP ROUTINE LOAD FOR r" in kept.value.hint
+    assert "STOP ROUTINE LOAD FOR r" in refused.value.hint
     assert load.node.catalog.secrets() == ()
 
 
-def test_columns_of_the_table_that_nothing_fills_are_told(load: Load) -> None:
+def test_columns_that_stay_empty_are_reported(load: Load) -> None:
     load.create(clauses="COLUMNS(id, note_)", properties={"format": "csv"})
 
-    assert re.search(r"\br\b.* 1 shard\b.* note$", load.node.said)
+    assert re.search(r"\br\b.* 1 shard\b.* note$", load.node.last_message)

@@ -1,4 +1,4 @@
-"""A job's SELECT in Spark SQL, on real Spark: what may run, what is refused, what it gives."""
+"""A job's SELECT on real Spark: what is allowed, what is refused, what it returns."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def orders(folder: Path) -> Path:
 
 @pytest.fixture
 def lookups(spark_node: Node, tmp_path: Path) -> Node:
-    """A node with a table of cities to join with."""
+    """A node with a table of cities for joins."""
     spark_node.sql("CREATE TABLE city (customer STRING, name STRING)")
     load_cities(spark_node, tmp_path / "cities", [("ann", "Aachen"), ("cy", "Celle")])
     return spark_node
@@ -127,7 +127,7 @@ ALLOWED: list[tuple[str, list[tuple[int | None, str | None]]]] = [
 
 @pytest.mark.parametrize("tasks", [1, 2])
 @pytest.mark.parametrize(("select", "rows"), ALLOWED)
-def test_a_select_that_treats_every_row_by_itself_is_run_by_spark(
+def test_a_row_wise_select_runs_on_spark(
     lookups: Node, orders: Path, *, select: str, rows: list[tuple[Any, ...]], tasks: int
 ) -> None:
     limit = "'s3.max_batch_files' = '1'" if tasks == 1 else ""
@@ -163,7 +163,7 @@ REFUSED = [
     (
         "WITH x AS (SELECT * FROM SRC) "
         "SELECT id, customer FROM x WHERE id = (SELECT max(id) FROM x)",
-        "a self-join, or another second use of the source",
+        "a self-join, or a second use of the source",
     ),
     (
         "SELECT id, name FROM SRC f RIGHT JOIN city c ON f.customer = c.customer",
@@ -177,7 +177,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("select", "construct"), REFUSED)
-def test_a_select_that_needs_several_rows_at_once_is_refused_by_name(
+def test_a_select_that_combines_rows_is_refused_with_the_construct(
     lookups: Node, orders: Path, select: str, construct: str
 ) -> None:
     with raises(UserError, Code.NOT_SUPPORTED_ERR, "SELECT") as caught:
@@ -189,14 +189,14 @@ def test_a_select_that_needs_several_rows_at_once_is_refused_by_name(
     assert lookups.catalog.job("j") is None
 
 
-def test_a_select_that_never_gives_a_row_is_refused(spark_node: Node, orders: Path) -> None:
+def test_a_select_that_never_returns_a_row_is_refused(spark_node: Node, orders: Path) -> None:
     with raises(UserError, Code.NOT_SUPPORTED_ERR, "SELECT", "row") as caught:
         spark_node.sql(create(orders, "SELECT id, customer FROM SRC WHERE 1 = 0"))
 
     assert caught.value.code is Code.NOT_SUPPORTED_ERR
 
 
-def test_show_create_makes_the_same_job_again(lookups: Node, orders: Path) -> None:
+def test_show_create_creates_the_same_job_again(lookups: Node, orders: Path) -> None:
     select = (
         "SELECT f.id,\n  c.name -- the city\nFROM SRC f LEFT JOIN default.city c\n"
         "  ON f.customer = c.customer WHERE f.id > 1"
@@ -229,7 +229,7 @@ def test_select_star_with_a_where_fills_columns_by_name(spark_node: Node, orders
     assert (row["id"], row["customer"], str(row["at"])) == (1, "ann", "2026-01-31")
 
 
-def test_a_value_that_spark_cannot_convert_ends_the_epoch_without_a_retry(
+def test_a_value_that_spark_cannot_convert_fails_the_epoch_without_a_retry(
     spark_node: Node, orders: Path
 ) -> None:
     spark_node.sql(create(orders, "SELECT CAST(price AS INT), customer FROM SRC"))
@@ -239,7 +239,7 @@ def test_a_value_that_spark_cannot_convert_ends_the_epoch_without_a_retry(
     epochs = [row for row in spark_node.sql("SHOW EPOCHS FOR j") if row["kind"] == "epoch"]
     assert [row["outcome"] for row in epochs] == ["FAILED"]
     assert spark_node.rows("t") == []
-    # Which task comes first is not known, but its value is told.
+    # The order of the tasks is unknown, so either value can be reported.
     assert re.match(
         "TOO_MANY_FAILURE_ROWS_ERR: The value '(2.50|x)' of the type \"STRING\" cannot be cast",
         str(spark_node.show("j")["reason"]),

@@ -1,4 +1,4 @@
-"""SELECTs at the edge of what Spark's plans tell: time, stars, names, and what is no SELECT."""
+"""Edge cases of SELECTs: time functions, stars, names, and statements that are not queries."""
 
 from pathlib import Path
 
@@ -22,7 +22,9 @@ def query_of(node: Node) -> SparkQuery:
     return query
 
 
-def test_a_column_that_only_another_day_needs_is_read(spark_node: Node, orders: Path) -> None:
+def test_a_column_that_is_needed_only_on_another_day_is_read(
+    spark_node: Node, orders: Path
+) -> None:
     select = (
         "SELECT id, CASE WHEN current_date() < DATE'1970-01-01' THEN customer ELSE at END "
         "FROM SRC"
@@ -43,7 +45,7 @@ def test_a_column_that_only_another_day_needs_is_read(spark_node: Node, orders: 
         ("customer AS brand", True),
     ],
 )
-def test_a_plan_is_kept_only_if_it_means_the_same_tomorrow(
+def test_a_plan_is_cached_only_if_it_does_not_depend_on_the_date(
     spark_node: Node, orders: Path, *, output: str, reusable: bool
 ) -> None:
     columns = ", ".join(f"c{at} STRING" for at in range(31))
@@ -71,7 +73,7 @@ def test_a_plan_is_kept_only_if_it_means_the_same_tomorrow(
         ("SELECT to_json(struct(*)), _file FROM SRC", ('"_file"',)),
     ],
 )
-def test_what_would_mislead_is_refused(
+def test_a_misleading_select_is_refused(
     spark_node: Node, orders: Path, tmp_path: Path, *, select: str, named: tuple[str, ...]
 ) -> None:
     spark_node.sql("CREATE TABLE city (customer STRING, name STRING)")
@@ -92,7 +94,7 @@ def test_what_would_mislead_is_refused(
         "SELECT id, d.at FROM SRC f JOIN json.`IN` d ON f.id = d.id",
     ],
 )
-def test_what_is_no_query_over_tables_is_never_run(
+def test_a_statement_that_is_not_a_query_over_tables_is_never_run(
     spark_node: Node, orders: Path, tmp_path: Path, select: str
 ) -> None:
     out = tmp_path / "out"
@@ -105,7 +107,7 @@ def test_what_is_no_query_over_tables_is_never_run(
     assert spark_node.catalog.job("j") is None
 
 
-def test_a_name_in_a_text_is_no_column(spark_node: Node, orders: Path) -> None:
+def test_a_name_in_a_string_literal_is_not_a_column(spark_node: Node, orders: Path) -> None:
     select = "SELECT id, '_file' FROM (SELECT * FROM SRC) WHERE id = 1"
 
     spark_node.sql(create(orders, select))
@@ -121,7 +123,7 @@ def test_a_name_in_a_text_is_no_column(spark_node: Node, orders: Path) -> None:
         ("SELECT id, _file FROM SRC WHERE true", "id BIGINT, _file STRING"),
     ],
 )
-def test_a_star_over_a_subquery_gives_what_that_names(
+def test_a_star_over_a_subquery_returns_its_columns(
     spark_node: Node, orders: Path, select: str, columns: str
 ) -> None:
     spark_node.sql(create(orders, select, columns=columns))
@@ -130,7 +132,7 @@ def test_a_star_over_a_subquery_gives_what_that_names(
     assert spark_node.rows("t")[0] == {"id": 1, "_file": str(orders / "0.json")}
 
 
-def test_the_star_of_the_source_holds_nothing_that_a_where_names(
+def test_a_star_of_the_source_excludes_metadata_columns_of_a_where(
     spark_node: Node, orders: Path
 ) -> None:
     columns = "i BIGINT, c STRING, p STRING, t ARRAY<STRING>, a STRING"
@@ -142,7 +144,7 @@ def test_the_star_of_the_source_holds_nothing_that_a_where_names(
     assert [(row["i"], row["c"]) for row in spark_node.rows("t")] == [(2, "bob")]
 
 
-def test_a_table_with_an_odd_name_is_joined_with(
+def test_a_table_with_an_unusual_name_can_be_joined(
     spark_node: Node, orders: Path, tmp_path: Path
 ) -> None:
     spark_node.sql("CREATE TABLE city (customer STRING, name STRING)")
@@ -164,7 +166,9 @@ def test_a_table_with_an_odd_name_is_joined_with(
     assert spark_node.rows("t") == [{"a": 1, "b": "Aachen"}]
 
 
-def test_pause_shows_the_rejects_that_a_crash_left_open(node: Node, folder: Path) -> None:
+def test_pause_commits_the_rejects_that_a_crash_left_uncommitted(
+    node: Node, folder: Path
+) -> None:
     (folder / "a.json").write_text(BAD)
     node.sql(f"{TABLE}; {create_job(folder, properties=[LENIENT])}")
     crash_at(node, CrashPoint.TABLE_COMMITTED)

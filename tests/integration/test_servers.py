@@ -1,4 +1,4 @@
-"""The servers that other tests rely on do what is said of them."""
+"""The servers that other tests use behave as documented."""
 
 import http.client
 from collections.abc import Iterator
@@ -18,7 +18,15 @@ from tests.servers.buckets import Bucket, create_bucket, open_client
 from tests.servers.child import Child, Command, NotStartedError, bare_environment, free_ports
 from tests.servers.containers import Container, ContainerError
 from tests.servers.moto import MotoServer
-from tests.servers.proxy import CutBody, Delay, LoseAnswer, Proxied, listing, method, slow_down
+from tests.servers.proxy import (
+    Delay,
+    LoseResponse,
+    Proxied,
+    TruncateBody,
+    listing,
+    method,
+    slow_down,
+)
 from tests.servers.seaweedfs import SeaweedServer
 
 pytestmark = pytest.mark.integration
@@ -34,7 +42,7 @@ def own_seaweed(tmp_path: Path) -> Iterator[SeaweedServer]:
     server.kill()
 
 
-def test_a_bucket_keeps_lists_and_removes_objects(bucket: Bucket) -> None:
+def test_a_bucket_stores_lists_and_deletes_objects(bucket: Bucket) -> None:
     bucket.put("a/1", b"one")
     bucket.put("a/2", b"two")
     bucket.put("b", b"")
@@ -69,7 +77,7 @@ def test_seaweedfs_keeps_its_data_when_it_is_killed(own_seaweed: SeaweedServer) 
     bucket.close()
 
 
-def test_moto_lists_in_the_order_of_bytes(moto_bucket: Bucket) -> None:
+def test_moto_lists_in_byte_order(moto_bucket: Bucket) -> None:
     keys = ["o/a-b", "o/a/b", "o/a0"]
 
     moto_bucket.put(keys[1], b"")
@@ -79,18 +87,18 @@ def test_moto_lists_in_the_order_of_bytes(moto_bucket: Bucket) -> None:
     assert moto_bucket.keys() == keys
 
 
-def test_moto_lends_keys_of_a_role(moto: MotoServer) -> None:
+def test_moto_issues_keys_of_a_role(moto: MotoServer) -> None:
     client = open_client("sts", moto)
 
-    lent = client.assume_role(
+    issued = client.assume_role(
         RoleArn="arn:aws:iam::123456789012:role/loader", RoleSessionName="test"
     )
 
-    assert lent["Credentials"]["SessionToken"]
+    assert issued["Credentials"]["SessionToken"]
     client.close()
 
 
-def test_moto_forgets_everything_at_a_new_start(tmp_path: Path) -> None:
+def test_moto_loses_all_data_at_a_restart(tmp_path: Path) -> None:
     server = MotoServer(tmp_path)
     server.start()
     bucket = create_bucket(server)
@@ -105,7 +113,7 @@ def test_moto_forgets_everything_at_a_new_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.xdist_group("azurite")
-def test_a_container_keeps_lists_and_removes_objects(container: Container) -> None:
+def test_a_container_stores_lists_and_deletes_objects(container: Container) -> None:
     container.put("a/1 é", b"one")
     container.put("a/2", b"two")
     container.put("b", b"")
@@ -125,19 +133,19 @@ def test_azurite_refuses_wrong_keys(container: Container) -> None:
         stranger.put("a", b"")
 
 
-def test_a_server_that_ends_at_once_says_why(tmp_path: Path) -> None:
+def test_a_server_that_ends_at_once_reports_its_output(tmp_path: Path) -> None:
     command = Command(
         words=["sh", "-c", "echo no such luck; exit 7"],
         environment=bare_environment(),
         port=free_ports(1)[0],
-        lacks=lambda: "",
+        not_ready=lambda: "",
     )
 
     with pytest.raises(NotStartedError, match=r"ended with 7\nno such luck"):
         Child(tmp_path / "log").start(command)
 
 
-def test_a_proxy_passes_on_and_counts(proxied: Proxied) -> None:
+def test_a_proxy_forwards_and_counts_requests(proxied: Proxied) -> None:
     proxied.bucket.put("in/large", LARGE)
     proxied.bucket.keys()
     proxied.bucket.client.head_object(Bucket=proxied.bucket.name, Key="in/large")
@@ -150,7 +158,7 @@ def test_a_proxy_passes_on_and_counts(proxied: Proxied) -> None:
     assert proxy.requests[0].path == f"/{proxied.bucket.name}/in/large"
 
 
-def test_a_proxy_forgets_requests_when_asked(proxied: Proxied) -> None:
+def test_a_proxy_can_clear_its_requests(proxied: Proxied) -> None:
     proxied.bucket.put("a", b"")
 
     proxied.proxy.clear()
@@ -158,7 +166,7 @@ def test_a_proxy_forgets_requests_when_asked(proxied: Proxied) -> None:
     assert proxied.proxy.requests == []
 
 
-def test_a_proxy_passes_on_bodies_in_chunks(proxied: Proxied) -> None:
+def test_a_proxy_forwards_chunked_bodies(proxied: Proxied) -> None:
     connection = http.client.HTTPConnection(proxied.proxy.endpoint.removeprefix("http://"))
     address = proxied.bucket.client.generate_presigned_url(
         "put_object", Params={"Bucket": proxied.bucket.name, "Key": "a"}
@@ -172,7 +180,7 @@ def test_a_proxy_passes_on_bodies_in_chunks(proxied: Proxied) -> None:
     connection.close()
 
 
-def test_a_client_may_keep_its_connection_to_a_proxy(proxied: Proxied) -> None:
+def test_a_client_can_reuse_its_connection_to_a_proxy(proxied: Proxied) -> None:
     connection = http.client.HTTPConnection(proxied.proxy.endpoint.removeprefix("http://"))
     connection.connect()
     socket = connection.sock
@@ -191,7 +199,7 @@ def status_of(connection: http.client.HTTPConnection) -> int:
         return response.status
 
 
-def test_a_fault_is_met_by_the_requests_that_match_and_so_often(proxied: Proxied) -> None:
+def test_a_fault_affects_the_given_number_of_matching_requests(proxied: Proxied) -> None:
     proxied.bucket.put("a", b"")
     proxied.proxy.inject(slow_down(), when=listing, times=2)
 
@@ -204,10 +212,10 @@ def test_a_fault_is_met_by_the_requests_that_match_and_so_often(proxied: Proxied
     assert proxied.bucket.keys() == ["a"]
 
 
-def test_faults_are_forgotten_when_asked(proxied: Proxied) -> None:
+def test_a_proxy_can_clear_its_faults(proxied: Proxied) -> None:
     proxied.proxy.inject(slow_down(), times=100)
 
-    proxied.proxy.heal()
+    proxied.proxy.clear_faults()
 
     assert proxied.bucket.keys() == []
 
@@ -221,7 +229,7 @@ def test_a_refused_write_never_reaches_the_server(proxied: Proxied) -> None:
     assert proxied.direct.keys() == []
 
 
-def test_a_delayed_request_takes_so_long(proxied: Proxied) -> None:
+def test_a_request_can_be_delayed(proxied: Proxied) -> None:
     clock = SystemClock()
     proxied.proxy.inject(Delay(seconds=0.3), when=method("PUT"))
 
@@ -232,9 +240,9 @@ def test_a_delayed_request_takes_so_long(proxied: Proxied) -> None:
     assert proxied.direct.keys() == ["a"]
 
 
-def test_a_body_is_cut(proxied: Proxied) -> None:
+def test_a_body_can_be_truncated(proxied: Proxied) -> None:
     proxied.direct.put("a", LARGE)
-    proxied.proxy.inject(CutBody(after_bytes=1000), when=method("GET"))
+    proxied.proxy.inject(TruncateBody(after_bytes=1000), when=method("GET"))
 
     with pytest.raises(ResponseStreamingError, match="1000 bytes read"):
         proxied.bucket.get("a")
@@ -242,8 +250,8 @@ def test_a_body_is_cut(proxied: Proxied) -> None:
     assert proxied.bucket.get("a") == LARGE
 
 
-def test_a_lost_answer_hides_work_that_was_done(proxied: Proxied) -> None:
-    proxied.proxy.inject(LoseAnswer(), when=method("PUT", path="/a"))
+def test_a_lost_response_hides_a_completed_write(proxied: Proxied) -> None:
+    proxied.proxy.inject(LoseResponse(), when=method("PUT", path="/a"))
 
     with pytest.raises(ConnectionClosedError):
         proxied.bucket.put("a", LARGE)

@@ -1,4 +1,4 @@
-"""SELECT over tables on real Spark: what it finds, which files it reads, how it fails."""
+"""SELECT over tables on real Spark: its rows, the files that it reads, its errors."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from penstock.spark.table_query import SelectPlace, select_tables
 from penstock.spark.table_source import NEEDED as NEEDED_PROPERTY
 from penstock.tables.scan import TableScan, scan_table
 from tests.error_values import assert_names, raises
-from tests.integration.command import COMMAND, PATIENCE_SECONDS, SETTINGS
+from tests.integration.command import COMMAND, SETTINGS, TIMEOUT_SECONDS
 from tests.node import Node, create_job
 
 ORDERS: list[dict[str, Any]] = [
@@ -39,7 +39,7 @@ CREATE TABLE `odd name` (`a b` INT);
 def load(
     node: Node, folder: Path, table: str, files: Sequence[Sequence[Mapping[str, Any]]]
 ) -> None:
-    """Load files of rows into a table, one epoch and so one version for each."""
+    """Load files of rows into a table, one epoch and therefore one version per file."""
     folder.mkdir(exist_ok=True)
     for number, rows in enumerate(files):
         (folder / f"{number}.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -54,7 +54,7 @@ def load(
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory, spark: SparkExecutor) -> Iterator[Node]:
-    """A node with orders in three files, partitioned by day, and cities; nobody changes it."""
+    """A node with orders in three files, partitioned by day, and cities. Read-only."""
     root = tmp_path_factory.mktemp("shop")
     node = Node(root / "home", spark=spark)
     node.sql(TABLES)
@@ -133,7 +133,7 @@ FOUND: list[tuple[str, list[tuple[Cell, ...]]]] = [
 
 
 @pytest.mark.parametrize(("select", "found"), FOUND)
-def test_spark_answers_a_select_over_tables(
+def test_spark_runs_a_select_over_tables(
     shop: Node, select: str, found: list[tuple[Cell, ...]]
 ) -> None:
     assert rows(shop, select) == found
@@ -164,7 +164,7 @@ def test_spark_answers_a_select_over_tables(
         ("SELECT * FROM csv.`/etc/passwd`", ("does not exist",), "Line 1, column 15."),
     ],
 )
-def test_an_error_of_spark_tells_what_and_where(
+def test_a_spark_error_is_reported_with_value_and_place(
     shop: Node, select: str, named: tuple[str, ...], place: str
 ) -> None:
     with pytest.raises(UserError) as caught:
@@ -175,7 +175,7 @@ def test_an_error_of_spark_tells_what_and_where(
     assert "\n" not in caught.value.message
 
 
-def test_a_name_that_is_nearly_right_is_suggested(shop: Node) -> None:
+def test_a_similar_name_is_suggested(shop: Node) -> None:
     with pytest.raises(UserError) as caught:
         shop.sql("SELECT * FROM ordres")
 
@@ -183,7 +183,7 @@ def test_a_name_that_is_nearly_right_is_suggested(shop: Node) -> None:
     assert_names(caught.value.hint, '"orders"', "city, odd name, orders")
 
 
-def test_an_older_version_is_read_beside_the_newest(shop: Node) -> None:
+def test_an_older_version_can_be_read_together_with_the_newest(shop: Node) -> None:
     newest = shop.sql("DESCRIBE DETAIL orders")[0]["version"]
     versions = [
         rows(shop, f"SELECT count(*) FROM orders VERSION AS OF {version}")[0][0]  # noqa: S608
@@ -196,7 +196,7 @@ def test_an_older_version_is_read_beside_the_newest(shop: Node) -> None:
     assert len(rows(shop, joined)) == 4
 
 
-def test_a_version_that_does_not_exist_is_named(shop: Node) -> None:
+def test_a_missing_version_is_reported(shop: Node) -> None:
     with raises(UserError, Code.META_NOT_FOUND_ERR, "version 99") as caught:
         shop.sql("SELECT * FROM orders VERSION AS OF 99")
 
@@ -204,7 +204,7 @@ def test_a_version_that_does_not_exist_is_named(shop: Node) -> None:
 
 
 @pytest.fixture
-def lame(shop: Node, tmp_path: Path) -> Iterator[Node]:
+def incomplete(shop: Node, tmp_path: Path) -> Iterator[Node]:
     """The shop without the data files of January."""
     folder = location(shop, "orders") / "day=2026-01-31"
     shutil.move(folder, tmp_path / "away")
@@ -225,18 +225,18 @@ def lame(shop: Node, tmp_path: Path) -> Iterator[Node]:
         ("customer LIKE 'c%'", []),
     ],
 )
-def test_files_that_hold_no_wanted_row_are_not_read(
-    lame: Node, condition: str, ids: list[int]
+def test_files_without_matching_rows_are_not_read(
+    incomplete: Node, condition: str, ids: list[int]
 ) -> None:
     select = f"SELECT id FROM orders WHERE {condition} ORDER BY id"  # noqa: S608
-    found = rows(lame, select)
+    found = rows(incomplete, select)
 
     assert [row[0] for row in found] == ids
 
 
-def test_a_data_file_that_is_gone_is_named(lame: Node) -> None:
+def test_a_missing_data_file_is_reported(incomplete: Node) -> None:
     with raises(ExternalError, Code.SPARK_ERR, "/day=2026-01-31/"):
-        lame.sql("SELECT * FROM orders")
+        incomplete.sql("SELECT * FROM orders")
 
 
 NEEDED = [
@@ -252,7 +252,7 @@ NEEDED = [
 
 
 @pytest.mark.parametrize(("select", "names"), NEEDED)
-def test_columns_that_a_select_does_not_look_at_are_not_read(
+def test_columns_that_a_select_does_not_use_are_not_read(
     shop: Node, spark: SparkExecutor, tmp_path: Path, select: str, names: list[str]
 ) -> None:
     place = SelectPlace(
@@ -262,7 +262,9 @@ def test_columns_that_a_select_does_not_look_at_are_not_read(
         log_file=tmp_path / "log",
     )
 
-    select_tables(select, scans={"orders": scan_of(shop)}, find_scan=lost, place=place)
+    select_tables(
+        select, scans={"orders": scan_of(shop)}, find_scan=unreadable_scan, place=place
+    )
 
     needed = json.loads(spark._running().context.getLocalProperty(NEEDED_PROPERTY))
     assert needed == {str(place.folder / "0"): names}
@@ -276,11 +278,11 @@ def scan_of(node: Node) -> TableScan:
     return scan_table(table, tables=node.tables)
 
 
-def lost(name: str) -> TableScan:
+def unreadable_scan(name: str) -> TableScan:
     raise AssertionError(name)
 
 
-def test_the_command_tells_a_person_why_they_wait(tmp_path: Path) -> None:
+def test_the_command_prints_that_spark_is_starting(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / "penstock.toml").write_text(SETTINGS)
@@ -292,7 +294,7 @@ def test_the_command_tells_a_person_why_they_wait(tmp_path: Path) -> None:
         [str(COMMAND), "--home", str(home), "sql", "--format", "csv", "-e", statements],
         stdout=subprocess.PIPE,
         stderr=end,
-        timeout=PATIENCE_SECONDS,
+        timeout=TIMEOUT_SECONDS,
         check=True,
     )
 
@@ -328,7 +330,7 @@ TYPES = {
 }
 
 
-def test_every_type_reads_back_and_so_does_null(spark_node: Node, folder: Path) -> None:
+def test_every_type_and_null_can_be_read_back(spark_node: Node, folder: Path) -> None:
     columns = ", ".join(f"{name} {kind}" for name, (kind, _, _) in TYPES.items())
     row = {name: value for name, (_, value, _) in TYPES.items()}
     (folder / "a.json").write_text(json.dumps(row) + "\n{}\n")
@@ -349,7 +351,7 @@ def test_every_type_reads_back_and_so_does_null(spark_node: Node, folder: Path) 
 ODD = ["a/b", "50%", "", " ", "x=y", "é🙂", "'", "..", None]
 
 
-def test_odd_partition_values_are_found_again(spark_node: Node, tmp_path: Path) -> None:
+def test_unusual_partition_values_can_be_read_back(spark_node: Node, tmp_path: Path) -> None:
     spark_node.sql("CREATE TABLE t (id INT, p STRING) PARTITIONED BY (p)")
     written = [{"id": number, "p": value} for number, value in enumerate(ODD)]
     load(spark_node, tmp_path / "in", "t", [written])
@@ -367,7 +369,7 @@ REJECTS = """SELECT line, stage, raw FROM rejects("job" = "j") ORDER BY line"""
 
 @pytest.fixture
 def lenient(spark_node: Node, folder: Path) -> Node:
-    """A node with a job that passes over rows it cannot load."""
+    """A node with a job that skips rows it cannot load."""
     (folder / "a.json").write_text('{"id": 1, "note": "a"}\n')
     strict = ("session.enable_insert_strict", "false")
     spark_node.sql("CREATE TABLE t (id INT NOT NULL, note STRING)")

@@ -1,4 +1,4 @@
-"""Traps of names: what matches, and in which order, through a whole job."""
+"""File names: which names match, and in which order they load, through a whole job."""
 
 from pathlib import Path
 
@@ -13,13 +13,13 @@ ONE_FILE = [("s3.max_batch_files", "1")]
 
 
 def order_of_files(node: Node) -> list[str]:
-    """Answer the last file of every epoch, in the order of the epochs."""
+    """Return the last file of every epoch, in the order of the epochs."""
     epochs = [row for row in node.sql("SHOW EPOCHS FOR j") if row["kind"] == "epoch"]
     return [str(row["position"]) for row in epochs]
 
 
 @pytest.mark.parametrize("sibling", ["z.jsonx", "z.json~", ".z.json", "z/z.json"])
-def test_t42_a_sibling_that_does_not_match_is_no_new_file(
+def test_t42_a_sibling_that_does_not_match_is_not_a_new_file(
     node: Node, folder: Path, sibling: str
 ) -> None:
     write_rows(folder / "a.json", numbered(1))

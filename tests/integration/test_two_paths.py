@@ -1,4 +1,4 @@
-"""A plain list of columns and the same list through Spark load the same, to the last reject."""
+"""A plain column list and the same list through Spark load the same rows and rejects."""
 
 import io
 import json
@@ -36,7 +36,7 @@ from tests.node import Node, read_table
 
 pytestmark = pytest.mark.integration
 
-# A minimal example is not looked for, because every one takes a second of Spark.
+# Examples are not minimised, because every example takes a second of Spark.
 FEW = settings(deadline=None, max_examples=7, phases=[Phase.explicit, Phase.generate])
 P = Primitive
 SCALARS: list[DataType] = [
@@ -52,7 +52,7 @@ NESTED: list[DataType] = [
     Struct(fields=(Column(name="a", type=P.BIGINT), Column(name="B", type=P.TIMESTAMP))),
     Struct(fields=(Column(name="x", type=Array(element=Decimal(precision=5, scale=2))),)),
 ]
-# Through these WHEREs every row passes, but Spark must look.
+# Every row passes these WHEREs, but Spark must evaluate them.
 WHERES = ["WHERE true", "WHERE coalesce(key, 0) IS NOT NULL", "WHERE key IS NULL OR key < 1e30"]
 
 texts = st.text(max_size=4)
@@ -84,7 +84,7 @@ VALUES: dict[DataType, st.SearchStrategy[Any]] = {
 
 
 def values(kind: DataType) -> st.SearchStrategy[Any]:
-    """JSON values that a type holds, most of the time."""
+    """Generate JSON values, most of which fit a type."""
     match kind:
         case Decimal():
             return st.integers(-(10**6), 10**6).map(lambda number: number / 1000)
@@ -104,7 +104,7 @@ def values(kind: DataType) -> st.SearchStrategy[Any]:
 def columns_of(
     draw: st.DrawFn, kinds: list[DataType]
 ) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
-    """Some columns of the files, and those of the table that take their values."""
+    """Generate columns of the files, and the table columns that receive their values."""
     drawn = draw(st.lists(st.sampled_from(kinds), min_size=2, max_size=6))
     source = [Column(name="key", type=P.BIGINT)]
     target = [Column(name="Key", type=draw(st.sampled_from([P.BIGINT, P.STRING, P.SMALLINT])))]
@@ -119,7 +119,7 @@ def columns_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Files and the columns that they and the table have."""
+    """Files, and the columns of the files and of the table."""
 
     source: tuple[Column, ...]
     target: tuple[Column, ...]
@@ -174,14 +174,14 @@ def csv_text(value: object) -> str:
 
 
 def parquet_contents(source: tuple[Column, ...]) -> st.SearchStrategy[bytes]:
-    """Rows of the declared types; some columns are texts, which do not always fit."""
+    """Generate rows of the declared types; some columns are texts, which do not always fit."""
     scalars = [c.name for c in source if isinstance(c.type, Primitive | Decimal)]
     as_text = st.frozensets(st.sampled_from(scalars), max_size=2)
     return st.builds(partial(parquet, source), json_contents(source), as_text)
 
 
 def parquet(source: tuple[Column, ...], lines: bytes, as_text: frozenset[str]) -> bytes:
-    """Write the rows of some JSON lines, those of some columns as they would be printed."""
+    """Write the rows of some JSON lines; convert the values of some columns to text."""
     schema = arrow_schema(source)
     reading = json_reading(Wanted(columns=schema, names=tuple(schema.names)))
     blocks = read_json(io.BytesIO(lines), reading=reading, start=0, end=None)
@@ -198,7 +198,7 @@ def parquet(source: tuple[Column, ...], lines: bytes, as_text: frozenset[str]) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What a job left: rows and rejects as texts without an order, and figures."""
+    """Rows and rejects of a job as sorted texts, and its statistics."""
 
     rows: list[str]
     rejects: list[tuple[str, str]]
@@ -207,7 +207,7 @@ class Loaded:
 
 
 def load_both(spark: SparkExecutor, case: Case, *, options: str, starred: bool) -> list[Loaded]:
-    """Load a case by the fused path and by the SQL path, into two tables."""
+    """Load a case on the fused path and on the SQL path, into two tables."""
     selected = "*" if starred else ", ".join(column.name for column in case.source)
     columns = tuple(reversed(case.target)) if starred else case.target
     with tempfile.TemporaryDirectory() as folder:
@@ -226,12 +226,12 @@ def load_both(spark: SparkExecutor, case: Case, *, options: str, starred: bool) 
         assert node.job("fused").definition.query is None
         assert node.job("query").definition.query is not None
         node.run()
-        loaded = [looked_at(node, path) for path in ("fused", "query")]
+        loaded = [loaded_by(node, path) for path in ("fused", "query")]
         node.catalog.close()
     return loaded
 
 
-def looked_at(node: Node, name: str) -> Loaded:
+def loaded_by(node: Node, name: str) -> Loaded:
     assert node.tables is not None
     state = node.job(name)
     assert not node.show(name)["reason"]
@@ -244,13 +244,13 @@ def looked_at(node: Node, name: str) -> Loaded:
         reader_rejects=sorted(
             (Path(row["file"]).name, row["line"], row["error"], row["raw"]) for row in by_reader
         ),
-        # Sizes on disk depend on how rows were cut into batches.
+        # Sizes on disk depend on how rows were divided into batches.
         statistics=replace(state.cumulative, bytes_written=0),
     )
 
 
 @pytest.mark.parametrize("where", ["", "WHERE true"])
-def test_a_misfit_is_kept_with_the_names_that_the_select_gives(
+def test_a_misfit_is_rejected_with_the_column_names_of_the_select(
     spark_node: Node, folder: Path, where: str
 ) -> None:
     (folder / "a.json").write_text('{"id": 300, "note": "x"}\n')
@@ -264,9 +264,9 @@ def test_a_misfit_is_kept_with_the_names_that_the_select_gives(
     spark_node.run()
 
     assert spark_node.tables is not None
-    (kept,) = read_table(spark_node.tables.rejects_location(spark_node.job("j").id))
-    assert_names(kept["error"], '"a"', "TINYINT", "300")
-    assert json.loads(kept["raw"]) == {"id": 300, "note": "x"}
+    (reject,) = read_table(spark_node.tables.rejects_location(spark_node.job("j").id))
+    assert_names(reject["error"], '"a"', "TINYINT", "300")
+    assert json.loads(reject["raw"]) == {"id": 300, "note": "x"}
 
 
 def expect_same(fused: Loaded, query: Loaded) -> None:
@@ -280,7 +280,7 @@ def expect_same(fused: Loaded, query: Loaded) -> None:
 
 @FEW
 @given(case=cases(SCALARS + NESTED, json_contents), starred=st.booleans())
-def test_json_loads_the_same_with_and_without_spark_in_between(
+def test_json_loads_the_same_rows_with_and_without_spark(
     *, spark: SparkExecutor, case: Case, starred: bool
 ) -> None:
     fused, query = load_both(spark, case, options="'format' = 'json'", starred=starred)
@@ -290,7 +290,7 @@ def test_json_loads_the_same_with_and_without_spark_in_between(
 
 @FEW
 @given(case=cases(SCALARS, csv_contents), starred=st.booleans())
-def test_csv_loads_the_same_with_and_without_spark_in_between(
+def test_csv_loads_the_same_rows_with_and_without_spark(
     *, spark: SparkExecutor, case: Case, starred: bool
 ) -> None:
     options = "'format' = 'csv', 'column_separator' = ',', 'enclose' = '\"'"
@@ -302,7 +302,7 @@ def test_csv_loads_the_same_with_and_without_spark_in_between(
 
 @FEW
 @given(case=cases(SCALARS + NESTED, parquet_contents), starred=st.booleans())
-def test_parquet_loads_the_same_with_and_without_spark_in_between(
+def test_parquet_loads_the_same_rows_with_and_without_spark(
     *, spark: SparkExecutor, case: Case, starred: bool
 ) -> None:
     fused, query = load_both(spark, case, options="'format' = 'parquet'", starred=starred)

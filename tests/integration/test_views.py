@@ -18,7 +18,7 @@ from tests.integration.command import Shell
 from tests.integration.driving import (
     Gate,
     crash_at,
-    looks_until,
+    reports_until,
     rounds_until,
     stopped,
     supervised,
@@ -30,7 +30,7 @@ TASKS = """SELECT * FROM tasks("type" = "insert")"""
 
 
 class History:
-    """A node with one job, and what can happen to it; the job is paused in between."""
+    """A node with one job, and operations on the job; it is paused between them."""
 
     def __init__(self, folder: Path) -> None:
         self.source = folder / "in"
@@ -45,13 +45,13 @@ class History:
         write_rows(self.source / f"{self.files:03}.json", numbered(self.files))
 
     def load(self) -> None:
-        """Load what is there."""
+        """Load all files."""
         self.node.sql("RESUME JOB j")
         self.node.run()
         self.node.sql("PAUSE JOB j")
 
     def fail(self) -> None:
-        """Meet a file that cannot be read, and take it away again."""
+        """Load an unreadable file, and delete it afterwards."""
         self.add_file()
         broken = self.source / "broken.json"
         broken.write_text("{oops\n")
@@ -68,22 +68,22 @@ class History:
             rounds_until(supervisor, lambda _: gate.entered.is_set())
             self.node.sql("PAUSE JOB j")
             gate.opened.set()
-            looks_until(supervisor, stopped)
+            reports_until(supervisor, stopped)
         self.node.work = run_task_text
 
     def kill(self) -> None:
-        """Let the runner die while a task runs."""
+        """Crash the runner while a task runs."""
         self.add_file()
         self.node.sql("RESUME JOB j")
         crash_at(self.node, CrashPoint.EPOCH_STARTED)
         self.node.sql("PAUSE JOB j")
 
     def restart(self) -> None:
-        """Forget everything that is only in memory."""
+        """Open a new node, so that no state in memory remains."""
         self.node = self.node.restart()
 
     def move(self) -> None:
-        """Go back to the first file, as a person asks."""
+        """Move the offset back to the first file with ALTER."""
         first = json.dumps({"fileName": str(self.source / "001.json")})
         self.node.sql(f"ALTER JOB j PROPERTIES('offset' = '{first}')")
 
@@ -99,20 +99,20 @@ STEPS = (
 
 
 def one_job(node: Node) -> dict[str, Cell]:
-    """Answer the only row of jobs."""
+    """Return the only row of jobs."""
     (row,) = node.sql(JOBS)
     return row
 
 
 def tasks_counted(row: dict[str, Cell]) -> int:
-    """Add up the three counts of a job."""
+    """Return the sum of the job's three task counts."""
     names = ("SucceedTaskCount", "FailedTaskCount", "CanceledTaskCount")
     return sum(int(str(row[name])) for name in names)
 
 
 @settings(max_examples=12, deadline=None)
 @given(steps=st.lists(st.sampled_from(STEPS), min_size=1, max_size=6))
-def test_a_paused_job_has_as_many_tasks_as_its_counts_say(
+def test_the_number_of_tasks_equals_the_counts_of_a_paused_job(
     steps: list[Callable[[History], None]],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -129,7 +129,7 @@ def test_a_paused_job_has_as_many_tasks_as_its_counts_say(
     assert read == json.loads(str(job["LoadStatistic"]))["scannedRows"]
 
 
-def test_t43_the_end_offset_stays_when_a_person_moves_back(tmp_path: Path) -> None:
+def test_t43_the_end_offset_stays_when_a_user_moves_the_offset_back(tmp_path: Path) -> None:
     history = History(tmp_path)
     history.add_file()
     history.load()
@@ -141,7 +141,7 @@ def test_t43_the_end_offset_stays_when_a_person_moves_back(tmp_path: Path) -> No
     assert json.loads(str(row["EndOffset"])) == {"fileName": f"{history.source}/002.json"}
 
 
-def test_tasks_survive_a_restart_with_those_that_failed_or_were_cancelled(
+def test_failed_and_cancelled_tasks_are_listed_after_a_restart(
     tmp_path: Path,
 ) -> None:
     history = History(tmp_path)
@@ -156,25 +156,25 @@ def test_tasks_survive_a_restart_with_those_that_failed_or_were_cancelled(
     assert history.node.sql(TASKS) == before
 
 
-def test_the_command_answers_from_a_view(tmp_path: Path) -> None:
+def test_the_command_can_query_a_view(tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     write_rows(tmp_path / "in" / "a.json", numbered(1))
     shell.sql(f"{CREATE_TABLE}; {create_job(tmp_path / 'in')}")
 
-    said = shell.sql(
+    result = shell.sql(
         """SELECT Name, Status FROM jobs("type"="insert") WHERE Name = "j";"""
         """SELECT count(*) AS tasks FROM tasks("type"="insert")""",
         "--format",
         "json",
     )
 
-    assert (said.code, said.error) == (0, "")
-    assert said.json == [[{"Name": "j", "Status": "PENDING"}], [{"tasks": 0}]]
+    assert (result.code, result.error) == (0, "")
+    assert result.json == [[{"Name": "j", "Status": "PENDING"}], [{"tasks": 0}]]
 
 
 @pytest.mark.parametrize("select", [JOBS, TASKS])
 def test_a_view_needs_no_heavy_library(tmp_path: Path, select: str) -> None:
-    # Importing something broken would fail the statement.
+    # Importing a broken module would fail the statement.
     for library in ("pyspark", "pyarrow", "deltalake", "alembic", "pandas", "numpy"):
         (tmp_path / "broken" / library).mkdir(parents=True)
         (tmp_path / "broken" / library / "__init__.py").write_text("raise ImportError")
@@ -184,12 +184,12 @@ def test_a_view_needs_no_heavy_library(tmp_path: Path, select: str) -> None:
 
     paths = [str(tmp_path / "broken"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     shell.environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    said = shell.sql(select)
+    result = shell.sql(select)
 
-    assert (said.code, said.error) == (0, "")
+    assert (result.code, result.error) == (0, "")
 
 
-def test_what_an_earlier_runner_said_is_over_when_an_epoch_starts(
+def test_the_status_of_an_earlier_runner_is_cleared_when_an_epoch_starts(
     tmp_path: Path,
 ) -> None:
     node, folder = Node(tmp_path / "home"), tmp_path / "in"

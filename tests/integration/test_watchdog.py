@@ -1,4 +1,4 @@
-"""Tasks that do not end are given up, and what they read is read again."""
+"""Tasks that do not end are cancelled, and their data is read again."""
 
 from datetime import timedelta
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.integration
 
 
 def pass_minute(load: Load, supervisor: Supervisor) -> None:
-    """Let seventy seconds pass, in steps within which the lease is renewed."""
+    """Move the clock by seventy seconds, in steps so small that the lease is renewed."""
     for _ in range(7):
         load.clock.move(seconds=10)
         rounds_until(
@@ -26,7 +26,7 @@ def pass_minute(load: Load, supervisor: Supervisor) -> None:
         )
 
 
-def test_t39_tasks_of_a_load_that_take_too_long_are_given_up_and_begun_anew(
+def test_t39_tasks_of_a_load_that_take_too_long_are_cancelled_and_restarted(
     load: Load,
 ) -> None:
     gate = load.node.work = Gate()
@@ -44,18 +44,18 @@ def test_t39_tasks_of_a_load_that_take_too_long_are_given_up_and_begun_anew(
     assert load.statistic()["abortedTaskNum"] == 1
 
 
-def test_tasks_of_a_load_have_ten_times_its_interval(load: Load) -> None:
+def test_tasks_of_a_load_have_a_timeout_of_ten_times_its_interval(load: Load) -> None:
     gate = load.node.work = Gate()
     load.put(1)
     load.create(properties={"max_batch_interval": "10s"})
     with supervised(load.node) as supervisor:
         rounds_until(supervisor, lambda _: gate.entered.is_set())
         pass_minute(load, supervisor)
-        (look,) = supervisor.round()
+        (report,) = supervisor.round()
         gate.opened.set()
 
         rounds_until(supervisor, lambda _: load.ids() == [1])
 
-    assert look.progress is not None
-    assert look.progress.step is Step.LOADING
+    assert report.progress is not None
+    assert report.progress.step is Step.LOADING
     assert load.statistic()["abortedTaskNum"] == 0

@@ -1,4 +1,4 @@
-"""Values of any model class, built from its type hints, so that a new field is covered."""
+"""Strategies for values of any model class, built from type hints to cover new fields."""
 
 import types
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _PLAIN: dict[Any, SearchStrategy[Any]] = {
 }
 
 
-# No statement holds what is no character, nor the one that ends texts elsewhere.
+# Statements contain neither surrogates, which are not characters, nor NUL.
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 _REFERENCES = st.sampled_from(["", "secret:mine", "env:KEY", "file:/run/key"])
 _YEARS = timedelta(days=3650)
@@ -32,7 +32,7 @@ _YEARS = timedelta(days=3650)
 
 @cache
 def values_of(hint: Any) -> SearchStrategy[Any]:
-    """Answer a strategy for values of a type hint."""
+    """Return a strategy for values of a type hint."""
     if hint in _PLAIN:
         return _PLAIN[hint]
     if get_origin(hint) in (Union, types.UnionType):
@@ -43,7 +43,7 @@ def values_of(hint: Any) -> SearchStrategy[Any]:
         return st.sampled_from(list(hint))
     if is_dataclass(hint) and isinstance(hint, type):
         return _instances(hint)
-    raise AssertionError(f"values of {hint} are not known; say here how to make them")
+    raise AssertionError(f"no strategy for values of {hint}; add one to values_of")
 
 
 def _tuples(items: tuple[Any, ...]) -> SearchStrategy[Any]:
@@ -57,12 +57,12 @@ def _instances(kind: type) -> SearchStrategy[Any]:
         hints = get_type_hints(kind)
         return st.builds(kind, **{f.name: values_of(hints[f.name]) for f in fields(kind)})
 
-    # Deferred, because a column's type may hold columns.
+    # Deferred, because the type of a column can contain columns.
     return st.deferred(instances)
 
 
 def options_of(kind: type) -> SearchStrategy[Any]:
-    """Return a strategy for a class of options; every option of it and its groups is drawn."""
+    """Return a strategy for a class of options that draws every option and every group."""
     hints = get_type_hints(kind)
     drawn: dict[str, SearchStrategy[Any]] = {}
     for f in fields(kind):
@@ -90,7 +90,7 @@ def _option_values(hint: object, rule: Rule) -> SearchStrategy[Any]:
 
 
 def reachable(*roots: type) -> tuple[type, ...]:
-    """Answer every dataclass that values of the given ones may hold, themselves included."""
+    """Return the given dataclasses, and every dataclass that their values can contain."""
     found: dict[type, None] = {}
     waiting: list[Any] = list(roots)
     while waiting:
@@ -105,5 +105,5 @@ def reachable(*roots: type) -> tuple[type, ...]:
 
 
 def fields_of(kinds: tuple[type, ...]) -> Iterator[tuple[type, Field[Any]]]:
-    """Answer all fields of the given dataclasses."""
+    """Return all fields of the given dataclasses."""
     return ((kind, f) for kind in kinds for f in fields(kind))

@@ -1,4 +1,4 @@
-"""Every file is loaded once, whatever order it comes in and however its bucket is listed."""
+"""Every file is loaded once, in every order of arrival and every order of listing."""
 
 from datetime import timedelta
 
@@ -10,6 +10,7 @@ from penstock.storage.uris import parse_uri
 from tests.contract.catalog.building import JOB
 from tests.property.audit.histories import histories
 from tests.property.audit.mutations import HISTORY_BY_MUTATION, Mutation
+from tests.property.audit.named_histories import HISTORY_BY_NAME
 from tests.property.audit.steps import (
     PLACES,
     TWO_FOLDERS,
@@ -21,8 +22,7 @@ from tests.property.audit.steps import (
     Setup,
     Wait,
 )
-from tests.property.audit.told import HISTORY_BY_NAME
-from tests.property.audit.world import play, world_of
+from tests.property.audit.world import open_world, play
 
 
 @settings(max_examples=700, deadline=None, suppress_health_check=list(HealthCheck))
@@ -47,33 +47,33 @@ def test_a_wrong_source_does_not_survive_its_history(
 
 
 @pytest.mark.parametrize("place", PLACES, ids=lambda place: place.uri)
-def test_the_places_of_the_histories_are_what_their_patterns_say(place: Place) -> None:
+def test_the_places_of_the_histories_match_their_patterns(place: Place) -> None:
     glob = files_glob(parse_uri(place.uri))
 
     assert glob.prefixes == place.prefixes
     assert all(map(glob.matches, place.keys))
-    assert not any(map(glob.matches, place.strangers))
+    assert not any(map(glob.matches, place.other_keys))
 
 
-def test_an_idle_look_between_audits_asks_once_per_prefix_and_is_answered_nothing() -> None:
+def test_an_idle_poll_between_audits_sends_one_request_per_prefix() -> None:
     setup = Setup(place=TWO_FOLDERS, ordered_listing=True)
-    with world_of(setup) as world:
-        world.take_all([*map(Put, TWO_FOLDERS.keys), Round(), Round()])
+    with open_world(setup) as world:
+        world.run_steps([*map(Put, TWO_FOLDERS.keys), Round(), Round()])
 
-        world.look()
+        world.poll()
 
     store = world.bucket.stores[-1]
-    asked = [(one.prefix, one.after, one.answered) for one in store.asked]
-    assert asked == [("a/", "a/3.json", []), ("b/c/", "b/c/3.json", [])]
+    requests = [(one.prefix, one.after, one.returned) for one in store.list_requests]
+    assert requests == [("a/", "a/3.json", []), ("b/c/", "b/c/3.json", [])]
     assert store.requests == 2
 
 
-def test_an_audit_forgets_files_that_are_older_than_the_window() -> None:
+def test_an_audit_prunes_files_older_than_the_window() -> None:
     setup = Setup(place=TWO_FOLDERS, rules=Rules(late_window=timedelta(minutes=10)))
-    with world_of(setup) as world:
-        world.take_all([*map(Put, TWO_FOLDERS.keys), Round(), Round(), Wait(15)])
+    with open_world(setup) as world:
+        world.run_steps([*map(Put, TWO_FOLDERS.keys), Round(), Round(), Wait(15)])
 
-        world.take(Round())
+        world.run_step(Round())
 
         known = world.catalog.files_of(JOB).known(TWO_FOLDERS.keys)
     assert known.keys() == {"a/3.json", "b/c/3.json"}

@@ -1,4 +1,4 @@
-"""A cast gives what exact arithmetic in Python gives, or refuses."""
+"""A cast returns the result of exact arithmetic in Python, or refuses the value."""
 
 import datetime as dt
 import math
@@ -24,7 +24,7 @@ texts_of_numbers = st.one_of(
 
 
 def cast_one(value: object, source: pa.DataType, target: pa.DataType) -> Any:
-    """Cast one value, or give the word refused."""
+    """Return the result of casting one value, or the word "refused"."""
     try:
         return cast_array(pa.array([value], source), target)[0].as_py()
     except CastError:
@@ -57,7 +57,7 @@ def test_an_integer_becomes_an_exact_number(value: int, target: pa.DataType) -> 
 
 @settings(deadline=None, max_examples=200)
 @given(value=st.floats(allow_nan=False, allow_infinity=False), target=decimal_types)
-def test_a_double_is_rounded_as_it_is_printed(value: float, target: pa.DataType) -> None:
+def test_a_double_is_rounded_by_its_decimal_text(value: float, target: pa.DataType) -> None:
     printed = Decimal(repr(value))
     expected = rounded(printed, target) if abs(printed) < 10**39 else "refused"
 
@@ -86,7 +86,7 @@ def test_an_exact_number_is_rounded_half_up(data: Any, source: Any, target: Any)
 
 @settings(deadline=None, max_examples=200)
 @given(value=st.floats())
-def test_a_double_survives_the_way_to_text_and_back(value: float) -> None:
+def test_a_double_survives_a_round_trip_through_text(value: float) -> None:
     text = cast_one(value, pa.float64(), pa.string())
     again = cast_one(text, pa.string(), pa.float64())
 
@@ -104,7 +104,7 @@ def test_a_double_becomes_an_integer_only_if_it_is_one(value: float) -> None:
 
 @settings(deadline=None, max_examples=200)
 @given(value=st.datetimes(), separator=st.sampled_from(" T"), minutes=st.integers(-839, 839))
-def test_an_instant_is_read_in_its_zone(
+def test_a_timestamp_is_parsed_in_its_zone(
     value: dt.datetime, separator: str, minutes: int
 ) -> None:
     zone = dt.timezone(dt.timedelta(minutes=minutes))
@@ -119,7 +119,7 @@ def test_an_instant_is_read_in_its_zone(
 
 @settings(deadline=None, max_examples=200)
 @given(value=st.datetimes())
-def test_a_local_time_survives_the_way_to_text_and_back(value: dt.datetime) -> None:
+def test_a_local_time_survives_a_round_trip_through_text(value: dt.datetime) -> None:
     text = cast_one(value, pa.timestamp("us"), pa.string())
 
     assert cast_one(text, pa.string(), pa.timestamp("us")) == value

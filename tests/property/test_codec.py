@@ -1,4 +1,4 @@
-"""What is written comes back the same: every field of everything that is stored."""
+"""Every field of every stored class survives a round trip through the codec."""
 
 from dataclasses import Field, replace
 from typing import Any
@@ -23,12 +23,12 @@ STORED = reachable(Event, JobState, Attachment, LedgerEntry)
 FIELDS = [
     pytest.param(kind, f, id=f"{kind.__name__}.{f.name}") for kind, f in fields_of(STORED)
 ]
-# Sources and properties are stored as the texts of their options.
+# Sources and properties are stored as option texts.
 OPTIONS = (
     *(kind.options for kind in source_kinds()),
     *(kind.properties for kind in JOB_KINDS.values()),
 )
-# What says where values come from, which are themselves not stored.
+# The origins of values, which are not stored.
 NOT_STORED = {"KinesisOptions.origins", "StoreOptions.origins"}
 
 quick = settings(
@@ -41,7 +41,9 @@ quick = settings(
 @pytest.mark.parametrize("kind", STORED)
 @given(data=st.data())
 @quick
-def test_a_value_comes_back_as_it_was(kind: type, data: st.DataObject) -> None:
+def test_a_value_survives_a_round_trip_through_the_codec(
+    kind: type, data: st.DataObject
+) -> None:
     value = data.draw(values_of(kind))
 
     text = to_text(value)
@@ -54,7 +56,7 @@ def test_a_value_comes_back_as_it_was(kind: type, data: st.DataObject) -> None:
 @pytest.mark.parametrize(("kind", "f"), FIELDS)
 @given(data=st.data())
 @settings(quick, max_examples=5)
-def test_no_field_is_left_out(kind: type, f: Field[Any], data: st.DataObject) -> None:
+def test_no_field_is_omitted(kind: type, f: Field[Any], data: st.DataObject) -> None:
     one = data.draw(values_of(kind))
 
     other = replace(one, **{f.name: "a text that is longer than any drawn one"})
@@ -62,23 +64,23 @@ def test_no_field_is_left_out(kind: type, f: Field[Any], data: st.DataObject) ->
     assert to_text(other) != to_text(one)
 
 
-def test_a_field_opts_out_of_storage_only_on_purpose() -> None:
+def test_a_field_is_omitted_from_storage_only_if_listed_here() -> None:
     transient = {f.name for _, f in fields_of(STORED) if f.metadata.get("transient")}
     declared = {"option", "group", "prefix"}
-    beside = {
+    not_stored = {
         f"{kind.__name__}.{f.name}"
         for kind, f in fields_of(reachable(*OPTIONS))
         if not declared & f.metadata.keys()
     }
 
     assert transient == set()
-    assert beside == NOT_STORED
+    assert not_stored == NOT_STORED
 
 
 @pytest.mark.parametrize("kind", OPTIONS)
 @given(data=st.data())
 @quick
-def test_options_come_back_as_they_were(kind: type, data: st.DataObject) -> None:
+def test_options_survive_a_round_trip_through_text(kind: type, data: st.DataObject) -> None:
     value = data.draw(options_of(kind))
 
     back: object = parse_options(kind, print_options(value), what="a test")
@@ -86,7 +88,7 @@ def test_options_come_back_as_they_were(kind: type, data: st.DataObject) -> None
     assert back == value
 
 
-def test_what_holds_progress_is_among_the_stored() -> None:
+def test_classes_that_contain_progress_are_stored() -> None:
     names = {kind.__name__ for kind in STORED}
 
     assert {"SplitProgress", "After", "Statistics", "Desired", "Column", "Struct"} <= names

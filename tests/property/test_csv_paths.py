@@ -1,4 +1,4 @@
-"""What becomes of a CSV record depends neither on its neighbours nor on how it is read."""
+"""The result of a CSV record depends neither on its neighbours nor on the reading path."""
 
 import io
 from dataclasses import replace
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from penstock.sources.files.kind import MissingColumns
 from penstock.sources.formats.blocks import BadRecord, RecordBlock, Wanted
 from penstock.sources.formats.csv_reader import read_at_once, read_csv, read_one_by_one
-from penstock.sources.formats.csv_records import CsvRecords, RecordCutter, csv_shape
+from penstock.sources.formats.csv_records import CsvRecords, RecordSplitter, csv_shape
 from penstock.sources.formats.csv_text import CsvLayout
 from penstock.sources.formats.lines import LineLayout, Lines, count_lines_before
 
@@ -46,7 +46,7 @@ fields = st.sampled_from(
     ]
 )
 plain_fields = st.sampled_from([b"1", b"2", b"", b"\\N", b"17"])
-# Most records are plain, so that plain blocks occur, too.
+# Most records are plain, so that plain blocks occur too.
 plain_records = st.tuples(plain_fields, fields, plain_fields, st.just(b"2026-11-15"))
 records = st.one_of(
     plain_records.map(list), plain_records.map(list), st.lists(fields, max_size=6)
@@ -72,7 +72,7 @@ headers = st.sampled_from([[b"id", b"note", b"other", b"AT"], [b"at", b'"x"', b"
 
 @st.composite
 def plain_contents(draw: st.DrawFn, layout: CsvLayout) -> bytes:
-    """Fields that Arrow may read, most of the time, at once."""
+    """Draw fields that Arrow can usually read as a block."""
     mark = layout.enclose or b""
     odd = draw(fields)
     ordinary = [b"", b"x", b" y ", b"\\N", "ø☃".encode(), odd]
@@ -89,7 +89,7 @@ plain_cases = layouts.flatmap(lambda layout: st.tuples(st.just(layout), plain_co
 
 @settings(deadline=None, max_examples=500)
 @given(case=plain_cases | cases, columns=st.sampled_from([TEXTS, TYPE_BY_COLUMN]))
-def test_records_read_one_by_one_equal_those_read_at_once(
+def test_records_read_one_by_one_equal_records_read_as_a_block(
     case: tuple[CsvLayout, bytes], columns: dict[str, pa.DataType]
 ) -> None:
     layout, content = case
@@ -99,26 +99,26 @@ def test_records_read_one_by_one_equal_those_read_at_once(
     batch = read_at_once(content, shape)
 
     if batch is not None:
-        rows = read_one_by_one(cut(content, layout), shape)
+        rows = read_one_by_one(split_records(content, layout), shape)
         assert rows.batch.equals(batch)
         assert (rows.blank, rows.bad) == (0, ())
 
 
 @settings(deadline=None, max_examples=400)
 @given(case=cases, missing=st.sampled_from(MissingColumns), rescue=st.booleans())
-def test_records_have_the_same_fate_after_a_bad_one(
+def test_a_bad_record_does_not_change_the_result_of_others(
     *, case: tuple[CsvLayout, bytes], missing: MissingColumns, rescue: bool
 ) -> None:
     layout, content = case
     good = layout.separator.join([b"1", b"x", b"1", b"2026-11-15"]) + layout.ending
     bad = layout.separator.join([b"no number"] * 4) + layout.ending
 
-    behind_good = read(good + content, layout, missing=missing, rescue=rescue)
-    behind_bad = read(bad + content, layout, missing=missing, rescue=rescue)
+    after_good = read(good + content, layout, missing=missing, rescue=rescue)
+    after_bad = read(bad + content, layout, missing=missing, rescue=rescue)
 
-    assert rows_of(behind_bad) == rows_of(behind_good)[1:]
-    assert [(bad.error, bad.raw) for bad in bads_of(behind_bad)[1:]] == [
-        (bad.error, bad.raw) for bad in bads_of(behind_good)
+    assert rows_of(after_bad) == rows_of(after_good)[1:]
+    assert [(bad.error, bad.raw) for bad in bads_of(after_bad)[1:]] == [
+        (bad.error, bad.raw) for bad in bads_of(after_good)
     ]
 
 
@@ -127,7 +127,7 @@ def test_records_have_the_same_fate_after_a_bad_one(
     case=cases,
     header=st.none() | headers,
     skip_lines=st.integers(0, 2),
-    cuts=st.sets(st.integers(1, 120), max_size=4),
+    split_points=st.sets(st.integers(1, 120), max_size=4),
     block_bytes=st.integers(1, 80),
     rescue=st.booleans(),
 )
@@ -136,7 +136,7 @@ def test_ranges_together_read_every_record_once_and_in_order(
     case: tuple[CsvLayout, bytes],
     header: list[bytes] | None,
     skip_lines: int,
-    cuts: set[int],
+    split_points: set[int],
     block_bytes: int,
     rescue: bool,
 ) -> None:
@@ -145,7 +145,7 @@ def test_ranges_together_read_every_record_once_and_in_order(
         content = layout.separator.join(header) + layout.ending + content
     content = layout.ending * skip_lines + content
     layout = replace(layout, skip_lines=skip_lines, header_lines=0 if header is None else 1)
-    edges = [0, *sorted(cuts)]
+    edges = [0, *sorted(split_points)]
 
     parts = [
         read(content, layout, start=start, end=end, block_bytes=block_bytes, rescue=rescue)
@@ -166,7 +166,7 @@ def test_ranges_together_read_every_record_once_and_in_order(
 
 @settings(deadline=None, max_examples=300)
 @given(case=cases, start=st.integers(0, 60), block_bytes=st.integers(1, 80))
-def test_a_record_is_found_again_from_its_line(
+def test_the_line_number_of_a_record_leads_to_the_record(
     case: tuple[CsvLayout, bytes], start: int, block_bytes: int
 ) -> None:
     layout, content = case
@@ -189,12 +189,12 @@ def lines_before(content: bytes, start: int, layout: CsvLayout) -> int:
     return 1 + count_lines_before(stream, start - 1, ending=layout.ending) if start else 0
 
 
-def cut(content: bytes, layout: CsvLayout) -> CsvRecords:
+def split_records(content: bytes, layout: CsvLayout) -> CsvRecords:
     lines = Lines(offset=1, data=memoryview(content), size_bytes=len(content))
-    return RecordCutter(layout, line_bytes_max=1 << 20).cut(lines)
+    return RecordSplitter(layout, line_bytes_max=1 << 20).split_block(lines)
 
 
-def read(  # noqa: PLR0913 - As many things vary.
+def read(  # noqa: PLR0913 - Every parameter varies in a test.
     content: bytes,
     layout: CsvLayout,
     *,

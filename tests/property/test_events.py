@@ -1,4 +1,4 @@
-"""A job's state is the fold of its events, in whatever order and how often they come."""
+"""A job's state is the fold of its events, also if events are repeated or reordered."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -26,28 +26,28 @@ from penstock.model.events import (
 from penstock.model.job import DesiredState, JobState, Reason
 from penstock.model.split import SplitProgress
 from tests.contract.catalog.building import (
-    BEGINNING,
     DEFINITION,
     JOB,
+    START,
     commit,
     created,
     started,
 )
 from tests.property.reflection import values_of
 
-# Small, so that numbers meet again and older ones come after newer ones.
+# A small range, so that numbers repeat, and smaller numbers follow larger ones.
 numbers = st.integers(min_value=2, max_value=12)
 positions = st.lists(values_of(SplitProgress), max_size=2).map(tuple)
-instants = st.integers(0, 10_000).map(lambda seconds: BEGINNING + timedelta(seconds=seconds))
+instants = st.integers(0, 10_000).map(lambda seconds: START + timedelta(seconds=seconds))
 
 
 def generation(number: int) -> Generation:
-    """Answer the only generation with this number, as compare-and-set makes sure."""
+    """Return the only generation with this number; compare-and-set prevents a second one."""
     return Generation(number=number, id=f"id of {number}")
 
 
 def fold(state: JobState | None, events: list[Event]) -> JobState:
-    """Answer the state after events."""
+    """Return the state after the events."""
     for event in events:
         state = apply(state, event)
     assert state is not None
@@ -55,11 +55,11 @@ def fold(state: JobState | None, events: list[Event]) -> JobState:
 
 
 class Journal(RuleBasedStateMachine):
-    """A job to which things happen, while its state is remembered after each of them."""
+    """The events of a job, with a snapshot of its state after each event."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.events = [Event(job_id=JOB, number=1, at=BEGINNING, body=created())]
+        self.events = [Event(job_id=JOB, number=1, at=START, body=created())]
         self.snapshots = [to_text(apply(None, self.events[0]))]
         self.attachments: dict[int, Attachment] = {}
 
@@ -68,17 +68,17 @@ class Journal(RuleBasedStateMachine):
         """The state after all events so far."""
         return from_text(JobState, self.snapshots[-1])
 
-    def happen(self, body: EventBody) -> None:
+    def append(self, body: EventBody) -> None:
         """Store one more event."""
         number = len(self.events) + 1
-        at = BEGINNING + timedelta(seconds=number)
+        at = START + timedelta(seconds=number)
         self.events.append(Event(job_id=JOB, number=number, at=at, body=body))
         self.snapshots.append(to_text(apply(self.live, self.events[-1])))
 
     @rule(revision=numbers)
     def alter(self, revision: int) -> None:
         definition = replace(DEFINITION, revision=revision, comment=f"revision {revision}")
-        self.happen(DefinitionChanged(definition=definition))
+        self.append(DefinitionChanged(definition=definition))
 
     @rule(
         state=st.sampled_from(DesiredState),
@@ -90,19 +90,19 @@ class Journal(RuleBasedStateMachine):
     )
     def want(self, number: int, resumes: int, **record: object) -> None:
         body = {**record, "generation": generation(number), "auto_resumes": resumes}
-        self.happen(DesiredStateChanged(**body))  # type: ignore[arg-type]
+        self.append(DesiredStateChanged(**body))  # type: ignore[arg-type]
 
     @rule(number=numbers)
     def take_over(self, number: int) -> None:
-        self.happen(GenerationRaised(generation=generation(number), cause="lease"))
+        self.append(GenerationRaised(generation=generation(number), cause="lease"))
 
     @rule(epoch=numbers)
     def start_epoch(self, epoch: int) -> None:
-        self.happen(started(epoch))
+        self.append(started(epoch))
 
     @rule(epoch=numbers, outcome=st.sampled_from([Outcome.CANCELLED, Outcome.FAILED]))
     def end_epoch(self, epoch: int, outcome: Outcome) -> None:
-        self.happen(
+        self.append(
             EpochEnded(
                 attempt_id=f"{epoch}", epoch=epoch, attempt=1, outcome=outcome, reason=None
             )
@@ -118,11 +118,11 @@ class Journal(RuleBasedStateMachine):
     )
     def commit(self, number: int, **parts: object) -> None:
         attachment = self.attachments.setdefault(number, commit(number, **parts))
-        self.happen(Committed(attachment=attachment, table_version=number))
+        self.append(Committed(attachment=attachment, table_version=number))
 
     @rule(files=st.integers(0, 9))
     def notice_modified_files(self, files: int) -> None:
-        self.happen(NoticesChanged(notices=(("files_modified", files),)))
+        self.append(NoticesChanged(notices=(("files_modified", files),)))
 
     @rule(random=st.randoms(use_true_random=False))
     def any_event_again_changes_nothing(self, random: Random) -> None:
@@ -155,22 +155,24 @@ class Journal(RuleBasedStateMachine):
         assert self.live.cumulative == newest.cumulative
 
     @invariant()
-    def the_newest_wish_stands(self) -> None:
-        wishes = [
+    def the_newest_desired_state_is_current(self) -> None:
+        changes = [
             event.body for event in self.events if isinstance(event.body, DesiredStateChanged)
         ]
 
-        expected = (wishes[-1].state, wishes[-1].reason) if wishes else (DesiredState.RUN, None)
+        expected = (
+            (changes[-1].state, changes[-1].reason) if changes else (DesiredState.RUN, None)
+        )
         assert (self.live.desired.state, self.live.desired.reason) == expected
 
     @invariant()
-    def what_was_rejected_before_the_last_resume_stands(self) -> None:
-        wishes = [
+    def rows_rejected_before_the_last_resume_are_stored(self) -> None:
+        changes = [
             event.body for event in self.events if isinstance(event.body, DesiredStateChanged)
         ]
-        told = [one.rejected_before for one in wishes if one.rejected_before is not None]
+        counts = [one.rejected_before for one in changes if one.rejected_before is not None]
 
-        assert self.live.rejected_before == (told[-1] if told else 0)
+        assert self.live.rejected_before == (counts[-1] if counts else 0)
 
     @invariant()
     def replay_from_scratch_gives_the_same_bytes(self) -> None:

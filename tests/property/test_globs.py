@@ -1,4 +1,4 @@
-"""Patterns against slower judges: Python's own glob on a real tree, and plain backtracking."""
+"""Globs match like slower references: Python's glob on a real tree, and backtracking."""
 
 import glob as python_glob
 from collections.abc import Callable, Iterator
@@ -57,24 +57,24 @@ def test_patterns_without_braces_match_what_pythons_glob_finds(
 
     found = filter(Glob(pattern).matches, files)
 
-    # Path.glob would match hidden files, unlike a shell.
+    # Unlike a shell, Path.glob matches hidden files.
     expected = set(python_glob.glob(pattern, recursive=True)) & set(files)  # noqa: PTH207
     assert set(found) == expected
 
 
-# Every place where a match that begins at a place in the key can end.
-Judge = Callable[[str, int], Iterator[int]]
+# Yields every end of a match that starts at the given offset of the key.
+Matcher = Callable[[str, int], Iterator[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A pattern as it is written, and how a slow judge reads it."""
+    """The text of a pattern, and a slow reference implementation."""
 
     text: str
-    ends: Judge = field(repr=False)
+    ends: Matcher = field(repr=False)
 
 
-def written(text: str) -> Pattern:
+def literal(text: str) -> Pattern:
     def ends(key: str, at: int) -> Iterator[int]:
         if key.startswith(text, at):
             yield at + len(text)
@@ -102,7 +102,7 @@ def hidden(key: str, at: int) -> bool:
     return key[at - 1 : at + 1] == "/."
 
 
-def in_a_row(parts: list[Pattern]) -> Pattern:
+def sequence(parts: list[Pattern]) -> Pattern:
     def ends(key: str, at: int, number: int = 0) -> Iterator[int]:
         if number == len(parts):
             yield at
@@ -122,7 +122,7 @@ def braces(branches: list[Pattern]) -> Pattern:
 
 leaves = st.sampled_from(
     [
-        *map(written, ["a", "b", ".", "1", "/", "é", "a/"]),
+        *map(literal, ["a", "b", ".", "1", "/", "é", "a/"]),
         star(),
         one_of("?", "ab.1é"),
         one_of("[!a]", "b.1é"),
@@ -132,14 +132,14 @@ leaves = st.sampled_from(
 nested = st.recursive(
     leaves,
     lambda inner: st.lists(
-        st.lists(inner, max_size=3).map(in_a_row), min_size=1, max_size=3
+        st.lists(inner, max_size=3).map(sequence), min_size=1, max_size=3
     ).map(braces),
     max_leaves=10,
 )
-# Two stars side by side are another wildcard, and a slash at the end means more than itself.
+# Two adjacent stars are another wildcard, and a final slash means all files in a folder.
 patterns = (
     st.lists(nested, min_size=1, max_size=5)
-    .map(lambda parts: in_a_row([written("/"), *parts]))
+    .map(lambda parts: sequence([literal("/"), *parts]))
     .filter(lambda pattern: "**" not in pattern.text and not pattern.text.endswith("/"))
 )
 
@@ -155,7 +155,7 @@ def test_patterns_with_braces_match_what_plain_backtracking_finds(
 
 
 @given(pattern=patterns, key=keys)
-def test_a_match_lies_below_a_prefix_and_in_folders_that_may_contain_it(
+def test_a_match_is_below_a_prefix_and_in_folders_that_can_contain_it(
     pattern: Pattern, key: str
 ) -> None:
     glob = Glob(pattern.text)
@@ -168,7 +168,7 @@ def test_a_match_lies_below_a_prefix_and_in_folders_that_may_contain_it(
 
 
 @given(pattern=patterns)
-def test_prefixes_are_few_sorted_folders_none_within_another(pattern: Pattern) -> None:
+def test_prefixes_are_few_sorted_folders_that_do_not_overlap(pattern: Pattern) -> None:
     prefixes = Glob(pattern.text).prefixes
 
     assert len(prefixes) <= PREFIXES_MAX
@@ -194,7 +194,7 @@ def test_a_range_matches_exactly_its_numbers(first: int, last: int, number: int)
 
 
 @given(pattern=st.text(st.sampled_from("ab/*?[]{},.!^-\\1"), max_size=30), key=keys)
-def test_any_text_is_a_pattern_or_refused_with_a_reason(pattern: str, key: str) -> None:
+def test_any_text_is_a_valid_pattern_or_refused_with_a_reason(pattern: str, key: str) -> None:
     refusal = refusal_of(pattern, key)
 
     assert refusal is None or "position" in refusal

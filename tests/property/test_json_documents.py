@@ -1,4 +1,4 @@
-"""A record has one fate, whatever stands beside it and however it is read."""
+"""The result of a JSON record depends neither on its neighbours nor on the reading path."""
 
 import io
 import json
@@ -50,7 +50,7 @@ anything = st.recursive(
 )
 names = st.sampled_from([*TYPES, "unknown", "_rescued"])
 records = st.dictionaries(names, anything, max_size=4).map(json.dumps)
-# Texts with balanced brackets that are not always records.
+# Texts with balanced brackets; some of them are not records.
 odd = st.sampled_from(
     [
         "null",
@@ -76,15 +76,15 @@ def read(content: bytes, *, layout: JsonLayout, rescue: bool = False) -> list[Re
     return list(read_json(io.BytesIO(content), reading=reading, start=0, end=None))
 
 
-def fates(blocks: list[RecordBlock]) -> list[str]:
-    """Give what became of every record, in order: its values, or the error."""
+def results(blocks: list[RecordBlock]) -> list[str]:
+    """Return the values or the error of every record, in order."""
     found = []
     for block in blocks:
-        fate_by_line = {bad.record: bad.error for bad in block.bad}
+        result_by_line = {bad.record: bad.error for bad in block.bad}
         for row, values in enumerate(block.batch.to_pylist()):
-            fate_by_line[int(block.record_of_row[row])] = str(values)
-        assert len(fate_by_line) == block.lines - block.blank
-        found += [fate_by_line[line] for line in sorted(fate_by_line)]
+            result_by_line[int(block.record_of_row[row])] = str(values)
+        assert len(result_by_line) == block.lines - block.blank
+        found += [result_by_line[line] for line in sorted(result_by_line)]
     return found
 
 
@@ -98,33 +98,33 @@ def array(texts: list[str]) -> bytes:
 
 @settings(deadline=None, max_examples=200)
 @given(texts=texts)
-def test_a_record_has_the_fate_that_it_has_alone(texts: list[str]) -> None:
+def test_a_record_has_the_same_result_alone_and_with_others(texts: list[str]) -> None:
     sources = [JsonSource(text=text.encode(), line=True) for text in texts]
     one_by_one = read_one_by_one(sources, reading=json_reading(wanted(COLUMNS)))
 
-    assert fates(read(lines(texts), layout=LINES)) == fates([one_by_one])
-    assert fates(read(array(texts), layout=ARRAYS)) == fates([one_by_one])
+    assert results(read(lines(texts), layout=LINES)) == results([one_by_one])
+    assert results(read(array(texts), layout=ARRAYS)) == results([one_by_one])
 
 
 @settings(deadline=None, max_examples=100)
 @given(texts=texts)
-def test_paths_of_the_same_names_and_rescued_fields_change_no_fate(texts: list[str]) -> None:
+def test_paths_and_rescued_fields_do_not_change_the_result(texts: list[str]) -> None:
     paths = tuple(json_path(f"$.{name}", option="jsonpaths") for name in COLUMNS.names)
 
-    by_name = fates(read(lines(texts), layout=LINES))
-    by_path = fates(read(lines(texts), layout=JsonLayout(paths=paths)))
+    by_name = results(read(lines(texts), layout=LINES))
+    by_path = results(read(lines(texts), layout=JsonLayout(paths=paths)))
     rescued = read(lines(texts), layout=LINES, rescue=True)
     without = [
         replace(block, batch=block.batch.drop_columns(["_rescued"])) for block in rescued
     ]
 
     assert by_path == by_name
-    assert fates(without) == by_name
+    assert results(without) == by_name
 
 
 @settings(deadline=None, max_examples=100)
 @given(texts=texts, num_as_string=st.booleans())
-def test_the_fate_of_a_record_does_not_depend_on_its_neighbours(
+def test_the_result_of_a_record_does_not_depend_on_its_neighbours(
     *, texts: list[str], num_as_string: bool
 ) -> None:
     layout = JsonLayout(
@@ -134,11 +134,11 @@ def test_the_fate_of_a_record_does_not_depend_on_its_neighbours(
     )
     documents = [f'{{"d":{text}}}' for text in texts]
 
-    together = fates(read(array(documents), layout=layout, rescue=True))
+    together = results(read(array(documents), layout=layout, rescue=True))
     alone = [
-        fate
+        result
         for document in documents
-        for fate in fates(read(document.encode(), layout=layout, rescue=True))
+        for result in results(read(document.encode(), layout=layout, rescue=True))
     ]
 
     assert together == alone
@@ -146,7 +146,7 @@ def test_the_fate_of_a_record_does_not_depend_on_its_neighbours(
 
 @settings(deadline=None, max_examples=100)
 @given(record=st.dictionaries(st.text(max_size=4), anything, max_size=5))
-def test_rescued_fields_are_json_of_what_was_written(record: dict[str, Any]) -> None:
+def test_rescued_fields_are_json_of_the_original_values(record: dict[str, Any]) -> None:
     line = json.dumps(record)
     reading = json_reading(wanted(pa.schema([]), rescue=True))
 
@@ -165,7 +165,7 @@ def test_rescued_fields_are_json_of_what_was_written(record: dict[str, Any]) -> 
     indent=st.none() | st.integers(0, 2),
     chunk_bytes=st.integers(1, 20),
 )
-def test_elements_are_cut_where_json_cuts_them(
+def test_elements_end_where_the_json_parser_ends_them(
     elements: list[Any], indent: int | None, chunk_bytes: int
 ) -> None:
     class Trickle(io.BytesIO):
@@ -183,7 +183,7 @@ def test_elements_are_cut_where_json_cuts_them(
 
 @settings(deadline=None, max_examples=300)
 @given(content=st.lists(st.sampled_from(list('[]{}",:\\ 1n\n')), max_size=30).map("".join))
-def test_any_text_gives_records_or_is_unreadable(content: str) -> None:
+def test_any_text_has_records_or_is_unreadable(content: str) -> None:
     try:
         blocks = read(content.encode(), layout=ARRAYS)
     except UnreadableFileError:

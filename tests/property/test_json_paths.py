@@ -1,4 +1,4 @@
-"""What becomes of a line does not depend on the lines beside it."""
+"""The result of a JSON line does not depend on its neighbours."""
 
 import io
 import json
@@ -87,7 +87,7 @@ def test_records_read_line_by_line_equal_those_read_as_a_block(
 
 @settings(deadline=None, max_examples=200)
 @given(record=wild_records, spaced=st.booleans())
-def test_a_record_has_the_same_fate_alone_and_among_bad_neighbours(
+def test_a_record_has_the_same_result_alone_and_with_bad_neighbours(
     *, record: dict[str, Any], spaced: bool
 ) -> None:
     line = json.dumps(record, separators=(", ", ": ") if spaced else (",", ":")).encode()
@@ -101,7 +101,7 @@ def test_a_record_has_the_same_fate_alone_and_among_bad_neighbours(
 
 @settings(deadline=None, max_examples=200)
 @given(rows=rows)
-def test_the_values_are_those_that_were_written(rows: list[dict[str, Any]]) -> None:
+def test_values_are_read_unchanged(rows: list[dict[str, Any]]) -> None:
     lines = [json.dumps(row).encode() for row in rows]
 
     read_rows, bad = read(b"\n".join(lines))
@@ -112,7 +112,7 @@ def test_the_values_are_those_that_were_written(rows: list[dict[str, Any]]) -> N
 
 @settings(deadline=None, max_examples=200)
 @given(rows=st.lists(st.dictionaries(st.text(min_size=1, max_size=3), anything, max_size=4)))
-def test_inferred_columns_hold_the_records_they_were_inferred_from(
+def test_inferred_columns_fit_the_records_they_were_inferred_from(
     rows: list[dict[str, Any]],
 ) -> None:
     content = b"".join(json.dumps(row).encode() + b"\n" for row in rows if finite(row))

@@ -1,4 +1,4 @@
-"""However a file is cut into ranges and blocks, every line is read once and alike."""
+"""Every line is read once, with the same result for all ranges and block sizes."""
 
 import io
 from typing import Any
@@ -52,18 +52,20 @@ fragments = st.sampled_from(
         b"\r\n",
     ]
 )
-# Most lines are whole records, so that clean blocks occur, too.
+# Most lines are whole records, so that plain blocks occur too.
 clean_lines = st.sampled_from([b'{"id":3}\n', b'{"id":4,"note":"z"}\n', b'{"id":5}\r\n'])
 contents = st.lists(st.one_of(clean_lines, fragments), max_size=14).map(b"".join)
 
 
 @settings(deadline=None, max_examples=200)
-@given(content=contents, cuts=st.sets(st.integers(0, 220)), block_bytes=st.integers(1, 100))
+@given(
+    content=contents, split_points=st.sets(st.integers(0, 220)), block_bytes=st.integers(1, 100)
+)
 def test_ranges_together_read_every_line_of_the_file_once_and_in_order(
-    content: bytes, cuts: set[int], block_bytes: int
+    content: bytes, split_points: set[int], block_bytes: int
 ) -> None:
     stream = io.BytesIO(content)
-    edges = [0, *sorted(cuts - {0})]
+    edges = [0, *sorted(split_points - {0})]
     ranges = zip(edges, [*edges[1:], None], strict=True)
 
     parts = [read_part(stream, start, end, block_bytes) for start, end in ranges]
@@ -82,9 +84,7 @@ def test_ranges_together_read_every_line_of_the_file_once_and_in_order(
 
 @settings(deadline=None, max_examples=200)
 @given(content=contents, start=st.integers(0, 200))
-def test_a_bad_line_is_found_again_from_its_place_in_the_range(
-    content: bytes, start: int
-) -> None:
+def test_the_place_of_a_bad_line_leads_to_the_line(content: bytes, start: int) -> None:
     stream = io.BytesIO(content)
 
     _, bads, _ = read_part(stream, start, None, 16)

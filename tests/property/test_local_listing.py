@@ -1,4 +1,4 @@
-"""The listing of a folder is every file once, in the byte order of the whole keys."""
+"""The listing of a folder contains every file once, in byte order of the full keys."""
 
 import os
 import tempfile
@@ -33,7 +33,7 @@ trees = st.lists(st.lists(names, min_size=1, max_size=4), max_size=12)
 
 
 class Everything:
-    """Wants every key."""
+    """A selection of every key."""
 
     def matches(self, _key: str) -> bool:
         return True
@@ -44,7 +44,7 @@ class Everything:
 
 @settings(max_examples=150, deadline=None)
 @given(tree=trees)
-def test_a_listing_is_every_file_in_byte_order(tree: list[list[str]]) -> None:
+def test_a_listing_contains_every_file_in_byte_order(tree: list[list[str]]) -> None:
     with tempfile.TemporaryDirectory() as root:
         written = {path for parts in tree if (path := put(Path(root), parts))}
 
@@ -60,7 +60,7 @@ def test_a_listing_is_every_file_in_byte_order(tree: list[list[str]]) -> None:
         ["**", "*", "*/*", "{a-b,a,é}/*", "{\U0001f600,\uff5e,a/a,a/a-b}/**", "a*/**/a", "**/?"]
     ),
 )
-def test_a_listing_by_pattern_is_every_matching_file_in_byte_order(
+def test_a_listing_by_pattern_contains_every_matching_file_in_byte_order(
     tree: list[list[str]], pattern: str
 ) -> None:
     with tempfile.TemporaryDirectory() as root:
@@ -80,7 +80,7 @@ def matching(glob: Glob) -> list[str]:
 
 
 def put(root: Path, parts: list[str]) -> str:
-    """Write a file unless a file stands where a folder must, or the reverse."""
+    """Write a file, unless its path conflicts with an existing file or folder."""
     path = root.joinpath(*parts)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Ranges of a Parquet file read every row once; a bad row costs only itself."""
+"""Ranges of a Parquet file read every row once; a bad row does not affect other rows."""
 
 import io
 from typing import Any
@@ -42,15 +42,15 @@ def read(content: bytes, *, start: int = 0, end: int | None = None) -> list[Reco
     return list(blocks)
 
 
-def fates(blocks: list[RecordBlock]) -> list[object]:
-    """Give what became of every row, in order: its values, or the error."""
+def results(blocks: list[RecordBlock]) -> list[object]:
+    """Return the values or the error of every row, in order."""
     found: list[object] = []
     for block in blocks:
-        fate_by_line: dict[int, object] = {bad.record: bad.error for bad in block.bad}
+        result_by_line: dict[int, object] = {bad.record: bad.error for bad in block.bad}
         for row, values in enumerate(block.batch.to_pylist()):
-            fate_by_line[int(block.record_of_row[row])] = tuple(values.items())
-        assert len(fate_by_line) == block.lines
-        found += [fate_by_line[line] for line in sorted(fate_by_line)]
+            result_by_line[int(block.record_of_row[row])] = tuple(values.items())
+        assert len(result_by_line) == block.lines
+        found += [result_by_line[line] for line in sorted(result_by_line)]
     return found
 
 
@@ -58,36 +58,36 @@ def fates(blocks: list[RecordBlock]) -> list[object]:
 @given(
     rows=records,
     row_group_rows=st.integers(1, 9),
-    cuts=st.sets(st.integers(1, 6000), max_size=5),
+    split_points=st.sets(st.integers(1, 6000), max_size=5),
 )
 def test_any_ranges_read_every_row_once(
-    rows: list[dict[str, Any]], row_group_rows: int, cuts: set[int]
+    rows: list[dict[str, Any]], row_group_rows: int, split_points: set[int]
 ) -> None:
     content = parquet(rows, row_group_rows=row_group_rows)
-    edges = [0, *sorted(cuts)]
+    edges = [0, *sorted(split_points)]
 
     parts = [
         read(content, start=start, end=end)
         for start, end in zip(edges, [*edges[1:], None], strict=True)
     ]
 
-    assert [fate for part in parts for fate in fates(part)] == fates(read(content))
-    assert len(fates(read(content))) == len(rows)
+    assert [result for part in parts for result in results(part)] == results(read(content))
+    assert len(results(read(content))) == len(rows)
 
 
 @settings(deadline=None, max_examples=60)
 @given(rows=records)
-def test_the_fate_of_a_row_does_not_depend_on_its_neighbours(
+def test_the_result_of_a_row_does_not_depend_on_its_neighbours(
     rows: list[dict[str, Any]],
 ) -> None:
-    together = fates(read(parquet(rows, row_group_rows=100)))
+    together = results(read(parquet(rows, row_group_rows=100)))
 
-    alone = [fates(read(parquet([row], row_group_rows=1)))[0] for row in rows]
+    alone = [results(read(parquet([row], row_group_rows=1)))[0] for row in rows]
 
     assert together == alone
 
 
-SOUND = parquet(
+VALID = parquet(
     [{"id": str(n), "qty": n, "note": "text"} for n in range(50)], row_group_rows=20
 )
 
@@ -95,14 +95,14 @@ SOUND = parquet(
 @settings(deadline=None, max_examples=600)
 @given(
     changes=st.lists(
-        st.tuples(st.integers(0, len(SOUND) - 1), st.integers(0, 255)), min_size=1, max_size=4
+        st.tuples(st.integers(0, len(VALID) - 1), st.integers(0, 255)), min_size=1, max_size=4
     ),
-    size_bytes=st.integers(0, len(SOUND)) | st.just(len(SOUND)),
+    size_bytes=st.integers(0, len(VALID)) | st.just(len(VALID)),
 )
-def test_a_damaged_file_is_read_or_said_to_be_unreadable(
+def test_a_damaged_file_is_read_or_reported_as_unreadable(
     changes: list[tuple[int, int]], size_bytes: int
 ) -> None:
-    content = bytearray(SOUND)
+    content = bytearray(VALID)
     for at, octet in changes:
         content[at] = octet
 

@@ -1,4 +1,4 @@
-"""Partitioned writing keeps every row exactly once, in the folder of its values."""
+"""A partitioned table contains every row exactly once, in the folder of its values."""
 
 from collections import Counter
 from decimal import Decimal as ExactNumber
@@ -88,7 +88,7 @@ Placed = tuple[tuple[tuple[str, str | None], ...], tuple[tuple[str, object], ...
 
 
 def rows_of(root: Path, file: DataFile) -> list[Placed]:
-    """Answer the rows of a file with the values that the names of its folders say."""
+    """Return the rows of a file, each with the partition values of the file's folders."""
     folders = Path(file.path).parts[:-1]
     values = tuple(value_of(folder) for folder in folders)
     assert values == file.partition_values
@@ -114,6 +114,6 @@ def text_of(value: object, column: Column) -> str | None:
     if column.type is Primitive.BOOLEAN:
         return "true" if value else "false"
     if isinstance(column.type, Decimal):
-        # Adding nothing takes the sign from a zero, which Arrow has not.
+        # Adding zero removes the sign of a negative zero, which Arrow does not have.
         return f"{ExactNumber(str(value)) + 0:.2f}"
     return str(value)

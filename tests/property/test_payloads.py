@@ -1,4 +1,4 @@
-"""What becomes of a record does not depend on the records that are decoded with it."""
+"""The result of a stream record does not depend on its neighbours."""
 
 import gzip
 import json
@@ -31,7 +31,7 @@ texts = st.text(max_size=6) | st.sampled_from(["1", "-7", "0.25", "2026-02-28", 
 
 
 def mixed(rows: st.SearchStrategy[bytes]) -> st.SearchStrategy[list[bytes]]:
-    """Records of good rows, of several rows, and of anything else, in any order."""
+    """Return a strategy for lists of records with good rows, several rows and broken rows."""
     several = st.lists(rows | rough, max_size=4).map(b"\n".join)
     broken = st.tuples(rough, rows, rough).map(b"".join)
     return st.lists(rows | several | broken | rough, max_size=10)
@@ -63,10 +63,10 @@ ARRAYS = replace(JSON, strip_outer_array=True)
 TEXT = Payload(format=PayloadFormat.TEXT)
 
 
-def fates(
+def results(
     payload: Payload, payloads: Sequence[bytes], columns: tuple[Column, ...], first: int = 0
 ) -> dict[int, list[str]]:
-    """Give what became of every record: its rows, its bad ones, and their counts."""
+    """Return the rows and errors of every record, and the number of blank records."""
     needed = [column.name for column in columns] + ["_sequence"]
     decoder = Decoder(payload, columns=columns, needed=needed)
     sequences = pa.array([first + at for at in range(len(payloads))], pa.int64())
@@ -85,7 +85,7 @@ def fates(
             found[first + bad.record].append(f"bad: {bad.error} {bad.raw!r}")
         blank += part.blank
     found[-1] = [f"blank: {blank}"]
-    return {record: sorted(fate) for record, fate in found.items()}
+    return {record: sorted(result) for record, result in found.items()}
 
 
 def order(
@@ -99,12 +99,12 @@ def require_independence(
     payload: Payload, payloads: list[bytes], columns: tuple[Column, ...] = COLUMNS
 ) -> None:
     payloads = [text for text in payloads if text]
-    together = fates(payload, payloads, columns)
+    together = results(payload, payloads, columns)
 
-    alone = [fates(payload, [text], columns, first=at) for at, text in enumerate(payloads)]
+    alone = [results(payload, [text], columns, first=at) for at, text in enumerate(payloads)]
 
-    blank = sum(int(fate.pop(-1)[0].removeprefix("blank: ")) for fate in alone)
-    expected = {record: lines for fate in alone for record, lines in fate.items()}
+    blank = sum(int(result.pop(-1)[0].removeprefix("blank: ")) for result in alone)
+    expected = {record: lines for result in alone for record, lines in result.items()}
     assert together == {**expected, -1: [f"blank: {blank}"]}
     numbers = order(payload, payloads, columns)
     assert numbers == sorted(numbers)
@@ -154,7 +154,7 @@ def test_records_of_text_do_not_influence_each_other(payloads: list[bytes]) -> N
 
 @settings(deadline=None, max_examples=100)
 @given(payloads=mixed(json_rows), packed=st.lists(st.booleans(), min_size=12, max_size=12))
-def test_packed_records_do_not_influence_each_other(
+def test_compressed_records_do_not_influence_each_other(
     payloads: list[bytes], packed: list[bool]
 ) -> None:
     mixture = [

@@ -1,4 +1,4 @@
-"""A file or row group that is left out holds no row that was asked for."""
+"""A pruned file or row group contains no row that matches the condition."""
 
 import io
 import json
@@ -38,7 +38,7 @@ PARTITIONS = [kind for kind in VALUES if kind is not Primitive.DOUBLE]
 
 
 @st.composite
-def questions(
+def examples(
     draw: st.DrawFn, kinds: Sequence[DataType]
 ) -> tuple[DataType, list[Any], Condition]:
     """Draw a type, the rows of a file and a condition on them."""
@@ -59,14 +59,14 @@ def questions(
     return kind, rows, condition
 
 
-def wanted(row: Any, condition: Condition) -> bool:
-    """Tell whether SQL takes the condition for true."""
+def matches(row: Any, condition: Condition) -> bool:
+    """Return whether the condition is true in SQL."""
     if condition.comparison is Comparison.NULL:
         return (row is None) != condition.negated
-    answers = [truth(row, condition.comparison, value) for value in condition.values]
-    if True in answers:
+    results = [truth(row, condition.comparison, value) for value in condition.values]
+    if True in results:
         return not condition.negated
-    return condition.negated and None not in answers
+    return condition.negated and None not in results
 
 
 def truth(row: Any, comparison: Comparison, value: Any) -> bool | None:
@@ -98,15 +98,15 @@ def pruning(kind: DataType, condition: Condition) -> Pruning:
 
 
 def file_of(rows: Sequence[Any]) -> SnapshotFile:
-    """Answer a file as careless writers log it: texts cut, milliseconds cut, NaN overlooked."""
+    """Return a file with imprecise statistics: truncated texts and times, and no NaN."""
     values = [row for row in rows if row is not None and not order(row)[0]]
     statistics: dict[str, Any] = {
         "numRecords": len(rows),
         "nullCount": {"x": sum(row is None for row in rows)},
     }
     if values:
-        statistics["minValues"] = {"x": careless(min(values))}
-        statistics["maxValues"] = {"x": careless(max(values))}
+        statistics["minValues"] = {"x": imprecise(min(values))}
+        statistics["maxValues"] = {"x": imprecise(max(values))}
     return SnapshotFile(
         path="a",
         size_bytes=1,
@@ -115,7 +115,7 @@ def file_of(rows: Sequence[Any]) -> SnapshotFile:
     )
 
 
-def careless(value: Any) -> Any:
+def imprecise(value: Any) -> Any:
     if isinstance(value, str):
         return value[:32]
     if isinstance(value, datetime):
@@ -123,35 +123,35 @@ def careless(value: Any) -> Any:
     return str(value) if isinstance(value, Number) else value
 
 
-@given(question=questions(list(VALUES)))
-def test_a_file_that_is_left_out_holds_no_wanted_row(
-    question: tuple[DataType, list[Any], Condition],
+@given(example=examples(list(VALUES)))
+def test_a_pruned_file_contains_no_matching_row(
+    example: tuple[DataType, list[Any], Condition],
 ) -> None:
-    kind, rows, condition = question
+    kind, rows, condition = example
 
     kept = pruning(kind, condition).files([file_of(rows)])
 
-    assert kept or not any(wanted(row, condition) for row in rows)
+    assert kept or not any(matches(row, condition) for row in rows)
 
 
-@given(question=questions(list(VALUES)))
-def test_a_row_group_that_is_left_out_holds_no_wanted_row(
-    question: tuple[DataType, list[Any], Condition],
+@given(example=examples(list(VALUES)))
+def test_a_pruned_row_group_contains_no_matching_row(
+    example: tuple[DataType, list[Any], Condition],
 ) -> None:
-    kind, rows, condition = question
+    kind, rows, condition = example
     sink = io.BytesIO()
     pq.write_table(pa.table({"x": pa.array(rows, arrow_type(kind))}), sink)
 
     kept = pruning(kind, condition).row_groups(pq.read_metadata(sink))
 
-    assert kept or not any(wanted(row, condition) for row in rows)
+    assert kept or not any(matches(row, condition) for row in rows)
 
 
-@given(question=questions(PARTITIONS))
-def test_a_partition_is_read_exactly_if_its_value_is_wanted(
-    question: tuple[DataType, list[Any], Condition],
+@given(example=examples(PARTITIONS))
+def test_a_partition_is_read_exactly_if_its_value_matches(
+    example: tuple[DataType, list[Any], Condition],
 ) -> None:
-    kind, (row, *_), condition = question
+    kind, (row, *_), condition = example
     text = value_texts(pa.array([row], arrow_type(kind)), kind)[0]
     file = SnapshotFile(
         path="a", size_bytes=1, partition_values=(("x", text),), statistics_json=""
@@ -159,4 +159,4 @@ def test_a_partition_is_read_exactly_if_its_value_is_wanted(
 
     kept = pruning(kind, condition).files([file])
 
-    assert kept or not wanted(row, condition)
+    assert kept or not matches(row, condition)

@@ -1,4 +1,4 @@
-"""SHOW CREATE JOB writes the statement that makes the same job, whatever is in it."""
+"""SHOW CREATE JOB prints a statement that creates the same job."""
 
 import json
 import tempfile
@@ -29,7 +29,7 @@ from penstock.sources.source import ShowRequest
 from penstock.sql.formatter import format_statement
 from penstock.sql.parser import parse_script
 from penstock.sql.statements import CreateJob
-from tests.contract.catalog.building import BEGINNING, JOB, created
+from tests.contract.catalog.building import JOB, START, created
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
 
 TABLE = TableRecord(
@@ -40,7 +40,7 @@ TABLE = TableRecord(
     comment="",
     created_at=datetime(2026, 3, 1, tzinfo=UTC),
 )
-CREATED = apply(None, Event(job_id=JOB, number=1, at=BEGINNING, body=created()))
+CREATED = apply(None, Event(job_id=JOB, number=1, at=START, body=created()))
 TRICKY = "ab'\"`\\;-/*#{}()=, \n\té😀%_n0."
 
 texts = st.text(st.sampled_from(TRICKY), max_size=12) | st.text(
@@ -51,7 +51,7 @@ scalars = st.integers(-5, 2**64) | st.floats(-1e9, 1e9) | texts | st.booleans() 
 
 
 def records_with(names: st.SearchStrategy[str]) -> st.SearchStrategy[dict[str, Any]]:
-    """Answer records with nested objects and lists, whose keys differ more than in case."""
+    """Return a strategy for nested records whose keys do not differ only in case."""
 
     def objects(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
         pairs = st.tuples(names, inner)
@@ -66,8 +66,8 @@ def records_with(names: st.SearchStrategy[str]) -> st.SearchStrategy[dict[str, A
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """A CREATE JOB, but for the folder that it reads."""
+class JobStatement:
+    """A CREATE JOB statement without its source folder."""
 
     record: dict[str, Any]
     fields: list[str]
@@ -78,14 +78,14 @@ class Said:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """Columns of a table that take every field."""
+        """The columns of a table that can store every field."""
         return tuple(
             Column(name=f"c{number}", type=Primitive.STRING)
             for number in range(len(self.fields))
         )
 
     def sql(self, folder: Path) -> str:
-        """Write the statement."""
+        """Return the statement, with its source folder."""
         listing = f"({', '.join(c.name for c in self.columns)})" if self.columns_listed else ""
         items = ", ".join(f"`{field.replace('`', '``')}` AS a" for field in self.fields)
         source = {"uri": f"file://{folder}/*.json", "format": "json", **self.options}
@@ -110,13 +110,13 @@ changes = st.fixed_dictionaries({"max_interval": intervals}, optional=optional)
 
 
 @st.composite
-def sayings(draw: st.DrawFn) -> Said:
+def job_statements(draw: st.DrawFn) -> JobStatement:
     """Draw a job that fills text columns from some fields of a record."""
     record = {"plain": draw(scalars), **draw(records_with(keys))}
     fields = [key for key, value in record.items() if not isinstance(value, dict | list)]
     given_properties = draw(properties)
     clause = f"PROPERTIES({listed(given_properties)})" if given_properties else ""
-    return Said(
+    return JobStatement(
         record=record,
         fields=draw(st.lists(st.sampled_from(fields), min_size=1, max_size=3)),
         head=f"CREATE JOB j {clause} ON STREAMING COMMENT {quoted_text(draw(texts))}",
@@ -135,31 +135,31 @@ def sayings(draw: st.DrawFn) -> Said:
 
 
 def listed(pairs: dict[str, str]) -> str:
-    """Write keys and values as a statement takes them."""
+    """Return keys and values in the syntax of a statement."""
     return ", ".join(f"{quoted_text(k)} = {quoted_text(v)}" for k, v in pairs.items())
 
 
 def shown(definition: JobDefinition, progress: Progress) -> str:
-    """Write a definition as SHOW CREATE JOB does."""
+    """Return the statement that SHOW CREATE JOB prints for a definition."""
     state = replace(CREATED, definition=definition, progress=progress)
-    source = FILES.show(ShowRequest(state=state, memory="", at=BEGINNING))
+    source = FILES.show(ShowRequest(state=state, memory="", at=START))
     return format_statement(statement_of(state, start=source.start))
 
 
 def defined(text: str, columns: tuple[Column, ...]) -> tuple[JobDefinition, Progress]:
-    """Read a statement and return what it defines."""
+    """Return the definition and the start progress of a statement."""
     (parsed,) = parse_script(text)
     assert isinstance(parsed.statement, CreateJob)
-    # No option is a reference, no SELECT needs Spark or another table: nothing is asked.
+    # No option is a reference and no SELECT needs Spark, so no service is used.
     services = cast("Services", SimpleNamespace(vault=None, clock=None))
-    made = define_job(parsed.statement, table=TABLE, columns=columns, services=services)
-    assert made.secret is None
-    assert made.progress is not None
-    return made.definition, made.progress
+    defined_job = define_job(parsed.statement, table=TABLE, columns=columns, services=services)
+    assert defined_job.secret is None
+    assert defined_job.progress is not None
+    return defined_job.definition, defined_job.progress
 
 
-def assert_same_but_for_the_schema(again: JobDefinition, first: JobDefinition) -> None:
-    """Require equal definitions, but for the schema that was inferred and is given now."""
+def assert_same_except_schema(again: JobDefinition, first: JobDefinition) -> None:
+    """Assert equal definitions, except for the schema that SHOW CREATE adds."""
     call = slice(first.select_source_start, first.select_source_end)
     assert first.select[call] == "FILES()"
     given = replace(source_options(first.source), schema=columns_sql(first.source_columns))
@@ -167,23 +167,25 @@ def assert_same_but_for_the_schema(again: JobDefinition, first: JobDefinition) -
 
 
 @settings(deadline=None, max_examples=400)
-@given(said=sayings())
-def test_what_is_shown_defines_the_same_job(said: Said) -> None:
+@given(statement=job_statements())
+def test_show_create_job_defines_the_same_job(statement: JobStatement) -> None:
     with tempfile.TemporaryDirectory() as name:
-        write_rows(Path(name) / "a.json", [said.record])
-        first, start = defined(said.sql(Path(name)), said.columns)
+        write_rows(Path(name) / "a.json", [statement.record])
+        first, start = defined(statement.sql(Path(name)), statement.columns)
         text = shown(first, start)
 
-        again, start_again = defined(text, said.columns)
+        again, start_again = defined(text, statement.columns)
 
     assert start_again == start
-    assert_same_but_for_the_schema(again, first)
+    assert_same_except_schema(again, first)
     assert shown(again, start_again) == text
 
 
 @settings(deadline=None, max_examples=150)
 @given(fields=st.lists(keys, min_size=1, max_size=4, unique_by=str.lower), data=st.data())
-def test_a_star_is_shown_as_a_star(fields: list[str], data: st.DataObject) -> None:
+def test_show_create_job_prints_a_star_as_a_star(
+    fields: list[str], data: st.DataObject
+) -> None:
     columns = tuple(Column(name=field, type=Primitive.STRING) for field in fields)
     with tempfile.TemporaryDirectory() as name:
         write_rows(Path(name) / "a.json", [{field: data.draw(scalars) for field in fields}])
@@ -194,16 +196,16 @@ def test_a_star_is_shown_as_a_star(fields: list[str], data: st.DataObject) -> No
         again, _ = defined(shown(first, start), columns)
 
     assert [target.path for target in first.targets] == [(field,) for field in fields]
-    assert_same_but_for_the_schema(again, first)
+    assert_same_except_schema(again, first)
 
 
 @settings(deadline=None, max_examples=300)
 @given(record=records_with(texts))
-def test_fields_that_could_not_be_shown_are_refused_at_create(record: dict[str, Any]) -> None:
+def test_create_refuses_fields_that_show_create_cannot_print(record: dict[str, Any]) -> None:
     columns = (Column(name="c", type=Primitive.STRING),)
     with tempfile.TemporaryDirectory() as name:
         write_rows(Path(name) / "a.json", [{"plain": 1, **record}])
-        said = Said(
+        statement = JobStatement(
             record=record,
             fields=["plain"],
             head="CREATE JOB j ON STREAMING",
@@ -212,7 +214,7 @@ def test_fields_that_could_not_be_shown_are_refused_at_create(record: dict[str, 
             options={},
         )
         try:
-            first, start = defined(said.sql(Path(name)), columns)
+            first, start = defined(statement.sql(Path(name)), columns)
         except UserError as error:
             refusal = error
         else:
@@ -225,7 +227,7 @@ def test_fields_that_could_not_be_shown_are_refused_at_create(record: dict[str, 
 
 @settings(deadline=None, max_examples=15)
 @given(created=properties, changed=changes)
-def test_what_is_shown_after_progress_and_alter_defines_the_job_as_it_is_now(
+def test_show_create_job_defines_the_current_job_after_progress_and_alter(
     created: dict[str, str], changed: dict[str, str]
 ) -> None:
     with tempfile.TemporaryDirectory() as name:
@@ -236,7 +238,7 @@ def test_what_is_shown_after_progress_and_alter_defines_the_job_as_it_is_now(
         node.run()
         node.sql("PAUSE JOB j")
         with suppress(UserError):
-            # An ALTER that changes nothing is refused, which leaves the job as it is.
+            # An ALTER without a change is refused, and the job stays the same.
             node.sql(f"ALTER JOB j PROPERTIES({listed(changed)})")
         before = node.job("j")
 
@@ -248,10 +250,10 @@ def test_what_is_shown_after_progress_and_alter_defines_the_job_as_it_is_now(
         node.catalog.close()
     assert text_again == text
     assert after.progress[0].floor == before.progress[0].floor
-    assert_same_but_for_the_schema(after.definition, replace(before.definition, revision=1))
+    assert_same_except_schema(after.definition, replace(before.definition, revision=1))
 
 
 def with_properties(job: str, pairs: dict[str, str]) -> str:
-    """Put properties into a CREATE JOB that has none."""
+    """Add properties to a CREATE JOB statement that has none."""
     clause = f"PROPERTIES({listed(pairs)}) " if pairs else ""
     return job.replace("ON STREAMING", f"{clause}ON STREAMING", 1)

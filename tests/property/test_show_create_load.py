@@ -1,4 +1,4 @@
-"""SHOW CREATE ROUTINE LOAD, read again, is the same load, from where it stands."""
+"""SHOW CREATE ROUTINE LOAD prints the same load with its current positions."""
 
 import json
 from dataclasses import replace
@@ -27,10 +27,10 @@ from penstock.sources.source import ShowRequest
 from penstock.sql.formatter import format_statement
 from penstock.sql.parser import parse_script
 from penstock.sql.statements import CreateJob, RoutineBody
-from tests.contract.catalog.building import BEGINNING, DEFINITION, JOB, created
+from tests.contract.catalog.building import DEFINITION, JOB, START, created
 from tests.property.reflection import CHARACTERS, options_of, values_of
 
-CREATED = apply(None, Event(job_id=JOB, number=1, at=BEGINNING, body=created()))
+CREATED = apply(None, Event(job_id=JOB, number=1, at=START, body=created()))
 SEQUENCES = st.integers(0, 10**56).map(str)
 NAMES = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True)
 POSITION: st.SearchStrategy[Position] = st.one_of(
@@ -48,9 +48,9 @@ EXPRESSIONS = st.sampled_from(
 @st.composite
 def clauses(draw: st.DrawFn) -> LoadProperties:
     plain = draw(st.lists(NAMES, min_size=1, max_size=3, unique_by=str.lower))
-    made = draw(st.lists(NAMES, max_size=2, unique_by=str.lower))
+    computed = draw(st.lists(NAMES, max_size=2, unique_by=str.lower))
     columns = [LoadColumn(name=name) for name in plain]
-    columns += [LoadColumn(name=name, expression=draw(EXPRESSIONS)) for name in made]
+    columns += [LoadColumn(name=name, expression=draw(EXPRESSIONS)) for name in computed]
     return LoadProperties(
         separator=draw(st.none() | st.text(CHARACTERS, min_size=1, max_size=3)),
         columns=draw(st.none() | st.just(tuple(columns))),
@@ -86,11 +86,11 @@ def states(draw: st.DrawFn, source: st.SearchStrategy[KinesisOptions]) -> JobSta
 
 @settings(deadline=None, max_examples=300)
 @given(data=st.data(), source=options_of(KinesisOptions))
-def test_t17_a_load_that_is_shown_and_read_again_is_the_same(
+def test_t17_show_create_routine_load_defines_the_same_load(
     data: st.DataObject, source: KinesisOptions
 ) -> None:
     state = data.draw(states(st.just(source)))
-    shown = KINESIS.show(ShowRequest(state=state, memory="", at=BEGINNING))
+    shown = KINESIS.show(ShowRequest(state=state, memory="", at=START))
     text = format_statement(statement_of(state, start=shown.start))
 
     (parsed,) = parse_script(text)
@@ -113,7 +113,7 @@ def test_t17_a_load_that_is_shown_and_read_again_is_the_same(
 
 @settings(deadline=None, max_examples=100)
 @given(properties=options_of(RoutineProperties))
-def test_t26_options_without_units_are_read_as_the_same(properties: RoutineProperties) -> None:
+def test_t26_options_without_units_have_the_same_values(properties: RoutineProperties) -> None:
     read = parse_options(RoutineProperties, plain_options(properties), what="")
 
     assert read == properties

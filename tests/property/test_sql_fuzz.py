@@ -1,4 +1,4 @@
-"""Whatever is typed, the answer is a statement or an error that says where."""
+"""Any text is parsed to statements or refused with an error that has a position."""
 
 import re
 
@@ -59,7 +59,7 @@ soup = st.lists(st.sampled_from(PIECES), max_size=40).flatmap(
 
 @st.composite
 def mutated(draw: st.DrawFn) -> str:
-    """Draw a valid statement with a few places replaced."""
+    """Draw a valid statement with a few parts replaced."""
     text = draw(st.sampled_from(VALID))
     for _ in range(draw(st.integers(1, 4))):
         start = draw(st.integers(0, len(text)))
@@ -74,26 +74,26 @@ def mutated(draw: st.DrawFn) -> str:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(text=st.one_of(anything, soup, mutated()))
-def test_any_text_is_read_or_refused_with_a_position(text: str) -> None:
-    answer = answer_to(text)
+def test_any_text_is_parsed_or_refused_with_a_position(text: str) -> None:
+    found = parse_or_error(text)
 
-    if isinstance(answer, UserError):
-        assert re.search(r"Line \d+, column \d+\.\Z", answer.detail)
+    if isinstance(found, UserError):
+        assert re.search(r"Line \d+, column \d+\.\Z", found.detail)
     else:
-        assert all(one.text in text for one in answer)
-        assert all(written_again(one.statement) == one.statement for one in answer)
+        assert all(one.text in text for one in found)
+        assert all(reparsed(one.statement) == one.statement for one in found)
 
 
-def written_again(statement: Statement) -> Statement:
-    """Format and parse a routine load, which may hold any expression; nothing else."""
+def reparsed(statement: Statement) -> Statement:
+    """Format and parse a routine load; return other statements unchanged."""
     if not isinstance(statement, CreateJob) or not isinstance(statement.body, RoutineBody):
         return statement
     (parsed,) = parse_script(format_statement(statement))
     return parsed.statement
 
 
-def answer_to(text: str) -> tuple[ParsedStatement, ...] | UserError:
-    """Parse a script, and return the refusal as a value; any other error is a failure."""
+def parse_or_error(text: str) -> tuple[ParsedStatement, ...] | UserError:
+    """Return the parsed script or its UserError; any other error fails the test."""
     try:
         return parse_script(text)
     except UserError as error:

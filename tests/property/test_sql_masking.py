@@ -1,4 +1,4 @@
-"""No secret survives in what is shown of a statement, however it is written."""
+"""Masked statements and errors contain no secret, in any syntax."""
 
 import re
 
@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from penstock.errors import UserError
 from penstock.model.secrets import is_secret_key
-from penstock.sql.masking import names_secret, visible_part
+from penstock.sql.masking import may_contain_secret, visible_part
 from penstock.sql.parser import parse_script
 
 CANARY = "CANARY"
-# A key that only CREATE SECRET makes a secret one.
+# Keys whose values are always secret. Other keys are secret only in CREATE SECRET.
 SECRET_KEYS = [
     "access_key",
     "s3.access_key",
@@ -60,7 +60,7 @@ values = st.sampled_from(
 
 @st.composite
 def keys(draw: st.DrawFn, names: st.SearchStrategy[str]) -> str:
-    """Draw a key as it may be written."""
+    """Draw a key with or without quotes."""
     key = draw(names)
     assert is_secret_key(key) or key == "anything"
     quote = draw(st.sampled_from(["'", '"', "`", ""]))
@@ -69,7 +69,7 @@ def keys(draw: st.DrawFn, names: st.SearchStrategy[str]) -> str:
 
 @st.composite
 def lists(draw: st.DrawFn, names: st.SearchStrategy[str]) -> str:
-    """Draw a list of keys and values, one of them a secret that is written in some way."""
+    """Draw a list of keys and values; one of them is a secret."""
     pair = draw(spaces).join(
         [draw(keys(names)), draw(st.sampled_from(["=", "=", "=", "==", "=>"])), draw(values)]
     )
@@ -80,7 +80,7 @@ def lists(draw: st.DrawFn, names: st.SearchStrategy[str]) -> str:
 
 @st.composite
 def statements(draw: st.DrawFn) -> str:
-    """Draw a statement that holds a secret."""
+    """Draw a statement that contains a secret."""
     head = draw(
         st.sampled_from(
             [
@@ -120,13 +120,13 @@ def secret_statements(draw: st.DrawFn) -> str:
 
 @st.composite
 def broken(draw: st.DrawFn, whole: st.SearchStrategy[str]) -> str:
-    """Draw a statement with something missing or something too much, not inside the secret."""
+    """Draw a statement with text removed or added outside of the secret."""
     text = draw(whole)
     at = text.index(CANARY)
     places = [m.start() for m in re.finditer(r"\b|\W", text) if not at < m.start() < at + 6]
     place = draw(st.sampled_from([p for p in places if p > at] or [len(text)]))
-    cut = draw(st.integers(0, 3))
-    return text[:place] + draw(st.sampled_from(WRONG)) + text[place + cut :]
+    removed = draw(st.integers(0, 3))
+    return text[:place] + draw(st.sampled_from(WRONG)) + text[place + removed :]
 
 
 any_statement = st.one_of(statements(), secret_statements())
@@ -134,19 +134,19 @@ any_statement = st.one_of(statements(), secret_statements())
 
 @settings(deadline=None, max_examples=1000)
 @given(text=any_statement | broken(any_statement))
-def test_what_is_visible_of_a_statement_holds_no_secret(text: str) -> None:
-    assert names_secret(text)
+def test_a_masked_statement_contains_no_secret(text: str) -> None:
+    assert may_contain_secret(text)
     assert CANARY not in visible_part(text)
 
 
 @settings(deadline=None, max_examples=1000)
 @given(text=any_statement | broken(any_statement))
-def test_a_refusal_quotes_no_secret(text: str) -> None:
+def test_an_error_message_contains_no_secret(text: str) -> None:
     assert CANARY not in refusal(text)
 
 
 def refusal(text: str) -> str:
-    """Parse a script, and answer all that the refusal says."""
+    """Return the whole text of the parser's error; empty if the script is valid."""
     try:
         parse_script(text)
     except UserError as error:

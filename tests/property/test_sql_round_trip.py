@@ -1,4 +1,4 @@
-"""What is written by the formatter is read back as the same statement, whatever is in it."""
+"""Formatted statements parse to the same statement."""
 
 from dataclasses import replace
 from unicodedata import category
@@ -17,7 +17,7 @@ from penstock.model.schema import (
     Primitive,
     Struct,
     columns_sql,
-    partition_refusal,
+    partition_column_error,
 )
 from penstock.model.text import quoted_name, quoted_text
 from penstock.sql.formatter import format_statement
@@ -53,7 +53,7 @@ texts = st.text(st.sampled_from(TRICKY)) | st.text(
 
 
 def nameable(text: str) -> bool:
-    """Tell whether a text obeys the rules of all names."""
+    """Return whether a text is valid as every kind of name."""
     plain = all(category(character) != "Cc" for character in text)
     return plain and bool(text.strip()) and not text.startswith("inner_") and len(text) <= 20
 
@@ -80,12 +80,12 @@ decimals = st.integers(1, 38).flatmap(
 
 
 def distinct(columns: list[Column]) -> tuple[Column, ...]:
-    """Keep the first of the columns whose names differ only in case."""
+    """Return the columns without duplicates; names are not case-sensitive."""
     return tuple({column.name.lower(): column for column in reversed(columns)}.values())
 
 
 def nested(inner: st.SearchStrategy[DataType]) -> st.SearchStrategy[DataType]:
-    """Build types that hold other types."""
+    """Return a strategy for types that contain other types."""
     fields = st.builds(Column, name=names, type=inner, nullable=st.booleans())
     return st.one_of(
         st.builds(Array, element=inner),
@@ -110,7 +110,7 @@ columns = st.lists(
 def tables(draw: st.DrawFn) -> CreateTable:
     """Draw a table, partitioned by some of the columns that allow it."""
     chosen = draw(columns)
-    allowed = [column.name for column in chosen if partition_refusal(column) is None]
+    allowed = [column.name for column in chosen if partition_column_error(column) is None]
     some = st.lists(st.sampled_from(allowed), unique=True) if allowed else st.just([])
     return CreateTable(
         name=draw(table_names),
@@ -129,13 +129,13 @@ items = st.builds(
 )
 
 
-# With these in front of a column Spark must say what is meant.
+# Before a column, these names could be a table alias, and only Spark can decide that.
 QUALIFIERS = ("files", "s3", "another name")
 
 
 @st.composite
 def jobs(draw: st.DrawFn) -> CreateJob:
-    """Draw a job whose SELECT is written as a person might write it."""
+    """Draw a job with a typical SELECT."""
     unqualified = items.filter(lambda item: item.path[0].lower() not in QUALIFIERS)
     chosen = draw(st.none() | st.lists(unqualified, min_size=1, max_size=3).map(tuple))
     listed = "*" if chosen is None else ", ".join(map(item_sql, chosen))
@@ -165,18 +165,18 @@ def jobs(draw: st.DrawFn) -> CreateJob:
 
 
 def item_sql(item: SelectItem) -> str:
-    """Write a column of a SELECT, all names in backquotes."""
+    """Return the SQL of a SELECT column, with all names in backquotes."""
     path = ".".join(backquoted(name) for name in item.path)
     return path if item.alias is None else f"{path} AS {backquoted(item.alias)}"
 
 
 def backquoted(name: str) -> str:
-    """Write a name in backquotes, even one that needs none."""
+    """Return a name in backquotes, even if it needs none."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def composed(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Build expressions of others, as a person might write them."""
+    """Return a strategy for typical expressions that contain other expressions."""
     spaces = st.sampled_from([" ", "\n", " /* , FROM KINESIS( */ ", " -- PROPERTIES(\n"])
     operators = ["+", "<=>", "AND", "IS DISTINCT FROM", "||", "LIKE"]
     return st.one_of(
@@ -200,7 +200,7 @@ expressions = st.recursive(
 
 @st.composite
 def load_columns(draw: st.DrawFn) -> tuple[LoadColumn, ...]:
-    """Draw columns of records and computed ones, which may have the same names, mixed."""
+    """Draw plain and computed columns in any order; names can be in both groups."""
     some = st.lists(names, max_size=3, unique_by=str.lower)
     plain = [LoadColumn(name=name) for name in draw(some)]
     computed = [LoadColumn(name=name, expression=draw(expressions)) for name in draw(some)]
@@ -236,7 +236,7 @@ routine_loads = st.builds(
 
 @settings(deadline=None, max_examples=300)
 @given(job=routine_loads)
-def test_a_routine_load_is_read_back_as_it_was_written(job: CreateJob) -> None:
+def test_a_formatted_routine_load_parses_to_the_same_statement(job: CreateJob) -> None:
     (parsed,) = parse_script(f"-- first\n{format_statement(job)};")
 
     assert parsed.statement == job
@@ -244,7 +244,7 @@ def test_a_routine_load_is_read_back_as_it_was_written(job: CreateJob) -> None:
 
 @settings(deadline=None, max_examples=300)
 @given(table=tables())
-def test_a_table_is_read_back_as_it_was_written(table: CreateTable) -> None:
+def test_a_formatted_table_parses_to_the_same_statement(table: CreateTable) -> None:
     (parsed,) = parse_script(format_statement(table))
 
     assert parsed.statement == table
@@ -252,7 +252,7 @@ def test_a_table_is_read_back_as_it_was_written(table: CreateTable) -> None:
 
 @settings(deadline=None, max_examples=300)
 @given(job=jobs())
-def test_a_job_is_read_back_as_it_was_written(job: CreateJob) -> None:
+def test_a_formatted_job_parses_to_the_same_statement(job: CreateJob) -> None:
     (parsed,) = parse_script(f"-- first\n{format_statement(job)};")
 
     found = parsed.statement
@@ -276,7 +276,9 @@ def test_a_job_is_read_back_as_it_was_written(job: CreateJob) -> None:
 
 @settings(deadline=None, max_examples=300)
 @given(written=columns)
-def test_a_column_list_is_read_back_as_it_was_written(written: tuple[Column, ...]) -> None:
+def test_a_formatted_column_list_parses_to_the_same_columns(
+    written: tuple[Column, ...],
+) -> None:
     assert parse_columns(columns_sql(written)) == written
 
 

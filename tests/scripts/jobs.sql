@@ -1,4 +1,4 @@
--- A job from its birth to its end; nobody runs it.
+-- All statements about a job, which no node runs.
 CREATE TABLE t (id BIGINT NOT NULL, note STRING);
 CREATE JOB load_rows
 PROPERTIES ('max_interval' = '5', 's3.max_batch_files' = 10, "__team" = "sales")

@@ -1,4 +1,4 @@
--- A table whose files lie in one folder for every day and country.
+-- A table with one folder of files per day and country.
 CREATE TABLE visits (
   at TIMESTAMP,
   Day DATE NOT NULL,

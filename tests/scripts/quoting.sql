@@ -1,7 +1,7 @@
-/* Doris' double quotes, Spark's backquotes, comments; a semicolon in a text ends nothing. */
-CREATE TABLE `a table` (`select` INT COMMENT "it's; one", b STRING COMMENT 'say "no"'); -- done
+/* Double quotes of Doris, backquotes of Spark, comments; a semicolon inside a string. */
+CREATE TABLE `a table` (`select` INT COMMENT "it's; one", b STRING COMMENT 'a "b"'); -- done
 DESCRIBE `a table`;
--- and Spark's comments
+-- A comment of Spark.
 CREATE JOB `my job` ON STREAMING DO INSERT INTO `a table` (`select`, B)
 SELECT `id`, note /* the note */ FROM S3("uri" = "file://{folder}/in/", "format" = "json") AS s;
 SHOW CREATE JOB `my job`;

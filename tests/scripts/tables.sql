@@ -1,4 +1,4 @@
--- A table from its birth to its end.
+-- All statements about a table.
 CREATE TABLE Orders (
   id BIGINT NOT NULL COMMENT 'the order''s number',
   price DECIMAL(10, 2),

@@ -1,4 +1,4 @@
-"""Fixtures with containers of Azure."""
+"""Fixtures for Azure containers."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from tests.servers.containers import Container, create_container, remove_contain
 
 @pytest.fixture(scope="session")
 def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
-    """One Azurite for all tests that do not stop it; it checks keys, lists as Azure does."""
+    """One Azurite, which checks keys, for all tests that do not stop it."""
     server = Azurite(tmp_path_factory.mktemp("azurite"))
     server.start()
     yield server
@@ -20,6 +20,6 @@ def azurite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Azurite]:
 @pytest.fixture
 def container(azurite: Azurite) -> Iterator[Container]:
     """An empty container on Azurite."""
-    made = create_container(azurite)
-    yield made
-    remove_container(made)
+    created = create_container(azurite)
+    yield created
+    remove_container(created)

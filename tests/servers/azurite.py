@@ -1,7 +1,7 @@
-"""npm's Azurite: the blobs of Azure, as Microsoft gives them to those who test.
+"""Azurite from npm: Microsoft's emulator of Azure Blob Storage.
 
-It installs itself, once per machine and version. Its account and key are known to all, and
-checked.
+The package is installed once per machine and version. Its account and key are public, and
+Azurite checks them.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from tests.servers.child import (
     bare_environment,
     free_ports,
 )
-from tests.servers.containers import ContainerError, ask
+from tests.servers.containers import ContainerError, send_request
 from tests.servers.npm import node_program, npm_package
 
 VERSION = "3.37.0"
@@ -28,7 +28,7 @@ _KEY = (
 
 @dataclass
 class Azurite:
-    """An Azurite below a folder, on a new port at every start."""
+    """An Azurite in a folder, on a new port at every start."""
 
     folder: Path
     access_key: str = ACCOUNT
@@ -40,16 +40,16 @@ class Azurite:
 
     @property
     def endpoint(self) -> str:
-        """Where the account's containers are."""
+        """Address of the account's containers."""
         return f"http://{HOST}:{self._port}/{self.access_key}"
 
     def start(self) -> None:
-        """Install the server if need be, start it and wait until it answers."""
+        """Install the server if necessary, start it and wait until it responds."""
         package = npm_package("azurite", VERSION, program=_PROGRAM)
-        self._child.start_anew(lambda: self._command(package))
+        self._child.start_with_retries(lambda: self._command(package))
 
     def stop(self) -> None:
-        """End the server in good order."""
+        """Stop the server cleanly."""
         self._child.stop()
 
     def _command(self, package: Path) -> Command:
@@ -60,18 +60,18 @@ class Azurite:
             "location": str(self.folder / "data"),
         }
         given = [word for name, value in choices.items() for word in (f"--{name}", value)]
-        # Clients may speak a newer version of the protocol than it knows.
+        # Clients may use a newer version of the protocol than Azurite supports.
         flags = ["--skipApiVersionCheck", "--silent", "--disableTelemetry"]
         return Command(
             words=[node_program(), str(package / _PROGRAM), *given, *flags],
             environment=bare_environment(),
             port=self._port,
-            lacks=self._lacks,
+            not_ready=self._not_ready,
         )
 
-    def _lacks(self) -> str:
+    def _not_ready(self) -> str:
         try:
-            ask(self, "GET", parameters={"comp": "list"})
+            send_request(self, "GET", parameters={"comp": "list"})
         except (ContainerError, OSError) as error:
             return str(error)
         return ""

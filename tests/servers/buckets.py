@@ -1,4 +1,4 @@
-"""One bucket on an S3 server, as a test sees it."""
+"""One bucket on an S3 server, for tests."""
 
 import uuid
 from contextlib import closing
@@ -20,7 +20,7 @@ _CONFIG = Config(
 
 
 class StorageServer(Protocol):
-    """Where buckets are, and who may use them."""
+    """The address of the buckets, and the keys."""
 
     @property
     def endpoint(self) -> str: ...
@@ -41,7 +41,7 @@ class AnyBucket(StorageServer, Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Bucket:
-    """A bucket with the keys that open it; close it to let go of its connections."""
+    """A bucket with its keys; close it to release its connections."""
 
     endpoint: str
     name: str
@@ -54,24 +54,24 @@ class Bucket:
         self.client.put_object(Bucket=self.name, Key=key, Body=content)
 
     def get(self, key: str) -> bytes:
-        """Answer an object's content."""
-        answer = self.client.get_object(Bucket=self.name, Key=key)
-        with closing(answer["Body"]) as body:
+        """Return an object's content."""
+        response = self.client.get_object(Bucket=self.name, Key=key)
+        with closing(response["Body"]) as body:
             content: bytes = body.read()
         return content
 
     def keys(self, prefix: str = "") -> list[str]:
-        """Answer all keys, in the order in which the server lists them."""
+        """Return all keys in the order of the server's listing."""
         pages = self.client.get_paginator("list_objects_v2")
         found = pages.paginate(Bucket=self.name, Prefix=prefix)
         return [entry["Key"] for page in found for entry in page.get("Contents", ())]
 
     def delete(self, key: str) -> None:
-        """Remove an object."""
+        """Delete an object."""
         self.client.delete_object(Bucket=self.name, Key=key)
 
     def create_secret(self, name: str) -> str:
-        """Answer the statement that keeps all that opens the bucket as a secret."""
+        """Return the statement that stores all options to access the bucket as a secret."""
         return (
             f"CREATE SECRET {name} ('s3.endpoint' = '{self.endpoint}', "
             f"'s3.region' = '{self.region}', 's3.access_key' = '{self.access_key}', "
@@ -79,12 +79,12 @@ class Bucket:
         )
 
     def uri(self, path: str = "") -> str:
-        """Answer the address of a key or a prefix."""
+        """Return the URI of a key or a prefix."""
         return f"s3://{self.name}/{path}"
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """What deltalake and Polars need to know to open tables here."""
+        """The options of deltalake and Polars to open tables here."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ACCESS_KEY_ID": self.access_key,
@@ -95,7 +95,7 @@ class Bucket:
 
     @cached_property
     def client(self) -> Any:
-        """A client of this bucket alone, which tries nothing twice."""
+        """A client of this bucket without retries."""
         return open_client("s3", self)
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class Bucket:
 
 
 def open_client(service: str, server: StorageServer) -> Any:
-    """Answer a new boto3 client of a service; the caller closes it."""
+    """Return a new boto3 client of a service; the caller must close it."""
     return _session().client(
         service,
         endpoint_url=server.endpoint,
@@ -118,7 +118,7 @@ def open_client(service: str, server: StorageServer) -> Any:
 
 @cache
 def _session() -> Any:
-    """Answer one session for all clients: it reads the descriptions of the services once."""
+    """Return one session for all clients, so that the service descriptions are read once."""
     return boto3.session.Session()
 
 

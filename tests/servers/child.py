@@ -1,4 +1,4 @@
-"""A server in a child process that listens on ports of its own."""
+"""A server in a child process with its own ports."""
 
 import os
 import random
@@ -16,40 +16,40 @@ from penstock.clock import SystemClock
 
 HOST = "127.0.0.1"
 
-_PATIENCE_SECONDS = 60
+_TIMEOUT_SECONDS = 60
 _STOP_SECONDS = 20
 _STARTS_MAX = 3
-_BLINK = timedelta(milliseconds=50)
+_POLL_PERIOD = timedelta(milliseconds=50)
 _LOG_TAIL_BYTES = 4_000
 _PORT_TRIES_MAX = 10_000
-# Below the ports that the system gives to outgoing connections on its own accord: a port that
-# a stopped server has left stays free until the server starts again.
+# Below the range of ephemeral ports, so that the port of a stopped server stays free until the
+# server starts again.
 _PORTS = range(12_000, 30_000)
 
 
 class NotStartedError(Exception):
-    """A server did not answer; the message ends with what it said last."""
+    """A server did not respond; the message ends with its last output."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """What to start, and how to see that it is there; ``lacks`` answers why it is not."""
+    """A command line and its readiness check, which returns a reason or an empty text."""
 
     words: Sequence[str]
     environment: Mapping[str, str]
     port: int
-    lacks: Callable[[], str]
+    not_ready: Callable[[], str]
 
 
 @dataclass
 class Child:
-    """One server process at a time, with a log that all of them share."""
+    """One server process at a time; all processes write to the same log."""
 
     log: Path
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def start(self, command: Command) -> None:
-        """Start the process and wait until it answers."""
+        """Start the process and wait until it responds."""
         assert self._process is None, "the server runs already"
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as output:
@@ -67,25 +67,29 @@ class Child:
             self.kill()
             raise
 
-    def start_anew(
-        self, command: Callable[[], Command], *, give_up: Callable[[], None] = lambda: None
+    def start_with_retries(
+        self,
+        command: Callable[[], Command],
+        *,
+        after_failure: Callable[[], None] = lambda: None,
     ) -> None:
-        """Start what is made with new ports each time, until it answers.
+        """Start the server with new ports at each attempt, until it responds.
 
-        Another server may have been faster to take one of them; ``give_up`` follows each time.
+        Another server may have taken one of the ports. ``after_failure`` runs after each failed
+        attempt.
         """
         for again in reversed(range(_STARTS_MAX)):
             try:
                 self.start(command())
             except NotStartedError:
-                give_up()
+                after_failure()
                 if not again:
                     raise
             else:
                 return
 
     def stop(self) -> None:
-        """Ask the process to end, and wait until it has; nothing happens if none runs."""
+        """Terminate the process and wait for it; do nothing if no process runs."""
         if self._process is None:
             return
         self._process.terminate()
@@ -97,7 +101,7 @@ class Child:
         self._process = None
 
     def kill(self) -> None:
-        """End the process without a last word; nothing happens if none runs."""
+        """Kill the process and wait for it; do nothing if no process runs."""
         if self._process is None:
             return
         self._process.kill()
@@ -107,24 +111,24 @@ class Child:
     def _wait_for(self, command: Command) -> None:
         assert self._process is not None
         clock, never = SystemClock(), threading.Event()
-        deadline = clock.monotonic() + _PATIENCE_SECONDS
-        while lack := self._lack(command):
+        deadline = clock.monotonic() + _TIMEOUT_SECONDS
+        while problem := self._not_ready(command):
             code = self._process.poll()
             if code is not None:
-                lack = f"it ended with {code}"
+                problem = f"it ended with {code}"
             if code is not None or clock.monotonic() > deadline:
                 raise NotStartedError(
-                    f"{command.words[0]} did not start: {lack}\n{self._tail()}"
+                    f"{command.words[0]} did not start: {problem}\n{self._tail()}"
                 )
-            clock.wait(never, _BLINK)
+            clock.wait(never, _POLL_PERIOD)
 
-    def _lack(self, command: Command) -> str:
+    def _not_ready(self, command: Command) -> str:
         if not self._listens(command.port):
             return f"it does not listen on port {command.port}"
-        return command.lacks()
+        return command.not_ready()
 
     def _listens(self, port: int) -> bool:
-        """Answer whether it is this process, and not a stranger, that has the port."""
+        """Return whether this process, and no other, listens on the port."""
         assert self._process is not None
         try:
             opened = psutil.Process(self._process.pid).net_connections("tcp4")
@@ -137,7 +141,7 @@ class Child:
 
 
 def free_ports(count: int, *, also_free: int = 0) -> list[int]:
-    """Answer free ports; with ``also_free``, the port that much higher is free too."""
+    """Return free ports; ``also_free``: the port at this distance must be free too."""
     found: list[int] = []
     chosen = random.SystemRandom()
     for _ in range(_PORT_TRIES_MAX):
@@ -151,7 +155,7 @@ def free_ports(count: int, *, also_free: int = 0) -> list[int]:
 
 def _free(port: int) -> bool:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As servers do: connections that are still closing do not count.
+        # As servers do: ignore connections that are still closing.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -161,6 +165,8 @@ def _free(port: int) -> bool:
 
 
 def bare_environment(**given: str) -> dict[str, str]:
-    """Answer this process's environment without what would steer a storage server."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "WEED_", "MOTO_"))}
-    return kept | given
+    """Return this process's environment without variables that configure storage servers."""
+    inherited = {
+        k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "WEED_", "MOTO_"))
+    }
+    return inherited | given

@@ -1,4 +1,4 @@
-"""One container of an account of Azure, as a test sees it."""
+"""One container of an Azure account, for tests."""
 
 import base64
 import hashlib
@@ -15,19 +15,19 @@ from xml.etree import ElementTree
 
 from tests.servers.buckets import StorageServer
 
-_PATIENCE_SECONDS = 30
+_TIMEOUT_SECONDS = 30
 _VERSION = "2021-12-02"
-# The headers between the length and our own that a signature covers, none of which is sent.
+# Headers that are part of a signature but are never sent.
 _UNUSED_HEADERS = "\n" * 8
 
 
 class ContainerError(Exception):
-    """The server refused a request; the message is what it said."""
+    """The server refused a request; the message is the server's message."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Container:
-    """A container with the account and the key that open it."""
+    """A container with its account and key."""
 
     endpoint: str
     name: str
@@ -36,33 +36,33 @@ class Container:
 
     def put(self, key: str, content: bytes) -> None:
         """Write an object."""
-        ask(self, "PUT", self._path(key), content=content)
+        send_request(self, "PUT", self._path(key), content=content)
 
     def get(self, key: str) -> bytes:
-        """Answer an object's content."""
-        return ask(self, "GET", self._path(key))
+        """Return an object's content."""
+        return send_request(self, "GET", self._path(key))
 
     def keys(self, prefix: str = "") -> list[str]:
-        """Answer the keys of the first page, in the order in which the server lists them."""
+        """Return the keys of the first page, in the order of the server's listing."""
         parameters = {"restype": "container", "comp": "list", "prefix": prefix}
-        answer = ElementTree.fromstring(  # noqa: S314 - The server is one of ours.
-            ask(self, "GET", f"/{self.name}", parameters=parameters).removeprefix(
+        response = ElementTree.fromstring(  # noqa: S314 - The server is one of ours.
+            send_request(self, "GET", f"/{self.name}", parameters=parameters).removeprefix(
                 b"\xef\xbb\xbf"
             )
         )
-        return [found.findtext("Name", "") for found in answer.iter("Blob")]
+        return [found.findtext("Name", "") for found in response.iter("Blob")]
 
     def delete(self, key: str) -> None:
-        """Remove an object."""
-        ask(self, "DELETE", self._path(key))
+        """Delete an object."""
+        send_request(self, "DELETE", self._path(key))
 
     def uri(self, path: str = "") -> str:
-        """Answer the address of a key or a prefix."""
+        """Return the URI of a key or a prefix."""
         return f"az://{self.name}/{path}"
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """What deltalake needs to know to open tables here."""
+        """The options of deltalake to open tables here."""
         return {
             "AZURE_STORAGE_ACCOUNT_NAME": self.access_key,
             "AZURE_STORAGE_ACCOUNT_KEY": self.secret_key,
@@ -82,16 +82,16 @@ def create_container(server: StorageServer) -> Container:
         access_key=server.access_key,
         secret_key=server.secret_key,
     )
-    ask(server, "PUT", f"/{container.name}", parameters={"restype": "container"})
+    send_request(server, "PUT", f"/{container.name}", parameters={"restype": "container"})
     return container
 
 
 def remove_container(container: Container) -> None:
-    """Remove a container with all that is in it."""
-    ask(container, "DELETE", f"/{container.name}", parameters={"restype": "container"})
+    """Delete a container with all its objects."""
+    send_request(container, "DELETE", f"/{container.name}", parameters={"restype": "container"})
 
 
-def ask(
+def send_request(
     server: StorageServer,
     method: str,
     path: str = "",
@@ -99,7 +99,7 @@ def ask(
     parameters: Mapping[str, str] | None = None,
     content: bytes = b"",
 ) -> bytes:
-    """Send a signed request below the account and answer the body; paths are quoted."""
+    """Send a signed request for a path in the account; return the body. Paths are quoted."""
     address = urlsplit(server.endpoint)
     target = f"{address.path}{path}"
     parameters = parameters or {}
@@ -118,10 +118,10 @@ def ask(
     signature = base64.b64encode(digest).decode()
     sent["Authorization"] = f"SharedKey {server.access_key}:{signature}"
     query = f"?{urlencode(parameters)}" if parameters else ""
-    with closing(HTTPConnection(address.netloc, timeout=_PATIENCE_SECONDS)) as connection:
+    with closing(HTTPConnection(address.netloc, timeout=_TIMEOUT_SECONDS)) as connection:
         connection.request(method, target + query, body=content, headers=sent)
-        answer = connection.getresponse()
-        body = answer.read()
-    if answer.status >= HTTPStatus.BAD_REQUEST:
-        raise ContainerError(f"{method} {target}: {answer.status} {body.decode()[:500]}")
+        response = connection.getresponse()
+        body = response.read()
+    if response.status >= HTTPStatus.BAD_REQUEST:
+        raise ContainerError(f"{method} {target}: {response.status} {body.decode()[:500]}")
     return body

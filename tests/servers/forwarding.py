@@ -1,6 +1,6 @@
-"""Pass HTTP requests on to another server, and answers back, byte for byte.
+"""Forward HTTP requests to another server, and its responses back, byte for byte.
 
-Bodies are streamed both ways, of known length or in chunks; clients may keep their connection.
+Bodies are streamed both ways, with a known length or in chunks. Clients can reuse connections.
 """
 
 import http.client
@@ -18,29 +18,29 @@ from tests.servers.child import HOST
 _UPSTREAM_SECONDS = 60
 _POLL_SECONDS = 0.02
 _PIECE_BYTES = 64 * 1024
-# What concerns one connection and not the request; the expectation was met before.
-_OWN_TO_A_CONNECTION = {"connection", "keep-alive", "proxy-connection", "expect"}
+# Headers of one connection, not of the request. "Expect" was already handled.
+_CONNECTION_HEADERS = {"connection", "keep-alive", "proxy-connection", "expect"}
 
 
 class Exchange(BaseHTTPRequestHandler):
-    """One client's connection and the request that is served on it now."""
+    """One client connection and the request that is currently served on it."""
 
     protocol_version = "HTTP/1.1"
-    # Short answers in several writes would otherwise wait for the client's acknowledgement.
+    # Otherwise short responses in several writes would wait for the client's acknowledgement.
     disable_nagle_algorithm = True
     server: "Listener"
 
     @property
     def target(self) -> str:
-        """The path and the query, exactly as they came."""
+        """The path and the query, exactly as received."""
         return self.requestline.split()[1]
 
     def pause(self, seconds: float) -> None:
         """Wait, at most until the listener ends."""
         self.server.ended.wait(seconds)
 
-    def answer(self, status: int, body: bytes, *, content_type: str) -> None:
-        """Answer without asking the server."""
+    def respond(self, status: int, body: bytes, *, content_type: str) -> None:
+        """Send a response without forwarding the request."""
         for _ in self._body():
             continue
         self.send_response_only(status)
@@ -53,7 +53,7 @@ class Exchange(BaseHTTPRequestHandler):
     def forward(
         self, upstream: str, *, bytes_max: int | None = None, lost: bool = False
     ) -> None:
-        """Pass the request on and the answer back: all, so much of the body, or nothing."""
+        """Forward the request; return all of the response, a part of its body, or nothing."""
         connection = http.client.HTTPConnection(
             urlsplit(upstream).netloc, timeout=_UPSTREAM_SECONDS
         )
@@ -66,7 +66,7 @@ class Exchange(BaseHTTPRequestHandler):
                         response.read()
                         self.close_connection = True
                     else:
-                        self._pass_answer(response, bytes_max)
+                        self._pass_response(response, bytes_max)
         finally:
             connection.close()
 
@@ -75,7 +75,7 @@ class Exchange(BaseHTTPRequestHandler):
             self.command, self.target, skip_host=True, skip_accept_encoding=True
         )
         for name, value in self.headers.items():
-            if name.lower() not in _OWN_TO_A_CONNECTION:
+            if name.lower() not in _CONNECTION_HEADERS:
                 connection.putheader(name, value.encode("latin-1"))
         connection.endheaders()
         try:
@@ -84,7 +84,8 @@ class Exchange(BaseHTTPRequestHandler):
             if self._chunked():
                 connection.send(_LAST_CHUNK)
         except ConnectionError:
-            # The server has answered without reading to the end; the rest is still on its way.
+            # The server has responded without reading the whole body; the rest is still being
+            # sent.
             self.close_connection = True
 
     def _body(self) -> Iterator[bytes]:
@@ -103,11 +104,11 @@ class Exchange(BaseHTTPRequestHandler):
     def _chunked(self) -> bool:
         return "chunked" in self.headers.get("Transfer-Encoding", "").lower()
 
-    def _pass_answer(self, response: http.client.HTTPResponse, bytes_max: int | None) -> None:
+    def _pass_response(self, response: http.client.HTTPResponse, bytes_max: int | None) -> None:
         chunked = "chunked" in (response.getheader("Transfer-Encoding") or "").lower()
         self.send_response_only(response.status, response.reason)
         for name, value in response.getheaders():
-            if name.lower() not in _OWN_TO_A_CONNECTION:
+            if name.lower() not in _CONNECTION_HEADERS:
                 self.send_header(name, value)
         if (not chunked and response.length is None) or bytes_max is not None:
             self.close_connection = True
@@ -116,7 +117,7 @@ class Exchange(BaseHTTPRequestHandler):
         for piece in _pieces(response, bytes_max):
             self.wfile.write(_chunk(piece) if chunked else piece)
         if response.length:
-            # The server broke off, or the client is not to have the rest.
+            # The server closed the connection early, or the body is truncated on purpose.
             self.close_connection = True
         elif chunked and bytes_max is None and self.command != "HEAD":
             self.wfile.write(_LAST_CHUNK)
@@ -125,13 +126,13 @@ class Exchange(BaseHTTPRequestHandler):
         try:
             self.server.serve(self)
         except (OSError, http.client.HTTPException):
-            # One of the two sides is gone; the other one learns it in the same way.
+            # One side has disconnected; disconnect the other side too.
             self.close_connection = True
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve  # noqa: N815 - Called by these names.
 
     def log_message(self, *_arguments: object) -> None:
-        """Say nothing: the proxy remembers requests itself."""
+        """Log nothing: the proxy records requests itself."""
 
 
 _LAST_CHUNK = b"0\r\n\r\n"
@@ -152,7 +153,7 @@ def _pieces(response: http.client.HTTPResponse, bytes_max: int | None) -> Iterat
 
 
 class Listener(ThreadingHTTPServer):
-    """A port that accepts connections until its end, which also ends all of them."""
+    """A port that accepts connections; its end also closes all connections."""
 
     daemon_threads = False
     request_queue_size = 128
@@ -169,7 +170,7 @@ class Listener(ThreadingHTTPServer):
         self._thread.start()
 
     def end(self) -> None:
-        """Close the port, break every connection, and wait until nobody is served any more."""
+        """Close the port, break every connection, and wait until no request is being served."""
         self.shutdown()
         self._thread.join()
         self.socket.close()
@@ -181,7 +182,7 @@ class Listener(ThreadingHTTPServer):
 
     @contextmanager
     def connected(self, upstream: socket.socket) -> Iterator[None]:
-        """Break this connection too, should the end come meanwhile."""
+        """Break this connection too if the listener ends meanwhile."""
         with self._guard:
             self._open.add(upstream)
             if self.ended.is_set():
@@ -203,7 +204,7 @@ class Listener(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Report what went wrong in this process; a client that has gone is nothing wrong."""
+        """Report an error of this process; ignore a client that has disconnected."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 

@@ -1,7 +1,8 @@
-"""Google's store on moto: what differs from S3 in the requests of clients is translated.
+"""Google Cloud Storage on moto: translates the requests of clients that differ from S3.
 
-Google's XML API is that of S3 but for who asks, which is a token signed by a service account,
-and for the condition that a key is free. Tokens are checked: moto itself accepts anybody.
+Google's XML API equals S3's except for two points. Requests are authenticated by a token that a
+service account signs, and the condition that a key is free is written differently. This server
+checks tokens; moto itself accepts any client.
 """
 
 import base64
@@ -22,7 +23,7 @@ from tests.servers.child import HOST, free_ports
 from tests.servers.forwarding import Exchange, Listener
 
 _EMAIL = "loader@project.iam.gserviceaccount.com"
-_SIGNED_BY_ANYBODY = (
+_ANY_SIGNATURE = (
     "AWS4-HMAC-SHA256 Credential=ANYBODY/20260101/us-east-1/s3/aws4_request, "
     "SignedHeaders=host, Signature=0"
 )
@@ -31,13 +32,13 @@ _REFUSAL = b"<?xml version='1.0'?><Error><Code>AuthenticationRequired</Code></Er
 
 @cache
 def account_key() -> rsa.RSAPrivateKey:
-    """Answer the key of the service account, made once: that takes long."""
+    """Return the key of the service account; generated once, because generation is slow."""
     return rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
 
 @dataclass
 class GoogleServer:
-    """A server on a free port that passes on to moto what one service account asks for."""
+    """A server on a free port that forwards requests of one service account to moto."""
 
     upstream: str
     key: rsa.RSAPrivateKey = field(default_factory=account_key, repr=False)
@@ -47,7 +48,7 @@ class GoogleServer:
 
     @property
     def endpoint(self) -> str:
-        """Where the service account goes."""
+        """Address for the service account."""
         return f"http://{HOST}:{self._port}"
 
     @contextmanager
@@ -61,20 +62,20 @@ class GoogleServer:
 
     def _serve(self, exchange: Exchange) -> None:
         if not self._signed(exchange.headers.get("Authorization", "")):
-            exchange.answer(HTTPStatus.UNAUTHORIZED, _REFUSAL, content_type="application/xml")
+            exchange.respond(HTTPStatus.UNAUTHORIZED, _REFUSAL, content_type="application/xml")
             return
         path, mark, query = exchange.target.partition("?")
-        # moto does not know a bucket whose name is quoted more than it needs.
+        # moto does not find a bucket whose name is quoted more than necessary.
         target = quote(unquote(path), safe="/-_.~") + mark + query
         exchange.requestline = f"{exchange.command} {target} HTTP/1.1"
         del exchange.headers["Authorization"]
-        exchange.headers["Authorization"] = _SIGNED_BY_ANYBODY
+        exchange.headers["Authorization"] = _ANY_SIGNATURE
         if exchange.headers.get("x-goog-if-generation-match") == "0":
             exchange.headers["If-None-Match"] = "*"
         exchange.forward(self.upstream)
 
     def _signed(self, authorization: str) -> bool:
-        """Tell whether a token is signed by the service account."""
+        """Return whether a token is signed by the service account."""
         token = authorization.removeprefix("Bearer ")
         content, _, signature = token.rpartition(".")
         try:
@@ -96,7 +97,7 @@ def _decoded(text: str) -> bytes:
 
 
 def service_account(endpoint: str, key: rsa.RSAPrivateKey) -> str:
-    """Answer the key file of a service account, as Google writes it, for a server of ours."""
+    """Return the key file of a service account in Google's format, for our server."""
     private = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -115,7 +116,7 @@ def service_account(endpoint: str, key: rsa.RSAPrivateKey) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class GoogleBucket:
-    """A bucket as a service account sees it, and as it lies on moto."""
+    """A bucket for a service account, and the same bucket on moto."""
 
     server: GoogleServer
     direct: Bucket
@@ -127,9 +128,9 @@ class GoogleBucket:
 
     @property
     def account(self) -> str:
-        """The key file that opens the bucket."""
+        """The key file to access the bucket."""
         return service_account(self.server.endpoint, self.server.key)
 
     def uri(self, path: str = "") -> str:
-        """Answer the address of a key or a prefix."""
+        """Return the URI of a key or a prefix."""
         return f"gs://{self.name}/{path}"

@@ -1,4 +1,4 @@
-"""Clients of Kinesis for tests, and the few calls that all of them make."""
+"""Kinesis clients for tests, and the calls that most tests use."""
 
 import secrets
 from collections.abc import Callable, Iterator
@@ -22,20 +22,20 @@ MIDDLE = 2**127
 
 _CONFIG = Config(
     connect_timeout=10,
-    # The largest pages of kinesis-local take long on a busy machine.
+    # The largest pages of kinesis-local are slow on a busy machine.
     read_timeout=120,
     retries={"total_max_attempts": 1},
     max_pool_connections=16,
 )
-_PATIENCE = timedelta(seconds=30)
-_BLINK = timedelta(milliseconds=20)
+_TIMEOUT = timedelta(seconds=30)
+_POLL_PERIOD = timedelta(milliseconds=20)
 
 
 @contextmanager
 def kinesis_client(
     endpoint: str, *, key: str = "test", token: str | None = None
 ) -> Iterator[Any]:
-    """A client that asks once, sends milliseconds, and is closed at the end."""
+    """Yield a client without retries that sends milliseconds; close it at the end."""
     inner = BotocoreSession()
     inner.register("creating-serializer.kinesis", _send_milliseconds)
     client = boto3.Session(botocore_session=inner).client(
@@ -43,7 +43,7 @@ def kinesis_client(
         endpoint_url=endpoint,
         region_name=REGION,
         aws_access_key_id=key,
-        aws_secret_access_key="test",  # noqa: S106 - Nobody checks it.
+        aws_secret_access_key="test",  # noqa: S106 - Not checked.
         aws_session_token=token,
         config=_CONFIG,
     )
@@ -59,32 +59,32 @@ def _send_milliseconds(serializer_kwargs: dict[str, Any], **_rest: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamUnderTest:
-    """A stream with a name of its own, and short words for what tests do with it."""
+    """A stream with its own name, and short methods for tests."""
 
     client: Any
     name: str
 
     @property
     def arn(self) -> str:
-        """What else it is called."""
+        """The ARN of the stream."""
         return str(self.summary()["StreamARN"])
 
     def summary(self) -> dict[str, Any]:
         """Describe the stream."""
-        answer = self.client.describe_stream_summary(StreamName=self.name)
-        summary: dict[str, Any] = answer["StreamDescriptionSummary"]
+        response = self.client.describe_stream_summary(StreamName=self.name)
+        summary: dict[str, Any] = response["StreamDescriptionSummary"]
         return summary
 
     def put(self, data: bytes = b"x", *, key: str = "k", hash_key: int | None = None) -> str:
-        """Write a record; answer its sequence number."""
+        """Write a record; return its sequence number."""
         explicit = {} if hash_key is None else {"ExplicitHashKey": str(hash_key)}
-        answer = self.client.put_record(
+        response = self.client.put_record(
             StreamName=self.name, Data=data, PartitionKey=key, **explicit
         )
-        return str(answer["SequenceNumber"])
+        return str(response["SequenceNumber"])
 
     def put_all(self, *records: bytes) -> list[str]:
-        """Write records, one call each; answer their sequence numbers."""
+        """Write records, one call each; return their sequence numbers."""
         return [self.put(record) for record in records]
 
     def shards(self) -> list[dict[str, Any]]:
@@ -97,34 +97,34 @@ class StreamUnderTest:
         return [shard["ShardId"] for shard in self.shards()]
 
     def iterator(self, kind: str = "TRIM_HORIZON", *, shard: int = 0, **where: Any) -> str:
-        """Answer an iterator for a shard by its number."""
-        answer = self.client.get_shard_iterator(
+        """Return an iterator for a shard by its number."""
+        response = self.client.get_shard_iterator(
             StreamName=self.name,
             ShardId=f"shardId-{shard:012d}",
             ShardIteratorType=kind,
             **where,
         )
-        return str(answer["ShardIterator"])
+        return str(response["ShardIterator"])
 
     def page(
         self, kind: str = "TRIM_HORIZON", *, shard: int = 0, **where: Any
     ) -> dict[str, Any]:
-        """Answer the first page from an iterator."""
+        """Return the first page from an iterator."""
         return self.follow(self.iterator(kind, shard=shard, **where))
 
     def follow(self, iterator: str, **how: Any) -> dict[str, Any]:
-        """Answer the page of an iterator."""
-        answer: dict[str, Any] = self.client.get_records(ShardIterator=iterator, **how)
-        return answer
+        """Return the page of an iterator."""
+        response: dict[str, Any] = self.client.get_records(ShardIterator=iterator, **how)
+        return response
 
     def read(self, kind: str = "TRIM_HORIZON", *, shard: int = 0, **where: Any) -> list[bytes]:
-        """Answer the data of the first page from an iterator."""
+        """Return the data of the first page from an iterator."""
         return data_of(self.page(kind, shard=shard, **where))
 
     def to_the_end(
         self, *, shard: int, pages_max: int = 20
     ) -> tuple[list[bytes], dict[str, Any]]:
-        """Read a closed shard; answer its data and its last page."""
+        """Read a closed shard; return its data and its last page."""
         iterator, found = self.iterator(shard=shard), list[bytes]()
         for _ in range(pages_max):
             page = self.follow(iterator)
@@ -135,7 +135,7 @@ class StreamUnderTest:
         raise AssertionError(f"the shard did not end within {pages_max} pages")
 
     def split(self, shard: int, at: int) -> None:
-        """Cut a shard before a hash key, and wait until it is done."""
+        """Split a shard before a hash key, and wait until the split is complete."""
         self.client.split_shard(
             StreamName=self.name,
             ShardToSplit=f"shardId-{shard:012d}",
@@ -144,7 +144,7 @@ class StreamUnderTest:
         self.wait_until_active()
 
     def merge(self, shard: int, other: int) -> None:
-        """Make one shard of two, and wait until it is done."""
+        """Merge two shards, and wait until the merge is complete."""
         self.client.merge_shards(
             StreamName=self.name,
             ShardToMerge=f"shardId-{shard:012d}",
@@ -158,35 +158,35 @@ class StreamUnderTest:
         self.wait_until_active()
 
     def delete(self) -> None:
-        """Delete the stream and wait until it is gone."""
+        """Delete the stream and wait until it no longer exists."""
         self.client.delete_stream(StreamName=self.name)
         wait_until(lambda: self.name not in self.client.list_streams(Limit=1000)["StreamNames"])
 
     def recreate(self) -> None:
-        """Delete and create the stream, as on AWS not within one second."""
+        """Delete and create the stream, at least one second apart, as on AWS."""
         self.delete()
         pause(timedelta(milliseconds=1100))
         self.create()
 
     def put_apart(self, *records: bytes) -> list[datetime]:
-        """Write records with time between them; answer when they arrived."""
+        """Write records with pauses between them; return their arrival times."""
         for record in records:
             self.put(record)
             pause(timedelta(milliseconds=15))
         return [record["ApproximateArrivalTimestamp"] for record in self.page()["Records"]]
 
     def wait_until_active(self) -> None:
-        """Wait until a change is done."""
+        """Wait until a change is complete."""
         wait_until(lambda: self.summary()["StreamStatus"] == "ACTIVE")
 
 
 def data_of(page: dict[str, Any]) -> list[bytes]:
-    """Answer the data of a page's records."""
+    """Return the data of a page's records."""
     return [record["Data"] for record in page["Records"]]
 
 
 def refusal(call: Callable[[], object]) -> str:
-    """Answer the code with which a call is refused, or an empty text."""
+    """Return the error code of a refused call, or an empty text."""
     try:
         call()
     except ClientError as error:
@@ -195,27 +195,27 @@ def refusal(call: Callable[[], object]) -> str:
 
 
 def server_time(client: Any) -> datetime:
-    """Answer the server's time, to the second; its clock may have been moved."""
+    """Return the server's time in whole seconds; its clock may have been moved."""
     headers = client.list_streams(Limit=1)["ResponseMetadata"]["HTTPHeaders"]
     return parsedate_to_datetime(headers["date"])
 
 
 def pause(duration: timedelta) -> None:
-    """Let time pass where a server has only the machine's clock."""
+    """Wait in real time, for servers that use the machine's clock."""
     SystemClock().wait(Event(), duration)
 
 
 def new_stream(client: Any, *, shards: int = 1, **how: Any) -> StreamUnderTest:
-    """Create a stream under a name that nobody has."""
+    """Create a stream with a unique name."""
     stream = StreamUnderTest(client=client, name=f"stream-{secrets.token_hex(6)}")
     stream.create(shards, **how)
     return stream
 
 
 def wait_until(done: Callable[[], bool]) -> None:
-    """Wait until something is so."""
+    """Wait until a condition is true."""
     clock, never = SystemClock(), Event()
-    deadline = clock.monotonic() + _PATIENCE.total_seconds()
+    deadline = clock.monotonic() + _TIMEOUT.total_seconds()
     while not done():
         assert clock.monotonic() < deadline, "it did not come true in time"
-        clock.wait(never, _BLINK)
+        clock.wait(never, _POLL_PERIOD)

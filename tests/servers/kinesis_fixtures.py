@@ -1,4 +1,4 @@
-"""Fixtures with Kinesis servers."""
+"""Fixtures for Kinesis servers."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,21 +12,21 @@ from tests.servers.kinesis_local import KinesisLocal
 
 @pytest.fixture(scope="session")
 def own_kinesis() -> Iterator[KinesisServer]:
-    """One Kinesis of this project for all tests; who changes its ways heals it."""
+    """The project's own Kinesis server for all tests; they clear faults they inject."""
     with KinesisServer() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def changed_kinesis() -> Iterator[KinesisServer]:
-    """A Kinesis of this project whose clock and ways tests change; each resets it first."""
+    """A Kinesis server whose clock and behaviour tests change; each test resets it first."""
     with KinesisServer() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def changed_client(changed_kinesis: KinesisServer) -> Iterator[Any]:
-    """A client of that server: making one takes long."""
+    """A client of changed_kinesis; shared, because creating a client is slow."""
     with kinesis_client(changed_kinesis.endpoint) as client:
         yield client
 

@@ -1,7 +1,7 @@
-"""npm's kinesis-local: a second opinion on shards, iterators and reshards.
+"""kinesis-local from npm: a second implementation of shards, iterators and reshards.
 
-It installs itself, once per machine and version. It binds every interface unless a script that
-is loaded before it says otherwise; it never throttles and never trims.
+The package is installed once per machine and version. It binds every interface, so a script
+that is loaded first restricts it. It never throttles and never trims.
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ net.Server.prototype.listen = function (first, ...rest) {
 
 @dataclass
 class KinesisLocal:
-    """A kinesis-local with its log below a folder; all that it keeps is in memory."""
+    """A kinesis-local with its log in a folder; all its data is in memory."""
 
     folder: Path
 
@@ -54,16 +54,16 @@ class KinesisLocal:
 
     @property
     def endpoint(self) -> str:
-        """Where clients find it."""
+        """Address for clients."""
         return f"http://{HOST}:{self._ports[0]}"
 
     def start(self) -> None:
-        """Install the server if need be, start it and wait until it answers."""
+        """Install the server if necessary, start it and wait until it responds."""
         package = npm_package("kinesis-local", VERSION, program=_PROGRAM)
-        self._child.start_anew(lambda: self._command(package))
+        self._child.start_with_retries(lambda: self._command(package))
 
     def stop(self) -> None:
-        """End the server in good order."""
+        """Stop the server cleanly."""
         self._child.stop()
 
     def _command(self, package: Path) -> Command:
@@ -82,10 +82,10 @@ class KinesisLocal:
                 **dict.fromkeys(_DURATIONS, "50ms"),
             ),
             port=plain,
-            lacks=self._lacks,
+            not_ready=self._not_ready,
         )
 
-    def _lacks(self) -> str:
+    def _not_ready(self) -> str:
         with kinesis_client(self.endpoint) as client:
             try:
                 client.list_streams()

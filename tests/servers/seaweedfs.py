@@ -1,7 +1,7 @@
 """A real SeaweedFS with its S3 interface.
 
-Its keys are checked, its data survives ``kill -9``, and it lists keys folder by folder, not in
-the order of their bytes.
+SeaweedFS checks keys, its data survives ``kill -9``, and it lists keys folder by folder, not in
+byte order.
 """
 
 import secrets
@@ -22,13 +22,13 @@ from tests.servers.child import (
 
 _WEED = Path(sys.executable).parent / "weed"
 _PARTS = ("master", "volume", "filer", "s3")
-# Its worker looks for the admin server's second port here, whatever else was said.
+# The worker always expects the admin server's second port here, regardless of its options.
 _SECOND_PORT = 10_000
 
 
 @dataclass
 class SeaweedServer:
-    """A SeaweedFS below a folder; started again, it has the same address, keys and data."""
+    """A SeaweedFS in a folder; a restart keeps address, keys and data."""
 
     folder: Path
     access_key: str = field(default_factory=lambda: secrets.token_hex(10))
@@ -40,23 +40,25 @@ class SeaweedServer:
 
     @property
     def endpoint(self) -> str:
-        """Where S3 is served."""
+        """Address of the S3 interface."""
         return f"http://{HOST}:{self._ports['s3.port']}"
 
     def start(self) -> None:
-        """Start the server and wait until it keeps objects."""
+        """Start the server and wait until it stores objects."""
         if self._ports:
             self._child.start(self._command())
             return
-        self._child.start_anew(self._command_on_new_ports, give_up=self._remove_sockets)
+        self._child.start_with_retries(
+            self._command_on_new_ports, after_failure=self._remove_sockets
+        )
 
     def stop(self) -> None:
-        """End the server in good order."""
+        """Stop the server cleanly."""
         self._child.stop()
         self._remove_sockets()
 
     def kill(self) -> None:
-        """End the server with SIGKILL."""
+        """Kill the server with SIGKILL."""
         self._child.kill()
         self._remove_sockets()
 
@@ -76,7 +78,7 @@ class SeaweedServer:
             "admin.ui": "false",
             "s3.port.iceberg": "0",
             "s3.port.lance": "0",
-            # Every bucket takes volumes of its own; they are small as long as they are empty.
+            # Every bucket has its own volumes; empty volumes are small.
             "volume.max": "10000",
         }
         given = choices | {name: str(port) for name, port in self._ports.items()}
@@ -86,15 +88,15 @@ class SeaweedServer:
                 HOME=str(self.folder),
                 AWS_ACCESS_KEY_ID=self.access_key,
                 AWS_SECRET_ACCESS_KEY=self.secret_key,
-                # It would make seven volumes for the first object of a bucket.
+                # By default, the first object of a bucket would create seven volumes.
                 WEED_MASTER_VOLUME_GROWTH_COPY_1="1",
             ),
             port=self._ports["s3.port"],
-            lacks=self._lacks,
+            not_ready=self._not_ready,
         )
 
-    def _lacks(self) -> str:
-        """Answer why no object can be written and read, or an empty text."""
+    def _not_ready(self) -> str:
+        """Return why an object cannot be written and read, or an empty text."""
         client = open_client("s3", self)
         probe = f"probe-{secrets.token_hex(6)}"
         try:
@@ -111,7 +113,7 @@ class SeaweedServer:
 
     def _remove_sockets(self) -> None:
         for port in self._ports.values():
-            for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):  # noqa: S108 - Its choice.
+            for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):  # noqa: S108 - Chosen by SeaweedFS.
                 path.unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""What the command line says of itself."""
+"""Help texts of the command line."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""How findings are ordered, written and survived."""
+"""Order, format and exit code of the findings of doctor."""
 
 import io
 import json
@@ -26,7 +26,7 @@ FINE = Finding(check="home", found="/srv/penstock, 3.0 GB free")
 BAD = Finding(
     check="job",
     outcome=Outcome.PROBLEM,
-    found="orders is paused: a row that nobody could have read",
+    found="orders is paused: a row that cannot be read",
     advice="Fix the file.",
 )
 MOUNTS = """\
@@ -48,17 +48,17 @@ def subject(tmp_path: Path) -> Subject:
     )
 
 
-def test_a_finding_is_one_line_where_nobody_folds_it() -> None:
+def test_a_finding_without_a_width_is_one_line() -> None:
     assert finding_lines(BAD, pretty=False, width=None) == [
-        "problem job        orders is paused: a row that nobody could have read",
+        "problem job        orders is paused: a row that cannot be read",
         "                   next: Fix the file.",
     ]
 
 
-def test_a_finding_is_folded_below_itself_on_a_terminal() -> None:
+def test_a_finding_is_wrapped_to_the_width_of_the_terminal() -> None:
     assert finding_lines(BAD, pretty=True, width=46) == [
         "✗ job        orders is paused: a row that",
-        "             nobody could have read",
+        "             cannot be read",
         "             → Fix the file.",
     ]
 
@@ -69,19 +69,19 @@ def written(*findings: Finding) -> tuple[list[str], int]:
     return stream.getvalue().splitlines(), code
 
 
-def test_a_report_without_problems_ends_with_zero() -> None:
+def test_a_report_without_problems_returns_zero() -> None:
     lines, code = written(FINE)
 
     assert (lines[-1], code) == ("no problems", 0)
 
 
-def test_a_report_with_a_problem_counts_and_ends_with_one() -> None:
+def test_a_report_with_a_problem_counts_it_and_returns_one() -> None:
     lines, code = written(FINE, BAD, Finding(check="a", outcome=Outcome.WARNING, found="b"))
 
     assert (lines[-1], code) == ("1 problem, 1 warning", 1)
 
 
-def test_programs_read_the_same() -> None:
+def test_json_contains_all_fields_of_a_finding() -> None:
     text, code = json_text([FINE, BAD])
 
     assert code == 1
@@ -100,10 +100,10 @@ def broken(subject: Subject) -> Iterator[Finding]:
 
 def refused(subject: Subject) -> Iterator[Finding]:
     del subject
-    raise ExternalError("the disk did not answer", detail="It is off.", hint="Turn it on.")
+    raise ExternalError("the disk did not respond", detail="It is off.", hint="Turn it on.")
 
 
-def test_a_check_that_fails_is_a_problem_and_the_others_go_on(
+def test_a_check_that_raises_is_a_problem_and_the_next_check_runs(
     subject: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "CHECKS", {"first": broken, "second": refused})
@@ -116,7 +116,7 @@ def test_a_check_that_fails_is_a_problem_and_the_others_go_on(
         Finding(
             check="second",
             outcome=Outcome.PROBLEM,
-            found="the disk did not answer. It is off",
+            found="the disk did not respond. It is off",
             advice="Turn it on.",
         ),
     ]
@@ -131,5 +131,7 @@ def test_a_check_that_fails_is_a_problem_and_the_others_go_on(
         ("/srvother", "ext4"),
     ],
 )
-def test_a_folder_is_on_the_nearest_mount_above_it(folder: str, kind: str) -> None:
+def test_the_file_system_of_a_folder_is_the_nearest_mount_above_it(
+    folder: str, kind: str
+) -> None:
     assert file_system_of(Path(folder), MOUNTS) == kind

@@ -13,14 +13,14 @@ import structlog
 
 from penstock.logs import (
     FILE_BYTES_MAX,
-    FILES_KEPT,
+    FILES_RETAINED,
+    configure_logging,
+    delete_old_logs,
+    expired_logs,
+    format_event,
+    link_latest,
     log_files,
-    point_latest,
-    readable,
-    remove_older,
     rotating_file,
-    too_old,
-    write_logs,
 )
 
 START = datetime(2026, 11, 15, 10, 15, tzinfo=UTC)
@@ -32,12 +32,12 @@ def names(count: int) -> list[str]:
     return [f"run-{stamp}-{100 + n}.log" for n, stamp in enumerate(stamps)]
 
 
-def nobody(process: int) -> bool:
+def never_alive(process: int) -> bool:
     del process
     return False
 
 
-def test_a_log_is_called_after_its_command_its_start_and_its_process(tmp_path: Path) -> None:
+def test_a_log_is_named_by_its_command_start_and_process(tmp_path: Path) -> None:
     files = log_files(tmp_path, command="run", at=START)
 
     assert files.product == tmp_path / "logs" / f"run-20261115T101500Z-{os.getpid()}.log"
@@ -46,32 +46,37 @@ def test_a_log_is_called_after_its_command_its_start_and_its_process(tmp_path: P
 
 
 def test_the_logs_of_the_newest_twenty_runs_are_kept() -> None:
-    assert too_old(names(20), alive=nobody) == []
-    assert too_old(names(22), alive=nobody) == names(2)
+    assert expired_logs(names(20), alive=never_alive) == []
+    assert expired_logs(names(22), alive=never_alive) == names(2)
 
 
 def test_rotated_files_and_spark_logs_are_deleted_with_their_run() -> None:
     (oldest, *_) = names(21)
     more = [f"{oldest}.3", oldest.replace(".log", "-spark.log")]
 
-    assert sorted(too_old([*names(21), *more], alive=nobody)) == sorted([oldest, *more])
+    assert sorted(expired_logs([*names(21), *more], alive=never_alive)) == sorted(
+        [oldest, *more]
+    )
 
 
 def test_a_run_that_still_runs_keeps_its_log() -> None:
-    assert too_old(names(22), alive=lambda process: process == 100) == [names(2)[1]]
+    assert expired_logs(names(22), alive=lambda process: process == 100) == [names(2)[1]]
 
 
-def test_other_files_stay() -> None:
-    assert too_old([*names(20), "aaa.log", "latest.log", "run-notes.log"], alive=nobody) == []
+def test_other_files_are_not_deleted() -> None:
+    assert (
+        expired_logs([*names(20), "aaa.log", "latest.log", "run-notes.log"], alive=never_alive)
+        == []
+    )
 
 
-def test_older_logs_of_the_command_are_removed_from_the_folder(tmp_path: Path) -> None:
+def test_older_logs_of_the_command_are_deleted_from_the_folder(tmp_path: Path) -> None:
     files = log_files(tmp_path, command="run", at=START + timedelta(days=1))
     files.folder.mkdir()
     for name in (*names(20), "sql-20200101T000000Z-1.log"):
         (files.folder / name).touch()
 
-    remove_older(files)
+    delete_old_logs(files)
 
     left = sorted(path.name for path in files.folder.iterdir())
     assert left == [*names(20)[1:], "sql-20200101T000000Z-1.log"]
@@ -83,15 +88,15 @@ def test_the_latest_log_points_to_the_newest_run(tmp_path: Path) -> None:
     newer.folder.mkdir()
     newer.product.write_text("here")
 
-    point_latest(older)
-    point_latest(newer)
+    link_latest(older)
+    link_latest(newer)
 
     assert (tmp_path / "logs" / "latest.log").read_text() == "here"
 
 
-def test_a_log_is_rotated_at_its_size_and_the_oldest_goes(tmp_path: Path) -> None:
+def test_a_log_is_rotated_at_its_size_and_the_oldest_file_is_deleted(tmp_path: Path) -> None:
     path = tmp_path / "run.log"
-    handler = rotating_file(path, bytes_max=101, files_kept=2)
+    handler = rotating_file(path, bytes_max=101, files_retained=2)
     records = [logging.makeLogRecord({"msg": f"{number:09}"}) for number in range(100)]
 
     deque(map(handler.handle, records), maxlen=0)
@@ -106,7 +111,7 @@ def test_a_log_is_rotated_at_its_size_and_the_oldest_goes(tmp_path: Path) -> Non
 
 
 @pytest.fixture
-def _logs_of_others(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _restored_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Restore the logging of this process after the test."""
     logger = logging.getLogger("penstock")
     for name in ("handlers", "level", "propagate"):
@@ -117,16 +122,16 @@ def _logs_of_others(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     structlog.configure(**before)
 
 
-@pytest.mark.usefixtures("_logs_of_others")
+@pytest.mark.usefixtures("_restored_logging")
 def test_the_log_of_a_process_is_rotated(tmp_path: Path) -> None:
-    write_logs(log_files(tmp_path, command="run", at=START))
+    configure_logging(log_files(tmp_path, command="run", at=START))
 
     (handler,) = logging.getLogger("penstock").handlers
     assert isinstance(handler, RotatingFileHandler)
-    assert (handler.maxBytes, handler.backupCount) == (FILE_BYTES_MAX, FILES_KEPT)
+    assert (handler.maxBytes, handler.backupCount) == (FILE_BYTES_MAX, FILES_RETAINED)
 
 
-def test_an_event_reads_as_a_line() -> None:
+def test_an_event_is_formatted_as_a_line() -> None:
     event = {
         "event": "job paused",
         "level": "warning",
@@ -135,6 +140,6 @@ def test_an_event_reads_as_a_line() -> None:
         "reason": 'no room on "/data"',
     }
 
-    assert readable(event) == (
+    assert format_event(event) == (
         '10:15:00Z warning job paused  job=load_orders reason="no room on \\"/data\\""'
     )

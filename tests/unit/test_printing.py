@@ -1,4 +1,4 @@
-"""How results are printed."""
+"""Printed results of statements."""
 
 import io
 
@@ -18,13 +18,13 @@ def printed(result: Result, *, output: str) -> str:
     return stream.getvalue()
 
 
-def test_a_comment_of_two_lines_keeps_its_row_whole() -> None:
+def test_a_cell_of_two_lines_is_printed_on_one_line() -> None:
     lines = printed(TWO_LINES, output="table").splitlines()
 
     assert lines == ["name  comment", "----  -------", "t     one two", "u", "2 rows"]
 
 
-def test_a_create_statement_is_printed_bare_to_be_copied() -> None:
+def test_a_create_statement_is_printed_without_a_table() -> None:
     result = Result(
         columns=result_columns("job, create_statement"), rows=(("j", "CREATE JOB j\nON …"),)
     )
@@ -33,5 +33,5 @@ def test_a_create_statement_is_printed_bare_to_be_copied() -> None:
 
 
 @pytest.mark.parametrize("output", ["table", "vertical"])
-def test_what_was_done_is_said_in_a_sentence(output: str) -> None:
+def test_a_result_without_columns_is_printed_as_its_message(output: str) -> None:
     assert printed(Result(message="job j paused"), output=output) == "job j paused\n"

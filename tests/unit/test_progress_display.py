@@ -1,4 +1,4 @@
-"""What the progress display shows, on a terminal and elsewhere."""
+"""Output of the progress display, on a terminal and elsewhere."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -31,8 +31,8 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 WHY = "file /in/0.json, line 1: expected BIGINT, found a text that is rather long to be read"
 
 
-class StandingClock:
-    """A clock that stands until it is moved."""
+class FakeClock:
+    """A clock that changes only when a test moves it."""
 
     def __init__(self) -> None:
         self.at = NOON
@@ -44,15 +44,15 @@ class StandingClock:
         return self.at.timestamp()
 
     def wait(self, event: object, timeout: timedelta) -> bool:
-        raise AssertionError(f"nobody waits for {event} for {timeout}")
+        raise AssertionError(f"unexpected wait for {event} of {timeout}")
 
     def move(self, seconds: float) -> None:
         self.at += timedelta(seconds=seconds)
 
 
 @pytest.fixture
-def clock() -> StandingClock:
-    return StandingClock()
+def clock() -> FakeClock:
+    return FakeClock()
 
 
 @pytest.fixture
@@ -62,25 +62,25 @@ def state(node: Node, folder: Path) -> JobState:
     return node.job("j")
 
 
-def look_of(state: JobState, step: Step | None = None, **changes: Any) -> ShownJob:
-    """Return a job whose runner, if it has one, has been in a step since noon."""
+def shown_job(state: JobState, step: Step | None = None, **changes: Any) -> ShownJob:
+    """Return a job whose runner has been in a step since noon; without a step, no runner."""
     progress = None if step is None else replace(Progress(step=step, since=NOON), **changes)
     report = RunnerReport(
         state=state,
         lease=Lease(node_id="n", expires_at=NOON, live=True) if progress else None,
         progress=progress,
-        last_words=None,
+        last_exit=None,
         resumes_at=None,
         caught_up=False,
     )
     return shown_jobs([report], at=NOON)[0]
 
 
-def paused_look(state: JobState, *, resumes_at: datetime | None) -> ShownJob:
+def paused_job(state: JobState, *, resumes_at: datetime | None) -> ShownJob:
     reason = Reason(code=Code.GET_REMOTE_DATA_ERROR, message=WHY)
     desired = replace(state.desired, state=DesiredState.PAUSE, reason=reason)
-    look = look_of(replace(state, desired=desired))
-    return replace(look, report=replace(look.report, resumes_at=resumes_at))
+    job = shown_job(replace(state, desired=desired))
+    return replace(job, report=replace(job.report, resumes_at=resumes_at))
 
 
 def loaded(state: JobState, *, files: int, rows: int) -> JobState:
@@ -88,96 +88,96 @@ def loaded(state: JobState, *, files: int, rows: int) -> JobState:
     return replace(state, cumulative=total)
 
 
-def drawn(looks: list[ShownJob], clock: StandingClock, *, width: int) -> list[str]:
-    """Answer the lines that a terminal of some width shows."""
+def drawn(jobs: list[ShownJob], clock: FakeClock, *, width: int) -> list[str]:
+    """Return the lines on a terminal of this width."""
     console = Console(width=width)
     display = LiveDisplay(Tally(clock), clock, None)
     with console.capture() as captured:
-        console.print(display.drawn(looks, width=width))
+        console.print(display.drawn(jobs, width=width))
     return [line.rstrip() for line in captured.get().splitlines()]
 
 
-def test_a_reason_has_the_whole_width_of_a_narrow_terminal(
-    state: JobState, clock: StandingClock
+def test_a_narrow_terminal_shows_the_whole_reason_of_a_pause(
+    state: JobState, clock: FakeClock
 ) -> None:
-    text = " ".join(drawn([paused_look(state, resumes_at=None)], clock, width=80))
+    text = " ".join(drawn([paused_job(state, resumes_at=None)], clock, width=80))
 
     assert f"j: GET_REMOTE_DATA_ERROR: {WHY}" in " ".join(text.split())
     assert "PAUSED" in text
 
 
-def test_a_pause_that_heals_tells_when_it_resumes(state: JobState) -> None:
-    look = paused_look(state, resumes_at=NOON + timedelta(seconds=10))
+def test_a_pause_with_an_automatic_resume_shows_the_time_of_the_resume(state: JobState) -> None:
+    job = paused_job(state, resumes_at=NOON + timedelta(seconds=10))
 
-    assert reason_text(look).endswith("(resumes at 12:00:10Z)")
-    assert reason_text(look, NOON).endswith("(resumes in 10 s)")
+    assert reason_text(job).endswith("(resumes at 12:00:10Z)")
+    assert reason_text(job, NOON).endswith("(resumes in 10 s)")
 
 
-def test_a_step_that_takes_long_tells_how_long(state: JobState, clock: StandingClock) -> None:
-    look = look_of(state, Step.LOADING)
+def test_a_long_step_shows_its_duration(state: JobState, clock: FakeClock) -> None:
+    job = shown_job(state, Step.LOADING)
 
-    short = drawn([look], clock, width=120)[-1].split()
+    short = drawn([job], clock, width=120)[-1].split()
     clock.move(125)
-    long = drawn([look], clock, width=120)[-1]
+    long = drawn([job], clock, width=120)[-1]
 
     assert short[:4] == ["j", "RUNNING", "loading", "0"]
     assert "RUNNING  loading 2 min 5 s" in long
 
 
-def test_an_idle_job_has_caught_up_and_counts_down(
-    state: JobState, clock: StandingClock
+def test_an_idle_job_shows_caught_up_and_the_time_to_the_next_poll(
+    state: JobState, clock: FakeClock
 ) -> None:
-    look = look_of(state, Step.IDLE, until=NOON + timedelta(seconds=10))
+    job = shown_job(state, Step.IDLE, until=NOON + timedelta(seconds=10))
 
     clock.move(3)
 
-    assert "CAUGHT UP  next poll in 7 s" in drawn([look], clock, width=120)[-1]
+    assert "CAUGHT UP  next poll in 7 s" in drawn([job], clock, width=120)[-1]
 
 
-def test_a_narrow_terminal_shows_whole_numbers(state: JobState, clock: StandingClock) -> None:
-    look = look_of(
+def test_a_narrow_terminal_shows_whole_numbers(state: JobState, clock: FakeClock) -> None:
+    job = shown_job(
         loaded(state, files=12_345, rows=123_456_789),
         Step.STARTING_SPARK,
         waiting=Amount(items=1234, size_bytes=10**12),
     )
 
-    lines = drawn([look], clock, width=80)
+    lines = drawn([job], clock, width=80)
 
     assert max(map(len, lines)) <= 80
     assert lines[-1].split() == ["j", "starting", "Spark", "0", "0", "1,234", "?", "0"]
 
 
-def test_what_many_jobs_wait_for_is_said_once(state: JobState, clock: StandingClock) -> None:
+def test_jobs_with_the_same_note_share_a_line(state: JobState, clock: FakeClock) -> None:
     second = replace(state, id="2", definition=replace(state.definition, name="k"))
-    looks = [
-        look_of(each, Step.STARTING_SPARK, message="first time takes about 10 s")
+    jobs = [
+        shown_job(each, Step.STARTING_SPARK, message="the first start takes about 10 s")
         for each in (state, second)
     ]
 
-    lines = drawn(looks, clock, width=120)
+    lines = drawn(jobs, clock, width=120)
 
-    assert lines[-1] == "j, k: starting Spark (first time takes about 10 s)"
+    assert lines[-1] == "j, k: starting Spark (the first start takes about 10 s)"
 
 
-def test_a_listing_tells_how_far_it_is_only_when_it_takes_long(
-    state: JobState, clock: StandingClock
+def test_only_a_long_listing_shows_its_number_of_keys(
+    state: JobState, clock: FakeClock
 ) -> None:
-    look = look_of(state, Step.LISTING, message="s3://lake/in: 12,000 keys so far")
+    job = shown_job(state, Step.POLLING, message="s3://lake/in: 12,000 keys so far")
 
-    short = drawn([look], clock, width=120)
+    short = drawn([job], clock, width=120)
     clock.move(3)
-    long = drawn([look], clock, width=120)
+    long = drawn([job], clock, width=120)
 
     assert "keys" not in " ".join(short)
-    assert "looking 3 s" in long[-2]
+    assert "polling 3 s" in long[-2]
     assert long[-1] == "j: listing s3://lake/in: 12,000 keys so far"
 
 
-def test_a_retry_counts_down_and_tells_why(state: JobState, clock: StandingClock) -> None:
+def test_a_retry_shows_the_time_left_and_the_reason(state: JobState, clock: FakeClock) -> None:
     soon = NOON + timedelta(seconds=0.8)
 
     lines = drawn(
-        [look_of(state, Step.RETRYING, until=soon, attempt=2, message="disk full")],
+        [shown_job(state, Step.RETRYING, until=soon, attempt=2, message="disk full")],
         clock,
         width=120,
     )
@@ -187,16 +187,16 @@ def test_a_retry_counts_down_and_tells_why(state: JobState, clock: StandingClock
 
 
 def test_the_summary_of_several_jobs_is_a_table_on_a_terminal(
-    state: JobState, clock: StandingClock
+    state: JobState, clock: FakeClock
 ) -> None:
     second = replace(state, id="2", definition=replace(state.definition, name="k"))
     console = Console(width=100)
     live = Live(console=console)
     display = LiveDisplay(Tally(clock), clock, live)
-    display.show([look_of(state), look_of(second)])
+    display.show([shown_job(state), shown_job(second)])
 
     with console.capture() as captured:
-        display.summarise([look_of(loaded(state, files=2, rows=3_000)), look_of(second)])
+        display.summarise([shown_job(loaded(state, files=2, rows=3_000)), shown_job(second)])
 
     lines = [line.split() for line in captured.get().splitlines() if line.strip()]
     assert lines[0][:7] == ["job", "state", "files", "bytes", "rows", "rejected", "rows/s"]
@@ -205,86 +205,94 @@ def test_the_summary_of_several_jobs_is_a_table_on_a_terminal(
 
 
 class Printed:
-    """A plain display whose clock is moved by half seconds, as rounds do."""
+    """A plain display whose clock moves by half a second in every round."""
 
-    def __init__(self, clock: StandingClock, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, clock: FakeClock, capsys: pytest.CaptureFixture[str]) -> None:
         self._clock = clock
         self._capsys = capsys
         self.display = PlainDisplay(Tally(clock), clock)
 
-    def show(self, *looks: ShownJob, seconds: float) -> list[str]:
-        """Show the same for some time; answer the lines that were printed."""
+    def show(self, *jobs: ShownJob, seconds: float) -> list[str]:
+        """Show the same jobs for some seconds; return the printed lines."""
         for _ in range(int(seconds * 2)):
-            self.display.show(looks)
+            self.display.show(jobs)
             self._clock.move(0.5)
         return self._capsys.readouterr().out.splitlines()
 
 
 @pytest.fixture
-def printed(clock: StandingClock, capsys: pytest.CaptureFixture[str]) -> Printed:
+def printed(clock: FakeClock, capsys: pytest.CaptureFixture[str]) -> Printed:
     return Printed(clock, capsys)
 
 
-def test_plain_lines_are_printed_only_when_something_changed(
+def test_the_plain_display_prints_a_line_only_after_a_change(
     state: JobState, printed: Printed
 ) -> None:
-    first = printed.show(look_of(state, Step.LOADING, waiting=Amount(items=1)), seconds=5)
-    again = printed.show(look_of(state, Step.LOADING, waiting=Amount(items=1)), seconds=4)
-    then = printed.show(look_of(state, Step.COMMITTING, waiting=Amount()), seconds=4)
+    first = printed.show(shown_job(state, Step.LOADING, waiting=Amount(items=1)), seconds=5)
+    again = printed.show(shown_job(state, Step.LOADING, waiting=Amount(items=1)), seconds=4)
+    then = printed.show(shown_job(state, Step.COMMITTING, waiting=Amount()), seconds=4)
 
-    assert first == ["12:00:00Z j RUNNING loading: 0 files, 0 rows done, left 1 file, ? rows"]
+    assert first == ["12:00:00Z j RUNNING loading: 0 files, 0 rows done; 1 file, ? rows left"]
     assert again == []
     assert then == [
-        "12:00:09Z j RUNNING committing: 0 files, 0 rows done, left 0 files, 0 rows"
+        "12:00:09Z j RUNNING committing: 0 files, 0 rows done; 0 files, 0 rows left"
     ]
 
 
-def test_a_short_look_of_an_idle_job_is_no_news(state: JobState, printed: Printed) -> None:
-    idle = look_of(state, Step.IDLE, waiting=Amount(), caught_up=True)
+def test_the_plain_display_omits_a_short_listing_of_an_idle_job(
+    state: JobState, printed: Printed
+) -> None:
+    idle = shown_job(state, Step.IDLE, waiting=Amount(), caught_up=True)
     printed.show(idle, seconds=2)
 
-    looking = look_of(state, Step.LISTING, message="/in: 3 keys so far", waiting=Amount())
-    brief = printed.show(replace_since(looking, seconds=2), seconds=1)
+    listing = shown_job(state, Step.POLLING, message="/in: 3 keys so far", waiting=Amount())
+    brief = printed.show(replace_since(listing, seconds=2), seconds=1)
 
     assert brief == []
 
 
-def replace_since(look: ShownJob, *, seconds: float) -> ShownJob:
+def replace_since(job: ShownJob, *, seconds: float) -> ShownJob:
     """Return the job with a step that started later."""
-    assert look.report.progress is not None
-    progress = replace(look.report.progress, since=NOON + timedelta(seconds=seconds))
-    return replace(look, report=replace(look.report, progress=progress))
+    assert job.report.progress is not None
+    progress = replace(job.report.progress, since=NOON + timedelta(seconds=seconds))
+    return replace(job, report=replace(job.report, progress=progress))
 
 
-def test_a_plain_line_says_what_takes_long(state: JobState, printed: Printed) -> None:
-    look = look_of(state, Step.STARTING_SPARK, message="first time takes about 10 s")
-
-    (line,) = printed.show(look, seconds=1)
-
-    assert line.endswith("left ? files, ? rows; starting Spark (first time takes about 10 s)")
-
-
-def test_a_silence_is_explained_after_ten_seconds_and_then_every_minute(
+def test_a_plain_line_shows_the_message_of_a_long_step(
     state: JobState, printed: Printed
 ) -> None:
-    look = look_of(state, Step.LOADING)
+    job = shown_job(state, Step.STARTING_SPARK, message="the first start takes about 10 s")
 
-    lines = printed.show(look, seconds=140)
+    (line,) = printed.show(job, seconds=1)
+
+    assert line.endswith(
+        "? files, ? rows left; starting Spark (the first start takes about 10 s)"
+    )
+
+
+def test_the_plain_display_explains_a_silence_after_ten_seconds_and_every_minute(
+    state: JobState, printed: Printed
+) -> None:
+    job = shown_job(state, Step.LOADING)
+
+    lines = printed.show(job, seconds=140)
 
     assert [line[:9] for line in lines] == ["12:00:00Z", "12:00:10Z", "12:01:10Z", "12:02:10Z"]
     assert lines[1] == "12:00:10Z waiting: j loading for 10 s"
     assert lines[2] == "12:01:10Z waiting: j loading for 1 min 10 s"
 
 
-def test_a_silence_without_jobs_tells_how_to_create_one(printed: Printed) -> None:
+def test_a_run_without_jobs_prints_how_to_create_a_job(printed: Printed) -> None:
     lines = printed.show(seconds=11)
 
-    assert lines == ["12:00:10Z waiting: no jobs yet; create one with penstock sql"]
+    assert lines == ["12:00:10Z waiting: no jobs to run; create one with penstock sql"]
 
 
-def test_a_silence_names_those_who_work_first(state: JobState, printed: Printed) -> None:
-    idle = look_of(state, Step.IDLE, until=NOON + timedelta(seconds=17))
-    busy = look_of(
+def test_the_explanation_of_a_silence_names_working_jobs_first(
+    state: JobState, printed: Printed
+) -> None:
+    idle = shown_job(state, Step.IDLE, until=NOON + timedelta(seconds=17))
+    busy = shown_job(
         replace(state, id="2", definition=replace(state.definition, name="k")), Step.COMMITTING
     )
 
@@ -295,23 +303,27 @@ def test_a_silence_names_those_who_work_first(state: JobState, printed: Printed)
     )
 
 
-def test_a_job_that_another_process_runs_is_told(state: JobState, printed: Printed) -> None:
-    lines = printed.show(look_of(state), seconds=11)
+def test_a_job_without_a_runner_is_reported_as_not_running_in_this_process(
+    state: JobState, printed: Printed
+) -> None:
+    lines = printed.show(shown_job(state), seconds=11)
 
-    assert lines[-1].endswith("j does not run in this process; another process may run it")
+    assert lines[-1].endswith(
+        "j is not running in this process; another process may be running it"
+    )
 
 
-def test_the_summary_tells_rows_files_bytes_time_and_rejects(
-    state: JobState, clock: StandingClock
+def test_the_summary_shows_rows_files_bytes_time_and_rejects(
+    state: JobState, clock: FakeClock
 ) -> None:
     tally = Tally(clock)
-    tally.update([look_of(state)])
+    tally.update([shown_job(state)])
     clock.move(4)
     total = Statistics(files_read=2, rows_loaded=3_000, rows_rejected=1, bytes_read=45_600)
 
-    (line,) = summary_lines([look_of(replace(state, cumulative=total))], tally)
+    (line,) = summary_lines([shown_job(replace(state, cumulative=total))], tally)
 
     assert line == (
         "j: pending; loaded 2 files, 3,000 rows (1 rejected) in this run "
-        "(45.6 kB in 4.0 s, 750 rows/s); in all 2 files, 3,000 rows (1 rejected)"
+        "(45.6 kB in 4.0 s, 750 rows/s); total 2 files, 3,000 rows (1 rejected)"
     )

@@ -25,13 +25,13 @@ def key_file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("text", ["", "AKIA", "a\nb'\"\\é😀", "x" * 100_000])
-def test_a_sealed_text_can_be_opened(text: str) -> None:
+def test_an_encrypted_text_can_be_decrypted(text: str) -> None:
     sealed = Sealer(KEY).seal(text)
 
     assert Sealer(KEY).open(sealed) == text
 
 
-def test_a_sealed_text_hides_the_text_and_the_key() -> None:
+def test_a_ciphertext_contains_neither_the_text_nor_the_key() -> None:
     sealed = Sealer(KEY).seal("AKIA0123456789")
 
     assert "AKIA" not in sealed
@@ -53,7 +53,7 @@ def test_another_key_is_recognized_by_its_id() -> None:
 
 
 @pytest.mark.parametrize("damage", ["", "x", "é", "gAAAAA"])
-def test_a_damaged_text_is_refused(damage: str) -> None:
+def test_a_damaged_ciphertext_is_refused(damage: str) -> None:
     sealer = Sealer(KEY)
 
     with raises(UserError, Code.SETTINGS_ERR, "damaged"):
@@ -76,7 +76,7 @@ def test_two_homes_have_different_keys(tmp_path: Path) -> None:
     assert first.key_id != second.key_id
 
 
-def test_opening_does_not_create_a_missing_key_file(key_file: Path) -> None:
+def test_decrypting_does_not_create_a_missing_key_file(key_file: Path) -> None:
     with raises(UserError, Code.SETTINGS_ERR, 'secret.key"') as refusal:
         load_sealer(key_file, create=False)
 
@@ -85,7 +85,7 @@ def test_opening_does_not_create_a_missing_key_file(key_file: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o602, 0o666])
-def test_a_key_file_that_others_may_touch_is_refused(key_file: Path, mode: int) -> None:
+def test_a_key_file_that_other_users_can_access_is_refused(key_file: Path, mode: int) -> None:
     load_sealer(key_file, create=True)
     key_file.chmod(mode)
 
@@ -96,7 +96,7 @@ def test_a_key_file_that_others_may_touch_is_refused(key_file: Path, mode: int) 
     assert key_file.read_text().strip() not in str(refusal.value)
 
 
-def test_the_environment_wins_over_the_key_file(
+def test_the_environment_overrides_the_key_file(
     key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_sealer(key_file, create=True)
@@ -115,7 +115,7 @@ def test_a_key_in_the_environment_needs_no_file(
     assert not key_file.exists()
 
 
-def test_the_text_of_the_key_file_may_move_into_the_environment(
+def test_the_content_of_the_key_file_can_move_to_the_environment(
     key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sealed = load_sealer(key_file, create=True).seal("AKIA")
@@ -151,7 +151,9 @@ def test_a_key_file_that_cannot_be_read_or_created_is_reported(tmp_path: Path) -
         load_sealer(tmp_path / "missing" / "secret.key", create=True)
 
 
-def test_processes_that_create_the_key_at_once_agree(key_file: Path) -> None:
+def test_processes_that_create_the_key_at_the_same_time_get_the_same_key(
+    key_file: Path,
+) -> None:
     program = (
         "from pathlib import Path\n"
         "from penstock.secrets.sealing import load_sealer\n"
@@ -167,13 +169,13 @@ def test_processes_that_create_the_key_at_once_agree(key_file: Path) -> None:
     assert [path.name for path in key_file.parent.iterdir()] == ["secret.key"]
 
 
-def test_a_task_opens_options_with_the_path_of_the_key_file_alone(key_file: Path) -> None:
+def test_a_task_decrypts_options_with_only_the_path_of_the_key_file(key_file: Path) -> None:
     sealed = load_sealer(key_file, create=True).seal('{"s3.secret_key": "é"}')
 
     assert unsealed_with(str(key_file), sealed) == {"s3.secret_key": "é"}
 
 
-def test_loading_a_key_does_not_load_the_library_that_seals(key_file: Path) -> None:
+def test_loading_a_key_does_not_import_the_encryption_library(key_file: Path) -> None:
     program = (
         "import sys\n"
         "from pathlib import Path\n"
@@ -182,8 +184,8 @@ def test_loading_a_key_does_not_load_the_library_that_seals(key_file: Path) -> N
         "print('cryptography' in sys.modules)\n"
     )
 
-    answer = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
 
-    assert answer.stdout == "False\n"
+    assert done.stdout == "False\n"

@@ -1,4 +1,4 @@
-"""Every setting is declared once; file, table and values agree."""
+"""Settings of a node: the settings file, the environment, defaults and errors."""
 
 import re
 from pathlib import Path
@@ -22,14 +22,14 @@ COMMENTED = re.compile(r"^#(?=[a-z])", re.MULTILINE)
 SHOWN = {setting.key: setting for setting in SHOWN_SETTINGS}
 
 
-def test_every_setting_is_explained_and_nothing_else() -> None:
+def test_every_setting_is_explained() -> None:
     declared = {option_key(field) for field in SETTING_FIELDS}
 
     assert set(SHOWN) == declared | {"home", "secret_key"}
     assert SHOWN["secret_key"].variable == VARIABLE
 
 
-def test_the_defaults_are_those_that_a_node_has() -> None:
+def test_the_documented_defaults_are_the_defaults_of_a_node() -> None:
     settings = Settings(home=Path("<home>"))
 
     assert SHOWN["spark.master"].default == settings.spark_master
@@ -43,11 +43,11 @@ def write_file(home: Path, text: str) -> Settings:
     return load_settings(home=home)
 
 
-def test_the_file_sets_nothing(tmp_path: Path) -> None:
+def test_a_new_settings_file_sets_nothing(tmp_path: Path) -> None:
     assert write_file(tmp_path, settings_file()) == Settings(home=tmp_path)
 
 
-def test_every_line_of_the_file_can_be_taken_as_it_is(tmp_path: Path) -> None:
+def test_every_commented_line_of_the_settings_file_is_valid(tmp_path: Path) -> None:
     settings = write_file(tmp_path, COMMENTED.sub("", settings_file()))
 
     assert settings.warehouse == "/data/lake"
@@ -57,7 +57,7 @@ def test_every_line_of_the_file_can_be_taken_as_it_is(tmp_path: Path) -> None:
     assert settings.spark_conf == {"spark.driver.memory": "2g"}
 
 
-def test_the_environment_wins_over_the_file(
+def test_the_environment_overrides_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PENSTOCK_WAREHOUSE", "/b")
@@ -89,9 +89,7 @@ def test_the_environment_wins_over_the_file(
         ("spark.conf = 'a'", ('"spark.conf"', "Spark")),
     ],
 )
-def test_a_setting_that_cannot_be_is_named(
-    tmp_path: Path, text: str, named: tuple[str, ...]
-) -> None:
+def test_a_wrong_setting_is_named(tmp_path: Path, text: str, named: tuple[str, ...]) -> None:
     with raises(UserError, Code.SETTINGS_ERR, *named) as refusal:
         write_file(tmp_path, text)
 
@@ -99,14 +97,14 @@ def test_a_setting_that_cannot_be_is_named(
     assert_names(refusal.value.detail, "penstock.toml")
 
 
-def test_a_misspelt_setting_has_the_right_one_in_its_hint(tmp_path: Path) -> None:
+def test_the_hint_for_a_misspelled_setting_names_the_right_one(tmp_path: Path) -> None:
     with pytest.raises(UserError) as refusal:
         write_file(tmp_path, "warehose = 'x'")
 
     assert_names(refusal.value.hint, '"warehouse"')
 
 
-def test_a_variable_that_is_no_json_is_named(
+def test_a_variable_that_is_not_json_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PENSTOCK_SPARK__CONF", "spark.driver.memory=2g")
@@ -129,7 +127,7 @@ def test_an_empty_setting_means_the_default(
     assert settings.warehouse_location == f"{tmp_path}/warehouse"
 
 
-def test_a_home_that_is_found_by_itself_need_not_be_named(
+def test_the_command_omits_the_home_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PENSTOCK_HOME", str(tmp_path))

@@ -1,4 +1,4 @@
-"""What the vault stores and what it reveals."""
+"""Secrets that the vault stores and reveals."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,7 +60,7 @@ def test_a_literal_is_its_own_value(vault: Vault) -> None:
     assert not vault.key_file.exists()
 
 
-def test_a_variable_of_the_environment_is_looked_up(
+def test_an_environment_variable_is_resolved(
     vault: Vault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LAKE_KEY", "wJalr")
@@ -68,14 +68,14 @@ def test_a_variable_of_the_environment_is_looked_up(
     assert vault.reveal("env:LAKE_KEY", option=OPTION) == "wJalr"
 
 
-def test_a_file_gives_its_text_without_the_last_line_end(vault: Vault, tmp_path: Path) -> None:
+def test_a_file_is_read_without_its_last_line_break(vault: Vault, tmp_path: Path) -> None:
     file = tmp_path / "lake"
     file.write_text("wJalr\n\n")
 
     assert vault.reveal(f"file:{file}", option=OPTION) == "wJalr\n"
 
 
-def test_a_secret_may_refer_to_the_environment(
+def test_a_secret_can_refer_to_the_environment(
     vault: Vault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vault.store("lake", {OPTION: "env:LAKE_KEY"})
@@ -115,7 +115,7 @@ def test_a_missing_value_is_refused_with_the_existing_keys(vault: Vault) -> None
     assert_names(refusal.value.detail, "s3.access_key, s3.session_token")
 
 
-def test_a_file_that_is_no_text_is_refused_without_its_bytes(
+def test_a_binary_file_is_refused_without_showing_its_bytes(
     vault: Vault, tmp_path: Path
 ) -> None:
     file = tmp_path / "lake"
@@ -134,7 +134,7 @@ def test_options_reach_tasks_as_ciphertext(vault: Vault) -> None:
     assert options == {OPTION: "wJalr", "s3.region": "é"}
 
 
-def test_a_lost_key_is_not_replaced_in_silence(vault: Vault) -> None:
+def test_a_lost_key_is_not_replaced_silently(vault: Vault) -> None:
     vault.store("lake", {OPTION: "wJalr"})
     vault.key_file.unlink()
 
@@ -144,7 +144,7 @@ def test_a_lost_key_is_not_replaced_in_silence(vault: Vault) -> None:
     assert not vault.key_file.exists()
 
 
-def test_a_secret_of_a_lost_key_is_repaired_by_giving_all_its_values(
+def test_a_secret_of_a_lost_key_is_repaired_by_setting_all_its_values(
     vault: Vault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     vault.store("lake", {"s3.access_key": "AKIA", OPTION: "old"})

@@ -9,10 +9,10 @@ _E = TypeVar("_E", bound=Exception)
 def bad_rows(
     count: int, check: Callable[[int, int], object], error_type: type[_E]
 ) -> Iterator[tuple[int, _E]]:
-    """Yield each row that fails alone, with its error, in order.
+    """Yield each bad row with its error, in order.
 
     ``check(first, count)`` raises ``error_type`` if the range has a bad row. The ranges that
-    pass are disjoint, in order, and hold all good rows.
+    pass are disjoint, in order, and contain all good rows.
     """
     waiting = [(0, count)]
     while waiting:

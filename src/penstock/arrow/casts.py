@@ -25,14 +25,15 @@ _NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _INTEGER_TEXT = r"^[+-]?[0-9]+$"
 _FLOATING_TEXT = rf"^(?:{_NUMBER}|NaN|[+-]?Infinity)$"
 _NUMBER_TEXT = re.compile(rf"{_NUMBER}\Z")
-# Without the colon before the zone, the day of a plain date would look like an offset.
+# The required colon before the zone prevents reading the day of a plain date as an offset.
 _ZONED = r":[0-9]{2}(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)$"
 _SCALE_MAX = 38
-# Arrow wraps numbers that overflow when they are rescaled, and returns random numbers for many
-# digits after the point. So Arrow only gets texts that 256 bits hold at any scale.
+# Arrow wraps numbers that overflow when they are rescaled. For texts with many digits after the
+# point, Arrow returns random numbers. So Arrow gets only texts that fit in 256 bits at any
+# scale.
 _WIDE_TEXT = r"^[+-]?[0-9]{1,28}(?:\.[0-9]{0,28})?(?:[eE][+-]?[0-9])?$"
-# Digits must not be lost before rounding to the target's scale, so the context is wider than
-# any text that can still be rounded to 38 digits.
+# Digits must not be lost before rounding to the target's scale. The context is therefore wider
+# than any text that can still be rounded to 38 digits.
 _EXACT = Context(prec=400, Emax=10**6, Emin=-(10**6))
 _SPARK_NAME = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
@@ -94,7 +95,7 @@ def round_decimals(array: AnyArray, target: AnyType) -> AnyArray:
     return rounded.cast(pa.decimal256(76, target.scale)).cast(target)
 
 
-def text_as_arrow_reads_it(array: AnyArray, target: AnyType) -> AnyArray:
+def parse_with_arrow(array: AnyArray, target: AnyType) -> AnyArray:
     """Read booleans (true, false, 1, 0), dates, and date-times without a zone."""
     return _trimmed(array).cast(target)
 
@@ -225,7 +226,7 @@ def cast_array(array: AnyArray, target: AnyType) -> AnyArray:
 
 
 def shown(value: object) -> str:
-    """Write a value for an error message, truncated."""
+    """Format a value for an error message; a long value is truncated."""
     text = str(value)
     if len(text) > _VALUE_SHOWN_MAX:
         text = text[:_VALUE_SHOWN_MAX] + "…"
@@ -260,9 +261,9 @@ def _can_cast_struct(source: AnyType, target: AnyType) -> bool:
     if not (pa.types.is_struct(source) and pa.types.is_struct(target)):
         return False
     type_by_name = {field.name: field.type for field in source}
-    wanted = {field.name for field in target}
+    names = {field.name for field in target}
     # A field that the target lacks would be lost silently.
-    return type_by_name.keys() <= wanted and all(
+    return type_by_name.keys() <= names and all(
         can_cast(type_by_name[field.name], field.type)
         if field.name in type_by_name
         else field.nullable
@@ -393,15 +394,15 @@ _SCALAR_CASTS: dict[tuple[_Kind | None, _Kind | None], _ScalarCast] = {
     (_Kind.DECIMAL, _Kind.FLOATING): _decimal_to_floating,
     (_Kind.DECIMAL, _Kind.DECIMAL): round_decimals,
     (_Kind.DECIMAL, _Kind.STRING): decimal_to_text,
-    (_Kind.STRING, _Kind.BOOLEAN): text_as_arrow_reads_it,
+    (_Kind.STRING, _Kind.BOOLEAN): parse_with_arrow,
     (_Kind.STRING, _Kind.INTEGER): text_to_integer,
     (_Kind.STRING, _Kind.FLOATING): text_to_floating,
     (_Kind.STRING, _Kind.DECIMAL): text_to_decimal,
     (_Kind.STRING, _Kind.STRING): _exactly,
     (_Kind.STRING, _Kind.BINARY): _exactly,
-    (_Kind.STRING, _Kind.DATE): text_as_arrow_reads_it,
+    (_Kind.STRING, _Kind.DATE): parse_with_arrow,
     (_Kind.STRING, _Kind.TIMESTAMP): text_to_timestamp,
-    (_Kind.STRING, _Kind.TIMESTAMP_NTZ): text_as_arrow_reads_it,
+    (_Kind.STRING, _Kind.TIMESTAMP_NTZ): parse_with_arrow,
     (_Kind.BINARY, _Kind.STRING): _exactly,
     (_Kind.BINARY, _Kind.BINARY): _exactly,
     (_Kind.DATE, _Kind.DATE): _exactly,

@@ -74,7 +74,7 @@ def _joined(array: NestedArray, elements: list[str]) -> list[str]:
     """Join the elements of each list."""
     lengths = pc.list_value_length(array).fill_null(0)
     ends = [0, *pc.cumulative_sum(lengths).to_pylist()]
-    return [", ".join(elements[begin:end]) for begin, end in pairwise(ends)]
+    return [", ".join(elements[start:end]) for start, end in pairwise(ends)]
 
 
 def _where_valid(array: AnyArray, texts: list[str]) -> list[str | None]:
@@ -88,7 +88,7 @@ def plain_texts(array: NestedArray, *, printed: bool = False) -> list[str | None
     """Write each scalar as text without quotes; None for NULL."""
     types, arrow = pa.types, array.type
     if types.is_string(arrow) or types.is_large_string(arrow):
-        # Texts in files may be invalid UTF-8; they are written all the same.
+        # Texts in files may be invalid UTF-8; invalid bytes are replaced.
         octets = array.cast(pa.large_binary()).to_pylist()
         return [None if text is None else text.decode(errors="replace") for text in octets]
     if types.is_binary(arrow) or types.is_large_binary(arrow):
@@ -98,7 +98,7 @@ def plain_texts(array: NestedArray, *, printed: bool = False) -> list[str | None
         texts = array.cast(pa.timestamp("us")).cast(pa.string()).to_pylist()
         return [text and text.removesuffix(_WHOLE_SECOND) for text in texts]
     try:
-        # Column types have no nanoseconds, so a cast fails; they are written all the same.
+        # No column type has nanoseconds, so the cast fails. Arrow itself formats such values.
         with suppress(CastError):
             if can_cast(arrow, pa.string()):
                 return list(cast_array(array, pa.string()).to_pylist())

@@ -75,7 +75,8 @@ def _keep_milliseconds(serializer_kwargs: dict[str, Any], **_: object) -> None:
     serializer_kwargs["timestamp_precision"] = "millisecond"
 
 
-# Longer than the interval between two polls of a job. A client of boto3 takes 8 MB.
+# Longer than the interval between two polls of a job, so that polls reuse a client. Idle
+# clients are closed, because a client of boto3 takes 8 MB.
 IDLE_MAX = timedelta(minutes=10)
 
 
@@ -96,9 +97,9 @@ class _Entry(Generic[Client]):
 
 
 class SharedClients(Generic[Configuration, Client]):
-    """One client for each configuration, for all threads of a process; closed when idle.
+    """Clients that the threads of a process share, one per configuration; closed when idle.
 
-    Opening a client blocks only the threads that need the same one.
+    Opening a client blocks only the threads that need the same client.
     """
 
     def __init__(self, open_one: Callable[[Configuration], Client], *, clock: Clock) -> None:
@@ -107,7 +108,7 @@ class SharedClients(Generic[Configuration, Client]):
         self.abandon()
 
     def abandon(self) -> None:
-        """Forget all clients without closing them: a forked process must not use them."""
+        """Remove all clients without closing them; a forked process must not use them."""
         # Nothing waits for the network while this lock is held.
         self._lock = threading.Lock()
         self._entries: dict[Configuration, _Entry[Client]] = {}
@@ -137,16 +138,16 @@ class SharedClients(Generic[Configuration, Client]):
                     unused.append(entry)
             _close(unused)
 
-    def forget(self, *configurations: Configuration) -> None:
-        """Open new clients when the configurations are used again; the last user closes one."""
+    def discard(self, *configurations: Configuration) -> None:
+        """Remove clients; the next use opens new ones, and the last user closes old ones."""
         with self._lock:
             found = [self._entries.pop(one, None) for one in configurations]
             unused = [entry for entry in found if entry is not None and not entry.users]
         _close(unused)
 
     def close(self) -> None:
-        """Forget all clients."""
-        self.forget(*list(self._entries))
+        """Remove and close all clients."""
+        self.discard(*list(self._entries))
 
 
 def _close(entries: list[_Entry[Client]]) -> None:

@@ -35,21 +35,21 @@ _HINT_FILES = (
 )
 _PLACE_BY_PROVIDER = {
     "env": "the environment",
-    "shared-credentials-file": "the file of credentials",
+    "shared-credentials-file": "the credentials file",
     "config-file": "the profile",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsKeys:
-    """Keys, a role, or neither of them for the default chain; with names for messages."""
+    """Keys, a role, or neither for the default chain; and names for messages."""
 
     region: str
     access_key: str = field(default="", repr=False)
     secret_key: str = field(default="", repr=False)
     session_token: str = field(default="", repr=False)
     role_arn: str = ""
-    # The role in messages.
+    # The name of the role in messages.
     role_shown: str = ""
     external_id: str = ""
     # The only provider of the default chain to use, by botocore's name; all of them if empty.
@@ -62,7 +62,7 @@ class AwsKeys:
 
 
 class CredentialsCache:
-    """Caches credentials until shortly before they expire."""
+    """Cache of credentials, which are requested again shortly before they expire."""
 
     def __init__(self, request: Callable[[], Credentials]) -> None:
         self._request = request
@@ -76,8 +76,8 @@ class CredentialsCache:
                 self._cached = self._request()
             return self._cached
 
-    def forget(self) -> None:
-        """Request new credentials for the next call, because the cached ones were refused."""
+    def invalidate(self) -> None:
+        """Drop the cached credentials, which AWS refused; the next call requests new ones."""
         with self._lock:
             self._cached = None
 
@@ -89,7 +89,7 @@ def _expires_soon(credentials: Credentials) -> bool:
 
 @lru_cache(maxsize=_CACHES_MAX)
 def credentials_for(keys: AwsKeys) -> CredentialsCache:
-    """Return the shared cache of these credentials; raise at once if there are none."""
+    """Return the shared cache of these credentials; raise at once if none are found."""
     if keys.role_arn:
         request = _assume_role
     elif keys.access_key:
@@ -111,26 +111,26 @@ def _search_chain(keys: AwsKeys) -> Credentials:
     from botocore.credentials import CredentialResolver
     from botocore.session import get_session
 
-    give = (
-        f'Give "{keys.access_key_option}" and "{keys.secret_key_option}", or set '
-        "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+    advice = (
+        f'Set the options "{keys.access_key_option}" and "{keys.secret_key_option}", or the '
+        "environment variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
     )
     with aws_failures(
-        f"credentials for {keys.needed_for} could not be looked up",
-        hint=f"Check the credentials of this process. {give}",
+        f"credentials for {keys.needed_for} could not be loaded",
+        hint=f"Check the credentials of this process. {advice}",
     ):
-        # A session caches keys even when their file changes, so each search needs a new one.
+        # A session caches keys even if their file changes, so each search needs a new session.
         session = get_session()
         # The web identity provider calls a service of AWS with this configuration.
         session.set_default_client_config(Config(**_CLIENT_CONFIG))
         chain = session.get_component("credential_provider").providers
-        asked = [provider for provider in chain if keys.provider in ("", provider.METHOD)]
-        found = CredentialResolver(asked).load_credentials()
+        providers = [provider for provider in chain if keys.provider in ("", provider.METHOD)]
+        found = CredentialResolver(providers).load_credentials()
         if found is None:
             raise ExternalError(
                 f"no credentials were found for {keys.needed_for}",
-                detail=f"Asked: {keys.provider or _CHAIN}.",
-                hint=give,
+                detail=f"Searched: {keys.provider or _CHAIN}.",
+                hint=advice,
             )
         frozen = found.get_frozen_credentials()
     expires_at = datetime.now(UTC) + _CHAIN_LIFE
@@ -158,13 +158,13 @@ def _assume_role(keys: AwsKeys) -> Credentials:
             aws_session_token=keys.session_token or None,
         )
         with closing(session.client("sts", config=Config(**_CLIENT_CONFIG))) as client:
-            answer = client.assume_role(**request)["Credentials"]
+            assumed = client.assume_role(**request)["Credentials"]
     return _credentials(
-        answer["AccessKeyId"],
-        answer["SecretAccessKey"],
-        answer["SessionToken"],
+        assumed["AccessKeyId"],
+        assumed["SecretAccessKey"],
+        assumed["SessionToken"],
         # obstore accepts only Python's own UTC.
-        expires_at=answer["Expiration"].astimezone(UTC),
+        expires_at=assumed["Expiration"].astimezone(UTC),
     )
 
 
@@ -202,21 +202,21 @@ def _user_error(fact: str, error: Exception) -> UserError | None:
         case botocore.PartialCredentialsError():
             place = _PLACE_BY_PROVIDER.get(values["provider"], values["provider"])
             reason = f"{values['cred_var']} is missing in {place}"
-            hint = "Set the access key and the secret key, both of them or none."
+            hint = "Set both the access key and the secret key, or neither."
         case botocore.ProfileNotFound():
-            reason = f'there is no profile "{values["profile"]}"'
-            hint = f"Correct or unset AWS_PROFILE, or write the profile. {_HINT_FILES}"
+            reason = f'profile "{values["profile"]}" does not exist'
+            hint = f"Correct or unset AWS_PROFILE, or create the profile. {_HINT_FILES}"
         case botocore.ConfigParseError() | botocore.ConfigNotFound():
-            reason = f'file "{values["path"]}" cannot be read as profiles'
+            reason = f'file "{values["path"]}" cannot be parsed as AWS profiles'
             hint = _HINT_FILES
         case botocore.InvalidConfigError() | botocore.UnknownCredentialError():
-            reason = "the profile names no valid source of credentials"
+            reason = "the profile has no usable source of credentials"
             hint = _HINT_FILES
         case ValueError():
-            reason = "a variable whose name begins with AWS_ cannot be used"
+            reason = "the value of an AWS_* environment variable cannot be used"
             hint = (
-                "Correct AWS_CONTAINER_CREDENTIALS_FULL_URI, which may name only some hosts "
-                "without https://, or the other variables of a container or an instance."
+                "Check AWS_CONTAINER_CREDENTIALS_FULL_URI, which requires https:// for most "
+                "hosts, and the other variables of a container or an instance."
             )
         case _:
             return None
@@ -224,10 +224,12 @@ def _user_error(fact: str, error: Exception) -> UserError | None:
 
 
 def _external_error(fact: str, error: Exception, *, hint: str) -> ExternalError:
-    answer = getattr(error, "response", None) or {}
-    code = answer.get("Error", {}).get("Code", "")
+    response = getattr(error, "response", None) or {}
+    code = response.get("Error", {}).get("Code", "")
     provider = getattr(error, "kwargs", {}).get("provider", "")
     reason = code or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
         reason = f'file "{error.filename}": {error.strerror}'
-    return ExternalError(f"{fact}: {reason}{f' of {provider}' if provider else ''}", hint=hint)
+    return ExternalError(
+        f"{fact}: {reason}{f' from {provider}' if provider else ''}", hint=hint
+    )

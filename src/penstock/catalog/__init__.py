@@ -1,1 +1,1 @@
-"""What is remembered: jobs, events, ledger, leases, tables."""
+"""Durable state: jobs, events, ledger, leases, tables and secrets."""

@@ -1,8 +1,8 @@
 """The catalog: durable state of jobs, tables and secrets; one transaction per change.
 
-The catalog follows the tables: progress comes from the newest attachment, and an attachment
-that is found in a table is applied under any owner. Everything else is a compare-and-set on
-the job's generation. All methods may be called from any thread.
+The catalog follows the tables: progress comes from the newest attachment. An attachment that is
+found in a table is applied under any owner. Every other change is a compare-and-set on the
+job's generation. All methods are thread-safe.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ _LIVE_OF_NODE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRecord:
-    """A Delta table that statements may name; a managed one is deleted with its name."""
+    """A Delta table that statements can name; DROP TABLE deletes the files if it is managed."""
 
     name: str
     id: str
@@ -92,7 +92,10 @@ class Catalog:
     def create_job(
         self, job_id: str, body: JobCreated, *, secrets_owned: Sequence[SealedSecret] = ()
     ) -> JobState:
-        """Store a new job and its own secrets; its table and other secrets must exist."""
+        """Store a new job and its own secrets.
+
+        The table and the other secrets that the job refers to must exist.
+        """
         with self._database.write() as connection:
             now = self._database.now()
             state = jobs.create(connection, job_id, body, at=now)
@@ -123,10 +126,10 @@ class Catalog:
         expected: Generation | None,
         secrets_owned: Sequence[SealedSecret] = (),
     ) -> JobState:
-        """Store events together if the job's generation is the expected one.
+        """Store events in one transaction if the job's generation is the expected one.
 
-        The secrets that a changed definition refers to must exist. Of the job's own secrets,
-        only those that its definition refers to are kept.
+        The secrets that a changed definition refers to must exist. The job's own secrets are
+        deleted if its definition no longer refers to them.
         """
         with self._database.write() as connection:
             state = jobs.locked(connection, job_id, expected=expected)
@@ -147,17 +150,17 @@ class Catalog:
         table_version: int | None,
         commit_seconds: float | None,
     ) -> JobState:
-        """Apply the next commit of the job's chain; a known one changes nothing."""
+        """Apply the next commit of the job's chain; ignore a commit that was applied before."""
         with self._database.write() as connection:
             state = jobs.locked(connection, job_id, expected=None)
             if attachment.number <= state.number:
                 return state
             if attachment.number > state.number + 1:
                 raise CommitGapError(
-                    f'job "{state.name}" is at commit {state.number} and cannot follow '
-                    f"commit {attachment.number} before those between"
+                    f'job "{state.name}" is at commit {state.number}, so '
+                    f"commit {attachment.number} cannot be applied yet"
                 )
-            items.follow(connection, job_id, attachment)
+            items.apply_commit(connection, job_id, attachment)
             body = Committed(
                 attachment=attachment,
                 table_version=table_version,
@@ -166,7 +169,7 @@ class Catalog:
             return jobs.append(connection, state, (body,), at=self._database.now())
 
     def cancel_open_attempts(self, job_id: str) -> int:
-        """Mark attempts that never ended as cancelled; return how many there were."""
+        """Mark attempts that never ended as cancelled; return their number."""
         with self._database.write() as connection:
             attempts = ledger.open_entries(connection, job_id)
             if attempts:
@@ -192,14 +195,14 @@ class Catalog:
     def delete_job(self, job_id: str) -> None:
         """Delete a job, if it exists, with everything that belongs to it.
 
-        A secret of its own that other jobs refer to stays, without an owner.
+        If another job refers to a secret of this job, the secret stays without an owner.
         """
         with self._database.write() as connection:
-            secrets.give_away(connection, job_id, states=jobs.all_jobs(connection))
+            secrets.clear_owner(connection, job_id, states=jobs.all_jobs(connection))
             jobs.remove(connection, job_id)
 
     def events(self, job_id: str, *, newest: int = 1000) -> tuple[Event, ...]:
-        """Return the newest events of a job, the oldest of them first."""
+        """Return the newest events of a job in order, oldest first."""
         with self._database.read() as connection:
             return jobs.newest_events(connection, job_id, newest=newest)
 
@@ -210,19 +213,19 @@ class Catalog:
             jobs.truncate(connection, state, keep=keep)
 
     def ledger(self, job_id: str, *, newest: int = 100) -> tuple[LedgerEntry, ...]:
-        """Return the entries that appeared last, the oldest of them first."""
+        """Return the newest entries in order of appearance, oldest first."""
         with self._database.read() as connection:
             return ledger.newest_entries(connection, job_id, newest=newest)
 
     def ledger_counts(
         self, job_id: str, *, kind: CommitKind | None = None
     ) -> dict[Outcome, int]:
-        """Count all attempts and commits by outcome, or those of one kind."""
+        """Count attempts and commits by outcome: all of them, or those of one kind."""
         with self._database.read() as connection:
             return ledger.counts(connection, job_id, kind=kind)
 
     def ledger_days(self, job_id: str) -> tuple[LedgerDay, ...]:
-        """Return older attempts, added up by day, kind and outcome."""
+        """Return the totals of older attempts by day, kind and outcome."""
         with self._database.read() as connection:
             return ledger.days(connection, job_id)
 
@@ -230,7 +233,7 @@ class Catalog:
         """Return the file index of a job."""
         return JobFiles(self._database, job_id)
 
-    def take_lease(
+    def acquire_lease(
         self,
         job_id: str,
         *,
@@ -239,20 +242,22 @@ class Catalog:
         expected: Generation,
         generation: Generation,
     ) -> JobState:
-        """Lease a job that should run to a node, under a new generation."""
+        """Lease a job to a node under a new generation; the desired state must be RUN."""
         with self._database.write() as connection:
             now = self._database.now()
             state = jobs.locked(connection, job_id, expected=expected)
             desired = state.desired.state
             if desired is not DesiredState.RUN:
-                raise LeaseLostError(f'job "{state.name}" is not to run: {desired.value}')
+                raise LeaseLostError(
+                    f'job "{state.name}" must not run: its desired state is {desired.value}'
+                )
             of_job = _leases.c.job_id == job_id
             held = connection.execute(select(_leases).where(of_job)).one_or_none()
             if held is not None and held.node_id != node_id and held.expires_at > now:
                 until = held.expires_at.isoformat()
                 raise LeaseHeldError(
-                    f'job "{state.name}" is leased by the node "{held.node_id}"',
-                    detail=f"The lease lasts until {until} unless it is renewed.",
+                    f'job "{state.name}" is leased by node "{held.node_id}"',
+                    detail=f"The lease expires at {until} unless the node renews it.",
                 )
             connection.execute(delete(_leases).where(of_job))
             lease = {"job_id": job_id, "node_id": node_id, "expires_at": now + duration}
@@ -267,7 +272,7 @@ class Catalog:
             return state
 
     def renew_leases(self, node_id: str, duration: timedelta) -> frozenset[str]:
-        """Extend the live leases of a node; return the ids of the jobs it still holds."""
+        """Extend the live leases of a node; return the ids of the jobs that it still holds."""
         with self._database.write() as connection:
             now = self._database.now()
             live = {"node": node_id, "now": now}
@@ -293,8 +298,8 @@ class Catalog:
                 for row in connection.execute(select(_leases))
             }
 
-    def free_leases_of_others(self, node_id: str) -> None:
-        """Delete the leases of all other nodes; the caller knows that they have ended."""
+    def delete_leases_of_other_nodes(self, node_id: str) -> None:
+        """Delete the leases of all other nodes; the other nodes must have ended."""
         with self._database.write() as connection:
             connection.execute(delete(_leases).where(_leases.c.node_id != node_id))
 
@@ -307,7 +312,7 @@ class Catalog:
                 raise UserError(
                     f'table "{record.name}" already exists',
                     code=Code.ALREADY_EXISTS_ERR,
-                    hint="Choose another name, or drop that table first.",
+                    hint="Choose another name, or drop the existing table first.",
                 ) from error
 
     def table(self, name: str) -> TableRecord | None:
@@ -337,7 +342,7 @@ class Catalog:
                 raise UserError(
                     f'table "{name}" is loaded by the job{"s" if several else ""} {quoted}',
                     code=Code.STATE_ERR,
-                    hint=f"End {'these jobs' if several else 'this job'} first.",
+                    hint=f"Drop or stop {'these jobs' if several else 'this job'} first.",
                 )
             connection.execute(delete(_tables).where(named))
 
@@ -347,7 +352,7 @@ class Catalog:
             secrets.create(connection, secret, at=self._database.now())
 
     def change_secret(self, name: str, value_by_key: Mapping[str, str], *, key_id: str) -> None:
-        """Add or replace sealed values of a secret; the others must have the same key."""
+        """Add or replace values of a secret; one encryption key must encrypt all values."""
         with self._database.write() as connection:
             now = self._database.now()
             secrets.change(connection, name, value_by_key, key_id=key_id, at=now)
@@ -363,7 +368,7 @@ class Catalog:
             return secrets.all_secrets(connection)
 
     def delete_secret(self, name: str) -> tuple[JobState, ...]:
-        """Delete a secret, if it exists, unless jobs use it; return these jobs."""
+        """Delete a secret, if it exists, unless jobs use it; return the jobs that use it."""
         with self._database.write() as connection:
             users = secrets.users(name, jobs.all_jobs(connection))
             if not users:
@@ -371,7 +376,7 @@ class Catalog:
             return users
 
     def set_status(self, job_id: str, newest: Status | None) -> None:
-        """Store what a running job reports of itself."""
+        """Store the status that a running job reports."""
         with self._database.write() as connection:
             status.put(connection, job_id, text="" if newest is None else to_text(newest))
 
@@ -381,26 +386,26 @@ class Catalog:
             status.add_requests(connection, job_id, requests, at=self._database.now())
 
     def set_memory(self, job_id: str, text: str, *, expected: Generation) -> None:
-        """Store what a job's source remembers, unless the job has another owner."""
+        """Store the state of a job's source, unless the job has another owner."""
         with suppress(LeaseLostError), self._database.write() as connection:
             jobs.locked(connection, job_id, expected=expected)
             status.put(connection, job_id, memory=text)
 
     def report(self, job_id: str) -> JobReport:
-        """Return what a job reports."""
+        """Return the latest report of a job."""
         with self._database.read() as connection:
             found = status.report_by_job(connection, now=self._database.now(), job_id=job_id)
         return found.get(job_id, JobReport())
 
     def reports(self) -> dict[str, JobReport]:
-        """Return what all jobs report that have reported anything, by job id."""
+        """Return the latest reports by job id, without jobs that never reported."""
         with self._database.read() as connection:
             return status.report_by_job(connection, now=self._database.now())
 
 
 @dataclass(frozen=True, slots=True)
 class JobMemory:
-    """What the source of one job remembers, written by one owner."""
+    """Stored state of one job's source, written by one owner."""
 
     catalog: Catalog
     job_id: str

@@ -2,8 +2,8 @@
 
 Only this module and the column types of the relations depend on the kind of database.
 
-Invariant: a write transaction holds the write lock of the database from its start, so nobody
-changes what it has read. Nothing of a transaction that raised is visible.
+Invariant: a write transaction holds the write lock of the database from its start, so no other
+transaction changes the data that it has read. A transaction that raises changes nothing.
 """
 
 import os
@@ -33,10 +33,10 @@ from penstock.errors import (
 
 
 class GenerationChangedError(LeaseLostError):
-    """Someone raised the job's generation since it was read; nothing was stored."""
+    """The job's generation was raised after it was read; nothing was stored."""
 
 
-class JobGoneError(LeaseLostError):
+class JobDroppedError(LeaseLostError):
     """The job was dropped; nothing was stored."""
 
 
@@ -45,14 +45,14 @@ class LeaseHeldError(LeaseLostError):
 
 
 class CommitGapError(PenstockError):
-    """An attachment does not follow the newest one; apply those between them first."""
+    """An attachment does not follow the newest one; apply the missing attachments first."""
 
     code_default = Code.CATALOG_BEHIND_ERR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a catalog is stored; in memory if it has no path."""
+    """Location of a catalog; in memory if there is no path."""
 
     path: Path | None
     lock_wait: timedelta
@@ -61,19 +61,19 @@ class Place:
         return "in memory" if self.path is None else f'"{self.path}"'
 
 
-def explain(error: Exception, place: Place) -> PenstockError:
-    """Convert an error of the database into one of the product."""
+def convert_error(error: Exception, place: Place) -> PenstockError:
+    """Convert a database error to an error of Penstock."""
     cause = error.orig or error if isinstance(error, DBAPIError) else error
-    # The text of the wrapper would repeat the statement and its values.
-    detail = f"The database said: {str(cause).rstrip('.')}."
+    # The text of the wrapper would contain the statement and its values.
+    detail = f"Database error: {str(cause).rstrip('.')}."
     if isinstance(error, IntegrityError):
         return InvariantError(
-            f"catalog {place} refused a change that breaks its rules", detail=detail
+            f"catalog {place} rejected a change that violates a constraint", detail=detail
         )
     # The low byte is the kind of error; the rest of an extended code only refines it.
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return stayed_locked(place)
+        return lock_timeout(place)
     if code == sqlite3.SQLITE_CANTOPEN:
         return _cannot_open(place)
     if code in _FAULTS:
@@ -83,29 +83,29 @@ def explain(error: Exception, place: Place) -> PenstockError:
 
 
 _DAMAGED = (
-    "is not a sound SQLite database",
-    "Restore the file from a copy, or choose another home.",
+    "is not an intact SQLite database",
+    "Restore the file from a backup, or choose another home.",
 )
 _FAULTS = {
     sqlite3.SQLITE_READONLY: (
         "is read-only",
-        "Let this user write the folder, the file and those beside it (-wal, -shm).",
+        "Allow this user to write the folder, the file, and the files ending in -wal and -shm.",
     ),
     sqlite3.SQLITE_FULL: (
-        "has no room left on its disk",
-        "Free some space; nothing was stored, and the same can be asked again.",
+        "cannot be written: the disk is full",
+        "Free some disk space, then try again. Nothing was stored.",
     ),
     sqlite3.SQLITE_NOTADB: _DAMAGED,
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
 }
 
 
-def stayed_locked(place: Place) -> ExternalError:
+def lock_timeout(place: Place) -> ExternalError:
     """Return the error for a write lock that was not released in time."""
     return ExternalError(
-        f"catalog {place} stayed locked for longer than {place.lock_wait.total_seconds():g}s",
+        f"catalog {place} was locked for more than {place.lock_wait.total_seconds():g}s",
         code=Code.CATALOG_ERR,
-        hint="Another process is stopped in the middle of a write; let it go on or end it.",
+        hint="Another process holds the write lock. Wait for that process, or end it.",
     )
 
 
@@ -114,9 +114,9 @@ def _cannot_open(place: Place) -> ExternalError:
     if not folder.is_dir():
         reason, hint = "its folder does not exist", f'Create the folder "{folder}"'
     elif not os.access(folder, os.W_OK | os.X_OK):
-        reason, hint = "this user may not write its folder", f'Allow writing to "{folder}"'
+        reason, hint = "this user cannot write to its folder", f'Allow writing to "{folder}"'
     else:
-        reason, hint = "it is not a file this user may read and write", f'Look at "{folder}"'
+        reason, hint = "it is not a file that this user can read and write", f'Check "{folder}"'
     return ExternalError(
         f"catalog {place} cannot be opened: {reason}",
         code=Code.CATALOG_ERR,
@@ -125,8 +125,8 @@ def _cannot_open(place: Place) -> ExternalError:
 
 
 _BEGIN = "penstock_begin"
-_CONNECTIONS_KEPT = 8
-_CONNECTIONS_MORE = 56
+_CONNECTIONS_POOLED = 8
+_CONNECTIONS_OVERFLOW = 56
 
 
 class Database:
@@ -145,18 +145,18 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """Open a connection that sees one state of the database."""
-        with self._transaction(self._reader, alone=self.place.path is None) as connection:
+        """Open a connection that reads one snapshot of the database."""
+        with self._transaction(self._reader, exclusive=self.place.path is None) as connection:
             yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Open a connection whose changes are stored together, or not at all."""
-        with self._transaction(self._writer, alone=True) as connection:
+        with self._transaction(self._writer, exclusive=True) as connection:
             yield connection
 
     def now(self) -> datetime:
-        """Return the time of the database; SQLite runs in this process and has its clock."""
+        """Return the time of the database; SQLite uses the clock of this process."""
         return self._clock.now()
 
     def close(self) -> None:
@@ -164,22 +164,23 @@ class Database:
         self._reader.dispose()
 
     @contextmanager
-    def _transaction(self, engine: Engine, *, alone: bool) -> Iterator[Connection]:
-        # Writing threads queue for this lock: SQLite lets them poll for its own lock, which
-        # starves some. A database in memory has one connection, so its readers queue too.
-        if alone and not self._lock.acquire(timeout=self.place.lock_wait.total_seconds()):
-            raise stayed_locked(self.place)
+    def _transaction(self, engine: Engine, *, exclusive: bool) -> Iterator[Connection]:
+        # Writing threads queue for this lock. Without it, threads would poll for SQLite's own
+        # lock, and some would starve. A database in memory has one connection, so its readers
+        # queue too.
+        if exclusive and not self._lock.acquire(timeout=self.place.lock_wait.total_seconds()):
+            raise lock_timeout(self.place)
         try:
             with engine.begin() as connection:
                 yield connection
         except (SQLAlchemyError, sqlite3.Error) as error:
             if self.place.path is not None:
-                # A connection to a file that could not be written stays read-only; the next
-                # transaction gets a new one.
+                # A connection to a file that could not be written stays read-only. The next
+                # transaction opens a new connection.
                 self._reader.dispose()
-            raise explain(error, self.place) from error
+            raise convert_error(error, self.place) from error
         finally:
-            if alone:
+            if exclusive:
                 self._lock.release()
 
 
@@ -192,9 +193,9 @@ def _parse(url: str) -> URL:
         ) from error
     if parsed.get_backend_name() != "sqlite":
         raise UserError(
-            f'catalog must be kept in SQLite, not in "{parsed.get_backend_name()}"',
+            f'catalog must be a SQLite database, not "{parsed.get_backend_name()}"',
             code=Code.CATALOG_ERR,
-            hint="Give a URL of the form sqlite:///path.",
+            hint="Use a URL of the form sqlite:///path.",
         )
     return parsed.set(database=None) if parsed.database == ":memory:" else parsed
 
@@ -204,15 +205,15 @@ def _file_engine(url: URL, lock_wait: timedelta) -> Engine:
         url,
         connect_args={"timeout": lock_wait.total_seconds(), "check_same_thread": False},
         poolclass=QueuePool,
-        pool_size=_CONNECTIONS_KEPT,
-        max_overflow=_CONNECTIONS_MORE,
+        pool_size=_CONNECTIONS_POOLED,
+        max_overflow=_CONNECTIONS_OVERFLOW,
         pool_timeout=lock_wait.total_seconds(),
     )
 
 
 def _memory_engine() -> Engine:
-    # Compiling our statements takes longer than running them, so all databases in memory share
-    # one dialect, to which compiled statements belong.
+    # Compiling a statement takes longer than running it. All databases in memory therefore
+    # share one dialect with its compiled statements.
     dialect, compiled = _memory_dialect()
     pool = StaticPool(lambda: dialect.connect(":memory:", check_same_thread=False))
     url = make_url("sqlite://")
@@ -222,7 +223,7 @@ def _memory_engine() -> Engine:
 @cache
 def _memory_dialect() -> tuple[Dialect, dict[object, object]]:
     engine = create_engine("sqlite://", poolclass=StaticPool)
-    # A dialect detects on its first connection what the database supports.
+    # The first connection of a dialect detects the features of the database.
     engine.connect().close()
     return engine.dialect, {}
 

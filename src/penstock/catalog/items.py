@@ -1,7 +1,7 @@
 """The file index: which files a job has loaded, and their ETags.
 
-Invariant: the index holds exactly the files that the job's commits loaded and that no later
-move of the position has requested again.
+Invariant: the index contains exactly the files that the job's commits loaded, without the files
+that a later move of the position requested again.
 """
 
 from collections.abc import Sequence
@@ -38,10 +38,10 @@ _windows = relations.file_windows
 _PRUNED = select(_windows.c.pruned_before).where(_windows.c.job_id == bindparam("job_id"))
 
 
-def follow(connection: Connection, job_id: str, attachment: Attachment) -> None:
+def apply_commit(connection: Connection, job_id: str, attachment: Attachment) -> None:
     """Apply a commit of the job to the index."""
     if attachment.kind is CommitKind.EPOCH:
-        _remember(connection, job_id, attachment)
+        _add_files(connection, job_id, attachment)
     elif attachment.kind is CommitKind.MOVE:
         for split in attachment.progress:
             if isinstance(split.floor, After):
@@ -51,7 +51,7 @@ def follow(connection: Connection, job_id: str, attachment: Attachment) -> None:
                 connection.execute(_DELETE_ALL, {"job": job_id})
 
 
-def _remember(connection: Connection, job_id: str, attachment: Attachment) -> None:
+def _add_files(connection: Connection, job_id: str, attachment: Attachment) -> None:
     file_by_key = {file.key: file for file in attachment.items}
     if not file_by_key:
         return
@@ -72,7 +72,7 @@ def _remember(connection: Connection, job_id: str, attachment: Attachment) -> No
 def _newest(connection: Connection, job_id: str, prefix: str) -> str:
     if not prefix:
         return connection.scalar(_NEWEST_OF_ALL, {"job_id": job_id}) or ""
-    # A prefix ends with a slash; the character after the slash is the zero.
+    # A prefix ends with a slash. In byte order, the character after the slash is 0.
     bounds = {"job_id": job_id, "prefix": prefix, "after": f"{prefix[:-1]}0"}
     return connection.scalar(_NEWEST, bounds) or ""
 
@@ -87,8 +87,8 @@ class JobFiles:
     def known(self, keys: Sequence[str]) -> dict[str, str]:
         found: dict[str, str] = {}
         with self._database.read() as connection:
-            for begin in range(0, len(keys), _KEYS_AT_ONCE):
-                some = list(keys[begin : begin + _KEYS_AT_ONCE])
+            for start in range(0, len(keys), _KEYS_AT_ONCE):
+                some = list(keys[start : start + _KEYS_AT_ONCE])
                 rows = connection.execute(_AMONG, {"job_id": self._job_id, "keys": some})
                 found.update((row.key, row.etag) for row in rows)
         return found
@@ -104,7 +104,7 @@ class JobFiles:
 
     def prune(self, before: datetime, *, prefixes: Sequence[str]) -> None:
         with self._database.write() as connection:
-            # Found in this transaction: another owner may have loaded more since the poll.
+            # Read in this transaction: another owner may have loaded files since the poll.
             keep = [_newest(connection, self._job_id, prefix) for prefix in prefixes]
             earlier = connection.scalar(_PRUNED, {"job_id": self._job_id})
             window = {"job_id": self._job_id, "pruned_before": before}
@@ -117,7 +117,7 @@ class JobFiles:
             connection.execute(_DELETE_OLD, old)
 
     def count(self) -> int:
-        """Count the files that are known as loaded."""
+        """Return the number of files in the index."""
         with self._database.read() as connection:
             of_job = _files.c.job_id == self._job_id
             return connection.scalar(select(func.count()).where(of_job)) or 0

@@ -1,4 +1,4 @@
-"""Jobs as rows: a snapshot of the state, and the journal of events it was folded from.
+"""Jobs as rows: a snapshot of the state, and the journal of events that it was computed from.
 
 Invariant: snapshot, event and ledger entry change in one transaction. A snapshot is the fold of
 all events up to its own number, so deleting old events loses nothing.
@@ -12,14 +12,14 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from penstock.catalog import ledger, relations
-from penstock.catalog.database import GenerationChangedError, JobGoneError
+from penstock.catalog.database import GenerationChangedError, JobDroppedError
 from penstock.errors import Code, InvariantError, UserError
 from penstock.model.codec import from_text, to_text
 from penstock.model.epoch import Generation
 from penstock.model.events import Event, EventBody, JobCreated, apply
 from penstock.model.job import JobState
 
-EVENTS_KEPT = 1_792
+EVENTS_RETAINED = 1_792
 _PRUNED_EVERY = 256
 
 _jobs = relations.jobs
@@ -31,15 +31,15 @@ _UPDATE = update(_jobs).where(_jobs.c.id == bindparam("job_id"))
 
 
 def create(connection: Connection, job_id: str, body: JobCreated, *, at: datetime) -> JobState:
-    """Store a new job; raise UserError if its name exists or its table does not."""
+    """Store a new job; raise UserError if its name is in use or its table does not exist."""
     table, known = body.definition.table, relations.tables.c.id
     named = select(known).where(known == table.id).with_for_update(read=True)
     if connection.scalar(named) is None:
         raise UserError(
             f'table "{table.name}" does not exist',
             code=Code.META_NOT_FOUND_ERR,
-            detail="It was dropped while the job was being created.",
-            hint="Create the table, then the job again.",
+            detail="The table was dropped while the job was being created.",
+            hint="Create the table, then create the job again.",
         )
     event = Event(job_id=job_id, number=1, at=at, body=body)
     state = apply(None, event)
@@ -49,7 +49,7 @@ def create(connection: Connection, job_id: str, body: JobCreated, *, at: datetim
         raise UserError(
             f'job "{state.name}" already exists',
             code=Code.ALREADY_EXISTS_ERR,
-            hint="Choose another name, or end that job first.",
+            hint="Choose another name, or drop the existing job first.",
         ) from error
     _store_events(connection, [event])
     return state
@@ -73,16 +73,19 @@ def all_jobs(connection: Connection) -> tuple[JobState, ...]:
 
 
 def locked(connection: Connection, job_id: str, *, expected: Generation | None) -> JobState:
-    """Return the job that this transaction changes, if its generation is the expected one."""
+    """Return the job that this transaction changes, with its row locked.
+
+    Raise LeaseLostError if the job was dropped, or if its generation is not the expected one.
+    """
     text = connection.scalar(_BY_ID_LOCKED, {"job_id": job_id})
     if text is None:
-        raise JobGoneError(f'job with the id "{job_id}" was dropped')
+        raise JobDroppedError(f'job with the id "{job_id}" was dropped')
     state = _state(text)
     if expected is not None and state.generation != expected:
         raise GenerationChangedError(
             f'job "{state.name}" has generation {state.generation.number}, '
             f"not the expected {expected.number}",
-            detail="A statement or another node has taken over since the job was read.",
+            detail="A statement or another node took over the job after it was read.",
         )
     return state
 
@@ -90,7 +93,7 @@ def locked(connection: Connection, job_id: str, *, expected: Generation | None) 
 def append(
     connection: Connection, state: JobState, bodies: Iterable[EventBody], *, at: datetime
 ) -> JobState:
-    """Store events after those of the given state; return the new state."""
+    """Append events to the journal of a job; return the new state."""
     first = state.event_number + 1
     events = [
         Event(job_id=state.id, number=number, at=at, body=body)
@@ -105,13 +108,13 @@ def append(
     connection.execute(_UPDATE, {"job_id": state.id, **_columns(state)})
     _store_events(connection, events)
     if first // _PRUNED_EVERY != (state.event_number + 1) // _PRUNED_EVERY:
-        truncate(connection, state, keep=EVENTS_KEPT)
-        ledger.fold(connection, state.id, keep=ledger.ENTRIES_KEPT)
+        truncate(connection, state, keep=EVENTS_RETAINED)
+        ledger.fold(connection, state.id, keep=ledger.ENTRIES_RETAINED)
     return state
 
 
 def newest_events(connection: Connection, job_id: str, *, newest: int) -> tuple[Event, ...]:
-    """Return the newest events of a job, the oldest of them first."""
+    """Return the newest events of a job in order, oldest first."""
     of_job = select(_events.c.event).where(_events.c.job_id == job_id)
     newest_first = of_job.order_by(_events.c.number.desc()).limit(newest)
     texts = connection.scalars(newest_first).all()
@@ -152,5 +155,5 @@ def _columns(state: JobState) -> dict[str, str]:
 
 @lru_cache(maxsize=256)
 def _state(text: str) -> JobState:
-    # Decoding a snapshot costs more than finding it, and most are read again unchanged.
+    # Cached, because decoding is slow and most snapshots are read again unchanged.
     return from_text(JobState, text)

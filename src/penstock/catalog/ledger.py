@@ -1,4 +1,4 @@
-"""The ledger as rows: recent attempts one by one, older ones added up by day.
+"""The ledger as rows: one row per recent attempt, and daily totals of older attempts.
 
 Invariant: an attempt is counted exactly once, in its own row or in the row of one day. An
 attempt that has not ended keeps its own row.
@@ -28,12 +28,12 @@ from penstock.model.epoch import CommitKind, Statistics
 from penstock.model.events import Event, Outcome
 from penstock.model.ledger import LedgerEntry, entry_of, merge
 
-ENTRIES_KEPT = 10_000
+ENTRIES_RETAINED = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerDay:
-    """Older attempts of one day with the same outcome, added up."""
+    """Totals of the older attempts of one day with the same kind and outcome."""
 
     day: date
     kind: CommitKind
@@ -59,7 +59,7 @@ _FOLDABLE = (
 
 
 def record(connection: Connection, events: Sequence[Event]) -> None:
-    """Store what events report about attempts, merged with what is stored."""
+    """Store the ledger entries of events, merged with the stored entries."""
     for event in events:
         entry = entry_of(event)
         if entry is None:
@@ -67,7 +67,7 @@ def record(connection: Connection, events: Sequence[Event]) -> None:
         key = {"job_id": event.job_id, "attempt_id": entry.attempt_id}
         stored = connection.scalar(_ENTRY, key)
         if stored is None:
-            # The first event of an attempt gives it its place in the ledger.
+            # The first event of an attempt determines its place in the ledger.
             connection.execute(_INSERT, {**key, "ordinal": event.number, **_columns(entry)})
             continue
         merged = merge(from_text(LedgerEntry, stored), entry)
@@ -88,7 +88,7 @@ def _columns(entry: LedgerEntry) -> dict[str, object]:
 def newest_entries(
     connection: Connection, job_id: str, *, newest: int
 ) -> tuple[LedgerEntry, ...]:
-    """Return the entries that appeared last, the oldest of them first."""
+    """Return the newest entries in order of appearance, oldest first."""
     texts = connection.scalars(_newest_first(job_id, _ledger.c.entry).limit(newest)).all()
     return tuple(from_text(LedgerEntry, text) for text in reversed(texts))
 
@@ -108,7 +108,7 @@ def open_entries(connection: Connection, job_id: str) -> tuple[LedgerEntry, ...]
 def counts(
     connection: Connection, job_id: str, *, kind: CommitKind | None
 ) -> dict[Outcome, int]:
-    """Count the attempts of a job by outcome, including those added up by day."""
+    """Count the attempts of a job by outcome, including the daily totals."""
     found: Counter[Outcome] = Counter()
     groups = (_ledger.c.outcome, _ledger.c.kind)
     grouped = select(*groups, func.count()).where(_ledger.c.job_id == job_id).group_by(*groups)
@@ -122,7 +122,7 @@ def counts(
 
 
 def days(connection: Connection, job_id: str) -> tuple[LedgerDay, ...]:
-    """Return the older attempts, added up by day."""
+    """Return the daily totals of older attempts."""
     order = (_days.c.day, _days.c.kind, _days.c.outcome)
     rows = connection.execute(select(_days).where(_days.c.job_id == job_id).order_by(*order))
     return tuple(
@@ -138,7 +138,7 @@ def days(connection: Connection, job_id: str) -> tuple[LedgerDay, ...]:
 
 
 def fold(connection: Connection, job_id: str, *, keep: int) -> None:
-    """Add up all ended attempts but the newest, by day."""
+    """Replace the ended attempts, except the newest, with daily totals."""
     older = _newest_first(job_id, _ledger.c.ordinal).limit(1).offset(keep)
     last = connection.scalar(older)
     if last is None:
@@ -147,7 +147,7 @@ def fold(connection: Connection, job_id: str, *, keep: int) -> None:
     by_key: defaultdict[tuple[str, CommitKind, Outcome], list[Statistics]] = defaultdict(list)
     for text in connection.scalars(select(_ledger.c.entry).where(*_FOLDABLE), old):
         entry = from_text(LedgerEntry, text)
-        # Every entry comes from an event, which set one of the two.
+        # Every event of an attempt sets one of the two times.
         at = entry.ended_at or entry.started_at
         day = at.astimezone(UTC).date() if at else date.min
         by_key[day.isoformat(), entry.kind, entry.outcome].append(entry.statistics)

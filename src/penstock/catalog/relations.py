@@ -1,6 +1,6 @@
 """The relations of the catalog.
 
-A new catalog is created from them. A change here needs a migration for stored catalogs.
+A new catalog is created from these relations. A change requires a migration of stored catalogs.
 """
 
 from datetime import UTC, datetime
@@ -35,7 +35,7 @@ class Instant(TypeDecorator[datetime]):
         return None if value is None else value.replace(tzinfo=UTC)
 
 
-# Keys are compared by their UTF-8 bytes, as listings order them. That is SQLite's default.
+# Keys are compared by their UTF-8 bytes, as in listings. SQLite does so by default.
 _BYTES_ORDER = Text().with_variant(Text(collation="C"), "postgresql")
 
 metadata = MetaData()
@@ -132,7 +132,7 @@ statuses = Table(
     _of_job(),
     Column("text", Text, nullable=False),
     Column("requests", Text),
-    # What the job's source remembers, as the text of its kind.
+    # State of the job's source, in the format of its kind.
     Column("memory", Text),
 )
 

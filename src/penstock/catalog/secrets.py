@@ -1,4 +1,4 @@
-"""Secrets as rows: encrypted values by key, and the id of the key that decrypts them.
+"""Secrets as rows: encrypted values by name of the option, and the id of the encryption key.
 
 Invariant: all values of a secret were encrypted with the one key whose id is in its row. A
 secret that a job refers to exists, unless the job was stopped.
@@ -35,12 +35,13 @@ def create(connection: Connection, secret: SealedSecret, *, at: datetime) -> Non
         connection.execute(insert(_secrets), row)
     except IntegrityError as error:
         if secret.job_id is not None:
-            # The name of a job's own secret is generated; the job is missing.
+            # The name of a job's own secret is generated and unique, so the job must be
+            # missing.
             raise
         raise UserError(
             f'secret "{secret.name}" already exists',
             code=Code.ALREADY_EXISTS_ERR,
-            hint="Change it with ALTER SECRET, or choose another name.",
+            hint="Change the secret with ALTER SECRET, or choose another name.",
         ) from error
 
 
@@ -67,22 +68,22 @@ def change(
         raise UserError(
             f'secret "{name}" does not exist',
             code=Code.META_NOT_FOUND_ERR,
-            hint="Create it with CREATE SECRET.",
+            hint="Create the secret with CREATE SECRET.",
         )
     kept = {key: v for key, v in record.value_by_key.items() if key not in value_by_key}
     if kept and record.key_id != key_id:
         raise UserError(
-            f'secret "{name}" was sealed with the key {record.key_id}, '
-            f"and this node has {key_id}",
+            f'secret "{name}" was encrypted with the key {record.key_id}, '
+            f"but this node has {key_id}",
             code=Code.SETTINGS_ERR,
-            hint=f"Bring that key back, or give all values at once: {', '.join(record.keys)}.",
+            hint=f"Restore that key, or set all values at once: {', '.join(record.keys)}.",
         )
     merged = {**record.value_by_key, **value_by_key}
     _update(connection, name, value_by_key=json.dumps(merged), key_id=key_id, changed_at=at)
 
 
 def users(name: str, states: Iterable[JobState]) -> tuple[JobState, ...]:
-    """Return the jobs that refer to a secret; a stopped load no longer needs it."""
+    """Return the jobs that refer to a secret; a stopped job no longer needs its secrets."""
     return tuple(s for s in states if not s.stopped and name in s.definition.keys_by_secret)
 
 
@@ -93,8 +94,8 @@ def require_known(connection: Connection, definition: JobDefinition) -> None:
             raise UserError(
                 f'secret "{name}" does not exist',
                 code=Code.META_NOT_FOUND_ERR,
-                detail=f"It was dropped before the {definition.kind.noun} was stored.",
-                hint=f"Create it with CREATE SECRET {quoted_name(name)} (…), and try again.",
+                detail=f"The secret was dropped before the {definition.kind.noun} was stored.",
+                hint=f"Use CREATE SECRET {quoted_name(name)} (…), then try again.",
             )
 
 
@@ -104,8 +105,8 @@ def trim(
     """Delete the values of a job's own secrets that no job refers to."""
     states = tuple(states)
     for record in _owned(connection, job_id):
-        taken = [s.definition.keys_by_secret[record.name] for s in users(record.name, states)]
-        keys = frozenset().union(*taken)
+        used = [s.definition.keys_by_secret[record.name] for s in users(record.name, states)]
+        keys = frozenset().union(*used)
         kept = {key: value for key, value in record.value_by_key.items() if key in keys}
         if not kept:
             remove(connection, record.name)
@@ -113,8 +114,8 @@ def trim(
             _update(connection, record.name, value_by_key=json.dumps(kept), changed_at=at)
 
 
-def give_away(connection: Connection, job_id: str, *, states: Iterable[JobState]) -> None:
-    """Remove the owner of a job's own secrets that other jobs refer to."""
+def clear_owner(connection: Connection, job_id: str, *, states: Iterable[JobState]) -> None:
+    """Remove the owner of a job's own secrets if other jobs refer to them."""
     others = [state for state in states if state.id != job_id]
     for record in _owned(connection, job_id):
         if users(record.name, others):
@@ -131,7 +132,7 @@ def _owned(connection: Connection, job_id: str) -> tuple[SecretRecord, ...]:
 
 
 def by_name(connection: Connection, name: str, *, locked: bool = False) -> SecretRecord | None:
-    """Return the secret with this name; ``locked`` if this transaction changes it."""
+    """Return the secret with this name; lock its row if this transaction will change it."""
     named = select(_secrets).where(_secrets.c.name == name)
     rows = connection.execute(named.with_for_update() if locked else named)
     row = rows.mappings().one_or_none()

@@ -1,4 +1,4 @@
-"""What running jobs report to observers: status, requests, source memory."""
+"""Reports of running jobs: status, requests to the source, state of the source."""
 
 import json
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ from penstock.catalog import relations
 from penstock.model.codec import from_text
 from penstock.model.job import Status
 
-_MINUTES_KEPT = 60
+_MINUTES_RETAINED = 60
 
 _statuses = relations.statuses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """What a job reports of itself."""
+    """Latest report of a job."""
 
     status: Status | None = None
     # Requests to the source in the last hour; None if none were ever counted.
     requests: int | None = None
-    # What the source remembers, as the text of its kind; empty if nothing.
+    # State of the source, in the format of its kind; empty if there is none.
     memory: str = ""
 
 
@@ -30,21 +30,21 @@ def report_by_job(
     connection: Connection, *, now: datetime, job_id: str | None = None
 ) -> dict[str, JobReport]:
     """Return the reports of one job, or of all jobs that have one, by job id."""
-    wanted = select(_statuses)
+    query = select(_statuses)
     if job_id is not None:
-        wanted = wanted.where(_statuses.c.job_id == job_id)
+        query = query.where(_statuses.c.job_id == job_id)
     return {
         row.job_id: JobReport(
             status=from_text(Status, row.text) if row.text else None,
             requests=requests_in_hour(row.requests, now=now),
             memory=row.memory or "",
         )
-        for row in connection.execute(wanted)
+        for row in connection.execute(query)
     }
 
 
 def put(connection: Connection, job_id: str, **columns: str) -> None:
-    """Store columns of a job's report; nothing is stored of a dropped job."""
+    """Store columns of a job's report; do nothing if the job was dropped."""
     of_job = update(_statuses).where(_statuses.c.job_id == job_id)
     if connection.execute(of_job, columns).rowcount:
         return
@@ -54,14 +54,14 @@ def put(connection: Connection, job_id: str, **columns: str) -> None:
 
 
 def add_requests(connection: Connection, job_id: str, requests: int, *, at: datetime) -> None:
-    """Count requests of a job, by the minute."""
+    """Add requests to the count of the current minute."""
     known = select(_statuses.c.requests).where(_statuses.c.job_id == job_id)
     counts = with_requests(connection.scalar(known), at=at, requests=requests)
     put(connection, job_id, requests=counts)
 
 
 def with_requests(text: str | None, *, at: datetime, requests: int) -> str:
-    """Return the counts with some more; counts older than an hour are left out."""
+    """Return the counts with further requests, and without counts older than an hour."""
     minute = _minute(at)
     count_by_minute = _counts(text, now=at)
     count_by_minute[minute] = count_by_minute.get(minute, 0) + requests
@@ -69,13 +69,13 @@ def with_requests(text: str | None, *, at: datetime, requests: int) -> str:
 
 
 def requests_in_hour(text: str | None, *, now: datetime) -> int | None:
-    """Return how many requests were sent; None if none were ever counted."""
+    """Return the number of requests in the last hour; None if none were ever counted."""
     return None if text is None else sum(_counts(text, now=now).values())
 
 
 def _counts(text: str | None, *, now: datetime) -> dict[int, int]:
     newest = _minute(now)
-    oldest = newest - _MINUTES_KEPT
+    oldest = newest - _MINUTES_RETAINED
     found = json.loads(text or "{}").items()
     # Minutes in the future were counted before the clock was set back.
     return {int(key): count for key, count in found if oldest < int(key) <= newest}

@@ -1,6 +1,6 @@
 """Create the relations of a catalog, or migrate those of an older revision.
 
-Alembic is imported only to migrate: its import takes longer than any statement of SHOW.
+Alembic is imported only to migrate, because its import takes longer than a SHOW statement.
 """
 
 from pathlib import Path
@@ -23,7 +23,7 @@ from penstock.errors import Code, UserError
 
 REVISIONS = ("0004",)
 HEAD = REVISIONS[-1]
-# Written by versions whose stored jobs this one cannot read.
+# Revisions whose stored jobs this version cannot read.
 RETIRED = ("0001", "0002", "0003")
 
 _alembic_version = Table(
@@ -41,7 +41,7 @@ def upgrade(database: Database) -> None:
     if stored == HEAD:
         return
     with database.write() as connection:
-        # Another process may have been faster.
+        # Another process may have created or migrated the catalog in the meantime.
         stored = _stored_revision(connection, database.place)
         if stored is None:
             _create(connection)
@@ -55,9 +55,9 @@ def _stored_revision(connection: Connection, place: Place) -> str | None:
         stored = connection.scalar(select(_alembic_version.c.version_num))
     elif names:
         raise UserError(
-            f"database {place} is not a catalog of Penstock",
+            f"database {place} is not a Penstock catalog",
             code=Code.CATALOG_ERR,
-            detail=f"It holds other relations, such as {names[0]}.",
+            detail=f"The database contains other relations, such as {names[0]}.",
             hint="Choose another home.",
         )
     else:
@@ -66,18 +66,18 @@ def _stored_revision(connection: Connection, place: Place) -> str | None:
         raise UserError(
             f"catalog {place} has revision {stored}, which this version cannot read",
             code=Code.CATALOG_ERR,
-            detail=f"The stored form of jobs changed with revision {REVISIONS[0]}.",
+            detail=f"The stored format of jobs changed in revision {REVISIONS[0]}.",
             hint=(
-                "Choose another home, and create tables and jobs there again: CREATE TABLE "
-                "with the LOCATION of each table keeps its rows, and an offset or position "
-                "keeps what was loaded from loading again."
+                "Choose another home, and create the tables and jobs again. CREATE TABLE with "
+                "the LOCATION of an existing table keeps its rows. Create each job with an "
+                "offset or position, so that it does not load the same data twice."
             ),
         )
     if stored is not None and stored not in REVISIONS:
         raise UserError(
-            f"catalog {place} has revision {stored}, and this version knows up to {HEAD}",
+            f"catalog {place} has revision {stored}, but this version supports at most {HEAD}",
             code=Code.CATALOG_ERR,
-            hint="Upgrade Penstock: a newer version has written this catalog.",
+            hint="Upgrade Penstock. A newer version has written this catalog.",
         )
     return stored
 

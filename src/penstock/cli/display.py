@@ -1,8 +1,8 @@
 """Show the progress of a run: a live table on a terminal, plain lines elsewhere.
 
-Counts come from the catalog, so they are what was committed, also after a restart. Only the
-step, the lag and what is left are reports of the runner. A text without a time stays the same
-until something happens, so plain lines are printed only then.
+Counts come from the catalog, so they are committed rows, even after a restart. Only the step,
+the lag and the remaining files and rows come from the runner. Plain lines contain no durations.
+A line therefore changes, and is printed, only when something happens.
 """
 
 import sys
@@ -19,10 +19,10 @@ from penstock.epochs.cadence import ATTEMPTS_MAX
 from penstock.epochs.progress import Progress, Step
 from penstock.model.epoch import Statistics
 from penstock.model.job import DesiredState
-from penstock.model.text import counted, format_duration, sized
+from penstock.model.text import format_count, format_duration, format_size
 from penstock.supervisor.supervisor import RunnerReport
 
-NO_JOBS = "no jobs yet; create one with penstock sql"
+NO_JOBS = "no jobs to run; create one with penstock sql"
 LINE_PERIOD = timedelta(seconds=1)
 SILENCE_FIRST = timedelta(seconds=10)
 SILENCE_PERIOD = timedelta(seconds=60)
@@ -39,7 +39,7 @@ LARGE = (("G", 10**9), ("M", 10**6), ("k", 10**3))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownJob:
-    """A job as users see it, and what its runner in this process does."""
+    """A job as users see it, with the report of its runner in this process."""
 
     view: JobView
     report: RunnerReport
@@ -54,14 +54,14 @@ def shown_jobs(reports: Sequence[RunnerReport], *, at: datetime) -> list[ShownJo
 
 
 class Display(Protocol):
-    """Where progress is shown."""
+    """Contract of a progress display."""
 
     def show(self, jobs: Sequence[ShownJob]) -> None:
         """Show the newest progress; called in every round."""
         ...
 
     def summarise(self, jobs: Sequence[ShownJob]) -> None:
-        """Show what the run did; called once, at its end."""
+        """Show the summary of the run; called once, at the end of the run."""
         ...
 
 
@@ -74,7 +74,7 @@ def open_display(clock: Clock) -> Iterator[Display]:
         return
     from rich.live import Live
 
-    # Standard error that goes to a file must not be drawn on the terminal.
+    # Do not draw standard error on the terminal if it goes to a file.
     drawn = sys.stderr.isatty()
     with Live(
         "starting …", refresh_per_second=8, transient=True, redirect_stderr=drawn
@@ -83,7 +83,7 @@ def open_display(clock: Clock) -> Iterator[Display]:
 
 
 class Tally:
-    """What each job did since the start of the run, and how fast."""
+    """Rows and rates of each job since the start of the run."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -104,11 +104,11 @@ class Tally:
 
     @property
     def duration(self) -> timedelta:
-        """How long the run has lasted."""
+        """Duration of the run so far."""
         return self._clock.now() - self._started_at
 
     def done(self, view: JobView) -> Statistics:
-        """Return what a job committed in this run."""
+        """Return the counts that a job committed in this run."""
         first, total = self._first.get(view.job.id, view.totals), view.totals
         return Statistics(
             rows_loaded=total.rows_loaded - first.rows_loaded,
@@ -119,7 +119,7 @@ class Tally:
         )
 
     def rate(self, view: JobView) -> float:
-        """Return the rows per second of the last seconds."""
+        """Return the rows per second within RATE_WINDOW."""
         samples = self._samples.get(view.job.id)
         if not samples:
             return 0.0
@@ -136,7 +136,7 @@ def _per_second(rows: int, duration: timedelta) -> float:
 
 
 class LiveDisplay:
-    """A table that is redrawn in place."""
+    """A table on a terminal, redrawn in place."""
 
     def __init__(self, tally: Tally, clock: Clock, live: Any) -> None:  # noqa: ANN401 - Rich is imported late.
         self._tally = tally
@@ -163,14 +163,14 @@ class LiveDisplay:
             console.print(line, markup=False, highlight=False)
 
     def drawn(self, jobs: Sequence[ShownJob], *, width: int) -> object:
-        """Return the table for a terminal of some width, with notes below it."""
+        """Return the table for a terminal of this width, with messages below the table."""
         from rich.console import Group
         from rich.text import Text
 
         if not jobs:
             return Text(NO_JOBS)
         now = self._clock.now()
-        # A narrow table has the step in place of the state.
+        # A narrow table shows the step instead of the state.
         texts = ("job", "state", "step") if width >= WIDE else ("job", "step")
         streams = [_is_stream(job.view) for job in jobs]
         left = () if all(streams) else ("files left", "rows left")
@@ -178,9 +178,9 @@ class LiveDisplay:
         numbers = (_read_head(jobs), "rows", *left, *lag, "rows/s")
         rows = [self._cells(job, now, width) for job in jobs]
         table = _table(texts, numbers, rows, width=width)
-        # Columns must not jump with every step.
+        # A fixed width keeps the columns in place when the step changes.
         table.columns[len(texts) - 1].min_width = STEP_WIDTH
-        return Group(table, *(Text(note) for note in _notes(jobs, now)))
+        return Group(table, *(Text(line) for line in _message_lines(jobs, now)))
 
     def _cells(self, job: ShownJob, now: datetime, width: int) -> dict[str, str]:
         done = self._tally.done(job.view)
@@ -215,7 +215,7 @@ def _table(
         width_min = 0 if index else NAME_WIDTH_MIN
         table.add_column(name, overflow="fold", no_wrap=index > 0, min_width=width_min)
     for name in numbers:
-        # On a narrow terminal the head takes two lines; a number never does.
+        # On a narrow terminal the heading wraps, but numbers do not.
         head = name if width >= WIDE else name.replace(" ", "\n")
         table.add_column(head, justify="right", no_wrap=True)
     for row in rows:
@@ -223,16 +223,16 @@ def _table(
     return table
 
 
-def _notes(jobs: Sequence[ShownJob], now: datetime) -> list[str]:
-    """Return the lines below the table; jobs with the same note share a line."""
-    names_by_note: dict[str, list[str]] = {}
+def _message_lines(jobs: Sequence[ShownJob], now: datetime) -> list[str]:
+    """Return the lines below the table; jobs with the same message share a line."""
+    names_by_message: dict[str, list[str]] = {}
     for job in jobs:
-        names_by_note.setdefault(_note(job, now), []).append(job.view.name)
-    names_by_note.pop("", None)
-    return [f"{', '.join(names)}: {note}" for note, names in names_by_note.items()]
+        names_by_message.setdefault(_message(job, now), []).append(job.view.name)
+    names_by_message.pop("", None)
+    return [f"{', '.join(names)}: {message}" for message, names in names_by_message.items()]
 
 
-def _note(job: ShownJob, now: datetime) -> str:
+def _message(job: ShownJob, now: datetime) -> str:
     progress = job.report.progress
     if progress is None or job.view.reason is not None:
         return reason_text(job, now)
@@ -241,7 +241,7 @@ def _note(job: ShownJob, now: datetime) -> str:
 
 
 class PlainDisplay:
-    """At most one line per second: when something changed, or after a long silence."""
+    """Plain lines, at most one per second: for a change, or after a long silence."""
 
     def __init__(self, tally: Tally, clock: Clock) -> None:
         self._tally = tally
@@ -255,7 +255,7 @@ class PlainDisplay:
         now = self._clock.now()
         if self._printed_at is not None and now < self._printed_at + LINE_PERIOD:
             return
-        # A job that was never shown comes first.
+        # Jobs without a line so far come first.
         for job in sorted(jobs, key=lambda job: job.view.job.id in self._line_by_job):
             line = self._line(job)
             if line != self._line_by_job.get(job.view.job.id) and not _brief_listing(job, now):
@@ -282,9 +282,9 @@ class PlainDisplay:
         if progress is not None:
             files_left, rows_left = _left_texts(job, done)
             noun = "file" if files_left == "1" else "files"
-            left = f", left {files_left} {noun}, {rows_left} rows"
+            left = f"; {files_left} {noun}, {rows_left} rows left"
             if _is_stream(job.view):
-                left = f", lag {lag_text(job)}"
+                left = f"; lag {lag_text(job)}"
             if progress.message:
                 reason = _activity(progress)
             elif progress.step is not Step.IDLE:
@@ -300,13 +300,13 @@ def _print(line: str) -> None:
 
 
 def summary_lines(jobs: Sequence[ShownJob], tally: Tally) -> list[str]:
-    """Return for each job what it loaded in this run and in all."""
+    """Return a line for each job: the counts of this run and the totals."""
     duration = format_duration(tally.duration, tenths=True)
     return [
         f"{job.view.name}: {_state_name(job).lower()}; loaded "
         f"{_amount(job.view, tally.done(job.view))} in this run "
-        f"({sized(tally.done(job.view).bytes_read)} in {duration}, "
-        f"{tally.average_rate(job.view):,.0f} rows/s); in all "
+        f"({format_size(tally.done(job.view).bytes_read)} in {duration}, "
+        f"{tally.average_rate(job.view):,.0f} rows/s); total "
         f"{_amount(job.view, job.view.totals)}"
         for job in jobs
     ]
@@ -318,16 +318,16 @@ def _summary_cells(job: ShownJob, jobs: Sequence[ShownJob], tally: Tally) -> dic
         "job": job.view.name,
         "state": _state_name(job),
         _read_head(jobs): _read_count(done),
-        "bytes": sized(done.bytes_read),
+        "bytes": format_size(done.bytes_read),
         "rows": f"{done.rows_loaded:,}",
         "rejected": f"{done.rows_rejected:,}",
         "rows/s": _brief_count(tally.average_rate(job.view)),
-        "rows in all": f"{job.view.totals.rows_loaded:,}",
+        "total rows": f"{job.view.totals.rows_loaded:,}",
     }
 
 
 def _is_stream(view: JobView) -> bool:
-    """Return whether the source measures what waits by lag instead of bytes."""
+    """Return whether the source reports a lag instead of waiting bytes."""
     return "bytes" not in view.kind.measures
 
 
@@ -341,14 +341,14 @@ def _read_count(done: Statistics) -> str:
 
 
 def _amount(view: JobView, done: Statistics) -> str:
-    """Return what was read, loaded and rejected."""
-    read = counted(done.files_read + done.records_read, view.kind.read_noun)
-    loaded = f"{read}, {counted(done.rows_loaded, 'row')}"
+    """Return the counts of files or records, rows and rejected rows as text."""
+    read = format_count(done.files_read + done.records_read, view.kind.read_noun)
+    loaded = f"{read}, {format_count(done.rows_loaded, 'row')}"
     return loaded + (f" ({done.rows_rejected:,} rejected)" if done.rows_rejected else "")
 
 
 def _state_name(job: ShownJob) -> str:
-    """Return the state as SHOW JOBS does, or CAUGHT UP."""
+    """Return the state as SHOW JOBS shows it, or CAUGHT UP."""
     progress = job.report.progress
     idle = progress is not None and progress.step is Step.IDLE
     if job.view.job.desired.state is DesiredState.RUN and (job.report.caught_up or idle):
@@ -357,7 +357,7 @@ def _state_name(job: ShownJob) -> str:
 
 
 def _step_text(progress: Progress | None, now: datetime) -> str:
-    """Return the step of a runner with its duration, or when its wait ends."""
+    """Return the step of a runner with its duration, or the time of the next attempt."""
     if progress is None:
         return ""
     if progress.step is Step.IDLE:
@@ -378,7 +378,7 @@ def _activity(progress: Progress, now: datetime | None = None) -> str:
         case Step.RETRYING:
             when = _until(progress, now) if now else ""
             return f"attempt {progress.attempt} of {ATTEMPTS_MAX}{when}: {progress.message}"
-        case Step.LISTING if progress.message:
+        case Step.POLLING if progress.message:
             return f"listing {progress.message}"
         case _:
             more = f" ({progress.message})" if progress.message else ""
@@ -392,20 +392,20 @@ def _until(progress: Progress, now: datetime) -> str:
 
 
 def _brief_listing(job: ShownJob, now: datetime) -> bool:
-    """Return whether a job has just started to list, as an idle job does again and again."""
+    """Return whether a job has just started a listing; idle jobs list repeatedly."""
     progress = job.report.progress
-    if progress is None or progress.step is not Step.LISTING:
+    if progress is None or progress.step is not Step.POLLING:
         return False
     return now - progress.since <= STEP_SHORT
 
 
 def reason_text(job: ShownJob, now: datetime | None = None) -> str:
-    """Return why a job does not run; empty if it does."""
+    """Return why a job does not run; empty if the job runs."""
     reason = job.view.reason
     if reason is not None:
         return f"{reason.code}: {reason.message}{_resume_time(job, now)}"
-    if job.report.last_words and job.report.last_words.error and job.report.progress is None:
-        return job.report.last_words.error.message
+    if job.report.last_exit and job.report.last_exit.error and job.report.progress is None:
+        return job.report.last_exit.error.message
     return ""
 
 
@@ -418,7 +418,7 @@ def _resume_time(job: ShownJob, now: datetime | None) -> str:
 
 
 def _left_texts(job: ShownJob, done: Statistics, *, brief: bool = False) -> tuple[str, str]:
-    """Return how many files are left, and about how many rows; empty for a stream."""
+    """Return the remaining files and estimated rows as texts; empty for a stream."""
     progress = job.report.progress
     if progress is None or _is_stream(job.view):
         return "", ""
@@ -452,7 +452,7 @@ def _brief_count(number: float) -> str:
 
 
 def _silence_text(jobs: Sequence[ShownJob], now: datetime) -> str:
-    """Return what the jobs of a run wait for; working jobs come first."""
+    """Return why the jobs print no lines; working jobs come first."""
     if not jobs:
         return NO_JOBS
     ordered = sorted(
@@ -471,7 +471,7 @@ def _wait(job: ShownJob, now: datetime) -> str:
     if job.report.caught_up:
         return "has caught up"
     if progress is None or progress.step is Step.STOPPED:
-        return "does not run in this process; another process may run it"
+        return "is not running in this process; another process may be running it"
     if progress.step in (Step.IDLE, Step.RETRYING):
         return _activity(progress, now)
     return f"{_activity(progress)} for {format_duration(now - progress.since)}"

@@ -21,7 +21,7 @@ EXIT_FAILED = 1
 # Typer keeps the lines of a paragraph that starts with \b.
 STEPS = """\b
 Three steps:
-  1. penstock init      creates a home; penstock doctor checks it
+  1. penstock init      creates a home folder; penstock doctor checks it
   2. penstock sql -e "
        CREATE TABLE orders (id BIGINT, city STRING);
        CREATE JOB load_orders ON STREAMING DO INSERT INTO orders
@@ -31,17 +31,19 @@ Three steps:
 
 SQL_HELP = """Run SQL statements from -e, -f or standard input; on a terminal, open a prompt.
 
-At the prompt, Tab completes, Up recalls earlier statements, and "help" shows examples.
+At the prompt, Tab completes words, Up recalls earlier statements, and "help" shows examples.
 
 \b
+Statements:
 CREATE | DROP TABLE, DESCRIBE [DETAIL], SHOW TABLES, SHOW CREATE TABLE, SELECT
 CREATE | ALTER | PAUSE | RESUME | DROP | EXPLAIN JOB, SHOW JOBS,
   SHOW CREATE JOB, SHOW EPOCHS | EVENTS FOR
 CREATE | ALTER | PAUSE | RESUME | STOP ROUTINE LOAD, SHOW SHARDS FOR,
-  PAUSE | RESUME ALL ROUTINE LOAD, SHOW [ALL] [CREATE] ROUTINE LOAD [TASK]
+  PAUSE | RESUME ALL ROUTINE LOAD, SHOW [ALL] ROUTINE LOAD,
+  SHOW [ALL] CREATE ROUTINE LOAD FOR, SHOW ROUTINE LOAD TASK FOR
 CREATE | ALTER | DROP SECRET, SHOW SECRETS
 
-A SELECT over tables starts Spark, which takes some seconds; SELECT … FROM jobs(…) does not.
+A SELECT from a table starts Spark, which takes some seconds. SELECT … FROM jobs(…) does not.
 End a statement with \\G instead of ; to print its result vertically."""
 
 app = typer.Typer(
@@ -69,7 +71,9 @@ HomeOption = Annotated[
 
 VerboseOption = Annotated[
     bool,
-    typer.Option("--verbose", metavar="", help="Log everything, also to standard error."),
+    typer.Option(
+        "--verbose", metavar="", help="Log all levels, and copy the log to standard error."
+    ),
 ]
 
 
@@ -82,14 +86,14 @@ def _print_version(*, value: bool) -> None:
 
 
 def _complete_job(context: typer.Context, incomplete: str) -> list[str]:
-    """Return the jobs whose names start like this, read from the catalog's file alone."""
-    from penstock.catalog.glance import catalog_path, job_names
+    """Return the jobs whose names start with a text; read only the file of the catalog."""
+    from penstock.catalog.summary import catalog_path, job_names
 
     try:
         home = context.find_root().params.get("home")
         path = catalog_path(load_settings(home=home and Path(home)).catalog_url)
         names = job_names(path) if path is not None and path.exists() else []
-    except Exception:  # noqa: BLE001 - A completing shell cannot show an error.
+    except Exception:  # noqa: BLE001 - Completion in a shell cannot show an error.
         return []
     return [name for name in names if name.startswith(incomplete)]
 
@@ -99,7 +103,7 @@ def penstock(
     context: typer.Context,
     *,
     home: HomeOption = None,
-    version: Annotated[  # noqa: ARG001 - The callback handles it.
+    version: Annotated[  # noqa: ARG001 - The callback prints the version.
         bool,
         typer.Option(
             "--version",
@@ -110,7 +114,7 @@ def penstock(
         ),
     ] = False,
 ) -> None:
-    """Load streams of files into Delta tables, each row exactly once."""
+    """Load files and streams into Delta tables, each row exactly once."""
     context.obj = home
 
 
@@ -140,7 +144,7 @@ def sql(
 ) -> None:
     """Run SQL statements from -e, -f or standard input; on a terminal, open a prompt."""
     if execute is not None and file is not None:
-        raise typer.BadParameter("give either -e or -f, not both")
+        raise typer.BadParameter("-e and -f cannot be used together")
     if execute is not None:
         text = execute
     elif file is not None:
@@ -161,7 +165,7 @@ def sql(
 def _opened(home: Path | None, *, verbose: bool) -> Iterator["App"]:
     from penstock.app import App
 
-    with closing(App(load_settings(home=home), tell=_notify)) as application:
+    with closing(App(load_settings(home=home), notify=_notify)) as application:
         if verbose:
             application.log(verbose=True)
         yield application
@@ -185,7 +189,7 @@ def _run_sql(text: str, *, home: Path | None, output: Format, verbose: bool) -> 
 
 
 def _notify(line: str) -> None:
-    """Print a line to standard error if that is a terminal."""
+    """Print a line to standard error if standard error is a terminal."""
     if sys.stderr.isatty():
         sys.stderr.write(line + "\n")
 
@@ -201,7 +205,7 @@ def run(
         typer.Option(
             "--until-caught-up",
             metavar="",
-            help="Stop when everything that was waiting at the start is loaded.",
+            help="Stop when all files and records that existed at the start are loaded.",
         ),
     ] = False,
     job: Annotated[
@@ -223,8 +227,8 @@ def run(
 ) -> None:
     """Run jobs in the foreground and show their progress.
 
-    Ctrl-C completes or aborts every epoch and stops; press it twice to stop at once.
-    The exit code is 1 after a failure, 130 after Ctrl-C, and otherwise 0.
+    Ctrl-C commits or aborts the current epochs and stops. Press Ctrl-C twice to stop at once.
+    The exit code is 1 after a failure, 130 after Ctrl-C, and 0 otherwise.
     """
     from penstock.model.options import parse_duration
 
@@ -250,7 +254,7 @@ def _errors_printed(*, script: str = "") -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as error:
-        # The reader of the output is gone, as after `| head`; nobody reads an error.
+        # The reader of the output has exited, as in `| head`. Print no error.
         sys.stderr.close()
         raise typer.Exit(EXIT_FAILED) from error
     except (PenstockError, OSError) as error:
@@ -271,7 +275,7 @@ def doctor(
     quick: Annotated[
         bool,
         typer.Option(
-            "--quick", metavar="", help="Do not start Spark, and do not ask buckets or streams."
+            "--quick", metavar="", help="Do not start Spark or connect to buckets and streams."
         ),
     ] = False,
     output: Annotated[
@@ -280,7 +284,7 @@ def doctor(
 ) -> None:
     """Check Python, Java, Spark, the home, credentials and jobs; suggest the next command.
 
-    Changes nothing. A small object, deleted at once, tests a warehouse in a bucket.
+    Changes nothing. To test a warehouse in a bucket, doctor writes and deletes a small object.
     The exit code is 1 if there is a problem.
     """
     with _errors_printed():
@@ -294,23 +298,25 @@ def init(
     context: typer.Context,
     folder: Annotated[
         Path | None,
-        typer.Argument(help="The home to create.", show_default="--home, or ./penstock-home"),
+        typer.Argument(
+            help="Home folder to create.", show_default="--home, or ./penstock-home"
+        ),
     ] = None,
 ) -> None:
-    """Create a home with a settings file that explains every setting."""
+    """Create a home folder with a settings file that explains every setting."""
     with _errors_printed():
         typer.echo(create_home(folder or context.obj))
 
 
 def main() -> None:
     """Run the command line."""
-    # A statement ends before a collection pays off; a run turns the collector on again.
+    # A statement ends before garbage collection pays off. A run enables the collector again.
     gc.disable()
     app()
 
 
 def create_home(given: Path | None) -> str:
-    """Create the home and its settings file; return the message."""
+    """Create the home and its settings file; return the text to print."""
     home = home_folder(given)
     path = home / FILE_NAME
     another = "Choose another folder: penstock init FOLDER."
@@ -319,10 +325,10 @@ def create_home(given: Path | None) -> str:
         with path.open("x", encoding="utf-8") as file:
             file.write(settings_file())
     except FileExistsError as error:
-        message, hint = f'home "{home}" cannot be created: a file has this name', another
+        message, hint = f'home "{home}" cannot be created: it is a file', another
         if path.exists():
             message = f'settings file "{path}" exists and was not changed'
-            hint = "Edit it, or delete it and run penstock init again."
+            hint = "Edit the file, or delete it and run penstock init again."
         raise UserError(message, code=Code.ALREADY_EXISTS_ERR, hint=hint) from error
     except OSError as error:
         message = f'home "{home}" cannot be created: {error.strerror}'
@@ -330,7 +336,7 @@ def create_home(given: Path | None) -> str:
     meaning_by_step = {
         "doctor": "check this machine",
         "sql   ": "create a table and a job",
-        "run   ": "load until Ctrl-C",
+        "run   ": "run the jobs until Ctrl-C",
     }
     penstock = command_for(home)
     steps = [f"  {penstock} {step}  # {why}" for step, why in meaning_by_step.items()]

@@ -1,4 +1,4 @@
-"""Print the result of a statement for people (table, vertical) or programs (json, csv)."""
+"""Print the result of a statement as table or vertical text, as JSON or as CSV."""
 
 import csv
 import json
@@ -12,7 +12,7 @@ from penstock.control.result import Cell, Result
 def print_result(
     result: Result, *, output: str, stream: TextIO | None = None, seconds: float | None = None
 ) -> None:
-    """Print a result as table, vertical, json or csv; the first two show the duration."""
+    """Print a result; the formats table and vertical also print the duration."""
     stream = stream or sys.stdout
     match output:
         case "json":
@@ -26,14 +26,14 @@ def print_result(
             _print_grid(result, stream)
             _print_ending(result, stream, seconds)
         case _:
-            # Texts of several lines are bare, so that people can copy them.
+            # CREATE statements are printed without a table, so that users can copy them.
             stream.writelines(f"{_text(row[-1])};\n" for row in result.rows)
             if seconds is not None or not result.names:
                 _print_ending(result, stream, seconds)
 
 
 def is_grid(result: Result, output: str) -> bool:
-    """Return whether a result is printed in columns."""
+    """Return whether a result is printed as a table with columns."""
     return output == "table" and bool(result.names) and result.names[-1] != "create_statement"
 
 
@@ -45,7 +45,7 @@ def _print_json(result: Result, stream: TextIO) -> None:
 
 
 def _distinct(names: tuple[str, ...]) -> list[str]:
-    """Add numbers to repeated names: the keys of a JSON object are distinct."""
+    """Add numbers to repeated names, because the keys of a JSON object are distinct."""
     keys: list[str] = []
     for name in names:
         further = (f"{name}_{number}" for number in count(2))
@@ -89,7 +89,7 @@ def _print_grid(result: Result, stream: TextIO) -> None:
 
 
 def _print_aligned(result: Result, stream: TextIO) -> None:
-    """Print aligned columns without folding, for a pipe or a file."""
+    """Print aligned columns without wrapping, for a pipe or a file."""
     lines = [result.names, *(tuple(_line(cell) for cell in row) for row in result.rows)]
     widths = [max(len(line[index]) for line in lines) for index in range(len(result.names))]
     lines.insert(1, tuple("-" * width for width in widths))

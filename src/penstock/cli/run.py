@@ -18,8 +18,9 @@ from penstock.app import App
 from penstock.cli.display import Display, open_display, shown_jobs
 from penstock.clock import Clock
 from penstock.errors import Code, ExternalError, PenstockError, UserError
-from penstock.logs import point_latest
+from penstock.logs import link_latest
 from penstock.model.job import DesiredState
+from penstock.model.text import format_count, format_duration
 from penstock.sources.registry import source_kind
 from penstock.supervisor.supervisor import RunnerReport, Supervisor
 
@@ -42,7 +43,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a run shall do."""
+    """Jobs and end conditions of a run."""
 
     names: tuple[str, ...]
     until_caught_up: bool
@@ -56,7 +57,7 @@ def run_jobs(application: App, request: Request) -> int:
     application.log(verbose=request.verbose)
     home = application.settings.home
     log.info("run started", version=version("penstock"), home=str(home), jobs=known)
-    point_latest(application.logs)
+    link_latest(application.logs)
     try:
         code = _run(application, request)
     except PenstockError as error:
@@ -113,7 +114,7 @@ def _rounds(
     display: Display,
     stop: threading.Event,
 ) -> tuple[Ending, tuple[RunnerReport, ...]]:
-    """Repeat rounds until there is a reason to end; return the reason and the last reports."""
+    """Run rounds until there is a reason to end; return the reason and the last reports."""
     deadline = None if request.timeout is None else clock.now() + request.timeout
     reports: tuple[RunnerReport, ...] = ()
     failure = ""
@@ -122,14 +123,14 @@ def _rounds(
             reports = supervisor.round()
             failure = ""
         except ExternalError as error:
-            # A long run survives a catalog that is locked or out of space for a while.
+            # A long run tolerates a catalog that is locked or out of space for a while.
             if error.message != failure:
-                log.warning("catalog out of reach", code=error.code, reason=error.message)
+                log.warning("catalog unreachable", code=error.code, reason=error.message)
                 _report(f"warning {error.code}: {error.message}; retrying")
             failure = error.message
         _report_losses(supervisor)
         display.show(shown_jobs(reports, at=clock.now()))
-        # Reports from before the failure are stale.
+        # After a failure, the reports are stale.
         ending = _ending(
             None if failure else reports,
             request,
@@ -142,11 +143,12 @@ def _rounds(
 
 
 def _report_losses(supervisor: Supervisor) -> None:
-    for loss in supervisor.take_losses():
+    for loss in supervisor.pop_lost_jobs():
         error = loss.error
         detail = f"; {error.detail}" if error.detail else ""
         _report(
-            f"notice {error.code}: this process lost job {loss.job}: {error.message}{detail}"
+            f"notice {error.code}: job {loss.job} stopped in this process: "
+            f"{error.message}{detail}"
         )
 
 
@@ -155,19 +157,19 @@ def _ending(
 ) -> Ending | None:
     if request.until_caught_up and reports is not None:
         waited_for = [
-            report for report in reports if not report.left_out and not report.caught_up
+            report for report in reports if not report.user_stopped and not report.caught_up
         ]
-        if all(report.paused_for_good for report in waited_for):
+        if all(report.needs_resume for report in waited_for):
             return Ending.FAILED if waited_for else Ending.CAUGHT_UP
     return Ending.TIMED_OUT if late else None
 
 
 def _report_pauses(reports: Sequence[RunnerReport]) -> None:
     for report in reports:
-        if report.left_out:
+        if report.user_stopped:
             paused = report.state.desired.state is DesiredState.PAUSE
-            why = "paused by a person" if paused else "being dropped"
-            _report(f"job {report.state.name} is {why} and was left out")
+            why = "paused by a user" if paused else "being dropped"
+            _report(f"job {report.state.name} is {why} and was skipped")
         elif _failed(report) and report.state.desired.reason is not None:
             reason = report.state.desired.reason
             _report(f"error {reason.code}: job {report.state.name} is paused: {reason.message}")
@@ -176,27 +178,27 @@ def _report_pauses(reports: Sequence[RunnerReport]) -> None:
 
 
 def _failed(report: RunnerReport) -> bool:
-    return report.paused_for_good and not report.left_out
+    return report.needs_resume and not report.user_stopped
 
 
 def _report_unfinished(
     reports: Sequence[RunnerReport], last_reports: Sequence[RunnerReport], request: Request
 ) -> None:
-    """Report jobs that are not caught up; only the reports of the last round have amounts."""
+    """Report jobs that are not caught up; only reports of the last round have counts."""
     progress_by_job = {report.state.id: report.progress for report in last_reports}
     for report in reports:
-        if report.left_out or report.caught_up:
+        if report.user_stopped or report.caught_up:
             continue
         progress = progress_by_job.get(report.state.id)
-        known = "the remaining work is not known yet"
+        known = "the remaining work is unknown"
         if progress is not None and (progress.waiting.complete or progress.waiting.items):
             more = "" if progress.waiting.complete else "at least "
             noun = source_kind(report.state.definition.source.kind).waiting_noun
-            what = "files wait" if noun == "file" else f"{noun}s hold records"
-            known = f"{more}{progress.waiting.items} {what}"
+            state = "left" if noun == "file" else "with unread records"
+            known = f"{more}{format_count(progress.waiting.items or 0, noun)} {state}"
         _report(
             f"error {Code.TIMEOUT_ERR}: job {report.state.name} is not caught up after "
-            f"{request.timeout}; {known}"
+            f"{format_duration(request.timeout or timedelta(0))}; {known}"
         )
 
 
@@ -213,7 +215,7 @@ def _report(line: str) -> None:
 
 @contextmanager
 def _signals(interrupted: threading.Event) -> Iterator[None]:
-    """End the run cleanly at the first Ctrl-C or SIGTERM, and at once at the second."""
+    """Set the event at the first Ctrl-C or SIGTERM; exit at once at the second."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         del number, frame

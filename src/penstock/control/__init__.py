@@ -1,1 +1,1 @@
-"""What should run: statements to changes of the catalog."""
+"""Execution of statements: changes of the catalog, and SHOW results."""

@@ -1,8 +1,10 @@
 """Statements that change a running job: PAUSE, RESUME, ALTER, DROP.
 
-Invariant: a statement first stores under a new generation what is wanted, then writes its own
-commit into the job's chain, then applies it. It waits for nobody's word: when it returns, no
-owner of an older generation, frozen or slow, can make a row appear.
+First, a statement stores the desired state under a new generation. Then the statement writes a
+commit to the job's chain of table commits, and applies this commit to the catalog.
+
+Invariant: a statement waits for no other process. After a statement returns, owners of older
+generations cannot commit a row, even slow or suspended owners.
 """
 
 from penstock.catalog.catalog import Catalog
@@ -15,22 +17,22 @@ from penstock.model.job import DesiredState, JobState, Reason
 from penstock.model.split import SplitProgress
 from penstock.tables.chain import (
     Closed,
-    Landed,
-    Surpassed,
+    Extended,
+    Superseded,
     catch_up,
     extend,
     newest_commit,
     next_generation,
     open_table,
 )
-from penstock.tables.rejects import settle_rejects
+from penstock.tables.rejects import commit_pending_rejects
 from penstock.tables.table import Tables
 
 ROLLBACKS_MAX = 5
 
 
-class OutpacedError(UserError):
-    """The job changed between reading it and the first effect; the statement may start over."""
+class ConcurrentChangeError(UserError):
+    """The job changed before the statement stored anything; the statement can be retried."""
 
     code_default = Code.OVERTAKEN_ERR
 
@@ -42,10 +44,10 @@ def change_job(
     kind: CommitKind,
     services: Services,
     progress: tuple[SplitProgress, ...] | None = None,
-) -> Landed | Closed:
-    """Store what is wanted, write the commit that makes it hold, and apply it.
+) -> Extended | Closed:
+    """Store the desired state and write a commit that fences older generations.
 
-    Raises UserError OVERTAKEN_ERR when another statement was quicker.
+    Raise UserError OVERTAKEN_ERR if another statement changed the job first.
     """
     generation = next_generation(state.generation)
     state = _store(state, generation, desired=desired, kind=kind, services=services)
@@ -59,15 +61,15 @@ def change_job(
             clock=services.clock,
             progress=progress,
         )
-        if not isinstance(extension, Surpassed):
+        if not isinstance(extension, Superseded):
             reached(CrashPoint.STATEMENT_COMMITTED)
             return extension
-        state = _outrun_rollback(state, extension.generation, services=services)
-    raise overtaken(state)
+        state = _raise_generation(state, extension.generation, services=services)
+    raise overtaken_error(state)
 
 
 def apply_chain(state: JobState, *, services: Services) -> JobState:
-    """Apply what the table holds; UserError if the job was dropped meanwhile."""
+    """Apply the table's commits to the catalog; raise UserError if the job was dropped."""
     handle = open_table(services.tables, state.definition.table)
     current = catch_up(
         state.id,
@@ -76,34 +78,38 @@ def apply_chain(state: JobState, *, services: Services) -> JobState:
         applied=CrashPoint.STATEMENT_APPLIED,
     )
     if current is None:
-        raise overtaken(state)
-    # Whoever looks at a paused job finds what it rejected, whatever became of its runner.
+        raise overtaken_error(state)
+    # The rejects of a paused job must be complete, even if its runner has crashed.
     newest = newest_commit(handle, job_id=state.id).attachment
-    settle_rejects(newest, definition=state.definition, handle=handle, tables=services.tables)
+    commit_pending_rejects(
+        newest, definition=state.definition, handle=handle, tables=services.tables
+    )
     return current
 
 
-def forget(state: JobState, *, catalog: Catalog, tables: Tables) -> None:
-    """Forget a job that has ended, and what it rejected."""
+def delete_ended_job(state: JobState, *, catalog: Catalog, tables: Tables) -> None:
+    """Delete a job that has ended, and its rejects."""
     tables.delete_rejects(state.id)
     catalog.delete_job(state.id)
 
 
-def overtaken(state: JobState) -> UserError:
-    """Answer the error of a statement that lost against another one."""
+def overtaken_error(state: JobState) -> UserError:
+    """Return the error of a statement that another statement has overtaken."""
     return UserError(
         f'job "{state.name}" was changed by another statement at the same time',
         code=Code.OVERTAKEN_ERR,
-        hint="Look at SHOW JOBS and repeat the statement if it is still wanted.",
+        hint="Check SHOW JOBS, then run the statement again if it is still needed.",
     )
 
 
 def store_first(state: JobState, body: EventBody, *, services: Services) -> JobState:
-    """Store a statement's first effect, unless the job changed since it was read."""
+    """Store the first event of a statement; raise if the job changed since it was read."""
     try:
         return services.catalog.append(state.id, body, expected=state.generation)
     except LeaseLostError as error:
-        raise OutpacedError(overtaken(state).message, hint=overtaken(state).hint) from error
+        raise ConcurrentChangeError(
+            overtaken_error(state).message, hint=overtaken_error(state).hint
+        ) from error
 
 
 def _store(
@@ -124,17 +130,18 @@ def _store(
     return store_first(state, first, services=services)
 
 
-def _outrun_rollback(state: JobState, found: Generation, *, services: Services) -> JobState:
-    """Raise the generation above the table's when the catalog was restored from a backup."""
+def _raise_generation(state: JobState, found: Generation, *, services: Services) -> JobState:
+    """Raise the generation above the table's; the catalog was restored from a backup."""
     current = services.catalog.job_by_id(state.id)
     if current is None or current.generation != state.generation:
-        raise overtaken(state)
+        raise overtaken_error(state)
     generation = next_generation(current.generation, found)
-    body: EventBody = GenerationRaised(generation=generation, cause="catalog behind")
+    body: EventBody = GenerationRaised(generation=generation, cause="stale catalog")
     if current.desired.state is DesiredState.RUN:
         reason = Reason(
             code=Code.CATALOG_BEHIND_ERR,
-            message="the catalog was older than the table; look at it, then resume the job",
+            message="the catalog was older than the table; "
+            "check the rows of the table, then resume the job",
         )
         body = DesiredStateChanged(
             state=DesiredState.PAUSE, reason=reason, generation=generation
@@ -142,4 +149,4 @@ def _outrun_rollback(state: JobState, found: Generation, *, services: Services) 
     try:
         return services.catalog.append(state.id, body, expected=current.generation)
     except LeaseLostError as error:
-        raise overtaken(state) from error
+        raise overtaken_error(state) from error

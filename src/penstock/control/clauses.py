@@ -1,7 +1,7 @@
-"""Convert definitions to statements and clauses to INSERTs.
+"""Convert definitions to statements, and clauses of routine loads to INSERTs.
 
-COLUMNS are the items of the SELECT, PRECEDING FILTER is the WHERE of an inner one, WHERE its
-own. A plain list of columns needs no Spark, as with files.
+COLUMNS become the items of the SELECT. PRECEDING FILTER becomes the WHERE of an inner SELECT,
+and WHERE becomes the WHERE of the outer SELECT. A plain list of columns needs no Spark.
 """
 
 from penstock.errors import Code, InvariantError, UserError
@@ -17,7 +17,7 @@ from penstock.sql.statements import CreateJob, Insert, RoutineBody, SelectItem, 
 
 
 def statement_of(state: JobState, *, start: tuple[tuple[str, str], ...]) -> CreateJob:
-    """Return the statement that creates the same job; ``start`` is where it starts."""
+    """Return the statement that creates the same job; ``start`` are its start options."""
     definition = state.definition
     properties = (*print_options(definition.properties), *definition.metadata)
     body: Insert | RoutineBody
@@ -64,8 +64,8 @@ _KEYS = {PayloadFormat.CSV: CSV_KEYS, PayloadFormat.JSON: JSON_KEYS}
 _FORMAT_KEYS = ("format", "compress_type", *(key for keys in _KEYS.values() for key in keys))
 
 
-def require_meaning(definition: JobDefinition, *, decodes: bool) -> None:
-    """Refuse options that mean nothing in the format, or to a source without a format."""
+def require_applicable(definition: JobDefinition, *, decodes: bool) -> None:
+    """Raise if an option does not apply to the format, or to a source without a format."""
     properties, load = definition.properties, definition.load or LoadProperties()
     if not isinstance(properties, RoutineProperties):
         return
@@ -75,33 +75,33 @@ def require_meaning(definition: JobDefinition, *, decodes: bool) -> None:
         if foreign or load.separator is not None:
             what = f'option "{foreign[0]}"' if foreign else "COLUMNS TERMINATED BY"
             raise UserError(
-                f"{what} has no meaning for {definition.function}, whose rows have columns",
+                f"{what} does not apply to {definition.function}, whose rows have columns",
                 code=Code.OPTION_ERR,
-                hint="Leave it out.",
+                hint="Remove it.",
             )
         return
     for format_, keys in _KEYS.items():
         for key in keys:
             if key in given and properties.format is not format_:
-                raise _meaningless(f'option "{key}"', properties.format)
+                raise _inapplicable(f'option "{key}"', properties.format)
     if load.separator is not None and properties.format is not PayloadFormat.CSV:
-        raise _meaningless("COLUMNS TERMINATED BY", properties.format)
+        raise _inapplicable("COLUMNS TERMINATED BY", properties.format)
 
 
-def _meaningless(what: str, format_: PayloadFormat) -> UserError:
+def _inapplicable(what: str, format_: PayloadFormat) -> UserError:
     return UserError(
-        f"{what} has no meaning for the format {format_}",
+        f"{what} does not apply to the format {format_}",
         code=Code.OPTION_ERR,
-        hint="""The format is csv unless PROPERTIES("format" = "json") says otherwise.""",
+        hint="""The default format is csv; change it with PROPERTIES("format" = "json").""",
     )
 
 
 def source_columns(
     definition: JobDefinition, *, columns: tuple[Column, ...]
 ) -> tuple[Column, ...]:
-    """Return the columns of the records: those listed, or those of the table.
+    """Return the columns of the records: the listed columns, or all columns of the table.
 
-    A column named like one of the table has its type, every other is a text.
+    The type of a column is the type of the table's column with this name, or STRING.
     """
     from penstock.sources.formats.payloads import Decoder
 
@@ -109,7 +109,7 @@ def source_columns(
     if payload is None:
         raise InvariantError("records without a format have no columns")
     own = _record_columns(load, format_=payload.format, columns=columns)
-    # The decoder refuses options that contradict each other.
+    # The decoder raises if options contradict each other.
     Decoder(payload, columns=own, needed=())
     return own
 
@@ -124,9 +124,9 @@ def _record_columns(
     names = [c.name for c in _plain(load)] if load.columns else [c.name for c in columns]
     if not names:
         raise UserError(
-            "COLUMNS lists no column of the records",
+            "COLUMNS must list at least one column of the records",
             code=Code.OPTION_ERR,
-            hint="List the columns in their order, then those that are computed: "
+            hint="List the columns of the records in order, then the computed columns: "
             "COLUMNS(id, day, at = to_date(day)).",
         )
     return tuple(
@@ -136,12 +136,12 @@ def _record_columns(
 
 
 def require_known_columns(load: LoadProperties, columns: tuple[Column, ...]) -> None:
-    """Refuse a listed column that a source with columns of its own does not have."""
+    """Raise if COLUMNS lists a column that the source does not have."""
     known = {column.name.lower() for column in columns}
     for column in _plain(load):
         if column.name.lower() not in known:
             raise UserError(
-                f'COLUMNS names "{column.name}", which is no column of the source',
+                f'COLUMNS lists "{column.name}", which is not a column of the source',
                 code=Code.OPTION_ERR,
                 hint=f"Columns of the source: {', '.join(c.name for c in columns)}.",
             )
@@ -151,10 +151,10 @@ def _require_text(load: LoadProperties) -> None:
     for column in _plain(load):
         if column.name.lower() != TEXT_COLUMN:
             raise UserError(
-                f'records of the format text have one column "{TEXT_COLUMN}", '
+                f'records of the format text have one column, "{TEXT_COLUMN}", '
                 f'not "{column.name}"',
                 code=Code.OPTION_ERR,
-                hint=f"Write COLUMNS({TEXT_COLUMN}, id = …) and compute the others.",
+                hint=f"Compute the other columns: COLUMNS({TEXT_COLUMN}, id = …).",
             )
 
 
@@ -169,45 +169,45 @@ def insert_of_load(
     table: str,
     columns: tuple[Column, ...],
     source: tuple[Column, ...],
-    beside: tuple[Column, ...],
+    metadata: tuple[Column, ...],
 ) -> Insert:
-    """Write the INSERT that does what the clauses say."""
+    """Return the INSERT that is equivalent to the clauses."""
     call = f"{function}()"
-    made = {c.name.lower(): c.expression for c in load.columns or () if c.expression}
-    _require_columns(made, columns=columns, table=table)
-    given = {column.name.lower(): quoted_name(column.name) for column in source}
+    computed = {c.name.lower(): c.expression for c in load.columns or () if c.expression}
+    _require_columns(computed, columns=columns, table=table)
+    listed = {column.name.lower(): quoted_name(column.name) for column in source}
     value_by_name = {
-        column.name: made.get(column.name.lower()) or given.get(column.name.lower())
+        column.name: computed.get(column.name.lower()) or listed.get(column.name.lower())
         for column in columns
     }
     filled = {name: value for name, value in value_by_name.items() if value is not None}
     if not filled:
         raise UserError(
-            f'no column of the records is called like one of table "{table}"',
+            f'no column of the records has the name of a column of table "{table}"',
             code=Code.TYPE_ERR,
             hint="Name the columns of the records with COLUMNS(…).",
         )
-    written = [*made.values(), load.preceding_filter, load.where]
+    written = [*computed.values(), load.preceding_filter, load.where]
     names = frozenset().union(*(_names_in(text) for text in written if text))
     names |= {column.name for column in columns if column.name in filled}
     plain = not any(written)
     outer = ", ".join(quoted_name(name) for name in filled)
-    before, behind = f"SELECT {outer} FROM ", ""  # noqa: S608 - Spark runs it, as asked.
+    prefix, suffix = f"SELECT {outer} FROM ", ""  # noqa: S608 - Spark runs the user's SQL.
     if not plain:
-        kept = _unshadowed(source, beside, filled=filled, names=names) if load.where else []
-        # A line end ends a comment that an expression may end with.
+        extra = _unshadowed(source, metadata, filled=filled, names=names) if load.where else []
+        # The line break ends a comment at the end of the expression.
         items = [f"{value}\n AS {quoted_name(name)}" for name, value in filled.items()]
-        inner = ", ".join([*items, *kept])
-        before += f"(SELECT {inner} FROM "  # noqa: S608 - As above.
-        behind = f" WHERE {load.preceding_filter}\n)" if load.preceding_filter else ")"
-        behind += f" WHERE {load.where}\n" if load.where else ""
+        inner = ", ".join([*items, *extra])
+        prefix += f"(SELECT {inner} FROM "  # noqa: S608 - As above.
+        suffix = f" WHERE {load.preceding_filter}\n)" if load.preceding_filter else ")"
+        suffix += f" WHERE {load.where}\n" if load.where else ""
     return Insert(
         table=table,
         columns=tuple(filled),
-        select=before + call + behind,
+        select=prefix + call + suffix,
         items=tuple(SelectItem(path=(name,)) for name in filled) if plain else None,
         source=SourceCall(
-            function=function, options=(), start=len(before), end=len(before) + len(call)
+            function=function, options=(), start=len(prefix), end=len(prefix) + len(call)
         ),
         plain=plain,
         names=names,
@@ -215,9 +215,11 @@ def insert_of_load(
     )
 
 
-def _require_columns(made: dict[str, str], *, columns: tuple[Column, ...], table: str) -> None:
+def _require_columns(
+    computed: dict[str, str], *, columns: tuple[Column, ...], table: str
+) -> None:
     known = {column.name.lower() for column in columns}
-    for name in made:
+    for name in computed:
         if name not in known:
             raise UserError(
                 f'table "{table}" has no column "{name}"',
@@ -228,21 +230,21 @@ def _require_columns(made: dict[str, str], *, columns: tuple[Column, ...], table
 
 def _unshadowed(
     source: tuple[Column, ...],
-    beside: tuple[Column, ...],
+    metadata: tuple[Column, ...],
     *,
     filled: dict[str, str],
     names: frozenset[str],
 ) -> list[str]:
-    """Answer columns that WHERE may look at beside those of the table."""
+    """Return the columns that WHERE can use in addition to the table's columns."""
     taken = {name.lower() for name in filled}
     own = [column for column in source if column.name.lower() not in taken]
     known = taken | {column.name.lower() for column in own}
-    own += [c for c in beside if c.name in names and c.name not in known]
+    own += [c for c in metadata if c.name in names and c.name not in known]
     return [quoted_name(column.name) for column in own]
 
 
 def _names_in(text: str) -> frozenset[str]:
-    """Answer the names that an expression mentions, in lower case."""
+    """Return the names in an expression, in lower case."""
     tokens = tokenize(read_script(text))
     return frozenset(
         token.text.lower() for token in tokens if token.kind in (TokenKind.WORD, TokenKind.NAME)

@@ -1,10 +1,10 @@
 """Build the definition of a job, checked against the real table and the real source.
 
-One path serves CREATE and ALTER of all jobs. The two grammars of Apache Doris, JOB … ON
-STREAMING and ROUTINE LOAD, are two spellings of one definition: a request.
+CREATE and ALTER of all jobs use the same functions. The two grammars of Apache Doris, JOB … ON
+STREAMING and ROUTINE LOAD, result in the same kind of definition.
 
-Invariant: a literal secret of a statement is in no value that is stored or shown. It goes into
-a secret that belongs to the job, in the transaction that stores the definition.
+Invariant: no stored or shown value contains a literal secret of a statement. The literal is
+stored in a secret that the job owns, in the transaction that stores the definition.
 """
 
 import re
@@ -17,12 +17,12 @@ from penstock.catalog.catalog import TableRecord
 from penstock.control.clauses import (
     insert_of,
     insert_of_load,
+    require_applicable,
     require_known_columns,
-    require_meaning,
     source_columns,
 )
 from penstock.control.execute import Services
-from penstock.control.find import find_table, placed
+from penstock.control.find import find_table, located
 from penstock.control.targets import plain_targets, query_targets
 from penstock.errors import Code, InvariantError, SelectError, UserError
 from penstock.model.job import (
@@ -76,7 +76,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSecret:
-    """Values that a job keeps for itself, still in the clear; they are never printed."""
+    """The plaintext values of a secret that a job owns; they are never printed."""
 
     name: str
     values: tuple[tuple[str, str], ...]
@@ -87,10 +87,10 @@ class JobSecret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defined:
-    """A definition with everything inferred frozen, and what is stored beside it."""
+    """A definition with all inferred values, and the values that are stored with it."""
 
     definition: JobDefinition
-    # Where the splits start; None: they stay where they are.
+    # The start positions of the splits; None if the positions do not change.
     progress: Progress | None
     secret: JobSecret | None
 
@@ -108,7 +108,7 @@ def define_job(
         raise InvariantError("a new job has a source")
     function = body.source.function
     kind = _kind_of(function, statement.kind)
-    given = _sort(statement, kind)
+    given = _sort_options(statement, kind)
     options = _parsed(given.options, kind, function=function)
     reveal = _revealer(services.vault)
     values = kind.reveal(options, reveal)
@@ -143,10 +143,10 @@ def define_job(
 
 
 def redefine_job(state: JobState, statement: AlterJob, *, services: Services) -> Defined:
-    """Return the definition after ALTER; what the statement does not name stays."""
+    """Return the definition after ALTER; parts that the statement omits do not change."""
     before, body = state.definition, statement.body
     kind, reveal = source_kind(before.source.kind), _revealer(services.vault)
-    given = _sort(statement, kind)
+    given = _sort_options(statement, kind)
     properties = _altered_properties(before, given, kind)
     options, source, secret = _altered_source(state, statement, given, services=services)
     altered = replace(
@@ -177,14 +177,14 @@ def redefine_job(state: JobState, statement: AlterJob, *, services: Services) ->
 
 def _start(
     definition: JobDefinition,
-    given: "_Sorted",
+    given: "_StatementOptions",
     *,
     options: object,
     values: object,
     services: Services,
     moved: JobState | None = None,
 ) -> Progress | None:
-    """Return where the splits start; ``moved`` is the job as it was before an ALTER."""
+    """Return the start positions of the splits; ``moved`` is the job before an ALTER."""
     request = StartRequest(
         options=options,
         values=values,
@@ -213,8 +213,8 @@ def _kind_of(function: str, job_kind: JobKind) -> SourceKind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Sorted:
-    """The pairs of a statement by their meaning."""
+class _StatementOptions:
+    """The keys and values of a statement, grouped by purpose."""
 
     options: Mapping[str, str]
     start: Mapping[str, str]
@@ -222,8 +222,8 @@ class _Sorted:
     metadata: Pairs
 
 
-def _sort(statement: CreateJob | AlterJob, kind: SourceKind) -> _Sorted:
-    """Sort pairs into options that stay, where to start, properties and metadata."""
+def _sort_options(statement: CreateJob | AlterJob, kind: SourceKind) -> _StatementOptions:
+    """Sort keys and values into options, start options, properties and metadata."""
     starts = _keys(kind.start_options)
     call = statement.body.source if statement.body else None
     options: dict[str, str] = {}
@@ -231,7 +231,9 @@ def _sort(statement: CreateJob | AlterJob, kind: SourceKind) -> _Sorted:
         key = kind.aliases.get(written, written)
         if key in options:
             raise UserError(
-                f'options "{key}" and "{written}" are the same', code=Code.OPTION_ERR
+                f'option "{written}" is another name of "{key}", which is also specified',
+                code=Code.OPTION_ERR,
+                hint="Remove one of them.",
             )
         options[key] = value
     properties = dict(statement.properties)
@@ -244,7 +246,9 @@ def _sort(statement: CreateJob | AlterJob, kind: SourceKind) -> _Sorted:
         start = {key: properties.pop(key) for key in starts if key in properties}
     else:
         start = {key: options.pop(key) for key in starts if key in options}
-    return _Sorted(options=options, start=start, properties=properties, metadata=metadata)
+    return _StatementOptions(
+        options=options, start=start, properties=properties, metadata=metadata
+    )
 
 
 def _keys(options: type | None) -> tuple[str, ...]:
@@ -263,10 +267,10 @@ def _properties(pairs: Mapping[str, str], job_kind: JobKind) -> Properties:
             text = given.pop(key, default)
             if text.strip().lower() != default:
                 raise UserError(
-                    f'option "{key}" of Doris must be {default or "empty"} here, not "{text}"',
+                    f'option "{key}" must be {default or "empty"}, not "{text}"',
                     code=Code.NOT_SUPPORTED_ERR,
-                    detail="It is known, but not supported.",
-                    hint="Leave it out.",
+                    detail="Other values of this Apache Doris option are not supported.",
+                    hint="Remove it.",
                 )
         routine: Properties = parse_options(
             job_kind.properties, given.items(), what="a routine load"
@@ -281,7 +285,9 @@ def _properties(pairs: Mapping[str, str], job_kind: JobKind) -> Properties:
     return streaming
 
 
-def _altered_properties(before: JobDefinition, given: _Sorted, kind: SourceKind) -> Properties:
+def _altered_properties(
+    before: JobDefinition, given: _StatementOptions, kind: SourceKind
+) -> Properties:
     merged = {**dict(print_options(before.properties)), **given.properties}
     properties = _properties(merged, before.kind)
     old = before.properties
@@ -294,22 +300,22 @@ def _altered_properties(before: JobDefinition, given: _Sorted, kind: SourceKind)
         raise UserError(
             'option "format" of a routine load cannot be altered',
             code=Code.OPTION_ERR,
-            hint="Stop it, and create another one.",
+            hint="Stop the routine load and create another one.",
         )
     return properties
 
 
 def _altered_source(
-    state: JobState, statement: AlterJob, given: _Sorted, *, services: Services
+    state: JobState, statement: AlterJob, given: _StatementOptions, *, services: Services
 ) -> tuple[Any, SourceRef, JobSecret | None]:
-    """Return the options with literals, the stored source, and the literals as a secret."""
+    """Return the options as written, the source to store, and the literal secrets."""
     before, body = state.definition, statement.body
     kind = source_kind(before.source.kind)
     if body is None or body.source is None:
         return source_options(before.source), before.source, None
     function, pairs = body.source.function, dict(given.options)
     if isinstance(body, Insert):
-        # An INSERT names all options of its source; the table and the function stay.
+        # An INSERT sets all options of its source; the table and function must not change.
         record = find_table(body.table, catalog=services.catalog)
         _require_same("table", before.table.id, record.id, shown=record.name)
     else:
@@ -329,7 +335,7 @@ def _altered_source(
 def _require_same(what: str, old: str, new: str, *, shown: str = "") -> None:
     if old != new:
         raise UserError(
-            f'the {what} of a job cannot be changed, not even to "{shown or new}"',
+            f'the {what} of a job cannot be changed to "{shown or new}"',
             code=Code.OPTION_ERR,
             hint="Drop the job and create it again; its rows stay in the table.",
         )
@@ -359,11 +365,11 @@ def _with_insert(
     columns: tuple[Column, ...],
     services: Services,
 ) -> JobDefinition:
-    """Complete a definition with its SELECT; without one, the clauses make it."""
+    """Add the SELECT to a definition; without an INSERT, build the SELECT from the clauses."""
     kind = source_kind(definition.source.kind)
     if insert is None:
         load = definition.load or LoadProperties()
-        require_meaning(definition, decodes=kind.decodes)
+        require_applicable(definition, decodes=kind.decodes)
         if kind.decodes:
             own = source_columns(definition, columns=columns)
             definition = replace(definition, source_columns=own)
@@ -375,7 +381,7 @@ def _with_insert(
             table=definition.table.name,
             columns=columns,
             source=definition.source_columns,
-            beside=kind.metadata_columns,
+            metadata=kind.metadata_columns,
         )
     query, targets = define_insert(
         insert,
@@ -383,66 +389,66 @@ def _with_insert(
         columns=columns,
         properties=definition.properties,
         services=services,
-        beside=kind.metadata_columns,
+        metadata_columns=kind.metadata_columns,
     )
-    kept = without_options(insert)
+    stored = without_options(insert)
     return replace(
         definition,
-        columns=kept.columns,
-        select=kept.select,
-        select_source_start=kept.source.start,
-        select_source_end=kept.source.end,
+        columns=stored.columns,
+        select=stored.select,
+        select_source_start=stored.source.start,
+        select_source_end=stored.source.end,
         targets=targets,
         query=query,
     )
 
 
 def without_literals(
-    given: _T, *, what: str, job: str, job_id: str | None, vault: Vault
+    options: _T, *, what: str, job: str, job_id: str | None, vault: Vault
 ) -> tuple[_T, JobSecret | None]:
-    """Answer options with references in the place of literal secrets, and those secrets."""
+    """Return options with references instead of literal secrets, and the literals."""
     literals = tuple(
-        (key, text) for key, text in secret_options(given) if reference_of(text) is None
+        (key, text) for key, text in secret_options(options) if reference_of(text) is None
     )
     if not literals:
-        return given, None
-    name = vault.free_name(f"{job}_credentials".lower(), job_id=job_id)
+        return options, None
+    name = vault.unused_name(f"{job}_credentials".lower(), job_id=job_id)
     reference = reference_text(SecretReference(name=name))
-    pairs = {**dict(print_options(given)), **{key: reference for key, _ in literals}}
-    source = parse_options(type(given), pairs.items(), what=what)
+    pairs = {**dict(print_options(options)), **{key: reference for key, _ in literals}}
+    source = parse_options(type(options), pairs.items(), what=what)
     return source, JobSecret(name=name, values=literals)
 
 
 def without_options(insert: Insert) -> Insert:
-    """Answer the INSERT with an empty call of its source; the options are kept elsewhere."""
+    """Return the INSERT without the options of its source, which are stored elsewhere."""
     call = f"{insert.source.function}()"
-    begin, end = insert.source.start, insert.source.end
+    start, end = insert.source.start, insert.source.end
     return replace(
         insert,
-        select=insert.select[:begin] + call + insert.select[end:],
-        source=replace(insert.source, end=begin + len(call)),
+        select=insert.select[:start] + call + insert.select[end:],
+        source=replace(insert.source, end=start + len(call)),
     )
 
 
 def _refuse_secret(key: str) -> None:
-    """Refuse metadata that looks like a secret: it would be kept and shown as it is."""
+    """Raise if metadata resembles a secret, because metadata is stored in plaintext."""
     if resembles_secret_key(key):
         raise UserError(
-            f'property "{key}" would be stored as it is written',
+            f'property "{key}" resembles a secret, but would be stored in plaintext',
             code=Code.OPTION_ERR,
-            hint="Keep secrets with CREATE SECRET, and call other metadata by another name.",
+            hint="Store secrets with CREATE SECRET. Rename the property if it is not secret.",
         )
 
 
 def require_time_zone(name: str, *, key: str) -> None:
-    """Require the name of a time zone, or an offset."""
+    """Raise unless the text is the name of a time zone or a UTC offset."""
     try:
         known = bool(_UTC_OFFSET.fullmatch(name) or ZoneInfo(name))
     except (ValueError, OSError, ZoneInfoNotFoundError):
         known = False
     if not known:
         raise UserError(
-            f'option "{key}" must name a time zone, not "{name}"',
+            f'option "{key}" must be a time zone or a UTC offset, not "{name}"',
             code=Code.OPTION_ERR,
             hint="Write for example UTC, Europe/Berlin or +02:00.",
         )
@@ -455,13 +461,13 @@ def define_insert(
     columns: tuple[Column, ...],
     properties: Properties,
     services: Services,
-    beside: tuple[Column, ...],
+    metadata_columns: tuple[Column, ...],
 ) -> tuple[SparkQuery | None, tuple[TargetColumn, ...]]:
-    """Find out how the SELECT is run, and what fills which column of the table.
+    """Return the query for Spark (None for a plain list) and the source of every table column.
 
-    ``beside`` are the columns of what is known of a row beside its content.
+    ``metadata_columns`` describe where a row came from, such as its file.
     """
-    metadata = _metadata(source_columns, insert.names, beside)
+    metadata = _metadata(source_columns, insert.names, metadata_columns)
     if insert.plain:
         targets = plain_targets(
             insert, source_columns=source_columns, metadata=metadata, columns=columns
@@ -470,27 +476,29 @@ def define_insert(
     query = _analysed(
         insert, view_columns=source_columns + metadata, properties=properties, services=services
     )
-    _refuse_star_beside(metadata, insert)
+    _refuse_star_with_metadata(metadata, insert)
     names = frozenset(column.name for column in metadata)
     return query, query_targets(insert, query, metadata=names, columns=columns)
 
 
-def _refuse_star_beside(metadata: tuple[Column, ...], insert: Insert) -> None:
-    """Refuse a star among other outputs that would hold what it never holds elsewhere."""
+def _refuse_star_with_metadata(metadata: tuple[Column, ...], insert: Insert) -> None:
+    """Raise if a star among other outputs would include metadata columns."""
     if metadata and insert.stars and not insert.starred:
         raise UserError(
-            f'* cannot stand beside "{metadata[0].name}" in a job\'s SELECT',
+            f'* cannot be combined with "{metadata[0].name}" in a job\'s SELECT',
             code=Code.NOT_SUPPORTED_ERR,
-            hint=f"List the columns of the source instead of *, and {metadata[0].name}.",
+            hint=f"List the columns of the source and {metadata[0].name} instead of *.",
         )
 
 
 def _metadata(
-    source_columns: tuple[Column, ...], named: frozenset[str], beside: tuple[Column, ...]
+    source_columns: tuple[Column, ...],
+    named: frozenset[str],
+    metadata_columns: tuple[Column, ...],
 ) -> tuple[Column, ...]:
-    """Answer what the SELECT names of that which is known of a row beside its content."""
+    """Return the metadata columns that the SELECT names."""
     own = {column.name.lower() for column in source_columns}
-    return tuple(c for c in beside if c.name in named and c.name not in own)
+    return tuple(c for c in metadata_columns if c.name in named and c.name not in own)
 
 
 def _analysed(
@@ -511,17 +519,17 @@ def _analysed(
         return pin(table, tables=services.tables, bytes_max=properties.lookup_bytes_max)
 
     try:
-        query = services.open_analyst().analyse(text, find_lookup=find_lookup)
+        query = services.open_analyzer().analyse(text, find_lookup=find_lookup)
     except SelectError as error:
         names = ", ".join(column.name for column in view_columns[:_NAMES_SHOWN_MAX])
         hint = f"Columns of the source: {names}."
         if insert.select_at is None:
-            # It was made of clauses, so that a place in it says nothing.
+            # The SELECT was built from clauses, so lines and columns in it would mislead users.
             raise UserError(
                 error.message, code=error.code, detail=error.detail, hint=error.hint or hint
             ) from error
-        raise placed(error, insert.select, begins_at=insert.select_at, hint=hint) from error
-    # Rows without columns could not be counted, so one is read in any case.
+        raise located(error, insert.select, select_at=insert.select_at, hint=hint) from error
+    # Rows without columns cannot be counted, so at least one column is read.
     needed = query.needed or (query.view_columns[0].name,)
     return replace(
         query,

@@ -1,7 +1,7 @@
-"""Run one statement: a table from the statement's class to its role and handler.
+"""Execution of one statement: a table from the statement's class to its role and handler.
 
-Handlers are imported when they are needed, so that SHOW and DESCRIBE of the catalog alone
-load neither Arrow nor the table library.
+Handlers are imported on first use. Statements that read only the catalog therefore import
+neither Arrow nor the table library.
 """
 
 from collections.abc import Callable
@@ -16,22 +16,22 @@ from penstock.control.result import Caller, Result
 from penstock.errors import Code, InvariantError, UserError
 from penstock.secrets.vault import Vault
 from penstock.sources.registry import Sources
-from penstock.sql import statements as said
+from penstock.sql import statements
 from penstock.tables.table import Tables
 
 if TYPE_CHECKING:
-    from penstock.control.result import Analyst
+    from penstock.control.result import Analyzer
 
-START_OVER_MAX = 10
+ATTEMPTS_MAX = 10
 
 
 @dataclass(frozen=True, kw_only=True)
 class Services:
-    """What statements are run with."""
+    """The dependencies of statement handlers."""
 
     catalog: Catalog
     open_tables: Callable[[], Tables]
-    open_analyst: Callable[[], "Analyst"]
+    open_analyzer: Callable[[], "Analyzer"]
     clock: Clock
     vault: Vault
     sources: Sources
@@ -41,18 +41,18 @@ class Services:
 
     @cached_property
     def tables(self) -> "Tables":
-        """The tables, opened by the first use."""
+        """The tables, opened on first use."""
         return self.open_tables()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Handler:
-    """A function of control, by module and name, and the role that a caller needs."""
+    """A handler function, by module and name, and the role that it requires."""
 
     role: str
     module: str
     name: str
-    # Whether it changes a job; it starts over if a runner changed the job first.
+    # Whether to run the handler again if a runner changed the job first.
     changes: bool = False
 
 
@@ -69,36 +69,36 @@ def _changes(name: str) -> _Handler:
 
 
 _HANDLERS: dict[type, _Handler] = {
-    said.CreateJob: _changes("create_job"),
-    said.AlterJob: _changes("alter_job"),
-    said.PauseJob: _changes("pause_job"),
-    said.ResumeJob: _changes("resume_job"),
-    said.DropJob: _changes("drop_job"),
-    said.ShowJobs: _reads("show", "show_jobs"),
-    said.ShowCreateJob: _reads("show", "show_create_job"),
-    said.ShowEpochs: _reads("show", "show_epochs"),
-    said.ShowEvents: _reads("show", "show_events"),
-    said.ShowRoutineLoad: _reads("show", "show_loads"),
-    said.ShowRoutineLoadTask: _reads("show", "show_load_tasks"),
-    said.ShowShards: _reads("show", "show_splits"),
-    said.ExplainJob: _reads("explain", "explain_job"),
-    said.ViewQuery: _reads("view_query", "query_view"),
-    said.TableQuery: _reads("queries", "select_from_tables"),
-    said.CreateTable: _writes("tables", "create_table"),
-    said.DropTable: _writes("tables", "drop_table"),
-    said.ShowTables: _reads("tables", "show_tables"),
-    said.DescribeTable: _reads("tables", "describe_table"),
-    said.DescribeDetail: _reads("tables", "describe_detail"),
-    said.ShowCreateTable: _reads("tables", "show_create_table"),
-    said.CreateSecret: _writes("secrets", "create_secret"),
-    said.AlterSecret: _writes("secrets", "alter_secret"),
-    said.DropSecret: _writes("secrets", "drop_secret"),
-    said.ShowSecrets: _reads("secrets", "show_secrets"),
+    statements.CreateJob: _changes("create_job"),
+    statements.AlterJob: _changes("alter_job"),
+    statements.PauseJob: _changes("pause_job"),
+    statements.ResumeJob: _changes("resume_job"),
+    statements.DropJob: _changes("drop_job"),
+    statements.ShowJobs: _reads("show", "show_jobs"),
+    statements.ShowCreateJob: _reads("show", "show_create_job"),
+    statements.ShowEpochs: _reads("show", "show_epochs"),
+    statements.ShowEvents: _reads("show", "show_events"),
+    statements.ShowRoutineLoad: _reads("show", "show_loads"),
+    statements.ShowRoutineLoadTask: _reads("show", "show_load_tasks"),
+    statements.ShowShards: _reads("show", "show_splits"),
+    statements.ExplainJob: _reads("explain", "explain_job"),
+    statements.ViewQuery: _reads("view_query", "query_view"),
+    statements.TableQuery: _reads("queries", "select_from_tables"),
+    statements.CreateTable: _writes("tables", "create_table"),
+    statements.DropTable: _writes("tables", "drop_table"),
+    statements.ShowTables: _reads("tables", "show_tables"),
+    statements.DescribeTable: _reads("tables", "describe_table"),
+    statements.DescribeDetail: _reads("tables", "describe_detail"),
+    statements.ShowCreateTable: _reads("tables", "show_create_table"),
+    statements.CreateSecret: _writes("secrets", "create_secret"),
+    statements.AlterSecret: _writes("secrets", "alter_secret"),
+    statements.DropSecret: _writes("secrets", "drop_secret"),
+    statements.ShowSecrets: _reads("secrets", "show_secrets"),
 }
 
 
 def execute(
-    statement: said.Statement, *, services: Services, caller: Caller | None = None
+    statement: statements.Statement, *, services: Services, caller: Caller | None = None
 ) -> Result:
     """Run one statement and return its result."""
     caller = caller or Caller()
@@ -107,28 +107,28 @@ def execute(
         raise InvariantError(f"statement {type(statement).__name__} has no handler")
     if handler.role not in caller.roles:
         raise UserError(
-            f'user "{caller.user}" needs the role {handler.role} for this statement',
+            f'user "{caller.user}" must have the role {handler.role} for this statement',
             code=Code.STATE_ERR,
         )
     run = getattr(import_module(f"penstock.control.{handler.module}"), handler.name)
-    # A copy opens the tables once, with the secrets of now.
+    # The copy opens the tables again, with the current secrets.
     services = replace(services)
     if handler.changes:
-        return _start_over(statement, run, services)
+        return _run_with_retries(statement, run, services)
     result: Result = run(statement, services=services)
     return result
 
 
-def _start_over(
-    statement: said.Statement, run: Callable[..., Result], services: Services
+def _run_with_retries(
+    statement: statements.Statement, run: Callable[..., Result], services: Services
 ) -> Result:
-    """Run a change; start over if a runner changed the job before the first effect."""
-    from penstock.control.changes import OutpacedError
+    """Run a change; retry if a runner changed the job before anything was stored."""
+    from penstock.control.changes import ConcurrentChangeError
 
-    for _ in range(START_OVER_MAX - 1):
+    for _ in range(ATTEMPTS_MAX - 1):
         try:
             return run(statement, services=services)
-        except OutpacedError:
-            # A runner took the job in the meantime: read and check everything again.
+        except ConcurrentChangeError:
+            # A runner took over the job: read and check everything again.
             continue
     return run(statement, services=services)

@@ -11,25 +11,25 @@ from penstock.model.secrets import SecretRecord
 
 
 def find_job(name: str, *, catalog: Catalog, kind: JobKind | None = None) -> JobState:
-    """Return a job by name, of one kind if that matters."""
+    """Return a job by name, or raise UserError; ``kind`` is the required kind, if any."""
     state = catalog.job(name)
     if state is None:
-        wanted = kind or STREAMING
+        missing = kind or STREAMING
         jobs = [job for job in catalog.jobs() if not job.stopped]
         known = ", ".join(job.name for job in jobs if kind in (None, job.definition.kind))
         raise UserError(
-            f'{wanted.noun} "{name}" does not exist',
+            f'{missing.noun} "{name}" does not exist',
             code=Code.META_NOT_FOUND_ERR,
-            hint=f"Known {wanted.noun}s: {known}."
+            hint=f"Known {missing.noun}s: {known}."
             if known
-            else f"{wanted.create} creates one.",
+            else f"Create one with {missing.create}.",
         )
     found = state.definition.kind
     if kind is not None and found is not kind:
         raise UserError(
-            f'"{name}" is a {found.title}',
+            f'"{name}" is a {found.title}, not a {kind.title}',
             code=Code.STATE_ERR,
-            hint=f"Write {found.statements}.",
+            hint=f"Use {found.statements}.",
         )
     return state
 
@@ -54,27 +54,27 @@ def _missing(what: str, name: str, others: Sequence[TableRecord | SecretRecord])
 
 
 def require_unused(used_by: str, users: Sequence[JobState], *, instead: str = "") -> None:
-    """Raise UserError if jobs use an object; the hint has the statements that end them."""
+    """Raise UserError if jobs use an object; the hint lists statements that end the jobs."""
     if not users:
         return
     named = ", ".join(f'{user.definition.kind.noun} "{user.name}"' for user in users)
-    endings = "; ".join(user.definition.ending for user in users)
+    endings = "; ".join(user.definition.drop_statement for user in users)
     raise UserError(
         f"{used_by} {named}",
         code=Code.STATE_ERR,
-        hint=f"First write {endings}{f', or {instead}' if instead else ''}.",
+        hint=f"First run {endings}{f', or {instead}' if instead else ''}.",
     )
 
 
-def placed(
-    error: SelectError, select: str, *, begins_at: tuple[int, int], hint: str = ""
+def located(
+    error: SelectError, select: str, *, select_at: tuple[int, int], hint: str = ""
 ) -> UserError:
     """Return an error of a SELECT with its line and column in the statement."""
     if error.offset is None:
         return UserError(
             error.message, code=error.code, detail=error.detail, hint=error.hint or hint
         )
-    line, column = begins_at
+    line, column = select_at
     before = select[: error.offset].split("\n")
     line += len(before) - 1
     column = column + error.offset if len(before) == 1 else len(before[-1]) + 1

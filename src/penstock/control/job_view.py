@@ -1,7 +1,7 @@
-"""What users see of a job, computed once as typed fields.
+"""The view of a job that users see, as typed fields.
 
-SHOW, the views jobs() and tasks(), the progress display and every later interface render a
-``JobView``. English is produced by the functions that render.
+SHOW, the views jobs() and tasks(), and the progress display render a ``JobView``. Only the
+rendering functions produce English text.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,15 +20,15 @@ from penstock.model.ledger import LedgerEntry
 from penstock.model.split import Progress, SplitState, SplitStatus
 from penstock.model.text import format_instant
 from penstock.sources.registry import source_kind
-from penstock.sources.source import ShowRequest, SourceKind, SourceShown
+from penstock.sources.source import ShowRequest, SourceKind, SourceView
 
-# So many recent epochs decide how far a source was ever read.
+# How many recent ledger entries are read to find how far a source was ever read.
 _HISTORY_ENTRIES_MAX = 100
 _TASKS_MAX = 256
 
 
 class RunState(StrEnum):
-    """The state of a job; RUNNING is derived from the desired state and a live lease."""
+    """The state of a job, derived from the desired state and the lease."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -48,7 +48,7 @@ class JobView:
     report: JobReport = field(default_factory=JobReport)
     # How many tasks a node runs at once; None if unknown.
     tasks_max: int | None = None
-    # Attempts by outcome, and those that are running; empty unless the ledger was read.
+    # Attempts by outcome, and running attempts; empty unless the ledger was read.
     counts: Mapping[Outcome, int] = field(default_factory=dict)
     running: tuple[LedgerEntry, ...] = ()
     history: tuple[Progress, ...] = ()
@@ -60,7 +60,7 @@ class JobView:
 
     @property
     def state(self) -> RunState:
-        """The state of the job; RUNNING if it should run and a node holds its lease."""
+        """The state of the job; RUNNING if it should run and a node has a live lease."""
         match self.job.desired.state:
             case DesiredState.RUN:
                 return RunState.RUNNING if self.owner else RunState.PENDING
@@ -73,7 +73,7 @@ class JobView:
 
     @property
     def owner(self) -> str:
-        """The node that runs the job; empty without one."""
+        """The node that runs the job; empty if no node does."""
         return self.lease.node_id if self.lease and self.lease.live else ""
 
     @property
@@ -83,7 +83,7 @@ class JobView:
 
     @property
     def ended(self) -> bool:
-        """Whether a person ended the job."""
+        """Whether a user dropped or stopped the job."""
         return self.job.desired.state in (DesiredState.DROP, DesiredState.CLOSED)
 
     @property
@@ -98,12 +98,12 @@ class JobView:
 
     @property
     def totals(self) -> Statistics:
-        """What was read, loaded and rejected since the job was created."""
+        """The counters of the job since it was created."""
         return self.job.cumulative
 
     @property
     def rows_unselected(self) -> int | None:
-        """Rows that the WHERE dropped; None where a row may give several."""
+        """Rows that the WHERE excluded; None if one input row can become several rows."""
         query = self.job.definition.query
         return self.totals.rows_unselected if query is None or query.row_wise else None
 
@@ -113,16 +113,16 @@ class JobView:
         return self.kind.statuses(self._request)
 
     @cached_property
-    def source(self) -> SourceShown:
-        """What the source kind shows of the job."""
+    def source(self) -> SourceView:
+        """The parts of the view that the source kind computes."""
         return self.kind.show(self._request)
 
     @property
     def tasks(self) -> int:
-        """Most tasks of an epoch, by what is wanted and what is readable."""
+        """Most tasks of an epoch: the least of option, node limit and readable splits."""
         readable = sum(s.state in (SplitState.OPEN, SplitState.DRAINING) for s in self.splits)
-        wanted = self.job.definition.properties.tasks_max or _TASKS_MAX
-        return min(wanted, self.tasks_max or _TASKS_MAX, _TASKS_MAX, readable)
+        desired = self.job.definition.properties.tasks_max or _TASKS_MAX
+        return min(desired, self.tasks_max or _TASKS_MAX, _TASKS_MAX, readable)
 
     @property
     def _request(self) -> ShowRequest:
@@ -139,7 +139,7 @@ def view_jobs(
     with_ledger: bool = False,
     tasks_max: int | None = None,
 ) -> list[JobView]:
-    """Read jobs from the catalog; the ledger is read job by job, so only if asked for."""
+    """Return views of jobs; the ledger is optional, because it takes a query per job."""
     leases, reports, now = catalog.leases(), catalog.reports(), clock.now()
     views = []
     for state in catalog.jobs() if states is None else states:
@@ -167,21 +167,21 @@ def _with_ledger(view: JobView, catalog: Catalog) -> JobView:
 
 
 def status_text(status: Status | None) -> str:
-    """Write a status for people; empty without one."""
+    """Return the text of a status; empty for None."""
     if status is None:
         return ""
     fields = dict(status.fields)
     match status.code:
         case StatusCode.IDLE:
             until = datetime.fromisoformat(fields["until"])
-            return f"no data, next try at {format_instant(until)}"
+            return f"no data; next poll at {format_instant(until)}"
         case StatusCode.LACKS_CAPABILITY:
             return (
-                f"node {fields['node']} lacks the capability {fields['capability']}; "
-                "another node must run it"
+                f"node {fields['node']} does not have the library {fields['capability']}; "
+                "install it, or run the job on another node"
             )
 
 
 def reason_text(reason: Reason | None) -> str:
-    """Write a reason for people: its code and message; empty without one."""
+    """Return the text of a reason, its code and message; empty for None."""
     return "" if reason is None else f"{reason.code}: {reason.message}"

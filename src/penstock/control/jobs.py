@@ -1,6 +1,6 @@
 """Statements that change jobs of any kind: CREATE, ALTER, PAUSE, RESUME, DROP and STOP.
 
-The statements check and define; ``changes`` has the steps of the protocol.
+This module checks and defines jobs; ``changes`` has the steps of the commit protocol.
 """
 
 import uuid
@@ -10,8 +10,8 @@ from dataclasses import replace
 from penstock.control.changes import (
     apply_chain,
     change_job,
-    forget,
-    overtaken,
+    delete_ended_job,
+    overtaken_error,
     store_first,
 )
 from penstock.control.define import Defined, JobSecret, define_job, redefine_job
@@ -26,7 +26,7 @@ from penstock.model.job import DesiredState, JobDefinition, JobState, Reason
 from penstock.model.job_kinds import ROUTINE_LOAD, JobKind
 from penstock.model.secrets import SealedSecret, SecretReference, reference_of
 from penstock.model.split import Progress
-from penstock.model.text import counted, quoted_name
+from penstock.model.text import format_count, quoted_name
 from penstock.sources.registry import source_kind
 from penstock.sql.statements import AlterJob, CreateJob, DropJob, PauseJob, ResumeJob
 from penstock.tables.chain import (
@@ -36,21 +36,21 @@ from penstock.tables.chain import (
     next_generation,
     open_table,
     opening_attachment,
-    require_followed,
+    require_no_rollback,
 )
 
 
 def create_job(statement: CreateJob, *, services: Services) -> Result:
-    """Check everything against the real source and table, open the chain, store the job."""
-    _forget_old(services=services)
+    """Check the statement against the real source and table, then store the new job."""
+    _delete_expired(services=services)
     ended = require_free_name(statement.name, services=services)
-    statement = _with_values(statement, of=ended, services=services)
+    statement = _with_inherited_secrets(statement, of=ended, services=services)
     record = find_table(statement.body.table or "", catalog=services.catalog)
     handle = services.tables.open(record.location)
-    # A table whose partitions cannot be written is refused here.
+    # Raises if the partitions of the table cannot be written.
     handle.partition_columns()
     defined = define_job(statement, table=record, columns=handle.columns(), services=services)
-    make_room(ended, services=services)
+    release_name(ended, services=services)
     created = open_job(
         defined.definition,
         progress=defined.progress or (),
@@ -68,12 +68,12 @@ def _created_message(created: JobState) -> str:
         return message
     noun = source_kind(definition.source.kind).split_noun
     unfilled = ", ".join(t.name for t in definition.targets if t.path is None)
-    note = f"; nothing fills the table's {unfilled}" if unfilled else ""
-    return f"{message}, {counted(len(created.progress), noun)}{note}"
+    note = f"; columns that stay NULL: {unfilled}" if unfilled else ""
+    return f"{message}, {format_count(len(created.progress), noun)}{note}"
 
 
 def _inherit_memory(created: JobState, *, of: JobState | None, services: Services) -> None:
-    """Let a job that continues a stopped one keep what its source remembered."""
+    """Copy the memory of the source from the replaced job to the new job."""
     if of is None or of.definition.source.kind != created.definition.source.kind:
         return
     kind = source_kind(created.definition.source.kind)
@@ -82,8 +82,13 @@ def _inherit_memory(created: JobState, *, of: JobState | None, services: Service
         services.catalog.set_memory(created.id, memory, expected=created.generation)
 
 
-def _with_values(statement: CreateJob, *, of: JobState | None, services: Services) -> CreateJob:
-    """Take over the secrets of a stopped job whose SHOW CREATE names them."""
+def _with_inherited_secrets(
+    statement: CreateJob, *, of: JobState | None, services: Services
+) -> CreateJob:
+    """Replace references to secrets of a stopped job by their values.
+
+    SHOW CREATE of the stopped job prints such references.
+    """
     call = statement.body.source
     if of is None or not of.stopped or call is None:
         return statement
@@ -91,14 +96,14 @@ def _with_values(statement: CreateJob, *, of: JobState | None, services: Service
     options = []
     for key, text in call.options:
         reference = reference_of(text)
-        taken = isinstance(reference, SecretReference) and reference.name in owned
-        options.append((key, services.vault.reveal(text, option=key) if taken else text))
+        inherited = isinstance(reference, SecretReference) and reference.name in owned
+        options.append((key, services.vault.reveal(text, option=key) if inherited else text))
     source = replace(call, options=tuple(options))
     return replace(statement, body=replace(statement.body, source=source))
 
 
 def alter_job(statement: AlterJob, *, services: Services) -> Result:
-    """Change a paused job's properties or move its positions; all of it or nothing."""
+    """Change a paused job's definition or positions; all changes or none take effect."""
     state = find_job(statement.name, kind=statement.kind, catalog=services.catalog)
     require_paused(state)
     alter(state, redefine_job(state, statement, services=services), services=services)
@@ -106,42 +111,42 @@ def alter_job(statement: AlterJob, *, services: Services) -> Result:
 
 
 def pause_job(statement: PauseJob, *, services: Services) -> Result:
-    """Stop one job, or all jobs of a kind; no row appears after it returns."""
+    """Pause one job, or all jobs of a kind; after the return no row is committed."""
     kind = statement.kind
     if statement.name is None:
-        # A job that paused itself would be resumed automatically.
-        running = [state for state in _living(kind, services) if not manually_paused(state)]
+        # Jobs that Penstock paused are included, because Penstock may resume them later.
+        running = [state for state in _not_ended(kind, services) if not manually_paused(state)]
         by = f"PAUSE ALL {kind.noun.upper()}"
-        return _each(running, lambda s: pause(s, by=by, services=services), "paused")
+        return _change_each(running, lambda s: pause(s, by=by, services=services), "paused")
     state = find_job(statement.name, kind=kind, catalog=services.catalog)
     pause(state, by=f"PAUSE {kind.noun.upper()}", services=services)
     return _done(state, "paused")
 
 
 def resume_job(statement: ResumeJob, *, services: Services) -> Result:
-    """Let one paused job, or all paused jobs of a kind, run again from their positions."""
+    """Resume one paused job, or all paused jobs of a kind, from their positions."""
     kind = statement.kind
     if statement.name is None:
-        living = _living(kind, services)
-        paused = [s for s in living if s.desired.state is DesiredState.PAUSE]
-        return _each(paused, lambda state: resume(state, services=services), "resumed")
+        states = _not_ended(kind, services)
+        paused = [s for s in states if s.desired.state is DesiredState.PAUSE]
+        return _change_each(paused, lambda state: resume(state, services=services), "resumed")
     state = find_job(statement.name, kind=kind, catalog=services.catalog)
     if kind is ROUTINE_LOAD and state.desired.state is DesiredState.RUN:
-        return _done(state, "is to run already")
+        return _done(state, "is not paused")
     resume(state, services=services)
     return _done(state, "resumed")
 
 
 def drop_job(statement: DropJob, *, services: Services) -> Result:
-    """End a job's chain; the table and its rows stay. Some kinds can still be shown."""
+    """Drop or stop a job; the table keeps its rows. A stopped job can still be shown."""
     kind = statement.kind
     if statement.if_exists and services.catalog.job(statement.name) is None:
         return Result(message=f"{kind.noun} {statement.name} does not exist")
     state = find_job(statement.name, kind=kind, catalog=services.catalog)
-    if kind.kept_after_stop is None:
+    if kind.retention_after_stop is None:
         drop(state, services=services)
         return _done(state, "dropped")
-    require_alive(state)
+    require_not_ended(state)
     close(state, desired=DesiredState.CLOSED, services=services)
     return _done(state, "stopped")
 
@@ -150,19 +155,21 @@ def _done(state: JobState, what: str) -> Result:
     return Result(message=f"{state.definition.kind.noun} {state.name} {what}")
 
 
-def _each(states: list[JobState], change: Callable[[JobState], None], done: str) -> Result:
-    """Change loads one by one; a load that cannot be changed is named and stays as it is."""
+def _change_each(
+    states: list[JobState], change: Callable[[JobState], None], done: str
+) -> Result:
+    """Change routine loads one by one; the message lists the unchanged loads."""
     failed: list[str] = []
     for state in states:
         try:
             change(state)
         except UserError as error:
             failed.append(f"{state.name}: {error.message}")
-    changed = f"{counted(len(states) - len(failed), 'routine load')} {done}"
+    changed = f"{format_count(len(states) - len(failed), 'routine load')} {done}"
     return Result(message="; ".join([changed, *failed]))
 
 
-def _living(kind: JobKind, services: Services) -> list[JobState]:
+def _not_ended(kind: JobKind, services: Services) -> list[JobState]:
     return [
         state
         for state in services.catalog.jobs()
@@ -171,13 +178,17 @@ def _living(kind: JobKind, services: Services) -> list[JobState]:
     ]
 
 
-def _forget_old(*, services: Services) -> None:
-    """Delete jobs that were stopped longer ago than their kind keeps them."""
+def _delete_expired(*, services: Services) -> None:
+    """Delete stopped jobs whose retention has ended."""
     now = services.clock.now()
     for state in services.catalog.jobs():
-        kept = state.definition.kind.kept_after_stop
-        if state.stopped and kept is not None and state.desired.changed_at < now - kept:
-            forget(state, catalog=services.catalog, tables=services.tables)
+        retention = state.definition.kind.retention_after_stop
+        if (
+            state.stopped
+            and retention is not None
+            and state.desired.changed_at < now - retention
+        ):
+            delete_ended_job(state, catalog=services.catalog, tables=services.tables)
 
 
 def open_job(
@@ -187,7 +198,7 @@ def open_job(
     services: Services,
     secret: JobSecret | None = None,
 ) -> JobState:
-    """Begin a job under a new id: the opening commit first, then the catalog's event."""
+    """Create a job under a new id: first the opening commit, then the catalog's event."""
     job_id = str(uuid.uuid4())
     generation = next_generation()
     opening = opening_attachment(
@@ -215,7 +226,10 @@ def _sealed(
 
 
 def _open_chain(definition: JobDefinition, opening: Attachment, *, services: Services) -> int:
-    """Write the opening commit; the job id is new, so whatever stands under it is ours."""
+    """Write the opening commit and return its table version.
+
+    The job id is new, so any commit with this id was written by this statement.
+    """
     refusal: CommitOutcomeUnknownError | None = None
     for _ in range(TRIES_MAX):
         handle = open_table(services.tables, definition.table)
@@ -229,16 +243,16 @@ def _open_chain(definition: JobDefinition, opening: Attachment, *, services: Ser
         else:
             reached(CrashPoint.CHAIN_EXTENDED)
     raise UserError(
-        f'table "{definition.table.name}" refused the opening commit of the job',
+        f'the first commit of the job to table "{definition.table.name}" failed',
         code=Code.TABLE_ERR,
-        detail=f"The last answer was: {refusal}.",
-        hint="Look for a full or read-only disk at the table's location.",
+        detail=f"The last error was: {refusal}.",
+        hint="Check that the disk at the table's location is writable and not full.",
     ) from refusal
 
 
 def pause(state: JobState, *, by: str, services: Services) -> None:
-    """Stop a job so that no row appears any more, whoever runs it."""
-    require_alive(state)
+    """Pause a job; after the return no process can commit a row for it."""
+    require_not_ended(state)
     if manually_paused(state) and not _pause_unfinished(state, services=services):
         raise UserError(
             f'{state.definition.kind.noun} "{state.name}" is already paused',
@@ -250,38 +264,38 @@ def pause(state: JobState, *, by: str, services: Services) -> None:
     )
     extension = change_job(state, desired=desired, kind=CommitKind.FENCE, services=services)
     if isinstance(extension, Closed):
-        raise overtaken(state)
+        raise overtaken_error(state)
     after = apply_chain(state, services=services)
     if after.generation != extension.commit.attachment.generation:
-        raise overtaken(state)
+        raise overtaken_error(state)
 
 
 def manually_paused(state: JobState) -> bool:
-    """Tell whether a person has paused a job."""
+    """Return whether a user paused the job."""
     desired = state.desired
     manual = desired.reason is not None and desired.reason.code is Code.MANUAL_PAUSE_ERR
     return desired.state is DesiredState.PAUSE and manual
 
 
 def _pause_unfinished(state: JobState, *, services: Services) -> bool:
-    """Tell whether a PAUSE died before its fence was written and followed by the catalog."""
+    """Return whether a PAUSE crashed before its commit was written and applied."""
     handle = open_table(services.tables, state.definition.table)
     newest = newest_commit(handle, job_id=state.id).attachment
     return newest.generation != state.generation or newest.number != state.number
 
 
 def resume(state: JobState, *, services: Services) -> None:
-    """Let a paused job run again from where it stands."""
-    require_alive(state)
+    """Resume a paused job from its positions."""
+    require_not_ended(state)
     if state.desired.state is not DesiredState.PAUSE:
         raise UserError(
             f'{state.definition.kind.noun} "{state.name}" is not paused',
             code=Code.STATE_ERR,
-            hint="See SHOW JOBS.",
+            hint="Check its state with SHOW JOBS.",
         )
     handle = open_table(services.tables, state.definition.table)
     newest = newest_commit(handle, job_id=state.id).attachment
-    require_followed(newest.number, state=state)
+    require_no_rollback(newest.number, state=state)
     generation = next_generation(state.generation, newest.generation)
     desired = DesiredStateChanged(
         state=DesiredState.RUN,
@@ -294,29 +308,28 @@ def resume(state: JobState, *, services: Services) -> None:
 
 
 def require_paused(state: JobState) -> None:
-    """Require a job that may be altered."""
-    require_alive(state)
+    """Raise unless the job is paused, as ALTER requires."""
+    require_not_ended(state)
     if state.desired.state is not DesiredState.PAUSE:
         pausing = state.definition.kind.pause.format(quoted_name(state.name))
         raise UserError(
             f'{state.definition.kind.noun} "{state.name}" must be paused before it is altered',
             code=Code.STATE_ERR,
-            hint=f"{pausing}, ALTER it, then RESUME it.",
+            hint=f"Run {pausing}, then ALTER, then RESUME.",
         )
 
 
 def alter(state: JobState, defined: Defined, *, services: Services) -> None:
-    """Store another definition, and move the job if it has a start; all or nothing."""
+    """Store another definition and, if given, other positions; both or none take effect."""
     definition, progress = defined.definition, defined.progress
     changed = (
         replace(definition, revision=state.definition.revision) != state.definition
         or defined.secret is not None
     )
     if progress is None and not changed:
-        raise UserError(
-            f'ALTER changes nothing: {definition.kind.noun} "{state.name}" is the same already',
-            code=Code.OPTION_ERR,
-        )
+        noun = definition.kind.noun
+        message = f'ALTER has no effect: {noun} "{state.name}" already has these values'
+        raise UserError(message, code=Code.OPTION_ERR)
     extension = change_job(
         state,
         desired=None,
@@ -325,31 +338,33 @@ def alter(state: JobState, defined: Defined, *, services: Services) -> None:
         services=services,
     )
     if isinstance(extension, Closed):
-        raise overtaken(state)
+        raise overtaken_error(state)
     if changed:
         _store_definition(state, defined, extension.commit.attachment, services=services)
     apply_chain(state, services=services)
 
 
 def _store_definition(
-    state: JobState, defined: Defined, landed: Attachment, *, services: Services
+    state: JobState, defined: Defined, attachment: Attachment, *, services: Services
 ) -> None:
     body = DefinitionChanged(definition=defined.definition)
     owned = _sealed(defined.secret, job_id=state.id, services=services)
     try:
-        services.catalog.append(state.id, body, expected=landed.generation, secrets_owned=owned)
+        services.catalog.append(
+            state.id, body, expected=attachment.generation, secrets_owned=owned
+        )
     except LeaseLostError as error:
-        raise overtaken(state) from error
+        raise overtaken_error(state) from error
 
 
 def drop(state: JobState, *, services: Services) -> None:
-    """End a job's chain and forget the job; the table and its rows stay."""
+    """Write the closing commit and delete the job; the table keeps its rows."""
     close(state, desired=DesiredState.DROP, services=services)
-    forget(state, catalog=services.catalog, tables=services.tables)
+    delete_ended_job(state, catalog=services.catalog, tables=services.tables)
 
 
-def make_room(ended: JobState | None, *, services: Services) -> None:
-    """Free the name of a job that has ended; a stopped load can still be looked at."""
+def release_name(ended: JobState | None, *, services: Services) -> None:
+    """Free the name of an ended job; a stopped routine load can still be shown."""
     if ended is None:
         return
     if ended.stopped:
@@ -359,43 +374,43 @@ def make_room(ended: JobState | None, *, services: Services) -> None:
 
 
 def close(state: JobState, *, desired: DesiredState, services: Services) -> None:
-    """End a job's chain."""
-    wanted = DesiredStateChanged(state=desired, reason=None, generation=state.generation)
+    """Write the closing commit, after which the job's chain accepts no commit."""
+    change = DesiredStateChanged(state=desired, reason=None, generation=state.generation)
     try:
-        change_job(state, desired=wanted, kind=CommitKind.CLOSING, services=services)
+        change_job(state, desired=change, kind=CommitKind.CLOSING, services=services)
     except UserError as error:
-        # A table that is gone, or is another one, holds no chain that could be closed.
+        # A table that was deleted or replaced has no chain to close.
         if error.code not in (Code.TABLE_CHANGED_ERR, Code.CANNOT_RESUME_ERR):
             raise
     reached(CrashPoint.CLOSING_COMMITTED)
 
 
 def require_free_name(name: str, *, services: Services) -> JobState | None:
-    """Require that no living job has this name; return one that has ended.
+    """Raise if a job that has not ended has this name; return an ended job of this name.
 
-    The statement that takes the name drops that job after everything else is checked.
+    The statement that reuses the name drops the ended job after all checks.
     """
     state = services.catalog.job(name)
     if state is None or state.desired.state in (DesiredState.DROP, DesiredState.CLOSED):
         return state
-    ending = state.definition.ending
+    ending = state.definition.drop_statement
     raise UserError(
-        f'{state.definition.kind.noun} "{name}" exists already',
+        f'{state.definition.kind.noun} "{name}" already exists',
         code=Code.ALREADY_EXISTS_ERR,
-        hint=f"Choose another name, or {ending} first.",
+        hint=f"Choose another name, or run {ending} first.",
     )
 
 
-def require_alive(state: JobState) -> None:
-    """Require a job that was not ended."""
+def require_not_ended(state: JobState) -> None:
+    """Raise if the job was dropped or stopped."""
     if state.desired.state is DesiredState.RUN or state.desired.state is DesiredState.PAUSE:
         return
     ended = state.stopped
-    told = "was stopped" if ended else "is being dropped"
+    state_text = "was stopped" if ended else "is being dropped"
     raise UserError(
-        f'{state.definition.kind.noun} "{state.name}" {told}',
+        f'{state.definition.kind.noun} "{state.name}" {state_text}',
         code=Code.STATE_ERR,
         hint="Create it again."
         if ended
-        else f"{state.definition.ending} finishes what was begun.",
+        else f"Run {state.definition.drop_statement} again to finish.",
     )

@@ -1,7 +1,6 @@
-"""SELECT over tables: the tables are pinned here, and Spark runs the SELECT.
+"""SELECT over tables: this module pins the table versions, and Spark runs the SELECT.
 
-Invariant: a table is opened once, however often a SELECT names it, so that all of the SELECT
-sees one version of it.
+Invariant: each table is opened once per SELECT, so the whole SELECT reads one version of it.
 """
 
 from difflib import get_close_matches
@@ -13,7 +12,7 @@ from penstock.arrow.json_text import NOT_FINITE, json_texts, plain_texts
 from penstock.arrow.types import AnyType, NestedArray, data_type
 from penstock.catalog.catalog import Catalog
 from penstock.control.execute import Services
-from penstock.control.find import find_job, find_table, placed
+from penstock.control.find import find_job, find_table, located
 from penstock.control.result import Cell, Result, ResultColumn
 from penstock.errors import SelectError, UserError
 from penstock.model.job import TableRef
@@ -29,7 +28,7 @@ _REJECTS = "rejects"
 
 
 def select_from_tables(query: TableQuery, *, services: Services) -> Result:
-    """Return what a SELECT finds in tables."""
+    """Return the rows of a SELECT over tables."""
     catalog, tables = services.catalog, services.tables
     scans = {
         _view(number): _scan(read, catalog=catalog, tables=tables)
@@ -45,16 +44,19 @@ def select_from_tables(query: TableQuery, *, services: Services) -> Result:
         return scan_by_table[table.name]
 
     try:
-        rows = services.open_analyst().select(
+        rows = services.open_analyzer().select(
             spark_text(query), scans=scans, find_scan=find_scan
         )
     except SelectError as error:
-        raise placed(error, query.select, begins_at=query.select_at) from error
+        raise located(error, query.select, select_at=query.select_at) from error
     return result_of(rows)
 
 
 def spark_text(query: TableQuery) -> str:
-    """Write names of views in the place of what Spark cannot find; the rest keeps its place."""
+    """Put names of views in place of the parts that Spark cannot resolve.
+
+    The other parts keep their lines and columns.
+    """
     text = query.select
     for number, read in reversed(list(enumerate(query.reads))):
         name = _REJECTS if isinstance(read, RejectsRead) else quoted_name(read.table)
@@ -94,8 +96,8 @@ def _table(name: str, *, catalog: Catalog) -> TableRef:
 def result_of(rows: "pa.Table") -> Result:
     """Return Arrow rows as a result.
 
-    Booleans, integers and finite floating numbers stay what they are. Nested values are JSON,
-    all others are texts.
+    Booleans, integers and finite floating-point numbers do not change. Nested values become
+    JSON, and all other values become strings.
     """
     columns = [
         [cell for chunk in column.chunks for cell in _cells(chunk)] for column in rows.columns
@@ -111,7 +113,7 @@ def result_of(rows: "pa.Table") -> Result:
 
 
 def _type_name(kind: AnyType) -> str:
-    """Return the SQL name of an Arrow type; STRING for what no column can have."""
+    """Return the SQL name of an Arrow type; STRING for types that no column can have."""
     try:
         return data_type(kind).sql
     except UserError:
@@ -125,6 +127,6 @@ def _cells(array: NestedArray) -> list[Cell]:
         return list(array.to_pylist())
     texts = plain_texts(array, printed=True)
     if pa.types.is_floating(array.type):
-        # The text of a FLOAT has no more digits than the value.
+        # The text of a FLOAT is short; a direct conversion to a Python float adds digits.
         return [t if t is None or t in NOT_FINITE else float(t) for t in texts]
     return list(texts)

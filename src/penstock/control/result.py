@@ -1,4 +1,4 @@
-"""The result of a statement, who asked for it, and what statements ask of Spark."""
+"""The result of a statement, its caller, and the interface to Spark."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ Cell = str | int | float | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultColumn:
-    """A column of a result, with its type as Spark SQL names it."""
+    """A column of a result and its Spark SQL type."""
 
     name: str
     type: str = "STRING"
@@ -34,14 +34,14 @@ def result_columns(text: str) -> tuple[ResultColumn, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """Typed columns and rows, or a sentence about what was done."""
+    """Typed columns and rows, or a message about the completed change."""
 
     columns: tuple[ResultColumn, ...] = ()
     rows: tuple[tuple[Cell, ...], ...] = ()
     message: str = ""
-    # The same rows as Arrow has them, for clients that want values and not cells.
+    # The same rows as Arrow batches, for clients that need typed values.
     batches: "Iterable[pa.RecordBatch] | None" = field(default=None, compare=False)
-    # Sentences beside the rows.
+    # Messages to print in addition to the rows.
     notices: tuple[str, ...] = ()
 
     @property
@@ -52,22 +52,22 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who runs a statement."""
+    """The user who runs a statement."""
 
     user: str = ""
     roles: frozenset[str] = frozenset({"read", "write"})
-    # Set by the caller to give up waiting.
+    # Set by the caller to cancel the statement.
     cancel: threading.Event = field(default_factory=threading.Event, compare=False)
 
 
-class Analyst(Protocol):
-    """Analyses and runs SELECTs; Spark in the product, so that control never imports it."""
+class Analyzer(Protocol):
+    """The interface that analyses and runs SELECTs, so that control does not import Spark."""
 
     def analyse(self, query: QueryText, *, find_lookup: Callable[[str], Lookup]) -> SparkQuery:
-        """Return what is known of a SELECT; refuse one that cannot run row by row.
+        """Return the analysed SELECT; raise SelectError if it cannot run row by row.
 
-        Raises SelectError with the place where Spark names one. ``find_lookup`` is called for
-        every table that the SELECT names.
+        The error has an offset if Spark reports one. ``find_lookup`` is called for every table
+        in the SELECT.
         """
         ...
 
@@ -80,8 +80,8 @@ class Analyst(Protocol):
     ) -> "pa.Table":
         """Return the rows of a SELECT over tables.
 
-        ``scans`` are found by the names of views. ``find_scan`` is called once for every other
-        table that the SELECT names, with its database if that was written. Raises SelectError
-        with the place where Spark names one.
+        ``scans`` maps the names of views to scans. ``find_scan`` is called once for every
+        other table in the SELECT, with the database if the SELECT names it. Raise SelectError,
+        with an offset if Spark reports one.
         """
         ...

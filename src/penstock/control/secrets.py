@@ -1,4 +1,4 @@
-"""Statements about secrets; values go in and never come out."""
+"""Statements about secrets; no statement returns the values."""
 
 from penstock.catalog.secrets import users
 from penstock.control.execute import Services
@@ -20,9 +20,9 @@ def create_secret(statement: CreateSecret, *, services: Services) -> Result:
     name = statement.name
     if catalog.secret(name) is not None:
         if statement.if_not_exists:
-            return Result(message=f"secret {name} exists already")
+            return Result(message=f"secret {name} already exists")
         raise UserError(
-            f'secret "{name}" exists already',
+            f'secret "{name}" already exists',
             code=Code.ALREADY_EXISTS_ERR,
             hint=f"Change its values with ALTER SECRET {quoted_name(name)} (…).",
         )
@@ -31,7 +31,7 @@ def create_secret(statement: CreateSecret, *, services: Services) -> Result:
 
 
 def alter_secret(statement: AlterSecret, *, services: Services) -> Result:
-    """Add values to a secret, or replace those with the same keys."""
+    """Add values to a secret, or replace values with the same keys."""
     catalog, vault = services.catalog, services.vault
     record = find_secret(statement.name, catalog=catalog)
     vault.change(record.name, dict(statement.values))
@@ -39,7 +39,7 @@ def alter_secret(statement: AlterSecret, *, services: Services) -> Result:
 
 
 def drop_secret(statement: DropSecret, *, services: Services) -> Result:
-    """Forget a secret that nothing uses."""
+    """Delete a secret that no job and no setting uses."""
     catalog = services.catalog
     if catalog.secret(statement.name) is None and statement.if_exists:
         return Result(message=f"secret {statement.name} does not exist")
@@ -53,13 +53,13 @@ def drop_secret(statement: DropSecret, *, services: Services) -> Result:
     require_unused(
         f'secret "{record.name}" is used by',
         catalog.delete_secret(record.name),
-        instead="give other options with ALTER",
+        instead="set other options with ALTER",
     )
     return Result(message=f"secret {record.name} dropped")
 
 
 def show_secrets(statement: ShowSecrets, *, services: Services) -> Result:
-    """List the secrets: what they are called, what for and who uses them."""
+    """List the secrets: their names, their keys, and the jobs that use them."""
     del statement
     catalog = services.catalog
     states = catalog.jobs()

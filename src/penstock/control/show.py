@@ -1,4 +1,4 @@
-"""SHOW statements about jobs of any kind, in the columns of Apache Doris where it has them."""
+"""SHOW statements about jobs of any kind, with the columns of Apache Doris where they exist."""
 
 import json
 import re
@@ -17,6 +17,7 @@ from penstock.control.job_view import (
 )
 from penstock.control.result import Cell, Result, result_columns
 from penstock.errors import Code, UserError
+from penstock.model.epoch import CommitKind
 from penstock.model.events import (
     Committed,
     DefinitionChanged,
@@ -35,7 +36,13 @@ from penstock.model.job_kinds import FIXED_OPTIONS, ROUTINE_LOAD, RoutinePropert
 from penstock.model.ledger import LedgerEntry
 from penstock.model.options import plain_options, secret_options
 from penstock.model.split import Progress, SplitState, position_text
-from penstock.model.text import counted, format_duration, format_instant, quoted_text
+from penstock.model.text import (
+    format_count,
+    format_duration,
+    format_instant,
+    quoted_name,
+    quoted_text,
+)
 from penstock.sources.registry import source_kind, source_options
 from penstock.sql.formatter import format_statement
 from penstock.sql.statements import (
@@ -74,7 +81,7 @@ TASK_COLUMNS = result_columns(
 )
 MASK = "******"
 _UNSET = "*"
-# The words of Apache Doris for the states of a routine load.
+# The states of a routine load in Apache Doris.
 _DORIS_STATES = {
     RunState.PENDING: "NEED_SCHEDULE",
     RunState.RUNNING: "RUNNING",
@@ -111,14 +118,14 @@ def _job_row(view: JobView) -> tuple[Cell, ...]:
 
 
 def show_create_job(statement: ShowCreateJob, *, services: Services) -> Result:
-    """Return the statement that creates the same job, from its present positions."""
+    """Return the statement that creates the same job at its current positions."""
     kind = statement.kind
     state = find_job(statement.name, kind=kind, catalog=services.catalog)
     if state.stopped and not statement.all:
         raise UserError(
             f'{kind.noun} "{statement.name}" was stopped',
             code=Code.META_NOT_FOUND_ERR,
-            hint=f"SHOW ALL CREATE {kind.noun.upper()} FOR shows it.",
+            hint=f"Write SHOW ALL CREATE {kind.noun.upper()} FOR {quoted_name(state.name)}.",
         )
     (view,) = view_jobs(services.catalog, clock=services.clock, states=[state])
     text = format_statement(statement_of(state, start=view.source.start))
@@ -169,7 +176,7 @@ def show_events(statement: ShowEvents, *, services: Services) -> Result:
 
 
 def _event_text(body: EventBody, definition: JobDefinition) -> tuple[str, str]:
-    """Name an event for users, with its detail."""
+    """Return the name of an event for users, and its detail."""
     match body:
         case JobCreated():
             return "JobCreated", f"generation {body.generation.number}"
@@ -183,7 +190,7 @@ def _event_text(body: EventBody, definition: JobDefinition) -> tuple[str, str]:
             name = "OwnerChanged" if body.cause == "lease" else "ChangeStarted"
             return name, f"generation {body.generation.number}, {body.cause}"
         case EpochStarted():
-            items = f", {counted(body.items, 'file')}" if body.items else ""
+            items = f", {format_count(body.items, 'file')}" if body.items else ""
             return "EpochStarted", f"epoch {body.epoch}, attempt {body.attempt}{items}"
         case EpochEnded():
             failed = body.outcome is Outcome.FAILED
@@ -213,9 +220,10 @@ def _request_name(body: DesiredStateChanged) -> str:
 def _commit_text(body: Committed, definition: JobDefinition) -> str:
     attachment = body.attachment
     position = source_kind(definition.source.kind).position(attachment.progress)
+    epoch = f", epoch {attachment.epoch}" if attachment.kind is CommitKind.EPOCH else ""
     return (
-        f"{attachment.kind} {attachment.number}, generation {attachment.generation.number}, "
-        f"{attachment.statistics.rows_loaded} rows, position {position}"
+        f"commit {attachment.number}{epoch}, generation {attachment.generation.number}, "
+        f"{format_count(attachment.statistics.rows_loaded, 'row')}, position {position}"
     )
 
 
@@ -257,7 +265,7 @@ def _lags(view: JobView) -> dict[str, int]:
 
 
 def _tree(progress: Progress) -> list[tuple[str, int]]:
-    """Return the splits, each below the first of its parents, and how deep it is."""
+    """Return the splits with their depths, each split after its first parent."""
     by_name = {split.split: split for split in progress}
     children: dict[str | None, list[str]] = {}
     for name in sorted(by_name):
@@ -273,31 +281,28 @@ def _tree(progress: Progress) -> list[tuple[str, int]]:
 
 
 def show_loads(statement: ShowRoutineLoad, *, services: Services) -> Result:
-    """List routine loads, the oldest first; stopped ones only with ALL."""
+    """List routine loads, the oldest first; stopped loads only with ALL."""
     views = view_jobs(
         services.catalog,
         clock=services.clock,
-        states=_chosen(statement, catalog=services.catalog),
+        states=_selected(statement, catalog=services.catalog),
         with_ledger=True,
         tasks_max=services.tasks_max,
     )
     return Result(columns=LOAD_COLUMNS, rows=tuple(_load_row(view) for view in views))
 
 
-def _chosen(statement: ShowRoutineLoad, *, catalog: Catalog) -> list[JobState]:
+def _selected(statement: ShowRoutineLoad, *, catalog: Catalog) -> list[JobState]:
     loads = [state for state in catalog.jobs() if state.definition.kind is ROUTINE_LOAD]
     if not statement.all:
         loads = [s for s in loads if s.desired.state is not DesiredState.CLOSED]
     if statement.name is not None:
         loads = [state for state in loads if state.name == statement.name]
         if not loads:
-            history = "also among those that were stopped" if statement.all else ""
             raise UserError(
-                " ".join(
-                    filter(None, [f'there is no routine load "{statement.name}"', history])
-                ),
+                f'routine load "{statement.name}" does not exist',
                 code=Code.META_NOT_FOUND_ERR,
-                hint="" if statement.all else "SHOW ALL ROUTINE LOAD finds stopped ones, too.",
+                hint="" if statement.all else "SHOW ALL ROUTINE LOAD includes stopped loads.",
             )
     if statement.like is not None:
         pattern = _pattern(statement.like)
@@ -306,11 +311,11 @@ def _chosen(statement: ShowRoutineLoad, *, catalog: Catalog) -> list[JobState]:
 
 
 def _pattern(like: str) -> re.Pattern[str]:
-    """Turn a SQL pattern into a regular expression; a backslash makes a sign plain."""
+    """Convert a LIKE pattern to a regular expression; a backslash escapes a wildcard."""
     parts = re.findall(r"\\.|.", like, re.DOTALL)
-    signs = {"%": ".*", "_": "."}
+    wildcards = {"%": ".*", "_": "."}
     return re.compile(
-        "".join(signs.get(part, re.escape(part[-1])) for part in parts), re.DOTALL
+        "".join(wildcards.get(part, re.escape(part[-1])) for part in parts), re.DOTALL
     )
 
 
@@ -347,7 +352,7 @@ def _load_row(view: JobView) -> tuple[Cell, ...]:
 
 
 def job_properties(view: JobView) -> dict[str, str]:
-    """Return the clauses and the options of a load; a star is what is not given."""
+    """Return the clauses and options of a load; a star means that a clause is not set."""
     definition = view.job.definition
     load = definition.load or LoadProperties()
     return {
@@ -369,8 +374,8 @@ def job_properties(view: JobView) -> dict[str, str]:
 def _columns(load: LoadProperties) -> str:
     columns = load.columns or ()
     listed = [column.name for column in columns if column.expression is None]
-    made = [f"{c.name} = {c.expression}" for c in columns if c.expression is not None]
-    return ", ".join([*listed, *made])
+    computed = [f"{c.name} = {c.expression}" for c in columns if c.expression is not None]
+    return ", ".join([*listed, *computed])
 
 
 def _separators(definition: JobDefinition, load: LoadProperties) -> dict[str, str]:
@@ -382,7 +387,7 @@ def _separators(definition: JobDefinition, load: LoadProperties) -> dict[str, st
 
 
 def custom_properties(job: JobState) -> dict[str, str]:
-    """Return the options of the source as given, without their secrets."""
+    """Return the options of the source; secrets are masked."""
     hidden = {key for key, _ in secret_options(source_options(job.definition.source))}
     return {
         key: MASK if key in hidden else value for key, value in job.definition.source.options
@@ -414,7 +419,7 @@ def statistic(view: JobView) -> dict[str, object]:
 
 
 def other_message(view: JobView) -> str:
-    """Return what a load waits for, and what a person should know of its source."""
+    """Return the status of a load, how to resume it, and messages of its source."""
     job = view.job
     notes = []
     if job.desired.state is DesiredState.RUN and view.report.status is not None:
@@ -425,7 +430,7 @@ def other_message(view: JobView) -> str:
 
 
 def show_load_tasks(statement: ShowRoutineLoadTask, *, services: Services) -> Result:
-    """List the epochs of a load that are running."""
+    """List the running epochs of a load."""
     state = find_job(statement.name, kind=ROUTINE_LOAD, catalog=services.catalog)
     (view,) = view_jobs(
         services.catalog, clock=services.clock, states=[state], with_ledger=True

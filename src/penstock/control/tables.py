@@ -1,7 +1,7 @@
 """Statements about tables."""
 
 from penstock.catalog.catalog import Catalog, TableRecord
-from penstock.control.changes import forget
+from penstock.control.changes import delete_ended_job
 from penstock.control.execute import Services
 from penstock.control.find import find_table, require_unused
 from penstock.control.result import Result, result_columns
@@ -28,16 +28,16 @@ def create_table(statement: CreateTable, *, services: Services) -> Result:
     catalog, tables, clock = services.catalog, services.tables, services.clock
     if catalog.table(statement.name) is not None:
         if statement.if_not_exists:
-            return Result(message=f"table {statement.name} exists already")
+            return Result(message=f"table {statement.name} already exists")
         raise UserError(
-            f'table "{statement.name}" exists already',
+            f'table "{statement.name}" already exists',
             code=Code.ALREADY_EXISTS_ERR,
             hint=(
-                "Use it, write IF NOT EXISTS, or "
+                "Choose another name, write IF NOT EXISTS, or run "
                 f"DROP TABLE {quoted_name(statement.name)} first."
             ),
         )
-    table = _left_behind(statement, catalog=catalog, tables=tables) or tables.create(
+    table = _unregistered_table(statement, catalog=catalog, tables=tables) or tables.create(
         statement.name,
         statement.columns,
         location=statement.location,
@@ -58,10 +58,10 @@ def create_table(statement: CreateTable, *, services: Services) -> Result:
     return Result(message=f"table {statement.name} created")
 
 
-def _left_behind(
+def _unregistered_table(
     statement: CreateTable, *, catalog: Catalog, tables: Tables
 ) -> TableRef | None:
-    """Return the table that the same statement created before it was killed, if any."""
+    """Return the table that the same statement created before it crashed, if any."""
     if statement.location is None:
         return None
     try:
@@ -80,7 +80,7 @@ def _left_behind(
 
 
 def drop_table(statement: DropTable, *, services: Services) -> Result:
-    """Drop a table; its files are deleted unless they are at a given location."""
+    """Drop a table; its files are deleted unless LOCATION was specified."""
     catalog, tables = services.catalog, services.tables
     if catalog.table(statement.name) is None and statement.if_exists:
         return Result(message=f"table {statement.name} does not exist")
@@ -89,13 +89,15 @@ def drop_table(statement: DropTable, *, services: Services) -> Result:
     catalog.delete_table(statement.name)
     reached(CrashPoint.TABLE_FORGOTTEN)
     if not record.managed:
-        return Result(message=f"table {record.name} dropped; files stay at {record.location}")
+        return Result(
+            message=f"table {record.name} dropped; its files remain at {record.location}"
+        )
     tables.delete(record.location)
     return Result(message=f"table {record.name} dropped")
 
 
 def _release(record: TableRecord, *, catalog: Catalog, tables: Tables) -> None:
-    """Require that no job loads or joins a table; delete loads that were stopped."""
+    """Raise if a job loads or joins the table; delete its stopped routine loads."""
     jobs = catalog.jobs()
     users = [state for state in jobs if state.definition.table.id == record.id]
     loading = [state for state in users if not state.stopped]
@@ -107,7 +109,7 @@ def _release(record: TableRecord, *, catalog: Catalog, tables: Tables) -> None:
         instead="ALTER with another INSERT or WHERE",
     )
     for state in users:
-        forget(state, catalog=catalog, tables=tables)
+        delete_ended_job(state, catalog=catalog, tables=tables)
 
 
 def _joins(state: JobState, record: TableRecord) -> bool:
@@ -123,7 +125,7 @@ def show_tables(statement: ShowTables, *, services: Services) -> Result:
 
 
 def describe_table(statement: DescribeTable, *, services: Services) -> Result:
-    """List a table's columns."""
+    """List the columns of a table."""
     _, handle = _open(statement.name, services)
     partition_columns = handle.partition_columns()
     rows = tuple(

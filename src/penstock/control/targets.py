@@ -1,4 +1,4 @@
-"""Which column of the table is filled by what: by name for ``*``, else one after the other."""
+"""Assignment of SELECT outputs to table columns: by name for ``*``, otherwise by position."""
 
 from penstock.arrow.casts import can_cast
 from penstock.arrow.types import arrow_type
@@ -6,7 +6,7 @@ from penstock.errors import Code, UserError
 from penstock.model.job import SparkQuery, TargetColumn
 from penstock.model.query import output_name
 from penstock.model.schema import Column
-from penstock.model.text import counted
+from penstock.model.text import format_count
 from penstock.sql.statements import Insert
 from penstock.tables.fitting import canonical_path, check_fit
 
@@ -18,7 +18,7 @@ def plain_targets(
     metadata: tuple[Column, ...],
     columns: tuple[Column, ...],
 ) -> tuple[TargetColumn, ...]:
-    """Fill columns straight from the source; ``metadata`` can only be named, not starred."""
+    """Assign columns of the source; ``*`` does not include the ``metadata`` columns."""
     known = source_columns + metadata
     paths: list[tuple[str, ...]] = (
         [canonical_path(known, item.path) for item in insert.items]
@@ -39,11 +39,11 @@ def query_targets(
     metadata: frozenset[str],
     columns: tuple[Column, ...],
 ) -> tuple[TargetColumn, ...]:
-    """Fill columns from the outputs of a SELECT that Spark runs."""
+    """Assign the outputs of a SELECT that Spark runs."""
     paths: list[tuple[str, ...]] = [(output_name(at),) for at in range(len(query.outputs))]
     output_by_path = dict(zip(paths, query.outputs, strict=True))
     if query.source_starred:
-        # What a WHERE looks at beside the source's own columns is no part of its star.
+        # The star does not include metadata columns that only the WHERE uses.
         paths = [path for path in paths if output_by_path[path].name not in metadata]
     names = [output_by_path[path].name for path in paths] if query.by_name else None
     targets = _targets(insert, paths=paths, names=names, columns=columns)
@@ -64,7 +64,7 @@ def _targets(
     names: list[str] | None,
     columns: tuple[Column, ...],
 ) -> tuple[TargetColumn, ...]:
-    """Bring paths and columns together: by the names given, else in the INSERT's order."""
+    """Assign paths to columns by ``names``, otherwise in the order of the INSERT."""
     filled = (
         _listed_columns(insert, columns)
         if names is None
@@ -72,17 +72,18 @@ def _targets(
     )
     if len(paths) != len(filled):
         raise UserError(
-            f"INSERT fills {counted(len(filled), 'column')}, but the SELECT gives {len(paths)}",
+            f"INSERT has {format_count(len(filled), 'column')}, "
+            f"but the SELECT returns {len(paths)}",
             code=Code.TYPE_ERR,
-            detail=f"Columns to fill: {', '.join(filled)}.",
-            hint="List the columns behind the table's name, in the SELECT's order.",
+            detail=f"Columns of the INSERT: {', '.join(filled)}.",
+            hint="List the columns after the table's name, in the order of the SELECT.",
         )
     path_by_name = dict(zip(filled, paths, strict=True))
     return tuple(TargetColumn(name=c.name, path=path_by_name.get(c.name)) for c in columns)
 
 
 def _listed_columns(insert: Insert, columns: tuple[Column, ...]) -> list[str]:
-    """Answer the columns to fill, in the INSERT's order and the table's spelling."""
+    """Return the columns of the INSERT in its order, spelled as in the table."""
     spelling = {column.name.lower(): column.name for column in columns}
     if insert.columns is None:
         return list(spelling.values())
@@ -95,13 +96,14 @@ def _listed_columns(insert: Insert, columns: tuple[Column, ...]) -> list[str]:
                 hint=f"Known columns: {', '.join(spelling.values())}.",
             )
         if spelling[name.lower()] in names:
-            raise UserError(f'column "{name}" is listed twice', code=Code.TYPE_ERR)
+            message = f'column "{name}" is specified more than once'
+            raise UserError(message, code=Code.TYPE_ERR)
         names.append(spelling[name.lower()])
     return names
 
 
 def _column_of(name: str, names: list[str], columns: tuple[Column, ...]) -> str:
-    """Answer the table's column that is called like a field of the source."""
+    """Return the table's column with the name of a field of the source."""
     for column in columns:
         if column.name.lower() == name.lower():
             return column.name
@@ -110,8 +112,8 @@ def _column_of(name: str, names: list[str], columns: tuple[Column, ...]) -> str:
     raise UserError(
         f'the table has no column for the source field "{name}"',
         code=Code.TYPE_ERR,
-        detail=f"SELECT * fills columns by name; without a place: {', '.join(extra)}.",
-        hint="List the wanted fields instead of *, or add columns to the table.",
+        detail=f"SELECT * matches columns by name. Missing columns: {', '.join(extra)}.",
+        hint="List the fields to load instead of *, or add the columns to the table.",
     )
 
 
@@ -119,16 +121,16 @@ def _require_castable(output: Column, column: Column) -> None:
     if not can_cast(arrow_type(output.type), arrow_type(column.type)):
         raise UserError(
             f'column "{column.name}" is {column.type.sql}, but the SELECT\'s "{output.name}" '
-            f"is {output.type.sql}, which cannot become one",
+            f"is {output.type.sql}, which cannot be cast to {column.type.sql}",
             code=Code.TYPE_ERR,
-            hint="Convert it in the SELECT, or change the column's type.",
+            hint="Cast it in the SELECT, or change the column's type.",
         )
 
 
 def _require_nullable(column: Column) -> None:
     if not column.nullable:
         raise UserError(
-            f'column "{column.name}" is NOT NULL, but nothing fills it',
+            f'column "{column.name}" is NOT NULL, but the SELECT has no value for it',
             code=Code.TYPE_ERR,
             hint="Add an expression for it to the SELECT.",
         )

@@ -1,6 +1,6 @@
-"""Run a SELECT over a view in an in-memory SQLite that may only read the view.
+"""SELECT from a view, run by an in-memory SQLite that can read only the view.
 
-A text in double quotes is a text, as in Doris and Spark; SQLite would take it for a name.
+Double quotes enclose a string, as in Doris and Spark; in SQLite they would enclose a name.
 """
 
 import re
@@ -21,7 +21,7 @@ from penstock.sql.statements import ViewQuery
 
 DURATION_MAX = timedelta(seconds=10)
 CELL_BYTES_MAX = 64 * 2**20
-STEPS_BETWEEN_LOOKS = 10_000
+STEPS_BETWEEN_CHECKS = 10_000
 FUNCTIONS = words(
     "abs avg coalesce count current_date current_time current_timestamp date datetime glob "
     "group_concat ifnull iif instr json_array_length json_extract json_type json_valid "
@@ -35,20 +35,20 @@ _NO_FUNCTION = re.compile(
 )
 _UNEXPECTED = re.compile(r'near "(.*)": syntax error|unrecognized token: "(.*)"', re.DOTALL)
 _UNFINISHED = "incomplete input"
-# What SQLite says of a function that is ours, and only json_extract is.
+# SQLite's error for a function written in Python; json_extract is the only such function.
 _FUNCTION_FAILED = "user-defined function raised exception"
 _ORDER = "The order is SELECT … FROM … WHERE … GROUP BY … HAVING … ORDER BY … LIMIT …."
 
 
 def query_view(query: ViewQuery, *, services: Services) -> Result:
-    """Return what a SELECT finds in one of the views."""
+    """Return the rows of a SELECT from jobs(…) or tasks(…)."""
     catalog, clock = services.catalog, services.clock
     view = jobs_view(catalog, clock=clock) if query.view == "jobs" else tasks_view(catalog)
     return select_from_view(query, view, clock=clock)
 
 
 def select_from_view(query: ViewQuery, view: View, *, clock: Clock) -> Result:
-    """Return what a SELECT finds in a view."""
+    """Return the rows of a SELECT from a view."""
     memory = ":memory:"
     with (
         closing(sqlite3.connect(memory)) as connection,
@@ -57,12 +57,12 @@ def select_from_view(query: ViewQuery, view: View, *, clock: Clock) -> Result:
         extract = partial(_json_extract, scratch)
         connection.create_function("json_extract", -1, extract, deterministic=True)
         _fill(connection, view)
-        _confine(connection, view, clock=clock)
+        _restrict(connection, view, clock=clock)
         try:
             cursor = connection.execute(sqlite_text(query))
             rows = cursor.fetchall()
         except sqlite3.Error as error:
-            raise _explained(error, view) from error
+            raise _user_error(error, view) from error
     return Result(
         columns=tuple(ResultColumn(name=column[0]) for column in cursor.description),
         rows=tuple(tuple(_cell(value) for value in row) for row in rows),
@@ -70,14 +70,14 @@ def select_from_view(query: ViewQuery, view: View, *, clock: Clock) -> Result:
 
 
 def sqlite_text(query: ViewQuery) -> str:
-    """Write the SELECT as SQLite reads it: no call, no comments, texts in single quotes."""
+    """Convert the SELECT to SQLite: no call, no comments, strings in single quotes."""
     text = f"{query.select[: query.start]}`{query.view}`{query.select[query.end :]}"
     pieces: list[str] = []
     end = 0
     texts = False
     for token in tokenize(read_script(text)):
         quoted = token.kind is TokenKind.TEXT
-        # Two texts side by side would become one with a quote in it.
+        # Two adjacent strings would become one string that contains a quote.
         if token.start > end or (quoted and texts):
             pieces.append(" ")
         literal = "'" + token.text.replace("'", "''") + "'"
@@ -96,8 +96,8 @@ def _fill(connection: sqlite3.Connection, view: View) -> None:
     connection.executemany(insert, view.rows)
 
 
-def _confine(connection: sqlite3.Connection, view: View, *, clock: Clock) -> None:
-    """Allow reading the view's columns and harmless functions, for a while, and no more."""
+def _restrict(connection: sqlite3.Connection, view: View, *, clock: Clock) -> None:
+    """Allow only the view's columns and harmless functions, and limit the run time."""
     readable = {"", *(column.name for column in view.columns)}
     deadline = clock.monotonic() + DURATION_MAX.total_seconds()
 
@@ -115,14 +115,14 @@ def _confine(connection: sqlite3.Connection, view: View, *, clock: Clock) -> Non
 
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, CELL_BYTES_MAX)
     connection.execute("PRAGMA case_sensitive_like = ON")
-    connection.set_progress_handler(lambda: clock.monotonic() > deadline, STEPS_BETWEEN_LOOKS)
+    connection.set_progress_handler(lambda: clock.monotonic() > deadline, STEPS_BETWEEN_CHECKS)
     connection.set_authorizer(permission)
 
 
 def _json_extract(scratch: sqlite3.Connection, text: Cell, *paths: Cell) -> Cell:
-    """Do what SQLite's function does, but find nothing in a text that is no JSON.
+    """Run SQLite's json_extract, but return None for a text that is not JSON.
 
-    A column that holds JSON is empty where there is nothing to say.
+    A column of JSON texts contains an empty text in rows without a value.
     """
     marks = ", ?" * len(paths)
     extract = f"SELECT CASE WHEN json_valid(?) THEN json_extract(?{marks}) END"
@@ -130,41 +130,41 @@ def _json_extract(scratch: sqlite3.Connection, text: Cell, *paths: Cell) -> Cell
     return found
 
 
-def _explained(error: sqlite3.Error, view: View) -> UserError:
-    """Say in our words why SQLite did not answer."""
-    said = str(error)
+def _user_error(error: sqlite3.Error, view: View) -> UserError:
+    """Convert an error of SQLite to a UserError."""
+    message = str(error)
     place = f"the SELECT from {view.name}(…)"
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
         return UserError(
-            f"{place} did not end within {DURATION_MAX.total_seconds():g}s",
+            f"{place} did not finish within {DURATION_MAX.total_seconds():g}s",
             code=Code.TIMEOUT_ERR,
-            hint="Select less.",
+            hint="Select fewer rows or columns.",
         )
-    if found := _NO_COLUMN.fullmatch(said):
+    if found := _NO_COLUMN.fullmatch(message):
         return UserError(
             f'{view.name}(…) has no column "{_first(found.groups())}"',
             code=Code.TYPE_ERR,
             hint=f"Known columns: {', '.join(column.name for column in view.columns)}.",
         )
-    if found := _NO_FUNCTION.fullmatch(said):
+    if found := _NO_FUNCTION.fullmatch(message):
         return UserError(
             f"the function {found[1]}() is not supported yet in {place}",
             code=Code.NOT_SUPPORTED_ERR,
             hint=f"Known functions: {', '.join(sorted(FUNCTIONS - {'->', '->>'}))}.",
         )
-    if found := _UNEXPECTED.fullmatch(said):
-        message = f'"{_first(found.groups())}" is not expected where it stands in {place}'
-        return UserError(message, code=Code.SYNTAX_ERR, hint=_ORDER)
-    if said == _UNFINISHED:
-        return UserError(f"{place} ends too early", code=Code.SYNTAX_ERR, hint=_ORDER)
-    if said == _FUNCTION_FAILED:
+    if found := _UNEXPECTED.fullmatch(message):
+        near = f'syntax error at "{_first(found.groups())}" in {place}'
+        return UserError(near, code=Code.SYNTAX_ERR, hint=_ORDER)
+    if message == _UNFINISHED:
+        return UserError(f"{place} is incomplete", code=Code.SYNTAX_ERR, hint=_ORDER)
+    if message == _FUNCTION_FAILED:
         return UserError(
-            f"{place} gives json_extract a path that is none",
+            f"{place} calls json_extract with a malformed path",
             code=Code.TYPE_ERR,
             hint="Write for example json_extract(LoadStatistic, '$.scannedRows').",
         )
     return UserError(
-        f"{place} cannot be answered: {said.rstrip('.')}",
+        f"{place} failed: {message.rstrip('.')}",
         code=Code.TYPE_ERR,
         hint=f"Known columns: {', '.join(column.name for column in view.columns)}.",
     )

@@ -1,8 +1,8 @@
 """The rows of the views jobs(…) and tasks(…), in the columns of Apache Doris.
 
-Invariant: the tasks of a job that is paused are as many as its three counts say. Both sides go
-through ``_status``; attempts that were added up by day are one row, whose TaskNumber counts
-them.
+Invariant: for a paused job, the number of tasks equals the sum of the job's three counts. Both
+views use ``_status``. Attempts that were added up by day are one row; its TaskNumber is the
+number of attempts.
 """
 
 import json
@@ -13,7 +13,7 @@ from datetime import UTC, datetime, time
 from operator import itemgetter
 
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.ledger import ENTRIES_KEPT, LedgerDay
+from penstock.catalog.ledger import ENTRIES_RETAINED, LedgerDay
 from penstock.clock import Clock
 from penstock.control.job_view import JobView, RunState, reason_text, status_text, view_jobs
 from penstock.control.result import ResultColumn, result_columns
@@ -38,15 +38,15 @@ TASK_COLUMNS = result_columns(
     "TrackingUrl, LoadStatistic, User, FirstErrorMsg, RunningOffset"
 )
 
-# The ledger is pruned now and then, so it may hold more entries than it keeps.
-_ENTRIES_MAX = 2 * ENTRIES_KEPT
+# The ledger is pruned occasionally, so it can contain more entries than its limit.
+_ENTRIES_MAX = 2 * ENTRIES_RETAINED
 
 Row = tuple[str | int | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What can be selected from."""
+    """A named relation with its columns and rows."""
 
     name: str
     columns: tuple[ResultColumn, ...]
@@ -54,7 +54,7 @@ class View:
 
 
 def jobs_view(catalog: Catalog, *, clock: Clock) -> View:
-    """Return all streaming jobs, by name; routine loads have SHOW ROUTINE LOAD."""
+    """Return all streaming jobs by name; SHOW ROUTINE LOAD lists routine loads."""
     views = view_jobs(catalog, clock=clock, states=_streaming(catalog), with_ledger=True)
     rows = tuple(_job_row(view) for view in views)
     return View(name="jobs", columns=JOB_COLUMNS, rows=rows)
@@ -91,7 +91,7 @@ def _job_row(view: JobView) -> Row:
         view.source.end_offset,
         _job_statistic(view.totals),
         _json({"code": str(reason.code), "msg": reason.message}) if reason else "",
-        # The status of a runner is true only as long as it lives.
+        # The status of a runner is valid only while the job runs.
         status_text(view.report.status) if view.state is RunState.RUNNING else "",
         "",
         format_instant(job.committed_at) or "",
@@ -101,7 +101,7 @@ def _job_row(view: JobView) -> Row:
 def _status(outcome: Outcome, *, desired: DesiredState) -> str:
     match outcome:
         case Outcome.STARTED:
-            # A pause prevents every commit, even if no runner was left to report it.
+            # A pause prevents every commit, even if no runner reported the attempt's end.
             return "RUNNING" if desired is DesiredState.RUN else "CANCELED"
         case Outcome.COMMITTED:
             return "SUCCESS"
@@ -124,14 +124,14 @@ def _job_statistic(total: Statistics) -> str:
 
 
 def tasks_view(catalog: Catalog) -> View:
-    """Return the attempts of all jobs, the newest first."""
+    """Return the attempts of all streaming jobs, the newest first."""
     tasks = [task for state in _streaming(catalog) for task in _tasks(state, catalog=catalog)]
     tasks.sort(key=itemgetter(0), reverse=True)
     return View(name="tasks", columns=TASK_COLUMNS, rows=tuple(row for _, row in tasks))
 
 
 def _tasks(state: JobState, *, catalog: Catalog) -> list[tuple[datetime, Row]]:
-    """Return the rows of one job with their start, the newest first."""
+    """Return the rows of one job with their start times, the newest first."""
     days = [day for day in catalog.ledger_days(state.id) if day.kind is CommitKind.EPOCH]
     entries = catalog.ledger(state.id, newest=_ENTRIES_MAX)
     end_by_number = {e.number: e.progress for e in entries if e.number is not None}
@@ -145,7 +145,7 @@ def _tasks(state: JobState, *, catalog: Catalog) -> list[tuple[datetime, Row]]:
 def _task(
     entry: LedgerEntry, state: JobState, *, end_by_number: Mapping[int, Progress]
 ) -> tuple[datetime, Row]:
-    # An attempt that is only known from the table has no start.
+    # An attempt that is known only from the table has no start time.
     started_at = entry.started_at or entry.ended_at or state.created_at
     start = end_by_number.get(entry.number - 1, ()) if entry.number else entry.progress
     end = entry.progress if entry.number else ()

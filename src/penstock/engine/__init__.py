@@ -1,1 +1,1 @@
-"""Load jobs: plan, run, ack, commit."""
+"""The loop of load jobs: plan, run, ack, commit."""

@@ -1,7 +1,11 @@
-"""Load epoch after epoch for one job: plan, run, ack, commit, in that order.
+"""Load a job, epoch by epoch: plan, run, ack, commit, in that order.
 
-Invariant: a position moves only in a commit. A failed attempt leaves nothing but files that
-are not visible; the next attempt plans again from the committed state.
+Invariant: a position moves only in a commit. A failed attempt leaves only files that are not
+part of the table. The next attempt plans again from the committed state.
+
+The loop first takes over the job. Then the loop polls the source and loads epochs until the
+source has no more to load. Then the loop waits, checks that this node still owns the job, and
+polls again.
 """
 
 import threading
@@ -19,10 +23,10 @@ from penstock.crashpoints import CrashPoint, reached
 from penstock.engine.run import EpochTables, Executor, RunParts, Work, run_epoch
 from penstock.epochs.ack import (
     check_cover,
+    check_reject_ratio,
     count,
     next_window,
     notes_of,
-    require_few_rejects,
     too_many_errors,
 )
 from penstock.epochs.cadence import ATTEMPTS_MAX, epoch_limits, poll_interval, retry_delay
@@ -30,7 +34,7 @@ from penstock.epochs.commit import (
     CommitParts,
     EpochAbortedError,
     commit_epoch,
-    draft_of,
+    draft_attachment,
     require_predecessor,
     require_unchanged,
 )
@@ -55,18 +59,18 @@ from penstock.tables.table import TableHandle, Tables
 
 log = structlog.get_logger()
 
-SPARK_START_MESSAGE = "first time takes about 10 s"
+SPARK_START_MESSAGE = "the first start takes about 10 s"
 
 
 class PinnedLookups:
-    """The tables of one job, pinned anew for every epoch; all attempts see the same."""
+    """The tables that a job joins, pinned to one version for all attempts of an epoch."""
 
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
         self._pinned: tuple[int, tuple[Lookup, ...]] | None = None
 
     def of(self, definition: JobDefinition, *, epoch: int) -> tuple[Lookup, ...]:
-        """Return the tables that the SELECT of a job joins with, as this epoch sees them."""
+        """Return the tables that the job's SELECT joins, at the versions of this epoch."""
         query = definition.query
         if query is None or not query.lookups:
             return ()
@@ -79,20 +83,20 @@ class PinnedLookups:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadParts:
-    """What every load runs with."""
+    """The dependencies of every load loop."""
 
     catalog: Catalog
     tables: Tables
     executor: Executor
     clock: Clock
-    # The event ends what a source waits for.
+    # Setting the event interrupts the waits of the source.
     open_source: Callable[[JobState, threading.Event], Source]
     work: Work
     node_id: str
 
 
 class LoadLoop:
-    """One runner's tenure of one load job; it implements the supervisor's Loop."""
+    """One run of a load job by one runner; implements the supervisor's ``Loop``."""
 
     def __init__(self, job_id: str, *, parts: LoadParts, reporter: ProgressReporter) -> None:
         self._job_id = job_id
@@ -106,10 +110,10 @@ class LoadLoop:
         self.owned: Generation | None = None
         self.assumed: Generation | None = None
         self._lookups = PinnedLookups(parts.tables)
-        # The status that this runner has stored; None before it has stored any.
+        # The status that this runner stored last, in a tuple; None if it stored none.
         self._status: tuple[Status | None] | None = None
         self._overdue = threading.Event()
-        # Where the splits must be read to before the run counts as caught up.
+        # The positions that the splits must reach before the run counts as caught up.
         self._heads: Mapping[str, Position] | None = None
         self._state: JobState
         self._handle: TableHandle
@@ -117,12 +121,12 @@ class LoadLoop:
 
     @property
     def progress(self) -> Progress:
-        """What the loop does now."""
+        """The latest progress of the loop."""
         return self._reporter.now
 
     def run(self, *, until_caught_up: bool) -> None:
-        """Own the job and load until stopped or, if asked, until caught up."""
-        self._begin()
+        """Take over the job and load until stopped or, if requested, until caught up."""
+        self._start()
         try:
             self._load(until_caught_up=until_caught_up)
         finally:
@@ -134,13 +138,13 @@ class LoadLoop:
             while not self._stop.is_set() and not (until_caught_up and self._caught_up()):
                 if not self._load_epoch():
                     break
-                # No split waits until all others are loaded.
+                # Poll between epochs too, so that no split waits for the backlog of others.
                 if not self._stop.is_set() and self._source.poll_due(self._poll_interval):
                     self._poll()
                 self._report_waiting()
             if self._stop.is_set():
                 break
-            # By the last poll: the one after a failed attempt may have found more.
+            # Decided by the last poll: a poll after a failed attempt may have found more.
             if self._caught_up():
                 self._reporter.report(caught_up=True)
                 if until_caught_up:
@@ -148,13 +152,13 @@ class LoadLoop:
                 self._idle()
 
     def stop(self) -> None:
-        """Ask the loop to end, and cancel its Spark work; return at once."""
+        """Request the end of the loop and cancel its Spark job; return at once."""
         self._stop.set()
         if self.progress.step in (Step.LOADING, Step.STARTING_SPARK):
             self._parts.executor.cancel(self._job_id)
 
     def abort_attempt(self, reason: str) -> None:
-        """Cancel the running tasks, and start their epoch again."""
+        """Cancel the running tasks; the loop then retries their epoch."""
         log.warning("epoch aborted", job_id=self._job_id, reason=reason)
         self._overdue.set()
         self._parts.executor.cancel(self._job_id)
@@ -168,14 +172,14 @@ class LoadLoop:
         return all(self._source.passed(split, head) for split, head in heads.items())
 
     def _poll(self) -> None:
-        self._reporter.report(step=Step.LISTING)
+        self._reporter.report(step=Step.POLLING)
         try:
-            poll = self._source.poll(self._state.progress, seen=self._seen)
+            poll = self._source.poll(self._state.progress, report=self._report_poll)
         finally:
             self._count_requests()
         if self._heads is None:
             self._heads = self._source.heads()
-        # A count that was never stored is zero.
+        # A notice that was never stored counts as zero.
         stored = dict(self._state.notices)
         changed = any(stored.get(name, 0) != found for name, found in poll.notices)
         if poll.waiting.complete and changed:
@@ -186,18 +190,18 @@ class LoadLoop:
             )
         self._report_waiting()
 
-    def _seen(self, text: str) -> None:
-        """Report how far a poll is, and end it when the runner is asked to stop."""
+    def _report_poll(self, text: str) -> None:
+        """Report the progress of a poll; raise StoppedError if the loop was asked to stop."""
         self._reporter.report(message=text)
         if self._stop.is_set():
-            raise StoppedError("the runner was asked to stop while it polled the source")
+            raise StoppedError("the runner was stopped while it polled the source")
 
     def _count_requests(self) -> None:
         sent = self._source.take_requests()
         if sent:
             self._parts.catalog.add_requests(self._job_id, sent)
 
-    def _begin(self) -> None:
+    def _start(self) -> None:
         self._reporter.report(step=Step.TAKING_OVER)
         parts = self._parts
         self._state, self._handle = take_over(
@@ -209,17 +213,17 @@ class LoadLoop:
             assume=self._assume,
         )
         self.owned = self._state.generation
-        # Everything that this runner's thread logs from here on carries the job's name.
+        # All further log lines of this thread have the job's name.
         structlog.contextvars.bind_contextvars(job=self._state.name)
-        self._require_few_errors()
-        log.info("job taken", generation=self.owned.number, commit=self._state.number)
+        self._check_error_window()
+        log.info("job taken over", generation=self.owned.number, commit=self._state.number)
         self._source = parts.open_source(self._state, self._stop)
 
     def _assume(self, generation: Generation) -> None:
         self.assumed = generation
 
     def _idle(self) -> None:
-        """Wait for the next poll; an idle owner also checks that it still is one."""
+        """Wait until the next poll; then check that this node still owns the job."""
         delay = max(self._poll_interval, self._source.poll_delay())
         next_at = self._parts.clock.now() + delay
         self._reporter.report(step=Step.IDLE, until=next_at)
@@ -231,20 +235,20 @@ class LoadLoop:
         require_predecessor(self._handle, owner=self._state)
 
     def _set_status(self, status: Status | None) -> None:
-        """Store the job's status for observers; nothing depends on it."""
+        """Store the job's status for display; no decision depends on it."""
         if self._status != (status,):
             self._status = (status,)
             self._parts.catalog.set_status(self._job_id, status)
 
     def _load_epoch(self) -> bool:
-        """Load the next epoch with a few attempts; return whether there was one."""
+        """Load the next epoch, with retries; return False if there is nothing to load."""
         epoch = self._state.epoch_newest + 1
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
                 return self._attempt(epoch, attempt)
             except ExternalError as error:
-                refused = self._source.failed("", error) is OnFailure.RAISE
-                if refused or attempt == ATTEMPTS_MAX:
+                final = self._source.failed("", error) is OnFailure.RAISE
+                if final or attempt == ATTEMPTS_MAX:
                     raise
                 self._wait_to_retry(error, attempt=attempt + 1)
             if self._stop.is_set():
@@ -284,7 +288,7 @@ class LoadLoop:
             expected=self._state.generation,
         )
         reached(CrashPoint.EPOCH_STARTED)
-        draft = draft_of(
+        draft = draft_attachment(
             plan,
             owner=self._state,
             epoch=epoch,
@@ -297,9 +301,9 @@ class LoadLoop:
             self._run_and_commit(plan, draft)
         except PenstockError as error:
             ran = self._parts.clock.monotonic() - started - plan_seconds
-            self._journal_end(draft, error, run_seconds=ran)
+            self._store_attempt_end(draft, error, run_seconds=ran)
             raise
-        self._require_few_errors()
+        self._check_error_window()
         return True
 
     def _run_and_commit(self, plan: EpochPlan, draft: Attachment) -> None:
@@ -312,7 +316,7 @@ class LoadLoop:
         query = definition.query
         statistics = count(plan, acks, row_wise=query is None or query.row_wise)
         ratio_max = definition.properties.filter_ratio_max
-        require_few_rejects(statistics, acks, ratio_max=ratio_max)
+        check_reject_ratio(statistics, acks, ratio_max=ratio_max)
         reject_files = tuple(file for ack in acks for file in ack.reject_files)
         attachment = replace(
             draft,
@@ -331,22 +335,22 @@ class LoadLoop:
             committed_at=self._parts.clock.now(),
         )
         if self._stop.is_set():
-            raise StoppedError("the runner was asked to stop before the commit")
+            raise StoppedError("the runner was stopped before the commit")
         self._reporter.report(step=Step.COMMITTING)
         self._commit(attachment, acks)
         self._source.committed(attachment.progress, notes)
 
     def _share(self, plan: EpochPlan) -> list[tuple[SplitRead, ...]]:
-        """Distribute the plan to as many tasks as run at once; this starts Spark."""
+        """Divide the plan into one share per parallel task; start Spark if necessary."""
         executor, definition = self._parts.executor, self._state.definition
         if not executor.ready:
             self._reporter.report(step=Step.STARTING_SPARK, message=SPARK_START_MESSAGE)
         tasks = min(executor.parallelism, definition.properties.tasks_max or 10**9)
         self._reporter.report(step=Step.LOADING)
-        return self._source.share(plan, tasks=tasks, needed=definition.needed)
+        return self._source.distribute(plan, tasks=tasks, needed=definition.needed)
 
-    def _require_few_errors(self) -> None:
-        """End the tenure of a job whose error window exceeded a limit."""
+    def _check_error_window(self) -> None:
+        """Raise UserError if the job's error window exceeded a limit."""
         if self._state.has_too_many_errors and self._state.tripped is not None:
             raise too_many_errors(self._state.tripped)
 
@@ -363,7 +367,7 @@ class LoadLoop:
         parts = RunParts(
             executor=self._parts.executor,
             work=self._parts.work,
-            charge=self._source.charge,
+            count_requests=self._source.count_requests,
         )
         self._overdue.clear()
         try:
@@ -372,9 +376,12 @@ class LoadLoop:
             if self._stop.is_set() or not self._overdue.is_set():
                 raise
             raise ExternalError(
-                "the tasks of the epoch did not end in time and were given up",
+                "the tasks of the epoch exceeded their time limit and were cancelled",
                 code=Code.TASKS_ABORT_ERR,
-                hint="Look for a stream or a table that does not answer, or a full machine.",
+                hint=(
+                    "Check that the source and the table's storage respond, and that the "
+                    "machine is not overloaded."
+                ),
             ) from error
         finally:
             self._count_requests()
@@ -386,7 +393,7 @@ class LoadLoop:
                 attachment, acks, owner=self._state, handle=self._handle, parts=self._commits
             )
         except EpochAbortedError:
-            # A late write of this attempt could still land until somebody commits again.
+            # A delayed write of this attempt may still succeed until the next commit.
             self.outcome_unknown = True
             raise
         except CommitOutcomeUnknownError as error:
@@ -394,7 +401,7 @@ class LoadLoop:
             raise LeaseLostError(error.message, detail=error.detail) from error
         except CommitGapError as error:
             raise LeaseLostError(
-                "the catalog lags behind the table", detail=str(error)
+                "the catalog lacks commits of the table", detail=str(error)
             ) from error
         self.outcome_unknown = False
         log.debug(
@@ -408,10 +415,10 @@ class LoadLoop:
             commit_ms=round((self._parts.clock.monotonic() - started) * 1000),
         )
 
-    def _journal_end(
+    def _store_attempt_end(
         self, draft: Attachment, error: PenstockError, *, run_seconds: float
     ) -> None:
-        """Store in the ledger how the attempt ended, whichever node owns the job now."""
+        """Store the end of the attempt in the ledger, even if another node owns the job now."""
         cancelled = isinstance(error, StoppedError | LeaseLostError)
         ended = EpochEnded(
             attempt_id=draft.attempt_id,
@@ -424,7 +431,7 @@ class LoadLoop:
         try:
             state = self._parts.catalog.append(self._job_id, ended, expected=None)
         except LeaseLostError:
-            # The job is gone; so is its ledger.
+            # The job was deleted together with its ledger.
             return
         reached(CrashPoint.ATTEMPT_ENDED)
         self._state = replace(self._state, epoch_newest=state.epoch_newest)

@@ -1,4 +1,4 @@
-"""Run one epoch's tasks and collect their acks."""
+"""Run the tasks of one epoch and collect their acks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,22 +22,23 @@ Work = Callable[[str, str], str]
 
 
 class Executor(Protocol):
-    """Runs tasks somewhere; Spark in the product, the test's own process in tests.
+    """The service that runs tasks: Spark in the product, the test process in tests.
 
-    A task is a text, and the function that turns it into another text; the function also gets
-    the id of the attempt. A task that raises is retried up to the executor's limit; only the
-    result of the attempt that succeeded counts. After ``cancel`` of its group, ``run`` raises
-    StoppedError soon; tasks may still be ending. Every other failure is an ExternalError.
+    A task is a text. A function converts the text, and the id of the task attempt, to a result
+    text. If the function raises, the task is retried up to the executor's limit. Only the
+    result of the successful attempt is returned. After ``cancel`` of the group, ``run`` soon
+    raises StoppedError, possibly before all tasks have ended. Any other failure is an
+    ExternalError.
     """
 
     @property
     def ready(self) -> bool:
-        """Whether tasks start at once; otherwise the executor is started first."""
+        """Whether the executor is started; otherwise the first task starts it."""
         ...
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at the same time."""
+        """The number of tasks that run at the same time."""
         ...
 
     def run(self, tasks: Sequence[str], *, work: Work, group: str) -> list[str]:
@@ -47,17 +48,17 @@ class Executor(Protocol):
     def run_query(
         self, tasks: Sequence[str], *, run: QueryRun, halves: Halves, group: str
     ) -> list[str]:
-        """Run a SELECT over the shares of the tasks and return the writers' results."""
+        """Run a SELECT over the shares of the tasks; return the writing halves' results."""
         ...
 
     def cancel(self, group: str) -> None:
-        """Stop what runs under the group."""
+        """Cancel the tasks of the group."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochTables:
-    """The tables that an epoch writes and reads, and how its tasks reach them."""
+    """The tables that an epoch writes and joins, with the sealed options to open them."""
 
     columns: tuple[Column, ...]
     partition_by: tuple[str, ...]
@@ -69,11 +70,11 @@ class EpochTables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunParts:
-    """What runs the tasks, what they do, and what counts their requests."""
+    """The executor, the function that a task runs, and the counter of requests."""
 
     executor: Executor
     work: Work
-    charge: Callable[[int], None]
+    count_requests: Callable[[int], None]
 
 
 def run_epoch(
@@ -84,18 +85,18 @@ def run_epoch(
     tables: EpochTables,
     parts: RunParts,
 ) -> tuple[Ack, ...]:
-    """Run one task for each share and return the acks; the first refusal is raised."""
+    """Run one task for each share and return the acks; raise the error of the first refusal."""
     definition = state.definition
     _require_targets(definition, tables.columns)
     plans = task_plans(shares, definition=definition, draft=draft, tables=tables)
     tasks = [to_text(task) for task in plans]
     if definition.query is None:
-        answers = parts.executor.run(tasks, work=parts.work, group=state.id)
+        texts = parts.executor.run(tasks, work=parts.work, group=state.id)
     else:
         run = query_run(definition, definition.query, tables.lookups)
-        answers = parts.executor.run_query(tasks, run=run, halves=HALVES, group=state.id)
-    results = [result_of(answer) for answer in answers]
-    parts.charge(sum(requests_of(result) for result in results))
+        texts = parts.executor.run_query(tasks, run=run, halves=HALVES, group=state.id)
+    results = [result_of(text) for text in texts]
+    parts.count_requests(sum(requests_of(result) for result in results))
     acks = []
     for result in results:
         if isinstance(result, Refusal):
@@ -110,7 +111,7 @@ HALVES = Halves(read=read_half, write=write_half, read_lookup=read_lookup)
 def query_run(
     definition: JobDefinition, query: SparkQuery, lookups: tuple[Lookup, ...]
 ) -> QueryRun:
-    """Return what Spark needs to run the job's SELECT."""
+    """Return the input with which Spark runs the job's SELECT."""
     text = query_text(
         query.text,
         view=query.view,
@@ -159,16 +160,16 @@ def task_plans(
 
 
 def _require_targets(definition: JobDefinition, columns: tuple[Column, ...]) -> None:
-    """Require that the table still has every column that the job fills."""
+    """Raise UserError if the table no longer has a column that the job fills."""
     names = {column.name for column in columns}
-    gone = [t.name for t in definition.targets if t.path is not None and t.name not in names]
-    if gone:
+    missing = [t.name for t in definition.targets if t.path is not None and t.name not in names]
+    if missing:
         raise UserError(
-            f'table "{definition.table.name}" has no column "{gone[0]}" any more',
+            f'table "{definition.table.name}" no longer has column "{missing[0]}"',
             code=Code.TABLE_CHANGED_ERR,
-            detail=f"The job fills {', '.join(gone)}, which would be lost.",
+            detail=f"The job writes to {', '.join(missing)}; these values would be lost.",
             hint=(
-                f"Give the table its columns back, or write {definition.ending} and create "
-                "it again."
+                f"Add the columns to the table again, or run {definition.drop_statement} and "
+                "create the job again."
             ),
         )

@@ -1,1 +1,1 @@
-"""What every epoch needs: takeover, task, ack, commit."""
+"""The parts that every epoch needs: takeover, task, ack, commit."""

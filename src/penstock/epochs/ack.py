@@ -1,7 +1,8 @@
 """Check task reports against the plan, count rows, and apply the error limits.
 
-An epoch never fails by its rows: the good ones are committed, the others kept in rejects(), and
-the commit itself says whether the window is too full. The owner that finds it pauses the job.
+Bad rows of a routine load do not fail its epoch: valid rows are committed, and the others are
+stored in rejects(). The commit also stores the error window. If the window exceeds a limit, the
+owner of the job pauses it.
 """
 
 from collections import Counter
@@ -15,7 +16,7 @@ from penstock.model.split import Note, SplitRead
 
 
 def check_cover(shares: Sequence[Sequence[SplitRead]], acks: Sequence[Ack]) -> None:
-    """Require that the acks report every planned read exactly once."""
+    """Raise InvariantError unless the acks report every planned read exactly once."""
     planned = {read.id: read for share in shares for read in share}
     reported = Counter(note.read for note in notes_of(acks))
     for read_id, read in planned.items():
@@ -34,7 +35,7 @@ def notes_of(acks: Sequence[Ack]) -> tuple[Note, ...]:
 
 
 def count(plan: EpochPlan, acks: Sequence[Ack], *, row_wise: bool) -> Statistics:
-    """Add up what the tasks report; refuse figures that do not balance."""
+    """Add up the counts of all tasks; raise InvariantError if they do not balance."""
     counts = [note.counts for note in notes_of(acks)]
     files = [file for ack in acks for file in ack.files]
     misfit = sum(ack.rows_misfit for ack in acks)
@@ -53,56 +54,60 @@ def count(plan: EpochPlan, acks: Sequence[Ack], *, row_wise: bool) -> Statistics
         files_written=len(files),
         bytes_written=sum(file.size_bytes for file in files),
     )
-    kept = sum(file.rows for ack in acks for file in ack.reject_files)
+    stored = sum(file.rows for ack in acks for file in ack.reject_files)
     if not statistics.balanced or (row_wise and statistics.rows_unselected < 0):
         raise InvariantError(
-            "rows read are not rows loaded, rejected, skipped or left out by the SELECT",
+            "row counts do not add up: every row read must be loaded, rejected, skipped or "
+            "filtered out by the SELECT",
             detail=str(statistics),
         )
-    if kept != statistics.rows_rejected:
+    if stored != statistics.rows_rejected:
         raise InvariantError(
-            f"{statistics.rows_rejected} rows were rejected, but {kept} were kept",
+            f"{statistics.rows_rejected} rows were rejected, but {stored} were stored",
             detail=str(statistics),
         )
     return statistics
 
 
-def require_few_rejects(
+def check_reject_ratio(
     statistics: Statistics, acks: Sequence[Ack], *, ratio_max: float
 ) -> None:
     """Raise UserError if the reject ratio exceeds the limit."""
     if statistics.filtered_ratio > ratio_max:
         first = next(ack.first_reject for ack in acks if ack.first_reject)
-        wanted = statistics.rows_loaded + statistics.rows_rejected
+        total = statistics.rows_loaded + statistics.rows_rejected
         raise UserError(
-            f"{statistics.rows_rejected} of {wanted} rows cannot be loaded, which is more than "
-            f"{ratio_max:g} of them; the first: {first}",
+            f"{statistics.rows_rejected} of {total} rows could not be loaded, which exceeds "
+            f"the allowed ratio of {ratio_max:g}; first error: {first}",
             code=Code.TOO_MANY_FAILURE_ROWS_ERR,
-            detail="The epoch was not committed; nothing of it is in the table.",
+            detail="The epoch was not committed; none of its rows are in the table.",
             hint=(
                 "Fix or remove the files, or raise "
-                '"session.insert_max_filter_ratio" with ALTER JOB; then RESUME the job.'
+                '"session.insert_max_filter_ratio" with ALTER JOB. Then RESUME the job.'
             ),
         )
 
 
-# A window holds this many times the rows of an epoch.
+# A window covers this many full epochs.
 _BATCHES = 10
 
 
 def next_window(
     before: ErrorWindow, epoch: Statistics, *, first: str, definition: JobDefinition
 ) -> ErrorWindow:
-    """Return the error window after an epoch; a window that tripped or is full starts again."""
+    """Return the error window after an epoch.
+
+    The window starts again at zero when it exceeds a limit or is full.
+    """
     properties = definition.properties
     if not isinstance(properties, RoutineProperties):
         return ErrorWindow()
     errors = epoch.rows_rejected - epoch.rows_foreign
     rows = before.rows + epoch.rows_read - epoch.rows_skipped
-    # A new window keeps the last message until an epoch is added.
-    kept = before.first if before.errors else ""
+    # After the window starts again, its last error message stays until the next epoch.
+    previous = before.first if before.errors else ""
     window = ErrorWindow(
-        rows=rows, errors=before.errors + errors, first=first if errors else kept
+        rows=rows, errors=before.errors + errors, first=first if errors else previous
     )
     tripped = _tripped(window, properties)
     if tripped is not None:
@@ -130,6 +135,7 @@ def too_many_errors(tripped: Tripped) -> UserError:
         f"{tripped.errors} of {tripped.rows} rows could not be loaded; "
         f"{tripped.limit} is {tripped.limit_value:.15g}",
         code=Code.TOO_MANY_FAILURE_ROWS_ERR,
-        detail="Good rows are in the table, the others in its rejects.",
-        hint="Look at its rejects(…), then RESUME the load, or raise max_error_number before.",
+        detail="Valid rows are in the table; the other rows are in rejects(…).",
+        hint="Query rejects(…), fix the cause, then RESUME the load. To tolerate more errors, "
+        "raise max_error_number first.",
     )

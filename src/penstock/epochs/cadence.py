@@ -1,4 +1,4 @@
-"""How much an epoch reads, and how soon the next poll or attempt follows."""
+"""Limits of an epoch, and the delays before the next poll or attempt."""
 
 from datetime import timedelta
 
@@ -15,11 +15,11 @@ def epoch_limits(definition: JobDefinition) -> EpochLimits:
 
 
 def poll_interval(definition: JobDefinition) -> timedelta:
-    """Return how often an idle source is polled."""
+    """Return the time between two polls of an idle source."""
     return definition.properties.max_interval
 
 
 def retry_delay(attempt: int) -> timedelta:
-    """Return how long to wait before the given attempt of an epoch, counted from 1."""
+    """Return the delay before an attempt of an epoch; attempts are counted from 1."""
     doublings: int = 2 ** (attempt - 1)
     return _RETRY_DELAY_FIRST * doublings

@@ -1,9 +1,17 @@
-"""Commit an epoch: the table first, then the catalog.
+"""Commit an epoch: first to the table, then to the catalog.
 
-Invariant: the table commit is the moment at which rows, positions and statistics appear
-together. The handle is not refreshed between the check and the commit, so that another writer's
-commit under this job makes this commit fail. An error of the commit means that the outcome is
+Invariant: one table commit publishes the rows, positions and statistics of an epoch together.
+The handle is not refreshed between the checks and the commit. If another writer commits for the
+same job in between, this commit therefore fails. After an error, the outcome of the commit is
 unknown until the table is read back.
+
+The steps of a commit, and the repair after a crash:
+
+1. Commit to the table. After a crash before this step, the next owner plans the epoch again.
+2. Apply the commit to the catalog. If this step is missing, the next takeover reads the commit
+   from the table and applies it.
+3. Write a copy of the attachment, then commit the reject files. The next takeover writes a
+   missing copy and commits missing reject files.
 """
 
 from collections.abc import Sequence
@@ -23,24 +31,24 @@ from penstock.errors import (
 from penstock.model.epoch import Ack, Attachment, CommitKind, EpochPlan, Statistics, Timings
 from penstock.model.job import DesiredState, JobState
 from penstock.tables.chain import newest_commit, open_table
-from penstock.tables.rejects import settle_rejects
+from penstock.tables.rejects import commit_pending_rejects
 from penstock.tables.table import TableHandle, Tables
 
 
 class EpochAbortedError(ExternalError):
-    """The commit did not land; the epoch is planned again."""
+    """The commit is not in the table; the epoch is planned again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitParts:
-    """What a commit is made with."""
+    """The dependencies of a commit."""
 
     catalog: Catalog
     tables: Tables
     clock: Clock
 
 
-def draft_of(
+def draft_attachment(
     plan: EpochPlan,
     *,
     owner: JobState,
@@ -49,7 +57,7 @@ def draft_of(
     attempt_id: str,
     at: datetime,
 ) -> Attachment:
-    """Return the attachment of an attempt before anything has run."""
+    """Return the attachment of an attempt before its tasks run."""
     return Attachment(
         kind=CommitKind.EPOCH,
         job_id=owner.id,
@@ -78,7 +86,12 @@ def commit_epoch(
     handle: TableHandle,
     parts: CommitParts,
 ) -> JobState:
-    """Make the epoch visible and return the job's state after it."""
+    """Commit the epoch and return the job's new state.
+
+    Raise EpochAbortedError if the commit is not in the table, so the epoch can be retried.
+    Raise CommitOutcomeUnknownError if the table cannot be read back. Raise LeaseLostError if
+    this node no longer owns the job, or must take it over again.
+    """
     started = parts.clock.monotonic()
     _require_files(acks, owner=owner, tables=parts.tables)
     written_for = handle.columns(), handle.partition_columns()
@@ -88,11 +101,11 @@ def commit_epoch(
         raise ExternalError(
             f'columns of table "{owner.definition.table.name}" were changed during the epoch',
             code=Code.TABLE_ERR,
-            hint="The epoch is tried again with the new columns.",
+            hint="Penstock retries the epoch with the new columns.",
         )
     require_unchanged(parts.catalog.job_by_id(owner.id), owner=owner)
     reached(CrashPoint.COMMIT_CHECKED)
-    version = _commit_and_look(attachment, acks, owner=owner, handle=handle, parts=parts)
+    version = _commit_and_verify(attachment, acks, owner=owner, handle=handle, parts=parts)
     try:
         state = parts.catalog.apply_commit(
             owner.id,
@@ -103,48 +116,54 @@ def commit_epoch(
         reached(CrashPoint.CATALOG_APPLIED)
         handle.write_copy(attachment)
         reached(CrashPoint.COPY_WRITTEN)
-        settle_rejects(
+        commit_pending_rejects(
             attachment, definition=owner.definition, handle=handle, tables=parts.tables
         )
     except ExternalError as error:
-        # The rows are in the table, so a retry of the epoch would be wrong. The next takeover,
-        # most likely by this node, applies and copies what is missing.
+        # The rows are in the table, so the epoch must not be retried. The next takeover, most
+        # likely by this node, completes the missing steps.
         raise LeaseLostError(
-            f'job "{owner.name}" must be taken over anew: {error.message}', detail=error.detail
+            f'job "{owner.name}" must be taken over again: {error.message}', detail=error.detail
         ) from error
     return state
 
 
 def require_predecessor(handle: TableHandle, *, owner: JobState) -> None:
-    """Require that the table is the job's and holds the expected newest commit."""
+    """Raise LeaseLostError unless the table is the job's, at the owner's commit number."""
     if handle.table_id != owner.definition.table.id:
         raise LeaseLostError(
-            "the table was replaced while the job ran",
+            f'table "{owner.definition.table.name}" was replaced while the job ran',
             detail=f"Table id {handle.table_id}, expected {owner.definition.table.id}.",
         )
     newest = handle.newest_number(owner.id)
     if newest != owner.number:
         raise LeaseLostError(
-            f'job "{owner.name}" was changed by somebody else',
+            f'another process committed for job "{owner.name}"',
             detail=f"The table's newest commit number is {newest}, expected {owner.number}.",
         )
 
 
 def require_unchanged(state: JobState | None, *, owner: JobState) -> None:
-    """Require that the job should still run, under this generation, from this commit."""
+    """Raise LeaseLostError if the job in the catalog is not as the owner left it.
+
+    The desired state must be RUN. Generation and commit number must be those of the owner.
+    """
     if state is None:
         raise LeaseLostError(f'job "{owner.name}" was dropped')
     if state.generation != owner.generation:
         raise LeaseLostError(
             f'job "{owner.name}" has a newer owner',
-            detail=f"Generation is {state.generation.number}, ours {owner.generation.number}.",
+            detail=(
+                f"The job's generation is {state.generation.number}, this node owned "
+                f"generation {owner.generation.number}."
+            ),
         )
     if state.desired.state is not DesiredState.RUN:
         raise LeaseLostError(f'job "{owner.name}" was paused or dropped')
     if state.number != owner.number:
         raise LeaseLostError(
-            f'job "{owner.name}" has moved on',
-            detail=f"Commit number is {state.number}, ours {owner.number}.",
+            f'another process committed for job "{owner.name}"',
+            detail=f"The catalog's commit number is {state.number}, expected {owner.number}.",
         )
 
 
@@ -161,12 +180,15 @@ def _require_files(acks: Sequence[Ack], *, owner: JobState, tables: Tables) -> N
         )
 
 
-def is_own(newest: Attachment, attachment: Attachment) -> bool:
-    """Return whether the newest commit is this attempt's; another may have its number."""
+def is_same_attempt(newest: Attachment, attachment: Attachment) -> bool:
+    """Return whether the newest commit belongs to this attempt.
+
+    The commit number is not enough: another writer may have used the same number.
+    """
     return newest.attempt_id == attachment.attempt_id
 
 
-def _commit_and_look(
+def _commit_and_verify(
     attachment: Attachment,
     acks: Sequence[Ack],
     *,
@@ -183,22 +205,23 @@ def _commit_and_look(
     try:
         if refusal is None:
             handle.refresh()
-            seen = handle
+            current = handle
         else:
-            seen = open_table(parts.tables, owner.definition.table)
-        newest = newest_commit(seen, job_id=owner.id)
+            current = open_table(parts.tables, owner.definition.table)
+        newest = newest_commit(current, job_id=owner.id)
     except ExternalError as error:
         raise CommitOutcomeUnknownError(
             f"the table could not be read back: {error.message}", detail=error.detail
         ) from error
-    if is_own(newest.attachment, attachment):
+    if is_same_attempt(newest.attachment, attachment):
         return newest.table_version
     if newest.attachment.number == owner.number:
         raise EpochAbortedError(
-            f'table "{owner.definition.table.name}" did not take the commit',
+            f'commit to table "{owner.definition.table.name}" failed',
             code=Code.TABLE_ERR,
-            detail=str(refusal or "The commit was answered but is not in the table."),
-            hint="It is tried again; look for a full disk or another writer if it goes on.",
+            detail=str(refusal or "The commit reported success but is not in the table."),
+            hint="Penstock retries the epoch. If commits keep failing, check for a full disk "
+            "and for other writers.",
         ) from refusal
     raise LeaseLostError(
         f'job "{owner.name}" was taken over during a commit',

@@ -1,4 +1,4 @@
-"""Write the rows of a task: fitting rows to Parquet, the others to rejects."""
+"""Write the rows of a task: rows that fit the table to data files, the others to rejects."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from penstock.model.secrets import Sealed
 from penstock.model.split import Note
 from penstock.sources.registry import source_kind
 from penstock.sources.source import Place, ReadTask
-from penstock.tables.fitting import sort_out
+from penstock.tables.fitting import separate_misfits
 from penstock.tables.folder import open_sealed_folder
 from penstock.tables.rejects import reject_columns
 from penstock.tables.writer import TableWriter
@@ -27,7 +27,7 @@ _BATCH_BYTES = 16 * 2**20
 
 
 class Stage(StrEnum):
-    """Which half of a task rejected the row."""
+    """The half of a task that rejected a row."""
 
     READER = "reader"
     WRITER = "writer"
@@ -35,7 +35,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlan:
-    """Everything a task needs to know; it travels with the Spark job."""
+    """The complete input of a task, sent with the Spark job."""
 
     task: int
     attempt_id: str
@@ -43,28 +43,28 @@ class TaskPlan:
     epoch: int
     table_root: str
     rejects_root: str
-    # How the task reaches the tables.
+    # Sealed options with which the task opens the files of the tables.
     table_access: Sealed
     strict: bool
     columns: tuple[Column, ...]
     partition_by: tuple[str, ...]
     targets: tuple[TargetColumn, ...]
     place_columns: tuple[Column, ...]
-    # The columns of the source that a SELECT of Spark sees; empty if there is none.
+    # The source columns that a SELECT in Spark reads; empty without such a SELECT.
     view_columns: tuple[Column, ...]
-    # The names of the outputs of such a SELECT, in their order.
+    # The output names of the SELECT in Spark, in order.
     output_names: tuple[str, ...]
     read: ReadTask
 
     def file_name(self, try_id: str) -> str:
-        """Return the common name of the files of one task attempt."""
+        """Return the name that the files of one task attempt have in common."""
         return f"{self.attempt_id}-{self.task:05d}-{try_id}"
 
 
 class Rejects:
-    """Where a task puts rows that it cannot load: Parquet files outside of any commit.
+    """Writer of the rows that a task cannot load, to Parquet files outside of any commit.
 
-    A strict task raises at the first bad row instead, which fails the epoch.
+    A strict task raises UserError at its first bad row instead, which fails the epoch.
     """
 
     def __init__(self, plan: TaskPlan, name: str) -> None:
@@ -79,19 +79,19 @@ class Rejects:
             self._writer = TableWriter(self._folder, self._columns, name)
 
     def add(self, *, stage: Stage, place: Place, error: str, raw: bytes) -> None:
-        """Keep the row, or raise UserError if the task is strict."""
+        """Store the row, or raise UserError if the task is strict."""
         plan = self._plan
         if plan.strict:
             raise UserError(
                 f"{self._text(place)}: {error}",
                 code=Code.TOO_MANY_FAILURE_ROWS_ERR,
-                detail="The epoch was not committed; nothing of it is in the table.",
+                detail="The epoch was not committed; none of its rows are in the table.",
                 hint=(
-                    "Fix or remove the file, then RESUME the job; or set "
-                    '"session.enable_insert_strict" = "false" to keep such rows apart.'
+                    "Fix or remove the file, then RESUME the job. To store such rows in "
+                    'rejects(…), set "session.enable_insert_strict" = "false".'
                 ),
             )
-        # An error may quote half a surrogate pair, which no text can hold.
+        # An error may quote half of a surrogate pair, which UTF-8 cannot encode.
         error = error.encode("utf-8", "backslashreplace").decode()
         self.first = self.first or f"{self._text(place)}: {error}"
         names = (column.name for column in plan.place_columns)
@@ -110,21 +110,21 @@ class Rejects:
             self._flush()
 
     def close(self) -> tuple[DataFile, ...]:
-        """Finish the files and return them; none if no row was rejected."""
+        """Complete the files and return them; empty if no row was rejected."""
         if self._plan.strict:
             return ()
         self._flush()
         return self._writer.close()
 
     def abort(self) -> None:
-        """Remove everything that was written."""
+        """Delete all written files."""
         if not self._plan.strict:
             self._writer.abort()
 
     def _flush(self) -> None:
         if not self._waiting:
             return
-        self._folder.store.make_folder(self._folder.root)
+        self._folder.store.create_folder(self._folder.root)
         batch = pa.RecordBatch.from_pylist(self._waiting, schema=arrow_schema(self._columns))
         self._waiting.clear()
         self._waiting_bytes = 0
@@ -142,7 +142,7 @@ PlaceOf = Callable[[int], Place]
 
 
 class TaskOutput:
-    """The files of one attempt of a task; the commit makes them visible."""
+    """The files of one task attempt, invisible until the epoch is committed."""
 
     def __init__(self, plan: TaskPlan, *, try_id: str) -> None:
         self._plan = plan
@@ -154,9 +154,9 @@ class TaskOutput:
         self._misfit = 0
 
     def write(self, batch: pa.RecordBatch, *, place_of: PlaceOf) -> None:
-        """Take rows of the source, or of the SELECT."""
+        """Write rows of the source or of the SELECT; rows that do not fit go to the rejects."""
         self._produced += batch.num_rows
-        fitting, misfits = sort_out(
+        fitting, misfits = separate_misfits(
             batch,
             targets=self._plan.targets,
             columns=self._plan.columns,
@@ -174,7 +174,7 @@ class TaskOutput:
             self._writer.write(part)
 
     def close(self, notes: tuple[Note, ...]) -> Ack:
-        """Finish the files and return the task's ack."""
+        """Complete the files and return the task's ack."""
         return Ack(
             task=self._plan.task,
             files=self._writer.close(),
@@ -186,6 +186,6 @@ class TaskOutput:
         )
 
     def abort(self) -> None:
-        """Remove everything that was written."""
+        """Delete all written files."""
         self._writer.abort()
         self.rejects.abort()

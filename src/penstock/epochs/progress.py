@@ -1,4 +1,4 @@
-"""Progress of a runner for observers; the table alone holds the truth."""
+"""Progress of a runner, for display only. The committed progress is in the table."""
 
 import threading
 from dataclasses import dataclass, replace
@@ -10,11 +10,11 @@ from penstock.model.split import Amount
 
 
 class Step(StrEnum):
-    """What a runner does right now."""
+    """The current step of a runner."""
 
     STARTING = "starting"
     TAKING_OVER = "taking over"
-    LISTING = "looking"
+    POLLING = "polling"
     STARTING_SPARK = "starting Spark"
     LOADING = "loading"
     COMMITTING = "committing"
@@ -25,22 +25,22 @@ class Step(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """What a runner does now; message and until belong to the step."""
+    """The current state of a runner; ``message`` and ``until`` belong to the step."""
 
     step: Step = Step.STARTING
     since: datetime
-    # When a wait ends: the next look at the source, or the next attempt.
+    # The end of a wait: the time of the next poll or of the next attempt.
     until: datetime | None = None
-    # Which attempt at the epoch comes next, while the runner waits to retry.
+    # The number of the next attempt, while the runner waits to retry.
     attempt: int = 1
-    # What the source found and no epoch has loaded.
-    waiting: Amount = Amount(complete=False)  # noqa: RUF009 - It is frozen.
+    # The amount that the source has found and no epoch has loaded.
+    waiting: Amount = Amount(complete=False)  # noqa: RUF009 - Amount is frozen.
     caught_up: bool = False
     message: str = ""
 
 
 class ProgressReporter:
-    """Holds the newest progress of a runner, written by its thread and read by others."""
+    """The latest progress of a runner, written by its thread and read by other threads."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -48,7 +48,7 @@ class ProgressReporter:
         self._progress = Progress(since=clock.now())
 
     def report(self, **changes: object) -> None:
-        """Change the progress; a new step starts now and clears what the last one reported."""
+        """Update the progress; a new step resets ``since``, ``until`` and ``message``."""
         with self._lock:
             if changes.get("step", self._progress.step) is not self._progress.step:
                 changes = {"since": self._clock.now(), "until": None, "message": "", **changes}
@@ -56,6 +56,6 @@ class ProgressReporter:
 
     @property
     def now(self) -> Progress:
-        """The newest progress."""
+        """The latest progress."""
         with self._lock:
             return self._progress

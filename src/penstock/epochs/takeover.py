@@ -1,8 +1,21 @@
-"""Take a job's lease and bring catalog and table to the same point.
+"""Take over a job: acquire its lease, fence the previous owner, and update the catalog.
 
-Invariant: the generation increases in the catalog first, then in a fence in the table, before
-anything is applied or planned. The previous owner can therefore commit nothing more, and
-everything it did commit is applied.
+Invariant: a takeover increases the generation in the catalog first, then commits a fence with
+that generation to the table. Only then does it apply commits or plan an epoch. The previous
+owner therefore cannot commit any more, and all of its commits are applied.
+
+The steps of a takeover:
+
+1. Check the table. Stop if the job was dropped, or if the catalog or the table was rolled back.
+2. Acquire the lease and increase the generation in the catalog, in one transaction.
+3. Commit the fence: a commit without rows, with the new generation and the next number. The
+   previous owner cannot commit with that number any more.
+4. Apply the commits that the catalog lacks, in order.
+5. Commit the reject files of the newest epoch, if they are not visible.
+6. Cancel the attempts of the previous owner that have no end in the ledger.
+7. Check again that no other node took over and no statement paused the job.
+
+A crash between two steps is safe: the next takeover starts again at the first step.
 """
 
 from collections.abc import Callable
@@ -19,16 +32,16 @@ from penstock.model.events import DesiredStateChanged
 from penstock.model.job import DesiredState, JobState
 from penstock.tables.chain import (
     Closed,
-    Landed,
-    Surpassed,
+    Extended,
+    Superseded,
     catch_up,
     extend,
     newest_commit,
     next_generation,
     open_table,
-    require_followed,
+    require_no_rollback,
 )
-from penstock.tables.rejects import settle_rejects
+from penstock.tables.rejects import commit_pending_rejects
 from penstock.tables.table import TableHandle, Tables
 
 LEASE_DURATION = timedelta(seconds=15)
@@ -43,18 +56,18 @@ def take_over(
     clock: Clock,
     assume: Callable[[Generation], None],
 ) -> tuple[JobState, TableHandle]:
-    """Become the job's owner; return its state and a fresh handle of its table.
+    """Take over the job; return its state and a current handle of its table.
 
-    ``assume`` records the generation of each step, so that a failure is reported for that
-    generation and no later one.
+    ``assume`` receives the generation under which each step runs. A failure pauses the job only
+    if the job still has that generation.
     """
     state = catalog.job_by_id(job_id)
     if state is None or state.desired.state is not DesiredState.RUN:
         raise LeaseLostError("the job was paused or dropped")
     assume(state.generation)
-    _look_before(state, catalog=catalog, tables=tables)
+    _check_before_takeover(state, catalog=catalog, tables=tables)
     generation = next_generation(state.generation)
-    state = catalog.take_lease(
+    state = catalog.acquire_lease(
         job_id,
         node_id=node_id,
         duration=LEASE_DURATION,
@@ -68,9 +81,9 @@ def take_over(
     ):
         case Closed():
             raise _close(state, catalog=catalog)
-        case Surpassed(generation=found):
-            raise _surpassed(state, found, catalog=catalog)
-        case Landed():
+        case Superseded(generation=found):
+            raise _superseded_error(state, found, catalog=catalog)
+        case Extended():
             reached(CrashPoint.RECOVERY_FENCED)
     handle = open_table(tables, state.definition.table)
     caught_up = catch_up(
@@ -79,7 +92,7 @@ def take_over(
     if caught_up is None:
         raise LeaseLostError(f'job "{state.name}" was dropped')
     newest = newest_commit(handle, job_id=job_id).attachment
-    settle_rejects(newest, definition=state.definition, handle=handle, tables=tables)
+    commit_pending_rejects(newest, definition=state.definition, handle=handle, tables=tables)
     catalog.cancel_open_attempts(job_id)
     reached(CrashPoint.ATTEMPTS_CANCELLED)
     current = catalog.job_by_id(job_id)
@@ -89,13 +102,13 @@ def take_over(
     return owner, handle
 
 
-def _look_before(state: JobState, *, catalog: Catalog, tables: Tables) -> None:
+def _check_before_takeover(state: JobState, *, catalog: Catalog, tables: Tables) -> None:
     newest = newest_commit(open_table(tables, state.definition.table), job_id=state.id)
     if newest.attachment.kind is CommitKind.CLOSING:
         raise _close(state, catalog=catalog)
     if newest.attachment.generation.newer_than(state.generation):
-        raise behind(state, newest.attachment.generation)
-    require_followed(newest.attachment.number, state=state)
+        raise stale_catalog(state, newest.attachment.generation)
+    require_no_rollback(newest.attachment.number, state=state)
 
 
 def _close(state: JobState, *, catalog: Catalog) -> LeaseLostError:
@@ -103,26 +116,29 @@ def _close(state: JobState, *, catalog: Catalog) -> LeaseLostError:
         state=DesiredState.CLOSED, reason=None, generation=state.generation
     )
     catalog.append(state.id, desired, expected=state.generation)
-    return LeaseLostError(f'job "{state.name}" was dropped; its chain of commits has ended')
+    return LeaseLostError(f'job "{state.name}" was dropped')
 
 
-def _surpassed(
+def _superseded_error(
     state: JobState, found: Generation, *, catalog: Catalog
 ) -> LeaseLostError | UserError:
     current = catalog.job_by_id(state.id)
     if current is not None and current.generation == state.generation:
-        return behind(state, found)
+        return stale_catalog(state, found)
     return LeaseLostError(f'job "{state.name}" has a newer owner')
 
 
-def behind(state: JobState, found: Generation) -> UserError:
-    """Return the error of a catalog that is older than the table."""
+def stale_catalog(state: JobState, found: Generation) -> UserError:
+    """Return the error for a catalog that is older than the table."""
     return UserError(
         f'catalog is older than the table of {state.definition.kind.noun} "{state.name}"',
         code=Code.CATALOG_BEHIND_ERR,
         detail=(
-            f"The table holds generation {found.number}, the catalog knows "
-            f"{state.generation.number}: the catalog was probably restored from a backup."
+            f"The table has generation {found.number}, the catalog has "
+            f"{state.generation.number}. The catalog was probably restored from a backup."
         ),
-        hint=f"Look at the table, then {state.definition.resuming}; nothing is loaded twice.",
+        hint=(
+            f"Check the rows of the table, then run {state.definition.resume_statement}; "
+            "nothing is loaded twice."
+        ),
     )

@@ -1,11 +1,14 @@
 """Run one task: read its splits, fit every row to the table, write Parquet.
 
-The code runs inside a Spark task, or in the test process, from the plan alone. Bad data, or a
-file that differs from the listing, is a result and not a failure: a retry would find the same,
-so the epoch decides. Everything else is raised, and Spark retries the task.
+The code runs inside a Spark task or inside the test process. The only input is the task plan.
 
-The reading half leaves a report after its last row; the writing half of the same attempt waits
-for it. Without a report it is unknown what was read, and the attempt fails.
+Bad data, or a file that differs from the listing, is a result of the task and not a failure. A
+retry would find the same data. The driver handles such an error. Every other error is raised,
+and Spark retries the task.
+
+If the job has a SELECT, a task has two halves with the SELECT between them. The reading half
+stores a report after its last row. The writing half of the same attempt then reads that report.
+Without a report it is unknown which rows were read, and the attempt fails.
 """
 
 import json
@@ -22,26 +25,26 @@ from penstock.errors import Code, ExternalError, PenstockError, UserError
 from penstock.model.codec import from_data, from_text, to_text
 from penstock.model.epoch import Ack, DataFile
 from penstock.model.split import Note
-from penstock.model.text import some_names
+from penstock.model.text import format_names
 from penstock.sources.registry import source_kind
 from penstock.sources.source import Place, RowBlock, TaskReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why a task could not load its part; trying the same task again would not help."""
+    """The reason why a task cannot load its share; a retry of the task would not help."""
 
     kind: str
     code: Code
     message: str
     detail: str
     hint: str
-    # Requests that were sent to the source in vain.
+    # Requests that the task sent to the source.
     requests: int = 0
 
     @property
     def error(self) -> PenstockError:
-        """The error that the task met."""
+        """The error of the task, to be raised in the driver."""
         kind = UserError if self.kind == "user" else ExternalError
         return kind(self.message, code=self.code, detail=self.detail, hint=self.hint)
 
@@ -49,8 +52,8 @@ class Refusal:
 TaskResult = Ack | Refusal
 
 
-def refused(error: PenstockError, *, requests: int = 0) -> Refusal:
-    """Return an error as the result of a task."""
+def as_refusal(error: PenstockError, *, requests: int = 0) -> Refusal:
+    """Convert an error to the result of a task."""
     return Refusal(
         kind="user" if isinstance(error, UserError) else "external",
         code=error.code,
@@ -62,14 +65,14 @@ def refused(error: PenstockError, *, requests: int = 0) -> Refusal:
 
 
 def requests_of(result: TaskResult) -> int:
-    """Count the requests that a task has sent to the source."""
+    """Return the number of requests that a task sent to the source."""
     if isinstance(result, Refusal):
         return result.requests
     return sum(note.counts.requests for note in result.notes)
 
 
 def result_of(text: str) -> TaskResult:
-    """Read the result of a task."""
+    """Parse the result of a task."""
     data = json.loads(text)
     kind: type[Ack] | type[Refusal] = Refusal if data["is"] == "Refusal" else Ack
     return from_data(kind, data)
@@ -77,7 +80,7 @@ def result_of(text: str) -> TaskResult:
 
 @contextmanager
 def _aborted_on_error(output: TaskOutput | Rejects) -> Iterator[None]:
-    """Remove what was written if the block fails."""
+    """Delete the written files if the block fails."""
     try:
         yield
     except BaseException:
@@ -86,19 +89,19 @@ def _aborted_on_error(output: TaskOutput | Rejects) -> Iterator[None]:
 
 
 def run_task_text(text: str, try_id: str) -> str:
-    """Write a task's rows to Parquet files outside of any commit; return the result."""
+    """Read and write all rows of a task, without a SELECT; return the task's result."""
     plan = from_text(TaskPlan, text)
     output = TaskOutput(plan, try_id=try_id)
     reader = open_reader(plan)
     try:
         with closing(reader), _aborted_on_error(output):
             for block in reader.blocks():
-                _keep_bad_rows(block, output.rejects)
+                _store_bad_rows(block, output.rejects)
                 if block.batch.num_rows:
                     output.write(block.batch, place_of=block.place)
             ack = output.close(tuple(reader.notes))
     except (UserError, ExternalError) as error:
-        return to_text(refused(error, requests=reader.requests))
+        return to_text(as_refusal(error, requests=reader.requests))
     reached(CrashPoint.TASK_WRITTEN)
     return to_text(ack)
 
@@ -108,14 +111,14 @@ def open_reader(plan: TaskPlan) -> TaskReader:
     return source_kind(plan.read.source.kind).reader(plan.read)
 
 
-def _keep_bad_rows(block: RowBlock, rejects: Rejects) -> None:
+def _store_bad_rows(block: RowBlock, rejects: Rejects) -> None:
     for bad in block.bad:
         rejects.add(stage=Stage.READER, place=bad.place, error=bad.error, raw=bad.raw)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadReport:
-    """What the reading half of a task reports to the writing half."""
+    """The report of a task's reading half to its writing half."""
 
     notes: tuple[Note, ...] = ()
     reject_files: tuple[DataFile, ...] = ()
@@ -123,8 +126,10 @@ class ReadReport:
     refusal: Refusal | None = None
 
 
-def read_half(text: str, try_id: str, leave: Callable[[str], None]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a task's share in the columns that the SELECT sees."""
+def read_half(
+    text: str, try_id: str, store_report: Callable[[str], None]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task's share, in the columns that the SELECT reads."""
     plan = from_text(TaskPlan, text)
     rejects = Rejects(plan, f"{plan.file_name(try_id)}-r")
     reader = open_reader(plan)
@@ -132,52 +137,52 @@ def read_half(text: str, try_id: str, leave: Callable[[str], None]) -> Iterator[
     try:
         with closing(reader), _aborted_on_error(rejects):
             for block in reader.blocks():
-                _keep_bad_rows(block, rejects)
+                _store_bad_rows(block, rejects)
                 if block.batch.num_rows:
                     yield _padded(block.batch, schema)
     except (UserError, ExternalError) as error:
-        # The writing half discards the rows that were yielded before.
-        refusal = refused(error, requests=reader.requests)
-        leave(to_text(ReadReport(refusal=refusal)))
+        # The writing half discards the rows that were yielded so far.
+        refusal = as_refusal(error, requests=reader.requests)
+        store_report(to_text(ReadReport(refusal=refusal)))
         return
     report = ReadReport(
         notes=tuple(reader.notes), reject_files=rejects.close(), first_reject=rejects.first
     )
-    leave(to_text(report))
+    store_report(to_text(report))
 
 
 def write_half(
     text: str, try_id: str, batches: Iterator[pa.RecordBatch], report: Callable[[], str]
 ) -> str:
-    """Write the rows that the SELECT makes of a task's share; return the task's result."""
+    """Write the rows that the SELECT returns for a task's share; return the task's result."""
     plan = from_text(TaskPlan, text)
     output = TaskOutput(plan, try_id=try_id)
-    # Spark does not keep which part a row came from, so name everything the task reads.
-    names = some_names([read.shown for read in plan.read.reads])
+    # Spark does not track the origin of a row, so the place names all reads of the task.
+    names = format_names([read.shown for read in plan.read.reads])
     place: Place = (names, *(None for _ in plan.place_columns[1:]))
     try:
         with _aborted_on_error(output):
             for batch in batches:
                 output.write(batch, place_of=lambda _: place)
-            left = from_text(ReadReport, report())
-            if left.refusal is not None:
+            read = from_text(ReadReport, report())
+            if read.refusal is not None:
                 output.abort()
-                return to_text(left.refusal)
-            ack = output.close(left.notes)
+                return to_text(read.refusal)
+            ack = output.close(read.notes)
     except (UserError, ExternalError) as error:
-        return to_text(refused(error))
+        return to_text(as_refusal(error))
     reached(CrashPoint.TASK_WRITTEN)
     return to_text(
         replace(
             ack,
-            reject_files=left.reject_files + ack.reject_files,
-            first_reject=left.first_reject or ack.first_reject,
+            reject_files=read.reject_files + ack.reject_files,
+            first_reject=read.first_reject or ack.first_reject,
         )
     )
 
 
 def _padded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Give a batch all columns of the view; columns that the SELECT does not need are NULL."""
+    """Add the missing columns of the view, as NULL; the SELECT does not need them."""
     names = set(batch.schema.names)
     columns = [
         batch.column(field.name)

@@ -1,1 +1,1 @@
-"""What things are: frozen values, standard library only."""
+"""Frozen values of the domain; only the standard library is imported."""

@@ -1,9 +1,9 @@
-"""Values to JSON and back, field by field.
+"""Convert values to JSON and back, field by field.
 
 Invariant: every field of every dataclass is written unless it opts out with
-``metadata={"transient": True}``; a value that comes back equals the one that went in. A field
-that the stored text lacks has its default. A stored field that the class does not know is an
-error, because ignoring it would lose what a newer version stored.
+``metadata={"transient": True}``. A decoded value equals the value that was encoded. A field
+that is missing in the stored text gets its default. A stored field that the class lacks is an
+error, because ignoring the field would lose data of a newer version.
 """
 
 import json
@@ -32,12 +32,12 @@ def to_text(value: object) -> str:
 
 
 def from_text(kind: type[_T], text: str) -> _T:
-    """Read a value of the given class back from JSON."""
+    """Read a value of the given class from JSON."""
     return from_data(kind, json.loads(text))
 
 
 def from_data(kind: type[_T], data: object) -> _T:
-    """Read a value of the given class back from decoded JSON."""
+    """Read a value of the given class from decoded JSON."""
     value = _decoder(kind)(data)
     if not isinstance(value, kind):
         raise InvariantError(f"stored value is {type(value).__name__}, not {kind.__name__}")
@@ -45,13 +45,13 @@ def from_data(kind: type[_T], data: object) -> _T:
 
 
 def encode(value: Any) -> Any:  # noqa: ANN401 - JSON has no narrower type.
-    """Turn a value into what the json module writes."""
+    """Convert a value to types that the json module can write."""
     return _encoder(type(value))(value)
 
 
 @_cached
 def _encoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - A class.
-    """Return how values of a class are written."""
+    """Return the function that encodes values of a class."""
     if is_dataclass(kind):
         return _dataclass_encoder(kind)  # type: ignore[arg-type]
     if issubclass(kind, Enum):
@@ -82,7 +82,7 @@ def _dataclass_encoder(kind: type) -> Callable[[Any], Any]:
 
 @_cached
 def _decoder(hint: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - Follows the hint.
-    """Return how values with a type hint are read."""
+    """Return the function that decodes values with a type hint."""
     if get_origin(hint) in (Union, types.UnionType):
         return _union_decoder(get_args(hint))
     if get_origin(hint) is tuple:
@@ -138,7 +138,7 @@ def _dataclass_decoder(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401
         missing = [name for name in required if name not in data]
         if missing:
             raise InvariantError(f"stored {kind.__name__} lacks {', '.join(missing)}")
-        # Found here, not above: types may contain themselves.
+        # Decoders are found here, not above, because a type may contain itself.
         given = (name for name in known if name in data)
         return kind(**{name: _decoder(hints[name])(data[name]) for name in given})
 

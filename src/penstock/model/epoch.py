@@ -1,4 +1,4 @@
-"""One atomic step of a job: plan, task reports, statistics and attachment."""
+"""Values of an epoch: plan, task reports, statistics and attachment."""
 
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
@@ -9,14 +9,14 @@ from penstock.model.split import Backlog, Note, Progress, SplitRead
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """Counters that only grow; two of them add up field by field."""
+    """Counters that only grow; ``+`` adds them field by field."""
 
     rows_read: int = 0
     rows_skipped: int = 0
     rows_parsed: int = 0
     rows_produced: int = 0
     rows_loaded: int = 0
-    # By the reader, and by the writer because they did not fit the table.
+    # All rejected rows, and those of them that did not fit the table.
     rows_rejected: int = 0
     rows_misfit: int = 0
     # Rejected rows that belong to another split.
@@ -43,14 +43,14 @@ class Statistics:
 
     @property
     def rows_unselected(self) -> int:
-        """Rows that a WHERE dropped, if a row gives at most one row."""
+        """Rows that a WHERE clause filtered out, if each row produces at most one row."""
         return self.rows_parsed - self.rows_produced
 
     @property
     def filtered_ratio(self) -> float:
-        """The share of rejected rows among loaded and rejected ones."""
-        wanted = self.rows_loaded + self.rows_rejected
-        return self.rows_rejected / wanted if wanted else 0.0
+        """The ratio of rejected rows to loaded and rejected rows."""
+        total = self.rows_loaded + self.rows_rejected
+        return self.rows_rejected / total if total else 0.0
 
 
 ATTACHMENT_FORMAT = 2
@@ -58,19 +58,19 @@ ATTACHMENT_FORMAT = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """Who may commit for a job: a number, and a random id that distinguishes equal numbers."""
+    """The right to commit for a job: a number, and a random id to distinguish equal numbers."""
 
     number: int
     id: str
 
     def newer_than(self, mine: "Generation") -> bool:
-        """Return whether an owner under ``mine`` cannot know this generation."""
+        """Return whether this generation replaced the owner of generation ``mine``."""
         return self.number > mine.number or (self.number == mine.number and self.id != mine.id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedItem:
-    """A whole object of a source, such as a file; the ETag pins exactly these bytes."""
+    """A whole object of a source, such as a file; the ETag identifies the exact content."""
 
     key: str
     etag: str
@@ -91,10 +91,10 @@ class EpochLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochPlan:
-    """What one epoch reads.
+    """The reads of one epoch.
 
-    ``progress`` is the progress after the epoch if the plan is final. Otherwise the ends are
-    found by reading, and it is the progress before the epoch.
+    If the plan is final, ``progress`` is the progress after the epoch. Otherwise the tasks find
+    the end positions, and ``progress`` is the progress before the epoch.
     """
 
     reads: tuple[SplitRead, ...]
@@ -104,13 +104,13 @@ class EpochPlan:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all reads, as far as the plan knows them."""
+        """Planned bytes of all reads; a read of unknown size counts as 0."""
         return sum(read.size_bytes for read in self.reads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """A Parquet file that a task wrote below the table, with what the table's log records."""
+    """A Parquet file that a task wrote for a table, with the values for the table's log."""
 
     path: str
     size_bytes: int
@@ -154,7 +154,7 @@ class Timings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tripped:
-    """Which limit an error window exceeded, with the counts at that moment."""
+    """The limit that an error window exceeded, with the counts at that moment."""
 
     limit: str
     limit_value: float
@@ -170,13 +170,13 @@ class ErrorWindow:
     errors: int = 0
     # The first error of the latest epoch with errors.
     first: str = ""
-    # Why the commit that holds this window pauses the job; None if it does not.
+    # The exceeded limit, if the commit of this window pauses the job; None otherwise.
     tripped: Tripped | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
-    """What a commit of a job stores in the table's log; progress is rebuilt from it alone."""
+    """Metadata of a job's commit in the table's log; enough to rebuild the progress."""
 
     format: int = ATTACHMENT_FORMAT
     kind: CommitKind
@@ -195,9 +195,9 @@ class Attachment:
     timings: Timings
     committed_at: datetime
     reject_files: tuple[DataFile, ...] = ()
-    # The newest commit with reject files, so that the chain need not be searched for it.
+    # Number of the newest commit with reject files, so that the chain need not be searched.
     rejects_number: int = 0
     window: ErrorWindow = ErrorWindow()
-    backlog: Backlog = Backlog()  # noqa: RUF009 - It is frozen.
-    # What the job's runner stores for itself, such as a checkpoint and a batch id.
+    backlog: Backlog = Backlog()  # noqa: RUF009 - Backlog is frozen.
+    # Text of the job's runner, such as a checkpoint and a batch id.
     runner: str = ""

@@ -1,11 +1,16 @@
-"""What can happen to a job, and ``apply``, which folds it into the job's state.
+"""Events of a job, and ``apply``, which folds them into the job's state.
 
-Invariant: ``apply`` is the only way a state changes, live, in recovery and for snapshots alike.
-The state is made of registers. In each register the last writer wins, by the register's own
-number: the definition by its revision, the desired state and the notices by their event, the
-generation by its number, progress and statistics by the commit number. Repeating an event
-changes nothing, an older event never overwrites a newer one, and the order of events after the
-first does not matter.
+Invariant: only ``apply`` changes a job's state, whether live, in recovery or for snapshots. The
+state consists of registers. In each register, the value with the highest number wins. The
+number of each register is:
+
+* definition: the revision
+* desired state and notices: the number of the event
+* generation: the number of the generation
+* progress and statistics: the commit number
+
+Repeating an event changes nothing. An older event never overwrites a newer one. The order of
+events after the first does not matter.
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +25,7 @@ from penstock.model.split import Progress
 
 
 class Outcome(StrEnum):
-    """How an attempt of an epoch ended."""
+    """Outcome of an attempt of an epoch."""
 
     STARTED = "STARTED"
     CANCELLED = "CANCELLED"
@@ -30,7 +35,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCreated:
-    """A person created the job; its opening commit is in the table."""
+    """A user created the job; its opening commit is in the table."""
 
     definition: JobDefinition
     generation: Generation
@@ -40,27 +45,27 @@ class JobCreated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DefinitionChanged:
-    """A person altered the job."""
+    """A user altered the job."""
 
     definition: JobDefinition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredStateChanged:
-    """A person, or the product itself, wants the job in another state."""
+    """A user, or Penstock itself, requested another state of the job."""
 
     state: DesiredState
     reason: Reason | None
     generation: Generation
     auto_resumes: int = 0
     resumed_at: datetime | None = None
-    # How many rows had been rejected when a person resumed the job; None if nobody did.
+    # Number of rejected rows when a user resumed the job; None for any other change.
     rejected_before: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRaised:
-    """A node took the lease, or a statement is about to change the job."""
+    """A node acquired the lease, or a statement is about to change the job."""
 
     generation: Generation
     cause: str
@@ -102,7 +107,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticesChanged:
-    """A poll of the source reported other counts than before."""
+    """A poll of the source reported counts that differ from the previous counts."""
 
     notices: tuple[tuple[str, int], ...]
 
@@ -127,7 +132,7 @@ class Event:
     number: int
     at: datetime
     body: EventBody
-    # The user whose statement caused it; empty for the product itself.
+    # The user whose statement caused the event; empty if Penstock caused it.
     by: str = ""
 
 
@@ -138,7 +143,9 @@ def apply(state: JobState | None, event: Event) -> JobState:
         created = _created(event, body)
         return created if state is None else state
     if state is None:
-        raise InvariantError(f"job {event.job_id} has event {event.number} but no beginning")
+        raise InvariantError(
+            f"job {event.job_id} has event {event.number} but was never created"
+        )
     state = replace(state, event_number=max(state.event_number, event.number))
     match body:
         case DefinitionChanged():

@@ -1,4 +1,4 @@
-"""Options of text formats, and how the bytes of a record become rows."""
+"""Options of text formats, and the format of a record's bytes."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,7 +9,7 @@ from penstock.model.schema import Column, Primitive
 
 
 class PayloadFormat(StrEnum):
-    """What the bytes of a record are."""
+    """Format of a record's bytes."""
 
     CSV = "csv"
     JSON = "json"
@@ -17,32 +17,35 @@ class PayloadFormat(StrEnum):
 
 
 class PayloadCompression(StrEnum):
-    """How the bytes of a record are compressed."""
+    """Compression of a record's bytes."""
 
     NONE = "none"
     GZIP = "gzip"
 
 
-# Options of CSV and JSON that files and records share: explanation and default.
+# Options of CSV and JSON for both files and records: explanation and default.
 _FORMAT_OPTIONS: dict[str, tuple[str, object]] = {
-    "enclose": ("CSV: character around a field that may hold separators and line ends.", ""),
+    "enclose": (
+        "CSV: quote character around fields that can contain separators or line breaks.",
+        "",
+    ),
     "escape": ("CSV: escape character inside enclosed fields.", ""),
     "trim_double_quotes": ("CSV: whether double quotes around a field are removed.", False),
     "empty_field_as_null": (
-        "CSV: whether an empty field is NULL, not an empty text.",
+        "CSV: whether an empty field is NULL instead of an empty string.",
         False,
     ),
     "strip_outer_array": (
-        "JSON: whether a file or record is one array, and each of its elements a row.",
+        "JSON: whether each file or record is one array whose elements are the rows.",
         False,
     ),
-    "json_root": ("JSON: path of the part of a document that is the row, such as $.data.", ""),
+    "json_root": ("JSON: path of the element to load from each document, such as $.data.", ""),
     "jsonpaths": (
         'JSON: paths of the columns, in order: ["$.id", "$.customer.city"].',
         "",
     ),
     "num_as_string": (
-        "JSON: whether numbers are read as the text they have.",
+        "JSON: whether numbers are read as strings, with all digits unchanged.",
         False,
     ),
 }
@@ -51,20 +54,20 @@ JSON_KEYS = ("strip_outer_array", "json_root", "jsonpaths", "num_as_string")
 
 
 def format_option(name: str) -> Any:  # noqa: ANN401 - As option().
-    """Declare an option of CSV or JSON; both files and records have it."""
+    """Declare an option of CSV or JSON that applies to both files and records."""
     explanation, default = _FORMAT_OPTIONS[name]
     return option(explanation, default=default)
 
 
-# The only column of records that are texts.
+# The only column of records in text format.
 TEXT_COLUMNS = (Column(name="value", type=Primitive.STRING),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Payload:
-    """How the bytes of a record become rows: one, or more if it has several lines."""
+    """Format of a record's bytes; a record with several lines becomes several rows."""
 
-    # All lines of a record are rows.
+    # Every line of a record is a row.
     line_delimiter: ClassVar[str] = "\n"
     skip_lines: ClassVar[int] = 0
     header_lines: ClassVar[int] = 0

@@ -16,7 +16,7 @@ from penstock.model.text import quoted_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadColumn:
-    """A column of the records or, with an ``expression`` of Spark SQL, one that it computes."""
+    """A column of the records, or a column that a Spark SQL ``expression`` computes."""
 
     name: str
     expression: str | None = None
@@ -24,9 +24,10 @@ class LoadColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadProperties:
-    """How records become rows; expressions are verbatim Spark SQL, None is not given.
+    """Clauses of a routine load that convert records to rows; None for an omitted clause.
 
-    ``preceding_filter`` sees the columns of the records, ``where`` those of the table.
+    Expressions are verbatim Spark SQL. ``preceding_filter`` uses the columns of the records,
+    and ``where`` uses the columns of the table.
     """
 
     separator: str | None = None
@@ -39,7 +40,7 @@ class LoadProperties:
 class TargetColumn:
     """A column of the target table and the path of the field that fills it.
 
-    The field is one of the source or, when Spark runs the SELECT, one of its outputs.
+    The field belongs to the source or, if Spark runs the SELECT, to the SELECT's output.
     """
 
     name: str
@@ -48,7 +49,7 @@ class TargetColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRef:
-    """The table a job loads: its name for users; id and location identify it."""
+    """A table of a job: a name for users, and the id and location that identify the table."""
 
     name: str
     id: str
@@ -57,24 +58,25 @@ class TableRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkQuery:
-    """A SELECT that Spark runs, and what its analysis found."""
+    """A SELECT that Spark runs, and the results of its analysis."""
 
-    # The SELECT with the name of a view instead of the source's call.
+    # The SELECT with the name of a view in place of the source's call.
     text: str
     view: str
-    # The columns of the source, and those that the SELECT uses; others are not read.
+    # All columns of the source, and the columns that the SELECT uses. Other columns are not
+    # read.
     view_columns: tuple[Column, ...]
     needed: tuple[str, ...]
     outputs: tuple[Column, ...]
     lookups: tuple[TableRef, ...]
     operators: tuple[str, ...]
-    # Whether a row of the source gives at most one row.
+    # Whether each row of the source produces at most one row.
     row_wise: bool
-    # Whether its plan means the same in every epoch.
+    # Whether every epoch can use the same plan.
     reusable: bool
-    # Whether its outputs fill the columns of the same name.
+    # Whether outputs fill columns by name instead of by position.
     by_name: bool = False
-    # Whether its outputs are all columns of the source.
+    # Whether the outputs are all columns of the source.
     source_starred: bool = False
 
 
@@ -88,7 +90,7 @@ class SourceRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobDefinition:
-    """What a user defined, with everything that was inferred."""
+    """Definition of a job: the user's statement, and everything inferred from it."""
 
     name: str
     comment: str
@@ -99,14 +101,14 @@ class JobDefinition:
     select: str
     select_source_start: int
     select_source_end: int
-    # The name by which the statement calls the source kind.
+    # The source's function name in the statement.
     function: str
     source: SourceRef
     source_columns: tuple[Column, ...]
     targets: tuple[TargetColumn, ...]
     properties: JobProperties | RoutineProperties
     metadata: tuple[tuple[str, str], ...] = ()
-    # None when the SELECT is a plain list of columns, which needs no Spark.
+    # None if the SELECT is a plain list of columns, which needs no Spark.
     query: SparkQuery | None = None
     # The clauses of a routine load, from which the SELECT was built.
     load: LoadProperties | None = None
@@ -121,18 +123,18 @@ class JobDefinition:
         return job_kind(self.job_kind)
 
     @property
-    def ending(self) -> str:
-        """The statement that ends the job."""
+    def drop_statement(self) -> str:
+        """The statement that drops or stops the job."""
         return self.kind.drop.format(quoted_name(self.name))
 
     @property
-    def resuming(self) -> str:
+    def resume_statement(self) -> str:
         """The statement that resumes the job."""
         return self.kind.resume.format(quoted_name(self.name))
 
     @property
     def keys_by_secret(self) -> dict[str, frozenset[str]]:
-        """The secrets that the options refer to, and the keys used of each."""
+        """The keys that the options use, by the name of the secret."""
         found: dict[str, frozenset[str]] = {}
         for key, text in self.source.options:
             reference = reference_of(text)
@@ -143,19 +145,19 @@ class JobDefinition:
 
     @property
     def payload(self) -> Payload | None:
-        """How the bytes of a record become rows, if PROPERTIES declare it."""
+        """The format of a record's bytes, if PROPERTIES declare one."""
         return self.properties.payload(self.load.separator if self.load else None)
 
     @property
     def needed(self) -> tuple[str, ...]:
-        """The columns of the source that outputs are computed from."""
+        """The columns of the source that are needed to compute the outputs."""
         if self.query is not None:
             return self.query.needed
         return tuple(dict.fromkeys(t.path[0] for t in self.targets if t.path))
 
 
 class DesiredState(StrEnum):
-    """What is wanted of a job."""
+    """The state that a job should be in."""
 
     RUN = "RUN"
     PAUSE = "PAUSE"
@@ -165,7 +167,7 @@ class DesiredState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why a job is in its state: a code for programs and a sentence for people."""
+    """The reason for a job's state: a code for programs and a sentence for users."""
 
     code: Code
     message: str
@@ -174,7 +176,7 @@ class Reason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desired:
-    """State and reason as one record, with the counters of auto-resume."""
+    """The desired state and its reason, with the counters of auto-resume."""
 
     state: DesiredState
     reason: Reason | None
@@ -186,7 +188,7 @@ class Desired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
-    """Everything stored of a job: the fold of its events."""
+    """Everything stored about a job: the fold of its events."""
 
     id: str
     created_at: datetime
@@ -202,27 +204,27 @@ class JobState:
     epoch_committed: int
     succeeded_event: int
     event_number: int
-    # Counts that the source reports beside its rows, by name.
+    # Counts that the source reports in addition to rows, by name.
     notices: tuple[tuple[str, int], ...] = ()
     notices_event: int = 0
-    window: ErrorWindow = ErrorWindow()  # noqa: RUF009 - It is frozen.
-    # The limit that the window exceeded last.
+    window: ErrorWindow = ErrorWindow()  # noqa: RUF009 - ErrorWindow is frozen.
+    # The limit that the error window exceeded last.
     tripped: Tripped | None = None
     tripped_event: int = 0
-    # How many rows had been rejected when a person last resumed the job.
+    # Number of rejected rows when a user last resumed the job.
     rejected_before: int = 0
     rejected_before_event: int = 0
 
     @property
     def name(self) -> str:
-        """The name a person gave the job."""
+        """The name of the job."""
         return self.definition.name
 
     @property
     def stopped(self) -> bool:
-        """Whether a person ended the job and it is kept to be shown."""
-        kept = self.definition.kind.kept_after_stop is not None
-        return self.desired.state is DesiredState.CLOSED and kept
+        """Whether a user stopped the job and SHOW can still list it."""
+        retained = self.definition.kind.retention_after_stop is not None
+        return self.desired.state is DesiredState.CLOSED and retained
 
     @property
     def has_too_many_errors(self) -> bool:
@@ -236,11 +238,11 @@ class JobState:
 
 
 class StatusCode(StrEnum):
-    """What a job does, or why it does not run."""
+    """The activity of a job, or the reason why the job does not run."""
 
-    # until: when the source is polled next.
+    # Field until: the time of the next poll of the source.
     IDLE = "IDLE"
-    # node, capability: this node cannot run the job.
+    # Fields node, capability: the node lacks a capability that the job needs.
     LACKS_CAPABILITY = "LACKS_CAPABILITY"
 
 

@@ -21,7 +21,7 @@ from penstock.model.formats import (
 from penstock.model.options import option
 
 POLL_INTERVAL_MAX = timedelta(seconds=10)
-# Options of Doris without a meaning here; only their defaults are accepted.
+# Doris options that have no effect here; only their defaults are accepted.
 FIXED_OPTIONS = {
     "exec_mem_limit": "2147483648",
     "send_batch_parallelism": "1",
@@ -40,7 +40,7 @@ _TIMEOUT_MIN = timedelta(seconds=60)
 class JobProperties:
     """Options of a streaming job, given in PROPERTIES."""
 
-    # As many tasks as run at once, without a time limit.
+    # None: as many tasks as can run at once, and no time limit.
     tasks_max: ClassVar[int | None] = None
     task_timeout: ClassVar[timedelta | None] = None
 
@@ -50,10 +50,14 @@ class JobProperties:
         at_least=timedelta(seconds=1),
     )
     batch_files_max: int = option(
-        "Most files in one epoch.", key="s3.max_batch_files", default=256, at_least=1
+        "Maximum number of files in one epoch.",
+        key="s3.max_batch_files",
+        default=256,
+        at_least=1,
     )
     batch_bytes_max: int = option(
-        "Bytes after which an epoch takes no further file; the file that crosses is included.",
+        "Size at which an epoch stops adding files. The file that crosses the limit is "
+        "included.",
         key="s3.max_batch_bytes",
         default=10 * 2**30,
         at_least=1,
@@ -61,29 +65,32 @@ class JobProperties:
         unit="bytes",
     )
     strict: bool = option(
-        "Whether a row that cannot be loaded fails its epoch; if not, it is kept in rejects().",
+        "Whether a row that cannot be loaded fails its epoch. If false, the row is stored in "
+        "rejects().",
         key="session.enable_insert_strict",
         default=True,
     )
     filter_ratio_max: float = option(
-        "Not strict: the largest share of rejected rows with which an epoch is committed.",
+        "Maximum ratio of rejected rows in an epoch if session.enable_insert_strict is false. "
+        "An epoch above this ratio fails.",
         key="session.insert_max_filter_ratio",
         default=1.0,
         at_least=0.0,
         at_most=1.0,
     )
     time_zone: str = option(
-        "The time zone in which a SELECT that needs Spark sees local times.",
+        "Time zone of local times in a SELECT that Spark runs.",
         key="session.time_zone",
         default="UTC",
     )
     python_udfs: str = option(
-        "A Python module whose functions made with pyspark's udf() the SELECT may call.",
+        "Python module with functions that the SELECT can call. Create the functions with "
+        "udf() of pyspark.",
         key="session.python_udfs",
         default="",
     )
     lookup_bytes_max: int = option(
-        "Most bytes of a table that the SELECT joins with.",
+        "Maximum size of a table that the SELECT joins with.",
         key="lookup_max_bytes",
         default=64 * 2**20,
         at_least=1,
@@ -102,60 +109,63 @@ class JobProperties:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutineProperties:
-    """How a routine load reads, and how many bad rows it tolerates."""
+    """Options of a routine load, given in PROPERTIES."""
 
     # Rejected rows never fail an epoch: the error window counts them.
     strict: ClassVar[bool] = False
     filter_ratio_max: ClassVar[float] = 1.0
 
     tasks_max: int = option(
-        "Most tasks of an epoch; never more than there are shards.",
+        "Maximum number of tasks in an epoch; at most one task per shard.",
         key="desired_concurrent_number",
         default=256,
         at_least=1,
     )
     max_error_number: int = option(
-        "Most rejected rows in a window of ten times max_batch_rows; one more pauses the job.",
+        "Maximum number of rejected rows in a window of 10 times max_batch_rows. A job above "
+        "the maximum is paused.",
         default=0,
         at_least=0,
     )
     max_filter_ratio: float = option(
-        "Largest share of rejected rows in that window; more of them pause the job.",
+        "Maximum ratio of rejected rows in a window of 10 times max_batch_rows. A job above "
+        "the maximum is paused.",
         default=1.0,
         at_least=0.0,
         at_most=1.0,
     )
     max_batch_interval: timedelta = option(
-        "Longest time that an epoch reads; also how often an idle source is asked, though at "
+        "Maximum time that an epoch reads. An idle source is polled at this interval, but at "
         "least every 10 seconds.",
         default=timedelta(seconds=60),
         at_least=timedelta(seconds=1),
     )
     max_batch_rows: int = option(
-        "Records after which an epoch ends; the record that crosses is included.",
+        "Number of records at which an epoch ends. The record that crosses the limit is "
+        "included.",
         default=20_000_000,
         at_least=1,
     )
     max_batch_size: int = option(
-        "Bytes after which an epoch ends; the record that crosses is included.",
+        "Size at which an epoch ends. The record that crosses the limit is included.",
         default=2**30,
         at_least=1,
         at_most=10 * 2**30,
         unit="bytes",
     )
     strict_mode: bool = option(
-        "Kept and shown, without an effect: in either mode an expression that fails is NULL, "
-        "and a row that does not fit the table is rejected.",
+        "Stored and shown, but without effect. In both modes, an expression that fails is "
+        "NULL, and a row that does not fit the table is rejected.",
         default=False,
     )
     time_zone: str = option(
-        "The time zone of start positions, and in which expressions see local times.",
+        "Time zone of start positions and of local times in expressions.",
         key="timezone",
         default="UTC",
     )
     format: PayloadFormat = option("Format of the records.", default=PayloadFormat.CSV)
     compress_type: PayloadCompression = option(
-        "How every record is compressed.", default=PayloadCompression.NONE
+        "Compression of each record.", default=PayloadCompression.NONE
     )
     enclose: str = format_option("enclose")
     escape: str = format_option("escape")
@@ -166,12 +176,13 @@ class RoutineProperties:
     jsonpaths: str = format_option("jsonpaths")
     num_as_string: bool = format_option("num_as_string")
     python_udfs: str = option(
-        "A Python module whose functions made with pyspark's udf() expressions may call.",
+        "Python module with functions that expressions can call. Create the functions with "
+        "udf() of pyspark.",
         key="session.python_udfs",
         default="",
     )
     lookup_bytes_max: int = option(
-        "Most bytes of a table that expressions look at.",
+        "Maximum size of a table that expressions read.",
         key="lookup_max_bytes",
         default=64 * 2**20,
         at_least=1,
@@ -185,7 +196,7 @@ class RoutineProperties:
 
     @property
     def task_timeout(self) -> timedelta:
-        """How long the tasks of an epoch may take before it is retried."""
+        """Time after which an epoch with unfinished tasks is retried."""
         return max(self.max_batch_interval * _TIMEOUT_BATCHES, _TIMEOUT_MIN)
 
     @property
@@ -198,7 +209,7 @@ class RoutineProperties:
         )
 
     def payload(self, separator: str | None) -> Payload | None:
-        """Return how the bytes of a record become rows."""
+        """Return the format of a record's bytes."""
         given: dict[str, Any] = {} if separator is None else {"column_separator": separator}
         options: dict[str, Any] = {key: getattr(self, key) for key in (*CSV_KEYS, *JSON_KEYS)}
         return Payload(format=self.format, compress_type=self.compress_type, **options, **given)
@@ -214,15 +225,15 @@ class ResumePolicy:
     delay_first: timedelta = timedelta(seconds=10)
     doublings_max: int = 5
     delay_max: timedelta = timedelta(seconds=300)
-    # Most resumes in a row; None: no limit.
+    # Maximum number of resumes in a row; None: no limit.
     resumes_max: int | None = 10
-    # A quiet time after which the count starts again; None: only a commit resets it.
-    forgotten_after: timedelta | None = None
+    # The count restarts if the last resume is older than this; None: only a commit resets it.
+    reset_after: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobKind:
-    """A kind of job as its traits; ``{}`` in a statement is the job's quoted name."""
+    """The traits of a kind of job; ``{}`` in a statement is the job's quoted name."""
 
     name: str
     noun: str
@@ -234,12 +245,12 @@ class JobKind:
     pause: str
     resume: str
     drop: str
-    # The statements of the kind, for a hint to a user of another kind's statement.
+    # The statements of the kind, for the hint if a user typed a statement of another kind.
     statements: str
     resume_policy: ResumePolicy
-    # How long a job can be shown after it was ended; None: it is deleted at once.
-    kept_after_stop: timedelta | None
-    # Which loop runs the job.
+    # How long a stopped job can still be shown; None: it is deleted at once.
+    retention_after_stop: timedelta | None
+    # The loop that runs the job.
     runner: str = "load"
 
 
@@ -255,7 +266,7 @@ STREAMING = JobKind(
     drop="DROP JOB {}",
     statements="PAUSE, RESUME, ALTER or DROP JOB",
     resume_policy=ResumePolicy(),
-    kept_after_stop=None,
+    retention_after_stop=None,
 )
 ROUTINE_LOAD = JobKind(
     name="ROUTINE_LOAD",
@@ -267,9 +278,9 @@ ROUTINE_LOAD = JobKind(
     pause="PAUSE ROUTINE LOAD FOR {}",
     resume="RESUME ROUTINE LOAD FOR {}",
     drop="STOP ROUTINE LOAD FOR {}",
-    statements="SHOW CREATE, PAUSE, RESUME, ALTER or STOP ROUTINE LOAD FOR it",
-    resume_policy=ResumePolicy(resumes_max=None, forgotten_after=timedelta(minutes=10)),
-    kept_after_stop=timedelta(days=3),
+    statements="SHOW CREATE, PAUSE, RESUME, ALTER or STOP ROUTINE LOAD",
+    resume_policy=ResumePolicy(resumes_max=None, reset_after=timedelta(minutes=10)),
+    retention_after_stop=timedelta(days=3),
 )
 JOB_KINDS = {kind.name: kind for kind in (STREAMING, ROUTINE_LOAD)}
 

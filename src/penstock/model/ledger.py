@@ -1,7 +1,7 @@
 """The ledger: the attempts of a job's epochs and the other commits of its chain.
 
-Invariant: an attempt id has one entry. ``merge`` gives the same result in either order: a
-committed outcome wins over a failed one, that over a cancelled one, that over a started one.
+Invariant: each attempt id has one entry. ``merge`` returns the same result in either order.
+The outcome of the higher rank wins; from high to low: committed, failed, cancelled, started.
 """
 
 from dataclasses import dataclass, replace
@@ -59,13 +59,13 @@ class LedgerEntry:
 
 
 def entry_of(event: Event) -> LedgerEntry | None:
-    """Return what an event reports about an attempt, if anything."""
+    """Return the entry that an event adds to the ledger; None for other events."""
     match event.body:
         case JobCreated() as body:
             committed = Committed(attachment=body.opening, table_version=body.table_version)
-            return _of_commit(event, committed)
+            return _commit_entry(event, committed)
         case Committed() as body:
-            return _of_commit(event, body)
+            return _commit_entry(event, body)
         case EpochStarted() as body:
             return LedgerEntry(
                 attempt_id=body.attempt_id,
@@ -92,7 +92,7 @@ def entry_of(event: Event) -> LedgerEntry | None:
             return None
 
 
-def _of_commit(event: Event, body: Committed) -> LedgerEntry:
+def _commit_entry(event: Event, body: Committed) -> LedgerEntry:
     attachment = body.attachment
     loads = attachment.kind is CommitKind.EPOCH
     return LedgerEntry(

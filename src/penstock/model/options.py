@@ -1,9 +1,9 @@
 """Typed options: declare once; parse, print, explain.
 
-An option is a field of a frozen dataclass that ``option(...)`` declares. One declaration serves
-reading statements, writing them back and the reference documentation, so that what is printed
-is always accepted. A field that ``group(...)`` declares holds further options, which are
-written beside those of the class itself.
+An option is a field of a frozen dataclass that ``option(...)`` declares. Parsing, printing and
+the reference documentation use the same declaration, so printed options are always accepted.
+A field that ``group(...)`` declares holds a nested class of options. Users write the nested
+options next to those of the outer class.
 """
 
 import difflib
@@ -31,7 +31,7 @@ class _HasOrigins(Protocol):
 
     @property
     def origins(self) -> Origins:
-        """Where values come from that messages must not show."""
+        """The references that values come from; messages show a reference, never its value."""
         ...
 
 
@@ -53,7 +53,7 @@ _BYTES_BY_UNIT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What is declared about an option."""
+    """The declaration of an option."""
 
     explanation: str
     # The key in SQL; None: the name of the field.
@@ -61,7 +61,7 @@ class Rule:
     at_least: Any = None
     at_most: Any = None
     unit: str = ""
-    # How None is written.
+    # The text that means None.
     none_word: str = ""
     secret: bool = False
 
@@ -75,13 +75,13 @@ def option(explanation: str, *, default: Any = MISSING, **rule: Any) -> Any:  # 
 def open_options(prefix: str, explanation: str) -> Any:  # noqa: ANN401 - As option().
     """Declare a field that holds all options whose keys start with a prefix.
 
-    Its value is a tuple of pairs: the key without the prefix, and the text.
+    The value of the field is a tuple of pairs: the key without the prefix, and the text.
     """
     return field(default=(), metadata={"prefix": prefix, "explanation": explanation})
 
 
 def group(kind: type[_T]) -> _T:
-    """Declare a field that holds options of their own class, all of which have defaults."""
+    """Declare a field that holds a nested class of options, all of which have defaults."""
     declared: _T = field(default=kind(), metadata={"group": kind})
     return declared
 
@@ -94,10 +94,10 @@ def parse_options(
     also: tuple[str, ...] = (),
     origins: Origins = (),
 ) -> _T:
-    """Read options given as text; raise UserError for unknown or missing keys and bad values.
+    """Parse options given as text; raise UserError for unknown or missing keys and bad values.
 
-    ``also`` are keys that the caller handles itself, for the list of allowed keys. ``origins``
-    are keys whose values no message may show, with what is shown instead.
+    ``also`` lists further allowed keys, which the caller handles. ``origins`` lists keys whose
+    values must not appear in messages, with the references to show instead.
     """
     given = dict(pairs)
     by_key = {option_key(f): f for f in option_fields(kind)}
@@ -113,7 +113,7 @@ def parse_options(
     if missing:
         names = ", ".join(f'"{key}"' for key in missing)
         raise UserError(
-            f"{what} lacks {names}",
+            f"{what} requires {names}",
             hint=f'Add "{missing[0]}" = "…": {rule_of(by_key[missing[0]]).explanation}',
         )
     return _built(kind, given, origins)
@@ -136,7 +136,7 @@ def _built(kind: type[_T], given: dict[str, str], origins: Origins) -> _T:
 
 
 def print_options(value: object) -> tuple[tuple[str, str], ...]:
-    """Write options back as text; those that have their default are left out."""
+    """Write options as text; omit options that have their default value."""
     changed = [
         (option_key(f), _print_value(given, rule_of(f)))
         for f, given in _declared(value)
@@ -156,12 +156,12 @@ def open_fields(kind: type) -> tuple[Field[Any], ...]:
 
 
 def all_options(value: object) -> tuple[tuple[str, str], ...]:
-    """Write all options as text, including those that have their default."""
+    """Write all options as text, including those that have their default value."""
     return tuple((option_key(f), _print_value(v, rule_of(f))) for f, v in _declared(value))
 
 
 def plain_options(value: object) -> tuple[tuple[str, str], ...]:
-    """Write all options as text without units: seconds and bytes, as programs read them."""
+    """Write all options as text without units: durations in seconds, sizes in bytes."""
     return tuple((option_key(f), _print_plain(v, rule_of(f))) for f, v in _declared(value))
 
 
@@ -181,7 +181,7 @@ def _declared(value: object) -> Iterator[tuple[Field[Any], Any]]:
 
 
 def secret_options(value: object) -> tuple[tuple[str, str], ...]:
-    """Return keys and values of the given options that must never be shown."""
+    """Return keys and values of the secret options that are set."""
     return tuple(
         (option_key(f), given) for f, given in _declared(value) if rule_of(f).secret and given
     )
@@ -204,7 +204,7 @@ def option_key(f: Field[Any]) -> str:
 
 
 def rule_of(f: Field[Any]) -> Rule:
-    """Return what was declared about an option."""
+    """Return the declaration of an option."""
     rule: Rule = f.metadata["option"]
     return rule
 
@@ -246,7 +246,7 @@ def _unknown(unknown: list[str], *, allowed: list[str], what: str) -> UserError:
     guess = f'Did you mean "{near[0]}"? ' if near else ""
     names = ", ".join(f'"{key}"' for key in unknown)
     return UserError(
-        f"{what} does not know the option{'s' if len(unknown) > 1 else ''} {names}",
+        f"{what} has no option{'s' if len(unknown) > 1 else ''} {names}",
         hint=f"{guess}Allowed: {', '.join(allowed)}.",
     )
 
@@ -255,8 +255,8 @@ def _parse_value(text: str, hint: Any, rule: Rule, key: str, shown: str) -> obje
     what = f'option "{key}"'
     if rule.secret and is_mask(text):
         raise UserError(
-            f"{what} must not be {text}, which stands where a value was hidden",
-            hint="Type the value anew, or give SECRET 'name', 'env:VARIABLE' or 'file:/path'.",
+            f"{what} must not be {text}, which is the mask of a hidden value",
+            hint="Type the value again, or use SECRET 'name', 'env:VARIABLE' or 'file:/path'.",
         )
     if rule.none_word:
         if text.strip().lower() == rule.none_word:
@@ -286,7 +286,7 @@ def _converted(text: str, hint: Any, what: str, shown: str, *, unit: str) -> Any
 
 
 def _converter(hint: Any) -> tuple[Callable[[str], object], str]:  # noqa: ANN401 - A class.
-    """Return how a text becomes a value of a class, and what is allowed."""
+    """Return the function that converts a text to a class, and the allowed values."""
     if issubclass(hint, Enum):
         allowed = ", ".join(str(member.value) for member in hint)
         return (lambda text: hint(text.lower())), f"one of {allowed}"
@@ -294,8 +294,8 @@ def _converter(hint: Any) -> tuple[Callable[[str], object], str]:  # noqa: ANN40
         word_value = {"true": True, "false": False}
         return (lambda text: word_value[text.strip().lower()]), "true or false"
     if hint is int:
-        return int, "a whole number"
-    return (_finite, "a number") if hint is float else (str, "a text")
+        return int, "an integer"
+    return (_finite, "a number") if hint is float else (str, "a string")
 
 
 def _finite(text: str) -> float:
@@ -323,7 +323,7 @@ def _print_value(value: object, rule: Rule) -> str:
 
 
 def _print_size(size_bytes: int) -> str:
-    """Write a size in the largest unit that it is a multiple of."""
+    """Write a size in the largest unit that divides it."""
     for unit in ("TB", "GB", "MB", "KB"):
         factor = _BYTES_BY_UNIT[unit.lower()]
         if size_bytes and size_bytes % factor == 0:
@@ -331,8 +331,8 @@ def _print_size(size_bytes: int) -> str:
     return str(size_bytes)
 
 
-def with_values(options: _O, reveal: Reveal, *, what: str) -> _O:
-    """Return options with the values of references, and where these come from."""
+def resolve_references(options: _O, reveal: Reveal, *, what: str) -> _O:
+    """Replace references by their values; ``origins`` of the result lists the references."""
     written = print_options(options)
     origins = origins_of(written)
     pairs = [(key, reveal(key, text)) for key, text in written]
@@ -341,7 +341,7 @@ def with_values(options: _O, reveal: Reveal, *, what: str) -> _O:
 
 
 def sealed_pairs(options: "_HasOrigins") -> dict[str, str]:
-    """Return options for encryption: their values, and where these come from."""
+    """Return options for encryption: their values, and the references that they come from."""
     pairs = dict(print_options(options))
     return {**pairs, _ORIGINS: json.dumps(options.origins)} if options.origins else pairs
 

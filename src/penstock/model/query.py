@@ -31,7 +31,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryText:
-    """A SELECT as Spark gets it, over a view with these columns, and its session."""
+    """A SELECT over a view with these columns, and the settings of its Spark session."""
 
     text: str
     view: str
@@ -52,13 +52,13 @@ class QueryRun:
 
 
 def output_name(at: int) -> str:
-    """Return the name of an output of a SELECT between Spark and the writer."""
+    """Return the name that Spark and the writer use for an output of a SELECT."""
     return f"c{at}"
 
 
 def with_view(select: str, *, start: int, end: int, view: str) -> str:
-    """Replace the call of the source by the name of a view."""
-    # Blanks make the name as long as the call, so that positions in errors stay true.
+    """Replace the source's call with the name of a view."""
+    # Spaces pad the name to the length of the call, so positions in errors stay correct.
     blank = re.sub(r"[^\n]", " ", select[start:end])
     return select[:start] + view + blank.replace(" ", "", len(view)) + select[end:]
 
@@ -70,7 +70,7 @@ def query_text(
     columns: tuple[Column, ...],
     properties: Properties,
 ) -> QueryText:
-    """Return a SELECT with the session that a job's properties define."""
+    """Return a SELECT with the session settings of a job's properties."""
     return QueryText(
         text=text,
         view=view,

@@ -6,15 +6,15 @@ from enum import StrEnum
 from penstock.errors import Code, UserError
 from penstock.model.text import quoted_name, quoted_text
 
-# The longest name of a folder has 255 bytes; this leaves room for every value but long texts.
+# A folder name has at most 255 bytes. This limit leaves room for all but very long values.
 PARTITION_NAME_BYTES_MAX = 200
 
-# They separate name, value and path of a folder; readers do not decode names.
-_PATH_SIGNS = "/=:"
+# Characters that separate name, value and path of a folder; readers do not decode names.
+_PATH_SEPARATORS = "/=:"
 
 
 class Primitive(StrEnum):
-    """A type without parts; ``sql`` of every type is how a statement writes it."""
+    """A type without parts; ``sql`` of every type is its text in a statement."""
 
     BOOLEAN = "BOOLEAN"
     TINYINT = "TINYINT"
@@ -94,20 +94,22 @@ class Column:
     comment: str = ""
 
 
-def partition_refusal(column: Column) -> UserError | None:
-    """Return why a table cannot be partitioned by a column; None if it can."""
+def partition_column_error(column: Column) -> UserError | None:
+    """Return an error if a column cannot be a partition column; None if it can."""
     if column.type in (Primitive.FLOAT, Primitive.DOUBLE):
-        hint = "NaN and -0.0 do not equal themselves in every reader. Use a DECIMAL column."
-        return _type_refusal(column, hint=hint)
+        hint = "Readers compare NaN and -0.0 in different ways. Use a DECIMAL column."
+        return _type_error(column, hint=hint)
     if column.type is Primitive.BINARY or isinstance(column.type, Array | Map | Struct):
-        hint = "Partition by whole numbers, DECIMAL, STRING, BOOLEAN, dates or timestamps."
-        return _type_refusal(column, hint=hint)
-    signs = [sign for sign in _PATH_SIGNS if sign in column.name]
-    if signs:
+        hint = (
+            "Use a column of an integer, date or timestamp type, or DECIMAL, STRING or BOOLEAN."
+        )
+        return _type_error(column, hint=hint)
+    found = [separator for separator in _PATH_SEPARATORS if separator in column.name]
+    if found:
         return UserError(
-            f'partition column "{column.name}" must not have "{signs[0]}" in its name',
+            f'partition column "{column.name}" must not have "{found[0]}" in its name',
             code=Code.TABLE_ERR,
-            hint="Readers look for the name in the names of folders. Rename the column.",
+            hint="Rename the column. Folder names in the table contain the name of the column.",
         )
     name_bytes = len(column.name.encode())
     if name_bytes > PARTITION_NAME_BYTES_MAX:
@@ -119,9 +121,9 @@ def partition_refusal(column: Column) -> UserError | None:
     return None
 
 
-def _type_refusal(column: Column, *, hint: str) -> UserError:
+def _type_error(column: Column, *, hint: str) -> UserError:
     return UserError(
-        f'column "{column.name}" is {column.type.sql}, by which no table can be partitioned',
+        f'partition column "{column.name}" must not have the type {column.type.sql}',
         code=Code.TYPE_ERR,
         hint=hint,
     )

@@ -1,6 +1,6 @@
 """References to secrets, and the ciphertext that tasks receive.
 
-A reference may be printed, stored and logged; the value that it refers to may not.
+A reference can be printed, stored and logged. The value of a reference must not be.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,13 +31,13 @@ class SecretRecord:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The keys of its values."""
+        """The keys of the secret's values."""
         return tuple(self.value_by_key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sealed:
-    """Options of a bucket, encrypted; empty where none are needed."""
+    """Encrypted options of a bucket; empty if there are none."""
 
     text: str = ""
     key_file: str = ""
@@ -50,7 +50,7 @@ _FILE = "file:"
 # Replaces a hidden value.
 MASKED = "***"
 
-# Names, and ends of names, of the last part of a key whose value must be hidden.
+# A key is secret if its last part is one of these names, or ends with "_" and such a name.
 _NAMES = frozenset(
     {
         "access_key",
@@ -79,7 +79,8 @@ _ENDINGS = (
     "session.token",
 )
 _ANYWHERE = "private.key"
-# Parts of keys that may be misspelt secret keys, or those of another system.
+# A key with one of these parts may be a misspelled secret key, or a secret key of another
+# system.
 _RESEMBLING = ("key", "secret", "token", "passw", "passphrase", "credential", "account")
 _HARMLESS = frozenset({"path_partition_keys", "property.aws.credentials.provider"})
 
@@ -130,7 +131,7 @@ Origins = tuple[tuple[str, str], ...]
 
 
 def origins_of(pairs: Iterable[tuple[str, str]]) -> Origins:
-    """Return the options that are references, and to what."""
+    """Return the keys of options that are references, with the references."""
     found = []
     for key, text in pairs:
         reference = reference_of(text)
@@ -142,13 +143,13 @@ def origins_of(pairs: Iterable[tuple[str, str]]) -> Origins:
 
 
 def shown_value(key: str, value: str, origins: Origins) -> str:
-    """Write a wrong value into a message, or only where it comes from."""
+    """Return a wrong value for a message; name only the reference if there is one."""
     origin = dict(origins).get(key)
-    return f'"{value}"' if origin is None else f"what {origin} gives"
+    return f'"{value}"' if origin is None else f"the value of {origin}"
 
 
 def shown_name(key: str, value: str, origins: Origins) -> str:
-    """Name a thing in a message by its value, or as the option is written."""
+    """Return an option's value as a name for messages, or its reference if there is one."""
     return dict(origins).get(key, value)
 
 
@@ -164,7 +165,7 @@ def reference_text(reference: Reference) -> str:
 
 
 def is_secret_key(key: str) -> bool:
-    """Return whether the value of a key must be hidden; in doubt, it must."""
+    """Return whether the value of a key must be hidden; if in doubt, return True."""
     folded = key.strip().casefold().replace("-", "_")
     name = folded.rpartition(".")[2]
     return (
@@ -176,7 +177,7 @@ def is_secret_key(key: str) -> bool:
 
 
 def resembles_secret_key(key: str) -> bool:
-    """Return whether a key may be a misspelt secret key, so that its value is hidden."""
+    """Return whether a key may be a misspelled secret key, so that its value is hidden."""
     folded = key.strip().casefold()
     return folded not in _HARMLESS and any(part in folded for part in _RESEMBLING)
 

@@ -1,7 +1,7 @@
 """Splits of a source: typed positions, progress, planned reads and task notes.
 
-A split is one independently readable part of a source. Positions are typed; the text inside
-one belongs to the source kind. This module knows no kind.
+A split is one independently readable part of a source. Positions are typed; only the source
+kind interprets the text inside a position. This module does not depend on any source kind.
 """
 
 from collections.abc import Collection
@@ -12,7 +12,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Horizon:
-    """Before everything that the source still holds."""
+    """Before the oldest record or item that the source retains."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ class AtTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class At:
-    """At the named record, which was not read yet."""
+    """At the named record, which has not been read yet."""
 
     value: str
 
@@ -48,18 +48,18 @@ Position = Horizon | AtTime | At | After | End
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitProgress:
-    """How far one split was read, and the floor that a person set."""
+    """The position of one split, and the floor that a user set."""
 
     split: str
     floor: Position
     position: Position
     records: int = 0
-    # Differs when a split of the same name was recreated; empty while unknown.
+    # Changes when a split is recreated with the same name; empty if unknown.
     identity: str = ""
     # The splits that must be finished before this one is read.
     parents: tuple[str, ...] = ()
-    # Number of the commit that last placed the split. What a source remembers of an older
-    # placement is ignored.
+    # Number of the commit that last moved the split. State that a source stored before that
+    # commit is ignored.
     placed: int = 0
 
     @property
@@ -72,14 +72,14 @@ Progress = tuple[SplitProgress, ...]
 
 
 def same_split(one: SplitProgress, other: SplitProgress) -> bool:
-    """Return whether two splits of one name are the same, as far as their identity is known."""
+    """Return whether two splits of one name are the same; an unknown identity matches all."""
     return len({one.identity, other.identity} - {""}) <= 1
 
 
-def stayed_splits(before: Progress, after: Progress) -> dict[str, SplitProgress]:
-    """Return the splits by name that were not placed anew, as they were before.
+def unmoved_splits(before: Progress, after: Progress) -> dict[str, SplitProgress]:
+    """Return the splits that a commit did not move, by name, as they were before.
 
-    A split at the horizon counts as placed: the person asked for everything that is left.
+    A split at the horizon counts as moved, because the user requested all remaining records.
     """
     old = {split.split: split for split in before}
     return {
@@ -92,17 +92,17 @@ def stayed_splits(before: Progress, after: Progress) -> dict[str, SplitProgress]
     }
 
 
-def placed_at(number: int, *, before: Progress, after: Progress) -> Progress:
-    """Mark the splits that a commit placed anew; the others keep their mark."""
-    stayed = stayed_splits(before, after)
+def mark_moved(number: int, *, before: Progress, after: Progress) -> Progress:
+    """Set ``placed`` of the splits that a commit moved to the number of that commit."""
+    unmoved = unmoved_splits(before, after)
     return tuple(
-        replace(split, placed=stayed[split.split].placed if split.split in stayed else number)
+        replace(split, placed=unmoved[split.split].placed if split.split in unmoved else number)
         for split in after
     )
 
 
 class SplitState(StrEnum):
-    """Where a job is with a split."""
+    """How far a job has read a split."""
 
     WAITING = "waiting"
     OPEN = "open"
@@ -112,20 +112,20 @@ class SplitState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amount:
-    """How much waits; None where the source cannot measure it."""
+    """Unread data; None where the source cannot measure it."""
 
     items: int | None = None
     rows: int | None = None
     size_bytes: int | None = None
     # Age of the oldest unread record.
     lag: timedelta | None = None
-    # Whether this is everything that the last poll could see.
+    # False if the source may have more data than this amount.
     complete: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitStatus:
-    """What is known of one split beside its progress."""
+    """Status of one split, in addition to its progress."""
 
     split: str
     state: SplitState = SplitState.OPEN
@@ -140,7 +140,7 @@ class ReadLimits:
     records: int
     size_bytes: int
     duration: timedelta
-    # Shortest time between two requests.
+    # Minimum time between two requests.
     interval: timedelta = timedelta(0)
 
 
@@ -158,13 +158,13 @@ class SplitRead:
     size_bytes: int = 0
     # Name of the file, shard or partition in messages.
     shown: str = ""
-    # Text of the source kind; nothing else reads it.
+    # Text that only the source kind reads.
     work: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCounts:
-    """What one read counted."""
+    """Counters of one read."""
 
     rows_read: int = 0
     rows_parsed: int = 0
@@ -172,7 +172,7 @@ class ReadCounts:
     rows_rejected: int = 0
     # Rejected rows that belong to another split.
     rows_foreign: int = 0
-    # Records and bytes of a source whose plans do not know them in advance.
+    # Records and bytes, if the plan does not contain the numbers.
     records: int = 0
     size_bytes: int = 0
     # Requests sent to the source.
@@ -186,7 +186,7 @@ class Note:
     read: str
     end: Position
     counts: ReadCounts
-    # Text of the source kind; nothing else reads it.
+    # Text that only the source kind reads.
     result: str = ""
 
 
@@ -204,14 +204,14 @@ class SplitBacklog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """The backlog of a job; ``armed`` counts how often the boundaries were fixed."""
+    """The backlog of a job; ``armed`` counts how often the boundaries were set."""
 
     armed: int = 0
     splits: tuple[SplitBacklog, ...] = ()
 
 
 def position_text(position: Position) -> str:
-    """Write one position: a word, and the value that it is about."""
+    """Format a position: a keyword and its value."""
     match position:
         case Horizon():
             return "TRIM_HORIZON"
@@ -227,14 +227,14 @@ def position_text(position: Position) -> str:
             return "END"
 
 
-def readable(progress: Progress, *, held_back: Collection[str] = ()) -> Progress:
-    """Return the splits that may be read: unfinished, with every known parent finished."""
+def readable(progress: Progress, *, excluded: Collection[str] = ()) -> Progress:
+    """Return the splits that can be read: unfinished, with every known parent finished."""
     finished = {split.split for split in progress if split.finished}
     known = {split.split for split in progress}
     return tuple(
         split
         for split in progress
         if split.split not in finished
-        and split.split not in held_back
+        and split.split not in excluded
         and all(parent in finished or parent not in known for parent in split.parents)
     )

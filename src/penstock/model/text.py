@@ -1,4 +1,4 @@
-"""Write numbers, durations, instants and names for people and for SQL."""
+"""Format numbers, durations, instants and names for users and for SQL."""
 
 import re
 from collections.abc import Sequence
@@ -12,13 +12,13 @@ _THOUSAND = 1000
 _UNITS = ("kB", "MB", "GB", "TB")
 
 
-def counted(number: int, noun: str) -> str:
-    """Write a count with its noun: 1 file, 2 files."""
+def format_count(number: int, noun: str) -> str:
+    """Format a count with its noun: 1 file, 2 files."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def format_duration(duration: timedelta, *, tenths: bool = False) -> str:
-    """Write a duration in its two largest units: 7 s, 3 min 20 s, 2 h 5 min, 4 d 1 h."""
+    """Format a duration in its two largest units: 7 s, 3 min 20 s, 2 h 5 min, 4 d 1 h."""
     seconds = max(duration.total_seconds(), 0.0)
     if tenths and seconds < _MINUTE:
         return f"{seconds:.1f} s"
@@ -32,30 +32,30 @@ def format_duration(duration: timedelta, *, tenths: bool = False) -> str:
     return f"{whole // _DAY} d {whole % _DAY // _HOUR} h"
 
 
-def sized(size_bytes: int) -> str:
-    """Write a size in the largest unit that it fills: 17 bytes, 1.2 MB."""
+def format_size(size_bytes: int) -> str:
+    """Format a size in the largest unit that it fills: 17 bytes, 1.2 MB."""
     if size_bytes < _THOUSAND:
-        return counted(size_bytes, "byte")
+        return format_count(size_bytes, "byte")
     power = min((len(str(size_bytes)) - 1) // 3, len(_UNITS))
     return f"{size_bytes / _THOUSAND**power:,.1f} {_UNITS[power - 1]}"
 
 
 def format_instant(at: datetime | None) -> str | None:
-    """Write an instant in UTC, to the second; None stays None."""
+    """Format an instant in UTC, to the second; return None for None."""
     return None if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def some_names(names: Sequence[str], *, shown_max: int = 3) -> str:
-    """Write the first names, and how many more there are."""
+def format_names(names: Sequence[str], *, shown_max: int = 3) -> str:
+    """Format the first names, and the number of further names."""
     more = len(names) - shown_max
     return ", ".join(names[:shown_max]) + (f" and {more} more" if more > 0 else "")
 
 
 def quoted_name(name: str) -> str:
-    """Write a name so that the parser reads the same name back."""
+    """Quote a name, if necessary, so that the parser reads the same name."""
     return name if _PLAIN_NAME.match(name) else "`" + name.replace("`", "``") + "`"
 
 
 def quoted_text(text: str) -> str:
-    r"""Write a text as a string literal in single quotes; quotes are doubled, \ escaped."""
+    """Quote a text as a string literal; single quotes are doubled, backslashes are escaped."""
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"

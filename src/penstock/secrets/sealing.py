@@ -1,7 +1,8 @@
 """Encrypt and decrypt texts with the key of a node.
 
-The key is the environment variable PENSTOCK_SECRET_KEY, or else a file that only its owner may
-read. Both are derived in the same way, so the text of the file also works as the variable.
+The key is the environment variable PENSTOCK_SECRET_KEY, or the content of a file that only its
+owner can read. The encryption key is derived from either in the same way, so the content of the
+file is also a valid value of the variable.
 
 Invariant: no message contains a key or a ciphertext; messages show the id of a key.
 """
@@ -31,7 +32,7 @@ _FILE_BYTES_MAX = 65_536
 
 
 class Sealer:
-    """One key; ciphertexts contain its id, so that a wrong key can name the needed one."""
+    """An encryption key; ciphertexts contain its id, so that errors can name the needed key."""
 
     def __init__(self, key: str) -> None:
         self._key = key.encode("utf-8", "surrogateescape")
@@ -48,18 +49,19 @@ class Sealer:
         key_id, _, token = sealed.partition(":")
         if key_id != self.key_id:
             raise UserError(
-                f"a secret was sealed with the key {key_id}, and this node has {self.key_id}",
+                f"a secret was encrypted with the key {key_id}, but this node has "
+                f"{self.key_id}",
                 code=Code.SETTINGS_ERR,
-                hint=f"Bring that key back, as the key file or in {VARIABLE}; "
-                "or give the secret's values again with ALTER SECRET.",
+                hint=f"Restore that key in the key file or in {VARIABLE}, "
+                "or set the secret's values again with ALTER SECRET.",
             )
         try:
             return self._fernet().decrypt(token.encode()).decode()
         except (InvalidToken, ValueError) as error:
             raise UserError(
-                f"a value sealed with the key {key_id} is damaged or truncated",
+                f"a value encrypted with the key {key_id} is damaged or truncated",
                 code=Code.SETTINGS_ERR,
-                hint="Give the secret's values again with ALTER SECRET.",
+                hint="Set the secret's values again with ALTER SECRET.",
             ) from error
 
     def _fernet(self) -> "Fernet":
@@ -84,13 +86,13 @@ def load_sealer(key_file: Path, *, create: bool) -> Sealer:
         raise UserError(
             f'key file "{key_file}" does not exist',
             code=Code.SETTINGS_ERR,
-            hint=f"Bring it back from a backup, or give its text in {VARIABLE}.",
+            hint=f"Restore the file from a backup, or set {VARIABLE} to its content.",
         )
     return Sealer(_long_enough(key, f'the key in "{key_file}"'))
 
 
 def unsealed_with(key_file: str, text: str) -> dict[str, str]:
-    """Return the options in a ciphertext; a task needs only the path of the key file."""
+    """Decrypt options with the key in a file; tasks receive only the path of the file."""
     import json
 
     options: dict[str, str] = json.loads(load_sealer(Path(key_file), create=False).open(text))
@@ -98,7 +100,7 @@ def unsealed_with(key_file: str, text: str) -> dict[str, str]:
 
 
 def _derived(key: bytes, purpose: bytes) -> bytes:
-    """Derive a key by HKDF; keys of two purposes reveal nothing about each other."""
+    """Derive a key with HKDF; keys for two purposes reveal nothing about each other."""
     return digest(digest(_SALT, key, sha256), purpose + b"\1", sha256)
 
 
@@ -113,7 +115,10 @@ def _long_enough(key: str, what: str) -> str:
 
 
 def _read(key_file: Path) -> str | None:
-    """Return the text of the key file, None if it is missing; only the owner may read it."""
+    """Return the content of the key file; None if the file does not exist.
+
+    Raise UserError if users other than the owner have access to the file.
+    """
     try:
         with key_file.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -124,16 +129,16 @@ def _read(key_file: Path) -> str | None:
         raise _failed(key_file, "read", error) from error
     if stat.S_IMODE(mode) & _OTHERS:
         raise UserError(
-            f'key file "{key_file}" may be read by others than its owner',
+            f'key file "{key_file}" must be accessible only to its owner',
             code=Code.SETTINGS_ERR,
-            detail=f"Its mode is {stat.S_IMODE(mode):04o}.",
-            hint=f'Type: chmod 600 "{key_file}"',
+            detail=f"The mode of the file is {stat.S_IMODE(mode):04o}.",
+            hint=f'Run: chmod 600 "{key_file}"',
         )
     return content.decode("utf-8", "surrogateescape").strip()
 
 
 def _create(key_file: Path) -> None:
-    """Create the key file atomically; keep an existing one."""
+    """Create the key file atomically; an existing file is not replaced."""
     draft = key_file.with_name(f"{key_file.name}.{uuid.uuid4().hex}")
     try:
         opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_ONLY)

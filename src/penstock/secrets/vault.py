@@ -1,4 +1,4 @@
-"""The vault: stores encrypted secrets and reveals their values.
+"""The vault, which stores encrypted secrets and reveals their values.
 
 Invariant: only ``reveal`` and ``reveal_all`` return values. The catalog and tasks get
 ciphertext, and no message contains a value.
@@ -66,7 +66,7 @@ class Vault:
     def sealed_secret(
         self, name: str, values: Mapping[str, str], *, job_id: str | None = None
     ) -> SealedSecret:
-        """Return an encrypted secret; one that a job owns is created together with the job."""
+        """Return an encrypted secret; the catalog stores a job's own secret with the job."""
         sealer = self._sealer()
         return SealedSecret(
             name=name,
@@ -75,15 +75,15 @@ class Vault:
             job_id=job_id,
         )
 
-    def free_name(self, name: str, *, job_id: str | None) -> str:
-        """Return the name, or the name with a number if another owner has it."""
-        wanted = name
+    def unused_name(self, name: str, *, job_id: str | None) -> str:
+        """Return the name, with a number appended if another owner uses the name."""
+        candidate = name
         for number in count(2):
-            taken = self._catalog.secret(wanted)
-            if taken is None or (job_id is not None and taken.job_id == job_id):
+            existing = self._catalog.secret(candidate)
+            if existing is None or (job_id is not None and existing.job_id == job_id):
                 break
-            wanted = f"{name}_{number}"
-        return wanted
+            candidate = f"{name}_{number}"
+        return candidate
 
     def reveal(self, text: str, *, option: str) -> str:
         """Return the value of an option, which may be a reference."""
@@ -94,7 +94,7 @@ class Vault:
         return _resolved(stored, what=f'"{option}" of secret "{reference.name}"')
 
     def sealed_for_tasks(self, values: Mapping[str, str]) -> Sealed:
-        """Return options as ciphertext, with the path of the key file."""
+        """Encrypt options for tasks; the result contains the path of the key file."""
         text = self._sealer().seal(json.dumps(dict(values)))
         return Sealed(text=text, key_file=str(self.key_file.absolute()))
 
@@ -109,21 +109,21 @@ class Vault:
         ]
 
     def _sealer(self) -> Sealer:
-        # Creating a new key while secrets need a lost one would hide the loss.
+        # If secrets exist, a new key would hide that their key was lost.
         create = self.key_file.exists() or not self._catalog.secrets()
         return load_sealer(self.key_file, create=create)
 
     def _value(self, name: str, *, option: str) -> str:
         """Return the value that a stored secret has for an option."""
-        detail = f'Option "{option}" refers to it.'
+        detail = f'Option "{option}" refers to this secret.'
         record = self._record(name, needed=f"{option} = '…'", detail=detail)
         sealed = record.value_by_key.get(option.lower())
         if sealed is None:
             raise UserError(
                 f'secret "{name}" has no value for "{option}"',
                 code=Code.META_NOT_FOUND_ERR,
-                detail=f"Its keys are {', '.join(record.keys)}.",
-                hint=f"Add it with ALTER SECRET {quoted_name(name)} ({option} = '…').",
+                detail=f"The secret has the keys {', '.join(record.keys)}.",
+                hint=f"Add the value with ALTER SECRET {quoted_name(name)} ({option} = '…').",
             )
         return load_sealer(self.key_file, create=False).open(sealed)
 
@@ -134,7 +134,7 @@ class Vault:
                 f'secret "{name}" does not exist',
                 code=Code.META_NOT_FOUND_ERR,
                 detail=detail,
-                hint=f"Create it with CREATE SECRET {quoted_name(name)} ({needed}).",
+                hint=f"Create the secret with CREATE SECRET {quoted_name(name)} ({needed}).",
             )
         return record
 
@@ -149,8 +149,8 @@ def _resolved(text: str, *, what: str) -> str:
             raise UserError(
                 f'variable "{variable}" is not set in the environment of this process',
                 code=Code.META_NOT_FOUND_ERR,
-                detail=f"It gives {what}.",
-                hint="Set it before Penstock is started.",
+                detail=f"The value of {what} comes from this variable.",
+                hint="Set the variable before you start Penstock.",
             )
         case FileReference(path=path):
             return _from_file(path, what=what)
@@ -162,7 +162,7 @@ def _from_file(path: str, *, what: str) -> str:
     if not Path(path).is_absolute():
         raise UserError(
             f'file "{path}" must be an absolute path, such as file:/run/secrets/key',
-            detail=f"It gives {what}.",
+            detail=f"The value of {what} comes from this file.",
         )
     try:
         with Path(path).open("rb") as file:
@@ -173,11 +173,11 @@ def _from_file(path: str, *, what: str) -> str:
         raise UserError(
             f'file "{path}" could not be read: {reason}',
             code=Code.META_NOT_FOUND_ERR,
-            detail=f"It gives {what}.",
+            detail=f"The value of {what} comes from this file.",
         ) from error
     if len(content) > _FILE_BYTES_MAX:
         raise UserError(
             f'file "{path}" must have at most {_FILE_BYTES_MAX} bytes',
-            detail=f"It gives {what}.",
+            detail=f"The value of {what} comes from this file.",
         )
     return text.removesuffix("\n").removesuffix("\r")

@@ -16,10 +16,10 @@ from penstock.settings.settings import (
 
 _LINE = 94
 _FILE_HEAD = """\
-# Settings of this Penstock. Uncomment a line to set it. Environment variables override this
-# file; penstock doctor lists the settings that are given, and where.
+# Settings of this Penstock node. Uncomment a line to set it. Environment variables override
+# this file. penstock doctor lists the settings that are set, and where each one is set.
 """
-# The rest of each commented line of the file.
+# The text after the key in each commented line of the file.
 _EXAMPLE_BY_KEY = {
     "warehouse": ' = "/data/lake"',
     "warehouse_secret": ' = "lake_keys"',
@@ -31,7 +31,7 @@ _EXAMPLE_BY_KEY = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownSetting:
-    """One setting as documents show it; without an example it is no setting of the file."""
+    """One setting for the documentation; the file cannot set a setting without an example."""
 
     key: str
     default: str
@@ -40,7 +40,7 @@ class ShownSetting:
 
     @property
     def variable(self) -> str:
-        """The environment variable that sets it."""
+        """The environment variable of the setting."""
         return PREFIX + self.key.upper().replace(".", "__")
 
 
@@ -48,7 +48,7 @@ SHOWN_SETTINGS = (
     ShownSetting(
         key="home",
         default=HOME_DEFAULT,
-        meaning="Folder with all files of the node. The flag --home overrides it.",
+        meaning="Folder with all files of the node. The flag --home overrides this setting.",
     ),
     *(
         ShownSetting(
@@ -70,7 +70,7 @@ SHOWN_SETTINGS = (
 
 
 def command_for(home: Path) -> str:
-    """Return the command for a home; one that is not found without --home is named."""
+    """Return the penstock command for a home, with --home unless the home is the default."""
     found = home == home_folder(None)
     return "penstock" if found else f"penstock --home {shlex.quote(str(home))}"
 

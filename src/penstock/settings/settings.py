@@ -18,7 +18,7 @@ FILE_NAME = "penstock.toml"
 KEY_FILE = "secret.key"
 PREFIX = "PENSTOCK_"
 _HOME_VARIABLE = f"{PREFIX}HOME"
-# Stands for the home in the defaults below.
+# Placeholder for the home in the defaults below.
 _HOME = "<home>"
 _WAREHOUSE = f"{_HOME}/warehouse"
 _CATALOG = f"sqlite:///{_HOME}/catalog.db"
@@ -31,12 +31,12 @@ class Settings:
 
     home: Path
     warehouse: str | None = option(
-        "Where new tables are created: a folder, or a bucket with a path, s3://….",
+        "Location of new tables: a folder, or a bucket with a path, such as s3://bucket/tables.",
         default=None,
         none_word=_WAREHOUSE,
     )
     warehouse_secret: str = option(
-        "Name of the secret with the credentials of a warehouse in a bucket. Without it, the "
+        "Name of the secret with the credentials of a warehouse in a bucket. By default, the "
         "credentials of the machine are used.",
         default="",
     )
@@ -47,17 +47,18 @@ class Settings:
         none_word=_CATALOG,
     )
     spark_master: str = option(
-        "Spark master, local[cores,tries]. With plain local[*], Spark does not retry tasks.",
+        "Spark master, local[cores,maxFailures]. With local[*], Spark does not retry tasks.",
         key="spark.master",
         default="local[*,4]",
     )
     spark_conf: Mapping[str, str] = field(
         default_factory=dict,
         metadata=option(
-            "Further Spark properties by name. The variable takes a JSON object.", key=_CONF
+            "Further Spark properties by name. The environment variable is a JSON object.",
+            key=_CONF,
         ).metadata,
     )
-    # The variable or file that each given setting was read from.
+    # The variable or file that each setting was read from.
     origin_by_key: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -100,14 +101,14 @@ def load_settings(*, home: Path | None) -> Settings:
 
 
 def home_folder(given: Path | None) -> Path:
-    """Return the absolute home: the given one, PENSTOCK_HOME or the default."""
+    """Return the absolute home: the given folder, PENSTOCK_HOME or the default."""
     folder = given or Path(os.environ.get(_HOME_VARIABLE) or HOME_DEFAULT)
     return folder.expanduser().absolute()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Given:
-    """A setting as it was found; the keys of tables are joined by dots."""
+    """A setting and its origin; the keys of nested tables are joined by dots."""
 
     key: str
     value: object
@@ -121,7 +122,7 @@ def _from_environment(environment: Mapping[str, str]) -> Iterator[_Given]:
         if name.startswith(PREFIX) and key.partition(".")[0] in _FIRST_WORDS:
             value: object = text
             if key == _CONF:
-                # A text that is no JSON is refused below, with a message for all settings.
+                # _check reports a text that is not JSON.
                 with suppress(ValueError):
                     value = json.loads(text)
             yield from _flat(key, value, origin=variable)
@@ -147,7 +148,10 @@ def _flat(key: str, value: object, *, origin: str) -> Iterator[_Given]:
 
 
 def _check(given: _Given) -> None:
-    """Raise UserError unless a setting exists and has a text; the text may be a secret."""
+    """Raise UserError unless the setting exists and is a string.
+
+    The message omits the value, which may be a secret.
+    """
     hint = "Put the value in quotes."
     if given.key == _CONF:
         fault = "must map names of Spark properties to values"
@@ -158,7 +162,7 @@ def _check(given: _Given) -> None:
         guess = f'Did you mean "{near[0]}"? ' if near else ""
         hint = f"{guess}Known settings: {', '.join(_KEYS)}."
     elif not isinstance(given.value, str):
-        fault = "must be a text"
+        fault = "must be a string"
     else:
         return
     raise UserError(

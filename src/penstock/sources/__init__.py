@@ -1,1 +1,1 @@
-"""What is read."""
+"""Source kinds, and the formats of their records."""

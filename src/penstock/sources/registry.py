@@ -1,6 +1,6 @@
-"""The source kinds, by name; a kind is imported when it is first used.
+"""The source kinds by name; a kind is imported on first use.
 
-Adding a kind means a package beside this module and one line here.
+A new kind needs a package beside this module and one line here.
 """
 
 import threading
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from penstock.catalog.catalog import Catalog
     from penstock.secrets.vault import Vault
 
-# The name of a kind, and the module that holds it under this name.
+# The module of each kind; the module has an attribute with the kind's name.
 _MODULES = {
     "FILES": "penstock.sources.files.kind",
     "KINESIS": "penstock.sources.kinesis.kind",
@@ -44,24 +44,27 @@ def source_kinds() -> Iterator[SourceKind]:
 
 
 def kinds_of(job_kind: str) -> tuple[SourceKind, ...]:
-    """Return the kinds that jobs of a kind can read."""
+    """Return the source kinds that a job kind can read."""
     return tuple(kind for kind in source_kinds() if job_kind in kind.job_kinds)
 
 
 @lru_cache(maxsize=256)
 def source_options(source: SourceRef) -> Any:  # noqa: ANN401 - Each kind has its own class.
-    """Return the typed options of a source; texts may be references to secrets."""
+    """Return the typed options of a source; values may be references to secrets."""
     kind = source_kind(source.kind)
     return parse_options(kind.options, source.options, what=kind.functions[0])
 
 
 def source_ref(kind: SourceKind, options: object) -> SourceRef:
-    """Return typed options as they are stored."""
+    """Return the stored form of typed options."""
     return SourceRef(kind=kind.name, options=print_options(options))
 
 
 class Sources:
-    """Opens the sources of all jobs of one node; those of a kind share one value."""
+    """Opens the sources of all jobs of one node.
+
+    All sources of a kind share the value of ``SourceKind.shared``.
+    """
 
     def __init__(
         self,
@@ -77,12 +80,12 @@ class Sources:
         self._shared = dict(shared or {})
 
     def open(self, state: JobState, stop: threading.Event) -> Source:
-        """Open the source of a job for its owner; the event ends what it waits for."""
+        """Open the source of a job for its owner; setting ``stop`` ends every wait."""
         from penstock.catalog.catalog import JobMemory
 
         kind = source_kind(state.definition.source.kind)
         if kind.name not in self._shared:
-            # Another thread may have been faster.
+            # Another thread may have stored the value in the meantime.
             self._shared.setdefault(kind.name, kind.shared(self._clock))
         services = SourceServices(
             state=state,
@@ -97,23 +100,23 @@ class Sources:
         return kind.open(services)
 
     def is_caught_up(self, state: JobState) -> bool:
-        """Poll the source of a job that another node runs, and compare with its progress."""
-        # Under a generation that no owner has, nothing that the poll learns is stored.
+        """Return whether a job that another node runs has loaded everything; polls once."""
+        # No owner has this generation, so the source cannot store its memory.
         observer = Generation(number=state.generation.number + 1, id="observer")
         source = self.open(replace(state, generation=observer), threading.Event())
         try:
-            source.poll(state.progress, seen=lambda _: None)
+            source.poll(state.progress, report=lambda _: None)
             return all(source.passed(split, head) for split, head in source.heads().items())
         finally:
             source.close()
 
-    def values(self, definition: JobDefinition) -> Any:  # noqa: ANN401 - Each kind has its own.
-        """Return the values of a source's options; UserError names a broken reference."""
+    def values(self, definition: JobDefinition) -> Any:  # noqa: ANN401 - One class per kind.
+        """Return the values of a source's options; raise UserError for a broken reference."""
         kind = source_kind(definition.source.kind)
         return kind.reveal(source_options(definition.source), self._reveal)
 
     def probe(self, definition: JobDefinition, values: Any) -> None:  # noqa: ANN401
-        """Send the cheapest request that the credentials must allow, one and no more."""
+        """Send one cheap request that the credentials must allow."""
         kind = source_kind(definition.source.kind)
         kind.probe(source_options(definition.source), values)
 

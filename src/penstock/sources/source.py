@@ -1,9 +1,23 @@
-"""The contract of source kinds; every kind passes one suite of tests.
+"""The contract of source kinds; every kind passes the same contract tests.
 
-A kind is one frozen value, ``SourceKind``, found by name in the registry. A ``Source`` lives in
-the driver, belongs to one runner and stores nothing durable: progress comes from the job's
-state and goes back in the attachment of a commit. A ``TaskReader`` runs inside a task and
-knows nothing but its ``ReadTask``.
+A kind is one frozen ``SourceKind``, found by name in the registry. A ``Source`` runs in the
+driver and belongs to the runner of one job. The runner calls its methods in this order:
+
+    poll                                      find new records
+    plan, distribute, task_access             choose the next epoch and its tasks
+    TaskReader.blocks, in each task           read
+    count_requests, advance                   check that the tasks read the whole plan
+    committed                                 after the table and the catalog are committed
+
+The runner repeats the order from ``plan`` until ``plan`` returns None, and then polls again.
+After a failed attempt it calls ``failed`` and polls before it plans again.
+
+Invariant: a ``Source`` stores no progress. Progress comes from the job's state, and the commit
+stores the new progress together with the rows. A plan that is not committed must have no
+lasting effect, and the next poll must find its records again.
+
+A ``TaskReader`` runs inside a task, possibly in another process. It uses only its ``ReadTask``,
+and neither the catalog nor the state of the driver.
 """
 
 import threading
@@ -35,25 +49,25 @@ from penstock.model.split import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Called with what a poll has seen so far; it may raise to end the poll.
-Seen = Callable[[str], None]
-# The values of place columns, in their order; None where a value is not known.
+# Called during a poll with a text for the progress display; can raise to end the poll.
+ReportPoll = Callable[[str], None]
+# The values of a kind's ``place_columns``, in the same order; None for an unknown value.
 Place = tuple[str | int | None, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poll:
-    """What a poll found."""
+    """The result of a poll."""
 
-    # The given progress, completed by splits that are new.
+    # The progress that was passed in, and an entry for each new split.
     progress: Progress
     waiting: Amount
-    # Counts beside the rows, by name, such as files that changed after they were loaded.
+    # Further counts by name, such as the number of files that changed after they were loaded.
     notices: tuple[tuple[str, int], ...] = ()
 
 
 class OnFailure(StrEnum):
-    """What follows the failure of one read."""
+    """The reaction to a failed read."""
 
     RETRY = "retry"
     EXCLUDE = "exclude"
@@ -61,94 +75,125 @@ class OnFailure(StrEnum):
 
 
 class Source(Protocol):
-    """A source as the driver sees it; called by one thread.
+    """The source of one job in the driver; only the runner's thread calls it.
 
-    A method with a body is the default of the classes that inherit from this one.
+    Subclasses inherit the methods that have a body as defaults.
     """
 
-    def poll(self, progress: Progress, *, seen: Seen) -> Poll:
-        """Find what is new, and forget what an earlier poll left unplanned.
+    def poll(self, progress: Progress, *, report: ReportPoll) -> Poll:
+        """Find new records; discard records of earlier polls that were not planned.
 
-        Raises UserError if records were lost or the source is another one.
+        Called before the first plan, when ``plan`` returned None, when ``poll_due`` returns
+        True, and after a failed attempt. ``progress`` is the committed progress of the job.
+        Calls ``report`` often enough that a long poll can be stopped.
+
+        Raises UserError if unread records were lost, or if the source was replaced by another
+        one of the same name. Must never skip lost records silently.
         """
         ...
 
     def poll_due(self, interval: timedelta) -> bool:
-        """Return whether to poll although something is left to plan.
+        """Return whether to poll before the last poll is planned completely.
 
-        ``interval`` is how often an idle source is polled.
+        Called after every epoch. ``interval`` is the poll interval of an idle source.
         """
         del interval
         return False
 
     def poll_delay(self) -> timedelta:
-        """Return how long an idle source must at least wait before the next poll."""
+        """Return the shortest wait before the next poll of an idle source."""
         return timedelta(0)
 
     def plan(self, progress: Progress, *, limits: EpochLimits) -> EpochPlan | None:
-        """Take the next epoch from the last poll; None if nothing is left of it."""
+        """Return the next epoch of the last poll; None if all of the poll is planned.
+
+        ``progress`` is the committed progress. Two plans of one poll must not overlap. A plan
+        contains at least one read, even if its first record exceeds the limits.
+        """
         ...
 
-    def share(
+    def distribute(
         self, plan: EpochPlan, *, tasks: int, needed: Sequence[str]
     ) -> list[tuple[SplitRead, ...]]:
-        """Distribute a plan to at most so many tasks; no task is empty."""
+        """Divide a plan into at most ``tasks`` tasks, none of them empty.
+
+        Each part of the plan must be in exactly one task. ``needed`` names the columns that
+        the tasks read.
+        """
         ...
 
     def advance(self, plan: EpochPlan, notes: Sequence[Note]) -> Progress:
-        """Return the progress after a plan; pure.
+        """Return the progress after a plan, without changing the source.
 
-        Raises InvariantError if the notes do not cover the plan exactly.
+        Called with the notes of all tasks before the epoch is committed. Raises InvariantError
+        unless the notes cover each part of the plan exactly once.
         """
         ...
 
     def committed(self, progress: Progress, notes: Sequence[Note]) -> None:
-        """Follow a commit; repeated calls change nothing."""
+        """Record that an epoch was committed; a repeated call changes nothing.
+
+        Called after the commit, so an exception here cannot undo the epoch.
+        """
         del progress, notes
 
     def failed(self, read: str, error: PenstockError) -> OnFailure:
-        """Decide what follows the failure of one read, or of a whole task if empty."""
+        """Return the reaction to a failed read; an empty ``read`` means the whole attempt."""
         del read
         return OnFailure.RAISE if isinstance(error, UserError) else OnFailure.RETRY
 
     def waiting(self) -> Amount:
-        """Return what the last poll found and no plan has taken."""
+        """Return the amount that the last poll found and that is not planned yet."""
         ...
 
     def heads(self) -> Mapping[str, Position]:
-        """Return the head of every split at the last poll: where new records arrive."""
+        """Return the head of each split at the last poll: the place where new records arrive.
+
+        A run until caught up stores the heads of its first poll, and ends when all of them
+        are passed.
+        """
         ...
 
     def passed(self, split: str, boundary: Position) -> bool:
-        """Return whether everything of a split before a head is committed."""
+        """Return whether all records of a split before the boundary are committed.
+
+        ``boundary`` is a value that ``heads`` returned. Must never return True while such a
+        record is not committed, because the run would end without it.
+        """
         ...
 
     def statuses(self) -> tuple[SplitStatus, ...]:
-        """Return what is known of every split."""
+        """Return the state and the remaining amount of each split."""
         ...
 
     def task_access(self) -> Sealed:
-        """Return what tasks need to read, with the credentials of this moment."""
+        """Return the current credentials and options for tasks, encrypted.
+
+        Called for every attempt, so that no task starts with expired credentials.
+        """
         return Sealed()
 
-    def charge(self, requests: int) -> None:
-        """Count requests that tasks have sent."""
+    def count_requests(self, requests: int) -> None:
+        """Add requests that tasks sent to the source's own count."""
         del requests
 
     def take_requests(self) -> int:
-        """Return how many requests were sent since the last call."""
+        """Return the number of requests since the last call of this method."""
         return 0
 
     def close(self) -> None:
-        """Release what the source holds."""
+        """Release connections and threads; called once, also after an error."""
         return
 
 
 class ItemIndex(Protocol):
-    """The items, such as files, that one job has loaded; stored in the catalog."""
+    """The items, such as files, that one job has loaded; stored in the catalog.
+
+    Commits add the items of an epoch. A source only reads and prunes the index.
+    """
 
     def known(self, keys: Sequence[str]) -> Mapping[str, str]:
-        """Return ETags by key of those among the given items that were loaded."""
+        """Return the ETag by key for each given key that was loaded."""
         ...
 
     def newest(self, prefix: str) -> str:
@@ -157,47 +202,47 @@ class ItemIndex(Protocol):
 
     @property
     def pruned_before(self) -> datetime | None:
-        """The time before which the index has forgotten items."""
+        """The time before which items were pruned; None if the index is complete."""
         ...
 
     def prune(self, before: datetime, *, prefixes: Sequence[str]) -> None:
-        """Forget the items written before a time, except the newest of each prefix."""
+        """Delete items that were written before a time, except the newest of each prefix."""
         ...
 
 
 class Memory(Protocol):
-    """What a source remembers between runs, as the kind's own text; losing it is safe."""
+    """A cache of a source between runs, as text of the kind; losing the text is safe."""
 
     def load(self) -> str:
-        """Return the newest text; empty if there is none."""
+        """Return the last stored text; empty if there is none."""
         ...
 
     def store(self, text: str) -> None:
-        """Replace the text, unless the job has another owner."""
+        """Replace the text, unless another node owns the job now."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceServices:
-    """What a source is opened with."""
+    """The services that a source uses."""
 
     state: JobState
     clock: Clock
-    # Ends every wait.
+    # Set to end every wait of the source.
     stop: threading.Event
-    # A reference in an option becomes its value.
+    # Returns the value of an option that may be a reference to a secret.
     reveal: Reveal
-    # Values become the ciphertext that tasks receive.
+    # Encrypts values for tasks.
     seal: Callable[[Mapping[str, str]], Sealed]
     items: ItemIndex
     memory: Memory
-    # The value that all sources of the kind share in this node.
+    # The result of ``SourceKind.shared``, one value for all sources of the kind in this node.
     shared: object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadRow:
-    """A record that gave no row: its place, the reason and its bytes."""
+    """A record that could not be read: its place, the reason and its bytes."""
 
     place: Place
     error: str
@@ -206,20 +251,21 @@ class BadRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowBlock:
-    """Rows in the needed columns, the records that gave none, and where each row came from."""
+    """Rows in the needed columns, and the records that could not be read."""
 
     batch: "pa.RecordBatch"
+    # Returns the place of a row, given the row's index in the batch.
     place: Callable[[int], Place]
     bad: tuple[BadRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTask:
-    """What one task reads."""
+    """The input of one task."""
 
     source: SourceRef
     access: Sealed
-    # How the bytes of a record become rows, for kinds that decode.
+    # The format of the records' bytes; None for kinds that do not decode.
     payload: Payload | None
     columns: tuple[Column, ...]
     needed: tuple[str, ...]
@@ -227,29 +273,33 @@ class ReadTask:
 
 
 class TaskReader(Protocol):
-    """Reads the reads of one task; defaults as in ``Source``."""
+    """Executes the reads of one task; subclasses inherit defaults as in ``Source``."""
 
-    # One for every finished read.
+    # One note for each finished read.
     notes: list[Note]
 
     @property
     def requests(self) -> int:
-        """How many requests were sent to the source."""
+        """Number of requests that this reader sent to the source."""
         return 0
 
     def blocks(self) -> Iterator[RowBlock]:
-        """Yield the rows; the notes are complete once the last block was taken."""
+        """Yield the rows of all reads; ``notes`` is complete after the last block.
+
+        Called once. A record must be in a batch, in ``bad``, or counted as skipped in a note.
+        """
         ...
 
     def close(self) -> None:
-        """Release what the reader holds."""
+        """Release connections; called once, also after an error."""
         return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A source as a statement gives it: options as written, and with values for references."""
+    """A source of a CREATE or ALTER statement, before the job is stored."""
 
+    # Options as written, and with values in place of references.
     options: Any
     values: Any
     # The columns of the target table.
@@ -258,12 +308,12 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRequest:
-    """Where a statement wants reading to start."""
+    """A statement's request for start positions."""
 
-    # Options as written, and with values in the place of references.
+    # Options as written, and with values in place of references.
     options: Any
     values: Any
-    # Start options as written; it may be empty.
+    # Start options as written; empty if the statement has none.
     given: Mapping[str, str]
     properties: Properties
     clock: Clock
@@ -275,10 +325,10 @@ class StartRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowRequest:
-    """What a kind renders."""
+    """The job that a SHOW statement prints."""
 
     state: JobState
-    # The text that the source remembers.
+    # The text in the source's ``Memory``.
     memory: str
     at: datetime
     # Progress of recent committed epochs.
@@ -286,13 +336,13 @@ class ShowRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceShown:
-    """What SHOW prints of a source, in the cells of Apache Doris where it has them."""
+class SourceView:
+    """The texts about a source in SHOW; where possible, in the columns of Apache Doris."""
 
     # jobs(): CurrentOffset and EndOffset.
     offset: str = ""
     end_offset: str = ""
-    # SHOW ROUTINE LOAD: DataSourceProperties, more counters of Statistic, notes of OtherMsg.
+    # SHOW ROUTINE LOAD: DataSourceProperties, counters in Statistic, lines in OtherMsg.
     properties: Mapping[str, str] = field(default_factory=dict)
     statistic: Mapping[str, object] = field(default_factory=dict)
     messages: tuple[str, ...] = ()
@@ -312,60 +362,65 @@ def _open_statuses(request: ShowRequest) -> tuple[SplitStatus, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceKind:
-    """A source kind as one value; functions import their modules when they are called."""
+    """Everything that the rest of the code needs of one source kind.
+
+    The functions import their modules when they are called, so that listing the kinds is
+    fast. No function changes anything at the source.
+    """
 
     name: str
-    # The names by which statements call it.
+    # The names of the kind in SQL; the first one is used in messages.
     functions: tuple[str, ...]
-    # The names of the job kinds that can read it.
+    # The names of the job kinds that can read this source kind.
     job_kinds: tuple[str, ...]
-    # What a split is called, and what a poll counts as waiting.
+    # The nouns for a split, and for the items that a poll counts as waiting.
     split_noun: str
     waiting_noun: str
-    # What the source counts as read, and the units in which it can measure what waits.
+    # The noun for the items that were read, and the units of the waiting amount.
     read_noun: str = "record"
     measures: tuple[str, ...]
     options: type[Any]
     start_options: type[Any] | None = None
-    # Other names of options, and options that ALTER cannot change.
+    # Alternative names of options, and options that ALTER cannot change.
     aliases: Mapping[str, str] = field(default_factory=dict)
     fixed: tuple[str, ...] = ()
-    # What is known of a row beside its content; no part of ``*``.
+    # Columns about the origin of a row; ``*`` does not include them.
     metadata_columns: tuple[Column, ...] = ()
     # The columns that locate a rejected row.
     place_columns: tuple[Column, ...]
-    # Libraries that a node needs to run such jobs, as capabilities.
+    # Libraries that a node needs to run jobs of this kind, as names of capabilities.
     needs: tuple[str, ...] = ()
-    # Whether records are bytes that PROPERTIES give a format.
+    # Whether records are bytes whose format is set in PROPERTIES.
     decodes: bool = False
-    # Name the source for people, without secrets; name a place in it.
+    # Return the name of the source for messages, without secrets.
     place: Callable[[Any], str]
-    # Whether the source is on this machine, so that no credentials are needed.
+    # Return whether the source is on this machine, so that no credentials are needed.
     local: Callable[[Any], bool] = lambda _options: False
-    # Put inferred columns into the options that SHOW CREATE prints.
+    # Return the options that SHOW CREATE prints, with the inferred columns.
     freeze: Callable[[Any, tuple[Column, ...]], Any] = lambda options, _columns: options
+    # Return the place of a record for messages.
     place_text: Callable[[Place], str]
-    # Write positions for SHOW JOBS, and the span of one attempt for tasks().
+    # Return positions for SHOW JOBS, and the start and end of one attempt for tasks().
     position: Callable[[Progress], str]
     span: Callable[[Progress, Progress], str] = lambda _start, _end: ""
-    # Return the values of options that may be references, checked together.
+    # Return the values of options that may be references to secrets, checked together.
     reveal: Callable[[Any, Reveal], Any] = lambda options, _reveal: options
-    # Merge the options of an ALTER with those before it.
+    # Return the stored options merged with the options of an ALTER.
     merge: Callable[[Mapping[str, str], Mapping[str, str]], dict[str, str]] = (
         lambda before, given: {**before, **given}
     )
-    # Check against the real source, and return the columns of its rows. A kind that decodes
-    # returns none: its columns are those of the statement.
+    # Check the options against the real source, and return the columns of its rows. A kind
+    # that decodes returns no columns: the statement defines them. Called by CREATE and ALTER.
     define: Callable[[Draft], tuple[Column, ...]]
-    # Resolve start positions once; None: positions stay as they are.
+    # Resolve the start positions once, at CREATE and ALTER; None keeps the stored positions.
     start: Callable[[StartRequest], Progress | None]
-    # Carry memory over to a job that continues another one.
+    # Return the memory of a job that continues another job, from its memory and both jobs.
     inherit: Callable[[str, JobState, JobState], str] = lambda _memory, _before, _after: ""
-    # Create what all sources of the kind share in one node.
+    # Create the value that all sources of the kind share in one node.
     shared: Callable[[Clock], object] = lambda _clock: None
     open: Callable[[SourceServices], Source]
     reader: Callable[[ReadTask], TaskReader]
-    # Send the cheapest request that the credentials must allow, given options and values.
+    # Send one cheap request that the credentials must allow, given options and their values.
     probe: Callable[[Any, Any], None] = lambda _options, _values: None
-    show: Callable[[ShowRequest], SourceShown]
+    show: Callable[[ShowRequest], SourceView]
     statuses: Callable[[ShowRequest], tuple[SplitStatus, ...]] = _open_statuses

@@ -1,4 +1,4 @@
-"""Read several iterators at once, each in a thread of its own."""
+"""Read several iterators concurrently in threads."""
 
 import queue
 import threading
@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 _T = TypeVar("_T")
-_WAITING_MAX = 4
+_QUEUED_MAX = 4
 _STOP_CHECK_SECONDS = 0.2
 
 
-def interleaved(
+def interleave(
     streams: Sequence[Callable[[], Iterator[_T]]], *, threads: int, stop: threading.Event
 ) -> Iterator[_T]:
-    """Yield the items of the streams, each in its own order; raise the first failure.
+    """Yield the items of all streams; raise the first failure.
 
-    ``stop`` is set when no more items are wanted, and ends the threads.
+    The items of one stream keep their order. Setting ``stop`` ends the threads. The iterator
+    also sets ``stop`` when the caller stops iterating.
     """
     if len(streams) == 1:
         yield from streams[0]()
@@ -29,7 +30,7 @@ def interleaved(
         worker.start()
     try:
         for _ in streams:
-            while not isinstance(item := reader.arrived.get(), _Ended):
+            while not isinstance(item := reader.items.get(), _Ended):
                 yield item
             if item.error is not None:
                 raise item.error
@@ -40,27 +41,27 @@ def interleaved(
 
 
 class _Ended:
-    """The end of one iterator, and the error that ended it."""
+    """Marks the end of one stream, with the error that ended it."""
 
     def __init__(self, error: BaseException | None) -> None:
         self.error = error
 
 
 class _Reader(Generic[_T]):
-    """Streams that several threads read, one stream after the other."""
+    """A queue of items that several threads fill, each from one stream at a time."""
 
     def __init__(
         self, streams: Sequence[Callable[[], Iterator[_T]]], stop: threading.Event
     ) -> None:
-        self.arrived: queue.Queue[_T | _Ended] = queue.Queue(_WAITING_MAX)
+        self.items: queue.Queue[_T | _Ended] = queue.Queue(_QUEUED_MAX)
         self._streams = iter(streams)
-        self._taking = threading.Lock()
+        self._lock = threading.Lock()
         self._stop = stop
 
     def work(self) -> None:
         """Read streams until none is left."""
         while not self._stop.is_set():
-            with self._taking:
+            with self._lock:
                 stream = next(self._streams, None)
             if stream is None:
                 return
@@ -70,14 +71,14 @@ class _Reader(Generic[_T]):
                     self._put(item)
                     if self._stop.is_set():
                         return
-            except BaseException as error:  # noqa: BLE001 - Raised where the items are taken.
+            except BaseException as error:  # noqa: BLE001 - ``interleave`` raises it.
                 failure = error
             self._put(_Ended(failure))
 
     def _put(self, item: "_T | _Ended") -> None:
         while not self._stop.is_set():
             try:
-                self.arrived.put(item, timeout=_STOP_CHECK_SECONDS)
+                self.items.put(item, timeout=_STOP_CHECK_SECONDS)
             except queue.Full:
                 continue
             return

@@ -1,1 +1,1 @@
-"""The one door to pyspark."""
+"""All code that uses pyspark for load jobs and SELECTs over tables."""

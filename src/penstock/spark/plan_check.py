@@ -1,8 +1,8 @@
-"""Check with Spark's plans that a SELECT runs row by row in one stage.
+"""Check, by its Spark plans, that a SELECT runs row by row in one stage.
 
-The logical plan gives the construct of an error message; the physical plan decides. Only
-row-wise operators are allowed between the writer and the reader. Otherwise a task could report
-the notes of rows that it did not write.
+The physical plan decides. The logical plan is used to name the SQL construct in the error
+message. Only row-wise operators are allowed between the writer and the reader. Otherwise a task
+could report the notes of rows that it did not write.
 """
 
 import re
@@ -49,14 +49,14 @@ def class_name(node: Node) -> str:
 SOURCE_FUNCTION = "read_source"
 LOOKUP_FUNCTION = "read_lookup"
 
-_HINT = "Load the rows as they are and derive that table from the loaded one, with a SELECT."
+_HINT = "Load the rows unchanged, then compute the result with a SELECT over the loaded table."
 _JOIN_HINT = (
-    "Join one table at a time, the source on the side whose rows are kept: "
+    "Join one table at a time, with the source on the side that keeps all rows: "
     "source LEFT JOIN t ON …, or WHERE x IN (SELECT y FROM t)."
 )
 _JOIN_WORDS = ("FULL JOIN", "a join that keeps rows of the other table")
 _WRAPPERS = frozenset({"WholeStageCodegen", "InputAdapter"})
-# Each row gives at most one row.
+# Operators that return at most one row for each row.
 _ROW_WISE = _WRAPPERS | {
     "Project",
     "Filter",
@@ -66,7 +66,7 @@ _ROW_WISE = _WRAPPERS | {
 }
 _ALLOWED = _ROW_WISE | {"Generate"}
 _JOINS = frozenset({"BroadcastHashJoin", "BroadcastNestedLoopJoin"})
-# By the streamed side: the joins that keep or drop its rows one by one.
+# By the index of the streamed side: the joins that keep or drop each of its rows separately.
 _JOIN_TYPES_BY_STREAMED = {
     0: frozenset(
         {"Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti", "LeftSingle", "ExistenceJoin"}
@@ -89,14 +89,14 @@ _WORDS = {
     "WindowGroupLimit": "a window function",
 }
 _SET_OPERATIONS = {"Except": "EXCEPT", "Intersect": "INTERSECT", "Union": "UNION"}
-# Calls whose value may differ in the next epoch.
+# Functions that may return another value in the next epoch.
 _CHANGING = re.compile(
     r"\b(current_\w+|now|curdate|localtimestamp|rand|randn|random|randstr|uniform|uuid|shuffle"
     r"|user|session_user)\("
 )
-# Spark replaces these texts by a moment when it plans.
+# Spark replaces these texts by a timestamp at planning time.
 _MOMENT = re.compile(r"'\s*(now|today|yesterday|tomorrow)\s*'", re.IGNORECASE)
-# Calls about files or tasks of Spark's own readers.
+# Functions that depend on the files or tasks of Spark's own readers.
 _FOREIGN_CALL = re.compile(
     r"\b(input_file_\w+|monotonically_increasing_id|spark_partition_id)\("
 )
@@ -114,7 +114,7 @@ class PlanFindings:
 
 
 def check_plan(written: Node, *, text: str) -> PlanFindings:
-    """Return the properties of a SELECT by the frame that writes it.
+    """Return the properties of a SELECT, from the frame that writes its rows.
 
     Raise UserError if the SELECT is not row-wise.
     """
@@ -127,13 +127,13 @@ def check_plan(written: Node, *, text: str) -> PlanFindings:
     tree = str(analysed.treeString(True, False, _FIELDS_MAX, False, False)).lower()  # noqa: FBT003 - Java.
     foreign = _FOREIGN_CALL.search(tree)
     if foreign is not None:
-        raise _refusal(
+        raise _unsupported(
             f"{foreign[1]}()", hint="Select the columns _file and _row instead, or uuid()."
         )
     changing = bool(_CHANGING.search(tree) or _MOMENT.search(text))
     return PlanFindings(
         operators=tuple(_name(node) for node in path if _name(node) not in _WRAPPERS),
-        # A column that today's date makes needless may be needed tomorrow.
+        # A condition on the current date may remove a column today that is needed tomorrow.
         needed=_needed(analysed if changing else optimised),
         row_wise=all(_name(node) in _ROW_WISE for node in path),
         reusable=not changing and LOOKUP_FUNCTION not in tree,
@@ -144,18 +144,18 @@ def _check_logical(plan: Node, *, analysed: Node) -> None:
     sources = _count(plan)
     if sources == 0:
         raise UserError(
-            "the SELECT can never give a row",
+            "the SELECT can never return a row",
             code=Code.NOT_SUPPORTED_ERR,
-            hint="Its WHERE is false for every row, as one on today's date may become.",
+            hint="The WHERE is false for every row, possibly because of the current date.",
         )
     found = [construct for node in _above_source(plan) if (construct := _construct(node))]
     if found:
-        # Spark plans set operations as DISTINCT, so the error names a set operation first.
+        # Spark plans set operations as DISTINCT, so a set operation is named first.
         written = {_SET_OPERATIONS.get(class_name(node), "") for node in all_nodes(analysed)}
         construct = min(written - {""}, default=found[0])
-        raise _refusal(construct, hint=_JOIN_HINT if construct in _JOIN_WORDS else _HINT)
+        raise _unsupported(construct, hint=_JOIN_HINT if construct in _JOIN_WORDS else _HINT)
     if sources > 1:
-        raise _refusal("a self-join, or another second use of the source")
+        raise _unsupported("a self-join, or a second use of the source")
 
 
 def _construct(node: Node) -> str | None:
@@ -184,12 +184,12 @@ def _join(node: Node) -> str | None:
 def _path(plan: Node) -> list[Node]:
     """Return the nodes from the writer down to the reader."""
     if sum(_count(sub) for sub in sequence(plan.subqueriesAll())):
-        raise _refusal("the source in a subquery")
+        raise _unsupported("the source in a subquery")
     path = [plan]
     while not _is_source(path[-1]):
         inner = [child for child in children(path[-1]) if _count(child)]
         if len(inner) != 1:
-            raise _refusal("a second use of the source, or none")
+            raise _unsupported("a SELECT that does not use the source exactly once")
         path.append(inner[0])
     return path
 
@@ -201,13 +201,13 @@ def _check_operator(node: Node, child: Node) -> None:
         build_left = str(node.buildSide().toString()) == "BuildLeft"
         kind = str(node.joinType().toString()).partition("(")[0]
         if build_left != (streamed == 1) or kind not in _JOIN_TYPES_BY_STREAMED[streamed]:
-            raise _refusal(_JOIN_WORDS[1], hint=_JOIN_HINT)
+            raise _unsupported(_JOIN_WORDS[1], hint=_JOIN_HINT)
     elif name not in _ALLOWED:
-        raise _refusal(f"what Spark runs as {name}", hint=_JOIN_HINT)
+        raise _unsupported(f"the Spark operator {name}", hint=_JOIN_HINT)
 
 
 def _needed(plan: Node) -> tuple[str, ...]:
-    """Return the names of the source's columns that other nodes refer to."""
+    """Return the names of the source columns that the plan uses."""
     source = next(node for node in all_nodes(plan) if _is_source(node))
     name_by_id = {
         attribute.exprId().id(): str(attribute.name())
@@ -231,7 +231,7 @@ def _above_source(plan: Node) -> Iterator[Node]:
 
 
 def _count(plan: Node) -> int:
-    """Return how often a plan reads the source."""
+    """Return the number of times that a plan reads the source."""
     return sum(_is_source(node) for node in all_nodes(plan))
 
 
@@ -247,11 +247,11 @@ def _name(node: Node) -> str:
     return str(node.nodeName()).partition(" ")[0]
 
 
-def _refusal(construct: str, *, hint: str = _HINT) -> UserError:
+def _unsupported(construct: str, *, hint: str = _HINT) -> UserError:
     return UserError(
         f"{construct} cannot be used in a job's SELECT",
         code=Code.NOT_SUPPORTED_ERR,
-        detail="A job loads every row by itself: its SELECT runs on one part of the source at "
-        "a time.",
+        detail="A job's SELECT runs on one part of the source at a time, so it must process "
+        "each row separately.",
         hint=hint,
     )

@@ -1,7 +1,7 @@
 """Start the Spark of this node, bound to this machine, with its output in a log file.
 
-The JVM and its workers write to a pipe, pyspark to Python's logging. One handler writes both to
-the file, so the file can be rotated.
+The JVM and its workers write to a pipe; pyspark writes to Python's logging. One handler writes
+both to the file, so the file can be rotated.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from threading import Thread
 from typing import IO, Any
 
 from penstock.errors import Code, ExternalError
-from penstock.logs import FILE_BYTES_MAX, FILES_KEPT, rotating_file
+from penstock.logs import FILE_BYTES_MAX, FILES_RETAINED, rotating_file
 from penstock.spark.java import java_home
 
 _LINE_BYTES_MAX = 65_536
@@ -28,47 +28,49 @@ _OUTPUT_END_SECONDS_MAX = 5
 
 
 class SparkLog:
-    """The log of one Spark: a file that is rotated by size, with few old files kept."""
+    """The log of one Spark: a file that is rotated by size, with a few old files."""
 
     def __init__(self, path: Path) -> None:
-        # Errors name the file, so it exists even without output.
+        # Error messages name the file, so it must exist even without output.
         path.touch()
-        self.handler = rotating_file(path, bytes_max=FILE_BYTES_MAX, files_kept=FILES_KEPT)
-        self._follower: Thread | None = None
+        self.handler = rotating_file(
+            path, bytes_max=FILE_BYTES_MAX, files_retained=FILES_RETAINED
+        )
+        self._thread: Thread | None = None
 
     def follow(self) -> IO[bytes]:
-        """Return a pipe whose lines are logged until every holder has closed it."""
+        """Return a pipe; log its lines until every process has closed it."""
         read_end, write_end = os.pipe()
         output = os.fdopen(read_end, "rb")
-        self._follower = Thread(target=self._log, args=(output,), name="spark-log", daemon=True)
-        self._follower.start()
+        self._thread = Thread(target=self._log, args=(output,), name="spark-log", daemon=True)
+        self._thread.start()
         return os.fdopen(write_end, "wb")
 
     def close(self) -> None:
         """Log the last output of a process that has ended, and close the file."""
-        if self._follower is not None:
+        if self._thread is not None:
             # A worker that outlives its JVM keeps the pipe open, so the wait is limited.
-            self._follower.join(_OUTPUT_END_SECONDS_MAX)
+            self._thread.join(_OUTPUT_END_SECONDS_MAX)
         self.handler.close()
 
     def _log(self, output: IO[bytes]) -> None:
         with output:
             while line := output.readline(_LINE_BYTES_MAX):
                 text = line.decode("utf-8", "replace").rstrip("\r\n")
-                # The handler ignores its own errors: the writers must not be blocked.
+                # The handler ignores its own errors, because the writers must not block.
                 self.handler.handle(logging.makeLogRecord({"msg": text}))
 
 
 JVM_END_SECONDS_MAX = 10
-# In a JVM that only schedules, the optimising compiler and parallel collection take more time
-# from the tasks' cores than they save, and double the time to start.
+# If the JVM only schedules, the optimising compiler and parallel garbage collection are not
+# worth their cost. Both use the cores of the tasks, and double the start time.
 _SCHEDULING = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _COMPUTING = "-XX:+UseParallelGC"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions:
-    """The master to use, the places of files and further settings."""
+    """The master, the paths of files, and further settings of Spark."""
 
     master: str
     scratch: Path
@@ -99,7 +101,7 @@ class Spark:
             return False
 
     def sessions(self) -> Any:  # noqa: ANN401 - pyspark carries no types here.
-        """Return the session from which others are derived; the first call takes a second."""
+        """Return the root session of all other sessions; the first call takes a second."""
         from pyspark.sql import SparkSession
 
         return SparkSession(self.context)
@@ -107,7 +109,7 @@ class Spark:
     def stop(self) -> None:
         """Stop Spark and end its JVM, so that this process can start another one."""
         if not self.alive:
-            # This call fails to reach the JVM; the next one makes pyspark forget the context.
+            # The first call fails, as the JVM has ended. The next call discards the context.
             with suppress(Exception), warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)
                 self.context.stop()
@@ -122,18 +124,18 @@ def start_spark(options: SparkOptions) -> Spark:
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    sockets = _make_folders(options)
+    sockets = _create_folders(options)
     log = SparkLog(options.log_file)
     _redirect_logging(log)
     os.environ["JAVA_HOME"] = str(java_home(scratch=options.scratch))
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    # Otherwise pyspark uses the JVM of an earlier Spark, which has ended.
+    # Otherwise pyspark would use the JVM of an earlier Spark, which has ended.
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - There is no public way.
     settings = _settings(options, sockets=sockets)
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     jvm: subprocess.Popen[bytes] | None = None
     try:
-        # The first lines count: a JVM that does not start prints the reason.
+        # The pipe must exist first, because a JVM that does not start prints the reason.
         with log.follow() as pipe:
             gateway = launch_gateway(  # type: ignore[no-untyped-call]
                 conf, popen_kwargs={"stdout": pipe, "stderr": pipe}
@@ -148,7 +150,7 @@ def start_spark(options: SparkOptions) -> Spark:
             parallelism=int(context.defaultParallelism),
         )
     except Exception as error:
-        # A Java error fetches its message from the JVM, which must still run.
+        # The message of a Java error comes from the JVM, so it is read before the JVM ends.
         reason = cause_of(error)
         if jvm is not None:
             _end(jvm)
@@ -162,7 +164,7 @@ def start_spark(options: SparkOptions) -> Spark:
 
 
 def _redirect_logging(log: SparkLog) -> None:
-    """Send the log of pyspark and py4j to Spark's file; the end of a JVM logs many stacks."""
+    """Send the logs of pyspark and py4j to Spark's file; the end of a JVM logs many stacks."""
     from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 
     def log_error(server: object, *_request: object) -> None:
@@ -176,32 +178,32 @@ def _redirect_logging(log: SparkLog) -> None:
 
 
 def cause_of(error: Exception) -> str:
-    """Return the line of a Spark error that names the cause, without the stacks."""
+    """Return the line of a Spark error that names the cause, without stacks."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     raised = [line for line in lines if "Error: " in line or "Exception: " in line]
     python = [
         line for line in raised if not line.startswith(("at ", "org.", "py4j.", "Caused"))
     ]
-    return (python or raised or lines or ["no reason given"])[-1][:500].strip(" :.")
+    return (python or raised or lines or ["unknown reason"])[-1][:500].strip(" :.")
 
 
-def _make_folders(options: SparkOptions) -> Path:
-    """Create the folders that Spark needs; return the one of its sockets."""
+def _create_folders(options: SparkOptions) -> Path:
+    """Create the folders that Spark needs; return the folder of its sockets."""
     try:
         options.scratch.mkdir(parents=True, exist_ok=True)
         options.log_file.parent.mkdir(parents=True, exist_ok=True)
-        # The path of a Unix socket is limited to about 100 bytes, so the folder is short.
+        # The path of a Unix socket is limited to about 100 bytes, so the name is short.
         return Path(tempfile.mkdtemp(prefix=_sockets_prefix(options.scratch)))
     except OSError as error:
         raise ExternalError(
-            f"Spark's folders cannot be made: {error}",
+            f"the folders of Spark cannot be created: {error}",
             code=Code.STORAGE_ERR,
-            hint="Free some space, or give the user that runs Penstock the right to them.",
+            hint="Free disk space, or grant write permission to the user that runs Penstock.",
         ) from error
 
 
-def clear_leftovers(scratch: Path) -> None:
-    """Remove files of killed processes of this home; only for the sole process of a home."""
+def remove_stale_files(scratch: Path) -> None:
+    """Delete the files of killed processes; only the sole process of a home calls this."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_sockets_prefix(scratch)}*"):
         shutil.rmtree(folder, ignore_errors=True)
     shutil.rmtree(scratch, ignore_errors=True)

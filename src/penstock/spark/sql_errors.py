@@ -1,4 +1,4 @@
-"""Convert Spark's errors: what is wrong and where, without a Java stack."""
+"""Convert Spark's errors to Penstock's, with the place in the SELECT, without Java stacks."""
 
 import re
 from typing import Any
@@ -18,7 +18,7 @@ _OWN_ERROR = re.compile(r"^penstock\.errors\.\w+: (.+)$", re.MULTILINE)
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
 
 
-def explained(error: Exception, *, log_file: object) -> PenstockError:
+def convert_job_error(error: Exception, *, log_file: object) -> PenstockError:
     """Convert an error of a job's SELECT."""
     state = _called(error, "getSqlState") or ""
     if state.startswith(_DATA_ERROR):
@@ -26,7 +26,7 @@ def explained(error: Exception, *, log_file: object) -> PenstockError:
             _message(error),
             code=Code.TOO_MANY_FAILURE_ROWS_ERR,
             detail=f"In the SELECT, {_place(error)}. The epoch was not committed.",
-            hint="Fix the value, or use try_cast and the like in the SELECT.",
+            hint="Fix the value, or use functions such as try_cast in the SELECT.",
         )
     if state.startswith(("42", "0A", "21")):
         return UserError(_message(error), code=Code.TYPE_ERR, detail=_place(error))
@@ -37,12 +37,12 @@ def explained(error: Exception, *, log_file: object) -> PenstockError:
     )
 
 
-def explained_select(error: Exception, text: str, *, log_file: object) -> PenstockError:
+def convert_select_error(error: Exception, text: str, *, log_file: object) -> PenstockError:
     """Convert an error of a SELECT over tables."""
     state = _called(error, "getSqlState") or ""
     if state.startswith((_DATA_ERROR, "42", "0A", "21")):
         code = Code.SYNTAX_ERR if state == _SYNTAX_ERROR else Code.TYPE_ERR
-        return located(UserError(_message(error), code=code), error, text)
+        return with_location(UserError(_message(error), code=code), error, text)
     own, causes = _OWN_ERROR.findall(str(error)), _CAUSE.findall(str(error))
     cause = causes[-1][:500] if causes else _message(error)
     return ExternalError(
@@ -52,8 +52,8 @@ def explained_select(error: Exception, text: str, *, log_file: object) -> Pensto
     )
 
 
-def located(known: UserError, error: Exception, text: str) -> SelectError:
-    """Add the place in the SELECT, which Spark's error names, to an error."""
+def with_location(known: UserError, error: Exception, text: str) -> SelectError:
+    """Add the place in the SELECT, taken from Spark's error, to an error."""
     placed = SelectError(known.message, code=known.code, detail=known.detail, hint=known.hint)
     span, place = _span_of(error), _line_and_column(error)
     if span is not None:
@@ -73,7 +73,7 @@ def missing_relation(error: Exception) -> str | None:
 
 
 def _span_of(error: Exception) -> tuple[int, int] | None:
-    """Return start and end of an error in the SELECT; None if Spark does not report them."""
+    """Return the start and end of an error in the SELECT; None if they are unknown."""
     try:
         contexts = _called(error, "getQueryContext") or []
         spans = [(int(one.startIndex()), int(one.stopIndex()) + 1) for one in contexts]
@@ -96,7 +96,7 @@ def unqualified(text: str, error: Exception, name: str) -> str:
 
 
 def _line_and_column(error: Exception) -> tuple[int, int] | None:
-    """Return line and column, both from 1, of a SELECT that does not parse."""
+    """Return line and column of a syntax error, both counted from 1."""
     found = _POSITION.search(str(error))
     return (int(found[1]), int(found[2]) + 1) if found else None
 
@@ -107,7 +107,7 @@ def _place(error: Exception) -> str:
 
 
 def _message(error: Exception) -> str:
-    """Return the sentence of an error that names the fault."""
+    """Return the sentence of an error that describes the problem."""
     text = _called(error, "getMessage") or str(error)
     # The last line of a Python traceback is the error that was raised.
     _, _, traceback = text.partition("Traceback (most recent call last):")
@@ -120,7 +120,7 @@ def _message(error: Exception) -> str:
 
 
 def _called(error: Exception, method: str) -> Any:  # noqa: ANN401 - Of several types.
-    """Call a method of the error; return None if it lacks the method or the JVM is gone."""
+    """Call a method of the error; return None if the method or the JVM is missing."""
     call = getattr(error, method, None)
     try:
         return call() if call is not None else None

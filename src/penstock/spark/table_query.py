@@ -1,4 +1,4 @@
-"""Run a SELECT over tables: Spark finds the tables it names and reads them by our source."""
+"""Run a SELECT over tables in Spark, which reads them with Penstock's own data source."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +24,7 @@ from penstock.spark.job_session import (
     select_known,
 )
 from penstock.spark.plan_check import Node, all_nodes, children, class_name, own_nodes, sequence
-from penstock.spark.sql_errors import explained_select
+from penstock.spark.sql_errors import convert_select_error
 from penstock.spark.table_source import (
     FOLDER,
     FORMAT,
@@ -37,8 +37,8 @@ from penstock.tables.scan import TableScan
 
 _TABLES_MAX = 100
 _TASKS_AFTER_SHUFFLE = 4
-# Operators whose outputs are inputs, or derive from attributes that they refer to. Others may
-# use their inputs by position.
+# Operators whose outputs are inputs, or are computed from attributes that they refer to. Other
+# operators may use their inputs by position.
 _TRANSPARENT = frozenset(
     {"Aggregate", "Filter", "GlobalLimit", "Join", "LocalLimit", "Project", "Sort", "Window"}
 )
@@ -48,7 +48,7 @@ FindScan = Callable[[str], TableScan]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectPlace:
-    """Where a SELECT runs: the parent session, its own folder, the number of tasks."""
+    """The environment of a SELECT: parent session, own folder, number of tasks."""
 
     root: Session
     folder: Path
@@ -81,7 +81,7 @@ def select_tables(
     except PenstockError:
         raise
     except Exception as error:
-        raise explained_select(error, text, log_file=place.log_file) from error
+        raise convert_select_error(error, text, log_file=place.log_file) from error
     return rows.rename_columns(list(frame.columns))
 
 
@@ -141,7 +141,7 @@ def _is_scan(node: Node) -> bool:
 
 
 def _numbered(frame: Frame) -> Frame:
-    """Return the frame with numbered columns; a type that no table has becomes STRING."""
+    """Return the frame with numbered columns; convert unsupported types to STRING."""
     numbered = frame.toDF(*(output_name(at) for at in range(len(frame.columns))))
     return numbered.select(
         *(

@@ -1,9 +1,10 @@
-"""A table's snapshot as a data source of Spark, read without the table's log.
+"""A Spark data source for a table's snapshot, read without the table's log.
 
-Spark plans a scan in a Python process of the driver, which reads the snapshot from a folder.
-The input partitions carry the files to the executors, which never open that folder. The names
-of the columns that the SELECT uses are known only after planning and travel as a local property
-of the Spark job. All other columns are read as NULL.
+Spark plans a scan in a Python process of the driver. This process reads the snapshot from a
+folder. The input partitions contain the list of files, so executors never open that folder.
+
+The columns that the SELECT uses are known only after planning. So the names of these columns
+are sent as a local property of the Spark job. All other columns are read as NULL.
 """
 
 import json
@@ -47,17 +48,17 @@ _COMPARISON_BY_FILTER: dict[type[pushed.Filter], Comparison] = {
 
 
 def write_snapshot(folder: Path, scan: TableScan) -> None:
-    """Write a snapshot where the planning of its scan finds it."""
+    """Write a snapshot to the folder from which Spark's planning reads it."""
     folder.mkdir(parents=True)
     (folder / _SNAPSHOT).write_text(to_text(scan), "utf-8")
 
 
 class TableSource(DataSource):
-    """The data source that Spark finds by its format."""
+    """The data source that is registered in Spark under its format name."""
 
     @classmethod
     def name(cls) -> str:
-        """Return the format."""
+        """Return the format name."""
         return FORMAT
 
     def reader(self, schema: StructType) -> "TableReader":
@@ -74,7 +75,7 @@ class FileGroup(InputPartition):
 
 
 class TableReader(DataSourceReader):
-    """Reads the files of a snapshot that may hold a wanted row."""
+    """A reader of those files of a snapshot that may have a matching row."""
 
     def __init__(self, folder: str, *, tasks: int) -> None:
         self._folder = folder
@@ -82,17 +83,17 @@ class TableReader(DataSourceReader):
         self._conditions: tuple[Condition, ...] = ()
 
     def pushFilters(self, filters: list[pushed.Filter]) -> Iterable[pushed.Filter]:  # noqa: N802
-        """Store the conditions; Spark still checks every row itself."""
+        """Store the conditions for pruning; Spark still checks every row."""
         self._conditions = conditions_of(filters)
         return filters
 
     def partitions(self) -> list[FileGroup]:
-        """Return the files to read, in groups of about the same bytes."""
+        """Return the files to read, in groups of about the same size."""
         scan = from_text(TableScan, (Path(self._folder) / _SNAPSHOT).read_text("utf-8"))
         kept = self._pruning(scan).files(scan.files)
         return [
             FileGroup(replace(scan, files=tuple(kept[at] for at in group)))
-            for group in share_out(kept, tasks=self._tasks)
+            for group in group_files(kept, tasks=self._tasks)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -110,14 +111,17 @@ class TableReader(DataSourceReader):
 def read_scan(
     scan: TableScan, *, needed: Sequence[str] | None, pruning: Pruning
 ) -> Iterator[pa.RecordBatch]:
-    """Read the files of a scan; columns that are not needed are NULL, None needs all."""
+    """Read the files of a scan; columns that are not ``needed`` are NULL.
+
+    If ``needed`` is None, all columns are read.
+    """
     folder = open_sealed_folder(scan.location, scan.access)
     for file in scan.files:
         yield from read_file(folder, file, columns=scan.columns, needed=needed, pruning=pruning)
 
 
 def conditions_of(filters: Iterable[pushed.Filter]) -> tuple[Condition, ...]:
-    """Return those of Spark's filters by which files can be skipped."""
+    """Convert the filters of Spark that can be used to skip files."""
     found = (_condition(given, negated=False) for given in filters)
     return tuple(condition for condition in found if condition is not None)
 
@@ -131,7 +135,7 @@ def _condition(given: pushed.Filter, *, negated: bool) -> Condition | None:
         return None
     value: Any = getattr(given, "value", None)
     if isinstance(given, pushed.EqualNullSafe):
-        # The negation is true for NULL too, so every file may match.
+        # The negation is also true for NULL, so every file may match.
         if negated:
             return None
         comparison = Comparison.NULL if value is None else comparison
@@ -144,8 +148,8 @@ def _condition(given: pushed.Filter, *, negated: bool) -> Condition | None:
     )
 
 
-def share_out(files: Sequence[SnapshotFile], *, tasks: int) -> list[list[int]]:
-    """Divide file indexes into at most ``tasks`` groups of about the same bytes."""
+def group_files(files: Sequence[SnapshotFile], *, tasks: int) -> list[list[int]]:
+    """Divide the files, by index, into at most ``tasks`` groups of about the same size."""
     groups: list[list[int]] = [[] for _ in range(max(1, min(tasks, len(files))))]
     size_by_group = [0] * len(groups)
     for index in sorted(range(len(files)), key=lambda at: -files[at].size_bytes):

@@ -1,10 +1,11 @@
 """Functions that run inside Spark's Python workers, on any host.
 
-Invariant: nothing here opens a file of the driver. A task's text travels with the Spark job: as
-a row, as a local property of the job, or inside the closure. The reading half of a task leaves
-its report in the local directory of its executor, where the writing half of the same task
-attempt finds it. Spark may write rows, closures and properties to disk, so secrets in task
-texts are ciphertext.
+Invariant: no function here opens a file of the driver. A task's text is sent with the Spark
+job: as a row, as a local property of the job, or inside the closure. Spark may write all of
+these to disk, so secrets in task texts are encrypted.
+
+The reading half of a task writes its report to the local directory of its executor. The writing
+half of the same task attempt reads the report there.
 """
 
 import gc
@@ -41,13 +42,13 @@ def run_tasks(work: Work, texts: Iterator[str]) -> Iterator[str]:
 def source_function(
     read: ReadHalf, tasks: tuple[str, ...] | None
 ) -> Callable[[Batches], Batches]:
-    """Return the function that stands for the source in a plan; see ``_task_text``."""
+    """Return the function that reads the source in a plan; see ``_task_text``."""
 
     def read_source(batches: Batches) -> Batches:
         partition, try_id = _attempt()
         for _ in batches:
-            leave = partial(_leave_report, _report_path(try_id))
-            yield from read(_task_text(tasks, partition), try_id, leave)
+            store_report = partial(_write_report, _report_path(try_id))
+            yield from read(_task_text(tasks, partition), try_id, store_report)
         freeze_once()
 
     return read_source
@@ -56,7 +57,7 @@ def source_function(
 def writer_function(
     write: WriteHalf, tasks: tuple[str, ...] | None
 ) -> Callable[[Batches], Batches]:
-    """Return the function that ends a plan; see ``_task_text``."""
+    """Return the function that writes the rows of a plan; see ``_task_text``."""
 
     def write_share(batches: Batches) -> Batches:
         partition, try_id = _attempt()
@@ -73,7 +74,7 @@ def writer_function(
 
 
 def lookup_function(read: ReadLookup, lookup: Lookup) -> Callable[[Batches], Batches]:
-    """Return the function that stands for a joined table in a plan."""
+    """Return the function that reads a joined table in a plan."""
 
     def read_lookup(batches: Batches) -> Batches:
         for _ in batches:
@@ -91,7 +92,10 @@ def local_property(key: str) -> str | None:
 
 
 def freeze_once() -> None:
-    """Exempt loaded modules from the full collection that pyspark runs after every task."""
+    """Exempt loaded modules from the garbage collection that pyspark runs after every task.
+
+    Only the first call has an effect.
+    """
     if not _frozen.is_set():
         _frozen.set()
         gc.collect()
@@ -121,8 +125,8 @@ def _report_path(try_id: str) -> Path:
     return Path(local_dir) / f"penstock-report-{try_id}"
 
 
-def _leave_report(path: Path, text: str) -> None:
-    """Write a report so that a reader sees all of its text, or no report."""
+def _write_report(path: Path, text: str) -> None:
+    """Write a report atomically: a reader finds the whole text, or no report."""
     unfinished = path.with_name(f"{path.name}.new")
     unfinished.write_text(text, "utf-8")
     unfinished.replace(path)
@@ -132,4 +136,4 @@ def _read_report(path: Path) -> str:
     try:
         return path.read_text("utf-8")
     except FileNotFoundError as error:
-        raise RuntimeError("the reading half left no report") from error
+        raise RuntimeError("the reading half wrote no report") from error

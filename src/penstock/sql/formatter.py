@@ -11,7 +11,7 @@ from penstock.sql.statements import CreateJob, CreateTable, Insert, Properties, 
 
 
 def format_statement(statement: CreateTable | CreateJob) -> str:
-    """Return a statement on several lines, without a semicolon."""
+    """Return the text of a statement, on several lines, without a semicolon."""
     if isinstance(statement, CreateTable):
         return _create_table(statement)
     body = statement.body

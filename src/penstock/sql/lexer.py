@@ -1,11 +1,12 @@
 r"""Split a script into tokens, each with its line and column.
 
-The tokenizer is sqlglot's for Spark, without its keywords: every word is just a word, so a
-table may be called ``events``. Comments are ``--`` and ``/* */``, which nest. A text is in
-single or double quotes; inside it a doubled quote is one quote. A backslash means what it means
-in Spark: ``\n \t \r \b \Z \\``, ``\uXXXX``, ``\UXXXXXXXX`` and three octal digits are one
-character, ``\%`` and ``\_`` stay as written, any other ``\x`` is ``x``. A text ``r'…'`` has no
-escapes. A name is bare, or in backquotes that are doubled inside.
+The tokenizer is sqlglot's tokenizer for Spark, without keywords. A table can therefore be
+called ``events``. A comment starts with ``--``, or is in ``/* */``, which can be nested. A
+string is in single or double quotes; inside it, a doubled quote is one quote. Escapes work as
+in Spark. ``\n \t \r \b \Z \\``, ``\uXXXX``, ``\UXXXXXXXX`` and three octal digits are one
+character. ``\%`` and ``\_`` stay as written. Any other ``\x`` is ``x``. A raw string ``r'…'``
+has no escapes. A name is bare, or in backquotes; inside them, a doubled backquote is one
+backquote.
 """
 
 import re
@@ -21,7 +22,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from penstock.errors import Code, UserError
 
-# A character costs two to six microseconds; a longer script is an accident.
+# Tokenizing takes two to six microseconds per character. A longer script is probably a mistake.
 SCRIPT_CHARACTERS_MAX = 1_000_000
 
 _BYTE_ORDER_MARK = "\ufeff"
@@ -31,7 +32,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """A text to parse; ``line_starts`` are the offsets of its lines."""
+    """The text of a script; ``line_starts`` contains the offset of each line."""
 
     text: str
     line_starts: tuple[int, ...]
@@ -44,25 +45,25 @@ class Script:
     def error(
         self, message: str, *, offset: int, code: Code = Code.SYNTAX_ERR, hint: str = ""
     ) -> UserError:
-        """Return an error about the text at an offset; its detail is the position."""
+        """Return an error about the text at an offset; the detail is the line and column."""
         line, column = self.position(offset)
         return UserError(message, code=code, hint=hint).at(line=line, column=column)
 
 
 def read_script(text: str) -> Script:
-    """Return a text as a script; raise UserError if it is too long or cannot be stored."""
+    """Return a script; raise UserError if the text is too long or is not valid Unicode."""
     text = text.removeprefix(_BYTE_ORDER_MARK)
     if len(text) > SCRIPT_CHARACTERS_MAX:
         raise UserError(
-            f"a script has at most {SCRIPT_CHARACTERS_MAX} characters, this one {len(text)}",
+            f"the script must have at most {SCRIPT_CHARACTERS_MAX} characters, not {len(text)}",
             code=Code.SYNTAX_ERR,
-            hint="Send the statements one by one.",
+            hint="Split the script and run the parts one by one.",
         )
     starts = (0, *(line_break.end() for line_break in _LINE_BREAK.finditer(text)))
     script = Script(text=text, line_starts=starts)
     if surrogate := _SURROGATE.search(text):
         raise script.error(
-            f"{character_name(surrogate.group())} is half a character and cannot be stored",
+            f"{character_name(surrogate.group())} is an unpaired surrogate, not a character",
             offset=surrogate.start(),
             hint="Save the script as UTF-8.",
         )
@@ -70,25 +71,25 @@ def read_script(text: str) -> Script:
 
 
 def line_of(text: str, number: int) -> str:
-    """Return a line of a script, counted from 1; empty if there is none."""
+    """Return a line of a script, counted from 1; empty if there is no such line."""
     lines = _LINE_BREAK.split(text.removeprefix(_BYTE_ORDER_MARK))
     return lines[number - 1] if number <= len(lines) else ""
 
 
 def character_name(character: str) -> str:
-    """Return a character as a message shows it."""
+    """Return a character in quotes, or its code point if it is not printable."""
     return f'"{character}"' if character.isprintable() else f"U+{ord(character):04X}"
 
 
 SHOWN_CHARACTERS_MAX = 64
-BACKQUOTES = "Write a name with special characters in backquotes."
+BACKQUOTES = "Enclose a name with special characters in backquotes: `my-name`."
 
 _COMMENT_MARK = re.compile(r"/\*|\*/")
 _NUMBER = re.compile(r"\d+(\.\d*)?(e[+-]?\d+)?(l|s|y|d|f|bd)?\Z", re.ASCII | re.IGNORECASE)
 _OPENING = re.compile(r"[nrx]?['\"]|`", re.IGNORECASE)
 _WORD = re.compile(r"\w+")
 
-_COMMENT_HINT = "A comment begins with -- or /*."
+_COMMENT_HINT = "A comment starts with -- or /*."
 
 
 class TokenKind(StrEnum):
@@ -105,7 +106,7 @@ class TokenKind(StrEnum):
 
 
 _SHOWN_BY_KIND = {
-    TokenKind.TEXT: "a text",
+    TokenKind.TEXT: "a string",
     TokenKind.LITERAL: "a literal",
     TokenKind.HINT: "a hint",
     TokenKind.END: "the end of the statement",
@@ -114,7 +115,7 @@ _SHOWN_BY_KIND = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A piece of a script; ``text`` is its meaning, without quotes and escapes."""
+    """A piece of a script; ``text`` has no quotes, and its escapes are replaced."""
 
     kind: TokenKind
     text: str
@@ -124,7 +125,7 @@ class Token:
     @property
     def keyword(self) -> str:
         """The word in upper case; empty for anything that is not a bare word."""
-        # Only ASCII: the upper case of some other letters, such as a long s, is ASCII too.
+        # The upper case of some other letters, such as a long s, is an ASCII letter.
         bare = self.kind is TokenKind.WORD and self.text.isascii()
         return self.text.upper() if bare else ""
 
@@ -134,7 +135,7 @@ class Token:
 
     @property
     def shown(self) -> str:
-        """The token as a message quotes it; a text is not quoted, because it may be secret."""
+        """The token as messages show it; strings are omitted, because they may be secret."""
         ellipsis = "…" if len(self.text) > SHOWN_CHARACTERS_MAX else ""
         quoted = f'"{self.text[:SHOWN_CHARACTERS_MAX]}{ellipsis}"'
         return _SHOWN_BY_KIND.get(self.kind, quoted)
@@ -159,7 +160,7 @@ def tokenize(script: Script) -> tuple[Token, ...]:
     tokens: list[Token] = []
     end = 0
     for token in found:
-        # The check would treat a hint as a comment.
+        # A hint starts like a comment, so _check_space would skip the hint.
         if token.token_type != TokenType.HINT:
             _check_space(script, end, token.start)
         end = token.end + 1
@@ -174,23 +175,23 @@ def _unfinished(script: Script, offset: int) -> UserError:
         return _misplaced(script, offset, hint=_COMMENT_HINT)
     quote = opening.group()[-1]
     if opening.group() in ("x'", "X'") and quote in script.text[opening.end() :]:
-        return script.error("X'…' must have hexadecimal digits only", offset=offset)
+        return script.error("X'…' must contain only hexadecimal digits", offset=offset)
     return script.error(
-        f"the {'name' if quote == '`' else 'text'} is not closed",
+        f"the {'name' if quote == '`' else 'string'} is not closed",
         offset=offset,
-        hint=f"Close it with {quote}, and double that character inside.",
+        hint=f"Close it with {quote}. To include {quote}, write {quote}{quote}.",
     )
 
 
 def _misplaced(script: Script, offset: int, *, hint: str) -> UserError:
     found = script.text[offset : offset + 1]
-    shown = character_name(found) if found else "the end"
-    return script.error(f"{shown} is not expected here", offset=offset, hint=hint)
+    shown = character_name(found) if found else "end of the script"
+    return script.error(f"unexpected {shown}", offset=offset, hint=hint)
 
 
 def _check_space(script: Script, start: int, end: int) -> None:
-    # The tokenizer also takes {# … #} for a comment and does not nest /*/*, so the text that it
-    # skipped is checked again.
+    # The tokenizer also skips {# … #} as a comment and does not nest /*/*. The skipped text is
+    # therefore checked again.
     stop = _skip_space(script, start)
     if stop != end:
         raise _misplaced(script, min(stop, end), hint=_COMMENT_HINT)
@@ -235,7 +236,7 @@ def _token(script: Script, found: FoundToken) -> Token:
         case _:
             kind, text = _plain_kind(script, start, end), written
     if "\0" in text:
-        raise script.error("a text or name must not contain U+0000", offset=start)
+        raise script.error("a string or name must not contain U+0000", offset=start)
     return Token(kind=kind, text=text, start=start, end=end)
 
 

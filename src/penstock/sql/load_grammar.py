@@ -1,6 +1,6 @@
 """Parse the statements about jobs and routine loads.
 
-Each function parses what follows the first words of its statement, such as CREATE JOB.
+Each function parses the tokens after the first words of its statement, such as CREATE JOB.
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ from penstock.sql.statements import (
 
 _END = "the end of the statement"
 
-# Clauses of CREATE JOB in their order; the keys are the words that begin them.
+# Clauses of CREATE JOB in their order; the keys are the first words of the clauses.
 _JOB_CLAUSES = {"PROPERTIES": "PROPERTIES", "ON": "ON STREAMING", "COMMENT": "COMMENT"}
 _JOB_ORDER = (
     "The order is CREATE JOB name PROPERTIES(…) ON STREAMING COMMENT '…' DO INSERT INTO …; "
@@ -80,7 +80,7 @@ def parse_alter_job(reader: TokenReader) -> AlterJob:
     if reader.skip("PROPERTIES"):
         properties = _parse_pairs(reader, after="PROPERTIES", pairs_min=1)
     _refuse_from(reader)
-    # Doris has no DO here, but it is easily copied from CREATE JOB.
+    # Doris has no DO here. DO is accepted, because users copy it from CREATE JOB.
     if reader.at("INSERT") or reader.at("DO", "INSERT"):
         reader.skip("DO")
         return AlterJob(name=name, properties=properties, body=_parse_insert(reader))
@@ -90,26 +90,26 @@ def parse_alter_job(reader: TokenReader) -> AlterJob:
 
 
 def filtered_job_name(reader: TokenReader, *, after: str) -> str:
-    """Read the name of a job, bare or as ``WHERE jobname = '…'``."""
+    """Parse the name of a job, bare or as ``WHERE jobname = '…'``."""
     if not reader.skip("WHERE"):
         return job_name(reader, after=after)
-    token = reader.look()
+    token = reader.peek()
     column = declared_name(reader, "jobname", after="WHERE")
     if column.upper() not in _FILTER_COLUMNS:
-        message = f'a job is found by "jobname", not by "{column}"'
+        message = f'WHERE must compare the column "jobname", not "{column}"'
         raise reader.error(message, token=token, hint=f"Write {after} WHERE jobname = '…'.")
     reader.expect_symbol("=", after=column)
     return quoted_job_name(reader, after='"="')
 
 
 def job_after_for(reader: TokenReader, *, after: str) -> str:
-    """Read FOR and the name of a job."""
+    """Parse FOR and the name of a job."""
     reader.expect("FOR", after=after)
     return job_name(reader, after="FOR")
 
 
 def load_after_for(reader: TokenReader, *, after: str) -> str:
-    """Read FOR and the name of a routine load."""
+    """Parse FOR and the name of a routine load."""
     reader.expect("FOR", after=after)
     return routine_load_name(reader, after="FOR")
 
@@ -134,30 +134,32 @@ def _refuse_from(reader: TokenReader) -> None:
 def _check_order(
     reader: TokenReader, clauses: dict[str, str], *, last: str, order: str
 ) -> None:
-    """Raise if the next clause repeats the last one or must precede it."""
-    word = reader.look().keyword
+    """Raise if the next clause repeats the last clause or must come before it."""
+    word = reader.peek().keyword
     if word == last:
-        raise reader.error(f"{clauses[word]} must not come twice", hint=order)
-    begun = list(clauses)
-    if word in begun[: begun.index(last)]:
+        raise reader.error(f"{clauses[word]} is specified more than once", hint=order)
+    ordered = list(clauses)
+    if word in ordered[: ordered.index(last)]:
         raise reader.error(f"{clauses[word]} must come before {clauses[last]}", hint=order)
 
 
 def _parse_pairs(reader: TokenReader, *, after: str, pairs_min: int) -> Properties:
-    token = reader.look()
+    token = reader.peek()
     pairs = parse_properties(reader, after=after)
     if len(pairs) < pairs_min:
-        raise reader.error(f"{after} must have at least one key to change", token=token)
+        raise reader.error(f"{after} must contain at least one key", token=token)
     return pairs
 
 
 def _parse_insert(reader: TokenReader) -> Insert:
     reader.expect("INSERT", after="DO")
     if reader.at("OVERWRITE"):
-        raise reader.unsupported("INSERT OVERWRITE", hint="A job appends: write INSERT INTO.")
+        raise reader.unsupported(
+            "INSERT OVERWRITE", hint="A job appends rows: write INSERT INTO."
+        )
     reader.expect("INTO", after="INSERT")
-    # TABLE is a noise word before a name, and may be a name itself.
-    if reader.at("TABLE") and reader.at_name(1) and reader.look(1).keyword != "SELECT":
+    # TABLE is optional before a name, and can be the name itself.
+    if reader.at("TABLE") and reader.at_name(1) and reader.peek(1).keyword != "SELECT":
         reader.take()
     table = table_name(reader, after="INSERT INTO")
     _refuse_modifier(reader)
@@ -169,24 +171,25 @@ def _parse_insert(reader: TokenReader) -> Insert:
 def _refuse_modifier(reader: TokenReader) -> None:
     if reader.at_any(_INSERT_MODIFIERS):
         raise reader.unsupported(
-            _INSERT_MODIFIERS[reader.look().keyword],
+            _INSERT_MODIFIERS[reader.peek().keyword],
             hint="Write INSERT INTO t (column, …) SELECT … FROM source(…).",
         )
 
 
 def _parse_insert_columns(reader: TokenReader) -> tuple[str, ...] | None:
-    # A column may be called select, but then a comma or the end of the list follows.
+    # A column can be called select, but then a comma or the end of the list follows.
     listed = reader.at_symbol(",", 2) or reader.at_symbol(")", 2)
-    nested = reader.look(1).keyword in ("SELECT", "WITH") and not listed
+    nested = reader.peek(1).keyword in ("SELECT", "WITH") and not listed
     if nested or not reader.skip_symbol("("):
         return None
     columns: list[str] = []
     seen: set[str] = set()
     while not columns or reader.skip_symbol(","):
-        token = reader.look()
+        token = reader.peek()
         columns.append(declared_name(reader, "a column name", after='"(" or ","'))
         if columns[-1].lower() in seen:
-            raise reader.error(f'column "{columns[-1]}" is given twice', token=token)
+            message = f'column "{columns[-1]}" is specified more than once'
+            raise reader.error(message, token=token)
         seen.add(columns[-1].lower())
     reader.expect_symbol(")", after="the columns")
     return tuple(columns)
@@ -197,11 +200,11 @@ _SOURCE = "FROM source"
 _SEPARATOR = "COLUMNS TERMINATED BY"
 _PRECEDING_FILTER = "PRECEDING FILTER"
 _COMMA = "Separate COLUMNS TERMINATED BY, COLUMNS, PRECEDING FILTER and WHERE with commas."
-_APPENDS = "Rows are appended: choose them by WHERE."
-_PARTITIONS = "The columns of a row determine its partition: choose rows by WHERE."
+_APPENDS = "A routine load only appends rows: select them with WHERE."
+_PARTITIONS = "The columns of a row determine its partition: select rows with WHERE."
 _REFUSED_CLAUSES = {
     "DELETE": ("DELETE ON", _APPENDS),
-    "ORDER": ("ORDER BY", "Rows are appended in the order of the stream: omit the clause."),
+    "ORDER": ("ORDER BY", "Rows are appended in the order of the stream: remove the clause."),
     "PARTITION": ("PARTITION", _PARTITIONS),
     "PARTITIONS": ("PARTITIONS", _PARTITIONS),
     "TEMPORARY": ("TEMPORARY PARTITION", _PARTITIONS),
@@ -218,7 +221,9 @@ _CREATE_ORDER = (
     f"The order is CREATE ROUTINE LOAD name ON table {_CLAUSES} COMMENT '…'; "
     "all but ON and FROM are optional."
 )
-_ALTER_ORDER = f"The order is ALTER ROUTINE LOAD FOR name {_CLAUSES}; one of them is enough."
+_ALTER_ORDER = (
+    f"The order is ALTER ROUTINE LOAD FOR name {_CLAUSES}; at least one clause is required."
+)
 
 
 def parse_create_routine_load(reader: TokenReader) -> CreateJob:
@@ -226,8 +231,8 @@ def parse_create_routine_load(reader: TokenReader) -> CreateJob:
     if reader.at("IF", "NOT"):
         hint = "Write CREATE ROUTINE LOAD name ON table …."
         raise reader.unsupported("IF NOT EXISTS", place=_CREATE, hint=hint)
-    # A job may be called on, but then another ON follows.
-    if reader.at("ON") and reader.at_name(1) and reader.look(1).keyword != "ON":
+    # A job can be called on, but then another ON follows.
+    if reader.at("ON") and reader.at_name(1) and reader.peek(1).keyword != "ON":
         raise reader.unexpected("a job name", after=_CREATE)
     name = routine_load_name(reader, after=_CREATE)
     table = _parse_target(reader)
@@ -237,9 +242,9 @@ def parse_create_routine_load(reader: TokenReader) -> CreateJob:
         if reader.at("COMMENT"):
             raise reader.error("COMMENT must come after FROM", hint=_CREATE_ORDER)
         bare = body == RoutineBody() and properties is None
-        begin = ("WITH APPEND",) if bare and not appends else ()
-        wanted = either(*begin, *_wanted(body.load, properties))
-        raise reader.unexpected(wanted, hint=_CREATE_ORDER, choices=_WORDS)
+        append = ("WITH APPEND",) if bare and not appends else ()
+        expected = either(*append, *_expected_clauses(body.load, properties))
+        raise reader.unexpected(expected, hint=_CREATE_ORDER, choices=_WORDS)
     comment = comment_clause(reader)
     if comment is not None:
         _check_load_order(reader, last="COMMENT", order=_CREATE_ORDER)
@@ -263,8 +268,8 @@ def parse_alter_routine_load(reader: TokenReader) -> AlterJob:
     bare = body == RoutineBody() and properties is None
     if body.source is None and (bare or not reader.ended):
         end = () if bare else (_END,)
-        wanted = either(*_wanted(body.load, properties), *end)
-        raise reader.unexpected(wanted, hint=_ALTER_ORDER, choices=_WORDS)
+        expected = either(*_expected_clauses(body.load, properties), *end)
+        raise reader.unexpected(expected, hint=_ALTER_ORDER, choices=_WORDS)
     return AlterJob(kind=ROUTINE_LOAD, name=name, properties=properties or (), body=body)
 
 
@@ -297,7 +302,7 @@ def _parse_target(reader: TokenReader) -> str:
     if reader.skip("ON"):
         return table_name(reader, after="ON")
     if reader.at_any(_WORDS) or reader.ended:
-        hint = "A routine load fills one table: write CREATE ROUTINE LOAD name ON table …."
+        hint = "A routine load writes to one table: write CREATE ROUTINE LOAD name ON table …."
         raise reader.unsupported(f"{_CREATE} without ON table", hint=hint)
     raise reader.unexpected("ON", after="the job name", hint=_CREATE_ORDER)
 
@@ -307,9 +312,9 @@ def _skip_append(reader: TokenReader) -> bool:
         return False
     if reader.at_any(("MERGE", "DELETE")):
         raise reader.unsupported(
-            f"WITH {reader.look().keyword}",
+            f"WITH {reader.peek().keyword}",
             place=_CREATE,
-            hint="A routine load appends: write WITH APPEND, or omit it.",
+            hint="A routine load only appends rows: write WITH APPEND, or remove the clause.",
         )
     reader.expect("APPEND", after="WITH")
     return True
@@ -318,14 +323,17 @@ def _skip_append(reader: TokenReader) -> bool:
 def _parse_clauses(
     reader: TokenReader, *, order: str, pairs_min: int = 0
 ) -> tuple[RoutineBody, Properties | None]:
-    """Parse the clauses up to the source and check their order; None without PROPERTIES."""
+    """Parse the clauses up to the source and check their order.
+
+    The properties are None if the statement has no PROPERTIES.
+    """
     body = RoutineBody(load=_parse_record_clauses(reader))
     properties: Properties | None = None
     if reader.skip("PROPERTIES"):
         properties = _parse_pairs(reader, after="PROPERTIES", pairs_min=pairs_min)
         _check_load_order(reader, last="PROPERTIES", order=order)
     if reader.skip("FROM"):
-        function = reader.look().keyword
+        function = reader.peek().keyword
         if not function:
             raise reader.unexpected("a source", after="FROM")
         reader.take()
@@ -337,13 +345,13 @@ def _parse_clauses(
 
 def _check_load_order(reader: TokenReader, *, last: str, order: str) -> None:
     if reader.at_any(_RECORD_CLAUSES):
-        clause = _take_clause(reader.fork(), wanted=())
+        clause = _take_clause(reader.fork(), expected=())
         raise reader.error(f"{clause} must come before {last}", hint=order)
     _check_order(reader, _LOAD_CLAUSES, last=last, order=order)
 
 
-def _wanted(load: LoadProperties, properties: Properties | None) -> tuple[str, ...]:
-    """Return the clauses, up to the source, that may follow those that were read."""
+def _expected_clauses(load: LoadProperties, properties: Properties | None) -> tuple[str, ...]:
+    """Return the clauses, up to the source, that can follow the parsed clauses."""
     if properties is not None:
         return (_SOURCE,)
     missing = _missing_clauses(load)
@@ -361,19 +369,19 @@ def _parse_record_clauses(reader: TokenReader) -> LoadProperties:
     while reader.skip_symbol(","):
         load = _with_clause(reader, load)
     if reader.at_any(_RECORD_CLAUSES):
-        clause = _take_clause(reader.fork(), wanted=())
+        clause = _take_clause(reader.fork(), expected=())
         raise reader.error(f'"," must come before {clause}', hint=_COMMA)
     return load
 
 
 def _with_clause(reader: TokenReader, load: LoadProperties) -> LoadProperties:
-    token = reader.look()
+    token = reader.peek()
     missing = _missing_clauses(load)
-    clause = _take_clause(reader, wanted=missing or ("PROPERTIES", "FROM"))
+    clause = _take_clause(reader, expected=missing or ("PROPERTIES", "FROM"))
     if clause not in missing:
-        raise reader.error(f"{clause} must not come twice", token=token)
+        raise reader.error(f"{clause} is specified more than once", token=token)
     if clause == _SEPARATOR:
-        token = reader.look()
+        token = reader.peek()
         separator = reader.expect_text("a separator", after=_SEPARATOR)
         if not separator:
             raise reader.error(f"{_SEPARATOR} must not be empty", token=token)
@@ -396,10 +404,10 @@ def _missing_clauses(load: LoadProperties) -> tuple[str, ...]:
     return tuple(clause for clause, value in value_by_clause.items() if value is None)
 
 
-def _take_clause(reader: TokenReader, *, wanted: Iterable[str]) -> str:
-    """Take the words of a clause; an error lists the ``wanted`` clauses."""
+def _take_clause(reader: TokenReader, *, expected: Iterable[str]) -> str:
+    """Take the words of a clause; an error lists the ``expected`` clauses."""
     if reader.at_any(_REFUSED_CLAUSES):
-        construct, hint = _REFUSED_CLAUSES[reader.look().keyword]
+        construct, hint = _REFUSED_CLAUSES[reader.peek().keyword]
         raise reader.unsupported(construct, place="ROUTINE LOAD", hint=hint)
     if reader.skip("WHERE"):
         return "WHERE"
@@ -407,7 +415,7 @@ def _take_clause(reader: TokenReader, *, wanted: Iterable[str]) -> str:
         reader.expect("FILTER", after="PRECEDING")
         return _PRECEDING_FILTER
     if not reader.skip("COLUMNS"):
-        raise reader.unexpected(either(*wanted), after='","', choices=_RECORD_CLAUSES)
+        raise reader.unexpected(either(*expected), after='","', choices=_RECORD_CLAUSES)
     if reader.skip("TERMINATED"):
         reader.expect("BY", after="COLUMNS TERMINATED")
         return _SEPARATOR
@@ -421,19 +429,19 @@ def _parse_columns(reader: TokenReader) -> tuple[LoadColumn, ...]:
     if reader.at_symbol(")"):
         raise reader.error("COLUMNS must have at least one column", token=first)
     columns: list[LoadColumn] = []
-    # A computed column may have the name of a column of the records.
+    # A computed column can have the name of a column of the records.
     seen: set[tuple[str, bool]] = set()
     while not columns or reader.skip_symbol(","):
-        token = reader.look()
+        token = reader.peek()
         name = declared_name(reader, "a column name", after='","' if columns else '"("')
         computed = reader.skip_symbol("=")
         expression = parse_expression(reader, after=f'"{name}" =') if computed else None
         if (name.lower(), computed) in seen:
-            verb = "computed" if computed else "given"
-            raise reader.error(f'column "{name}" is {verb} twice', token=token)
+            verb = "computed" if computed else "specified"
+            raise reader.error(f'column "{name}" is {verb} more than once', token=token)
         seen.add((name.lower(), computed))
         columns.append(LoadColumn(name=name, expression=expression))
     if not reader.skip_symbol(")"):
-        wanted = '"=", "," or ")"' if columns[-1].expression is None else '"," or ")"'
-        raise reader.unexpected(wanted, after="the column")
+        expected = '"=", "," or ")"' if columns[-1].expression is None else '"," or ")"'
+        raise reader.unexpected(expected, after="the column")
     return tuple(columns)

@@ -1,10 +1,10 @@
-"""Find where a statement may show the value of a secret.
+"""Find the first place in a statement that may show the value of a secret.
 
-A statement may be wrong or unfinished, so the search reads only its tokens. When in doubt it
-hides too much: everything from the first secret value on. A secret value follows a secret key,
-or belongs to CREATE SECRET or ALTER SECRET. A reference to a secret is not secret.
+The statement may be wrong or incomplete, so the search reads only its tokens. Everything from
+the first possible secret value on is hidden. A secret value follows a secret key, or belongs
+to CREATE SECRET or ALTER SECRET. A reference to a secret is not secret.
 
-Invariant: ``visible_part`` contains no secret value, and no token before ``first_secret`` does.
+Invariant: ``visible_part`` and the tokens before ``first_secret`` contain no secret value.
 """
 
 import re
@@ -26,36 +26,41 @@ _KEY_KINDS = (TokenKind.TEXT, TokenKind.LITERAL, TokenKind.NAME, TokenKind.WORD)
 _VALUE_KINDS = (TokenKind.TEXT, TokenKind.LITERAL, TokenKind.NUMBER)
 _COMPARISONS = frozenset("=:<>!~")
 _ENDS = frozenset(",);")
-# Statements that begin with these words set no values of a secret.
-_READING = frozenset({"DESC", "DESCRIBE", "DROP", "EXPLAIN", "FROM", "SELECT", "SHOW", "WITH"})
+# Statements that start with these words set no values of a secret.
+_SETS_NO_SECRET = frozenset(
+    {"DESC", "DESCRIBE", "DROP", "EXPLAIN", "FROM", "SELECT", "SHOW", "WITH"}
+)
 _MODIFIERS = frozenset({"OR", "PERSISTENT", "REPLACE", "TEMP", "TEMPORARY"})
 
 
-def names_secret(text: str) -> bool:
-    """Return whether statements may hold the value of a secret; True when in doubt."""
+def may_contain_secret(text: str) -> bool:
+    """Return whether statements may contain the value of a secret; True if unclear."""
     return visible_part(text) != text
 
 
 def visible_part(text: str) -> str:
-    """Return a script up to the first place that may show a secret; all of it if none does."""
+    """Return a script up to the first place that may show a secret, or the whole script."""
     try:
         script = read_script(text)
         tokens = tokenize(script)
     except UserError:
-        # An escape may hide a key.
+        # An escape sequence can hide a key from the search.
         return "" if "\\" in text or mentions_secret_key(text) else text
     ends = [0, *(token.end for token in tokens)]
     starts = [*(token.start for token in tokens), len(script.text)]
     secret = first_secret(tokens)
     for index, (end, start) in enumerate(zip(ends, starts, strict=True)):
-        # The text between two tokens may be a comment with a secret.
+        # The text between two tokens can be a comment with a secret.
         if index == secret < len(tokens) or mentions_secret_key(script.text[end:start]):
             return script.text[:end]
     return text
 
 
 def first_secret(tokens: Sequence[Token]) -> int:
-    """Return the index of the first token that may hold a secret value, or their number."""
+    """Return the index of the first token that may be a secret value.
+
+    Return the number of tokens if there is none.
+    """
     for index, token in enumerate(tokens):
         if token.kind is TokenKind.HINT and mentions_secret_key(token.text):
             return index
@@ -74,9 +79,9 @@ def _secret_body(tokens: Sequence[Token], index: int) -> int | None:
     following = (token.keyword for token in tokens[index + 1 :])
     for stop, word in enumerate(following, start=index + 2):
         if word not in _MODIFIERS:
-            # The word may be misspelt.
+            # The word SECRET may be misspelt.
             near = get_close_matches(word, ["SECRET", "SECRETS"], n=1, cutoff=_SIMILARITY_MIN)
-            sets = near and tokens[index].keyword not in _READING
+            sets = near and tokens[index].keyword not in _SETS_NO_SECRET
             return stop if sets and stop < len(tokens) else None
     return None
 
@@ -86,9 +91,9 @@ def _value_of_key(tokens: Sequence[Token], index: int) -> int | None:
     token = tokens[index]
     stop = _path_stop(tokens, index)
     parts = tokens[index:stop:2]
-    # A literal is written N'…'.
+    # The text of a literal includes N'…'.
     key = ".".join(p.text[2:-1] if p.kind is TokenKind.LITERAL else p.text for p in parts)
-    # Only keys of options are quoted, and a column may be called token_count.
+    # Only keys of options are quoted; an unquoted token_count can be a column.
     if not (is_secret_key(key) or (token.kind is TokenKind.TEXT and resembles_secret_key(key))):
         return None
     value = stop

@@ -1,7 +1,7 @@
 """Parse the names of tables, columns, jobs and secrets, and lists of properties.
 
-Names of tables and secrets are lower-cased, because Spark ignores case; columns and jobs keep
-theirs. A name with anything but letters, digits and ``_`` needs backquotes.
+Names of tables and secrets are lower-cased, because Spark ignores case. Names of columns
+and jobs keep their case. A name with anything but letters, digits and ``_`` needs backquotes.
 """
 
 from unicodedata import category
@@ -15,14 +15,14 @@ JOB_CHARACTERS_MAX = 64
 TABLE_CHARACTERS_MAX = 128
 SECRET_CHARACTERS_MAX = 128
 DATABASE = "default"
-VALUE_HINT = "A value is in quotes, or is a number or word."
+VALUE_HINT = "A value must be a string in quotes, a number or a word."
 
 _RESERVED_PREFIX = "inner_"
 
 
 def plain_name(reader: TokenReader, what: str, *, after: str = "") -> str:
     """Parse a bare or backquoted name without further rules."""
-    token = reader.look()
+    token = reader.peek()
     if not reader.at_name():
         raise reader.unexpected(what, after=after)
     reader.take()
@@ -31,19 +31,19 @@ def plain_name(reader: TokenReader, what: str, *, after: str = "") -> str:
 
 
 def declared_name(reader: TokenReader, what: str, *, after: str = "") -> str:
-    """Parse a name where no expression can be, and explain an unquoted ``my-name``."""
-    bare = reader.look().kind is TokenKind.WORD
+    """Parse a name; raise with a hint for ``my-name`` without backquotes."""
+    bare = reader.peek().kind is TokenKind.WORD
     name = plain_name(reader, what, after=after)
-    if bare and reader.at_symbol("-") and reader.look().start == reader.taken_end:
+    if bare and reader.at_symbol("-") and reader.peek().start == reader.taken_end:
         raise reader.unexpected("the end of the name", hint=BACKQUOTES)
     return name
 
 
 def database_name(reader: TokenReader, *, after: str) -> None:
-    """Parse the name of the one database."""
-    token = reader.look()
+    """Parse the name of the only database."""
+    token = reader.peek()
     declared_name(reader, "a database name", after=after)
-    _check_database(reader, token, hint=f"Write {DATABASE}, or leave it out.")
+    _check_database(reader, token, hint=f"Write {DATABASE}, or omit the database.")
 
 
 def table_name(reader: TokenReader, *, after: str) -> str:
@@ -57,7 +57,7 @@ def table_name(reader: TokenReader, *, after: str) -> str:
 
 def job_name(reader: TokenReader, *, after: str) -> str:
     """Parse the name of a job."""
-    token = reader.look()
+    token = reader.peek()
     declared_name(reader, "a job name", after=after)
     return _checked_job_name(reader, token)
 
@@ -71,16 +71,16 @@ def routine_load_name(reader: TokenReader, *, after: str) -> str:
 
 
 def quoted_job_name(reader: TokenReader, *, after: str) -> str:
-    """Parse the name of a job as a text in quotes."""
-    token = reader.look()
+    """Parse the name of a job as a string in quotes."""
+    token = reader.peek()
     reader.expect_text("a job name", after=after)
     _check_characters(reader, token, "job name")
     return _checked_job_name(reader, token)
 
 
 def secret_name(reader: TokenReader, *, after: str) -> str:
-    """Parse the name of a secret, which may be a text in quotes."""
-    token = reader.look()
+    """Parse the name of a secret, which can be a string in quotes."""
+    token = reader.peek()
     if token.kind is TokenKind.TEXT:
         reader.take()
         _check_characters(reader, token, "secret name")
@@ -92,7 +92,7 @@ def secret_name(reader: TokenReader, *, after: str) -> str:
 
 
 def is_secret_name(text: str) -> bool:
-    """Return whether a text can be the stored name of a secret."""
+    """Return whether a string can be the stored name of a secret."""
     plain = all(category(character) != "Cc" for character in text)
     fits = len(text) <= SECRET_CHARACTERS_MAX and text == text.lower()
     return plain and fits and bool(text.strip())
@@ -100,11 +100,11 @@ def is_secret_name(text: str) -> bool:
 
 def _qualified_name(reader: TokenReader, what: str, *, after: str, hint: str) -> Token:
     """Parse a name with or without its database; return the token of the name itself."""
-    token = reader.look()
+    token = reader.peek()
     declared_name(reader, what, after=after)
     if reader.skip_symbol("."):
         _check_database(reader, token, hint=hint)
-        token = reader.look()
+        token = reader.peek()
         declared_name(reader, what, after="the database")
     return token
 
@@ -113,7 +113,7 @@ def _checked_job_name(reader: TokenReader, token: Token) -> str:
     name = token.text
     _check_length(reader, token, f'job name "{name}"', len(name), JOB_CHARACTERS_MAX)
     if name.startswith(_RESERVED_PREFIX):
-        message = f'job name "{name}" must not begin with "{_RESERVED_PREFIX}"'
+        message = f'job name "{name}" must not start with "{_RESERVED_PREFIX}"'
         raise reader.error(message, token=token)
     return name
 
@@ -143,12 +143,12 @@ def _check_database(reader: TokenReader, token: Token, *, hint: str) -> None:
             code=Code.META_NOT_FOUND_ERR,
             hint=hint,
         )
-        error.detail = f'There is one database, "{DATABASE}". {error.detail}'
+        error.detail = f'The only database is "{DATABASE}". {error.detail}'
         raise error
 
 
 def comment_clause(reader: TokenReader) -> str | None:
-    """Parse COMMENT and its text; return None if the clause is missing."""
+    """Parse COMMENT and its string; return None if the clause is missing."""
     return reader.expect_text("a comment", after="COMMENT") if reader.skip("COMMENT") else None
 
 
@@ -158,14 +158,14 @@ def parse_properties(reader: TokenReader, *, after: str) -> tuple[tuple[str, str
     value_by_key: dict[str, str] = {}
     seen: set[str] = set()
     while not reader.at_symbol(")"):
-        token = reader.look()
+        token = reader.peek()
         key = reader.expect_text("a key", after='"("' if not value_by_key else '","')
         if not key.strip():
             raise reader.error("a key must not be empty", token=token)
         # Options ignore case, so two keys that differ only in case collide.
         if key.lower() in seen:
-            raise reader.error(f'key "{key}" is given twice', token=token)
-        # After a secret, a key may be the rest of a value that contains a quote.
+            raise reader.error(f'key "{key}" is specified more than once', token=token)
+        # A quote in a secret value ends the value early, so the next key can be a part of it.
         shown = "the key" if any(map(is_secret_key, seen)) else f'the key "{key}"'
         seen.add(key.lower())
         reader.expect_symbol("=", after=shown)
@@ -183,7 +183,7 @@ def _property_value(reader: TokenReader, key: str) -> str:
         reader.take()
         return reference_text(SecretReference(name=secret_name(reader, after="SECRET")))
     sign = "-" if reader.skip_symbol("-") else ""
-    token = reader.look()
+    token = reader.peek()
     kinds = {TokenKind.NUMBER} if sign else {TokenKind.TEXT, TokenKind.NUMBER, TokenKind.WORD}
     if token.kind not in kinds:
         raise reader.unexpected("a value", after=f'"{key}" =', hint=VALUE_HINT)
@@ -191,5 +191,5 @@ def _property_value(reader: TokenReader, key: str) -> str:
 
 
 def at_secret_reference(reader: TokenReader) -> bool:
-    """Return whether SECRET and a name come next, not the word alone."""
-    return reader.at("SECRET") and (reader.at_name(1) or reader.look(1).kind is TokenKind.TEXT)
+    """Return whether the word SECRET and a name come next."""
+    return reader.at("SECRET") and (reader.at_name(1) or reader.peek(1).kind is TokenKind.TEXT)

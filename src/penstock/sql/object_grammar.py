@@ -1,14 +1,14 @@
 """Parse the statements about tables and secrets.
 
-Each function parses what follows the first words of its statement, such as CREATE TABLE.
+Each function parses the tokens after the first words of its statement, such as CREATE TABLE.
 
-Invariant: no message quotes the value of a secret. A key is quoted only if ``=`` follows it,
-because a text alone may be a value in the wrong place.
+Invariant: no message quotes the value of a secret. A string without ``=`` may be a misplaced
+secret value, so a message quotes a key only if ``=`` follows.
 """
 
 from collections.abc import Sequence
 
-from penstock.model.schema import Column, partition_refusal
+from penstock.model.schema import Column, partition_column_error
 from penstock.model.secrets import SecretReference, is_mask, reference_of
 from penstock.sql.lexer import Token, TokenKind
 from penstock.sql.names import (
@@ -58,11 +58,11 @@ _REFUSED_DESCRIPTIONS = words("DATABASE EXTENDED FORMATTED FUNCTION HISTORY JOB 
 def parse_create_table(reader: TokenReader) -> CreateTable:
     """Parse CREATE TABLE."""
     if_not_exists = reader.skip("IF", "NOT", "EXISTS")
-    token = reader.look()
+    token = reader.peek()
     name = table_name(reader, after=reader.head)
     _check_clause(reader)
     if reader.at_any(_CLAUSES):
-        rule = f"{reader.look().keyword} must come after the columns"
+        rule = f"{reader.peek().keyword} must come after the columns"
         raise reader.error(rule, hint="Write CREATE TABLE t (id BIGINT, …) COMMENT '…'.")
     reader.expect_symbol("(", after="the table name")
     if reader.at_symbol(")"):
@@ -82,7 +82,7 @@ def parse_create_table(reader: TokenReader) -> CreateTable:
 
 def parse_describe(reader: TokenReader) -> DescribeTable | DescribeDetail:
     """Parse DESCRIBE; DETAIL and TABLE are names when nothing follows them."""
-    token = reader.look()
+    token = reader.peek()
     if reader.at_name(1) and token.keyword in _REFUSED_DESCRIPTIONS:
         raise reader.unsupported(f"DESCRIBE {token.keyword}")
     if reader.at_name(1) and reader.skip("DETAIL"):
@@ -99,14 +99,14 @@ def _clauses(
     partition_by: tuple[str, ...] = ()
     while not reader.ended:
         _check_clause(reader)
-        token = reader.look()
+        token = reader.peek()
         if token.keyword not in _CLAUSES:
             raise reader.unexpected(
                 "PARTITIONED BY, COMMENT, LOCATION or the end of the statement",
                 choices=_CLAUSES,
             )
         if token.keyword in text_by_clause:
-            raise reader.error(f"{token.keyword} must not come twice")
+            raise reader.error(f"{token.keyword} is specified more than once")
         reader.take()
         if token.keyword == "PARTITIONED":
             partition_by = _partition_by(reader, columns)
@@ -117,7 +117,7 @@ def _clauses(
 
 
 def _check_clause(reader: TokenReader) -> None:
-    word = reader.look().keyword
+    word = reader.peek().keyword
     construct = _REFUSED_CLAUSES.get(word)
     if construct:
         hint = "Write PARTITIONED BY (column, …)." if word == "PARTITION" else ""
@@ -126,29 +126,29 @@ def _check_clause(reader: TokenReader) -> None:
 
 def _partition_by(reader: TokenReader, columns: tuple[Column, ...]) -> tuple[str, ...]:
     reader.expect("BY", after="PARTITIONED")
-    first = reader.look()
+    first = reader.peek()
     reader.expect_symbol("(", after="PARTITIONED BY")
     names: list[str] = []
     while not names or reader.skip_symbol(","):
-        token = reader.look()
+        token = reader.peek()
         column = _partition_column(reader, columns, after='","' if names else '"("')
         if column.name in names:
             raise reader.error(
-                f'partition column "{column.name}" must not come twice', token=token
+                f'partition column "{column.name}" is specified more than once', token=token
             )
         names.append(column.name)
     reader.expect_symbol(")", after=f'the partition column "{names[-1]}"')
     if len(names) == len(columns):
         raise reader.error(
-            "PARTITIONED BY must leave at least one column out",
+            "PARTITIONED BY must not list all columns of the table",
             token=first,
-            hint="The data files store the other columns.",
+            hint="At least one column must be stored in the data files.",
         )
     return tuple(names)
 
 
 def _partition_column(reader: TokenReader, columns: Sequence[Column], *, after: str) -> Column:
-    token = reader.look()
+    token = reader.peek()
     name = plain_name(reader, "a column name", after=after)
     _check_plain(reader, token)
     column = next((c for c in columns if c.name.lower() == name.lower()), None)
@@ -160,14 +160,14 @@ def _partition_column(reader: TokenReader, columns: Sequence[Column], *, after: 
             token=token,
             hint=f"The columns are {known}{more}.",
         )
-    refusal = partition_refusal(column)
+    refusal = partition_column_error(column)
     if refusal is not None:
         raise reader.error(refusal.message, token=token, code=refusal.code, hint=refusal.hint)
     return column
 
 
 def _check_plain(reader: TokenReader, token: Token) -> None:
-    """Raise if a new column or a function of columns follows, which Spark allows here."""
+    """Raise if a type or a function of columns follows, which Spark allows here."""
     if reader.at_name():
         raise reader.unsupported(
             "a type in PARTITIONED BY",
@@ -180,16 +180,16 @@ def _check_plain(reader: TokenReader, token: Token) -> None:
             f"{token.text}(…) in PARTITIONED BY",
             place=_PLACE,
             token=token,
-            hint="Partition by a column that holds the value itself.",
+            hint="Partition by a column that contains the value itself.",
         )
 
 
 def _clause_text(reader: TokenReader, clause: str) -> str:
-    token = reader.look()
+    token = reader.peek()
     if clause == "USING":
         if reader.at_name() and token.text.upper() != "DELTA":
             raise reader.unsupported(
-                f"USING {token.text}", place=_PLACE, hint="Tables are Delta tables."
+                f"USING {token.text}", place=_PLACE, hint="Write USING DELTA."
             )
         reader.expect("DELTA", after="USING")
         return ""
@@ -199,7 +199,7 @@ def _clause_text(reader: TokenReader, clause: str) -> str:
     return text
 
 
-_NESTED_HINT = "Give the value itself, or 'env:VARIABLE', or 'file:/path'."
+_NESTED_HINT = "Write the value itself, 'env:VARIABLE' or 'file:/path'."
 
 
 def parse_create_secret(reader: TokenReader) -> CreateSecret:
@@ -216,20 +216,20 @@ def parse_alter_secret(reader: TokenReader) -> AlterSecret:
 
 def _values(reader: TokenReader) -> Properties:
     """Parse keys and values in parentheses; keys ignore case."""
-    first = reader.look()
+    first = reader.peek()
     hint = "Write CREATE SECRET name (s3.access_key = '…', s3.secret_key = '…')."
     reader.expect_symbol("(", after="the secret name", hint=hint)
     if reader.at_symbol(")"):
         raise reader.error("a secret must have at least one value", token=first, hint=hint)
     value_by_key: dict[str, str] = {}
     while not value_by_key or reader.skip_symbol(","):
-        token = reader.look()
+        token = reader.peek()
         key = _key(reader, after='","' if value_by_key else '"("')
         reader.expect_symbol("=", after="the key", hint=VALUE_HINT)
         if not key.strip():
             raise reader.error("a key must not be empty", token=token)
         if key in value_by_key:
-            raise reader.error(f'key "{key}" is given twice', token=token)
+            raise reader.error(f'key "{key}" is specified more than once', token=token)
         value_by_key[key] = _value(reader, key)
     if not reader.skip_symbol(")"):
         raise reader.unexpected('"," or ")"', after="the value", hint=VALUE_HINT)
@@ -237,8 +237,8 @@ def _values(reader: TokenReader) -> Properties:
 
 
 def _key(reader: TokenReader, *, after: str) -> str:
-    """Parse a key: a text in quotes, or a name with dots."""
-    if reader.look().kind is TokenKind.TEXT:
+    """Parse a key: a string in quotes, or a name with dots."""
+    if reader.peek().kind is TokenKind.TEXT:
         return reader.take().text.lower()
     parts = [plain_name(reader, "a key", after=after)]
     while reader.skip_symbol("."):
@@ -247,9 +247,9 @@ def _key(reader: TokenReader, *, after: str) -> str:
 
 
 def _value(reader: TokenReader, key: str) -> str:
-    token = reader.look()
+    token = reader.peek()
     if at_secret_reference(reader):
-        raise reader.error("a secret must not refer to a secret", hint=_NESTED_HINT)
+        raise reader.error("a secret must not refer to another secret", hint=_NESTED_HINT)
     if token.kind not in (TokenKind.TEXT, TokenKind.NUMBER, TokenKind.WORD):
         raise reader.unexpected("a value", after=f'"{key}" =', hint=VALUE_HINT)
     value = reader.take().text
@@ -257,12 +257,12 @@ def _value(reader: TokenReader, key: str) -> str:
         raise reader.error(f'value of "{key}" must not be empty', token=token)
     if is_mask(value):
         raise reader.error(
-            f'value of "{key}" must not be {value}, which stands where a value was hidden',
+            f'value of "{key}" must not be {value}, the mask of a hidden value',
             token=token,
-            hint="Type the value anew, or give 'env:VARIABLE' or 'file:/path'.",
+            hint="Type the value again, or write 'env:VARIABLE' or 'file:/path'.",
         )
     if isinstance(reference_of(value), SecretReference):
         raise reader.error(
-            "a secret must not refer to a secret", token=token, hint=_NESTED_HINT
+            "a secret must not refer to another secret", token=token, hint=_NESTED_HINT
         )
     return value

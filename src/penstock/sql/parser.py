@@ -1,4 +1,4 @@
-r"""Parse a script into statements; name constructs of Spark and Doris that are not supported.
+r"""Parse a script into statements; report unsupported constructs of Spark and Doris.
 
 A statement ends with ``;``, or with ``\G``, which prints its result vertically.
 """
@@ -57,9 +57,9 @@ _FOREIGN_STATEMENTS = words(
     "START SYNC TABLE TRUNCATE UNCACHE UNSET UPDATE USE VACUUM"
 )
 _FOREIGN_HINTS = {
-    "STOP ALL": "Write STOP ROUTINE LOAD FOR name, for a stopped one cannot be resumed; "
-    "PAUSE ALL ROUTINE LOAD pauses all.",
-    "INSERT": "Put it into a job: CREATE JOB name ON STREAMING DO INSERT INTO ….",
+    "STOP ALL": "A stopped load cannot be resumed. Stop loads one by one with STOP ROUTINE "
+    "LOAD FOR name, or pause all with PAUSE ALL ROUTINE LOAD.",
+    "INSERT": "Use INSERT in a job: CREATE JOB name ON STREAMING DO INSERT INTO ….",
 }
 _FOREIGN_OBJECTS = {
     "CREATE": words(
@@ -85,14 +85,14 @@ _FOREIGN_OBJECTS = {
 
 
 def parse_script(text: str) -> tuple[ParsedStatement, ...]:
-    r"""Parse the statements of a script, each up to ; or \G; skip empty ones."""
+    r"""Parse the statements of a script, each up to ; or \G; skip empty statements."""
     script = read_script(text)
     found = _split(tokenize(script))
     return tuple(_parsed(script, tokens, vertical=vertical) for tokens, vertical in found)
 
 
 def statement_heads() -> tuple[tuple[str, ...], ...]:
-    """Return the words that every statement begins with, such as SHOW CREATE JOB."""
+    """Return the first words of every statement, such as SHOW CREATE JOB."""
     heads: list[tuple[str, ...]] = []
     for verb, parsers in _PARSERS.items():
         for word, parse in parsers.items():
@@ -136,11 +136,11 @@ def _parsed(script: Script, tokens: list[Token], *, vertical: bool) -> ParsedSta
 
 
 def _statement(reader: TokenReader) -> Statement:
-    word = reader.look().keyword
+    word = reader.peek().keyword
     if at_query(reader):
         return parse_query(reader)
     if word in _FOREIGN_STATEMENTS:
-        second = reader.look(1).keyword
+        second = reader.peek(1).keyword
         construct = f"{word} {second}" if second in ("TABLE", "TASK") else word
         raise reader.unsupported(construct, hint=_FOREIGN_HINTS.get(word, ""))
     if word not in _PARSERS and word not in ("DESCRIBE", "DESC"):
@@ -155,7 +155,7 @@ def _statement(reader: TokenReader) -> Statement:
 
 
 def _object(reader: TokenReader, verb: str, parsers: Mapping[str, Parse]) -> Statement:
-    word = reader.look().keyword
+    word = reader.peek().keyword
     if word in _FOREIGN_OBJECTS[verb]:
         construct = "CREATE OR REPLACE" if word == "OR" else f"{verb} {word}"
         raise reader.unsupported(construct, hint=_FOREIGN_HINTS.get(construct, ""))
@@ -168,14 +168,14 @@ def _object(reader: TokenReader, verb: str, parsers: Mapping[str, Parse]) -> Sta
 
 
 def _unknown(reader: TokenReader, phrases: Iterable[str], *, after: str) -> UserError:
-    """Return the error about the first word that continues none of the phrases."""
-    word = reader.look().keyword
-    begun = [
+    """Return the error about the first word that matches none of the phrases."""
+    word = reader.peek().keyword
+    matching = [
         phrase.removeprefix(f"{word} ") for phrase in phrases if word in phrase.split()[:1]
     ]
-    if begun:
+    if matching:
         reader.take()
-        return _unknown(reader, begun, after=word)
+        return _unknown(reader, matching, after=word)
     return reader.unexpected(either(*phrases), after=after, choices=phrases)
 
 
@@ -184,7 +184,7 @@ def _show_create(reader: TokenReader) -> Statement:
 
 
 def _show_create_job(reader: TokenReader) -> ShowCreateJob:
-    # FOR is a noise word before a name, and may be a name itself.
+    # FOR is optional before a name, and can be the name itself.
     if reader.at_name(1):
         reader.skip("FOR")
     return ShowCreateJob(name=job_name(reader, after="SHOW CREATE JOB"))
@@ -193,7 +193,7 @@ def _show_create_job(reader: TokenReader) -> ShowCreateJob:
 def _named(
     statement: Callable[..., Statement], parse_name: Callable[..., str], **values: object
 ) -> Parse:
-    """Return the parser of a statement that has only a name, and these values."""
+    """Return the parser of a statement that has only a name; ``values`` are other fields."""
     return lambda reader: statement(name=parse_name(reader, after=reader.head), **values)
 
 

@@ -1,6 +1,6 @@
 """Parse a SELECT over tables, or from the views ``jobs(…)`` and ``tasks(…)``.
 
-Only the views, ``rejects(…)`` and ``VERSION AS OF`` are parsed; the rest is kept as written.
+Only the views, ``rejects(…)`` and ``VERSION AS OF`` are parsed; the rest stays verbatim.
 """
 
 from typing import Literal
@@ -30,7 +30,7 @@ _JOINS = words("CROSS FULL INNER JOIN LEFT NATURAL RIGHT")
 _SET_OPERATIONS = words("EXCEPT INTERSECT MINUS UNION")
 _PLACEHOLDERS = frozenset("?:@$")
 _VIEW_PLACE = "a SELECT from jobs(…) or tasks(…)"
-_VIEW_HINT = 'Read a view alone: SELECT … FROM jobs("type" = "insert") WHERE … ORDER BY ….'
+_VIEW_HINT = 'Query a view alone: SELECT … FROM jobs("type" = "insert") WHERE … ORDER BY ….'
 _PLACE = "a SELECT over tables"
 _HINT_BY_CALL = dict.fromkeys(
     SOURCE_FUNCTIONS,
@@ -39,10 +39,10 @@ _HINT_BY_CALL = dict.fromkeys(
 _VERSION = words("VERSION SYSTEM_VERSION")
 _TIMESTAMP = words("TIMESTAMP SYSTEM_TIME")
 _VERSION_HINT = (
-    "Write for example t VERSION AS OF 3; SHOW EPOCHS and DESCRIBE DETAIL list versions."
+    "Write for example t VERSION AS OF 3. SHOW EPOCHS and DESCRIBE DETAIL show versions."
 )
-# Words that may follow a table without an alias. TABLESAMPLE is missing because it comes before
-# the alias, so that no alias can be inserted there.
+# Words that can follow a table without an alias. TABLESAMPLE is missing, because
+# it comes before the alias: no alias can be inserted before TABLESAMPLE.
 _CLAUSES = words(
     "ANTI CLUSTER CROSS DISTRIBUTE EXCEPT FULL GROUP HAVING INNER INTERSECT JOIN LATERAL LEFT "
     "LIMIT MINUS NATURAL OFFSET ON ORDER PIVOT RIGHT SELECT SEMI SORT UNION UNPIVOT USING "
@@ -58,19 +58,19 @@ def at_query(reader: TokenReader) -> bool:
 def parse_query(reader: TokenReader) -> Statement:
     """Parse a query: from jobs(…) or tasks(…), which need no Spark, or over tables."""
     distance = _distance_of_from(reader)
-    view = reader.look(distance + 1).keyword in _VIEWS and reader.at_symbol("(", distance + 2)
+    view = reader.peek(distance + 1).keyword in _VIEWS and reader.at_symbol("(", distance + 2)
     if reader.at("SELECT") and view:
         return _parse_view_query(reader)
     return _parse_table_query(reader)
 
 
 def _distance_of_from(reader: TokenReader) -> int:
-    """Return the distance to the FROM of the SELECT, or to the end."""
+    """Return the number of tokens before the FROM of the SELECT, or before the end."""
     distance = depth = 0
-    while (token := reader.look(distance)).kind is not TokenKind.END:
+    while (token := reader.peek(distance)).kind is not TokenKind.END:
         depth += reader.at_symbol("(", distance) - reader.at_symbol(")", distance)
         # IS DISTINCT FROM is an operator.
-        operator = distance > 0 and reader.look(distance - 1).keyword == "DISTINCT"
+        operator = distance > 0 and reader.peek(distance - 1).keyword == "DISTINCT"
         if depth == 0 and token.keyword == "FROM" and not operator:
             break
         distance += 1
@@ -86,7 +86,7 @@ def _parse_view_query(reader: TokenReader) -> ViewQuery:
     options = parse_properties(reader, after=call.text)
     kind = _only_option(reader, options, call=call, key=TYPE, example=INSERT)
     if kind.lower() != INSERT:
-        message = f'option "{TYPE}" must be one of {INSERT}, not "{kind}"'
+        message = f'option "{TYPE}" must be "{INSERT}", not "{kind}"'
         raise _option_error(reader, message, call=call, key=TYPE, example=INSERT)
     call_end = reader.taken_end
     if reader.skip("AS"):
@@ -106,7 +106,7 @@ def _parse_view_query(reader: TokenReader) -> ViewQuery:
 
 
 def _take_verbatim(reader: TokenReader) -> None:
-    token = reader.look()
+    token = reader.peek()
     if token.kind in (TokenKind.HINT, TokenKind.LITERAL):
         raise _refusal(reader, token.shown)
     if token.kind is TokenKind.SYMBOL and token.text in _PLACEHOLDERS:
@@ -138,12 +138,12 @@ def _refusal(reader: TokenReader, construct: str) -> UserError:
 def _only_option(
     reader: TokenReader, options: Properties, *, call: Token, key: str, example: str
 ) -> str:
-    """Return the value of the one option that a function has."""
+    """Return the value of a function's only option."""
     value_by_key = {written.lower(): value for written, value in options}
     unknown = [written for written, _ in options if written.lower() != key]
     if not unknown and key in value_by_key:
         return value_by_key[key]
-    problem = f'does not know the option "{unknown[0]}"' if unknown else f'lacks "{key}"'
+    problem = f'has no option "{unknown[0]}"' if unknown else f'requires the option "{key}"'
     message = f"{call.text}() {problem}"
     raise _option_error(reader, message, call=call, key=key, example=example)
 
@@ -151,18 +151,18 @@ def _only_option(
 def _option_error(
     reader: TokenReader, message: str, *, call: Token, key: str, example: str
 ) -> UserError:
-    hint = f'Allowed: {key}. Write {call.text}("{key}" = "{example}").'
+    hint = f'Write {call.text}("{key}" = "{example}").'
     return reader.error(message, token=call, code=Code.OPTION_ERR, hint=hint)
 
 
 def _parse_table_query(reader: TokenReader) -> TableQuery:
-    start = reader.look().start
+    start = reader.peek().start
     reads: list[RejectsRead | VersionRead] = []
     taken: list[Token] = []
     while not reader.ended:
-        # A qualified name is another function.
+        # A qualified name is a different function.
         called = reader.at_symbol("(", 1) and not (taken and taken[-1].is_symbol("."))
-        call = reader.look().keyword if called else ""
+        call = reader.peek().keyword if called else ""
         if call in _HINT_BY_CALL:
             raise reader.unsupported(f"{call}()", place=_PLACE, hint=_HINT_BY_CALL[call])
         if call == "REJECTS":
@@ -193,12 +193,12 @@ def _parse_rejects(reader: TokenReader, start: int) -> RejectsRead:
 def _name_before_version(reader: TokenReader, taken: list[Token]) -> list[Token]:
     """Return the tokens of the table's name if its version comes next."""
     distance = 1 if reader.at("FOR") else 0
-    word = reader.look(distance).keyword
-    following = [reader.look(distance + further).keyword for further in (1, 2)]
+    word = reader.peek(distance).keyword
+    following = [reader.peek(distance + further).keyword for further in (1, 2)]
     if word not in _VERSION | _TIMESTAMP or following != ["AS", "OF"]:
         return []
-    # A column called version may have the alias "of".
-    after = reader.look(distance + 3)
+    # A column called version can have the alias "of".
+    after = reader.peek(distance + 3)
     if after.kind is TokenKind.END or after.keyword == "FROM" or after.text in (",", ")"):
         return []
     if word in _TIMESTAMP:
@@ -212,7 +212,7 @@ def _parse_version(reader: TokenReader, name: list[Token], start: int) -> Versio
     reader.skip("FOR")
     for _ in ("VERSION", "AS", "OF"):
         reader.take()
-    token = reader.look()
+    token = reader.peek()
     if token.kind not in (TokenKind.NUMBER, TokenKind.TEXT) or not token.text.isdecimal():
         raise reader.unexpected("a number", after="VERSION AS OF", hint=_VERSION_HINT)
     reader.take()
@@ -227,5 +227,5 @@ def _parse_version(reader: TokenReader, name: list[Token], start: int) -> Versio
 
 
 def _aliased(reader: TokenReader) -> bool:
-    """Return whether an alias follows, or none is allowed."""
-    return reader.at_name() and reader.look().keyword not in _CLAUSES
+    """Return whether an alias, or TABLESAMPLE and thus no alias, comes next."""
+    return reader.at_name() and reader.peek().keyword not in _CLAUSES

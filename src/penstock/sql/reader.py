@@ -1,4 +1,4 @@
-"""Read the tokens of one statement from left to right; report what was expected."""
+"""Read the tokens of one statement from left to right; report unexpected tokens."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -7,12 +7,12 @@ from penstock.errors import Code, UserError
 from penstock.sql.lexer import Script, Token, TokenKind
 from penstock.sql.masking import first_secret
 
-# Symbols that a message may quote although a secret precedes them.
+# Symbols that messages can quote even after a secret.
 _STRUCTURE = "(),;:="
 
 
 class TokenReader:
-    """The tokens of one statement and the current place in them."""
+    """The tokens of one statement and the current position."""
 
     def __init__(self, script: Script, tokens: Sequence[Token]) -> None:
         self.script = script
@@ -21,20 +21,20 @@ class TokenReader:
         last = tokens[-1].end if tokens else 0
         self._end = Token(kind=TokenKind.END, text="", start=last, end=last)
 
-    def look(self, distance: int = 0) -> Token:
-        """Return a token ahead without taking it; END after the last one."""
+    def peek(self, distance: int = 0) -> Token:
+        """Return a token ahead without taking it; END after the last token."""
         index = self._index + distance
         return self._tokens[index] if index < len(self._tokens) else self._end
 
     def fork(self) -> "TokenReader":
-        """Return another reader at the same place."""
+        """Return another reader at the same position."""
         other = TokenReader(self.script, self._tokens)
         other._index = self._index
         return other
 
     def take(self) -> Token:
         """Take the next token."""
-        token = self.look()
+        token = self.peek()
         self._index += 1
         return token
 
@@ -55,11 +55,11 @@ class TokenReader:
 
     def at(self, *keywords: str) -> bool:
         """Return whether these words come next."""
-        return all(self.look(index).keyword == word for index, word in enumerate(keywords))
+        return all(self.peek(index).keyword == word for index, word in enumerate(keywords))
 
     def at_any(self, keywords: Iterable[str]) -> bool:
         """Return whether one of these words comes next."""
-        return self.look().keyword in keywords
+        return self.peek().keyword in keywords
 
     def skip(self, *keywords: str) -> bool:
         """Take these words if they come next; return whether they did."""
@@ -75,7 +75,7 @@ class TokenReader:
 
     def at_symbol(self, symbol: str, distance: int = 0) -> bool:
         """Return whether a symbol comes next, or at a distance."""
-        return self.look(distance).is_symbol(symbol)
+        return self.peek(distance).is_symbol(symbol)
 
     def skip_symbol(self, symbol: str) -> bool:
         """Take a symbol if it comes next; return whether it did."""
@@ -91,11 +91,11 @@ class TokenReader:
 
     def at_name(self, distance: int = 0) -> bool:
         """Return whether a possible name comes next, or at a distance."""
-        return self.look(distance).kind in (TokenKind.WORD, TokenKind.NAME)
+        return self.peek(distance).kind in (TokenKind.WORD, TokenKind.NAME)
 
     def expect_text(self, what: str, *, after: str) -> str:
-        """Take a text in quotes; raise if another token comes next."""
-        if self.look().kind is not TokenKind.TEXT:
+        """Take a string in quotes; raise if another token comes next."""
+        if self.peek().kind is not TokenKind.TEXT:
             raise self.unexpected(f"{what} in quotes", after=after)
         return self.take().text
 
@@ -107,26 +107,26 @@ class TokenReader:
         code: Code = Code.SYNTAX_ERR,
         hint: str = "",
     ) -> UserError:
-        """Return an error about a token, by default the next one."""
-        offset = (token or self.look()).start
+        """Return an error about a token, by default the next token."""
+        offset = (token or self.peek()).start
         return self.script.error(message, offset=offset, code=code, hint=hint)
 
     def unexpected(
-        self, wanted: str, *, after: str = "", hint: str = "", choices: Iterable[str] = ()
+        self, expected: str, *, after: str = "", hint: str = "", choices: Iterable[str] = ()
     ) -> UserError:
         """Return an error about the next token that suggests the nearest choice."""
         where = f" after {after}" if after else ""
-        near = get_close_matches(self.look().keyword, list(choices), n=1)
+        near = get_close_matches(self.peek().keyword, list(choices), n=1)
         did_you_mean = f"Did you mean {near[0]}? " if near else ""
-        # No part of a secret is quoted.
-        token = self.look()
+        # A message must not quote any part of a secret.
+        token = self.peek()
         harmless = token is self._end or any(map(token.is_symbol, _STRUCTURE))
         visible = harmless or self._index < first_secret(self._tokens)
-        found = token.shown if visible else "a text"
+        found = token.shown if visible else "hidden text"
         error = self.error(
-            f"expected {wanted}{where}, found {found}", hint=f"{did_you_mean}{hint}".rstrip()
+            f"expected {expected}{where}, found {found}", hint=f"{did_you_mean}{hint}".rstrip()
         )
-        error.wanted = wanted
+        error.expected = expected
         return error
 
     def unsupported(

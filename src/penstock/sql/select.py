@@ -1,7 +1,7 @@
-"""Parse the SELECT of a job; expressions belong to Spark and stay verbatim.
+"""Parse the SELECT of a job; expressions stay verbatim for Spark.
 
-A plain list (columns by name, or ``*``, from the source and nothing else) needs no Spark. Any
-other SELECT is kept as written, and Spark checks it when the job is created.
+A SELECT that only lists columns, or ``*``, of the source is plain and needs no Spark. Spark
+checks any other SELECT when the job is created.
 """
 
 from penstock.sql.lexer import Token, TokenKind
@@ -13,7 +13,7 @@ from penstock.sql.statements import Insert, SelectItem, SourceCall
 SOURCE_FUNCTIONS = ("FILES", "S3")
 
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
-# Words that begin another clause of a routine load and occur in no expression.
+# Words that start another clause of a routine load and occur in no expression.
 _CLAUSES = (
     ("WHERE",),
     ("PRECEDING", "FILTER"),
@@ -26,11 +26,11 @@ _CALLED_CLAUSES = ("COLUMNS", "PROPERTIES")
 
 def parse_expression(reader: TokenReader, *, after: str) -> str:
     """Return the verbatim text up to a comma, a closing parenthesis or another clause."""
-    begin = reader.look().start
+    start = reader.peek().start
     before: Token | None = None
     opened: list[Token] = []
     while not reader.ended and (opened or not _at_stop(reader, before)):
-        token = reader.look()
+        token = reader.peek()
         if token.kind is TokenKind.SYMBOL and token.text in _CLOSING.values():
             closing = _CLOSING[opened.pop().text]
             if token.text != closing:
@@ -42,14 +42,14 @@ def parse_expression(reader: TokenReader, *, after: str) -> str:
         raise reader.error(f'"{opened[-1].text}" is not closed', token=opened[-1])
     if before is None:
         raise reader.unexpected("an expression", after=after)
-    return reader.script.text[begin : before.end]
+    return reader.script.text[start : before.end]
 
 
 def _at_stop(reader: TokenReader, before: Token | None) -> bool:
     """Return whether the expression ends here, outside of all parentheses."""
-    if reader.look().kind is TokenKind.SYMBOL:
-        return reader.look().text in {",", *_CLOSING.values()}
-    # A field may have the name of a clause.
+    if reader.peek().kind is TokenKind.SYMBOL:
+        return reader.peek().text in {",", *_CLOSING.values()}
+    # A field can have the name of a clause.
     if before is not None and before.is_symbol("."):
         return False
     # IS DISTINCT FROM compares two values.
@@ -59,8 +59,8 @@ def _at_stop(reader: TokenReader, before: Token | None) -> bool:
 
 def _at_clause(reader: TokenReader) -> bool:
     called = reader.at_any(_CALLED_CLAUSES) and reader.at_symbol("(", 1)
-    # A column may be called comment.
-    comment = reader.at("COMMENT") and reader.look(1).kind is TokenKind.TEXT
+    # A column can be called comment.
+    comment = reader.at("COMMENT") and reader.peek(1).kind is TokenKind.TEXT
     return called or comment or any(reader.at(*clause) for clause in _CLAUSES)
 
 
@@ -70,7 +70,7 @@ _RULE = f"a job's SELECT must read from {_CALLS}"  # noqa: S608 - A message.
 _HINT = (
     f"A job reads from one {_CALLS}, such as SELECT id, price FROM {SOURCE_FUNCTIONS[0]}(…)."  # noqa: S608 - A message.
 )
-# Words that begin an expression, or are one, unless they are quoted.
+# Words that start an expression, or are an expression, unless they are quoted.
 _EXPRESSION_WORDS = words(
     "ALL CASE CAST CURRENT_CATALOG CURRENT_DATABASE CURRENT_DATE CURRENT_SCHEMA CURRENT_TIME "
     "CURRENT_TIMESTAMP CURRENT_USER DATE DISTINCT EXISTS FALSE FROM INTERVAL LOCALTIMESTAMP "
@@ -80,7 +80,7 @@ _EXPRESSION_WORDS = words(
 
 def parse_select(reader: TokenReader, *, table: str, columns: tuple[str, ...] | None) -> Insert:
     """Parse the SELECT of an INSERT up to the end of the statement."""
-    start = reader.look().start
+    start = reader.peek().start
     if not (reader.at_any(("SELECT", "WITH", "FROM")) or reader.at_symbol("(")):
         raise reader.unexpected("SELECT", after="the table and its columns")
     paths = _plain_list(reader.fork())
@@ -103,7 +103,7 @@ def parse_select(reader: TokenReader, *, table: str, columns: tuple[str, ...] | 
 
 
 def _take_all(reader: TokenReader, start: int) -> SourceCall:
-    """Take everything up to the end and return the one source in it."""
+    """Take all tokens up to the end and return the only source among them."""
     call: SourceCall | None = None
     after_dot = False
     while not reader.ended:
@@ -114,8 +114,10 @@ def _take_all(reader: TokenReader, start: int) -> SourceCall:
                 second = f"a second {function}()"
                 raise reader.unsupported(second, place=_PLACE, token=token, hint=_HINT)
             options = parse_properties(reader, after=function)
-            begin, end = token.start - start, reader.taken_end - start
-            call = SourceCall(function=function, options=options, start=begin, end=end)
+            call_start, call_end = token.start - start, reader.taken_end - start
+            call = SourceCall(
+                function=function, options=options, start=call_start, end=call_end
+            )
         after_dot = token.is_symbol(".")
     if call is None:
         raise reader.error(_RULE, hint=_HINT)
@@ -123,7 +125,7 @@ def _take_all(reader: TokenReader, start: int) -> SourceCall:
 
 
 def _mentioned(reader: TokenReader) -> tuple[frozenset[str], bool]:
-    """Return all names in lower case, and whether a star stands for columns."""
+    """Return all names in lower case, and whether a star selects columns."""
     names: set[str] = set()
     stars = False
     before: list[str] = ["", ""]
@@ -139,20 +141,23 @@ def _mentioned(reader: TokenReader) -> tuple[frozenset[str], bool]:
 
 
 def _starred(reader: TokenReader) -> tuple[bool, bool]:
-    """Return whether the outermost SELECT is ``*`` alone, and whether from the source."""
+    """Return whether the outermost SELECT is ``*``, and whether FROM is the source."""
     depth = 0
     starred = source_starred = False
     while not reader.ended:
         depth += reader.at_symbol("(") - reader.at_symbol(")")
         if depth == 0 and reader.at("SELECT"):
-            starred = reader.at_symbol("*", 1) and reader.look(2).keyword == "FROM"
-            source_starred = starred and reader.look(3).keyword in SOURCE_FUNCTIONS
+            starred = reader.at_symbol("*", 1) and reader.peek(2).keyword == "FROM"
+            source_starred = starred and reader.peek(3).keyword in SOURCE_FUNCTIONS
         reader.take()
     return starred, source_starred
 
 
 def _plain_list(reader: TokenReader) -> tuple[SelectItem, ...] | None:
-    """Read ``SELECT a, b.c AS d FROM FILES(…) [alias]``; empty for ``*``, None otherwise."""
+    """Parse ``SELECT a, b.c AS d FROM FILES(…) [alias]``.
+
+    Return no items for ``*``, and None if the SELECT is not a plain list.
+    """
     if not reader.skip("SELECT"):
         return None
     paths = _paths(reader)
@@ -172,7 +177,7 @@ _Path = tuple[tuple[str, ...], bool, str | None]
 
 
 def _paths(reader: TokenReader) -> list[_Path] | None:
-    """Read names with their aliases up to FROM; None for anything else."""
+    """Parse names with their aliases up to FROM; return None for anything else."""
     paths: list[_Path] = []
     while not paths or reader.skip_symbol(","):
         path = _path(reader)
@@ -202,7 +207,7 @@ def _alias(reader: TokenReader) -> str | None:
 def _unqualified(
     paths: list[_Path], alias: str | None, function: str
 ) -> tuple[SelectItem, ...] | None:
-    """Remove the alias of the source from columns; None where only Spark can resolve them."""
+    """Remove the alias of the source from columns; return None if Spark must resolve them."""
     own = (alias or function).lower()
     first, starred, _ = paths[0]
     if len(paths) == 1 and starred and [part.lower() for part in first] in ([], [own]):

@@ -1,4 +1,4 @@
-"""The statements: one frozen class for each."""
+"""The statements, each as a frozen class."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -58,7 +58,7 @@ class ShowCreateTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectItem:
-    """A column of the source, or a field of it, and its alias."""
+    """A column or a nested field of the source, with its alias."""
 
     path: tuple[str, ...]
     alias: str | None = None
@@ -66,7 +66,7 @@ class SelectItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceCall:
-    """A source with its options; in a SELECT, ``start`` and ``end`` are its offsets."""
+    """A source with its options; ``start`` and ``end`` are its offsets in a SELECT."""
 
     function: str
     options: Properties
@@ -78,10 +78,11 @@ class SourceCall:
 class Insert:
     """INSERT INTO … SELECT; ``select`` is its verbatim text.
 
-    A ``plain`` SELECT is a list of columns, ``items``, or ``*`` for None. ``starred``: the
-    outermost SELECT is ``*`` alone; ``source_starred``: and reads from the source itself.
-    ``names`` are all names in it, in lower case; ``stars``: it has a star other than count(*).
-    ``select_at`` is its line and column in the script, None if it is not part of a script.
+    ``plain``: the SELECT only lists columns. ``items``: these columns, None for ``*``.
+    ``starred``: the outermost SELECT is only ``*``. ``source_starred``: the outermost SELECT is
+    only ``*`` and reads from the source itself. ``names``: all names in it, in lower case.
+    ``stars``: the SELECT has a star other than count(*). ``select_at``: the line and column of
+    the SELECT in the script, None if the SELECT is not part of a script.
     """
 
     table: str
@@ -99,7 +100,7 @@ class Insert:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoutineBody:
-    """ON table, clauses about records, FROM source; an ALTER may omit any of them."""
+    """ON table, clauses about records, FROM source; ALTER can omit any of them."""
 
     table: str | None = None
     load: LoadProperties = field(default_factory=LoadProperties)
@@ -119,7 +120,7 @@ class CreateJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterJob:
-    """ALTER JOB, or ALTER ROUTINE LOAD FOR; parts that are None or empty do not change."""
+    """ALTER JOB, or ALTER ROUTINE LOAD FOR; None or empty parts do not change."""
 
     kind: JobKind = STREAMING
     name: str
@@ -166,7 +167,7 @@ class ShowJobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowCreateJob:
-    """SHOW CREATE JOB, or SHOW CREATE ROUTINE LOAD FOR; ``all`` includes ended ones."""
+    """SHOW CREATE JOB, or SHOW CREATE ROUTINE LOAD FOR; ``all`` includes ended jobs."""
 
     kind: JobKind = STREAMING
     name: str
@@ -214,12 +215,12 @@ class DropSecret:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowSecrets:
-    """SHOW SECRETS: their names and keys."""
+    """SHOW SECRETS: the names and keys of all secrets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewQuery:
-    """SELECT … FROM jobs(…) or tasks(…); ``start`` and ``end`` are offsets of that call."""
+    """SELECT … FROM jobs(…) or tasks(…); ``start`` and ``end`` are offsets of the call."""
 
     select: str
     view: Literal["jobs", "tasks"]
@@ -230,7 +231,7 @@ class ViewQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RejectsRead:
-    """rejects("job" = "…") in a SELECT; ``start`` and ``end`` are offsets of that call."""
+    """rejects("job" = "…") in a SELECT; ``start`` and ``end`` are offsets of the call."""
 
     job: str
     start: int
@@ -240,7 +241,7 @@ class RejectsRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRead:
-    """A table VERSION AS OF a number in a SELECT; ``start`` and ``end`` are its offsets."""
+    """A table with VERSION AS OF in a SELECT; ``start`` and ``end`` are its offsets."""
 
     table: str
     version: int
@@ -263,7 +264,7 @@ class TableQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowRoutineLoad:
-    """SHOW ROUTINE LOAD; ``all`` includes ended ones."""
+    """SHOW ROUTINE LOAD; ``all`` includes stopped loads."""
 
     name: str | None = None
     like: str | None = None

@@ -1,7 +1,7 @@
 """Parse column lists and the types of columns, in Spark's syntax.
 
 ``VARCHAR(n)``, ``CHAR(n)`` and ``TEXT`` become STRING; the length is not enforced. Types nest
-at most ``DEPTH_MAX`` levels, because recursive functions parse and write them.
+at most ``DEPTH_MAX`` levels, because recursive functions parse and format them.
 """
 
 import re
@@ -43,11 +43,11 @@ _ADVICE_BY_WORD = {
     "DECIMALV3": "Use DECIMAL.",
     "GEOGRAPHY": "Use BINARY for well-known binary, or STRING for well-known text.",
     "GEOMETRY": "Use BINARY for well-known binary, or STRING for well-known text.",
-    "INTERVAL": "Use BIGINT and say the unit in the column's name, or STRING.",
+    "INTERVAL": "Use BIGINT with the unit in the column's name, or STRING.",
     "JSON": "Use STRING for the text, or STRUCT for known fields.",
     "JSONB": "Use STRING for the text, or STRUCT for known fields.",
     "LARGEINT": "Use DECIMAL(38, 0).",
-    "TIME": "Use STRING, or BIGINT and say the unit in the column's name.",
+    "TIME": "Use STRING, or BIGINT with the unit in the column's name.",
     "TIMESTAMPTZ": "Use TIMESTAMP.",
     "UUID": "Use STRING.",
     "VARBINARY": "Use BINARY.",
@@ -72,7 +72,7 @@ def parse_columns(text: str) -> tuple[Column, ...]:
         if not reader.ended:
             raise reader.unexpected('"," or the end', after=f'the column "{columns[-1].name}"')
     except UserError as error:
-        # The position is in this text, which is only an option of a statement.
+        # The text is an option of a statement, so lines and columns in it would mislead users.
         error.line = error.column = None
         raise
     return columns
@@ -83,20 +83,21 @@ def column_list(reader: TokenReader, *, after: str, depth: int = 0) -> tuple[Col
     columns: list[Column] = []
     seen: set[str] = set()
     while not columns or reader.skip_symbol(","):
-        token = reader.look()
+        token = reader.peek()
         column = _column(reader, after=after if not columns else '","', depth=depth)
         if column.name.lower() in seen:
-            raise reader.error(f'column "{column.name}" is given twice', token=token)
+            message = f'column "{column.name}" is specified more than once'
+            raise reader.error(message, token=token)
         seen.add(column.name.lower())
         columns.append(column)
     return tuple(columns)
 
 
 def _column(reader: TokenReader, *, after: str, depth: int) -> Column:
-    first = reader.look()
+    first = reader.peek()
     name = declared_name(reader, "a column name", after=after)
     field = depth > 0 and reader.at_symbol(":")
-    if first.keyword in _CONSTRAINTS and reader.look().keyword not in _KNOWN and not field:
+    if first.keyword in _CONSTRAINTS and reader.peek().keyword not in _KNOWN and not field:
         construct = f"{first.keyword} KEY" if reader.at("KEY") else first.keyword
         raise reader.unsupported(construct, place="CREATE TABLE", token=first)
     if depth:
@@ -105,14 +106,14 @@ def _column(reader: TokenReader, *, after: str, depth: int) -> Column:
     nullable = not reader.skip("NOT", "NULL")
     comment = comment_clause(reader) or ""
     if reader.at("NOT", "NULL"):
-        raise reader.error("NOT NULL must come once, and before COMMENT")
+        raise reader.error("NOT NULL must be specified once, before COMMENT")
     if reader.at_any(_COLUMN_CLAUSES):
-        raise reader.unsupported(reader.look().keyword, place="a column")
+        raise reader.unsupported(reader.peek().keyword, place="a column")
     return Column(name=name, type=kind, nullable=nullable, comment=comment)
 
 
 def _type(reader: TokenReader, *, after: str, depth: int) -> DataType:
-    word = reader.look().keyword
+    word = reader.peek().keyword
     if word not in _KNOWN:
         raise _unknown_type(reader, after=after)
     if depth >= DEPTH_MAX:
@@ -128,7 +129,7 @@ def _type(reader: TokenReader, *, after: str, depth: int) -> DataType:
 
 
 def _unknown_type(reader: TokenReader, *, after: str) -> UserError:
-    token = reader.look()
+    token = reader.peek()
     if token.kind is not TokenKind.WORD:
         return reader.unexpected("a type", after=after, hint=_TYPES_HINT)
     if token.keyword in _FOREIGN:
@@ -141,7 +142,7 @@ def _unknown_type(reader: TokenReader, *, after: str) -> UserError:
 
 def _sized_text(reader: TokenReader, word: str) -> DataType:
     if reader.skip_symbol("("):
-        token = reader.look()
+        token = reader.peek()
         if _whole_number(reader, "a length", after=f"{word}(") < 1:
             raise reader.error(f"{word} must have a length of at least 1, not 0", token=token)
         reader.expect_symbol(")", after="the length")
@@ -149,7 +150,7 @@ def _sized_text(reader: TokenReader, word: str) -> DataType:
 
 
 def _decimal(reader: TokenReader, word: str) -> DataType:
-    token = reader.look(1)
+    token = reader.peek(1)
     precision, scale = 10, 0
     if reader.skip_symbol("("):
         precision = _whole_number(reader, "a precision", after=f"{word}(")
@@ -168,7 +169,7 @@ def _decimal(reader: TokenReader, word: str) -> DataType:
 
 
 def _whole_number(reader: TokenReader, what: str, *, after: str) -> int:
-    token = reader.look()
+    token = reader.peek()
     if not _SHORT_NUMBER.fullmatch(token.text) or token.kind is not TokenKind.NUMBER:
         raise reader.unexpected(f"{what} of at most nine digits", after=after)
     return int(reader.take().text)

@@ -1,13 +1,14 @@
-"""A bucket as a store; a key is the path of an object in it.
+"""A bucket as a store; a key is the path of an object in the bucket.
 
 Invariant: every read request names the ETag, so all pieces come from the same object. Memory
-holds at most ``_PIECES_KEPT`` pieces of ``PIECE_BYTES``, and ``_PIECES_AHEAD`` prefetched ones.
+holds at most ``_PIECES_CACHED`` cached and ``_PIECES_AHEAD`` prefetched pieces, each of
+``PIECE_BYTES``.
 
 Empty objects are ignored: most are markers that a tool wrote in place of a folder, and none
 contains a row. An empty object that gets content later is a new object.
 
-The order of a listing is the server's. A server that does not list in byte order may also omit
-keys after the one from which a listing starts.
+The server determines the order of a listing. If the order is not the byte order, a listing that
+starts after a key may omit greater keys.
 """
 
 import io
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from obstore import GetOptions
 
 PIECE_BYTES = 8 * 2**20
-_PIECES_KEPT = 3
+_PIECES_CACHED = 3
 _PIECES_AHEAD = 4
 _PAGE_KEYS = 1_000
 _PART_BYTES = 8 * 2**20
@@ -69,26 +70,26 @@ _NO_ACCOUNT = re.compile(r"decode service account|reading pem file|KeyRejected|I
 _UNUSABLE_KEY = re.compile(r"Path \"([^\"]*)\" contained|Error parsing Path")
 
 _HINT_KEYS = (
-    'Check "s3.access_key", "s3.secret_key", the rights of that user, and "s3.region"; '
-    "a secret is changed with ALTER SECRET."
+    'Check "s3.access_key", "s3.secret_key", "s3.region" and the permissions of the user. '
+    "Use ALTER SECRET to change a secret."
 )
 _HINT_ACCOUNT = (
-    'Check "gs.service_account", which is the JSON of a key created by Google, and the rights '
-    "of that account; a secret is changed with ALTER SECRET."
+    'Check "gs.service_account", which must be a JSON key created by Google, and the '
+    "permissions of the account. Use ALTER SECRET to change a secret."
 )
 _HINT_CREDENTIALS = (
     'Check the source of the credentials: "s3.role_arn", or the environment, the profile, '
     "the container or the instance of this process."
 )
 _HINT_UNUSABLE_KEY = (
-    "Rename objects with two slashes in a row, with . or .. as a part, or with control "
+    "Rename objects whose keys contain two slashes in a row, . or .. as a part, or control "
     "characters."
 )
-_HINT_REACH = 'Check "s3.endpoint" and the network; penstock doctor tries the warehouse.'
+_HINT_REACH = 'Check "s3.endpoint" and the network. penstock doctor tests the warehouse.'
 
 
 class RequestCount:
-    """A counter that several threads may increase."""
+    """A thread-safe counter of requests."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -113,7 +114,7 @@ class BucketStore:
     )
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("the store of a bucket holds keys and is sent nowhere")
+        raise TypeError("a bucket store holds keys and cannot be pickled")
 
     @property
     def requests(self) -> int:
@@ -143,7 +144,7 @@ class BucketStore:
         with opened as stream:
             yield stream
 
-    def prepare(self, key: str, *, etag: str) -> None:
+    def prefetch(self, key: str, *, etag: str) -> None:
         if (key, etag) not in self.prefetched:
             self.prefetched[key, etag] = _threads().submit(self._open, key, etag)
 
@@ -151,7 +152,7 @@ class BucketStore:
         try:
             return BucketStream(self, key, etag=etag)
         except ObjectChangedError:
-            # Azure reports a missing object as a changed one.
+            # Azure reports a missing object as a changed object.
             if self.scheme is Scheme.AZ and self.head(key) is None:
                 raise ObjectMissingError(
                     f'object "{key}" could not be read: it does not exist'
@@ -169,8 +170,8 @@ class BucketStore:
     def write_new(self, key: str, content: bytes) -> bool:
         """Create the object unless the key exists.
 
-        If a response is lost, the library retries and finds the object of its own first try.
-        False may therefore also mean that this call created the object.
+        If a response is lost, the library retries and finds the object of its first try. The
+        result can therefore be False although this call created the object.
         """
         with self.request("written", key):
             try:
@@ -179,7 +180,7 @@ class BucketStore:
                 return False
         return True
 
-    def make_folder(self, folder: str) -> None:
+    def create_folder(self, folder: str) -> None:
         """Do nothing: a bucket has no folders."""
 
     def create(self, folder: str, name: str) -> "BucketObject":
@@ -190,7 +191,7 @@ class BucketStore:
         """Do nothing: an object is durable once it is written."""
 
     def head(self, key: str) -> ObjectMeta | None:
-        with self.request("looked at", key):
+        with self.request("checked", key):
             try:
                 found = obstore.head(self.client(), key)
             except FileNotFoundError:
@@ -206,21 +207,23 @@ class BucketStore:
             return any(found["size"] for page in pages for found in page)
 
     def delete_below(self, prefix: str, *, last: str = "") -> None:
-        fact = f'objects of "{self.shown(prefix)}" could not be removed'
+        fact = f'objects below "{self.shown(prefix)}" could not be deleted'
         with bucket_failures(fact, self.options):
-            self._delete(prefix, spared=last)
+            self._delete(prefix, excluded=last)
             if last:
                 self._delete(last)
 
     def delete(self, key: str) -> None:
         """Delete one object, if it exists."""
-        with self.request("removed", key):
+        with self.request("deleted", key):
             obstore.delete(self.client(), key)
 
-    def _delete(self, prefix: str, *, spared: str = "") -> None:
+    def _delete(self, prefix: str, *, excluded: str = "") -> None:
         client = self.client()
         for page in obstore.list(client, prefix, chunk_size=_PAGE_KEYS):
-            keys = [m["path"] for m in page if not spared or not m["path"].startswith(spared)]
+            keys = [
+                m["path"] for m in page if not excluded or not m["path"].startswith(excluded)
+            ]
             self.count.add()
             if keys:
                 obstore.delete(client, keys)
@@ -261,22 +264,22 @@ def _meta(found: Any) -> ObjectMeta:  # noqa: ANN401 - A dictionary of obstore.
 
 
 class BucketStream(io.BufferedIOBase):
-    """An object, to read and to seek; its first piece is fetched at once."""
+    """A seekable stream of an object; creating the stream fetches the first piece."""
 
     def __init__(self, store: BucketStore, key: str, *, etag: str | None) -> None:
-        # A reference to the store, which holds prefetched streams, would keep both alive.
+        # The store holds prefetched streams, so a reference to it would keep both alive.
         self._options, self._count = store.options, store.count
         self._client = store.client()
         self._key = key
         self._etag = etag
         self._size = 0
         self._at = 0
-        # The end of the announced range.
-        self._ahead_to = 0
+        # The end of the range to prefetch.
+        self._prefetch_end = 0
         self._pool: ThreadPoolExecutor | None = None
         # The pieces, the least recently used one first.
         self._pieces: dict[int, memoryview] = {}
-        self._coming: dict[int, Future[memoryview]] = {}
+        self._pending: dict[int, Future[memoryview]] = {}
         self._pieces[0] = self._fetch(0)
 
     def readable(self) -> bool:
@@ -308,74 +311,75 @@ class BucketStream(io.BufferedIOBase):
         wanted = min(len(target), max(0, self._size - self._at))
         done = 0
         while done < wanted:
-            number, begin = divmod(self._at, PIECE_BYTES)
-            piece = self._piece(number)[begin : begin + wanted - done]
+            number, start = divmod(self._at, PIECE_BYTES)
+            piece = self._piece(number)[start : start + wanted - done]
             target[done : done + len(piece)] = piece
             done += len(piece)
             self._at += len(piece)
         return done
 
-    def read_ahead(self, begin: int, end: int) -> None:
-        """Prefetch several pieces of a range at a time."""
-        self._ahead_to = min(end, self._size)
-        for number in list(self._coming):
-            if not begin <= number * PIECE_BYTES < end:
-                self._coming.pop(number).cancel()
-        self._prefetch_after(begin // PIECE_BYTES - 1)
+    def read_ahead(self, start: int, end: int) -> None:
+        """Prefetch a range, several pieces at a time."""
+        self._prefetch_end = min(end, self._size)
+        for number in list(self._pending):
+            if not start <= number * PIECE_BYTES < end:
+                self._pending.pop(number).cancel()
+        self._prefetch_after(start // PIECE_BYTES - 1)
 
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
         self._pieces.clear()
-        self._coming.clear()
+        self._pending.clear()
         super().close()
 
     def _piece(self, number: int) -> memoryview:
         piece = self._pieces.pop(number, None)
         if piece is None:
-            coming = self._coming.pop(number, None)
+            pending = self._pending.pop(number, None)
             self._prefetch_after(number)
-            piece = coming.result() if coming is not None else self._fetch(number)
+            piece = pending.result() if pending is not None else self._fetch(number)
         self._pieces[number] = piece
-        while len(self._pieces) > _PIECES_KEPT:
+        while len(self._pieces) > _PIECES_CACHED:
             self._pieces.pop(next(iter(self._pieces)))
         return piece
 
     def _prefetch_after(self, number: int) -> None:
-        """Start to fetch the next pieces of the announced range."""
+        """Start to fetch the next pieces of the range to prefetch."""
         for following in range(number + 1, number + 1 + _PIECES_AHEAD):
-            known = following in self._pieces or following in self._coming
-            if following * PIECE_BYTES >= self._ahead_to or known:
+            known = following in self._pieces or following in self._pending
+            if following * PIECE_BYTES >= self._prefetch_end or known:
                 continue
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(_PIECES_AHEAD, thread_name_prefix="bucket")
-            self._coming[following] = self._pool.submit(self._fetch, following)
+            self._pending[following] = self._pool.submit(self._fetch, following)
 
     def _fetch(self, number: int) -> memoryview:
         """Read one piece; the client itself resumes a truncated response."""
-        begin = number * PIECE_BYTES
+        start = number * PIECE_BYTES
         fact = f'object "{self._key}" could not be read'
         self._count.add()
         with bucket_failures(fact, self._options):
-            wanted: GetOptions = {"range": (begin, begin + PIECE_BYTES)}
+            request: GetOptions = {"range": (start, start + PIECE_BYTES)}
             if self._etag is not None:
-                wanted["if_match"] = self._etag
-            found = obstore.get(self._client, self._key, options=wanted)
+                request["if_match"] = self._etag
+            found = obstore.get(self._client, self._key, options=request)
             content = memoryview(found.bytes())
         if number == 0:
             self._size = found.meta["size"]
             self._etag = self._etag or found.meta["e_tag"]
-        due = min(PIECE_BYTES, self._size - begin)
-        if len(content) != due:
+        expected = min(PIECE_BYTES, self._size - start)
+        if len(content) != expected:
             raise ExternalError(
-                fact, detail=f"Of {due} bytes from {begin} on only {len(content)} arrived."
+                fact,
+                detail=f"Received {len(content)} of {expected} bytes at offset {start}.",
             )
         return content
 
 
 class BucketObject(io.RawIOBase):
-    """A new object, and the file to write it; without ``finish`` it never appears."""
+    """A new object, and the file to write it; the object is invisible until ``finish``."""
 
     def __init__(self, store: BucketStore, key: str) -> None:
         self._store = store
@@ -389,7 +393,7 @@ class BucketObject(io.RawIOBase):
 
     @property
     def file(self) -> IO[bytes]:
-        return self  # type: ignore[return-value] # It has what pyarrow needs of a file.
+        return self  # type: ignore[return-value] # Has the methods that pyarrow needs.
 
     def finish(self) -> int:
         with bucket_failures(self._fact, self._store.options):
@@ -401,7 +405,7 @@ class BucketObject(io.RawIOBase):
         return self._written
 
     def abort(self) -> None:
-        """Discard the object; the bucket's lifecycle rules delete parts that were sent."""
+        """Discard the object; the bucket's lifecycle rules delete uploaded parts."""
         if self._finished:
             self._store.delete(self._key)
 
@@ -438,7 +442,7 @@ def _converted(fact: str, error: Exception, options: StoreOptions) -> PenstockEr
     text = str(error)
     if _NO_BUCKET.search(text):
         return FolderMissingError(
-            f"{fact}: the bucket does not exist", hint="Create it, or correct the uri."
+            f"{fact}: the bucket does not exist", hint="Create the bucket, or correct the uri."
         )
     if isinstance(error, FileNotFoundError):
         return ObjectMissingError(f"{fact}: it does not exist")
@@ -462,7 +466,7 @@ def _external_error(
         return ExternalError(
             f"{fact}: the clocks of this machine and of the store differ too much",
             detail=_both_times(text) or detail,
-            hint="Set the clock of this machine; penstock doctor checks it.",
+            hint="Correct the clock of this machine. penstock doctor checks the clock.",
         )
     if _REFUSED.search(text):
         hint = _HINT_ACCOUNT if options.service_account else _HINT_KEYS
@@ -475,7 +479,7 @@ def _external_error(
         return ExternalError(f"{fact}: the account's key must be Base64", hint=_HINT_KEYS)
     if _UNUSABLE_KEY.search(text):
         return ExternalError(
-            f"{fact}: a key in it is not supported",
+            f"{fact}: the key of an object is not supported",
             detail=detail,
             hint=_HINT_UNUSABLE_KEY,
         )
@@ -487,4 +491,4 @@ def _both_times(text: str) -> str:
     signed, server = _SIGNED_AT.search(text), _SERVER_TIME.search(text)
     if signed is None or server is None:
         return ""
-    return f"This machine signed at {signed[1]}, the clock of the store showed {server[1]}."
+    return f"This machine signed the request at {signed[1]}; the server time was {server[1]}."

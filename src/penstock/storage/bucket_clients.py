@@ -1,7 +1,7 @@
 """Clients of buckets, one per process and configuration.
 
-The whole configuration is the key of the cache. Changed credentials therefore open another
-client, and the next request uses it.
+The whole configuration is the key of the cache. After a change of credentials, the next request
+therefore uses a new client.
 """
 
 import json
@@ -20,9 +20,9 @@ from penstock.storage.uris import Scheme
 
 REGION_DEFAULT = "us-east-1"
 _CLIENTS_MAX = 64
-# The client waits for a server that is down for some seconds; the job retries longer failures.
-# Each wait is random between the first backoff and the last one times the base, so waits hardly
-# grow. The timeout ends the retries, never their number.
+# The client retries for some seconds if a server is down; the job retries longer failures. Each
+# wait is random between the first backoff and the previous one times the base, so waits hardly
+# grow. The timeout always ends the retries before their maximum number is reached.
 _RETRIES: dict[str, Any] = {
     "max_retries": 1_000,
     "backoff": {
@@ -37,7 +37,7 @@ _TIMEOUTS: dict[str, Any] = {
     "read_timeout": timedelta(seconds=20),
     "connect_timeout": timedelta(seconds=5),
 }
-# Hosts of S3 without a bucket: of one region, of its older form, or of all regions.
+# Host names of S3 without a bucket: regional, regional in the older form, or global.
 _AWS_HOST = re.compile(
     r"s3(?:-[a-z0-9-]+)?(?:\.dualstack)?(?:\.[a-z0-9-]+)?\.amazonaws\.com(?:\.cn)?"
 )
@@ -57,8 +57,8 @@ def client_for(scheme: Scheme, bucket: str, options: StoreOptions) -> Any:  # no
                 return _s3(bucket, options)
     except (ValueError, TypeError) as error:
         raise UserError(
-            f'bucket "{scheme}://{bucket}" cannot be reached with these options',
-            detail="The client of the store refuses them.",
+            f'bucket "{scheme}://{bucket}" cannot be opened with these options',
+            detail="The client library rejected the options.",
             hint='Check "s3.endpoint" and "s3.region".',
         ) from error
 
@@ -84,8 +84,8 @@ def _google(bucket: str, options: StoreOptions) -> Any:  # noqa: ANN401
 
     account = options.service_account
     config = {"service_account_key": account} if account else {}
-    # If it is not set here, the environment may still allow HTTP.
-    allowed = {"allow_http": True} if google_in_clear(options) else {}
+    # If allow_http is not set here, the environment can still allow HTTP.
+    allowed = {"allow_http": True} if google_uses_http(options) else {}
     return GCSStore(bucket, **_settings(config, allowed))
 
 
@@ -136,43 +136,43 @@ def region_of(options: StoreOptions) -> str:
 
 
 def s3_endpoint(options: StoreOptions) -> str:
-    """Return the given address of S3; empty for the address that AWS has in the region."""
+    """Return the configured endpoint of S3; empty for the endpoint of AWS in the region."""
     return _endpoint(options, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
 
-def of_aws(options: StoreOptions) -> bool:
+def is_aws(options: StoreOptions) -> bool:
     """Return whether the server is AWS itself."""
     endpoint = s3_endpoint(options)
     return not endpoint or bool(_AWS_HOST.fullmatch(urlsplit(endpoint).hostname or ""))
 
 
 def path_style(options: StoreOptions) -> bool:
-    """Return whether the bucket is part of the path, and not of the host."""
+    """Return whether the bucket is part of the path instead of the host name."""
     if options.path_style is Choice.AUTO:
-        return not of_aws(options) and options.provider not in _HOST_STYLE
+        return not is_aws(options) and options.provider not in _HOST_STYLE
     return options.path_style is Choice.TRUE
 
 
 def with_bucket(endpoint: str, bucket: str) -> str:
-    """Add the bucket to the host of an address."""
+    """Add the bucket to the host name of an endpoint."""
     parts = urlsplit(endpoint)
     return urlunsplit(parts._replace(netloc=f"{bucket}.{parts.netloc}"))
 
 
 def azure_endpoint(options: StoreOptions) -> str:
-    """Return the given address of the account; empty for Azure's own."""
+    """Return the configured endpoint of the account; empty for Azure's default."""
     return _endpoint(options, "AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT")
 
 
 def _endpoint(options: StoreOptions, *variables: str) -> str:
-    """Return the given address, or the first one in the environment."""
+    """Return the configured endpoint, or the first one in the environment."""
     given = (options.endpoint, *(os.environ.get(name, "") for name in variables))
     endpoint = next(filter(None, given), "").rstrip("/")
     # Users of Doris omit the scheme.
     return endpoint if "://" in endpoint or not endpoint else f"https://{endpoint}"
 
 
-def google_in_clear(options: StoreOptions) -> bool:
+def google_uses_http(options: StoreOptions) -> bool:
     """Return whether the key of the service account names a server that uses plain HTTP."""
     try:
         account = json.loads(options.service_account or "{}")

@@ -36,16 +36,16 @@ from penstock.storage.store import (
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-# The name does not exist, or a link has no target.
+# The name does not exist, or a link is broken.
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 _HINT_BY_ERRNO = {
-    errno.EACCES: "Give the user that runs Penstock the right to it.",
-    errno.EPERM: "Give the user that runs Penstock the right to it.",
+    errno.EACCES: "Allow the user that runs Penstock to access this path.",
+    errno.EPERM: "Allow the user that runs Penstock to access this path.",
     errno.EROFS: "Mount the file system for writing, or choose another folder.",
     errno.ENOSPC: "Free some space on the disk, or choose another folder.",
     errno.EMFILE: "Raise the limit of open files (ulimit -n).",
 }
-_FOLDER_TRIES_MAX = 5
+_FOLDER_ATTEMPTS_MAX = 5
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECONDS_MAX = (datetime.max.replace(tzinfo=UTC) - _UNIX_EPOCH) // timedelta(
     microseconds=1
@@ -78,13 +78,13 @@ class LocalStore:
                 with io.BufferedReader(_NamedFile(descriptor, key)) as stream:
                     yield stream
             finally:
-                # Also after an error: a change of the file explains why its bytes were bad.
+                # Checked after an error too: a change of the file may have caused the error.
                 _require_same(key, descriptor, etag)
         finally:
             os.close(descriptor)
 
-    def prepare(self, key: str, *, etag: str) -> None:
-        """Do nothing: a local file is read at once."""
+    def prefetch(self, key: str, *, etag: str) -> None:
+        """Do nothing: a local file needs no prefetching."""
 
     def read_bytes(self, key: str) -> bytes:
         descriptor = _open_descriptor(key)
@@ -109,7 +109,7 @@ class LocalStore:
                 return False
         return True
 
-    def make_folder(self, folder: str) -> None:
+    def create_folder(self, folder: str) -> None:
         with _write_failures("folder", folder, done="created"):
             _create_folder(_path(folder))
 
@@ -157,7 +157,7 @@ class LocalStore:
         final = _path(last) if last else folder
         if not self.is_folder(prefix):
             return
-        with _write_failures("folder", prefix, done="removed"):
+        with _write_failures("folder", prefix, done="deleted"):
             for path in (*(p for p in folder.iterdir() if p != final), final):
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path)
@@ -168,18 +168,18 @@ class LocalStore:
 
 
 class LocalFile:
-    """A new file below a folder; creates the subfolders in its name."""
+    """A new file below a folder; the subfolders in its name are created too."""
 
     def __init__(self, root: Path, name: str) -> None:
         self._created: list[Path] = []
         self.path = root / name
         with _data_file_failures(self.path):
-            self._reserve(root, name, tries_left=_FOLDER_TRIES_MAX)
-            # It has what pyarrow needs of a file.
+            self._reserve(root, name, attempts_left=_FOLDER_ATTEMPTS_MAX)
+            # OSFile has the methods that pyarrow needs.
             self.file: IO[bytes] = pa.OSFile(str(self.path), "wb")  # type: ignore[assignment]
 
     def finish(self) -> int:
-        """Sync the bytes and return their number; the caller syncs the folder."""
+        """Sync the file and return its size; the caller syncs the folder."""
         with _data_file_failures(self.path):
             self.file.close()
             _sync(self.path)
@@ -195,7 +195,7 @@ class LocalFile:
             with suppress(OSError):
                 folder.rmdir()
 
-    def _reserve(self, root: Path, name: str, *, tries_left: int) -> None:
+    def _reserve(self, root: Path, name: str, *, attempts_left: int) -> None:
         try:
             folder = root
             for part in Path(name).parts[:-1]:
@@ -206,13 +206,13 @@ class LocalFile:
             self.path.touch(exist_ok=False)
         except FileNotFoundError:
             # Another writer may have aborted and deleted a folder that it had created.
-            if not tries_left:
+            if not attempts_left:
                 raise
-            self._reserve(root, name, tries_left=tries_left - 1)
+            self._reserve(root, name, attempts_left=attempts_left - 1)
 
 
 def _walk(prefix: str, selection: Selection) -> Iterator[str]:
-    """Yield the selected keys below a folder, depth first; some may be no regular files."""
+    """Yield the selected keys below a folder, depth first, including those of special files."""
     # A stack instead of recursion: a tree may be deeper than the recursion limit.
     first = _read_folder(prefix, selection)
     if first is None:
@@ -240,12 +240,12 @@ def _walk(prefix: str, selection: Selection) -> Iterator[str]:
 class _Folder:
     key: str
     identity: tuple[int, int]
-    # The names left to visit, the next one last; subfolders end with a slash.
+    # The names still to visit, in reverse order; subfolders end with a slash.
     names: list[bytes]
 
 
 def _read_folder(key: str, selection: Selection) -> _Folder | None:
-    """Read the names that may be selected; None if there is no such folder."""
+    """Read the names that may be selected; None if the folder does not exist."""
     with suppress(ObjectMissingError), _read_failures("folder", key):
         with os.scandir(_name_bytes(key)) as entries:
             names = [name for entry in entries if (name := _selected(key, entry, selection))]
@@ -271,7 +271,7 @@ def _selected(folder: str, entry: os.DirEntry[bytes], selection: Selection) -> b
         raise ExternalError(
             f'file name "{_shown(key[len(folder) :])}" in folder "{_shown(folder[:-1])}" '
             "is not UTF-8",
-            hint="Rename the file, or write the pattern so that it does not match it.",
+            hint="Rename the file, or change the pattern so that it does not match the file.",
         )
     return entry.name
 
@@ -296,8 +296,8 @@ def _require_same(key: str, descriptor: int, etag: str) -> None:
     if found != etag:
         raise ObjectChangedError(
             f'file "{_shown(key)}" was changed after it was listed',
-            detail=f"Its ETag was {etag} and is {found}.",
-            hint="Write files elsewhere and move them in when they are complete.",
+            detail=f"The ETag changed from {etag} to {found}.",
+            hint="Write files in another folder, and move them here when they are complete.",
         )
 
 
@@ -319,9 +319,9 @@ class _NamedFile(io.FileIO):
 
 @contextmanager
 def _durable_draft(target: Path, content: bytes) -> Iterator[Path]:
-    """Yield a complete, durable file in the target's folder; sync the folder afterwards."""
+    """Yield a complete, synced temporary file in the target's folder; then sync the folder."""
     _create_folder(target.parent)
-    # No wildcard matches a dot name, and its length does not depend on the target's.
+    # Wildcards do not match the leading dot. The length does not depend on the target's name.
     draft = target.parent / f".penstock-{uuid4().hex}.tmp"
     try:
         with draft.open("xb") as stream:
@@ -373,7 +373,7 @@ def _shown(key: str) -> str:
 
 @contextmanager
 def _read_failures(kind: str, key: str) -> Iterator[None]:
-    """Convert errors of the system; ObjectMissingError if the name does not exist."""
+    """Convert OSError; raise ObjectMissingError if the name does not exist."""
     try:
         yield
     except OSError as error:
@@ -396,7 +396,7 @@ def _data_file_failures(path: Path) -> Iterator[None]:
     try:
         yield
     except FileExistsError as error:
-        raise InvariantError(f'data file "{error.filename or path}" exists already') from error
+        raise InvariantError(f'data file "{error.filename or path}" already exists') from error
     except OSError as error:
         fact = f'data file "{error.filename or path}" could not be written'
         raise storage_error(fact, error) from error

@@ -1,4 +1,4 @@
-"""Options of a bucket: its address and credentials, checked together.
+"""Options of a bucket: endpoint and credentials, checked together.
 
 Invariant: no message contains a value of a secret, a file or the environment. Messages show the
 reference instead.
@@ -16,9 +16,9 @@ from penstock.model.options import (
     option_fields,
     option_key,
     print_options,
+    resolve_references,
     sealed_pairs,
     secret_options,
-    with_values,
 )
 from penstock.model.secrets import MASKED, Origins, Sealed, shown_value
 from penstock.storage.uris import Scheme, parse_uri
@@ -40,7 +40,7 @@ class Provider(StrEnum):
 
 
 class Choice(StrEnum):
-    """True, false, or chosen by the kind of store."""
+    """True, false, or decided by the kind of store."""
 
     AUTO = "auto"
     TRUE = "true"
@@ -49,26 +49,26 @@ class Choice(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """Address and credentials of a bucket; every text may be a reference to a secret."""
+    """Endpoint and credentials of a bucket; every text may be a reference to a secret."""
 
     endpoint: str = option(
-        "Address of an S3 server that is not AWS itself, such as https://minio.example.com.",
+        "Endpoint of an S3 server other than AWS, such as https://minio.example.com.",
         key="s3.endpoint",
         default="",
     )
     region: str = option(
-        "Region of the bucket; by default that of the environment, or us-east-1.",
+        "Region of the bucket. Default: the region in the environment, or us-east-1.",
         key="s3.region",
         default="",
     )
     access_key: str = option(
-        "Access key (Azure: name of the account); without it the default chain is used.",
+        "Access key (Azure: account name). Without it, the default credential chain is used.",
         key="s3.access_key",
         default="",
         secret=True,
     )
     secret_key: str = option(
-        "Secret key that belongs to the access key (Azure: key of the account).",
+        "Secret key of the access key (Azure: account key).",
         key="s3.secret_key",
         default="",
         secret=True,
@@ -77,7 +77,7 @@ class StoreOptions:
         "Session token of temporary keys.", key="s3.session_token", default="", secret=True
     )
     role_arn: str = option(
-        "Role to assume with these keys, or with those of the default chain.",
+        "Role to assume, with these keys or with the default credential chain.",
         key="s3.role_arn",
         default="",
     )
@@ -85,20 +85,20 @@ class StoreOptions:
         "External id that the role requires.", key="s3.external_id", default=""
     )
     path_style: Choice = option(
-        "Whether the bucket is part of the path (true) or of the host name (false); auto: of "
-        "the path if an endpoint is given, unless that is one of AWS or the provider is oss, "
-        "cos, obs or bos.",
+        "Whether the bucket is part of the path (true) or of the host name (false). With auto, "
+        "the bucket is part of the path if an endpoint is set. AWS and the providers oss, cos, "
+        "obs and bos use the host name.",
         key="use_path_style",
         default=Choice.AUTO,
     )
     provider: Provider = option("Vendor of the object store.", default=Provider.S3)
     service_account: str = option(
-        "Key of a Google service account as JSON, for gs://.",
+        "JSON key of a Google service account, for gs://.",
         key="gs.service_account",
         default="",
         secret=True,
     )
-    # References whose values are in this object, for messages; never stored.
+    # The references that values come from, for messages; never stored.
     origins: Origins = field(default=(), compare=False, metadata={"transient": True})
 
 
@@ -116,9 +116,9 @@ _PROVIDERS_BY_SCHEME = {
 }
 
 
-def revealed(options: StoreOptions, reveal: Reveal) -> StoreOptions:
+def resolve_store_options(options: StoreOptions, reveal: Reveal) -> StoreOptions:
     """Replace references with their values, and check the options together."""
-    values = with_values(options, reveal, what="a bucket")
+    values = resolve_references(options, reveal, what="a bucket")
     check_access(values)
     return values
 
@@ -130,39 +130,41 @@ def check_access(options: StoreOptions) -> None:
     )
     if options.session_token and not options.access_key:
         raise UserError(
-            'option "s3.session_token" needs "s3.access_key" and "s3.secret_key" beside it'
+            'option "s3.session_token" requires "s3.access_key" and "s3.secret_key"'
         )
     if options.external_id and not options.role_arn:
-        raise UserError('option "s3.external_id" needs "s3.role_arn" beside it')
+        raise UserError('option "s3.external_id" requires "s3.role_arn"')
     if "@" in options.endpoint:
         raise UserError(
-            'option "s3.endpoint" must not hold a name or a password',
-            hint='Give them as "s3.access_key" and "s3.secret_key".',
+            'option "s3.endpoint" must not contain a user name or a password',
+            hint='Use "s3.access_key" and "s3.secret_key" instead.',
         )
     scheme, separator, _ = options.endpoint.partition("://")
     if separator and scheme.lower() not in ("http", "https"):
         shown = shown_value("s3.endpoint", options.endpoint, options.origins)
-        raise UserError(f'option "s3.endpoint" must begin with https:// or http://: {shown}')
+        raise UserError(
+            f'option "s3.endpoint" must start with https:// or http://, not {shown}'
+        )
     if options.role_arn and not options.role_arn.startswith("arn:"):
         shown = shown_value("s3.role_arn", options.role_arn, options.origins)
         raise UserError(
             f'option "s3.role_arn" must be an ARN, not {shown}',
-            hint="Write it like arn:aws:iam::123456789012:role/loader.",
+            hint="Use for example arn:aws:iam::123456789012:role/loader.",
         )
 
 
 def require_both_keys(*keys: tuple[str, str]) -> None:
-    """Raise UserError if only one of two keys, pairs of option and value, has a value."""
+    """Raise UserError if only one of two keys, given as (option, value), has a value."""
     given = [option for option, value in keys if value]
     missing = [option for option, value in keys if not value]
     if given and missing:
         raise UserError(
-            f'option "{given[0]}" needs "{missing[0]}" beside it',
-            hint="Give both keys, or none of them for the default chain.",
+            f'option "{given[0]}" requires "{missing[0]}"',
+            hint="Set both keys, or neither to use the default credential chain.",
         )
 
 
-def require_meaning(uri: str, options: StoreOptions) -> None:
+def require_applicable(uri: str, options: StoreOptions) -> None:
     """Raise UserError if an option does not apply to the store of a URI."""
     scheme = parse_uri(uri).scheme
     given = [key for key, _ in print_options(options)]
@@ -170,15 +172,15 @@ def require_meaning(uri: str, options: StoreOptions) -> None:
     if unknown:
         allowed = ", ".join(sorted(_KEYS_BY_SCHEME[scheme]))
         raise UserError(
-            f'option "{unknown[0]}" has no meaning for {scheme}://',
-            hint=f"Leave it out; {scheme}:// takes {allowed}." if allowed else "",
+            f'option "{unknown[0]}" does not apply to {scheme}://',
+            hint=f"Remove the option. Options of {scheme}://: {allowed}." if allowed else "",
         )
     if "provider" in given and options.provider not in _PROVIDERS_BY_SCHEME[scheme]:
         allowed = ", ".join(sorted(_PROVIDERS_BY_SCHEME[scheme]))
         raise UserError(
             f'option "provider" must be one of {allowed} for {scheme}://, '
             f'not "{options.provider}"',
-            hint="Buckets of Google are gs://bucket/…, containers of Azure az://container/….",
+            hint="Use gs://bucket/… for Google, and az://container/… for Azure.",
         )
 
 
@@ -193,7 +195,7 @@ def hidden_values(options: StoreOptions) -> tuple[str, ...]:
     origins = dict(options.origins)
     referenced = {text for key, text in print_options(options) if key in origins}
     secret = {text for _, text in secret_options(options)}
-    # Libraries print parts of an address.
+    # Libraries print parts of a URL.
     hosts = {urlsplit(text).netloc for text in referenced if "://" in text}
     return tuple(sorted((secret | referenced | hosts) - {""}, key=len, reverse=True))
 

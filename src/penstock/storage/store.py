@@ -32,7 +32,7 @@ class ObjectMeta:
 
 
 class ObjectChangedError(ExternalError):
-    """The object has changed since it was planned; it is planned again."""
+    """The object changed after it was planned; the next plan includes it again."""
 
 
 class ObjectMissingError(ExternalError):
@@ -46,9 +46,9 @@ class FolderMissingError(ExternalError):
 class Selection(Protocol):
     """The keys that a listing selects.
 
-    A store calls this before it reads the status of a file, so files that are not selected cost
-    nothing and cannot fail the listing. In a name that is not UTF-8, the wrong bytes are lone
-    surrogates.
+    A store selects keys before it reads the status of files. Files that are not selected
+    therefore cost nothing and cannot fail the listing. In a name that is not UTF-8, the invalid
+    bytes are lone surrogates.
     """
 
     def matches(self, key: str) -> bool:
@@ -94,24 +94,24 @@ class Store(Protocol):
     ) -> Iterator[ObjectMeta]:
         """Yield the selected objects below a prefix whose keys are greater than ``after``.
 
-        The order is the byte order of the UTF-8 keys, unless the store is known not to keep it.
-        The prefix is empty or ends with a slash. Memory grows with the largest folder, not with
-        the number of objects. An object that is created or deleted during the listing may be
-        listed or not; every other object is listed exactly once.
+        Keys are in the byte order of UTF-8, unless the store is known to use another order. The
+        prefix is empty or ends with a slash. Memory grows with the largest folder, not with
+        the number of objects. Objects that are created or deleted during the listing may be
+        listed or not. Every other object is listed exactly once.
         """
         ...
 
     def open(self, key: str, *, etag: str | None) -> AbstractContextManager[BufferedIOBase]:
-        """Open exactly the object that was listed, to read and seek; any object if None.
+        """Open the object with this ETag to read and seek, or any object if the ETag is None.
 
-        Raises ObjectMissingError or ObjectChangedError at once if there is no object or another
-        one. If the object changes while it is read, reading or leaving the block raises
-        ObjectChangedError, even in place of an exception of the block. Callers must not keep
-        results of the bytes before the block has ended.
+        Raises ObjectMissingError at once if there is no object, and ObjectChangedError if its
+        ETag differs. If the object changes during the read, reading or leaving the block raises
+        ObjectChangedError. This error replaces any exception of the block. Callers must not use
+        results before the block has ended.
         """
         ...
 
-    def prepare(self, key: str, *, etag: str) -> None:
+    def prefetch(self, key: str, *, etag: str) -> None:
         """Start to fetch an object that will be opened soon, if fetching takes time."""
         ...
 
@@ -130,7 +130,7 @@ class Store(Protocol):
         """
         ...
 
-    def make_folder(self, folder: str) -> None:
+    def create_folder(self, folder: str) -> None:
         """Create a folder and its parents durably, if the store has folders."""
         ...
 
@@ -142,11 +142,11 @@ class Store(Protocol):
         ...
 
     def sync(self, keys: Iterable[str]) -> None:
-        """Make objects, or the names in folders, survive a power failure."""
+        """Flush objects, or the names in folders, so that they survive a power failure."""
         ...
 
     def head(self, key: str) -> ObjectMeta | None:
-        """Return the object as a listing shows it; None if it does not exist."""
+        """Return the object as in a listing; None if it does not exist."""
         ...
 
     def is_folder(self, folder: str) -> bool:
@@ -158,14 +158,14 @@ class Store(Protocol):
         ...
 
     def delete_below(self, prefix: str, *, last: str = "") -> None:
-        """Delete every object below a prefix; those below the prefix ``last`` at the end."""
+        """Delete every object below a prefix; delete those below ``last`` at the end."""
         ...
 
 
 def open_store(uri: str | Uri, options: StoreOptions | None = None) -> tuple[Store, str]:
     """Open the store of a URI and return it with the URI's pattern of keys.
 
-    The options hold values, no references.
+    The options must hold values, not references.
     """
     place = parse_uri(uri) if isinstance(uri, str) else uri
     if place.scheme is Scheme.FILE:
@@ -195,22 +195,22 @@ def _unsealed(sealed: Sealed) -> StoreOptions:
     return from_sealed_pairs(StoreOptions, values, what="a bucket")
 
 
-def read_ahead(stream: BufferedIOBase, begin: int, end: int) -> None:
-    """Announce the range that is read next; a stream of a bucket prefetches it."""
+def read_ahead(stream: BufferedIOBase, start: int, end: int) -> None:
+    """Announce the range that is read next; the stream of a bucket prefetches the range."""
     announce = getattr(stream, "read_ahead", None)
     if announce is not None:
-        announce(begin, end)
+        announce(start, end)
 
 
 def storage_error(
     fact: str, error: BaseException, *, hidden: tuple[str, ...] = ()
 ) -> ExternalError:
-    """Convert an error of the storage, without hidden values, to one that is retried."""
+    """Convert a storage error to a retryable error without secret values."""
     return ExternalError(
         fact,
         code=Code.STORAGE_ERR,
         detail=f"{error_text(error, hidden=hidden)}.",
-        hint="Check the free space of the disk and the rights of the user that runs Penstock.",
+        hint="Check the free disk space and the permissions of the user that runs Penstock.",
     )
 
 

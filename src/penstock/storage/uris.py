@@ -13,7 +13,7 @@ from penstock.errors import UserError
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]")
 _EXAMPLE = (
-    "Write it like file:///data/in/*.json, with three slashes and the whole path, or like "
+    "Use for example file:///data/in/*.json, with three slashes and an absolute path, or "
     "s3://bucket/in/*.json."
 )
 
@@ -47,7 +47,7 @@ class Uri:
 
 
 def has_scheme(text: str) -> bool:
-    """Return whether a text begins like a URI, with any scheme."""
+    """Return whether a text starts with a scheme, like a URI."""
     return _SCHEME.match(text) is not None
 
 
@@ -55,12 +55,14 @@ def parse_uri(uri: str) -> Uri:
     """Parse a URI; raise UserError if no store can open it."""
     scheme = _SCHEME.match(uri)
     if scheme is None:
-        raise UserError(f'uri "{uri}" must begin with file:// or s3://', hint=_EXAMPLE)
+        raise UserError(
+            f'uri "{uri}" must start with file://, s3://, gs:// or az://', hint=_EXAMPLE
+        )
     kind = _SCHEME_BY_NAME.get(scheme[1].lower())
     if kind is None:
         allowed = ", ".join(f"{known}://" for known in Scheme)
         raise UserError(
-            f'uri "{uri}" must begin with one of {allowed}, not {scheme[1].lower()}://',
+            f'uri "{uri}" must start with one of {allowed}, not {scheme[1].lower()}://',
             hint=_EXAMPLE,
         )
     bucket, slash, path = uri[scheme.end() :].partition("/")
@@ -68,30 +70,30 @@ def parse_uri(uri: str) -> Uri:
         if bucket or not slash:
             raise UserError(
                 f'uri "{uri}" must have an absolute path after file://',
-                detail="The part before the third slash is a host, and it must be empty.",
+                detail="The part before the third slash is the host, which must be empty.",
                 hint=_EXAMPLE,
             )
         return Uri(scheme=kind, bucket="", key=_plain_path(f"/{path}", parts=path))
     if "@" in bucket:
         raise UserError(
-            f"uri must name a bucket after {kind}://, without keys before it",
-            hint='Give keys as "s3.access_key" and "s3.secret_key", best from a secret.',
+            f"uri must have a bucket after {kind}://, without keys before the bucket",
+            hint='Set "s3.access_key" and "s3.secret_key", preferably from a secret.',
         )
     if not _BUCKET.fullmatch(bucket):
         raise UserError(
-            f'uri "{uri}" must name a bucket after {kind}://, not "{bucket}"',
-            detail="A bucket has 3 to 63 lower-case letters, digits, dots and hyphens.",
+            f'uri "{uri}" must have a bucket after {kind}://, not "{bucket}"',
+            detail="A bucket name has 3 to 63 lower-case letters, digits, dots and hyphens.",
             hint=_EXAMPLE,
         )
     return Uri(scheme=kind, bucket=bucket, key=_plain_path(path, parts=path))
 
 
 def _plain_path(path: str, *, parts: str) -> str:
-    """Return the path; raise UserError unless its parts name one place."""
+    """Return the path; raise UserError if another path can name the same file."""
     if parts and {"", ".", ".."} & set(parts.removesuffix("/").split("/")):
         raise UserError(
-            f'path "{path}" must not hold an empty part, "." or ".."',
-            detail="A file is identified by its path, so it must not have two paths.",
+            f'path "{path}" must not contain an empty part, "." or ".."',
+            detail="A file is identified by its path, so a file must not have two paths.",
             hint=_EXAMPLE,
         )
     if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in path):

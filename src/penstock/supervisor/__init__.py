@@ -1,1 +1,1 @@
-"""Makes it run: one supervisor per node, one runner per job."""
+"""The supervisor of a node, which starts, watches and stops one runner per job."""

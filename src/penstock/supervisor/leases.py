@@ -1,8 +1,8 @@
 """Renew leases and detect their loss early; lock the home of this process.
 
-Invariant: a node treats its leases as lost ``MARGIN`` before the catalog does, so that it
-starts no commit when another node may take over. Rows stay exact even without that: the chain
-of commits refuses a stale writer.
+Invariant: a node treats its leases as lost ``MARGIN`` before they expire in the catalog. The
+node therefore starts no commit when another node may take over. No row is lost or loaded twice
+even without leases: the chain of commits refuses a stale writer.
 """
 
 import fcntl
@@ -21,7 +21,7 @@ MARGIN = timedelta(seconds=3)
 
 
 class LeaseKeeper:
-    """Renews all leases of one node from a thread of its own."""
+    """A thread that renews all leases of one node."""
 
     def __init__(self, *, node_id: str, catalog: Catalog, clock: Clock) -> None:
         self._node_id = node_id
@@ -29,48 +29,50 @@ class LeaseKeeper:
         self._clock = clock
         self._stop = threading.Event()
         self._renewed = clock.monotonic()
-        self._thread = threading.Thread(target=self._keep, name="lease-keeper", daemon=True)
-        self.trouble: PenstockError | None = None
+        self._thread = threading.Thread(
+            target=self._renew_periodically, name="lease-keeper", daemon=True
+        )
+        self.last_error: PenstockError | None = None
 
     def start(self) -> None:
-        """Start renewing."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop renewing."""
+        """Stop the thread and wait for its end."""
         self._stop.set()
         self._thread.join()
 
     @property
     def expired(self) -> bool:
-        """Whether the last renewal is so long ago that every lease counts as lost."""
-        silent = self._clock.monotonic() - self._renewed
-        return silent > (LEASE_DURATION - MARGIN).total_seconds()
+        """Whether every lease counts as lost, because the last renewal is too long ago."""
+        elapsed = self._clock.monotonic() - self._renewed
+        return elapsed > (LEASE_DURATION - MARGIN).total_seconds()
 
     def renew(self) -> None:
-        """Renew once; a failure is remembered and tried again at the next period."""
+        """Renew all leases once; store a failure in ``last_error``."""
         try:
             self._catalog.renew_leases(self._node_id, duration=LEASE_DURATION)
         except PenstockError as error:
-            self.trouble = error
+            self.last_error = error
             return
         self._renewed = self._clock.monotonic()
-        self.trouble = None
+        self.last_error = None
 
-    def _keep(self) -> None:
+    def _renew_periodically(self) -> None:
         while not self._clock.wait(self._stop, RENEWAL_PERIOD):
             self.renew()
 
 
 class HomeLock:
-    """A lock file in the home; if it is free, the process that held it has ended."""
+    """A lock file in the home. If the lock is free, the process that held it has ended."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor: int | None = None
 
     def acquire(self) -> bool:
-        """Take the lock if it is free; return whether this process holds it."""
+        """Acquire the lock if it is free; return whether this process holds it."""
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

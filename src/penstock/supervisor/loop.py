@@ -1,4 +1,4 @@
-"""What the supervisor starts and watches: loops, of any kind of runner."""
+"""The contract of loops, which the supervisor starts, watches and stops."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,40 +10,42 @@ from penstock.model.job import JobState
 
 
 class Loop(Protocol):
-    """One tenure of one job; ``run`` is called once, in a thread of its own."""
+    """One run of one job; ``run`` is called once, in its own thread."""
 
-    # The generation under which a failure pauses the job; None before the first step.
+    # The generation of the current step; None before the first step. A failure pauses the job
+    # only if the job still has this generation.
     assumed: Generation | None
-    # The generation under which the loop owns the job; compared with the catalog's.
+    # The generation with which the loop owns the job; None before the takeover. The supervisor
+    # compares this generation with the catalog.
     owned: Generation | None
-    # Whether a commit may still land; then the lease is not released.
+    # Whether a commit may still appear in the table; then the lease must not be released.
     outcome_unknown: bool
 
     @property
     def progress(self) -> Progress:
-        """What the loop does now; read by other threads."""
+        """The latest progress; other threads read it."""
         ...
 
     def run(self, *, until_caught_up: bool) -> None:
-        """Own the job and work until stopped or, if asked, until caught up.
+        """Take over the job and work until stopped or, if requested, until caught up.
 
-        Raises StoppedError when stopped in the middle of work, LeaseLostError when the job has
-        another owner, and any other PenstockError to pause the job.
+        Raise StoppedError when stopped during work, LeaseLostError when the job has another
+        owner, and any other PenstockError to pause the job.
         """
         ...
 
     def stop(self) -> None:
-        """Ask the loop to end and cancel its Spark work; return at once."""
+        """Request the end of the loop and cancel its Spark job; return at once."""
         ...
 
     def abort_attempt(self, reason: str) -> None:
-        """Cancel the running attempt; the loop tries again."""
+        """Cancel the running attempt; the loop retries the epoch."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerKind:
-    """How jobs of one kind of runner are run; ``app`` passes one for each name."""
+    """The functions that run one kind of job; ``app`` passes one value for each kind."""
 
     open_loop: Callable[[str, ProgressReporter], Loop]
     # Whether a job that another node runs is caught up; raises PenstockError if unknown.

@@ -1,8 +1,9 @@
-"""Decide when a paused job is resumed automatically, and when an epoch is overdue; pure.
+"""Decide when a paused job is resumed automatically, and when an epoch is overdue.
 
-The first resume is immediate; then the wait doubles from ten seconds up to five minutes,
-measured from the last resume. A pause by a person, bad rows and everything that a person must
-look at first are never resumed automatically. The job kind has the limits.
+All functions are pure. The first automatic resume is immediate. The following delays start at
+ten seconds and double up to five minutes, measured from the last resume. A job that a user
+paused is never resumed automatically. A job with an error that a user must fix, such as bad
+rows, is not resumed either. The limits are part of the job kind.
 """
 
 from datetime import datetime
@@ -28,18 +29,18 @@ NEVER_RESUMED = frozenset(
 )
 
 
-def gives_up(state: JobState, resumes: int) -> bool:
-    """Return whether a job that was resumed so often is not resumed any more."""
+def resumes_exhausted(state: JobState, resumes: int) -> bool:
+    """Return whether a job has used up its automatic resumes."""
     resumes_max = state.definition.kind.resume_policy.resumes_max
     return resumes_max is not None and resumes >= resumes_max
 
 
 def resume_at(state: JobState) -> datetime | None:
-    """Return when a paused job is resumed automatically; None if never."""
+    """Return the time at which a paused job is resumed automatically; None if never."""
     desired = state.desired
     if desired.state is not DesiredState.PAUSE or desired.reason is None:
         return None
-    if desired.reason.code in NEVER_RESUMED or gives_up(state, desired.auto_resumes):
+    if desired.reason.code in NEVER_RESUMED or resumes_exhausted(state, desired.auto_resumes):
         return None
     if desired.auto_resumes == 0 or desired.resumed_at is None:
         return desired.changed_at
@@ -50,9 +51,9 @@ def resume_at(state: JobState) -> datetime | None:
 
 
 def next_resumes(state: JobState, *, now: datetime) -> int:
-    """Return how many resumes in a row there were, with the one that comes now."""
+    """Return the number of automatic resumes in a row, including the one at ``now``."""
     last = state.desired.resumed_at
-    quiet_time = state.definition.kind.resume_policy.forgotten_after
+    quiet_time = state.definition.kind.resume_policy.reset_after
     quiet = quiet_time is not None and last is not None and now - last > quiet_time
     return 1 if quiet else state.desired.auto_resumes + 1
 
@@ -64,10 +65,10 @@ def pause_for(error: PenstockError, *, state: JobState) -> DesiredStateChanged:
     if error.detail:
         message = f"{message}. {error.detail}".rstrip(". ")
     reason = Reason(code=error.code, message=message, hint=error.hint)
-    if error.code not in NEVER_RESUMED and gives_up(state, resumes):
+    if error.code not in NEVER_RESUMED and resumes_exhausted(state, resumes):
         reason = Reason(
             code=Code.CANNOT_RESUME_ERR,
-            message=f"resumed {resumes} times in vain; the last failure was: {reason.message}",
+            message=f"still failing after {resumes} resumes; last failure: {reason.message}",
             hint=error.hint,
         )
     return DesiredStateChanged(
@@ -80,7 +81,7 @@ def pause_for(error: PenstockError, *, state: JobState) -> DesiredStateChanged:
 
 
 def overdue(state: JobState, progress: Progress, *, now: datetime) -> bool:
-    """Return whether the tasks of an epoch should have ended."""
+    """Return whether the tasks of an epoch exceed their time limit."""
     timeout = state.definition.properties.task_timeout
     if progress.step is not Step.LOADING or timeout is None:
         return False

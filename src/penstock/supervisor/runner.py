@@ -1,4 +1,4 @@
-"""One job in one thread of the node: start, stop, last words."""
+"""Run one job in one thread of the node, and report how the run ended."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -32,8 +32,8 @@ class Ending(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LastWords:
-    """What a runner leaves when it ends."""
+class RunnerExit:
+    """The end of a runner: how it ended, and the error if there was one."""
 
     ending: Ending
     error: PenstockError | None = None
@@ -41,20 +41,20 @@ class LastWords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorParts:
-    """What a node's supervisor and its runners work with."""
+    """The dependencies of a supervisor and its runners."""
 
     catalog: Catalog
     clock: Clock
     node_id: str
     start_thread: StartThread
-    # How jobs are run, by the runner that their kind names.
+    # The runner kinds by name; every job kind names its runner kind.
     runners: Mapping[str, RunnerKind] = field(default_factory=dict)
-    # What this node can do; a job whose needs it lacks is not started.
+    # The installed libraries; a job that needs another one is not started.
     capabilities: frozenset[str] = frozenset()
 
 
 class Runner:
-    """Runs one job until it is stopped, caught up, paused or overtaken."""
+    """One job in a thread, until it is stopped, caught up, paused or taken over."""
 
     def __init__(
         self,
@@ -71,60 +71,62 @@ class Runner:
         self._lost: LeaseLostError | None = None
         self._reporter = ProgressReporter(parts.clock)
         self._loop = kind.open_loop(job_id, self._reporter)
-        self.last_words: LastWords | None = None
+        self.last_exit: RunnerExit | None = None
         self._thread = parts.start_thread(self._run, f"runner-{job_id[:8]}")
 
     @property
     def ended(self) -> bool:
-        """Whether the runner has reported its exit and its thread has ended."""
-        return self.last_words is not None and not self._thread.is_alive()
+        """Whether the thread has ended and ``last_exit`` is set."""
+        return self.last_exit is not None and not self._thread.is_alive()
 
     @property
     def generation(self) -> Generation | None:
-        """The generation under which the runner owns the job, once it does."""
+        """The generation with which the runner owns the job; None before the takeover."""
         return self._loop.owned
 
     @property
     def progress(self) -> Progress:
-        """The newest progress of the runner."""
+        """The latest progress of the runner."""
         return self._reporter.now
 
     def stop(self, *, lost: LeaseLostError | None = None) -> None:
-        """Ask the runner to end; an epoch whose commit has not started is aborted.
+        """Request the end of the runner; abort an epoch whose commit has not started.
 
-        ``lost`` is why this node no longer owns the job, if that is the reason.
+        ``lost`` is the reason why this node no longer owns the job; None if it does.
         """
         self._lost = self._lost or lost
         self._stopping = True
         self._loop.stop()
 
     def abort_attempt(self) -> None:
-        """Restart the running epoch: its tasks take too long."""
+        """Cancel and retry the running epoch, because its tasks exceed their time limit."""
         self._loop.abort_attempt(f"tasks have run since {self.progress.since:%H:%M:%S}")
 
     def join(self, timeout: timedelta) -> bool:
-        """Wait for the runner to end; return whether it has ended within the time."""
+        """Wait for the runner to end; return whether it ended within the timeout."""
         self._thread.join(timeout.total_seconds())
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        # The supervisor must see that the thread ended; otherwise it renews the lease forever.
-        words = LastWords(
-            ending=Ending.LOST, error=InvariantError("the runner's thread died; see the log")
+        # The exit must be set in every case. Otherwise the supervisor would assume that the
+        # runner works, and renew its lease forever.
+        result = RunnerExit(
+            ending=Ending.LOST,
+            error=InvariantError("the runner's thread ended unexpectedly; see the log"),
         )
         try:
-            words = self._work()
+            result = self._work()
         finally:
-            self.last_words = words
+            self.last_exit = result
             self._reporter.report(step=Step.STOPPED)
 
-    def _work(self) -> LastWords:
+    def _work(self) -> RunnerExit:
         try:
             self._loop.run(until_caught_up=self._until_caught_up)
         except StoppedError:
-            return self._leave(self._stopped())
+            return self._release_lease(self._stopped_exit())
         except LeaseLostError as error:
-            return self._leave(self._taken_away(error))
+            return self._release_lease(self._lost_exit(error))
         except PenstockError as error:
             return self._pause(error)
         except Exception as error:
@@ -134,41 +136,41 @@ class Runner:
             )
             return self._pause(unexpected)
         if self._stopping:
-            return self._leave(self._stopped())
-        return self._leave(LastWords(ending=Ending.CAUGHT_UP))
+            return self._release_lease(self._stopped_exit())
+        return self._release_lease(RunnerExit(ending=Ending.CAUGHT_UP))
 
-    def _stopped(self) -> LastWords:
+    def _stopped_exit(self) -> RunnerExit:
         lost = self._lost
-        return LastWords(ending=Ending.STOPPED) if lost is None else self._taken_away(lost)
+        return RunnerExit(ending=Ending.STOPPED) if lost is None else self._lost_exit(lost)
 
-    def _taken_away(self, error: LeaseLostError) -> LastWords:
+    def _lost_exit(self, error: LeaseLostError) -> RunnerExit:
         log.info("lease lost", job_id=self.job_id, reason=error.message, detail=error.detail)
-        return LastWords(ending=Ending.LOST, error=error)
+        return RunnerExit(ending=Ending.LOST, error=error)
 
-    def _pause(self, error: PenstockError) -> LastWords:
+    def _pause(self, error: PenstockError) -> RunnerExit:
         log.warning("job paused", job_id=self.job_id, code=error.code, reason=error.message)
         try:
             state = self._parts.catalog.job_by_id(self.job_id)
             assumed = self._loop.assumed
             if state is None or assumed is None:
-                return LastWords(ending=Ending.LOST, error=error)
+                return RunnerExit(ending=Ending.LOST, error=error)
             desired = pause_for(error, state=state)
             self._parts.catalog.append(self.job_id, desired, expected=assumed)
             reached(CrashPoint.PAUSE_STORED)
         except LeaseLostError as lost:
-            return LastWords(ending=Ending.LOST, error=lost)
+            return RunnerExit(ending=Ending.LOST, error=lost)
         except PenstockError as second:
-            # The catalog failed. The lease expires, and the job is taken over again.
+            # The catalog is not available. The lease expires, and a node takes the job over.
             log.warning("pause not stored", job_id=self.job_id, reason=second.message)
-            return LastWords(ending=Ending.LOST, error=error)
-        return self._leave(LastWords(ending=Ending.PAUSED, error=error))
+            return RunnerExit(ending=Ending.LOST, error=error)
+        return self._release_lease(RunnerExit(ending=Ending.PAUSED, error=error))
 
-    def _leave(self, words: LastWords) -> LastWords:
+    def _release_lease(self, result: RunnerExit) -> RunnerExit:
         """Release the lease unless a commit may be in flight."""
         if self._loop.outcome_unknown:
-            return words
+            return result
         try:
             self._parts.catalog.release_lease(self.job_id, self._parts.node_id)
         except PenstockError as error:
             log.warning("lease not released", job_id=self.job_id, reason=error.message)
-        return words
+        return result

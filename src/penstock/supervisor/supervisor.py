@@ -1,7 +1,8 @@
 """Start, watch and stop the runners of this node.
 
-Control and supervisor meet only in the catalog: a statement stores what is wanted, a round of
-the supervisor compares that with what runs here. A round decides nothing about data.
+Statements and supervisor communicate only through the catalog. A statement stores the desired
+state of a job. In every round, the supervisor compares the desired states with its runners, and
+starts or stops runners. A round never decides about rows or positions.
 """
 
 from dataclasses import dataclass
@@ -18,30 +19,30 @@ from penstock.model.job import DesiredState, JobState, Status, StatusCode
 from penstock.supervisor.leases import LeaseKeeper
 from penstock.supervisor.loop import RunnerKind
 from penstock.supervisor.restart import next_resumes, overdue, resume_at
-from penstock.supervisor.runner import Ending, LastWords, Runner, SupervisorParts
+from penstock.supervisor.runner import Ending, Runner, RunnerExit, SupervisorParts
 from penstock.tables.chain import next_generation
 
 log = structlog.get_logger()
 
 RESTART_PAUSE = timedelta(seconds=1)
-LOOK_PERIOD = timedelta(seconds=2)
+POLL_PERIOD = timedelta(seconds=2)
 STOP_PERIOD = timedelta(milliseconds=250)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerReport:
-    """A job with its lease, and what its runner on this node does or did last."""
+    """State and lease of a job, and progress or last exit of its runner on this node."""
 
     state: JobState
     lease: Lease | None
     progress: Progress | None
-    last_words: LastWords | None
+    last_exit: RunnerExit | None
     resumes_at: datetime | None
     caught_up: bool
 
     @property
-    def left_out(self) -> bool:
-        """Whether a person paused or dropped the job, so that nobody waits for it."""
+    def user_stopped(self) -> bool:
+        """Whether a user paused or dropped the job, so that ``penstock run`` ignores it."""
         desired = self.state.desired
         manual = desired.reason is not None and desired.reason.code is Code.MANUAL_PAUSE_ERR
         return desired.state in (DesiredState.DROP, DesiredState.CLOSED) or (
@@ -49,14 +50,14 @@ class RunnerReport:
         )
 
     @property
-    def paused_for_good(self) -> bool:
-        """Whether the job is paused and will not resume by itself."""
+    def needs_resume(self) -> bool:
+        """Whether the job stays paused until a user resumes it."""
         return self.state.desired.state is DesiredState.PAUSE and self.resumes_at is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
-    """A job that this node ran and lost, and why."""
+class LostJob:
+    """A job that this node ran and lost, with the reason."""
 
     job: str
     error: PenstockError
@@ -80,28 +81,33 @@ class Supervisor:
             node_id=parts.node_id, catalog=parts.catalog, clock=parts.clock
         )
         self._runners: dict[str, Runner] = {}
-        self._last_words: dict[str, LastWords] = {}
+        self._last_exit_by_job: dict[str, RunnerExit] = {}
         self._ended_at: dict[str, datetime] = {}
         self._caught_up: set[str] = set()
         self._name_by_id: dict[str, str] = {}
-        self._losses: list[Loss] = []
-        self._looked_at: dict[str, datetime] = {}
+        self._lost_jobs: list[LostJob] = []
+        self._polled_at_by_job: dict[str, datetime] = {}
 
     def start(self, *, sole_process: bool) -> None:
-        """Start to renew leases; free those of a process that provably ended."""
+        """Start to renew leases.
+
+        The sole process of a home first deletes the leases of other nodes, because their
+        processes have ended.
+        """
         if sole_process:
-            self._parts.catalog.free_leases_of_others(self._parts.node_id)
+            self._parts.catalog.delete_leases_of_other_nodes(self._parts.node_id)
         self._keeper.start()
 
     def round(self) -> tuple[RunnerReport, ...]:
-        """Compare what is wanted with what runs, act, and return what every job does."""
+        """Start, stop and resume jobs as the catalog requires; return the state of all jobs."""
         self._reap()
-        # Read before the catalog, which may not show yet what a runner takes meanwhile.
+        # Read before the catalog. Otherwise a runner that takes over a job in between would
+        # have a newer generation than the states read here, and would count as replaced.
         owned = {job_id: runner.generation for job_id, runner in self._runners.items()}
-        states = {state.id: state for state in self._wanted_jobs()}
+        states = {state.id: state for state in self._active_jobs()}
         leases = self._parts.catalog.leases()
         for job_id, generation in owned.items():
-            self._stop_unless_ours(
+            self._stop_if_not_owned(
                 self._runners[job_id], generation, states.get(job_id), leases.get(job_id)
             )
         for job_id, state in states.items():
@@ -110,64 +116,64 @@ class Supervisor:
             lease = leases.get(job_id)
             foreign = lease is not None and lease.live and lease.node_id != self._parts.node_id
             if foreign and self._until_caught_up:
-                self._watch_other_owner(state)
-            self._advance(state, held_elsewhere=foreign)
+                self._poll_for_other_owner(state)
+            self._start_or_resume(state, held_elsewhere=foreign)
         return tuple(
             self._report(state, leases.get(job_id)) for job_id, state in states.items()
         )
 
-    def take_losses(self) -> tuple[Loss, ...]:
-        """Return the jobs that were lost since the last call."""
-        losses, self._losses = self._losses, []
-        return tuple(losses)
+    def pop_lost_jobs(self) -> tuple[LostJob, ...]:
+        """Return the jobs that this node lost since the last call."""
+        lost, self._lost_jobs = self._lost_jobs, []
+        return tuple(lost)
 
     def reports(self) -> tuple[RunnerReport, ...]:
-        """Return what every job does, without acting."""
+        """Return the state of all jobs, without starting or stopping a runner."""
         leases = self._parts.catalog.leases()
-        return tuple(self._report(job, leases.get(job.id)) for job in self._wanted_jobs())
+        return tuple(self._report(job, leases.get(job.id)) for job in self._active_jobs())
 
     def stop(self) -> None:
-        """Stop every runner, wait for them, and stop holding leases."""
+        """Stop all runners, wait for their end, and stop renewing leases."""
         for runner in self._runners.values():
             runner.stop()
         for runner in self._runners.values():
-            # A Spark job may start after the first stop(); ask again.
+            # A Spark job may start after the first stop(), so stop() is repeated.
             while not runner.join(STOP_PERIOD):
                 runner.stop()
         self._reap()
         self._keeper.stop()
 
-    def _wanted_jobs(self) -> tuple[JobState, ...]:
+    def _active_jobs(self) -> tuple[JobState, ...]:
         jobs = self._parts.catalog.jobs()
         living = (job for job in jobs if not job.stopped)
         return tuple(job for job in living if not self._only or job.name in self._only)
 
     def _reap(self) -> None:
         for job_id, runner in list(self._runners.items()):
-            if not runner.ended or runner.last_words is None:
+            if not runner.ended or runner.last_exit is None:
                 continue
             del self._runners[job_id]
-            self._last_words[job_id] = runner.last_words
+            self._last_exit_by_job[job_id] = runner.last_exit
             self._ended_at[job_id] = self._clock.now()
-            words = runner.last_words
-            if words.ending is Ending.LOST and words.error is not None:
-                error = words.error
-                if not self._is_wanted(job_id):
-                    error = LeaseLostError("a statement has paused or ended it")
-                self._losses.append(Loss(job=self._name_by_id[job_id], error=error))
+            last_exit = runner.last_exit
+            if last_exit.ending is Ending.LOST and last_exit.error is not None:
+                error = last_exit.error
+                if not self._should_run(job_id):
+                    error = LeaseLostError("the job was paused or dropped")
+                self._lost_jobs.append(LostJob(job=self._name_by_id[job_id], error=error))
             if self._until_caught_up and runner.progress.caught_up:
                 self._caught_up.add(job_id)
 
-    def _is_wanted(self, job_id: str) -> bool:
-        """Return whether a job should run; False if a person paused or ended it."""
+    def _should_run(self, job_id: str) -> bool:
+        """Return whether a job should run; False if a user paused or dropped it."""
         try:
             state = self._parts.catalog.job_by_id(job_id)
         except PenstockError:
-            # A catalog that is out of reach may be why the runner has ended.
+            # The runner may have ended because the catalog is not available.
             return True
         return state is not None and state.desired.state is DesiredState.RUN
 
-    def _stop_unless_ours(
+    def _stop_if_not_owned(
         self,
         runner: Runner,
         owned: Generation | None,
@@ -176,45 +182,45 @@ class Supervisor:
     ) -> None:
         if state is not None and state.desired.state is DesiredState.PAUSE:
             runner.stop()
-        elif (lost := self._loss(owned, state, lease)) is not None:
+        elif (lost := self._lease_loss(owned, state, lease)) is not None:
             runner.stop(lost=lost)
         elif state is not None and overdue(state, runner.progress, now=self._clock.now()):
             runner.abort_attempt()
 
-    def _loss(
+    def _lease_loss(
         self, owned: Generation | None, state: JobState | None, lease: Lease | None
     ) -> LeaseLostError | None:
-        """Return why a runner no longer owns its job; None if it does."""
+        """Return the reason why a runner no longer owns its job; None if it does."""
         if state is None or state.desired.state is not DesiredState.RUN:
             return LeaseLostError("the job was dropped")
         if self._keeper.expired:
-            trouble = self._keeper.trouble
+            error = self._keeper.last_error
             return LeaseLostError(
-                "the lease was not renewed in time", detail=trouble.message if trouble else ""
+                "the lease was not renewed in time", detail=error.message if error else ""
             )
         if owned is None:
             return None
         if state.generation != owned:
-            numbers = f"{state.generation.number}, ours {owned.number}"
+            numbers = f"{state.generation.number}, this node owned {owned.number}"
             return LeaseLostError(
-                "the job was taken over", detail=f"Its generation is {numbers}."
+                "the job was taken over", detail=f"The job's generation is {numbers}."
             )
-        # A lease that ran out is not renewed, even when nobody has taken it yet.
+        # An expired lease is not renewed, even if no other node has acquired it.
         held = lease is not None and lease.live and lease.node_id == self._parts.node_id
-        return None if held else LeaseLostError("the lease has run out")
+        return None if held else LeaseLostError("the lease has expired")
 
-    def _advance(self, state: JobState, *, held_elsewhere: bool) -> None:
+    def _start_or_resume(self, state: JobState, *, held_elsewhere: bool) -> None:
         due = resume_at(state)
         if due is not None and due <= self._clock.now():
             self._resume(state)
         elif state.desired.state is not DesiredState.RUN or held_elsewhere:
             return
-        elif lacking := set(state.definition.needs) - self._parts.capabilities:
-            fields = (("node", self._parts.node_id), ("capability", min(lacking)))
+        elif missing := set(state.definition.needs) - self._parts.capabilities:
+            fields = (("node", self._parts.node_id), ("capability", min(missing)))
             status = Status(code=StatusCode.LACKS_CAPABILITY, fields=fields)
             if self._parts.catalog.report(state.id).status != status:
                 self._parts.catalog.set_status(state.id, status)
-        elif self._may_start(state.id):
+        elif self._can_start(state.id):
             self._name_by_id[state.id] = state.name
             self._runners[state.id] = Runner(
                 state.id,
@@ -226,24 +232,24 @@ class Supervisor:
     def _runner_kind(self, state: JobState) -> RunnerKind:
         return self._parts.runners[state.definition.kind.runner]
 
-    def _watch_other_owner(self, state: JobState) -> None:
-        """Notice that a job of another process is caught up, by polling its source."""
-        looked_at = self._looked_at.get(state.id)
+    def _poll_for_other_owner(self, state: JobState) -> None:
+        """Poll the source of a job that another process runs; record if it is caught up."""
+        polled_at = self._polled_at_by_job.get(state.id)
         now = self._clock.now()
-        waits = looked_at is not None and now < looked_at + LOOK_PERIOD
+        waits = polled_at is not None and now < polled_at + POLL_PERIOD
         if waits or state.id in self._caught_up or state.desired.state is not DesiredState.RUN:
             return
-        self._looked_at[state.id] = now
+        self._polled_at_by_job[state.id] = now
         try:
             caught_up = self._runner_kind(state).caught_up(state)
         except PenstockError as error:
-            # The owner reports what is wrong with the job.
+            # The owner of the job reports its errors.
             log.debug("poll failed", job=state.name, code=error.code, reason=error.message)
             return
         if caught_up:
             self._caught_up.add(state.id)
 
-    def _may_start(self, job_id: str) -> bool:
+    def _can_start(self, job_id: str) -> bool:
         if self._until_caught_up and job_id in self._caught_up:
             return False
         ended_at = self._ended_at.get(job_id)
@@ -261,7 +267,7 @@ class Supervisor:
         try:
             self._parts.catalog.append(state.id, body, expected=state.generation)
         except LeaseLostError:
-            # A statement changed the job first; the next round sees the change.
+            # A statement changed the job first; the next round reads the change.
             return
         log.info("job resumed", job=state.name, resumes=body.auto_resumes)
 
@@ -271,7 +277,7 @@ class Supervisor:
             state=state,
             lease=lease,
             progress=runner.progress if runner else None,
-            last_words=self._last_words.get(state.id),
+            last_exit=self._last_exit_by_job.get(state.id),
             resumes_at=resume_at(state),
             caught_up=state.id in self._caught_up,
         )

@@ -1,1 +1,1 @@
-"""What is written: Delta tables, their files and their log."""
+"""Delta tables: their files, their log and their commits."""

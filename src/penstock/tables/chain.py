@@ -1,16 +1,20 @@
-"""A job's chain of commits: read it from a table's log, extend it, apply it.
+"""A job's chain of commits: read it from a table's log, extend it, apply it to the catalog.
+
+The chain of a job is the list of all table commits with the job's id. The commits are numbered
+from 1, without a gap. The creation of the job, epochs, changes of position, pauses, takeovers
+and the end of the job are all commits of the chain. Each commit has an attachment with the
+job's progress after that commit.
 
 Invariant: a chain that was read is contiguous. A commit that is missing, out of order or of an
-unknown format raises an error; none is skipped.
+unknown format raises an error; no commit is skipped.
 
-Invariant: the table decides about progress and the catalog follows. Every change of a job's
-position, every pause, takeover and end is a commit under the job's id, numbered without a gap.
-A writer increases the generation in the catalog before it commits. A writer that finds a newer
-generation in the table has been replaced, or uses a catalog that was rolled back.
+Invariant: the table is the source of truth for progress, and the catalog follows it. A writer
+increases the generation in the catalog before it commits. If a writer finds a newer generation
+in the table, another writer has replaced it, or its catalog was rolled back.
 
-A start normally needs the newest one or two commits of a job. The log is therefore read
-backwards from a known version, one small file at a time, and never listed. A copy of every
-attachment outlives the cleaning of the log.
+A takeover normally needs only the newest one or two commits of a job. So the log is read
+backwards from a known version, one small file at a time, and is never listed. A copy of every
+attachment remains when the log is cleaned.
 """
 
 import json
@@ -32,7 +36,7 @@ from penstock.model.epoch import (
     Timings,
 )
 from penstock.model.job import JobState, TableRef
-from penstock.model.split import Progress, placed_at
+from penstock.model.split import Progress, mark_moved
 from penstock.storage.store import ObjectMissingError
 from penstock.tables.folder import LOG_FOLDER, TableFolder
 from penstock.tables.table import ChainCommit, TableHandle, Tables
@@ -44,16 +48,16 @@ ATTACHMENT_KEY = "penstock"
 TRIES_MAX = 50
 
 # A table does not record the kinds of the jobs that load it.
-_ENDINGS = "DROP JOB, or STOP ROUTINE LOAD"
+_DROP_STATEMENTS = "DROP JOB, or STOP ROUTINE LOAD"
 
 
 def log_entry(version: int) -> str:
-    """Return the name of the object that holds one version of a table's log."""
+    """Return the name of the log entry of a table version."""
     return f"{LOG_FOLDER}/{version:020d}.json"
 
 
 def logged_commits(folder: TableFolder, job_id: str, *, version: int) -> Iterator[ChainCommit]:
-    """Yield the job's commits from a version backwards, up to the cleaned part of the log."""
+    """Yield the job's commits, from a version backwards to the start of the retained log."""
     for number in range(version, -1, -1):
         try:
             data = _attachment_data(folder, number, job_id)
@@ -63,15 +67,20 @@ def logged_commits(folder: TableFolder, job_id: str, *, version: int) -> Iterato
             yield ChainCommit(attachment=_attachment(data), table_version=number)
 
 
-def landed_version(folder: TableFolder, attachment: Attachment, *, after: int) -> int | None:
-    """Sync the log and return the version above ``after`` that holds an attempt, if any."""
+def find_committed_version(
+    folder: TableFolder, attachment: Attachment, *, after: int
+) -> int | None:
+    """Return the version above ``after`` with this attempt's commit; None if there is none.
+
+    Also sync the log up to that version.
+    """
     version = after + 1
     while True:
         try:
             data = _attachment_data(folder, version, attachment.job_id)
         except ObjectMissingError:
             return None
-        # Earlier entries of other writers are synced too: a log with a gap cannot be read.
+        # Entries of other writers are synced too, because a log with a gap cannot be read.
         folder.store.sync([folder.key(log_entry(version))])
         if data is not None and data.get("attempt_id") == attachment.attempt_id:
             folder.store.sync([folder.key(LOG_FOLDER)])
@@ -85,7 +94,7 @@ def copy_key(folder: TableFolder, job_id: str, number: int) -> str:
 
 
 def read_copy(folder: TableFolder, job_id: str, number: int) -> Attachment | None:
-    """Read the copy of an attachment; None if there is none."""
+    """Return the copy of an attachment; None if there is none."""
     try:
         text = folder.store.read_bytes(copy_key(folder, job_id, number))
     except ObjectMissingError:
@@ -113,14 +122,14 @@ def _decoded(text: str | bytes, *, where: str) -> dict[str, Any]:
         data = json.loads(text)
     except ValueError as error:
         raise UserError(
-            f"{where} is not readable as JSON", code=Code.CANNOT_RESUME_ERR, detail=f"{error}."
+            f"{where} is not valid JSON", code=Code.CANNOT_RESUME_ERR, detail=f"{error}."
         ) from error
     return data if isinstance(data, dict) else {}
 
 
 def _attachment(data: dict[str, Any]) -> Attachment:
-    # The format is checked first: another format may have other fields.
-    expect_known_format(data.get("format"), number=data.get("number"))
+    # The format is checked first, because another format may have other fields.
+    require_known_format(data.get("format"), number=data.get("number"))
     return from_data(Attachment, data)
 
 
@@ -133,24 +142,23 @@ def chain_above(
 ) -> tuple[ChainCommit, ...]:
     """Return the commits above a number, ascending; ``logged`` yields the newest first."""
     found: list[ChainCommit] = []
-    for wanted in range(newest, number, -1):
+    for expected in range(newest, number, -1):
         commit = next(logged, None)
         if commit is None:
-            copy = copy_of(wanted)
+            copy = copy_of(expected)
             if copy is None:
                 raise _broken(
-                    f"commit {wanted} of the job is neither in the table's log nor among its "
-                    "copies",
-                    detail=f"The job knows its commits up to {number}, the table has them up "
-                    f"to {newest}.",
+                    f"commit {expected} of the job is missing from the table's log and from "
+                    "its copies",
+                    detail=f"The catalog has the commits up to {number}, the table up to "
+                    f"{newest}.",
                 )
             commit = ChainCommit(attachment=copy, table_version=None)
-        if commit.attachment.number != wanted:
+        if commit.attachment.number != expected:
             raise _broken(
-                f"the table has commit {commit.attachment.number} of the job where commit "
-                f"{wanted} is due",
-                detail="The commits of a job are numbered without a gap and without "
-                "repetition.",
+                f"the table has commit {commit.attachment.number} of the job instead of commit "
+                f"{expected}",
+                detail="The commits of a job must have consecutive numbers.",
             )
         found.append(commit)
     return tuple(reversed(found))
@@ -161,27 +169,27 @@ def _broken(message: str, *, detail: str) -> UserError:
         message,
         code=Code.CANNOT_RESUME_ERR,
         detail=detail,
-        hint="Restore the table from a backup, or create the job anew with the offset to start "
-        "from.",
+        hint="Restore the table from a backup, or drop the job and create it again with the "
+        "offset to start from.",
     )
 
 
-def expect_known_format(written: object, *, number: object) -> None:
-    """Raise UserError if an attachment has a format that this version does not know."""
+def require_known_format(written: object, *, number: object) -> None:
+    """Raise UserError if this version cannot read the format of an attachment."""
     if written != ATTACHMENT_FORMAT:
         raise UserError(
-            f"commit {number} of the job has the attachment format {written}, "
-            f"this version reads {ATTACHMENT_FORMAT}",
+            f"commit {number} of the job has attachment format {written}, but this version "
+            f"of Penstock reads format {ATTACHMENT_FORMAT}",
             code=Code.CANNOT_RESUME_ERR,
             hint=(
-                "Run the job with the version of Penstock that wrote the commit; or create it "
-                "again from where it stands. The table and its rows stay."
+                "Run the job with the version of Penstock that wrote the commit. Or drop the "
+                "job and create it again at its current position; the table keeps its rows."
             ),
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Landed:
+class Extended:
     """The commit is in the table."""
 
     commit: ChainCommit
@@ -189,23 +197,23 @@ class Landed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """The chain has ended: the job was dropped."""
+    """The chain has ended, because the job was dropped."""
 
     commit: ChainCommit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surpassed:
-    """The table holds a newer generation than this writer's."""
+class Superseded:
+    """The table has a newer generation than this writer."""
 
     generation: Generation
 
 
-Extension = Landed | Closed | Surpassed
+Extension = Extended | Closed | Superseded
 
 
 def next_generation(*seen: Generation) -> Generation:
-    """Return a generation above all those seen; without any, the first one of a job."""
+    """Return a generation newer than all given ones; the first of a job if none are given."""
     return Generation(number=1 + max((g.number for g in seen), default=0), id=uuid.uuid4().hex)
 
 
@@ -228,7 +236,7 @@ def opening_attachment(
         attempt=0,
         attempt_id=uuid.uuid4().hex,
         revision=1,
-        progress=placed_at(1, before=(), after=progress),
+        progress=mark_moved(1, before=(), after=progress),
         statistics=Statistics(),
         cumulative=Statistics(),
         items=(),
@@ -246,8 +254,8 @@ def open_table(tables: Tables, table: TableRef) -> TableHandle:
             code=Code.TABLE_CHANGED_ERR,
             detail=f"Table id {handle.table_id} is at {table.location}, expected {table.id}.",
             hint=(
-                f"Put the table back, or end the job ({_ENDINGS}), drop the table and create "
-                "both again."
+                f"Restore the table. Or end the job ({_DROP_STATEMENTS}), drop the table, and "
+                "create both again."
             ),
         )
     return handle
@@ -258,27 +266,30 @@ def newest_commit(handle: TableHandle, *, job_id: str) -> ChainCommit:
     number = handle.newest_number(job_id)
     if number == 0:
         raise UserError(
-            "table holds no commit of the job",
+            "the table has no commit of the job",
             code=Code.CANNOT_RESUME_ERR,
             detail=f"Job id {job_id}, table version {handle.version}.",
-            hint=f"End the job ({_ENDINGS}) and create it again.",
+            hint=f"End the job ({_DROP_STATEMENTS}) and create it again.",
         )
     return handle.chain_after(job_id, number - 1)[-1]
 
 
-def require_followed(newest: int, *, state: JobState) -> None:
-    """Raise UserError if the table holds fewer commits of the job than the catalog.
+def require_no_rollback(newest: int, *, state: JobState) -> None:
+    """Raise UserError if the table has fewer commits of the job than the catalog.
 
-    A further commit after such a chain would hide the loss of rows.
+    Another commit to such a table would hide the loss of rows.
     """
     if newest < state.number:
         raise UserError(
-            f'table "{state.definition.table.name}" holds fewer commits than the job has made',
+            f'table "{state.definition.table.name}" has fewer commits than the catalog',
             code=Code.TABLE_CHANGED_ERR,
-            detail=f"Newest number in the table is {newest}, in the catalog {state.number}.",
+            detail=(
+                f"The job's newest commit is {newest} in the table, {state.number} in the "
+                "catalog."
+            ),
             hint=(
-                "The table was restored to an older version; write "
-                f"{state.definition.ending} and create it again."
+                "The table was probably restored to an older version. Run "
+                f"{state.definition.drop_statement} and create the job again."
             ),
         )
 
@@ -292,24 +303,24 @@ def extend(
     clock: Clock,
     progress: Progress | None = None,
 ) -> Extension:
-    """Commit an attachment without rows after the newest one, and read it back.
+    """Commit an attachment without rows to the job's chain, and read it back.
 
-    Every try reopens the table and compares the newest attempt with earlier tries. So it
-    detects a commit whose response was lost, or that landed late.
+    Every try reopens the table and compares the newest commit with the earlier tries. A commit
+    whose response was lost, or that appeared late, is thus found.
     """
     own_attempts: set[str] = set()
-    refusal: CommitOutcomeUnknownError | None = None
+    last_error: CommitOutcomeUnknownError | None = None
     for _ in range(TRIES_MAX):
         handle = open_table(tables, state.definition.table)
         newest = newest_commit(handle, job_id=state.id)
-        require_followed(newest.attachment.number, state=state)
+        require_no_rollback(newest.attachment.number, state=state)
         handle.write_copy(newest.attachment)
         if newest.attachment.attempt_id in own_attempts:
-            return Landed(commit=newest)
+            return Extended(commit=newest)
         if newest.attachment.kind is CommitKind.CLOSING:
             return Closed(commit=newest)
         if newest.attachment.generation.newer_than(generation):
-            return Surpassed(generation=newest.attachment.generation)
+            return Superseded(generation=newest.attachment.generation)
         attachment = replace(
             _without_rows(newest.attachment, progress=progress),
             kind=kind,
@@ -321,24 +332,24 @@ def extend(
         try:
             handle.commit(attachment, ())
         except CommitOutcomeUnknownError as error:
-            refusal = error
+            last_error = error
         else:
             reached(CrashPoint.CHAIN_EXTENDED)
     raise ExternalError(
         f'table "{state.definition.table.name}" refused {TRIES_MAX} commits in a row',
         code=Code.TABLE_ERR,
-        detail=f"The last answer was: {refusal}.",
-        hint="Look for another writer, or a full or read-only disk, at the table's location.",
-    ) from refusal
+        detail=f"The last error was: {last_error}.",
+        hint="Check the table's location for other writers, and for a full or read-only disk.",
+    ) from last_error
 
 
 def _without_rows(newest: Attachment, *, progress: Progress | None) -> Attachment:
-    """Return the attachment after the newest one, at the same position unless one is given."""
+    """Return the next attachment, without rows; by default, the progress does not change."""
     number = newest.number + 1
     if progress is None:
         progress = newest.progress
     else:
-        progress = placed_at(number, before=newest.progress, after=progress)
+        progress = mark_moved(number, before=newest.progress, after=progress)
     return replace(
         newest,
         number=number,
@@ -349,7 +360,7 @@ def _without_rows(newest: Attachment, *, progress: Progress | None) -> Attachmen
         items=(),
         reject_files=(),
         timings=Timings(),
-        # A limit that was exceeded is reported once.
+        # An exceeded limit is reported only once.
         window=replace(newest.window, tripped=None),
     )
 
@@ -357,14 +368,17 @@ def _without_rows(newest: Attachment, *, progress: Progress | None) -> Attachmen
 def catch_up(
     job_id: str, *, catalog: "Catalog", handle: TableHandle, applied: CrashPoint
 ) -> JobState | None:
-    """Apply the commits that the catalog lacks, in order; return None if the job is gone."""
+    """Apply the commits that the catalog lacks, in order; return the job's new state.
+
+    Return None if the job does not exist.
+    """
     state = catalog.job_by_id(job_id)
     if state is None:
         return None
     if handle.newest_number(job_id) < state.number:
         # Another writer may have committed between the handle's snapshot and the read above.
         handle.refresh()
-    require_followed(handle.newest_number(job_id), state=state)
+    require_no_rollback(handle.newest_number(job_id), state=state)
     for commit in handle.chain_after(job_id, state.number):
         handle.write_copy(commit.attachment)
         state = catalog.apply_commit(

@@ -1,12 +1,13 @@
 """Delta tables in a folder or a bucket, written with delta-rs.
 
-Invariant: only ``refresh`` moves a handle's snapshot; a commit does not. delta-rs therefore
-checks for other commits under the same job id since the last refresh.
+Invariant: only ``refresh`` moves a handle's snapshot; a commit does not. On a commit, delta-rs
+therefore checks for commits with the same job id since the last refresh.
 
-delta-rs calls no fsync, so log entries are synced here before a commit counts as successful.
-delta-rs also identifies a table by its path: it takes a table that was recreated at the same
-path for the old one. The handle therefore stores the etag of the log entry of its snapshot and
-compares it again.
+delta-rs does not call fsync. So this module syncs the log entries before a commit counts as
+successful.
+
+delta-rs identifies a table by its path, so it does not notice a new table at the same path. The
+handle therefore stores the etag of the log entry of its snapshot, and compares the etag later.
 """
 
 import json
@@ -42,7 +43,7 @@ from penstock.tables.chain import (
     ATTACHMENT_KEY,
     chain_above,
     copy_key,
-    landed_version,
+    find_committed_version,
     log_entry,
     logged_commits,
     read_copy,
@@ -50,10 +51,10 @@ from penstock.tables.chain import (
 from penstock.tables.folder import (
     LOG_FOLDER,
     TableFolder,
-    below,
     location_of,
     new_folder,
     open_folder,
+    subfolder,
     table_uri,
 )
 from penstock.tables.partitions import check_partition_columns
@@ -62,11 +63,11 @@ from penstock.tables.table import (
     ChainCommit,
     SnapshotFile,
     TableDetail,
-    location_taken,
+    location_in_use,
     no_version,
     outcome_unknown,
     require_partitions,
-    table_gone,
+    table_missing,
 )
 
 
@@ -86,7 +87,7 @@ _BOUNDS = {"min.": "minValues", "max.": "maxValues", "null_count.": "nullCount"}
 
 
 def _snapshot_files(table: DeltaTable) -> tuple[SnapshotFile, ...]:
-    """Return the files of the snapshot, with partition values as texts and statistics."""
+    """Return the files of the snapshot, with statistics and partition values as texts."""
     actions = pa.table(table.get_add_actions(flatten=True))
     texts = [
         (name.removeprefix(_PARTITION), pc.cast(actions[name], pa.string()).to_pylist())
@@ -94,7 +95,7 @@ def _snapshot_files(table: DeltaTable) -> tuple[SnapshotFile, ...]:
         if name.startswith(_PARTITION)
     ]
     rows: list[dict[str, Any]] = actions.to_pylist()
-    # The log encodes paths as in a URL.
+    # Paths in the log are percent-encoded.
     paths = [unquote(row["path"]) for row in rows]
     return tuple(
         SnapshotFile(
@@ -110,7 +111,10 @@ def _snapshot_files(table: DeltaTable) -> tuple[SnapshotFile, ...]:
 
 
 def _partition_value(name: str, value: str | None, path: str) -> str | None:
-    """Return the empty text where delta-rs returns NULL for it; the folder names differ."""
+    """Return a partition value; restore an empty text, for which delta-rs returns NULL.
+
+    Only the folder names of an empty text and of NULL differ.
+    """
     return "" if value is None and f"{name}=" in path.split("/") else value
 
 
@@ -125,20 +129,20 @@ def _statistics_json(row: dict[str, Any]) -> str:
     return json.dumps(statistics, default=str)
 
 
-# Appends of other writers do not conflict, but take the next version. delta-rs then checks for
-# conflicts again and retries with the following version, this often.
+# Appends of other writers do not conflict, but use up the next version. delta-rs then checks
+# for conflicts again and retries with the following version, at most this often.
 _COMMIT_RETRIES_MAX = 15
 
-# Reader features under which files can be read without the log.
+# Reader features with which data files can still be read without the log.
 _READER_FEATURES = frozenset({"timestampNtz"})
 
-# A checkpoint, every hundred versions by default, keeps opening fast. A load does not wait for
+# A checkpoint, by default every hundred versions, allows fast opening. A load does not wait for
 # the cleaning of the log.
 _AFTER_COMMIT = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
 
 
 class DeltaRejects:
-    """The newest snapshot of a job's rejects; opening creates the table."""
+    """The newest snapshot of a job's rejects table, created when first opened."""
 
     def __init__(self, folder: TableFolder, job_id: str, columns: tuple[Column, ...]) -> None:
         self._folder = folder
@@ -177,12 +181,12 @@ class DeltaRejects:
             entry = log_entry(self._table.version())
             self._folder.store.sync(map(self._folder.key, (entry, LOG_FOLDER)))
         except (DeltaError, OSError) as error:
-            # The next settlement of the rejects finds out whether the commit landed.
+            # The next commit_pending_rejects checks whether this commit succeeded.
             raise ExternalError(
                 f"rejects of commit {number} could not be committed",
                 code=Code.TABLE_ERR,
                 detail=f"{error_text(error, hidden=self._folder.hidden)}.",
-                hint="They are committed before the job loads on.",
+                hint="Penstock commits the rejects before it loads the next epoch.",
             ) from error
 
 
@@ -190,7 +194,7 @@ class DeltaRejects:
 class DeltaTables:
     """Delta tables in a warehouse, or at a location of their own.
 
-    The options are read whenever a table is opened, so changed keys take effect at once.
+    The options are read whenever a table is opened, so rotated keys take effect at once.
     """
 
     warehouse: str
@@ -245,14 +249,14 @@ class DeltaTables:
 
     def delete(self, location: str) -> None:
         folder = self.folder(location)
-        # A folder that holds no table is left alone.
+        # A folder without a table is not deleted.
         if not folder.store.is_folder(folder.key(LOG_FOLDER)):
             return
-        # The log is deleted last: after an interruption the folder still counts as a table.
+        # The log is deleted last, so after an interruption the folder still counts as a table.
         folder.store.delete_below(f"{folder.root}/", last=f"{folder.key(LOG_FOLDER)}/")
 
     def rejects_location(self, job_id: str) -> str:
-        return below(self.warehouse, "_rejects", job_id)
+        return subfolder(self.warehouse, "_rejects", job_id)
 
     def open_rejects(self, job_id: str, columns: tuple[Column, ...]) -> DeltaRejects:
         return DeltaRejects(self.folder(self.rejects_location(job_id)), job_id, columns)
@@ -273,23 +277,23 @@ class DeltaTables:
         return open_folder(location, StoreOptions() if _is_local(location) else self.options())
 
     def probe(self) -> str:
-        """Write, read and delete a small object in the warehouse; return the finding."""
-        folder = self.folder(below(self.warehouse, "_penstock-probe"))
+        """Write, read and delete a small object in the warehouse; return the result as text."""
+        folder = self.folder(subfolder(self.warehouse, "_penstock-probe"))
         key = folder.key("probe")
-        folder.store.make_folder(folder.root)
+        folder.store.create_folder(folder.root)
         folder.store.delete_below(f"{folder.root}/")
-        folder.store.make_folder(folder.root)
+        folder.store.create_folder(folder.root)
         first, second = (folder.store.write_new(key, text) for text in (b"one", b"two"))
         content = folder.store.read_bytes(key)
         folder.store.delete_below(f"{folder.root}/")
         if not first or second or content != b"one":
             raise UserError(
-                f'warehouse "{self.warehouse}" lets two writers create the same object',
+                f'warehouse "{self.warehouse}" allows two writers to create the same object',
                 code=Code.STORAGE_ERR,
                 detail="Commits would overwrite each other.",
                 hint="Use a store that supports conditional puts (If-None-Match).",
             )
-        return f"{self.warehouse} can be written and read; of two writers one wins"
+        return f"{self.warehouse} is readable and writable; conditional writes work"
 
 
 def _is_local(location: str) -> bool:
@@ -298,12 +302,12 @@ def _is_local(location: str) -> bool:
 
 def _require_free(folder: TableFolder) -> None:
     if folder.store.is_folder(folder.key(LOG_FOLDER)):
-        raise location_taken(folder)
+        raise location_in_use(folder)
     if folder.store.holds(folder.root):
         raise UserError(
-            f'location "{folder}" must be a new or an empty folder',
+            f'location "{folder}" must be a new or empty folder',
             code=Code.TABLE_ERR,
-            hint="Choose another location; files that lie there would become mixed with it.",
+            hint="Choose another location, or move the files out of this folder.",
         )
 
 
@@ -330,7 +334,7 @@ class DeltaHandle:
         if folder.library_options == self._folder.library_options and self._same_log():
             with _reading(self._folder):
                 self._table.update_incremental()
-            # Compared again, because the table may have been replaced in between.
+            # Compare again, because the table may have been replaced in between.
             if self._same_log():
                 self._entry = self._newest_entry()
                 return
@@ -346,7 +350,7 @@ class DeltaHandle:
                 number,
                 newest=self.newest_number(job_id),
                 logged=logged_commits(self._folder, job_id, version=self.version),
-                copy_of=lambda wanted: read_copy(self._folder, job_id, wanted),
+                copy_of=lambda missing: read_copy(self._folder, job_id, missing),
             )
 
     def commit(self, attachment: Attachment, files: Sequence[DataFile]) -> int:
@@ -354,12 +358,12 @@ class DeltaHandle:
         partition_columns = self._table.metadata().partition_columns
         require_partitions(files, columns=tuple(partition_columns))
         try:
-            # The entry may also be missing because the log was cleaned.
+            # A cleaned log lacks the entry too, so the table id decides.
             if (
                 not self._same_log()
                 and DeltaHandle(self._open_folder).table_id != self.table_id
             ):
-                raise table_gone(self._folder)
+                raise table_missing(self._folder)
             self._table.create_write_transaction(
                 [_add_action(file) for file in files],
                 mode="append",
@@ -372,18 +376,18 @@ class DeltaHandle:
                 ),
                 post_commithook_properties=_AFTER_COMMIT,
             )
-            version = landed_version(self._folder, attachment, after=after)
+            version = find_committed_version(self._folder, attachment, after=after)
         except Exception as error:
             reason = error_text(error, hidden=self._folder.hidden)
             raise outcome_unknown(attachment, reason) from error
         if version is None:
-            reason = f"The log has no such entry above version {after}"
+            reason = f"The log has no entry of this commit above version {after}"
             raise outcome_unknown(attachment, reason)
         return version
 
     def write_copy(self, attachment: Attachment) -> None:
         if not self._folder.store.is_folder(self._folder.key(LOG_FOLDER)):
-            raise table_gone(self._folder)
+            raise table_missing(self._folder)
         key = copy_key(self._folder, attachment.job_id, attachment.number)
         self._folder.store.write_new(key, to_text(attachment).encode())
 
@@ -414,7 +418,8 @@ class DeltaHandle:
             raise UserError(
                 f'table at "{self._folder}" cannot be read: it uses {shown}',
                 code=Code.NOT_SUPPORTED_ERR,
-                hint="Rewrite it without that feature, for example with OPTIMIZE in Spark.",
+                hint="Rewrite the table without this feature, for example with OPTIMIZE in "
+                "Spark.",
             )
         with _reading(self._folder):
             return _snapshot_files(self._table)
@@ -440,7 +445,7 @@ class DeltaHandle:
         return self._folder.store.head(self._folder.key(log_entry(self.version)))
 
     def _same_log(self) -> bool:
-        """Return whether the log entry of the snapshot is certainly unchanged."""
+        """Return whether the log entry of the snapshot is unchanged; False if unknown."""
         entry = self._entry
         return entry is not None and self._folder.store.head(entry.key) == entry
 
@@ -450,7 +455,7 @@ def _reading(folder: TableFolder) -> Iterator[None]:
     try:
         yield
     except TableNotFoundError as error:
-        raise table_gone(folder) from error
+        raise table_missing(folder) from error
     except (DeltaError, OSError) as error:
         raise storage_error(
             f'table at "{folder}" could not be read', error, hidden=folder.hidden

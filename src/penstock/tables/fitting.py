@@ -1,7 +1,7 @@
 """Fit rows to the columns of a table, and separate the rows that do not fit.
 
 Invariant: fitted rows have exactly the table's Arrow schema, valid UTF-8 and no NULL in a
-NOT NULL column. delta-rs checks none of this.
+NOT NULL column. delta-rs checks none of these rules.
 """
 
 import difflib
@@ -78,7 +78,7 @@ def _fit_column(source: AnyArray, *, column: Column, target: AnyType) -> AnyArra
 
 
 def _field_values(batch: pa.RecordBatch, path: tuple[str, ...]) -> AnyArray:
-    """Return the values at a path; fields of a NULL are NULL."""
+    """Return the values at a path; the fields of a NULL struct are NULL."""
     values: AnyArray = batch.column(_index(path[0], batch.schema.names))
     for name in path[1:]:
         names = [field.name for field in values.type]
@@ -91,7 +91,10 @@ def check_fit(
     targets: tuple[TargetColumn, ...],
     columns: tuple[Column, ...],
 ) -> None:
-    """Raise UserError for targets that no row can fill: unknown fields, unconvertible types."""
+    """Raise UserError for unknown fields, types that cannot be converted, and unfilled columns.
+
+    An unfilled column is a NOT NULL column without a source field.
+    """
     column_by_name = {column.name: column for column in columns}
     for target in targets:
         column = column_by_name.get(target.name)
@@ -103,7 +106,7 @@ def check_fit(
         if not can_cast(arrow_type(kind), arrow_type(column.type)):
             raise UserError(
                 f'column "{column.name}" is {column.type.sql}, but "{".".join(target.path)}" '
-                f"is {kind.sql}, which cannot become one",
+                f"is {kind.sql}, which cannot be converted",
                 code=Code.TYPE_ERR,
                 hint="Change the column's type, or convert the field in the SELECT.",
             )
@@ -111,9 +114,9 @@ def check_fit(
     for column in columns:
         if not column.nullable and column.name not in filled:
             raise UserError(
-                f'column "{column.name}" is NOT NULL, but nothing fills it',
+                f'column "{column.name}" is NOT NULL, but the SELECT has no value for it',
                 code=Code.TYPE_ERR,
-                hint="Add a source field for it to the SELECT.",
+                hint="Add a source field for this column to the SELECT.",
             )
 
 
@@ -137,7 +140,10 @@ def _fields_along(
 
 
 def _index(name: str, names: Sequence[str], parents: tuple[str, ...] = ()) -> int:
-    """Return the index of a field by Spark's rule: exact name, else unique without case."""
+    """Return the index of a field: the exact name, else the only match in another case.
+
+    This is the rule of Spark.
+    """
     if name in names:
         return names.index(name)
     alike = [index for index, other in enumerate(names) if other.lower() == name.lower()]
@@ -148,7 +154,7 @@ def _index(name: str, names: Sequence[str], parents: tuple[str, ...] = ()) -> in
         raise UserError(
             f'field "{name}" is ambiguous, the source has {found}',
             code=Code.TYPE_ERR,
-            hint="Write the name as the source has it, with the same capitals.",
+            hint="Write the name exactly as in the source, with the same upper and lower case.",
         )
     where = f'source field "{".".join(parents)}"' if parents else "source"
     raise _unknown(where, name, names)
@@ -167,16 +173,16 @@ def _unknown(where: str, name: str, names: Sequence[str]) -> UserError:
     )
 
 
-def sort_out(
+def separate_misfits(
     batch: pa.RecordBatch,
     *,
     targets: tuple[TargetColumn, ...],
     columns: tuple[Column, ...],
     partition_by: tuple[str, ...],
 ) -> tuple[list[pa.RecordBatch], list[RowError]]:
-    """Return the rows that fit, in the table's schema, and the errors of the others.
+    """Return the rows that fit, in the table's schema, and the errors of the other rows.
 
-    Errors have the index of the row in the batch.
+    An error has the index of its row in the batch.
     """
     fitting: list[pa.RecordBatch] = []
 

@@ -1,6 +1,6 @@
-"""Locations of tables, and the folder or bucket prefix that each one names.
+"""Locations of tables, and the folder or bucket prefix of each location.
 
-The path after the scheme is literal: as in sources, nothing is percent-decoded.
+As in sources, the path after the scheme is literal: it is not percent-decoded.
 """
 
 import os
@@ -23,21 +23,21 @@ def table_uri(location: str) -> Uri:
     """Parse a location: an absolute path, ``file:///…`` or a folder of a bucket."""
     scheme = _SCHEME.match(location)
     if "%" in location:
-        # delta-rs decodes it and reads another folder.
-        raise UserError(f'location "{location}" must not have a percent sign in it')
+        # delta-rs percent-decodes the location and would read another folder.
+        raise UserError(f'location "{location}" must not contain a percent sign')
     if scheme is None or scheme[1].lower() == Scheme.FILE:
         path = os.path.normpath(location.removeprefix("file://"))
         if not path.startswith("/") or path == "/":
             raise UserError(
                 f'location "{location}" must be the absolute path of a folder',
-                hint="Write it like /data/orders, file:///data/orders or s3://bucket/orders.",
+                hint="Use for example /data/orders, file:///data/orders or s3://bucket/orders.",
             )
         return Uri(scheme=Scheme.FILE, bucket="", key=path)
     uri = parse_uri(location.rstrip("/"))
     if not uri.key:
         raise UserError(
             f'location "{location}" must name a folder in the bucket',
-            hint=f"Write it like {uri.scheme}://{uri.bucket}/orders.",
+            hint=f"Use for example {uri.scheme}://{uri.bucket}/orders.",
         )
     return uri
 
@@ -47,15 +47,15 @@ def location_of(uri: Uri) -> str:
     return uri.key if uri.scheme is Scheme.FILE else str(uri)
 
 
-def below(location: str, *names: str) -> str:
-    """Return the location of a folder inside another."""
+def subfolder(location: str, *names: str) -> str:
+    """Return the location of a folder inside another folder."""
     return "/".join((location.rstrip("/"), *names))
 
 
 def new_folder(warehouse: str, name: str) -> str:
-    """Return a new folder; two tables of the same name never share one."""
+    """Return the location of a new folder; a random suffix avoids collisions."""
     safe = _UNSAFE.sub("_", name)[:_NAME_MAX]
-    return below(warehouse, f"{safe}-{secrets.token_hex(4)}")
+    return subfolder(warehouse, f"{safe}-{secrets.token_hex(4)}")
 
 
 LOG_FOLDER = "_delta_log"
@@ -63,14 +63,14 @@ LOG_FOLDER = "_delta_log"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFolder:
-    """The folder of one table; ``location`` is its name for users and delta-rs."""
+    """The folder of one table; ``location`` is its form for users and delta-rs."""
 
     store: Store
     root: str
     location: str
     # The storage options of delta-rs.
     library_options: dict[str, str] = field(default_factory=dict, repr=False)
-    # Texts among them that no message may show.
+    # Secret values of these options, which no message is allowed to show.
     hidden: tuple[str, ...] = field(default=(), repr=False)
 
     def key(self, name: str) -> str:
@@ -82,7 +82,7 @@ class TableFolder:
 
 
 def open_folder(location: str, options: StoreOptions) -> TableFolder:
-    """Return the folder of a location, with credentials that are valid now."""
+    """Open the folder of a location, with credentials that are valid now."""
     uri = table_uri(location)
     store, root = open_store(uri, options)
     return TableFolder(
@@ -95,7 +95,7 @@ def open_folder(location: str, options: StoreOptions) -> TableFolder:
 
 
 def open_sealed_folder(location: str, access: Sealed) -> TableFolder:
-    """Return the folder of a table inside a task, which does not use delta-rs."""
+    """Open the folder of a table inside a task, which does not use delta-rs."""
     uri = table_uri(location)
     store, root = open_sealed(str(uri), access)
     return TableFolder(store=store, root=root, location=location)
@@ -111,7 +111,7 @@ def _library_options(uri: Uri, options: StoreOptions) -> dict[str, str]:
         in_path = clients.path_style(options)
         if endpoint and not in_path:
             endpoint = clients.with_bucket(endpoint, uri.bucket)
-        # The table library has a chain of its own, which finds less and knows no roles.
+        # The credential chain of delta-rs finds fewer credentials and does not support roles.
         credentials = clients.bucket_credentials(options)()
         given = {
             "AWS_ENDPOINT_URL": endpoint,
@@ -125,7 +125,7 @@ def _library_options(uri: Uri, options: StoreOptions) -> dict[str, str]:
     elif uri.scheme is Scheme.GS:
         given = {
             "google_service_account_key": options.service_account,
-            "allow_http": "true" if clients.google_in_clear(options) else "",
+            "allow_http": "true" if clients.google_uses_http(options) else "",
         }
     else:
         endpoint = clients.azure_endpoint(options)

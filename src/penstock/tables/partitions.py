@@ -1,8 +1,8 @@
-"""Divide rows into partitions, and name the folders by their values.
+"""Divide rows into partitions, and name their folders by the partition values.
 
-Most readers take a partition's values from the log, Polars from the folder names. Both are
-written here, so all readers see the same values. A value that cannot be a folder name, or that
-a reader would take for another value, raises an error with its row.
+Most readers take partition values from the log, Polars from the folder names. This module
+writes both, so all readers see the same values. Some values cannot be folder names, or would
+be read as other values. Such a value raises an error with its row.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from penstock.arrow.casts import CastError, decimal_to_text, shown
 from penstock.arrow.types import AnyArray, NestedArray
 from penstock.errors import Code, UserError
-from penstock.model.schema import Column, DataType, Decimal, Primitive, partition_refusal
+from penstock.model.schema import Column, DataType, Decimal, Primitive, partition_column_error
 
 PartitionValues = tuple[tuple[str, str | None], ...]
 
@@ -29,7 +29,7 @@ _FIRST_MOMENT, _LAST_MOMENT = f"{_FIRST_DAY}T00:00:00.000000", f"{_LAST_DAY}T23:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class PartitionRows:
     """The rows of one partition."""
 
     values: PartitionValues
@@ -37,19 +37,19 @@ class Share:
 
 
 def check_partition_columns(columns: tuple[Column, ...], names: tuple[str, ...]) -> None:
-    """Raise UserError for partition columns that no table can have."""
+    """Raise UserError for partition columns that the table cannot have."""
     column_by_name = {column.name: column for column in columns}
     for name in names:
         if name not in column_by_name:
             raise UserError(
-                f'table has no column "{name}" to partition by', code=Code.TABLE_ERR
+                f'partition column "{name}" is not a column of the table', code=Code.TABLE_ERR
             )
-        refusal = partition_refusal(column_by_name[name])
-        if refusal is not None:
-            raise refusal
+        error = partition_column_error(column_by_name[name])
+        if error is not None:
+            raise error
     if names and len(names) == len(columns):
         raise UserError(
-            "table must have a column that is no partition column", code=Code.TABLE_ERR
+            "at least one column must not be a partition column", code=Code.TABLE_ERR
         )
 
 
@@ -62,10 +62,10 @@ def _folder_name(name: str, value: str | None) -> str:
     return f"{name}={_NULL_FOLDER if value is None else quote(value, safe='')}"
 
 
-def split(rows: pa.Table, keys: tuple[Column, ...]) -> list[Share]:
+def split(rows: pa.Table, keys: tuple[Column, ...]) -> list[PartitionRows]:
     """Return the partitions, largest first, each with its rows in the original order."""
     if not keys:
-        return [Share(values=(), rows=rows)]
+        return [PartitionRows(values=(), rows=rows)]
     codes = _codes([rows[key.name].combine_chunks() for key in keys])
     order: NestedArray = pc.sort_indices(codes)
     # Codes and their counts are both in the order of first appearance.
@@ -79,18 +79,18 @@ def split(rows: pa.Table, keys: tuple[Column, ...]) -> list[Share]:
     ]
     grouped = rows.take(order)
     names = [key.name for key in keys]
-    shares = [
-        Share(
+    parts = [
+        PartitionRows(
             values=tuple(zip(names, values, strict=True)),
             rows=grouped.slice(start, size),
         )
         for start, size, *values in zip(starts, sizes, *texts, strict=True)
     ]
-    return sorted(shares, key=lambda share: share.rows.num_rows, reverse=True)
+    return sorted(parts, key=lambda part: part.rows.num_rows, reverse=True)
 
 
 def _codes(arrays: Sequence[NestedArray]) -> NestedArray:
-    """Return a code for every row of the arrays, numbered from 0 by first appearance."""
+    """Return a code per row, equal for equal rows, numbered from 0 by first appearance."""
     codes: NestedArray = None
     for array in arrays:
         encoded = array.dictionary_encode(null_encoding="encode")
@@ -98,14 +98,14 @@ def _codes(arrays: Sequence[NestedArray]) -> NestedArray:
         if codes is None:
             codes = own
             continue
-        # Codes are renumbered after every column, so no product overflows.
+        # Codes are renumbered after every column, so the product cannot overflow.
         pairs = pc.add(pc.multiply(codes, len(encoded.dictionary)), own)
         codes = pairs.dictionary_encode().indices.cast(pa.int64())
     return codes
 
 
 def value_texts(values: NestedArray, kind: DataType) -> list[str | None]:
-    """Convert values to the texts of a Delta log."""
+    """Convert values to the texts that a Delta log has for them."""
     if isinstance(kind, Decimal):
         texts = decimal_to_text(values, pa.string())
     elif kind is Primitive.TIMESTAMP:
@@ -154,8 +154,8 @@ def _require_short(values: NestedArray, name: str) -> None:
         text = values[row].as_py()
         raise CastError(
             row,
-            f"the folder of the partition {shown(text)} would have a name of "
-            f"{size_by_text[text]} bytes, {_FOLDER_BYTES_MAX} are possible",
+            f"the folder name of the partition {shown(text)} would have "
+            f"{size_by_text[text]} bytes, at most {_FOLDER_BYTES_MAX} are allowed",
         )
 
 

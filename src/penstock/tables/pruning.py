@@ -1,8 +1,8 @@
 """Skip data files and row groups that cannot match the conditions of a scan.
 
-Invariant: a skipped file or row group holds no row for which every condition is true. Bounds
-may be wider than the values. Bounds of other writers may also be inexact: a long text may be
-truncated, a timestamp rounded down to milliseconds, a NaN ignored.
+Invariant: a skipped file or row group has no row for which every condition is true. Bounds may
+be wider than the values. Bounds of other writers may also be inexact: long texts are truncated,
+timestamps are rounded down to milliseconds, or NaN is ignored.
 """
 
 import json
@@ -22,8 +22,8 @@ from penstock.arrow.types import arrow_type
 from penstock.model.schema import Column, DataType, Decimal, Primitive
 from penstock.tables.table import SnapshotFile
 
-# No writer truncates shorter texts.
-CUT_CHARACTERS_MIN = 32
+# Writers truncate only texts with at least this many characters.
+TRUNCATED_CHARACTERS_MIN = 32
 
 _ROUNDED = timedelta(milliseconds=1)
 _FLOATS = (Primitive.FLOAT, Primitive.DOUBLE)
@@ -32,7 +32,7 @@ _WHOLE = (Primitive.TINYINT, Primitive.SMALLINT, Primitive.INT, Primitive.BIGINT
 
 
 class Comparison(StrEnum):
-    """How a condition compares the value of a column."""
+    """The operator of a condition."""
 
     EQUAL = "equal"
     LESS = "less"
@@ -45,7 +45,7 @@ class Comparison(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A comparison of a column; EQUAL is true for any of the values."""
+    """A comparison of a column with values; EQUAL matches any of the values."""
 
     column: str
     comparison: Comparison
@@ -57,8 +57,8 @@ class Condition:
 class Range:
     """Known facts about the values of a column; None is unknown.
 
-    ``above``: values such as NaN may lie above ``high``. ``cut``: ``high`` is the prefix of a
-    text. ``exact``: both bounds are values of the column.
+    ``above``: values such as NaN may be above ``high``. ``truncated``: ``high`` is the prefix
+    of a text. ``exact``: both bounds are values of the column.
     """
 
     low: Any = None
@@ -66,7 +66,7 @@ class Range:
     nulls: int | None = None
     rows: int | None = None
     above: bool = False
-    cut: bool = False
+    truncated: bool = False
     exact: bool = False
 
 
@@ -77,17 +77,17 @@ class Pruning:
         self, *, conditions: tuple[Condition, ...], columns: tuple[Column, ...]
     ) -> None:
         self._conditions = conditions
-        # The log writes the field b of a struct a as "a.b".
+        # The log names field b of struct a "a.b", so such names are ambiguous.
         compared = {c.column for c in conditions if "." not in c.column}
         self._kind_by_name = {c.name: c.type for c in columns if c.name in compared}
         self._value_by_text: dict[tuple[str, str], Any] = {}
 
     def files(self, files: Iterable[SnapshotFile]) -> tuple[SnapshotFile, ...]:
-        """Return the files that may hold a matching row."""
+        """Return the files that may have a matching row."""
         return tuple(file for file in files if self._possible(self._ranges(file)))
 
     def row_groups(self, metadata: pq.FileMetaData) -> list[int]:
-        """Return the row groups that may hold a matching row."""
+        """Return the row groups that may have a matching row."""
         groups = ((at, metadata.row_group(at)) for at in range(metadata.num_row_groups))
         return [at for at, group in groups if self._possible(self._group_ranges(group))]
 
@@ -135,7 +135,7 @@ def possible(condition: Condition, known: Range) -> bool:
     values = [value for value in condition.values if value is not None]
     if only_nulls:
         return False
-    # NaN equals itself and lies above all numbers in SQL, not so in Python.
+    # In SQL, NaN equals itself and is greater than all numbers; not so in Python.
     if any(isinstance(value, float) and math.isnan(value) for value in values):
         return True
     try:
@@ -143,7 +143,7 @@ def possible(condition: Condition, known: Range) -> bool:
             return not _all_pass(condition.comparison, values, known)
         return any(_some_pass(condition.comparison, value, known) for value in values)
     except TypeError:
-        # Values that cannot be compared with the bound may match.
+        # A value that cannot be compared with the bounds may match.
         return True
 
 
@@ -157,7 +157,9 @@ def _some_pass(comparison: Comparison, value: Any, known: Range) -> bool:  # noq
         case Comparison.LESS_OR_EQUAL:
             return low is None or bool(low <= value)
         case Comparison.GREATER:
-            return known.above or (_reached(value, known) and (known.cut or high != value))
+            return known.above or (
+                _reached(value, known) and (known.truncated or high != value)
+            )
         case Comparison.GREATER_OR_EQUAL:
             return known.above or _reached(value, known)
         case Comparison.PREFIX:
@@ -167,14 +169,14 @@ def _some_pass(comparison: Comparison, value: Any, known: Range) -> bool:  # noq
 
 
 def _reached(value: Any, known: Range) -> bool:  # noqa: ANN401 - Follows the column.
-    """Return whether the upper bound is at or above the value."""
+    """Return whether the upper bound is equal to or greater than the value."""
     if known.high is None:
         return True
-    return bool((value[: len(known.high)] if known.cut else value) <= known.high)
+    return bool((value[: len(known.high)] if known.truncated else value) <= known.high)
 
 
 def _all_pass(comparison: Comparison, values: Sequence[Any], known: Range) -> bool:
-    """Return whether the comparison is certainly true for every value that is not NULL."""
+    """Return whether the comparison is known to be true for every value that is not NULL."""
     if not known.exact or known.low != known.high:
         return False
     match comparison:
@@ -213,7 +215,7 @@ def _group_range(chunk: pq.ColumnChunkMetaData, kind: DataType) -> Range:
 def _range(
     kind: DataType, *, bounds: Sequence[Any], nulls: int | None, rows: int | None
 ) -> Range:
-    """Return the range of logged bounds, widened by their possible inexactness."""
+    """Return the range of logged bounds, widened where they may be inexact."""
     low, high = bounds
     exact = low is not None and high is not None
     if kind in _TIMES:
@@ -224,9 +226,11 @@ def _range(
         low, high = (low, high) if bounded else (None, None)
         return Range(low=low, high=high, nulls=nulls, rows=rows, above=True)
     if kind is Primitive.STRING:
-        cut = high is not None and len(high) >= CUT_CHARACTERS_MIN
-        exact = exact and not cut
-        return Range(low=low, high=high, nulls=nulls, rows=rows, cut=cut, exact=exact)
+        truncated = high is not None and len(high) >= TRUNCATED_CHARACTERS_MIN
+        exact = exact and not truncated
+        return Range(
+            low=low, high=high, nulls=nulls, rows=rows, truncated=truncated, exact=exact
+        )
     if kind in (*_WHOLE, Primitive.BOOLEAN, Primitive.DATE) or isinstance(kind, Decimal):
         return Range(low=low, high=high, nulls=nulls, rows=rows, exact=exact)
     return Range(nulls=nulls, rows=rows)

@@ -1,8 +1,8 @@
-"""The rejects of a job: one Delta table with its own chain of commits.
+"""The rejects of a job: a Delta table with its own chain of commits.
 
-Invariant: the reject files of a commit become visible after the commit itself, once, in the
-order of the commit numbers. The job's chain names the files, so the next owner of the job can
-commit them after a crash.
+Invariant: the reject files of an epoch become visible once, after the epoch's own commit, in
+the order of the commit numbers. The attachment of the epoch lists these files. After a crash,
+the next owner of the job can therefore commit them.
 """
 
 from penstock.crashpoints import CrashPoint, reached
@@ -13,7 +13,7 @@ from penstock.tables.table import TableHandle, Tables
 
 
 def reject_columns(place_columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Return the columns of a job's rejects; those of the place depend on the source kind."""
+    """Return the columns of a job's rejects; the place columns depend on the source kind."""
     return (
         Column(name="commit_number", type=Primitive.BIGINT),
         Column(name="epoch", type=Primitive.BIGINT),
@@ -24,10 +24,10 @@ def reject_columns(place_columns: tuple[Column, ...]) -> tuple[Column, ...]:
     )
 
 
-def settle_rejects(
+def commit_pending_rejects(
     newest: Attachment, *, definition: JobDefinition, handle: TableHandle, tables: Tables
 ) -> None:
-    """Commit the reject files of the job's newest epoch with some, unless they are visible."""
+    """Commit the reject files of the newest epoch with rejects, unless they are visible."""
     number = newest.rejects_number
     if not number:
         return
@@ -35,8 +35,8 @@ def settle_rejects(
     rejects = tables.open_rejects(newest.job_id, columns)
     if rejects.newest_number >= number:
         return
-    # An epoch starts only after the rejects of the previous one are committed. So at most one
-    # commit has pending rejects, and only commits without rows follow it.
+    # An epoch starts only after the rejects of the previous epoch are committed. So at most one
+    # commit has pending rejects, and all later commits are without rows.
     attachment = newest
     if newest.number != number:
         attachment = handle.chain_after(newest.job_id, number - 1)[0].attachment

@@ -1,4 +1,4 @@
-"""Pin a table to one version and read its rows, file by file, without its log."""
+"""Pin a table to one version, and read its data files without the log."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _BATCH_ROWS = 65_536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableScan:
-    """The files of one version of a table, to be read by a SELECT."""
+    """The files of one version of a table, for a SELECT."""
 
     name: str
     location: str
@@ -49,9 +49,10 @@ def read_file(
     needed: Sequence[str] | None = None,
     pruning: Pruning | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read the row groups that may match.
+    """Yield the rows of a data file; ``pruning`` skips row groups that cannot match.
 
-    A column that the file lacks is NULL, and so is one that is not needed; None needs all.
+    Columns that the file lacks, or that are not ``needed``, are NULL. If ``needed`` is None,
+    all columns are read.
     """
     schema = arrow_schema(columns)
     names = set(schema.names if needed is None else needed)
@@ -62,15 +63,15 @@ def read_file(
             folder.store.open(folder.key(file.path), etag=None) as stream,
             pq.ParquetFile(cast("IO[bytes]", stream)) as parquet,
         ):
-            wanted = [name for name in parquet.schema_arrow.names if name in names]
+            stored = [name for name in parquet.schema_arrow.names if name in names]
             groups = None if pruning is None else pruning.row_groups(parquet.metadata)
             for batch in parquet.iter_batches(
-                _BATCH_ROWS, row_groups=groups, columns=wanted, use_threads=False
+                _BATCH_ROWS, row_groups=groups, columns=stored, use_threads=False
             ):
                 columns_read = [_values(batch, field, text_by_name) for field in schema]
                 yield pa.RecordBatch.from_arrays(columns_read, schema=schema)
     except (OSError, pa.ArrowException, ExternalError) as error:
-        # Without the cause, which Spark's logs would show with its traceback.
+        # The cause is omitted, because Spark would log it with its traceback.
         raise ExternalError(
             f'data file "{folder}/{file.path}" could not be read',
             code=Code.STORAGE_ERR,
@@ -96,18 +97,19 @@ def pin(table: TableRef, *, tables: Tables, bytes_max: int) -> Lookup:
         handle = open_table(tables, table)
     except UserError as error:
         raise UserError(
-            f'table "{table.name}", with which the SELECT joins, cannot be opened',
+            f'table "{table.name}", which the SELECT joins, cannot be opened',
             code=error.code,
             detail=f"{error.message}.",
-            hint="Put the table back, or give the job another SELECT with ALTER JOB.",
+            hint="Restore the table, or change the job's SELECT with ALTER JOB.",
         ) from error
     files = handle.files()
     size_bytes = sum(file.size_bytes for file in files)
     if size_bytes > bytes_max:
         raise UserError(
-            f'table "{table.name}" has {size_bytes} bytes, a SELECT may join with {bytes_max}',
+            f'joined table "{table.name}" must have at most {bytes_max} bytes, '
+            f"not {size_bytes}",
             code=Code.OPTION_ERR,
-            hint='Raise "lookup_max_bytes": every task holds the whole table in memory.',
+            hint='Raise "lookup_max_bytes". Every task holds the whole table in memory.',
         )
     return Lookup(
         table=table,
@@ -122,14 +124,14 @@ def pin(table: TableRef, *, tables: Tables, bytes_max: int) -> Lookup:
 
 
 def scan_table(table: TableRef, *, tables: Tables, version: int | None = None) -> TableScan:
-    """Return a scan of a table, at its newest version unless one is given."""
+    """Return a scan of a table, at a version or at its newest version."""
     return _scan(table.name, table.location, tables=tables, version=version)
 
 
 def scan_rejects(
     job_id: str, *, name: str, columns: tuple[Column, ...], tables: Tables
 ) -> TableScan:
-    """Return a scan of a job's rejects; without rejects, an empty one of these columns."""
+    """Return a scan of a job's rejects; an empty scan of these columns if there are none."""
     location = tables.rejects_location(job_id)
     try:
         return _scan(name, location, tables=tables)

@@ -40,7 +40,7 @@ def check_columns(name: str, columns: tuple[Column, ...]) -> None:
     if not columns:
         raise UserError(f'table "{name}" must have at least one column', code=Code.TABLE_ERR)
     for column in columns:
-        # delta-rs ignores the type inside maps and omits the reader feature that it requires.
+        # For this type inside a map, delta-rs omits the reader feature that the type requires.
         if _ntz_in_map(column.type):
             raise UserError(
                 f'column "{column.name}" has TIMESTAMP_NTZ inside a MAP',
@@ -121,6 +121,6 @@ def _data_type(written: str | dict[str, Any]) -> DataType:
             return Decimal(precision=int(decimal[1]), scale=int(decimal[2]))
         case _:
             raise UserError(
-                f'the table has a column of the type "{written}", which cannot be loaded',
+                f'the table has a column of type "{written}", which is not supported',
                 code=Code.TYPE_ERR,
             )

@@ -1,8 +1,9 @@
-"""Statistics of data files in a table's log, by which readers skip files.
+"""Statistics of data files in a table's log, with which readers skip files.
 
-Invariant: every bound holds for every value of the file. An inexact bound is widened; a bound
-that cannot be widened is omitted. Bounds come from the metadata of the Parquet writer, so no
-row is read twice. Floating-point columns are the exception: that metadata ignores NaN.
+Invariant: every bound is valid for every value of the file. An inexact bound is widened, or
+omitted if it cannot be widened. Bounds come from the metadata of the Parquet writer, so no row
+is read twice. The bounds of floating-point columns are computed here, because that metadata
+ignores NaN.
 """
 
 import json
@@ -32,7 +33,7 @@ _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """NULL count and bounds of one column; not ``bounded`` if a value has no bound."""
+    """NULL count and bounds of one column; ``bounded`` is False if a value has no bound."""
 
     nulls: int = 0
     low: Any = None
@@ -40,7 +41,7 @@ class Summary:
     bounded: bool = True
 
     def join(self, other: "Summary") -> "Summary":
-        """Return the summary of both together."""
+        """Return the summary of the values of both."""
         sides = [side for side in (self, other) if side.low is not None]
         return Summary(
             nulls=self.nulls + other.nulls,
@@ -55,7 +56,7 @@ def float_summary(values: "pa.ChunkedArray[Any]") -> Summary:
     if pc.any(pc.is_nan(values)).as_py():
         return Summary(nulls=values.null_count, bounded=False)
     low, high = pc.min(values).as_py(), pc.max(values).as_py()
-    # Some readers distinguish -0.0 from 0.0, so each bound takes the outer one.
+    # Some readers distinguish -0.0 from 0.0. So a lower bound is -0.0, and an upper bound 0.0.
     return Summary(
         nulls=values.null_count,
         low=-0.0 if low == 0 else low,
@@ -66,7 +67,10 @@ def float_summary(values: "pa.ChunkedArray[Any]") -> Summary:
 def statistics_json(
     metadata: pq.FileMetaData, columns: Sequence[Column], *, floats: Mapping[str, Summary]
 ) -> str:
-    """Return row count, bounds and NULL counts; ``floats`` summarises floating columns."""
+    """Return row count, bounds and NULL counts as JSON.
+
+    ``floats`` has the summaries of the floating-point columns.
+    """
     lows: dict[str, str | None] = {}
     highs: dict[str, str | None] = {}
     nulls: dict[str, str] = {}
@@ -92,7 +96,7 @@ def statistics_json(
 
 
 def leaves(columns: Iterable[Column], *, parent: str = "") -> Iterator[tuple[str, DataType]]:
-    """Yield path and type of the columns of a Parquet file, which are never nested."""
+    """Yield path and type of the leaf columns, as a Parquet file stores them."""
     for column in columns:
         path = f"{parent}{column.name}"
         match column.type:
@@ -120,9 +124,9 @@ def _group_summary(group: pq.RowGroupMetaData, leaf: int) -> Summary:
     if known is None or known.null_count is None:
         raise InvariantError(f'data file has no statistics of "{chunk.path_in_schema}"')
     if not known.has_min_max:
-        # Only NULLs, or a text that is too long for the metadata.
+        # The column has only NULLs, or a text is too long for the metadata.
         return Summary(nulls=known.null_count, bounded=known.null_count == group.num_rows)
-    # Raw values: Python cannot represent every date and timestamp.
+    # Use raw values, because Python cannot represent every date and timestamp.
     raw = chunk.physical_type in ("INT32", "INT64")
     return Summary(
         nulls=known.null_count,
@@ -132,11 +136,11 @@ def _group_summary(group: pq.RowGroupMetaData, leaf: int) -> Summary:
 
 
 def _bound_text(kind: DataType, value: Any, *, upper: bool) -> str | None:  # noqa: ANN401 - Follows the kind.
-    """Return a bound as JSON; None if there is none that readers can use."""
+    """Return a bound as JSON; None if readers could not use it."""
     match kind:
         case Primitive.STRING:
-            cut = upper and len(value) > _TEXT_MAX
-            text = _above_prefix(value[:_TEXT_MAX]) if cut else value[:_TEXT_MAX]
+            truncated = upper and len(value) > _TEXT_MAX
+            text = _above_prefix(value[:_TEXT_MAX]) if truncated else value[:_TEXT_MAX]
             return None if text is None else _text(text)
         case Primitive.TIMESTAMP | Primitive.TIMESTAMP_NTZ:
             moment = _moment(milliseconds=-(-value // 1000) if upper else value // 1000)
@@ -146,7 +150,7 @@ def _bound_text(kind: DataType, value: Any, *, upper: bool) -> str | None:  # no
             moment = _moment(days=value)
             return moment and f'"{moment.partition("T")[0]}"'
         case Decimal():
-            # Short decimals are stored as integers.
+            # Decimals of few digits are stored as integers.
             exact = Number(value).scaleb(-kind.scale) if isinstance(value, int) else value
             return f"{exact:f}"
         case Primitive.FLOAT | Primitive.DOUBLE:
@@ -158,7 +162,7 @@ def _bound_text(kind: DataType, value: Any, *, upper: bool) -> str | None:  # no
 
 
 def _moment(*, days: int = 0, milliseconds: int = 0) -> str | None:
-    """Return a moment after 1970 in ISO 8601; None if Python cannot represent it."""
+    """Return a time, given since 1970, in ISO 8601; None if Python cannot represent it."""
     try:
         moment = _UNIX_EPOCH + timedelta(days=days, milliseconds=milliseconds)
     except OverflowError:
@@ -167,7 +171,7 @@ def _moment(*, days: int = 0, milliseconds: int = 0) -> str | None:
 
 
 def _above_prefix(prefix: str) -> str | None:
-    """Return a text above every text with this prefix, in the order of code points."""
+    """Return a text greater than every text with this prefix, by code points."""
     for end in range(len(prefix), 0, -1):
         code = ord(prefix[end - 1]) + 1
         if code in _SURROGATES:
@@ -182,6 +186,6 @@ def _text(text: str) -> str:
 
 
 def _object(text_by_name: Mapping[str, str | None]) -> str:
-    """Join JSON values into an object; json.dumps would turn exact decimals into floats."""
+    """Join JSON values into an object; json.dumps would convert decimals to floats."""
     pairs = (f"{_text(name)}:{text}" for name, text in text_by_name.items() if text is not None)
     return "{" + ",".join(pairs) + "}"

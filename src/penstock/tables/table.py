@@ -1,8 +1,8 @@
 """The contract of tables, implemented by Delta and by a fake in memory.
 
 Invariant: a handle is a snapshot that only ``refresh`` moves. A commit through the handle fails
-if another commit under the same job id was made since that snapshot. After any error of a
-commit, the commit may or may not have landed.
+if the table has a newer commit with the same job id than that snapshot. After any error of a
+commit, its outcome is unknown until the table is read back.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from penstock.model.secrets import Sealed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainCommit:
-    """A commit of a job's chain; without a version it was read from its copy."""
+    """A commit of a job's chain; ``table_version`` is None if it was read from its copy."""
 
     attachment: Attachment
     table_version: int | None
@@ -36,7 +36,7 @@ class TableDetail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotFile:
-    """A data file of a snapshot, as the log describes it."""
+    """A data file of a snapshot, as described in the log."""
 
     path: str
     size_bytes: int
@@ -49,7 +49,7 @@ class TableHandle(Protocol):
 
     @property
     def table_id(self) -> str:
-        """The id of the table, given at its creation."""
+        """The id of the table, assigned at its creation."""
         ...
 
     @property
@@ -58,7 +58,10 @@ class TableHandle(Protocol):
         ...
 
     def refresh(self) -> None:
-        """Move to the newest version; UserError TABLE_CHANGED_ERR if the table is gone."""
+        """Move to the newest version.
+
+        Raise UserError TABLE_CHANGED_ERR if the table does not exist any more.
+        """
         ...
 
     def newest_number(self, job_id: str) -> int:
@@ -68,21 +71,21 @@ class TableHandle(Protocol):
     def chain_after(self, job_id: str, number: int) -> Sequence[ChainCommit]:
         """Return the job's commits above a number, ascending and without a gap.
 
-        They are read from the table's log, or from their copies if the log was cleaned. A
-        missing commit or an unknown attachment format raises UserError CANNOT_RESUME_ERR.
+        Read commits from the table's log, or from their copies if the log was cleaned. Raise
+        UserError CANNOT_RESUME_ERR for a missing commit or an unknown attachment format.
         """
         ...
 
     def commit(self, attachment: Attachment, files: Sequence[DataFile]) -> int:
         """Commit files with the attachment and txn(job id, number); return the new version.
 
-        The snapshot does not move. Any failure, including a conflict, raises
-        CommitOutcomeUnknownError.
+        The snapshot does not move. Raise CommitOutcomeUnknownError for any failure, including a
+        conflict.
         """
         ...
 
     def write_copy(self, attachment: Attachment) -> None:
-        """Write a copy of the attachment beside the table; it outlives the log entry."""
+        """Write a copy of the attachment beside the log; it remains when the log is cleaned."""
         ...
 
     def columns(self) -> tuple[Column, ...]:
@@ -105,7 +108,10 @@ class TableHandle(Protocol):
         ...
 
     def at(self, version: int) -> "TableHandle":
-        """Return the table at a version; UserError META_NOT_FOUND_ERR if there is none."""
+        """Return the table at a version.
+
+        Raise UserError META_NOT_FOUND_ERR if the version does not exist.
+        """
         ...
 
 
@@ -118,9 +124,9 @@ class RejectsLog(Protocol):
         ...
 
     def commit(self, number: int, files: Sequence[DataFile]) -> None:
-        """Make the reject files of a commit visible, unless they are visible already.
+        """Commit the reject files of a commit number, unless they are visible already.
 
-        Any failure raises ExternalError.
+        Raise ExternalError for any failure.
         """
         ...
 
@@ -141,11 +147,14 @@ class Tables(Protocol):
         ...
 
     def open(self, location: str) -> TableHandle:
-        """Open a table at its newest version; UserError TABLE_CHANGED_ERR if there is none."""
+        """Open a table at its newest version.
+
+        Raise UserError TABLE_CHANGED_ERR if there is no table.
+        """
         ...
 
     def normal_location(self, location: str) -> str:
-        """Return the location that a table created there would have."""
+        """Return the normalized form of a location, as a new table there would have it."""
         ...
 
     def delete(self, location: str) -> None:
@@ -157,7 +166,7 @@ class Tables(Protocol):
         ...
 
     def open_rejects(self, job_id: str, columns: tuple[Column, ...]) -> RejectsLog:
-        """Open the rejects of a job; they are made when they are first needed."""
+        """Open the rejects of a job; create them if they do not exist."""
         ...
 
     def delete_rejects(self, job_id: str) -> None:
@@ -165,43 +174,41 @@ class Tables(Protocol):
         ...
 
     def task_access(self, location: str) -> Sealed:
-        """Return the sealed options with which tasks open the files of a table."""
+        """Return the sealed storage options with which tasks open the files of a table."""
         ...
 
     def missing_files(self, location: str, paths: Sequence[str]) -> tuple[str, ...]:
-        """Return the data files, by path in the table, that do not exist."""
+        """Return the paths, relative to the table, at which no file exists."""
         ...
 
 
-def table_gone(location: object) -> UserError:
-    """Return the error for a table that does not exist, or no longer."""
+def table_missing(location: object) -> UserError:
+    """Return the error for a table that does not exist or was replaced."""
     return UserError(
-        f'table at "{location}" does not exist, or is not the one that was opened',
+        f'table at "{location}" does not exist or was replaced',
         code=Code.TABLE_CHANGED_ERR,
-        hint="Put the table back, or drop it together with the jobs that load it.",
+        hint="Restore the table, or drop the jobs that load it and then the table.",
     )
 
 
-def location_taken(location: object) -> UserError:
-    """Return the error for a new table at the location of another."""
-    return UserError(
-        f'location "{location}" holds a table already', code=Code.ALREADY_EXISTS_ERR
-    )
+def location_in_use(location: object) -> UserError:
+    """Return the error for a new table at the location of another table."""
+    return UserError(f'location "{location}" already has a table', code=Code.ALREADY_EXISTS_ERR)
 
 
 def no_version(location: object, version: int, *, newest: int) -> UserError:
-    """Return the error for a version that does not exist, or no longer."""
+    """Return the error for a version that does not exist or was cleaned."""
     return UserError(
         f'table at "{location}" has no version {version}',
         code=Code.META_NOT_FOUND_ERR,
-        hint=f"Its newest version is {newest}; old ones may have been cleaned away.",
+        hint=f"The newest version is {newest}. Cleaning the log deletes old versions.",
     )
 
 
 def outcome_unknown(attachment: Attachment, reason: str) -> CommitOutcomeUnknownError:
-    """Return the error for a commit that may or may not have landed."""
+    """Return the error for a commit whose outcome is unknown."""
     return CommitOutcomeUnknownError(
-        f"commit {attachment.number} of the job has an unknown outcome", detail=f"{reason}."
+        f"outcome of commit {attachment.number} of the job is unknown", detail=f"{reason}."
     )
 
 
@@ -211,6 +218,6 @@ def require_partitions(files: Iterable[DataFile], *, columns: tuple[str, ...]) -
         written = tuple(name for name, _ in file.partition_values)
         if written != columns:
             raise InvariantError(
-                f'data file "{file.path}" has values of the partition columns {written}, '
-                f"the table has {columns}"
+                f'data file "{file.path}" was written for partition columns {written}, '
+                f"but the table has {columns}"
             )

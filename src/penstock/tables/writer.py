@@ -1,7 +1,7 @@
-"""Write record batches to Parquet files of a table, inside Spark tasks.
+"""Write record batches to the Parquet files of a table, inside Spark tasks.
 
-Invariant: a returned file is complete and durable, and no file is ever overwritten. Files that
-were not returned are not part of the table.
+Invariant: a returned file is complete and durable, and no file is ever overwritten. A file that
+was not returned is never part of the table.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,10 +17,10 @@ from penstock.model.epoch import DataFile
 from penstock.model.schema import Column, DataType, Decimal, Primitive
 from penstock.storage.store import NewObject, storage_error
 from penstock.tables.folder import TableFolder
-from penstock.tables.partitions import PartitionValues, Share, folder_names, split
+from penstock.tables.partitions import PartitionRows, PartitionValues, folder_names, split
 from penstock.tables.statistics import Summary, float_summary, leaves, statistics_json
 
-# With more partitions than this, the least recently written file is finished first.
+# The least recently written file is completed before more files than this are open.
 OPEN_FILES_MAX = 64
 _FILE_BYTES_MAX = 256 * 2**20
 
@@ -44,7 +44,7 @@ _INTEGER_DECIMAL_DIGITS_MAX = 18
 
 
 class TableWriter:
-    """Writes batches of one task; ``name`` is unique, and so are the names of its files."""
+    """A writer of the batches of one task; its unique ``name`` is part of all file names."""
 
     def __init__(
         self,
@@ -79,23 +79,23 @@ class TableWriter:
             self._write_largest()
 
     def close(self) -> tuple[DataFile, ...]:
-        """Finish the files and return them; none if there was no row."""
-        for share in self._shares():
-            self._write_group(share)
+        """Complete the files and return them; empty if no row was written."""
+        for part in self._take_partitions():
+            self._write_group(part)
         for partition in tuple(self._file_by_partition):
             self._finish_file(partition)
         self._folder.store.sync(_folders_of(self._written, self._folder))
         return tuple(self._written)
 
     def abort(self) -> None:
-        """Delete all written files, and the folders created for them that are empty."""
+        """Delete all written files, and their new folders if these are empty."""
         self._waiting.clear()
         for file in self._file_by_partition.values():
             with suppress(OSError, pa.ArrowException, ExternalError):
                 file.close()
         self._file_by_partition.clear()
         for created in reversed(self._created):
-            # Files that cannot be deleted now are left for the table's maintenance.
+            # A file that cannot be deleted now remains until VACUUM deletes it.
             with suppress(ExternalError):
                 created.abort()
 
@@ -104,8 +104,8 @@ class TableWriter:
         self._waiting_rows += rows.num_rows
         self._waiting_bytes += rows.nbytes
 
-    def _shares(self) -> list[Share]:
-        """Take the waiting rows by partition, largest first."""
+    def _take_partitions(self) -> list[PartitionRows]:
+        """Remove the buffered rows and return them by partition, largest first."""
         if not self._waiting:
             return []
         rows = pa.concat_tables(self._waiting)
@@ -114,27 +114,27 @@ class TableWriter:
         return split(rows, self._keys)
 
     def _write_largest(self) -> None:
-        """Write at least half of the waiting rows; small partitions wait for more rows."""
-        shares = self._shares()
-        wanted = sum(share.rows.num_rows for share in shares) / 2
+        """Write at least half of the buffered rows; small partitions wait for more rows."""
+        parts = self._take_partitions()
+        half = sum(part.rows.num_rows for part in parts) / 2
         done = written = 0
-        while written < wanted:
-            self._write_group(shares[done])
-            written += shares[done].rows.num_rows
+        while written < half:
+            self._write_group(parts[done])
+            written += parts[done].rows.num_rows
             done += 1
-        if shares[done:]:
-            # Copied, because waiting rows must not keep the memory of written ones.
-            rest = pa.concat_tables([share.rows for share in shares[done:]])
+        if parts[done:]:
+            # Copy the rest, because a slice would keep the written rows in memory.
+            rest = pa.concat_tables([part.rows for part in parts[done:]])
             self._wait(rest.combine_chunks())
 
-    def _write_group(self, share: Share) -> None:
-        file = self._file_by_partition.pop(share.values, None) or self._next_file(share.values)
-        self._file_by_partition[share.values] = file
+    def _write_group(self, part: PartitionRows) -> None:
+        file = self._file_by_partition.pop(part.values, None) or self._next_file(part.values)
+        self._file_by_partition[part.values] = file
         with _writing(self._folder, file.name):
-            rows = share.rows.select([column.name for column in self._stored])
+            rows = part.rows.select([column.name for column in self._stored])
             size_bytes = file.write(rows)
         if size_bytes >= _FILE_BYTES_MAX:
-            self._finish_file(share.values)
+            self._finish_file(part.values)
 
     def _next_file(self, partition: PartitionValues) -> "_File":
         if len(self._file_by_partition) >= OPEN_FILES_MAX:
@@ -172,7 +172,7 @@ class _File:
         self._floats = {c.name: Summary() for c in columns if c.type in _FLOATING}
         stored = list(leaves(columns))
         # A dictionary helps texts and slows other types. Floating columns get no bounds:
-        # bounds ignore NaN, so readers would skip row groups that hold one.
+        # bounds ignore NaN, so readers would skip row groups that hold NaN.
         texts = [leaf for leaf, kind in stored if kind is Primitive.STRING]
         bounded = [leaf for leaf, kind in stored if kind not in _FLOATING]
         self._writer = pq.ParquetWriter(
@@ -200,7 +200,7 @@ class _File:
         self._writer.close()
 
     def finish(self, partition: PartitionValues) -> DataFile:
-        """Complete the file, make it durable and return its description for the log."""
+        """Complete and sync the file; return its description for the log."""
         self.close()
         size_bytes = self._target.finish()
         metadata = self._metadata[0]

@@ -1,1 +1,1 @@
-"""Twins of real parts that pass the same contract suites."""
+"""Fakes of tables and executors that pass the contract suites of the real ones."""

@@ -1,4 +1,4 @@
-"""An executor in the calling thread; it passes the contract suite of the Spark executor."""
+"""A fake executor in the calling thread; it passes the contract suite of executors."""
 
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -11,7 +11,7 @@ TASK_TRIES_MAX = 4
 
 
 class InProcessExecutor:
-    """Runs tasks one after the other in the calling thread, with as many tries as Spark."""
+    """An executor that runs tasks one after the other, with as many attempts as Spark."""
 
     def __init__(self, *, parallelism: int = 2) -> None:
         self._parallelism = parallelism
@@ -36,7 +36,7 @@ class InProcessExecutor:
         self, tasks: Sequence[str], *, run: QueryRun, halves: Halves, group: str
     ) -> list[str]:
         del tasks, run, halves, group
-        raise InvariantError("a SELECT that needs Spark was given to an executor without it")
+        raise InvariantError("the executor without Spark cannot run a SELECT")
 
     def cancel(self, group: str) -> None:
         self._cancelled.add(group)
@@ -51,7 +51,7 @@ class InProcessExecutor:
                 continue
             finally:
                 if group in self._cancelled:
-                    raise StoppedError("the work was cancelled")
+                    raise StoppedError("the tasks were cancelled")
             return result
         raise ExternalError(
             f"a task failed {TASK_TRIES_MAX} times: {last}", code=Code.SPARK_ERR

@@ -1,6 +1,6 @@
-"""Tables in memory; they pass the contract suite of Delta tables.
+"""Fake tables in memory; they pass the contract suite of tables.
 
-A test can also make a commit fail: its response is lost, or it takes effect late.
+A test can also inject a fault: the response to a commit is lost, or a commit is applied late.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,32 +14,32 @@ from penstock.model.epoch import Attachment, DataFile
 from penstock.model.job import TableRef
 from penstock.model.schema import Column
 from penstock.model.secrets import Sealed
-from penstock.tables.chain import chain_above, expect_known_format
+from penstock.tables.chain import chain_above, require_known_format
 from penstock.tables.table import (
     ChainCommit,
     SnapshotFile,
     TableDetail,
-    location_taken,
+    location_in_use,
     no_version,
     outcome_unknown,
     require_partitions,
-    table_gone,
+    table_missing,
 )
 
 Row = Mapping[str, Any]
 
 
 class Fault(Enum):
-    """The fault of a commit."""
+    """The fault that a test injects into a commit."""
 
     NONE = "none"
-    LOST_ANSWER = "lost answer"
+    LOST_RESPONSE = "lost response"
     LATE = "late"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """One version of a table's log; without an attachment it is of another writer."""
+    """One version of a table's log; ``attachment`` is None for other writers."""
 
     attachment: Attachment | None
     files: tuple[DataFile, ...]
@@ -47,14 +47,14 @@ class _Entry:
 
 @dataclass(slots=True, kw_only=True)
 class _Table:
-    """A table: its log, whose old entries may be cleaned, and its copies."""
+    """A table: its log, of which old entries may be cleaned, and its copies."""
 
     location: str
     columns: tuple[Column, ...]
     partition_by: tuple[str, ...] = ()
     id: str = field(default_factory=lambda: str(uuid4()))
     entries: list[_Entry] = field(default_factory=lambda: [_Entry(attachment=None, files=())])
-    kept_from: int = 0
+    first_logged: int = 0
     copies: dict[tuple[str, int], Attachment] = field(default_factory=dict)
 
     @property
@@ -71,14 +71,14 @@ class _Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Write:
-    """A write that aims at one free version of a table's log."""
+    """A write that succeeds only as one specific version of a table's log."""
 
     table: _Table
     version: int
     entry: _Entry
 
-    def land(self) -> bool:
-        """Append the entry if its version is still free."""
+    def apply(self) -> bool:
+        """Append the entry if its version is still free; return whether it was appended."""
         free = len(self.table.entries) == self.version
         if free:
             self.table.entries.append(self.entry)
@@ -87,7 +87,7 @@ class _Write:
 
 @dataclass(slots=True, kw_only=True)
 class _Disk:
-    """The state that the tables of one test and their handles share, under one lock."""
+    """The state shared by the tables of one test and their handles, under one lock."""
 
     faults: Callable[[str, Attachment], Fault]
     lock: RLock = field(default_factory=RLock)
@@ -100,7 +100,7 @@ class _Disk:
         """Return the table at a location."""
         table = self.table_by_location.get(location)
         if table is None:
-            raise table_gone(location)
+            raise table_missing(location)
         return table
 
 
@@ -118,13 +118,13 @@ class MemoryTables:
         columns: tuple[Column, ...],
         *,
         location: str | None,
-        comment: str,  # noqa: ARG002 - Part of the contract; nothing here shows it.
+        comment: str,  # noqa: ARG002 - The fake does not store comments.
         partition_by: tuple[str, ...] = (),
     ) -> TableRef:
         with self._disk.lock:
             place = location or f"memory://{name}-{uuid4().hex[:8]}"
             if place in self._disk.table_by_location:
-                raise location_taken(place)
+                raise location_in_use(place)
             table = _Table(location=place, columns=columns, partition_by=partition_by)
             self._disk.table_by_location[place] = table
             return TableRef(name=name, id=table.id, location=place)
@@ -158,12 +158,12 @@ class MemoryTables:
             return tuple(path for path in paths if path not in self._disk.rows_by_path)
 
     def register_rows(self, path: str, rows: Iterable[Row]) -> None:
-        """Set the rows of a data file; until then the file is missing."""
+        """Store the rows of a data file; before that, the file is missing."""
         with self._disk.lock:
             self._disk.rows_by_path[path] = tuple(rows)
 
     def rows(self, location: str) -> list[Row]:
-        """Return the rows of all committed files in the order of their commits."""
+        """Return the rows of all committed files, in commit order."""
         with self._disk.lock:
             entries = self._disk.table_at(location).entries
             paths = [file.path for entry in entries for file in entry.files]
@@ -174,22 +174,22 @@ class MemoryTables:
         with self._disk.lock:
             self._disk.table_at(location).entries.append(_Entry(attachment=None, files=()))
 
-    def land_late_writes(self) -> int:
-        """Apply pending writes whose version is still free; return their number."""
+    def apply_late_writes(self) -> int:
+        """Apply the pending late writes whose version is still free; return their number."""
         with self._disk.lock:
             pending, self._disk.late_writes = self._disk.late_writes, []
-            return sum(write.land() for write in pending)
+            return sum(write.apply() for write in pending)
 
     def copies(self, location: str, job_id: str) -> dict[int, Attachment]:
-        """Return the copies of a job's attachments by number."""
+        """Return the copies of a job's attachments by commit number."""
         with self._disk.lock:
             copies = self._disk.table_at(location).copies
             return {number: copy for (job, number), copy in copies.items() if job == job_id}
 
     def clean_log(self, location: str, keep_from_version: int) -> None:
-        """Remove the attachments below a version from the log; copies stay."""
+        """Remove the attachments below a version from the log; their copies remain."""
         with self._disk.lock:
-            self._disk.table_at(location).kept_from = keep_from_version
+            self._disk.table_at(location).first_logged = keep_from_version
 
     def recreate(self, location: str) -> None:
         """Replace a table by a new, empty one with another id."""
@@ -201,7 +201,7 @@ class MemoryTables:
 
 
 class MemoryRejects:
-    """The rejects of a job in memory."""
+    """The fake rejects of a job."""
 
     def __init__(self, disk: _Disk, job_id: str) -> None:
         self._disk = disk
@@ -209,7 +209,7 @@ class MemoryRejects:
 
     @property
     def files_by_number(self) -> dict[int, tuple[DataFile, ...]]:
-        """The reject files of every commit that has some."""
+        """The reject files by commit number."""
         with self._disk.lock:
             return dict(self._disk.rejects_by_job.get(self._job_id, {}))
 
@@ -224,7 +224,7 @@ class MemoryRejects:
 
 
 class MemoryHandle:
-    """A snapshot of a table in memory."""
+    """A snapshot of a fake table."""
 
     def __init__(self, disk: _Disk, location: str) -> None:
         self._disk = disk
@@ -252,7 +252,7 @@ class MemoryHandle:
     def chain_after(self, job_id: str, number: int) -> Sequence[ChainCommit]:
         with self._disk.lock:
             table = self._table
-            logged = table.of_job(job_id, first=table.kept_from, last=self._version)
+            logged = table.of_job(job_id, first=table.first_logged, last=self._version)
             chain = chain_above(
                 number,
                 newest=self.newest_number(job_id),
@@ -260,10 +260,10 @@ class MemoryHandle:
                     ChainCommit(attachment=attachment, table_version=version)
                     for version, attachment in logged
                 ),
-                copy_of=lambda wanted: table.copies.get((job_id, wanted)),
+                copy_of=lambda missing: table.copies.get((job_id, missing)),
             )
             for commit in chain:
-                expect_known_format(commit.attachment.format, number=commit.attachment.number)
+                require_known_format(commit.attachment.format, number=commit.attachment.number)
             return chain
 
     def commit(self, attachment: Attachment, files: Sequence[DataFile]) -> int:
@@ -271,23 +271,23 @@ class MemoryHandle:
             table = self._table
             require_partitions(files, columns=table.partition_by)
             if self._disk.table_by_location.get(self._location) is not table:
-                raise outcome_unknown(attachment, "The table is gone")
+                raise outcome_unknown(attachment, "The table does not exist")
             version = len(table.entries)
             since = table.of_job(attachment.job_id, first=self._version + 1, last=table.version)
             if next(since, None) is not None:
-                raise outcome_unknown(attachment, "Another commit of the job came first")
+                raise outcome_unknown(attachment, "Another commit of the job was first")
             entry = _Entry(attachment=attachment, files=tuple(files))
             write = _Write(table=table, version=version, entry=entry)
             match self._disk.faults(attachment.job_id, attachment):
                 case Fault.NONE:
-                    write.land()
+                    write.apply()
                     return version
-                case Fault.LOST_ANSWER:
-                    write.land()
-                    raise outcome_unknown(attachment, "The answer was lost")
+                case Fault.LOST_RESPONSE:
+                    write.apply()
+                    raise outcome_unknown(attachment, "The response was lost")
                 case Fault.LATE:
                     self._disk.late_writes.append(write)
-                    raise outcome_unknown(attachment, "No answer came")
+                    raise outcome_unknown(attachment, "There was no response")
                 case fault:
                     assert_never(fault)
 
@@ -328,7 +328,7 @@ class MemoryHandle:
             return [file for entry in entries for file in entry.files]
 
     def at(self, version: int) -> "MemoryHandle":
-        if not self._table.kept_from <= version <= self._version:
+        if not self._table.first_logged <= version <= self._version:
             raise no_version(self._location, version, newest=self._version)
         handle = MemoryHandle(self._disk, self._location)
         handle._version = version

@@ -30,14 +30,14 @@ from penstock.model.split import After, Horizon, Position, SplitProgress
 from penstock.sources.files.kind import FILES, FileFormat, FilesOptions
 from penstock.sources.registry import source_ref
 
-BEGINNING = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
+START = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
 TABLE = TableRecord(
     name="orders",
     id="table-1",
     location="file:///warehouse/orders",
     managed=True,
     comment="all orders",
-    created_at=BEGINNING,
+    created_at=START,
 )
 DEFINITION = JobDefinition(
     name="load_orders",
@@ -66,49 +66,49 @@ SECOND = Generation(number=2, id="second")
 
 PAUSED = DesiredStateChanged(
     state=DesiredState.PAUSE,
-    reason=Reason(code=Code.MANUAL_PAUSE_ERR, message="paused by a person"),
+    reason=Reason(code=Code.MANUAL_PAUSE_ERR, message="paused by a user"),
     generation=SECOND,
     auto_resumes=3,
-    resumed_at=BEGINNING - timedelta(days=1),
+    resumed_at=START - timedelta(days=1),
 )
 COUNTED = Statistics(**{f.name: at for at, f in enumerate(fields(Statistics), start=11)})
 
 
 class MovableClock:
-    """A clock that stands still until the test moves it."""
+    """A clock that only the test moves."""
 
     def __init__(self) -> None:
-        self.instant = BEGINNING
+        self.instant = START
 
     def now(self) -> datetime:
         return self.instant
 
     def monotonic(self) -> float:
-        return (self.instant - BEGINNING).total_seconds()
+        return (self.instant - START).total_seconds()
 
     def wait(self, event: threading.Event, timeout: timedelta) -> bool:
         self.instant += timeout
         return event.is_set()
 
     def move(self, **parts: float) -> None:
-        """Let this much time pass."""
+        """Advance the clock."""
         self.instant += timedelta(**parts)
 
 
 def progress(position: Position, *, floor: Position | None = None) -> tuple[SplitProgress, ...]:
-    """Answer the progress of a source that has one split."""
+    """Return the progress of a source with one split."""
     return (SplitProgress(split="files", floor=floor or Horizon(), position=position),)
 
 
 def files(*keys: str, etag: str = "v1") -> tuple[LoadedItem, ...]:
-    """Answer source files with these keys."""
+    """Return source files with these keys."""
     return tuple(
-        LoadedItem(key=key, etag=etag, size_bytes=100, modified_at=BEGINNING) for key in keys
+        LoadedItem(key=key, etag=etag, size_bytes=100, modified_at=START) for key in keys
     )
 
 
 def commit(number: int, *keys: str, **changes: object) -> Attachment:
-    """Answer the attachment of an epoch that loaded these files."""
+    """Return the attachment of an epoch that loaded these files."""
     statistics = Statistics(rows_read=10, rows_loaded=9, rows_rejected=1, files_read=len(keys))
     attachment = Attachment(
         kind=CommitKind.EPOCH,
@@ -125,13 +125,13 @@ def commit(number: int, *keys: str, **changes: object) -> Attachment:
         cumulative=statistics,
         items=files(*keys),
         timings=Timings(plan_seconds=0.25, run_seconds=1.5),
-        committed_at=BEGINNING + timedelta(minutes=number),
+        committed_at=START + timedelta(minutes=number),
     )
     return replace(attachment, **changes)  # type: ignore[arg-type]
 
 
 def move(number: int, floor: Position) -> Attachment:
-    """Answer the attachment of an ALTER that sets the position."""
+    """Return the attachment of an ALTER that sets the position."""
     return commit(
         number,
         kind=CommitKind.MOVE,
@@ -142,7 +142,7 @@ def move(number: int, floor: Position) -> Attachment:
 
 
 def created(name: str = DEFINITION.name, job_id: str = JOB) -> JobCreated:
-    """Answer the first event of a job."""
+    """Return the first event of a job."""
     opening = commit(
         1, kind=CommitKind.OPENING, job_id=job_id, epoch=0, statistics=Statistics()
     )
@@ -160,7 +160,7 @@ def modified(files: int) -> NoticesChanged:
 
 
 def started(epoch: int, attempt: int = 1) -> EpochStarted:
-    """Answer the beginning of the attempt that ``commit(epoch + 1)`` would end."""
+    """Return the start of the attempt that ``commit(epoch + 1)`` ends."""
     return EpochStarted(
         attempt_id=f"attempt-{epoch + 1}" if attempt == 1 else f"attempt-{epoch + 1}-{attempt}",
         epoch=epoch,
@@ -173,28 +173,28 @@ def started(epoch: int, attempt: int = 1) -> EpochStarted:
 
 
 def create_job(catalog: Catalog, name: str = DEFINITION.name, job_id: str = JOB) -> JobState:
-    """Store a job, and its table if it is not known yet."""
+    """Store a job, and its table if the table does not exist."""
     if catalog.table(TABLE.name) is None:
         catalog.create_table(TABLE)
     return catalog.create_job(job_id, created(name, job_id))
 
 
 def apply(catalog: Catalog, attachment: Attachment) -> JobState:
-    """Let the catalog follow a commit."""
+    """Apply a commit to the catalog."""
     return catalog.apply_commit(
         attachment.job_id, attachment, table_version=attachment.number, commit_seconds=0.125
     )
 
 
 class SqliteStore:
-    """A catalog in a file, which outlives the process that opened it."""
+    """A catalog in a file, which survives the process that opened it."""
 
     def __init__(self, folder: Path, clock: MovableClock) -> None:
         self._url = f"sqlite:///{folder / 'catalog.db'}"
         self._clock = clock
 
     def open(self) -> Catalog:
-        """Open the catalog as a process does that knows nothing of the others."""
+        """Open the catalog as a new process does."""
         return open_catalog(self._url, clock=self._clock)
 
 

@@ -1,4 +1,4 @@
-"""How every store of the catalog follows commits: progress, ledger, files."""
+"""Commits in every store of the catalog: progress, ledger, files."""
 
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.database import CommitGapError
@@ -8,12 +8,12 @@ from penstock.model.events import EpochEnded, Outcome
 from penstock.model.job import DesiredState, Reason
 from penstock.model.split import After, Horizon
 from tests.contract.catalog.building import (
-    BEGINNING,
     COUNTED,
     FIRST,
     JOB,
     PAUSED,
     SECOND,
+    START,
     apply,
     commit,
     create_job,
@@ -37,10 +37,10 @@ def test_a_commit_advances_progress_statistics_ledger_and_files(catalog: Catalog
     assert catalog.files_of(JOB).known(["a", "b", "z"]) == {"a": "v1", "b": "v1"}
     entry = catalog.ledger(JOB)[-1]
     assert (entry.outcome, entry.number, entry.table_version) == (Outcome.COMMITTED, 2, 2)
-    assert (entry.started_at, entry.commit_seconds) == (BEGINNING, 0.125)
+    assert (entry.started_at, entry.commit_seconds) == (START, 0.125)
 
 
-def test_a_commit_is_followed_whatever_the_generation(catalog: Catalog) -> None:
+def test_a_commit_is_applied_under_any_generation(catalog: Catalog) -> None:
     create_job(catalog)
     catalog.append(JOB, PAUSED, expected=FIRST)
 
@@ -53,7 +53,7 @@ def test_a_commit_is_followed_whatever_the_generation(catalog: Catalog) -> None:
     )
 
 
-def test_a_commit_beyond_the_next_is_refused(catalog: Catalog) -> None:
+def test_a_commit_is_refused_while_an_earlier_one_is_missing(catalog: Catalog) -> None:
     before = create_job(catalog)
 
     with raises(CommitGapError, Code.CATALOG_BEHIND_ERR, "commit 1", "commit 3"):
@@ -73,7 +73,7 @@ def test_a_fence_changes_neither_files_nor_progress(catalog: Catalog) -> None:
     assert catalog.files_of(JOB).known(["a", "b", "z"]) == {"a": "v1"}
 
 
-def test_a_file_that_is_loaded_again_is_known_by_its_new_etag(catalog: Catalog) -> None:
+def test_a_file_that_is_loaded_again_gets_its_new_etag(catalog: Catalog) -> None:
     create_job(catalog)
     apply(catalog, commit(2, "a", "b"))
 
@@ -92,7 +92,7 @@ def test_files_are_compared_by_their_bytes(catalog: Catalog) -> None:
     assert catalog.files_of(JOB).count() == 6
 
 
-def test_a_move_forgets_the_files_above_its_floor(catalog: Catalog) -> None:
+def test_a_move_removes_the_files_above_its_floor(catalog: Catalog) -> None:
     create_job(catalog)
     apply(catalog, commit(2, "a", "b", "é", "\uffee", "😀"))
 
@@ -102,7 +102,7 @@ def test_a_move_forgets_the_files_above_its_floor(catalog: Catalog) -> None:
     assert state.progress == progress(After(value="é"), floor=After(value="é"))
 
 
-def test_a_move_to_the_beginning_forgets_all_files_of_its_job_only(catalog: Catalog) -> None:
+def test_a_move_to_the_horizon_removes_all_files_of_its_own_job(catalog: Catalog) -> None:
     create_job(catalog)
     create_job(catalog, "other", "job-2")
     apply(catalog, commit(2, "a", "b"))
@@ -133,7 +133,7 @@ def test_attempts_that_never_ended_are_cancelled(catalog: Catalog) -> None:
     assert catalog.ledger(JOB)[1].reason == failed.reason
 
 
-def test_a_cancelled_attempt_that_committed_after_all_counts_as_committed(
+def test_a_cancelled_attempt_whose_commit_is_found_counts_as_committed(
     catalog: Catalog,
 ) -> None:
     create_job(catalog)
@@ -146,7 +146,7 @@ def test_a_cancelled_attempt_that_committed_after_all_counts_as_committed(
     assert catalog.ledger_counts(JOB, kind=CommitKind.EPOCH) == {Outcome.COMMITTED: 1}
 
 
-def test_the_ledger_answers_its_newest_entries_in_order_of_appearance(
+def test_the_ledger_returns_its_newest_entries_in_order_of_appearance(
     catalog: Catalog,
 ) -> None:
     create_job(catalog)

@@ -1,4 +1,4 @@
-"""What every store of the catalog remembers of jobs."""
+"""Jobs in every store of the catalog."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -7,16 +7,16 @@ from functools import reduce
 import pytest
 
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.database import GenerationChangedError, JobGoneError
+from penstock.catalog.database import GenerationChangedError, JobDroppedError
 from penstock.errors import Code, UserError
 from penstock.model.job import Status, StatusCode
 from penstock.model.split import Horizon
 from tests.contract.catalog.building import (
-    BEGINNING,
     DEFINITION,
     FIRST,
     JOB,
     PAUSED,
+    START,
     MovableClock,
     apply,
     commit,
@@ -38,7 +38,7 @@ def test_a_new_job_is_found_by_name_and_by_id(catalog: Catalog) -> None:
     assert (state.number, state.progress) == (1, progress(Horizon()))
 
 
-def test_a_job_that_nobody_created_is_not_found(catalog: Catalog) -> None:
+def test_a_missing_job_is_not_found(catalog: Catalog) -> None:
     assert catalog.job("load_orders") is None
     assert catalog.job_by_id(JOB) is None
     assert catalog.jobs() == ()
@@ -52,7 +52,7 @@ def test_jobs_are_listed_by_name(catalog: Catalog) -> None:
     assert [state.name for state in catalog.jobs()] == ["a", "b", "c"]
 
 
-def test_a_taken_name_is_refused_and_leaves_nothing(catalog: Catalog) -> None:
+def test_an_existing_name_is_refused_and_nothing_is_stored(catalog: Catalog) -> None:
     create_job(catalog)
 
     with raises(UserError, Code.ALREADY_EXISTS_ERR, '"load_orders"') as refusal:
@@ -71,7 +71,7 @@ def test_a_job_needs_a_registered_table(catalog: Catalog) -> None:
     assert catalog.jobs() == ()
 
 
-def test_events_are_numbered_and_carry_the_catalogs_time(
+def test_events_are_numbered_and_have_the_time_of_the_catalog(
     catalog: Catalog, clock: MovableClock
 ) -> None:
     create_job(catalog)
@@ -85,7 +85,7 @@ def test_events_are_numbered_and_carry_the_catalogs_time(
         started(1),
         modified(4),
     ]
-    assert [event.at for event in found[1:]] == [BEGINNING + timedelta(seconds=5)] * 2
+    assert [event.at for event in found[1:]] == [START + timedelta(seconds=5)] * 2
     assert catalog.events(JOB, newest=1) == found[2:]
 
 
@@ -109,7 +109,7 @@ def test_an_equal_generation_number_with_another_id_is_refused(catalog: Catalog)
     assert len(catalog.events(JOB)) == 1
 
 
-def test_an_event_without_expectation_is_always_stored(catalog: Catalog) -> None:
+def test_an_event_without_an_expected_generation_is_always_stored(catalog: Catalog) -> None:
     create_job(catalog)
     catalog.append(JOB, PAUSED, expected=None)
 
@@ -118,16 +118,16 @@ def test_an_event_without_expectation_is_always_stored(catalog: Catalog) -> None
     assert (state.notices, state.event_number) == ((("files_modified", 7),), 3)
 
 
-def test_nothing_is_stored_of_a_dropped_job(catalog: Catalog) -> None:
+def test_nothing_is_stored_for_a_dropped_job(catalog: Catalog) -> None:
     create_job(catalog)
     apply(catalog, commit(2, "a"))
     catalog.set_status(JOB, Status(code=StatusCode.IDLE))
     catalog.delete_job(JOB)
 
     catalog.delete_job(JOB)
-    with raises(JobGoneError, Code.LEASE_LOST_ERR, '"job-1"'):
+    with raises(JobDroppedError, Code.LEASE_LOST_ERR, '"job-1"'):
         catalog.append(JOB, started(1), expected=None)
-    with pytest.raises(JobGoneError):
+    with pytest.raises(JobDroppedError):
         apply(catalog, commit(3, "b"))
 
     assert catalog.events(JOB) == ()
@@ -136,7 +136,7 @@ def test_nothing_is_stored_of_a_dropped_job(catalog: Catalog) -> None:
     assert (catalog.files_of(JOB).count(), catalog.reports(), catalog.leases()) == (0, {}, {})
 
 
-def test_the_journal_stays_bounded_by_itself(catalog: Catalog) -> None:
+def test_the_journal_is_truncated_automatically(catalog: Catalog) -> None:
     create_job(catalog)
     seen = [modified(count) for count in range(300)]
 

@@ -1,4 +1,4 @@
-"""Who may run a job, in every store of the catalog."""
+"""Leases of jobs in every store of the catalog."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -8,96 +8,100 @@ from datetime import timedelta
 import pytest
 
 from penstock.catalog.catalog import Catalog, Lease
-from penstock.catalog.database import GenerationChangedError, JobGoneError, LeaseHeldError
+from penstock.catalog.database import GenerationChangedError, JobDroppedError, LeaseHeldError
 from penstock.errors import Code, InvariantError, LeaseLostError
 from penstock.model.epoch import Generation
 from penstock.model.events import GenerationRaised
 from penstock.model.job import JobState
 from tests.contract.catalog.building import (
-    BEGINNING,
     FIRST,
     JOB,
     PAUSED,
     SECOND,
+    START,
     MovableClock,
     SqliteStore,
     create_job,
 )
 from tests.error_values import raises
 
-SPAN = timedelta(seconds=15)
+DURATION = timedelta(seconds=15)
 THIRD = Generation(number=3, id="third")
 
 
-def take(
+def acquire(
     catalog: Catalog,
     node_id: str,
     *,
     expected: Generation = FIRST,
     generation: Generation = SECOND,
 ) -> JobState:
-    """Take the lease of the job for 15 s."""
-    return catalog.take_lease(
-        JOB, node_id=node_id, duration=SPAN, expected=expected, generation=generation
+    """Acquire the lease of the job for 15 s."""
+    return catalog.acquire_lease(
+        JOB, node_id=node_id, duration=DURATION, expected=expected, generation=generation
     )
 
 
 def stored(catalog: Catalog) -> JobState:
-    """Answer the stored state of the job."""
+    """Return the stored state of the job."""
     state = catalog.job_by_id(JOB)
     assert state is not None
     return state
 
 
-def test_a_lease_raises_the_generation_and_lasts_as_long_as_asked(catalog: Catalog) -> None:
+def test_a_lease_raises_the_generation_and_lasts_for_the_requested_time(
+    catalog: Catalog,
+) -> None:
     create_job(catalog)
 
-    state = take(catalog, "one")
+    state = acquire(catalog, "one")
 
     assert state.generation == SECOND
     assert catalog.events(JOB)[-1].body == GenerationRaised(generation=SECOND, cause="lease")
-    expected = Lease(node_id="one", expires_at=BEGINNING + SPAN, live=True)
+    expected = Lease(node_id="one", expires_at=START + DURATION, live=True)
     assert catalog.leases() == {JOB: expected}
 
 
 def test_a_live_lease_of_another_node_is_respected(catalog: Catalog) -> None:
     create_job(catalog)
-    take(catalog, "one")
+    acquire(catalog, "one")
 
     with raises(LeaseHeldError, Code.LEASE_LOST_ERR, '"one"'):
-        take(catalog, "two", expected=SECOND, generation=THIRD)
+        acquire(catalog, "two", expected=SECOND, generation=THIRD)
 
     assert catalog.leases()[JOB].node_id == "one"
     assert stored(catalog).generation == SECOND
 
 
-def test_an_expired_lease_goes_to_whoever_asks(catalog: Catalog, clock: MovableClock) -> None:
+def test_an_expired_lease_can_be_acquired_by_another_node(
+    catalog: Catalog, clock: MovableClock
+) -> None:
     create_job(catalog)
-    take(catalog, "one")
+    acquire(catalog, "one")
     clock.move(seconds=15)
 
-    state = take(catalog, "two", expected=SECOND, generation=THIRD)
+    state = acquire(catalog, "two", expected=SECOND, generation=THIRD)
 
     assert state.generation == THIRD
     assert catalog.leases()[JOB] == Lease(
-        node_id="two", expires_at=BEGINNING + 2 * SPAN, live=True
+        node_id="two", expires_at=START + 2 * DURATION, live=True
     )
 
 
-def test_a_node_takes_its_own_lease_anew(catalog: Catalog) -> None:
+def test_a_node_can_acquire_its_own_lease_again(catalog: Catalog) -> None:
     create_job(catalog)
-    take(catalog, "one")
+    acquire(catalog, "one")
 
-    assert take(catalog, "one", expected=SECOND, generation=THIRD).generation == THIRD
+    assert acquire(catalog, "one", expected=SECOND, generation=THIRD).generation == THIRD
 
 
 def test_a_lease_under_an_older_generation_is_refused(catalog: Catalog) -> None:
     create_job(catalog)
-    take(catalog, "one")
+    acquire(catalog, "one")
     catalog.release_lease(JOB, "one")
 
     with pytest.raises(GenerationChangedError):
-        take(catalog, "two", expected=FIRST, generation=THIRD)
+        acquire(catalog, "two", expected=FIRST, generation=THIRD)
 
     assert catalog.leases() == {}
 
@@ -106,7 +110,7 @@ def test_a_lease_needs_a_newer_generation(catalog: Catalog) -> None:
     create_job(catalog)
 
     with raises(InvariantError, Code.INTERNAL_ERR, "generation", "1"):
-        take(catalog, "one", generation=replace(FIRST, id="another"))
+        acquire(catalog, "one", generation=replace(FIRST, id="another"))
 
     assert catalog.leases() == {}
 
@@ -116,42 +120,42 @@ def test_a_paused_job_is_not_leased(catalog: Catalog) -> None:
     catalog.append(JOB, PAUSED, expected=FIRST)
 
     with raises(LeaseLostError, Code.LEASE_LOST_ERR, '"load_orders"', "PAUSE"):
-        take(catalog, "one", expected=SECOND, generation=THIRD)
+        acquire(catalog, "one", expected=SECOND, generation=THIRD)
 
     assert catalog.leases() == {}
 
 
 def test_a_dropped_job_is_not_leased(catalog: Catalog) -> None:
-    with pytest.raises(JobGoneError):
-        take(catalog, "one")
+    with pytest.raises(JobDroppedError):
+        acquire(catalog, "one")
 
 
-def test_a_live_lease_is_prolonged(catalog: Catalog, clock: MovableClock) -> None:
+def test_a_live_lease_is_extended(catalog: Catalog, clock: MovableClock) -> None:
     create_job(catalog)
-    take(catalog, "one")
+    acquire(catalog, "one")
     clock.move(seconds=14)
 
-    assert catalog.renew_leases("two", SPAN) == frozenset()
-    assert catalog.renew_leases("one", SPAN) == {JOB}
+    assert catalog.renew_leases("two", DURATION) == frozenset()
+    assert catalog.renew_leases("one", DURATION) == {JOB}
 
-    assert catalog.leases()[JOB].expires_at == BEGINNING + timedelta(seconds=29)
+    assert catalog.leases()[JOB].expires_at == START + timedelta(seconds=29)
 
 
-def test_an_expired_lease_is_not_revived(catalog: Catalog, clock: MovableClock) -> None:
+def test_an_expired_lease_is_not_renewed(catalog: Catalog, clock: MovableClock) -> None:
     create_job(catalog)
-    take(catalog, "one")
+    acquire(catalog, "one")
     clock.move(seconds=15)
 
-    assert catalog.renew_leases("one", SPAN) == frozenset()
+    assert catalog.renew_leases("one", DURATION) == frozenset()
 
     assert catalog.leases() == {
-        JOB: Lease(node_id="one", expires_at=BEGINNING + SPAN, live=False)
+        JOB: Lease(node_id="one", expires_at=START + DURATION, live=False)
     }
 
 
-def test_only_the_holder_gives_a_lease_back(catalog: Catalog) -> None:
+def test_only_the_holder_releases_a_lease(catalog: Catalog) -> None:
     create_job(catalog)
-    take(catalog, "one")
+    acquire(catalog, "one")
 
     catalog.release_lease(JOB, "two")
     assert catalog.leases()[JOB].live
@@ -160,42 +164,44 @@ def test_only_the_holder_gives_a_lease_back(catalog: Catalog) -> None:
     assert catalog.leases() == {}
 
 
-def test_leases_of_ended_nodes_are_freed(catalog: Catalog) -> None:
+def test_leases_of_ended_nodes_are_deleted(catalog: Catalog) -> None:
     create_job(catalog)
     create_job(catalog, "other", "job-2")
-    take(catalog, "one")
-    catalog.take_lease("job-2", node_id="two", duration=SPAN, expected=FIRST, generation=SECOND)
+    acquire(catalog, "one")
+    catalog.acquire_lease(
+        "job-2", node_id="two", duration=DURATION, expected=FIRST, generation=SECOND
+    )
 
-    catalog.free_leases_of_others("two")
+    catalog.delete_leases_of_other_nodes("two")
 
     assert catalog.leases().keys() == {"job-2"}
 
 
-def test_a_lease_ends_with_its_job(catalog: Catalog) -> None:
+def test_deleting_a_job_deletes_its_lease(catalog: Catalog) -> None:
     create_job(catalog)
-    take(catalog, "one")
+    acquire(catalog, "one")
 
     catalog.delete_job(JOB)
 
     assert catalog.leases() == {}
-    assert catalog.renew_leases("one", SPAN) == frozenset()
+    assert catalog.renew_leases("one", DURATION) == frozenset()
 
 
 def test_exactly_one_of_many_nodes_gets_the_lease(store: SqliteStore) -> None:
     create_job(store.open())
-    begin = threading.Barrier(4)
+    barrier = threading.Barrier(4)
 
-    def ask(node_id: str) -> str | None:
+    def try_to_acquire(node_id: str) -> str | None:
         catalog = store.open()
-        begin.wait()
+        barrier.wait()
         try:
-            take(catalog, node_id, generation=Generation(number=2, id=node_id))
+            acquire(catalog, node_id, generation=Generation(number=2, id=node_id))
         except LeaseLostError:
             return None
         return node_id
 
     with ThreadPoolExecutor(4) as threads:
-        winners = [node for node in threads.map(ask, "abcd") if node]
+        winners = [node for node in threads.map(try_to_acquire, "abcd") if node]
 
     assert winners == [store.open().leases()[JOB].node_id]
     assert stored(store.open()).generation.id == winners[0]

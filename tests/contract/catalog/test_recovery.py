@@ -1,4 +1,4 @@
-"""What a new process finds in every store of the catalog, and processes beside each other."""
+"""Recovery by a new process, and concurrent processes, in every store of the catalog."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -34,19 +34,19 @@ from tests.contract.catalog.building import (
 
 
 def reopened(store: SqliteStore) -> JobState:
-    """Answer the job as a new process finds it."""
+    """Return the job as a new process reads it."""
     state = store.open().job(DEFINITION.name)
     assert state is not None
     return state
 
 
 def replayed(events: tuple[Event, ...]) -> JobState:
-    """Answer the state after all events, from scratch."""
+    """Return the state after applying all events."""
     first = journal.apply(None, events[0])
     return reduce(journal.apply, events[1:], first)
 
 
-def test_t1_progress_survives_when_the_journal_is_cut(store: SqliteStore) -> None:
+def test_t1_progress_survives_when_the_journal_is_truncated(store: SqliteStore) -> None:
     catalog = store.open()
     create_job(catalog)
     apply(catalog, commit(2, "a"))
@@ -139,10 +139,10 @@ def test_t7_a_job_is_restored_in_every_state(store: SqliteStore, desired: Desire
 
 def test_no_event_is_lost_when_two_processes_append_at_once(store: SqliteStore) -> None:
     create_job(store.open())
-    begin = threading.Barrier(4)
+    barrier = threading.Barrier(4)
 
     def append_many(catalog: Catalog) -> None:
-        begin.wait()
+        barrier.wait()
         for count in range(25):
             catalog.append(JOB, modified(count), expected=FIRST)
 
@@ -155,14 +155,14 @@ def test_no_event_is_lost_when_two_processes_append_at_once(store: SqliteStore) 
     assert replayed(found) == reopened(store)
 
 
-def test_exactly_one_of_many_wins_a_generation(store: SqliteStore) -> None:
+def test_exactly_one_of_many_processes_raises_the_generation(store: SqliteStore) -> None:
     create_job(store.open())
-    begin = threading.Barrier(4)
+    barrier = threading.Barrier(4)
 
-    def raise_generation(taker: int) -> bool:
+    def raise_generation(number: int) -> bool:
         catalog = store.open()
-        begin.wait()
-        mine = Generation(number=2, id=f"taker {taker}")
+        barrier.wait()
+        mine = Generation(number=2, id=f"process {number}")
         try:
             catalog.append(JOB, GenerationRaised(generation=mine, cause="x"), expected=FIRST)
         except GenerationChangedError:

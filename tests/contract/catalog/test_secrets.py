@@ -1,4 +1,4 @@
-"""Which secrets are kept, sealed, in every store of the catalog."""
+"""Encrypted secrets in every store of the catalog."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -14,10 +14,10 @@ from penstock.sources.files.kind import FILES, FileFormat, FilesOptions
 from penstock.sources.registry import source_ref
 from penstock.storage.options import StoreOptions
 from tests.contract.catalog.building import (
-    BEGINNING,
     DEFINITION,
     FIRST,
     JOB,
+    START,
     TABLE,
     MovableClock,
     SqliteStore,
@@ -32,18 +32,18 @@ BOTH_KEYS = {"s3.access_key": "sealed a", "s3.secret_key": "sealed b"}
 
 
 def using(access: str, secret: str) -> JobDefinition:
-    """Answer a later revision of a job that takes its keys from these secrets."""
+    """Return a later revision of a job whose keys come from these secrets."""
     store = StoreOptions(access_key=f"secret:{access}", secret_key=f"secret:{secret}")
     options = FilesOptions(uri="s3://lake/in/", format=FileFormat.JSON, store=store)
     return replace(DEFINITION, source=source_ref(FILES, options), revision=2)
 
 
 def created_with(definition: JobDefinition, job_id: str = JOB) -> JobCreated:
-    """Answer the first event of a job with this definition."""
+    """Return the first event of a job with this definition."""
     return replace(created(job_id=job_id), definition=definition)
 
 
-def test_a_secret_is_remembered_with_every_field(store: SqliteStore) -> None:
+def test_a_secret_is_stored_with_every_field(store: SqliteStore) -> None:
     store.open().create_secret(LAKE)
     store.open().create_secret(replace(LAKE, name="azure"))
 
@@ -52,20 +52,20 @@ def test_a_secret_is_remembered_with_every_field(store: SqliteStore) -> None:
         value_by_key={"b": "sealed b", "a": "sealed é"},
         key_id="k1",
         job_id=None,
-        created_at=BEGINNING,
-        changed_at=BEGINNING,
+        created_at=START,
+        changed_at=START,
     )
     assert store.open().secret("lake") == expected
     assert store.open().secrets() == (replace(expected, name="azure"), expected)
     assert expected.keys == ("b", "a")
 
 
-def test_a_secret_that_nobody_created_is_not_found(catalog: Catalog) -> None:
+def test_a_missing_secret_is_not_found(catalog: Catalog) -> None:
     assert catalog.secret("lake") is None
     assert catalog.secrets() == ()
 
 
-def test_a_taken_secret_name_is_refused(catalog: Catalog) -> None:
+def test_an_existing_secret_name_is_refused(catalog: Catalog) -> None:
     catalog.create_secret(LAKE)
 
     with raises(UserError, Code.ALREADY_EXISTS_ERR, '"lake"') as refusal:
@@ -84,8 +84,8 @@ def test_a_change_adds_and_replaces_values(store: SqliteStore, clock: MovableClo
     record = store.open().secret("lake")
     assert record is not None
     assert record.value_by_key == {"b": "sealed b", "a": "new", "c": "more"}
-    assert record.created_at == BEGINNING
-    assert record.changed_at == BEGINNING + timedelta(minutes=1)
+    assert record.created_at == START
+    assert record.changed_at == START + timedelta(minutes=1)
 
 
 def test_values_of_two_keys_are_never_mixed(catalog: Catalog) -> None:
@@ -107,7 +107,7 @@ def test_a_change_of_a_missing_secret_is_refused(catalog: Catalog) -> None:
     assert refusal.value.code is Code.META_NOT_FOUND_ERR
 
 
-def test_a_secret_is_forgotten(catalog: Catalog) -> None:
+def test_a_deleted_secret_is_not_found(catalog: Catalog) -> None:
     catalog.create_secret(LAKE)
 
     catalog.delete_secret("lake")
@@ -116,7 +116,7 @@ def test_a_secret_is_forgotten(catalog: Catalog) -> None:
     assert catalog.secrets() == ()
 
 
-def test_a_secret_of_a_job_is_created_and_goes_with_it(catalog: Catalog) -> None:
+def test_a_secret_of_a_job_is_created_and_deleted_with_the_job(catalog: Catalog) -> None:
     catalog.create_table(TABLE)
     catalog.create_secret(LAKE)
     catalog.create_job(JOB, created(), secrets_owned=(OWNED,))
@@ -127,7 +127,7 @@ def test_a_secret_of_a_job_is_created_and_goes_with_it(catalog: Catalog) -> None
     assert [record.name for record in catalog.secrets()] == ["lake"]
 
 
-def test_a_job_whose_secret_cannot_be_kept_is_not_created(catalog: Catalog) -> None:
+def test_a_job_whose_secret_cannot_be_stored_is_not_created(catalog: Catalog) -> None:
     catalog.create_table(TABLE)
 
     with pytest.raises(InvariantError):
@@ -137,7 +137,7 @@ def test_a_job_whose_secret_cannot_be_kept_is_not_created(catalog: Catalog) -> N
     assert catalog.secrets() == ()
 
 
-def test_a_secret_outlives_a_job_that_does_not_own_it(catalog: Catalog) -> None:
+def test_a_secret_survives_a_job_that_does_not_own_it(catalog: Catalog) -> None:
     create_job(catalog)
     catalog.create_secret(LAKE)
 
@@ -146,7 +146,7 @@ def test_a_secret_outlives_a_job_that_does_not_own_it(catalog: Catalog) -> None:
     assert catalog.secret("lake") is not None
 
 
-def test_a_secret_that_a_job_refers_to_is_not_forgotten(catalog: Catalog) -> None:
+def test_a_secret_that_a_job_refers_to_is_not_deleted(catalog: Catalog) -> None:
     catalog.create_table(TABLE)
     catalog.create_secret(LAKE)
     catalog.create_job(JOB, created_with(using("lake", "lake")))
@@ -157,7 +157,7 @@ def test_a_secret_that_a_job_refers_to_is_not_forgotten(catalog: Catalog) -> Non
     assert catalog.secret("lake") is not None
 
 
-def test_a_secret_that_only_a_stopped_load_refers_to_is_forgotten(catalog: Catalog) -> None:
+def test_a_secret_that_only_a_stopped_load_refers_to_is_deleted(catalog: Catalog) -> None:
     catalog.create_table(TABLE)
     catalog.create_secret(LAKE)
     load = replace(using("lake", "lake"), job_kind="ROUTINE_LOAD")
@@ -170,7 +170,7 @@ def test_a_secret_that_only_a_stopped_load_refers_to_is_forgotten(catalog: Catal
     assert catalog.secret("lake") is None
 
 
-def test_a_new_job_is_refused_if_its_secret_is_gone(store: SqliteStore) -> None:
+def test_a_new_job_is_refused_if_its_secret_was_deleted(store: SqliteStore) -> None:
     store.open().create_table(TABLE)
     store.open().create_secret(LAKE)
     store.open().delete_secret("lake")
@@ -182,7 +182,7 @@ def test_a_new_job_is_refused_if_its_secret_is_gone(store: SqliteStore) -> None:
     assert store.open().jobs() == ()
 
 
-def test_a_changed_job_is_refused_if_its_secret_is_gone(catalog: Catalog) -> None:
+def test_a_changed_job_is_refused_if_its_secret_does_not_exist(catalog: Catalog) -> None:
     before = create_job(catalog)
     body = DefinitionChanged(definition=using("lake", "lake"))
 
@@ -204,7 +204,7 @@ def test_a_job_loses_its_own_secret_when_it_refers_to_another(catalog: Catalog) 
     assert [record.name for record in catalog.secrets()] == ["lake"]
 
 
-def test_of_its_own_secret_a_job_keeps_what_it_refers_to(
+def test_a_job_keeps_only_the_values_of_its_secret_that_it_refers_to(
     catalog: Catalog, clock: MovableClock
 ) -> None:
     catalog.create_table(TABLE)
@@ -219,10 +219,10 @@ def test_of_its_own_secret_a_job_keeps_what_it_refers_to(
     record = catalog.secret("own")
     assert record is not None
     assert record.value_by_key == {"s3.secret_key": "sealed b"}
-    assert record.changed_at == BEGINNING + timedelta(minutes=1)
+    assert record.changed_at == START + timedelta(minutes=1)
 
 
-def test_a_secret_of_a_job_outlives_it_where_another_job_refers_to_it(
+def test_a_secret_survives_its_job_if_another_job_refers_to_it(
     catalog: Catalog,
 ) -> None:
     catalog.create_table(TABLE)

@@ -1,4 +1,4 @@
-"""Which tables are known, and what running jobs say, in every store of the catalog."""
+"""Tables, and reports of running jobs, in every store of the catalog."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -7,17 +7,17 @@ from penstock.catalog.catalog import Catalog
 from penstock.catalog.status import JobReport, put
 from penstock.errors import Code, UserError
 from penstock.model.job import Status, StatusCode
-from tests.contract.catalog.building import BEGINNING, JOB, TABLE, SqliteStore, create_job
+from tests.contract.catalog.building import JOB, START, TABLE, SqliteStore, create_job
 from tests.error_values import raises
 
 
-def test_a_table_is_remembered_with_every_field(store: SqliteStore) -> None:
+def test_a_table_is_stored_with_every_field(store: SqliteStore) -> None:
     other = replace(
         TABLE,
         name="clicks",
         id="table-2",
         managed=False,
-        created_at=BEGINNING + timedelta(microseconds=1),
+        created_at=START + timedelta(microseconds=1),
     )
     store.open().create_table(TABLE)
     store.open().create_table(other)
@@ -26,12 +26,12 @@ def test_a_table_is_remembered_with_every_field(store: SqliteStore) -> None:
     assert store.open().tables() == (other, TABLE)
 
 
-def test_a_table_that_nobody_created_is_not_found(catalog: Catalog) -> None:
+def test_a_missing_table_is_not_found(catalog: Catalog) -> None:
     assert catalog.table("orders") is None
     assert catalog.tables() == ()
 
 
-def test_a_taken_table_name_is_refused(catalog: Catalog) -> None:
+def test_an_existing_table_name_is_refused(catalog: Catalog) -> None:
     catalog.create_table(TABLE)
 
     with raises(UserError, Code.ALREADY_EXISTS_ERR, '"orders"') as refusal:
@@ -41,7 +41,7 @@ def test_a_taken_table_name_is_refused(catalog: Catalog) -> None:
     assert catalog.table("orders") == TABLE
 
 
-def test_a_table_is_forgotten(catalog: Catalog) -> None:
+def test_a_deleted_table_is_not_found(catalog: Catalog) -> None:
     catalog.create_table(TABLE)
 
     catalog.delete_table("orders")
@@ -50,7 +50,7 @@ def test_a_table_is_forgotten(catalog: Catalog) -> None:
     assert catalog.tables() == ()
 
 
-def test_a_table_that_jobs_load_is_kept(catalog: Catalog) -> None:
+def test_a_table_that_jobs_load_cannot_be_deleted(catalog: Catalog) -> None:
     create_job(catalog, "b", "job-1")
     create_job(catalog, "a", "job-2")
 
@@ -61,7 +61,7 @@ def test_a_table_that_jobs_load_is_kept(catalog: Catalog) -> None:
     assert catalog.table("orders") == TABLE
 
 
-def test_a_table_whose_job_was_dropped_is_forgotten(catalog: Catalog) -> None:
+def test_a_table_whose_job_was_dropped_can_be_deleted(catalog: Catalog) -> None:
     create_job(catalog)
     catalog.delete_job(JOB)
 
@@ -70,7 +70,7 @@ def test_a_table_whose_job_was_dropped_is_forgotten(catalog: Catalog) -> None:
     assert catalog.tables() == ()
 
 
-def test_observers_see_what_a_job_said_last(store: SqliteStore) -> None:
+def test_a_report_has_the_latest_status_of_a_job(store: SqliteStore) -> None:
     catalog = store.open()
     before = create_job(catalog)
     assert catalog.report(JOB).status is None
@@ -84,13 +84,13 @@ def test_observers_see_what_a_job_said_last(store: SqliteStore) -> None:
     assert catalog.job_by_id(JOB) == before
 
 
-def test_a_dropped_job_says_nothing(catalog: Catalog) -> None:
+def test_a_dropped_job_has_no_report(catalog: Catalog) -> None:
     catalog.set_status(JOB, Status(code=StatusCode.IDLE))
 
     assert catalog.reports() == {}
 
 
-def test_a_status_of_a_later_version_does_not_hide_what_other_jobs_report(
+def test_a_status_of_a_later_version_does_not_hide_the_reports_of_other_jobs(
     catalog: Catalog,
 ) -> None:
     create_job(catalog, "a", "job-1")

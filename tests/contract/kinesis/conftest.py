@@ -1,4 +1,4 @@
-"""The servers that stand in for AWS; each test of this folder runs on every one of them."""
+"""The servers that replace AWS; every test of this folder runs on each server."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,7 +11,7 @@ from tests.servers.kinesis_clients import StreamUnderTest, kinesis_client, new_s
 OWN, LOCAL = "own_kinesis", "kinesis_local"
 
 
-# One worker runs all that needs kinesis-local, because each would start one of its own.
+# One worker runs all tests of kinesis-local, because every worker would start a server.
 _ON_LOCAL = (pytest.mark.integration, pytest.mark.xdist_group("kinesis-local"))
 
 
@@ -19,8 +19,8 @@ _ON_LOCAL = (pytest.mark.integration, pytest.mark.xdist_group("kinesis-local"))
 def client(request: pytest.FixtureRequest) -> Iterator[Any]:
     """A client of one of the servers."""
     server = request.getfixturevalue(request.param)
-    with kinesis_client(server.endpoint) as made:
-        yield made
+    with kinesis_client(server.endpoint) as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def two_shards(client: Any) -> StreamUnderTest:
 
 @pytest.fixture
 def expected(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
-    """Answers what AWS does, or what the server is known to do instead."""
+    """Returns the result of AWS, or the known deviation of the server."""
     deviation = DEVIATIONS.get(request.node.originalname)
     on_local = request.node.callspec.params["client"] == LOCAL
-    return lambda of_aws: deviation[1] if deviation and on_local else of_aws
+    return lambda aws_result: deviation[1] if deviation and on_local else aws_result

@@ -1,4 +1,4 @@
-"""What AWS documents of the five types of iterators."""
+"""The five types of iterators, as AWS documents them."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -16,13 +16,15 @@ from tests.servers.kinesis_clients import (
 )
 
 
-def test_the_trim_horizon_is_the_oldest_record(stream: StreamUnderTest) -> None:
+def test_trim_horizon_starts_at_the_oldest_record(stream: StreamUnderTest) -> None:
     stream.put_all(b"one", b"two")
 
     assert stream.read("TRIM_HORIZON") == [b"one", b"two"]
 
 
-def test_at_a_sequence_number_includes_it_and_after_does_not(stream: StreamUnderTest) -> None:
+def test_at_sequence_number_includes_the_record_and_after_does_not(
+    stream: StreamUnderTest,
+) -> None:
     _, second, _ = stream.put_all(b"one", b"two", b"three")
 
     at = stream.read("AT_SEQUENCE_NUMBER", StartingSequenceNumber=second)
@@ -32,7 +34,9 @@ def test_at_a_sequence_number_includes_it_and_after_does_not(stream: StreamUnder
     assert after == [b"three"]
 
 
-def test_after_the_last_record_comes_the_next_one(stream: StreamUnderTest) -> None:
+def test_an_iterator_after_the_last_record_returns_the_next_record(
+    stream: StreamUnderTest,
+) -> None:
     last = stream.put(b"one")
     iterator = stream.iterator("AFTER_SEQUENCE_NUMBER", StartingSequenceNumber=last)
 
@@ -41,26 +45,26 @@ def test_after_the_last_record_comes_the_next_one(stream: StreamUnderTest) -> No
     assert data_of(stream.follow(iterator)) == [b"two"]
 
 
-def test_the_first_number_of_a_shard_is_a_position(stream: StreamUnderTest) -> None:
+def test_the_starting_number_of_a_shard_is_a_valid_position(stream: StreamUnderTest) -> None:
     stream.put(b"one")
     first = stream.shards()[0]["SequenceNumberRange"]["StartingSequenceNumber"]
 
     assert stream.read("AT_SEQUENCE_NUMBER", StartingSequenceNumber=first) == [b"one"]
 
 
-def test_latest_sees_only_what_comes_later(stream: StreamUnderTest) -> None:
+def test_latest_returns_only_later_records(stream: StreamUnderTest) -> None:
     stream.put(b"before")
     iterator = stream.iterator("LATEST")
 
     first = stream.follow(iterator)
-    stream.put(b"behind")
+    stream.put(b"later")
     second = stream.follow(first["NextShardIterator"])
 
     assert data_of(first) == []
-    assert data_of(second) == [b"behind"]
+    assert data_of(second) == [b"later"]
 
 
-def test_a_timestamp_counts_in_milliseconds(stream: StreamUnderTest) -> None:
+def test_a_timestamp_has_milliseconds(stream: StreamUnderTest) -> None:
     _, second, _ = stream.put_apart(b"one", b"two", b"three")
 
     at = stream.read("AT_TIMESTAMP", Timestamp=second)
@@ -70,7 +74,9 @@ def test_a_timestamp_counts_in_milliseconds(stream: StreamUnderTest) -> None:
     assert later == [b"three"]
 
 
-def test_a_timestamp_behind_the_last_record_waits_for_the_next(stream: StreamUnderTest) -> None:
+def test_a_timestamp_after_the_last_record_returns_the_next_record(
+    stream: StreamUnderTest,
+) -> None:
     (only,) = stream.put_apart(b"one")
     iterator = stream.iterator("AT_TIMESTAMP", Timestamp=only + timedelta(milliseconds=1))
 
@@ -120,7 +126,7 @@ def test_a_sequence_number_of_another_shard_is_refused(
 @pytest.mark.parametrize(
     "kind", ["AT_SEQUENCE_NUMBER", "AFTER_SEQUENCE_NUMBER", "AT_TIMESTAMP"]
 )
-def test_an_iterator_that_needs_a_place_is_refused_without(
+def test_an_iterator_type_without_its_parameter_is_refused(
     stream: StreamUnderTest, kind: str
 ) -> None:
     assert refusal(lambda: stream.iterator(kind)) == INVALID
@@ -130,13 +136,13 @@ def test_an_unknown_shard_is_not_found(stream: StreamUnderTest) -> None:
     assert refusal(lambda: stream.iterator(shard=7)) == UNKNOWN
 
 
-def test_what_is_no_iterator_is_refused(
+def test_an_invalid_iterator_is_refused(
     stream: StreamUnderTest, expected: Callable[[str], str]
 ) -> None:
     assert refusal(lambda: stream.follow("garbage")) == expected(INVALID)
 
 
-def test_a_number_of_the_stream_that_was_before_is_refused(
+def test_a_sequence_number_of_a_deleted_stream_is_refused(
     stream: StreamUnderTest, expected: Callable[[str], str]
 ) -> None:
     old = stream.put(b"old")

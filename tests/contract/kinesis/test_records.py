@@ -1,4 +1,4 @@
-"""What AWS documents of writing records and of the pages in which they come back."""
+"""Writing records and reading pages, as AWS documents them."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,7 +15,7 @@ from tests.servers.kinesis_clients import (
 MEGABYTE = bytes(2**20)
 
 
-def test_records_come_back_in_order(stream: StreamUnderTest) -> None:
+def test_records_are_returned_in_order(stream: StreamUnderTest) -> None:
     numbers = stream.put_all(b"one", b"", b"three")
 
     records = stream.page()["Records"]
@@ -26,7 +26,7 @@ def test_records_come_back_in_order(stream: StreamUnderTest) -> None:
     assert all(record["ApproximateArrivalTimestamp"].tzinfo for record in records)
 
 
-def test_sequence_numbers_grow_as_integers(stream: StreamUnderTest) -> None:
+def test_sequence_numbers_increase_as_integers(stream: StreamUnderTest) -> None:
     (shard,) = stream.shards()
 
     numbers = [int(number) for number in stream.put_all(*[b"x"] * 12)]
@@ -36,22 +36,22 @@ def test_sequence_numbers_grow_as_integers(stream: StreamUnderTest) -> None:
     assert min(numbers) > 2**180
 
 
-def test_put_records_answers_for_every_record(two_shards: StreamUnderTest) -> None:
+def test_put_records_returns_a_result_for_every_record(two_shards: StreamUnderTest) -> None:
     entries = [
         {"Data": b"low", "PartitionKey": "k", "ExplicitHashKey": "0"},
         {"Data": b"high", "PartitionKey": "k", "ExplicitHashKey": str(2**128 - 1)},
     ]
 
-    answer = two_shards.client.put_records(StreamName=two_shards.name, Records=entries)
+    response = two_shards.client.put_records(StreamName=two_shards.name, Records=entries)
 
-    assert answer["FailedRecordCount"] == 0
-    assert [one["ShardId"] for one in answer["Records"]] == two_shards.shard_ids()
+    assert response["FailedRecordCount"] == 0
+    assert [one["ShardId"] for one in response["Records"]] == two_shards.shard_ids()
     assert two_shards.read(shard=0) == [b"low"]
     assert two_shards.read(shard=1) == [b"high"]
 
 
-def test_the_partition_key_chooses_the_shard(two_shards: StreamUnderTest) -> None:
-    # The MD5 of "a" is below the middle of all keys, that of "b" above it.
+def test_the_partition_key_determines_the_shard(two_shards: StreamUnderTest) -> None:
+    # The MD5 of "a" is in the lower half of all keys, the MD5 of "b" in the upper half.
     two_shards.put(b"low", key="a")
     two_shards.put(b"high", key="b")
 
@@ -59,7 +59,7 @@ def test_the_partition_key_chooses_the_shard(two_shards: StreamUnderTest) -> Non
     assert two_shards.read(shard=1) == [b"high"]
 
 
-def test_put_records_takes_five_hundred(
+def test_put_records_accepts_at_most_five_hundred_records(
     stream: StreamUnderTest, expected: Callable[[str], str]
 ) -> None:
     entry = {"Data": b"x", "PartitionKey": "k"}
@@ -72,13 +72,13 @@ def test_put_records_takes_five_hundred(
     assert more == expected(INVALID)
 
 
-def test_a_record_takes_one_mebibyte(stream: StreamUnderTest) -> None:
+def test_a_record_can_have_one_mebibyte(stream: StreamUnderTest) -> None:
     stream.put(MEGABYTE)
 
     assert refusal(lambda: stream.put(MEGABYTE + b"x")) == INVALID
 
 
-def test_a_page_holds_no_more_than_its_limit(stream: StreamUnderTest) -> None:
+def test_a_page_has_at_most_limit_records(stream: StreamUnderTest) -> None:
     stream.put_all(b"1", b"2", b"3", b"4", b"5")
 
     first = stream.follow(stream.iterator(), Limit=3)
@@ -96,7 +96,7 @@ def test_a_limit_is_at_most_ten_thousand(stream: StreamUnderTest) -> None:
     assert refusal(lambda: stream.follow(iterator, Limit=10_001)) == INVALID
 
 
-def test_a_page_holds_ten_mebibytes(stream: StreamUnderTest) -> None:
+def test_a_page_has_at_most_ten_mebibytes(stream: StreamUnderTest) -> None:
     stream.put_all(*[MEGABYTE[:-4096]] * 11)
 
     first = stream.page()
@@ -107,7 +107,7 @@ def test_a_page_holds_ten_mebibytes(stream: StreamUnderTest) -> None:
     assert len(second["Records"]) == 1
 
 
-def test_a_reader_at_the_tip_is_not_behind(stream: StreamUnderTest) -> None:
+def test_a_reader_at_the_tip_has_no_lag(stream: StreamUnderTest) -> None:
     assert stream.page()["MillisBehindLatest"] == 0
 
     stream.put_apart(b"one", b"two")
@@ -116,13 +116,15 @@ def test_a_reader_at_the_tip_is_not_behind(stream: StreamUnderTest) -> None:
     assert stream.page()["MillisBehindLatest"] == 0
 
 
-def test_a_reader_is_behind_the_present(
+def test_the_lag_is_the_distance_to_the_current_time(
     stream: StreamUnderTest, expected: Callable[[str], str]
 ) -> None:
     stream.put_all(b"one", b"two")
     pause(timedelta(seconds=2))
 
-    behind = stream.follow(stream.iterator(), Limit=1)["MillisBehindLatest"]
+    lag_ms = stream.follow(stream.iterator(), Limit=1)["MillisBehindLatest"]
 
-    seen = "behind the present" if behind >= 2000 else "behind the newest record"
-    assert seen == expected("behind the present")
+    found = (
+        "distance to the current time" if lag_ms >= 2000 else "distance to the newest record"
+    )
+    assert found == expected("distance to the current time")

@@ -1,4 +1,4 @@
-"""What AWS documents of splitting and merging shards."""
+"""Splitting and merging shards, as AWS documents them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from tests.servers.kinesis_clients import (
 )
 
 
-def test_a_split_closes_the_parent_and_begins_two_children(stream: StreamUnderTest) -> None:
+def test_a_split_closes_the_parent_and_creates_two_children(stream: StreamUnderTest) -> None:
     stream.split(0, at=MIDDLE)
 
     parent, low, high = stream.shards()
@@ -25,7 +25,7 @@ def test_a_split_closes_the_parent_and_begins_two_children(stream: StreamUnderTe
     assert "EndingSequenceNumber" not in low["SequenceNumberRange"]
 
 
-def test_a_merge_begins_a_child_of_two_parents(two_shards: StreamUnderTest) -> None:
+def test_a_merge_creates_a_child_of_two_parents(two_shards: StreamUnderTest) -> None:
     two_shards.merge(0, 1)
 
     low, high, child = two_shards.shards()
@@ -36,7 +36,7 @@ def test_a_merge_begins_a_child_of_two_parents(two_shards: StreamUnderTest) -> N
     assert "EndingSequenceNumber" in high["SequenceNumberRange"]
 
 
-def test_a_closed_shard_is_read_to_its_end_and_names_its_children(
+def test_the_last_page_of_a_closed_shard_names_its_children(
     stream: StreamUnderTest,
 ) -> None:
     stream.put_all(b"one", b"two")
@@ -53,7 +53,7 @@ def test_a_closed_shard_is_read_to_its_end_and_names_its_children(
     assert last["ChildShards"][1]["HashKeyRange"]["StartingHashKey"] == str(MIDDLE)
 
 
-def test_an_empty_closed_shard_ends_too(two_shards: StreamUnderTest) -> None:
+def test_an_empty_closed_shard_has_an_end(two_shards: StreamUnderTest) -> None:
     two_shards.merge(0, 1)
 
     found, last = two_shards.to_the_end(shard=1)
@@ -73,7 +73,7 @@ def test_an_iterator_from_before_the_split_reaches_the_end(stream: StreamUnderTe
     assert data_of(page) == [b"one"]
 
 
-def test_records_behind_a_split_go_to_the_children(stream: StreamUnderTest) -> None:
+def test_records_after_a_split_go_to_the_children(stream: StreamUnderTest) -> None:
     stream.split(0, at=MIDDLE)
 
     stream.put(b"low", hash_key=0)
@@ -84,7 +84,7 @@ def test_records_behind_a_split_go_to_the_children(stream: StreamUnderTest) -> N
     assert stream.read(shard=2) == [b"high"]
 
 
-def test_the_last_number_of_a_closed_shard_is_above_its_records(
+def test_the_ending_number_of_a_closed_shard_is_above_its_records(
     stream: StreamUnderTest, expected: Callable[[str], str]
 ) -> None:
     record = int(stream.put())
@@ -99,7 +99,7 @@ def test_a_split_outside_of_the_shard_is_refused(two_shards: StreamUnderTest) ->
     assert refusal(lambda: two_shards.split(0, at=2**128 - 1)) == INVALID
 
 
-def test_shards_apart_cannot_be_merged(client: Any) -> None:
+def test_shards_that_are_not_adjacent_cannot_be_merged(client: Any) -> None:
     stream = new_stream(client, shards=3)
 
     assert refusal(lambda: stream.merge(0, 2)) == INVALID
@@ -114,7 +114,7 @@ def test_the_number_of_shards_can_be_doubled(two_shards: StreamUnderTest) -> Non
     assert two_shards.summary()["OpenShardCount"] == 4
 
 
-def test_the_number_of_shards_cannot_grow_tenfold(two_shards: StreamUnderTest) -> None:
+def test_the_number_of_shards_cannot_be_multiplied_by_ten(two_shards: StreamUnderTest) -> None:
     refused = refusal(
         lambda: two_shards.client.update_shard_count(
             StreamName=two_shards.name, TargetShardCount=20, ScalingType="UNIFORM_SCALING"

@@ -1,4 +1,4 @@
-"""What AWS documents of streams and of listing their shards."""
+"""Streams and listings of their shards, as AWS documents them."""
 
 import ast
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from tests.servers.kinesis_clients import (
 )
 
 
-def test_every_deviation_is_that_of_a_test() -> None:
+def test_every_known_deviation_belongs_to_a_test() -> None:
     modules = Path(__file__).parent.glob("test_*.py")
 
     trees = [ast.parse(module.read_text()) for module in modules]
@@ -30,7 +30,7 @@ def test_every_deviation_is_that_of_a_test() -> None:
     assert set(DEVIATIONS) <= tests
 
 
-def test_a_stream_describes_itself(stream: StreamUnderTest) -> None:
+def test_the_description_of_a_stream_has_its_name_and_shards(stream: StreamUnderTest) -> None:
     described = stream.client.describe_stream(StreamName=stream.name)["StreamDescription"]
 
     assert described["StreamName"] == stream.name
@@ -50,7 +50,7 @@ def test_a_summary_counts_open_shards(two_shards: StreamUnderTest) -> None:
     assert two_shards.summary()["StreamStatus"] == "ACTIVE"
 
 
-def test_shards_share_all_hash_keys(client: Any) -> None:
+def test_the_shards_cover_all_hash_keys(client: Any) -> None:
     stream = new_stream(client, shards=3)
 
     ranges = [shard["HashKeyRange"] for shard in stream.shards()]
@@ -61,14 +61,16 @@ def test_shards_share_all_hash_keys(client: Any) -> None:
     assert firsts[0] == 0
 
 
-def test_an_open_shard_has_a_first_sequence_number_and_no_last(stream: StreamUnderTest) -> None:
+def test_an_open_shard_has_a_starting_but_no_ending_sequence_number(
+    stream: StreamUnderTest,
+) -> None:
     (shard,) = stream.shards()
 
     assert set(shard["SequenceNumberRange"]) == {"StartingSequenceNumber"}
     assert "ParentShardId" not in shard
 
 
-def test_a_name_is_given_once(stream: StreamUnderTest) -> None:
+def test_a_stream_name_cannot_be_used_twice(stream: StreamUnderTest) -> None:
     again = refusal(lambda: stream.client.create_stream(StreamName=stream.name, ShardCount=1))
 
     assert again == "ResourceInUseException"
@@ -109,7 +111,7 @@ def test_streams_are_listed_in_pages(stream: StreamUnderTest) -> None:
     assert second["StreamNames"] == [f"{stream.name}-c"]
 
 
-def test_a_description_comes_in_pages(client: Any) -> None:
+def test_the_shards_of_a_description_come_in_pages(client: Any) -> None:
     stream = new_stream(client, shards=3)
 
     first = client.describe_stream(StreamName=stream.name, Limit=2)["StreamDescription"]
@@ -121,7 +123,7 @@ def test_a_description_comes_in_pages(client: Any) -> None:
     assert [len(first["Shards"]), len(second["Shards"])] == [2, 1]
 
 
-def test_shards_are_listed_in_pages_by_token_alone(client: Any) -> None:
+def test_a_page_token_lists_the_next_shards(client: Any) -> None:
     stream = new_stream(client, shards=5)
 
     first = client.list_shards(StreamName=stream.name, MaxResults=2)
@@ -134,7 +136,7 @@ def test_shards_are_listed_in_pages_by_token_alone(client: Any) -> None:
     assert "NextToken" not in third
 
 
-def test_a_token_comes_without_the_stream(client: Any) -> None:
+def test_a_page_token_with_a_stream_name_is_refused(client: Any) -> None:
     stream = new_stream(client, shards=3)
     token = client.list_shards(StreamName=stream.name, MaxResults=2)["NextToken"]
 
@@ -143,7 +145,7 @@ def test_a_token_comes_without_the_stream(client: Any) -> None:
     assert both == INVALID
 
 
-def test_a_page_of_shards_holds_up_to_a_thousand(
+def test_a_page_of_shards_has_up_to_a_thousand(
     client: Any, expected: Callable[[int], int]
 ) -> None:
     stream = new_stream(client, shards=120)
@@ -153,7 +155,7 @@ def test_a_page_of_shards_holds_up_to_a_thousand(
     assert len(page["Shards"]) == expected(120)
 
 
-def test_a_listing_begins_behind_a_shard(client: Any) -> None:
+def test_a_listing_can_start_after_a_shard(client: Any) -> None:
     stream = new_stream(client, shards=3)
     first, *rest = stream.shard_ids()
 
@@ -170,7 +172,7 @@ def test_a_filter_shows_the_open_shards(stream: StreamUnderTest) -> None:
     assert [shard["ShardId"] for shard in page["Shards"]] == stream.shard_ids()[1:]
 
 
-def test_retention_grows_and_shrinks(stream: StreamUnderTest) -> None:
+def test_the_retention_can_be_increased_and_decreased(stream: StreamUnderTest) -> None:
     stream.client.increase_stream_retention_period(
         StreamName=stream.name, RetentionPeriodHours=48
     )
@@ -183,7 +185,7 @@ def test_retention_grows_and_shrinks(stream: StreamUnderTest) -> None:
     assert stream.summary()["RetentionPeriodHours"] == 24
 
 
-def test_retention_is_at_least_a_day_and_at_most_a_year(stream: StreamUnderTest) -> None:
+def test_the_retention_is_between_a_day_and_a_year(stream: StreamUnderTest) -> None:
     client, name = stream.client, stream.name
 
     short = refusal(
@@ -200,7 +202,7 @@ def test_retention_is_at_least_a_day_and_at_most_a_year(stream: StreamUnderTest)
     assert (short, long) == (INVALID, INVALID)
 
 
-def test_a_stream_is_also_found_by_its_arn(stream: StreamUnderTest) -> None:
+def test_a_stream_can_be_named_by_its_arn(stream: StreamUnderTest) -> None:
     client, arn = stream.client, stream.arn
 
     client.put_record(StreamARN=arn, Data=b"one", PartitionKey="k")
@@ -214,7 +216,7 @@ def test_a_stream_is_also_found_by_its_arn(stream: StreamUnderTest) -> None:
     assert summary["StreamName"] == stream.name
 
 
-def test_a_deleted_stream_is_gone(stream: StreamUnderTest) -> None:
+def test_a_deleted_stream_is_not_found(stream: StreamUnderTest) -> None:
     iterator = stream.iterator()
 
     stream.delete()
@@ -223,7 +225,7 @@ def test_a_deleted_stream_is_gone(stream: StreamUnderTest) -> None:
     assert refusal(lambda: stream.follow(iterator)) == UNKNOWN
 
 
-def test_a_recreated_stream_begins_anew(stream: StreamUnderTest) -> None:
+def test_a_recreated_stream_is_empty(stream: StreamUnderTest) -> None:
     stream.put(b"old")
     stream.split(0, at=MIDDLE)
     before, created_at = stream.shards()[0], stream.summary()["StreamCreationTimestamp"]

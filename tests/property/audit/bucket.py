@@ -1,4 +1,4 @@
-"""A bucket in memory that lists its objects as real servers do, also those without order."""
+"""A bucket in memory that lists objects in the order of some real server, or in none."""
 
 import zlib
 from collections.abc import Callable, Iterator
@@ -15,40 +15,40 @@ PAGE_KEYS = 2
 
 
 class Order(StrEnum):
-    """In which order a server lists keys, and so what lies behind one of them to it."""
+    """The order in which a server lists keys, and which keys it returns after a key."""
 
     BYTES = "by the bytes of the whole key"
     FOLDERS = "by the names in every folder, as SeaweedFS does"
-    ANY = "by nothing that can be told"
+    ANY = "in no defined order"
 
 
 _RANK_BY_ORDER: dict[Order, Callable[[str], Any]] = {
     Order.BYTES: lambda key: key.encode(),
-    # What lies in the folder a comes before a-b, because a comes before a-b.
+    # Files of the folder a come before a-b, because the name a comes before a-b.
     Order.FOLDERS: lambda key: [part.encode() for part in key.split("/")],
     Order.ANY: lambda key: (zlib.crc32(key.encode()), key),
 }
 
 
 class ListingFailedError(ExternalError):
-    """The server breaks a listing off."""
+    """Raised if the server aborts a listing."""
 
 
 class MemoryBucket:
-    """Objects that come and go, also while they are listed."""
+    """Objects that are created and deleted, also during a listing."""
 
     def __init__(self, order: Order) -> None:
         self.rank = _RANK_BY_ORDER[order]
         self.objects: dict[str, ObjectMeta] = {}
         self._etags = count(1)
-        # What happens once the next listing has answered its first page.
+        # Called after the next listing has returned its first page.
         self.meanwhile: Callable[[], None] | None = None
-        # How many files are answered before a listing breaks off.
+        # The number of files that a listing returns before it fails.
         self.files_before_failure: int | None = None
         self.stores: list[MemoryStore] = []
 
     def put(self, key: str, *, modified_at: datetime, size_bytes: int = 1) -> None:
-        """Write an object; whatever it replaces had another ETag."""
+        """Write an object with a new ETag."""
         self.objects[key] = ObjectMeta(
             key=key,
             etag=f"v{next(self._etags)}",
@@ -60,34 +60,34 @@ class MemoryBucket:
         """Remove an object."""
         self.objects.pop(key, None)
 
-    def holds(self, key: str) -> bool:
-        """Tell whether there is an object with something in it."""
+    def has_file(self, key: str) -> bool:
+        """Return whether there is an object that is not empty."""
         return key in self.objects and self.objects[key].size_bytes > 0
 
     def files(self) -> dict[str, ObjectMeta]:
-        """Answer the objects that hold anything."""
-        return {key: meta for key, meta in self.objects.items() if self.holds(key)}
+        """Return the objects that are not empty."""
+        return {key: meta for key, meta in self.objects.items() if self.has_file(key)}
 
     def open(self) -> "MemoryStore":
-        """Open the bucket for a look."""
+        """Return a store for one poll."""
         self.stores.append(MemoryStore(self))
         return self.stores[-1]
 
-    def page(self, prefix: str, *, behind: str) -> list[ObjectMeta]:
-        """Answer the next objects below a prefix; those that hide behind a key stay hidden."""
+    def page(self, prefix: str, *, after: str) -> list[ObjectMeta]:
+        """Return the next objects below a prefix, after a key in the order of the server."""
         below = [key for key in self.objects if key.startswith(prefix)]
-        if behind:
-            below = [key for key in below if self.rank(key) > self.rank(behind)]
+        if after:
+            below = [key for key in below if self.rank(key) > self.rank(after)]
         return [self.objects[key] for key in sorted(below, key=self.rank)[:PAGE_KEYS]]
 
     def after_a_page(self) -> None:
-        """Let happen what was to happen in the middle of a listing."""
-        happen, self.meanwhile = self.meanwhile, None
-        if happen is not None:
-            happen()
+        """Call ``meanwhile`` once."""
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
 
     def before_a_file(self) -> None:
-        """Break the listing off if it is time."""
+        """Raise ListingFailedError if the listing has to fail before this file."""
         if self.files_before_failure == 0:
             self.files_before_failure = None
             raise ListingFailedError("the server closed the connection")
@@ -96,37 +96,37 @@ class MemoryBucket:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """One listing: what was asked, and which files were answered."""
+class ListRequest:
+    """The arguments of one listing, and the files that were returned."""
 
     prefix: str
     after: str
-    answered: list[str] = field(default_factory=list)
+    returned: list[str] = field(default_factory=list)
 
 
 class MemoryStore:
-    """What a source sees of the bucket during one look; it remembers what it was asked."""
+    """The store of the bucket for one poll; it records the list requests."""
 
     def __init__(self, bucket: MemoryBucket) -> None:
         self._bucket = bucket
-        self.asked: list[Asked] = []
+        self.list_requests: list[ListRequest] = []
         self.requests = 0
 
     def list(
         self, prefix: str, *, selection: Selection, after: str = ""
     ) -> Iterator[ObjectMeta]:
-        """Yield the selected objects that hold anything, page by page."""
-        asked = Asked(prefix=prefix, after=after)
-        self.asked.append(asked)
-        behind, more = after, True
+        """Yield the selected objects that are not empty, page by page."""
+        request = ListRequest(prefix=prefix, after=after)
+        self.list_requests.append(request)
+        more = True
         while more:
             self.requests += 1
-            page = self._bucket.page(prefix, behind=behind)
+            page = self._bucket.page(prefix, after=after)
             for meta in page:
                 if meta.size_bytes and selection.matches(meta.key):
                     self._bucket.before_a_file()
-                    asked.answered.append(meta.key)
+                    request.returned.append(meta.key)
                     yield meta
             more = len(page) == PAGE_KEYS
-            behind = page[-1].key if page else behind
+            after = page[-1].key if page else after
             self._bucket.after_a_page()

@@ -1,4 +1,4 @@
-"""Histories at random."""
+"""Random histories."""
 
 from datetime import timedelta
 from functools import partial
@@ -18,10 +18,10 @@ from tests.property.audit.steps import (
     Ending,
     History,
     Load,
-    Look,
     Move,
     Outcome,
     Place,
+    Poll,
     Put,
     Restore,
     Round,
@@ -45,8 +45,8 @@ FAILURES = st.sampled_from([Outcome.FAILED, Outcome.FAILED, *Outcome])
 
 
 def setups(place: Place, order: Order) -> st.SearchStrategy[Setup]:
-    """Setups in a place whose server lists in an order."""
-    # Only a bucket that keeps the order may be said to keep it.
+    """Return setups in a place whose server lists in an order."""
+    # ordered_listing is allowed only for a bucket that lists in byte order.
     may_be_ordered = order is Order.BYTES and place is not DISK
     return st.builds(
         Setup,
@@ -63,17 +63,17 @@ def setups(place: Place, order: Order) -> st.SearchStrategy[Setup]:
 
 
 def scenes(place: Place) -> st.SearchStrategy[list[Step]]:
-    """A few steps that belong together."""
+    """Return a few steps that belong together."""
     keys = st.sampled_from(place.keys)
     puts = st.builds(Put, keys, AGES)
     touches = puts | st.builds(Delete, keys)
     rounds = st.builds(Round, FILES_MAX)
-    looks = st.builds(
-        Look, st.none() | st.integers(0, 4), st.lists(touches, max_size=3).map(tuple)
+    polls = st.builds(
+        Poll, st.none() | st.integers(0, 4), st.lists(touches, max_size=3).map(tuple)
     )
-    takeovers = st.builds(partial(Look, taken_over=True))
-    odd = st.builds(Put, keys | st.sampled_from(place.strangers), AGES, st.integers(0, 1))
-    moves = st.builds(Move, st.none() | keys | st.sampled_from(place.strangers))
+    takeovers = st.builds(partial(Poll, taken_over=True))
+    odd = st.builds(Put, keys | st.sampled_from(place.other_keys), AGES, st.integers(0, 1))
+    moves = st.builds(Move, st.none() | keys | st.sampled_from(place.other_keys))
     times = st.builds(Wait, st.sampled_from([1, 15, 70])) | st.builds(
         SetClock, st.sampled_from([-60, -20, 30])
     )
@@ -82,7 +82,7 @@ def scenes(place: Place) -> st.SearchStrategy[list[Step]]:
         st.tuples(puts, rounds).map(list),
         st.tuples(puts, rounds, rounds).map(list),
         st.tuples(odd | touches).map(list),
-        st.tuples(looks, st.builds(Load, FILES_MAX)).map(list),
+        st.tuples(polls, st.builds(Load, FILES_MAX)).map(list),
         st.tuples(puts, takeovers).map(list),
         st.tuples(st.builds(Load, FILES_MAX, st.sampled_from(Outcome))).map(list),
         st.tuples(st.builds(Load, st.just(1)), st.builds(Load, FILES_MAX, FAILURES)).map(list),
@@ -95,7 +95,7 @@ def scenes(place: Place) -> st.SearchStrategy[list[Step]]:
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
-    """Any history; in most of them more files are there at first than a look keeps."""
+    """Draw a history; most start with more files than a poll keeps."""
     place = draw(st.sampled_from(PLACES))
     orders = [Order.BYTES] if place is DISK else [Order.BYTES, *Order]
     setup = draw(setups(place, draw(st.sampled_from(orders))))

@@ -1,4 +1,4 @@
-"""Versions of the source that are known to be wrong, each with a history that shows it."""
+"""Wrong versions of the source, each with a history that finds the bug."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,14 +14,14 @@ from penstock.model.split import Horizon
 from penstock.sources.files import source as files
 from penstock.sources.files.globs import list_all
 from penstock.sources.files.source import FilesSource, PollRange, next_range
-from tests.property.audit import told
+from tests.property.audit import named_histories as named
 from tests.property.audit.steps import History
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
 
-def a_failed_attempt_is_not_looked_for_again(patch: pytest.MonkeyPatch) -> None:
-    """The look after an attempt begins where the last one ended, whatever became of it."""
+def a_failed_attempt_is_not_polled_again(patch: pytest.MonkeyPatch) -> None:
+    """The poll after a failed attempt starts where the last poll ended."""
 
     def mutant(last: PollRange | None, *, settled: bool, audit_due: bool) -> PollRange:
         del settled
@@ -30,14 +30,14 @@ def a_failed_attempt_is_not_looked_for_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(files, "next_range", mutant)
 
 
-def only_the_window_tells_what_is_left(patch: pytest.MonkeyPatch) -> None:
-    """What was planned counts as loaded."""
+def only_the_window_decides_what_is_left(patch: pytest.MonkeyPatch) -> None:
+    """Planned files count as loaded."""
     patch.setattr(FilesSource, "_settled", lambda self: not self._window)
 
 
-def a_look_begins_behind_the_extra_file(patch: pytest.MonkeyPatch) -> None:
-    """The file that shows that there are more counts as seen."""
-    kept, poll = FilesSource._kept, FilesSource.poll
+def a_poll_starts_after_the_extra_file(patch: pytest.MonkeyPatch) -> None:
+    """The extra file, which shows that there are more files, counts as polled."""
+    kept, poll = FilesSource._first_files, FilesSource.poll
 
     def spying(self: Any, new: Iterator[LoadedItem]) -> Any:
         def spied() -> Iterator[LoadedItem]:
@@ -52,12 +52,12 @@ def a_look_begins_behind_the_extra_file(patch: pytest.MonkeyPatch) -> None:
             self._range = replace(self._range, end=self._extra.key)
         return found
 
-    patch.setattr(FilesSource, "_kept", spying)
+    patch.setattr(FilesSource, "_first_files", spying)
     patch.setattr(FilesSource, "poll", mutant)
 
 
 def all_prefixes_have_one_high_water_mark(patch: pytest.MonkeyPatch) -> None:
-    """A look asks for keys behind the newest one of the whole job."""
+    """A poll lists keys after the newest key of the whole job."""
     newest = JobFiles.newest
 
     def mutant(self: JobFiles, prefix: str) -> str:
@@ -67,8 +67,8 @@ def all_prefixes_have_one_high_water_mark(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(JobFiles, "newest", mutant)
 
 
-def pruning_is_forgotten_at_a_restart(patch: pytest.MonkeyPatch) -> None:
-    """The time before which files were forgotten is kept in memory only."""
+def pruned_before_is_lost_at_a_restart(patch: pytest.MonkeyPatch) -> None:
+    """The time before which files were pruned is stored only in memory."""
     prune = JobFiles.prune
 
     def remembering(self: Any, before: datetime, **rest: Any) -> None:
@@ -82,17 +82,17 @@ def pruning_is_forgotten_at_a_restart(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_audit_is_never_due(patch: pytest.MonkeyPatch) -> None:
-    """Everything is listed at the start only."""
+    """All files are listed only at the start."""
     patch.setattr(FilesSource, "_audit_due", lambda _: False)
 
 
 def an_audit_is_always_due(patch: pytest.MonkeyPatch) -> None:
-    """Every look lists everything."""
+    """Every poll lists all files."""
     patch.setattr(FilesSource, "_audit_due", lambda _: True)
 
 
-def an_audit_is_due_by_the_clock_on_the_wall(patch: pytest.MonkeyPatch) -> None:
-    """The time of the next audit is what the clock will show."""
+def an_audit_is_due_by_the_wall_clock(patch: pytest.MonkeyPatch) -> None:
+    """The next audit is due at a time of the wall clock."""
 
     def mutant(self: Any) -> bool:
         due_at = self._wall_audit_at
@@ -110,7 +110,7 @@ def an_audit_is_due_by_the_clock_on_the_wall(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_start_trusts_the_high_water_mark(patch: pytest.MonkeyPatch) -> None:
-    """The first look of an owner goes on where the last owner stopped."""
+    """The first poll of an owner continues where the last owner stopped."""
 
     def mutant(last: PollRange | None, *, settled: bool, audit_due: bool) -> PollRange:
         if last is None:
@@ -120,8 +120,8 @@ def a_start_trusts_the_high_water_mark(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(files, "next_range", mutant)
 
 
-def old_files_are_late_wherever_they_sort(patch: pytest.MonkeyPatch) -> None:
-    """The window holds for every file."""
+def old_files_are_late_in_every_order(patch: pytest.MonkeyPatch) -> None:
+    """The window applies to every file."""
     new = files._Scan.new
 
     def mutant(self: Any, meta: Any, prefix: str) -> bool:
@@ -131,28 +131,28 @@ def old_files_are_late_wherever_they_sort(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(files._Scan, "new", mutant)
 
 
-def the_index_is_asked_once(patch: pytest.MonkeyPatch) -> None:
-    """What was loaded when the owner began is what it goes by."""
+def the_index_is_read_once(patch: pytest.MonkeyPatch) -> None:
+    """The owner caches the loaded files at its start."""
     known = JobFiles.known
 
     def mutant(self: Any, keys: Any) -> dict[str, str]:
-        answers: dict[str, Any] = vars(self).setdefault("_answers", {})
-        fresh = [key for key in keys if key not in answers]
+        cached: dict[str, Any] = vars(self).setdefault("_cached", {})
+        fresh = [key for key in keys if key not in cached]
         found = known(self, fresh)
-        answers |= {key: found.get(key) for key in fresh}
-        return {key: answers[key] for key in keys if answers[key] is not None}
+        cached |= {key: found.get(key) for key in fresh}
+        return {key: cached[key] for key in keys if cached[key] is not None}
 
     patch.setattr(JobFiles, "known", mutant)
 
 
-def the_newest_file_is_forgotten_like_any_other(patch: pytest.MonkeyPatch) -> None:
-    """Nothing is spared when old files are forgotten."""
+def the_newest_file_is_pruned_like_any_other(patch: pytest.MonkeyPatch) -> None:
+    """Pruning also deletes the newest file from the index."""
     prune = JobFiles.prune
     patch.setattr(JobFiles, "prune", lambda self, before, **_: prune(self, before, prefixes=()))
 
 
-def an_owner_spares_the_newest_file_that_it_knew(patch: pytest.MonkeyPatch) -> None:
-    """What must be kept is found out when a look begins, not when it ends."""
+def an_owner_keeps_a_stale_newest_file(patch: pytest.MonkeyPatch) -> None:
+    """Pruning keeps the file that was the newest at the start of a poll, not at its end."""
     newest, prune = JobFiles.newest, JobFiles.prune
 
     def knowing(self: Any, prefix: str) -> str:
@@ -169,47 +169,47 @@ def an_owner_spares_the_newest_file_that_it_knew(patch: pytest.MonkeyPatch) -> N
     patch.setattr(JobFiles, "prune", mutant)
 
 
-def every_server_is_asked_behind_a_key(patch: pytest.MonkeyPatch) -> None:
-    """A server without order is trusted to know what lies behind a key."""
+def every_server_is_listed_after_a_key(patch: pytest.MonkeyPatch) -> None:
+    """A server without byte order is trusted to return the keys after a key."""
     scans: list[Any] = []
 
     def mutant(store: Any, glob: Any, *, after: Any) -> Any:
         del after
-        return list_all(store, glob, after=scans[-1].begin)
+        return list_all(store, glob, after=scans[-1].start_after)
 
-    take = FilesSource._take
+    take = FilesSource._fill_window
 
     def taking(self: Any, store: Any, scan: Any, **rest: Any) -> Any:
         scans.append(scan)
         return take(self, store, scan, **rest)
 
-    patch.setattr(FilesSource, "_take", taking)
+    patch.setattr(FilesSource, "_fill_window", taking)
     patch.setattr(files, "list_all", mutant)
 
 
 def a_listing_is_trusted_to_be_sorted(patch: pytest.MonkeyPatch) -> None:
-    """The first files that a server answers are taken for the first ones."""
+    """The first files of a listing are assumed to be the smallest keys."""
 
     def mutant(self: Any, new: Iterator[LoadedItem]) -> tuple[list[LoadedItem], bool]:
         del self
         found = list(new)
         return found[: files.WINDOW_FILES], len(found) <= files.WINDOW_FILES
 
-    patch.setattr(FilesSource, "_kept", mutant)
+    patch.setattr(FilesSource, "_first_files", mutant)
 
 
-def a_look_keeps_everything(patch: pytest.MonkeyPatch) -> None:
+def a_poll_keeps_all_files(patch: pytest.MonkeyPatch) -> None:
     """The window has no limit."""
 
     def mutant(self: Any, new: Iterator[LoadedItem]) -> tuple[list[LoadedItem], bool]:
         del self
         return sorted(new, key=lambda file: file.key), True
 
-    patch.setattr(FilesSource, "_kept", mutant)
+    patch.setattr(FilesSource, "_first_files", mutant)
 
 
-def the_floor_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
-    """Only what was loaded decides what is new."""
+def the_floor_is_ignored(patch: pytest.MonkeyPatch) -> None:
+    """The floor is ignored: every file that was not loaded is new."""
     poll = FilesSource.poll
 
     def mutant(self: Any, progress: Any, **rest: Any) -> Any:
@@ -220,21 +220,21 @@ def the_floor_is_not_looked_at(patch: pytest.MonkeyPatch) -> None:
 
 
 HISTORY_BY_MUTATION: dict[Mutation, History] = {
-    a_failed_attempt_is_not_looked_for_again: told.AN_ATTEMPT_FAILS_IN_A_LONG_PASS,
-    only_the_window_tells_what_is_left: told.AN_ATTEMPT_FAILS_IN_A_LONG_PASS,
-    a_look_begins_behind_the_extra_file: told.MORE_FILES_THAN_A_LOOK_KEEPS,
-    all_prefixes_have_one_high_water_mark: told.AN_EARLIER_FOLDER_GETS_ITS_FIRST_FILE,
-    pruning_is_forgotten_at_a_restart: told.THE_CLOCK_IS_SET_BACK_AFTER_FILES_WERE_FORGOTTEN,
-    an_audit_is_never_due: told.A_FILE_COMES_LATE_TO_A_JOB_THAT_RUNS_ON,
-    an_audit_is_always_due: told.A_FILE_COMES_LATE_TO_A_JOB_THAT_RUNS_ON,
-    an_audit_is_due_by_the_clock_on_the_wall: told.THE_CLOCK_IS_SET_BACK_AND_A_FILE_COMES_LATE,
-    a_start_trusts_the_high_water_mark: told.A_FILE_COMES_LATE_WHILE_NOBODY_RUNS,
-    old_files_are_late_wherever_they_sort: told.OLD_FILES_ARE_BROUGHT,
-    the_index_is_asked_once: told.EPOCHS_ARE_COMMITTED_ONE_BY_ONE,
-    the_newest_file_is_forgotten_like_any_other: told.THE_NEWEST_FILE_GROWS_OLD,
-    an_owner_spares_the_newest_file_that_it_knew: told.AN_OWNER_IS_FROZEN_WHILE_IT_LISTS,
-    every_server_is_asked_behind_a_key: told.A_SERVER_HIDES_KEYS_BEHIND_THE_FLOOR,
-    a_listing_is_trusted_to_be_sorted: told.A_SERVER_ANSWERS_IN_NO_ORDER,
-    a_look_keeps_everything: told.MORE_FILES_THAN_A_LOOK_KEEPS,
-    the_floor_is_not_looked_at: told.THE_OFFSET_IS_SET_FORTH_AND_BACK,
+    a_failed_attempt_is_not_polled_again: named.AN_ATTEMPT_FAILS_IN_A_LONG_PASS,
+    only_the_window_decides_what_is_left: named.AN_ATTEMPT_FAILS_IN_A_LONG_PASS,
+    a_poll_starts_after_the_extra_file: named.MORE_FILES_THAN_A_POLL_KEEPS,
+    all_prefixes_have_one_high_water_mark: named.AN_EARLIER_FOLDER_GETS_ITS_FIRST_FILE,
+    pruned_before_is_lost_at_a_restart: named.THE_CLOCK_IS_SET_BACK_AFTER_FILES_WERE_PRUNED,
+    an_audit_is_never_due: named.A_FILE_ARRIVES_LATE_WHILE_THE_JOB_RUNS,
+    an_audit_is_always_due: named.A_FILE_ARRIVES_LATE_WHILE_THE_JOB_RUNS,
+    an_audit_is_due_by_the_wall_clock: named.THE_CLOCK_IS_SET_BACK_AND_A_FILE_ARRIVES_LATE,
+    a_start_trusts_the_high_water_mark: named.A_FILE_ARRIVES_LATE_WHILE_THE_JOB_IS_STOPPED,
+    old_files_are_late_in_every_order: named.OLD_FILES_ARRIVE,
+    the_index_is_read_once: named.EPOCHS_ARE_COMMITTED_ONE_BY_ONE,
+    the_newest_file_is_pruned_like_any_other: named.THE_NEWEST_FILE_GROWS_OLD,
+    an_owner_keeps_a_stale_newest_file: named.AN_OWNER_FREEZES_DURING_A_LISTING,
+    every_server_is_listed_after_a_key: named.A_SERVER_OMITS_KEYS_AFTER_THE_FLOOR,
+    a_listing_is_trusted_to_be_sorted: named.A_SERVER_LISTS_IN_NO_ORDER,
+    a_poll_keeps_all_files: named.MORE_FILES_THAN_A_POLL_KEEPS,
+    the_floor_is_ignored: named.THE_OFFSET_IS_SET_FORWARD_AND_BACK,
 }

@@ -1,4 +1,4 @@
-"""What a history is made of: a place with options, and what happens there, step by step."""
+"""The parts of a history: a place with options, and steps."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -10,15 +10,15 @@ from tests.property.audit.bucket import Order
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A pattern, written out by hand: where its files lie, and what does not belong to it."""
+    """A pattern with its prefixes, keys that match and keys that do not match."""
 
     uri: str
     prefixes: tuple[str, ...]
     keys: tuple[str, ...]
-    strangers: tuple[str, ...]
+    other_keys: tuple[str, ...]
 
     def prefix_of(self, key: str) -> str:
-        """Answer the prefix below which a key of the place lies."""
+        """Return the prefix of a key of the place."""
         return next(prefix for prefix in self.prefixes if key.startswith(prefix))
 
 
@@ -26,44 +26,44 @@ TOP = Place(
     uri="s3://lake",
     prefixes=("",),
     keys=("a", "a b", "a-b", "a0", "é", "\uff5e", "\U0001f600"),
-    strangers=("a/b", ".hidden", "é/1"),
+    other_keys=("a/b", ".hidden", "é/1"),
 )
 TWO_FOLDERS = Place(
     uri="s3://lake/{a,b/c}/*.json",
     prefixes=("a/", "b/c/"),
     keys=("a/1.json", "a/2.json", "a/3.json", "b/c/1.json", "b/c/2.json", "b/c/3.json"),
-    strangers=("a/1.csv", "a/x/1.json", "a-b/1.json", "b/1.json", "b/d/1.json", "a/.json"),
+    other_keys=("a/1.csv", "a/x/1.json", "a-b/1.json", "b/1.json", "b/d/1.json", "a/.json"),
 )
 NEIGHBOURS = Place(
     uri="s3://lake/{a,a-b,a0}/**",
     prefixes=("a-b/", "a/", "a0/"),
     keys=("a-b/1", "a-b/2", "a/1", "a/1-2", "a/1/2", "a/2", "a0/1", "a0/2"),
-    strangers=("a", "a-", "a-c/1", "a1/1"),
+    other_keys=("a", "a-", "a-c/1", "a1/1"),
 )
 DEEP = Place(
     uri="s3://lake/o/**",
     prefixes=("o/",),
     keys=("o/a", "o/a b", "o/a-b", "o/a/b", "o/a/b/c", "o/a0", "o/\uff5e", "o/\U0001f600/1"),
-    strangers=("o", "o-", "o0", "o/.a/b"),
+    other_keys=("o", "o-", "o0", "o/.a/b"),
 )
 NAMED = Place(
     uri="s3://lake/in/**/*.json",
     prefixes=("in/",),
     keys=("in/1.json", "in/a b.json", "in/a-b/1.json", "in/a/1.json", "in/a/b/1.json"),
-    strangers=("in.json", "in/1.csv", "in-old/1.json", "in/a/.json"),
+    other_keys=("in.json", "in/1.csv", "in-old/1.json", "in/a/.json"),
 )
 DISK = Place(
     uri="file:///in/**/*.json",
     prefixes=("/in/",),
     keys=tuple(f"/{key}" for key in NAMED.keys),
-    strangers=tuple(f"/{key}" for key in NAMED.strangers),
+    other_keys=tuple(f"/{key}" for key in NAMED.other_keys),
 )
 PLACES = (TOP, TWO_FOLDERS, NEIGHBOURS, DEEP, NAMED, DISK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The options that say which files are loaded."""
+    """The options that decide which files are loaded."""
 
     late_files: LateFiles = LateFiles.LOAD
     late_window: timedelta | None = None
@@ -71,15 +71,15 @@ class Rules:
 
 
 class Ending(StrEnum):
-    """How the last audit comes about."""
+    """The reason for the last audit."""
 
-    RESTART = "the job starts anew"
+    RESTART = "the job starts again"
     INTERVAL = "the audit is due"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setup:
-    """Where a history plays."""
+    """The place and the options of a history."""
 
     place: Place = DEEP
     order: Order = Order.BYTES
@@ -88,13 +88,13 @@ class Setup:
     window_files: int = 5
     lookup_files: int = 2
     rules: Rules = field(default_factory=Rules)
-    # What a person does about a changed file: puts the loaded one back, or moves the offset.
+    # The reaction of the user to a changed file: restore the loaded file, or move the offset.
     puts_back: bool = True
     ending: Ending = Ending.RESTART
 
 
 class Outcome(StrEnum):
-    """What becomes of an epoch that was planned."""
+    """The outcome of a planned epoch."""
 
     COMMITTED = "committed"
     FAILED = "failed"
@@ -104,7 +104,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A file appears or is replaced, written so long ago."""
+    """A file is created or replaced, with a modification time in the past."""
 
     key: str
     age_minutes: int = 0
@@ -113,24 +113,24 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """A file goes."""
+    """A file is deleted."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """The source is looked at; the listing may break off, and things may happen meanwhile."""
+class Poll:
+    """The source is polled; the listing may fail, and files may change meanwhile."""
 
     files_before_failure: int | None = None
     meanwhile: tuple[Put | Delete, ...] = ()
-    # While the owner lists, another node takes the job over and loads what it finds.
+    # During the listing, another node takes the job over and loads the files it finds.
     taken_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One epoch is planned, and comes to an end."""
+    """One epoch is planned and ends with an outcome."""
 
     files_max: int = 100
     outcome: Outcome = Outcome.COMMITTED
@@ -138,21 +138,21 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The source is looked at, and everything that was found is loaded."""
+    """The source is polled, and all found files are loaded."""
 
     files_max: int = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """The owner ends; the next one knows what was stored."""
+    """The owner ends; the next owner knows only the stored state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A person sets the offset behind a key, or to the beginning."""
+    """A user sets the offset after a key, or to the first file."""
 
-    behind: str | None = None
+    after: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +164,14 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class SetClock:
-    """Somebody sets the clock; no time passes."""
+    """A user sets the clock; no time passes."""
 
     minutes: int
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A person changes the options."""
+    """A user changes the options."""
 
     rules: Rules
 
@@ -183,13 +183,13 @@ class Backup:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
-    """The catalog is put back to how it was saved; it catches up with the table."""
+    """The saved catalog is restored and catches up with the table."""
 
 
 Step = (
     Put
     | Delete
-    | Look
+    | Poll
     | Load
     | Round
     | Crash
@@ -204,7 +204,7 @@ Step = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """A setup and what happens in it."""
+    """A setup and its steps."""
 
     setup: Setup
     steps: tuple[Step, ...]

@@ -1,4 +1,4 @@
-"""A source of files with the real catalog behind it, driven as the epoch loop drives it."""
+"""A source of files with the real catalog, driven as the epoch loop drives it."""
 
 import sqlite3
 import threading
@@ -19,13 +19,14 @@ from penstock.model.secrets import Sealed
 from penstock.model.split import After, Horizon
 from penstock.sources.files.kind import FileFormat, FilesOptions
 from penstock.sources.files.source import FilesSource
-from penstock.sources.source import Poll, SourceServices
+from penstock.sources.source import Poll as PollResult
+from penstock.sources.source import SourceServices
 from penstock.storage.options import Choice, StoreOptions
 from penstock.storage.store import ObjectMeta, Store
 from penstock.storage.uris import Uri
 from tests.contract.catalog.building import JOB, commit, create_job, move
-from tests.property.audit.bucket import Asked, ListingFailedError, MemoryBucket
-from tests.property.audit.promise import Promise
+from tests.property.audit.bucket import ListingFailedError, ListRequest, MemoryBucket
+from tests.property.audit.expectation import Expectation
 from tests.property.audit.steps import (
     Backup,
     Change,
@@ -34,9 +35,9 @@ from tests.property.audit.steps import (
     Ending,
     History,
     Load,
-    Look,
     Move,
     Outcome,
+    Poll,
     Put,
     Restore,
     Round,
@@ -47,21 +48,21 @@ from tests.property.audit.steps import (
 )
 
 ROUNDS_MAX = 60
-PLAIN_LOOK = Look()
+PLAIN_POLL = Poll()
 PLAIN_LOAD = Load()
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def play(history: History) -> None:
-    """Play a history with a check at every step, and one after the last audit."""
-    with world_of(history.setup) as world:
-        world.take_all(history.steps)
-        world.come_to_rest()
+    """Run a history with checks at every step and after the last audit."""
+    with open_world(history.setup) as world:
+        world.run_steps(history.steps)
+        world.settle()
 
 
 @contextmanager
-def world_of(setup: Setup) -> Iterator["World"]:
-    """Give a world in which a look keeps so many files, and asks the index for so many."""
+def open_world(setup: Setup) -> Iterator["World"]:
+    """Yield a world with the limits of the setup for files per poll and per lookup."""
     world = World(setup)
     with pytest.MonkeyPatch.context() as patch:
         module = "penstock.sources.files.source"
@@ -74,7 +75,7 @@ def world_of(setup: Setup) -> Iterator["World"]:
 
 
 class WorldClock:
-    """Time that passes when the test says so; what the clock shows may be set."""
+    """A clock that a test advances and sets; setting it does not change monotonic()."""
 
     def __init__(self) -> None:
         self._shown = START
@@ -87,66 +88,66 @@ class WorldClock:
         return self._passed.total_seconds()
 
     def wait(self, event: threading.Event, timeout: timedelta) -> bool:
-        self.let_pass(timeout)
+        self.advance(timeout)
         return event.is_set()
 
-    def let_pass(self, duration: timedelta) -> None:
+    def advance(self, duration: timedelta) -> None:
         self._shown += duration
         self._passed += duration
 
-    def set_by(self, difference: timedelta) -> None:
+    def shift(self, difference: timedelta) -> None:
         self._shown += difference
 
 
 class World:
-    """One job: its bucket, its table as a chain of commits, its catalog, its owner."""
+    """One job with its bucket, its table as a chain of commits, its catalog and its owner."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self.clock = WorldClock()
         self.bucket = MemoryBucket(setup.order)
-        self.promise = Promise(setup.place, setup.rules)
+        self.expectation = Expectation(setup.place, setup.rules)
         self.catalog = open_catalog("sqlite://", clock=self.clock)
         create_job(self.catalog)
         self.chain: list[Attachment] = []
         self.source: FilesSource | None = None
         self._saved: bytes | None = None
-        # Whether a pass has begun, the last look may be planned from, and it saw everything.
-        self._begun = self._looked = self._complete = False
+        # Whether a pass has started, the last poll can be planned, and it saw all files.
+        self._started = self._polled = self._complete = False
         self._audited_at: float | None = None
         self._notices: tuple[tuple[str, int], ...] = ()
 
-    def take_all(self, steps: Iterable[Step]) -> None:
-        """Let things happen one after the other."""
+    def run_steps(self, steps: Iterable[Step]) -> None:
+        """Run steps in order."""
         for step in steps:
-            self.take(step)
+            self.run_step(step)
 
-    def take(self, step: Step) -> None:
-        """Let one thing happen."""
+    def run_step(self, step: Step) -> None:
+        """Run one step."""
         match step:
             case Put() | Delete():
                 self.touch(step)
-            case Look():
-                self.look(step)
+            case Poll():
+                self.poll(step)
             case Load():
                 self.load(step)
             case Round(files_max=files_max):
                 self.round(files_max)
             case Wait(minutes=minutes):
-                self.clock.let_pass(timedelta(minutes=minutes))
+                self.clock.advance(timedelta(minutes=minutes))
             case SetClock(minutes=minutes):
-                self.clock.set_by(timedelta(minutes=minutes))
+                self.clock.shift(timedelta(minutes=minutes))
             case _:
                 self._interrupt(step)
 
     def _interrupt(self, step: Step) -> None:
-        """Let happen what the owner does not survive."""
+        """Run a step that ends the owner."""
         self.source = None
         match step:
-            case Move(behind=behind):
-                self.move(behind)
+            case Move(after=after):
+                self.move(after)
             case Change(rules=rules):
-                self.promise.rules = rules
+                self.expectation.rules = rules
             case Backup():
                 self._saved = bytes(self._connection().serialize())
             case Restore() if self._saved is not None:
@@ -162,63 +163,63 @@ class World:
                 self.bucket.put(key, modified_at=written_at, size_bytes=size_bytes)
             case Delete(key=key):
                 self.bucket.delete(key)
-        if not self.bucket.holds(step.key):
-            self.promise.gone(step.key)
+        if not self.bucket.has_file(step.key):
+            self.expectation.delete(step.key)
 
-    def move(self, behind: str | None) -> None:
+    def move(self, after: str | None) -> None:
         """Set the offset, as a commit of the chain."""
-        floor = After(value=behind) if behind else Horizon()
+        floor = After(value=after) if after else Horizon()
         self.chain.append(move(self._number(), floor))
-        self.promise.move(behind)
+        self.expectation.move(after)
 
-    def look(self, step: Look = PLAIN_LOOK) -> None:
-        """Look at the source, and check what that cost."""
+    def poll(self, step: Poll = PLAIN_POLL) -> None:
+        """Poll the source and check the list requests."""
         source = self._owner()
         self.bucket.files_before_failure = step.files_before_failure
         self.bucket.meanwhile = lambda: self._meanwhile(step)
-        self.promise.look(self.clock.now(), self.bucket.files())
+        self.expectation.start_poll(self.clock.now(), self.bucket.files())
         rested = self._rested(source)
-        if rested or not self._begun:
-            # An owner begins with an audit.
-            audit = not self._begun or not self.setup.ordered_listing
-            self.promise.begin_pass(self.bucket.files(), audit=audit)
-            self._begun = True
+        if rested or not self._started:
+            # An owner starts with an audit.
+            audit = not self._started or not self.setup.ordered_listing
+            self.expectation.start_pass(self.bucket.files(), audit=audit)
+            self._started = True
         at = len(self.bucket.stores)
         found = self._poll(source)
         store = self.bucket.stores[at]
         assert source.take_requests() == store.requests, "requests are miscounted"
         if found is not None and found.waiting.complete:
-            self.promise.looked()
+            self.expectation.end_poll()
         if found is None or source is not self.source:
-            # Whatever a former owner has found, it cannot commit it. It may have forgotten old
-            # files that its successor has just loaded, which then looks for them once more.
+            # A former owner cannot commit the files it found. It may have pruned old files
+            # that its successor has just loaded. The successor then polls for them again.
             self._audited_at = None
             return
         waiting = found.waiting
-        self._looked, self._complete, self._notices = True, waiting.complete, found.notices
+        self._polled, self._complete, self._notices = True, waiting.complete, found.notices
         assert waiting.items is not None
-        assert waiting.items <= self.setup.window_files, "a look keeps too much"
-        self._check_cost(store.asked, rested=rested)
+        assert waiting.items <= self.setup.window_files, "a poll keeps too many files"
+        self._check_cost(store.list_requests, rested=rested)
         self._check_pass(source)
 
-    def _poll(self, source: FilesSource) -> Poll | None:
+    def _poll(self, source: FilesSource) -> PollResult | None:
         before = self.bucket.files()
         try:
-            return source.poll(self.state().progress, seen=lambda _: None)
+            return source.poll(self.state().progress, report=lambda _: None)
         except ListingFailedError:
             self.source = None
         except UserError as error:
             if source is self.source:
-                self._help(error, before=before)
+                self._follow_hint(error, before=before)
         finally:
             self.bucket.meanwhile = self.bucket.files_before_failure = None
         return None
 
     def load(self, step: Load = PLAIN_LOAD) -> bool:
-        """Plan an epoch and let it end; answer whether there was one."""
-        if self.source is None or not self._looked:
-            self.look()
-        if self.source is None or not self._looked:
+        """Plan an epoch and end it; return whether there was an epoch."""
+        if self.source is None or not self._polled:
+            self.poll()
+        if self.source is None or not self._polled:
             return False
         limits = JobProperties(batch_files_max=step.files_max).limits
         plan = self.source.plan(self.state().progress, limits=limits)
@@ -230,7 +231,7 @@ class World:
                 self._catch_up()
                 self._check_pass(self.source)
             case Outcome.FAILED:
-                self._looked = False
+                self._polled = False
             case Outcome.CRASHED_BEFORE:
                 self.source = None
             case Outcome.CRASHED_AFTER:
@@ -239,8 +240,8 @@ class World:
         return True
 
     def round(self, files_max: int = 100) -> bool:
-        """Look and load all of it; answer whether nothing was left to do."""
-        self.look()
+        """Poll and load all found files; return whether there was nothing to do."""
+        self.poll()
         if self.source is None:
             return False
         idle = self._complete
@@ -248,30 +249,30 @@ class World:
             idle = False
         return idle
 
-    def come_to_rest(self) -> None:
-        """Let a last audit pass over a bucket that does not change, and check everything."""
+    def settle(self) -> None:
+        """Run a last audit on an unchanged bucket, and check the final state."""
         if self.setup.ending is Ending.INTERVAL:
             self._rest()
-            self.clock.let_pass(self.setup.audit_interval)
+            self.clock.advance(self.setup.audit_interval)
         else:
             self.source = None
         self._rest()
         ((name, modified),) = self._notices
         assert name == "files_modified"
-        self.promise.check_at_rest(self.bucket.files(), modified_files=modified)
-        self.promise.check_index(self.catalog.files_of(JOB).known(self.setup.place.keys))
+        self.expectation.check_settled(self.bucket.files(), modified_files=modified)
+        self.expectation.check_index(self.catalog.files_of(JOB).known(self.setup.place.keys))
 
     def _rest(self) -> None:
-        assert any(self.round() for _ in range(ROUNDS_MAX)), "it never comes to rest"
+        assert any(self.round() for _ in range(ROUNDS_MAX)), "the job never becomes idle"
 
     def state(self) -> JobState:
-        """Answer what the catalog knows of the job."""
+        """Return the state of the job in the catalog."""
         state = self.catalog.job_by_id(JOB)
         assert state is not None
         return state
 
     def open_source(self) -> FilesSource:
-        """Open the source with nothing but what was stored."""
+        """Open the source from the stored state."""
         self._catch_up()
         state = self.state()
         services = SourceServices(
@@ -289,13 +290,13 @@ class World:
     def _owner(self) -> FilesSource:
         if self.source is None:
             self.source = self.open_source()
-            self._begun = self._looked = self._complete = False
+            self._started = self._polled = self._complete = False
             self._audited_at = None
             self._notices = ()
         return self.source
 
     def _options(self) -> FilesOptions:
-        rules = self.promise.rules
+        rules = self.expectation.rules
         return FilesOptions(
             uri=self.setup.place.uri,
             format=FileFormat.JSON,
@@ -310,21 +311,21 @@ class World:
         del options
         return cast("Store", self.bucket.open()), uri.key
 
-    def _meanwhile(self, step: Look) -> None:
+    def _meanwhile(self, step: Poll) -> None:
         for change in step.meanwhile:
             self.touch(change)
         if step.taken_over:
             self.source = None
             self.round()
 
-    def _help(self, error: UserError, *, before: Mapping[str, ObjectMeta]) -> None:
-        """Do what the hint of a pause says."""
+    def _follow_hint(self, error: UserError, *, before: Mapping[str, ObjectMeta]) -> None:
+        """Follow the hint of a pause."""
         self.source = None
         assert error.code is Code.CANNOT_RESUME_ERR
         key = error.message.split('"')[1]
-        self.promise.check_pause(key, before=before, after=self.bucket.files())
+        self.expectation.check_pause(key, before=before, after=self.bucket.files())
         if self.setup.puts_back:
-            file = self.promise.loaded[key]
+            file = self.expectation.loaded[key]
             self.bucket.objects[key] = ObjectMeta(
                 key=key,
                 etag=file.etag,
@@ -335,27 +336,27 @@ class World:
             self.move(key[:-1])
 
     def _rested(self, source: FilesSource) -> bool:
-        return self._looked and self._complete and source.waiting().items == 0
+        return self._polled and self._complete and source.waiting().items == 0
 
     def _check_pass(self, source: FilesSource) -> None:
         if self._rested(source):
-            self.promise.end_pass()
+            self.expectation.end_pass()
 
-    def _check_cost(self, asked: Sequence[Asked], *, rested: bool) -> None:
-        """Check that a prefix is listed once, and between audits only behind what is loaded."""
-        prefixes = [one.prefix for one in asked]
+    def _check_cost(self, requests: Sequence[ListRequest], *, rested: bool) -> None:
+        """Check that a prefix is listed once, and between audits only after the newest key."""
+        prefixes = [one.prefix for one in requests]
         assert len(prefixes) == len(set(prefixes)), "a prefix is listed twice"
-        newest = {prefix: self.promise.newest(prefix) for prefix in prefixes}
+        newest = {prefix: self.expectation.newest(prefix) for prefix in prefixes}
         now = self.clock.monotonic()
-        full = any(one.after < newest[one.prefix] for one in asked)
+        full = any(one.after < newest[one.prefix] for one in requests)
         if rested and full and self.setup.ordered_listing and self._audited_at is not None:
             passed = timedelta(seconds=now - self._audited_at)
-            assert passed >= self.setup.audit_interval, "an idle look lists everything"
+            assert passed >= self.setup.audit_interval, "an idle poll lists all files"
         if self._audited_at is None or (rested and full):
             self._audited_at = now
 
     def _commit(self, plan: EpochPlan) -> None:
-        self.promise.take(plan.items)
+        self.expectation.load(plan.items)
         attachment = commit(self._number())
         self.chain.append(replace(attachment, progress=plan.progress, items=plan.items))
 
@@ -364,7 +365,7 @@ class World:
         return len(self.chain) + 2
 
     def _catch_up(self) -> None:
-        """Let the catalog follow the table."""
+        """Apply the commits of the table to the catalog."""
         for attachment in self.chain[self.state().number - 1 :]:
             self.catalog.apply_commit(JOB, attachment, table_version=1, commit_seconds=0)
 

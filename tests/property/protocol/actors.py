@@ -1,28 +1,28 @@
-"""Threads that run one at a time, step by step, as a test says.
+"""Threads that a test runs one at a time, step by step.
 
-An actor stops before every effect on something shared. The test lets it take one step, leaves
-it frozen for as long as it likes, or crashes it where it stands.
+An actor stops before every effect on shared state. The test then runs one more step, keeps the
+actor frozen, or crashes it at that point.
 """
 
 import threading
 from collections.abc import Callable
 from typing import Any
 
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 class Crashed(BaseException):
-    """Raised inside an actor where the test crashes it; no product code catches it."""
+    """The exception with which a test crashes an actor; no product code catches it."""
 
 
 class Actor:
-    """One thread that moves only when the test lets it."""
+    """A thread that runs only when the test calls ``step``."""
 
     def __init__(self, name: str, run: Callable[[], Any]) -> None:
         self.name = name
         self.ended = False
-        self.at = "begin"
-        self.answer: Any = None
+        self.at = "start"
+        self.result: Any = None
         self.error: Exception | None = None
         self._crash = False
         self._go = threading.Semaphore(0)
@@ -33,7 +33,7 @@ class Actor:
         self._wait_for_halt()
 
     def step(self) -> None:
-        """Let the actor do one effect and go on to the next."""
+        """Run the actor through one effect, up to the next effect."""
         if self.ended:
             return
         self._go.release()
@@ -42,49 +42,53 @@ class Actor:
             self.thread.join()
 
     def crash(self) -> None:
-        """End the actor where it stands."""
+        """End the actor at its current point."""
         if self.ended:
             return
         self._crash = True
         self.step()
 
     def halt(self, at: str) -> None:
-        """Stop before an effect until the test lets us go on; called by the actor's thread."""
+        """Stop before an effect until the next step; called by the actor's thread."""
         self.at = at
         self._halted.release()
-        assert self._go.acquire(timeout=PATIENCE_SECONDS), f"{self.name} was forgotten at {at}"
+        assert self._go.acquire(timeout=TIMEOUT_SECONDS), (
+            f"the test never continued {self.name} at {at}"
+        )
         if self._crash:
             raise Crashed
 
     def _live(self) -> None:
         _current.actor = self
         try:
-            self.halt("begin")
-            self.answer = self._run()
+            self.halt("start")
+            self.result = self._run()
         except Crashed:
-            self.answer = None
-        except Exception as error:  # noqa: BLE001 - The test looks at it.
+            self.result = None
+        except Exception as error:  # noqa: BLE001 - The test checks the error.
             self.error = error
         self.ended = True
         self.at = "end"
         self._halted.release()
 
     def _wait_for_halt(self) -> None:
-        assert self._halted.acquire(timeout=PATIENCE_SECONDS), f"{self.name} hangs at {self.at}"
+        assert self._halted.acquire(timeout=TIMEOUT_SECONDS), (
+            f"{self.name} hangs after {self.at}"
+        )
 
 
 _current = threading.local()
 
 
 def halt_here(at: str) -> None:
-    """Stop the calling actor before an effect; the test's own thread just goes on."""
+    """Stop the calling actor before an effect; return at once in the test's own thread."""
     actor: Actor | None = getattr(_current, "actor", None)
     if actor is not None:
         actor.halt(at)
 
 
 class Stepping:
-    """A part whose every call is one step of the actor that makes it."""
+    """A wrapper that stops the calling actor before every call of a part."""
 
     def __init__(self, part: Any, *, name: str) -> None:
         self._part = part
@@ -97,7 +101,7 @@ class Stepping:
 
         def stepping(*args: Any, **kwargs: Any) -> Any:
             halt_here(f"{self._name}.{attribute}")
-            answer = value(*args, **kwargs)
-            return Stepping(answer, name="handle") if attribute == "open" else answer
+            result = value(*args, **kwargs)
+            return Stepping(result, name="handle") if attribute == "open" else result
 
         return stepping

@@ -1,4 +1,4 @@
-"""Random histories of the protocol: runners, statements, crashes, freezes, faults."""
+"""Random histories of the protocol: runners, statements, crashes, frozen threads, faults."""
 
 from datetime import timedelta
 from functools import partial
@@ -11,18 +11,18 @@ from penstock.errors import PenstockError
 from penstock.model.job import DesiredState
 from penstock.testing.memory_tables import Fault
 from tests.property.protocol.actors import Actor
-from tests.property.protocol.checks import check_at_rest, check_catalog, check_table
+from tests.property.protocol.checks import check_catalog, check_final_state, check_table
 from tests.property.protocol.world import World
 
 STATEMENTS_MAX = 2
-# Where an actor is often left standing: right before an effect that others can see.
-STANDS = (
+# Effects on shared state, directly before which an actor is often stopped.
+STOP_POINTS = (
     "handle.commit",
     "handle.commit",
     "handle.commit",
     "handle.refresh",
     "catalog.apply_commit",
-    "catalog.take_lease",
+    "catalog.acquire_lease",
     "catalog.append",
     "handle.write_copy",
     "tables.open",
@@ -35,24 +35,24 @@ ROUNDS_MAX = 60
 
 
 class ProtocolMachine(RuleBasedStateMachine):
-    """One job, two nodes, and everything that may come between."""
+    """One job on two nodes, with statements and faults at any time."""
 
     def __init__(self) -> None:
         super().__init__()
         self.world = World()
-        self.kind_of: dict[int, str] = {}
+        self.kind_by_actor: dict[int, str] = {}
         self.rows_at_pause: int | None = None
         self.dropped: dict[str, int] = {}
         self.saved: bytes | None = None
 
     def teardown(self) -> None:
         try:
-            self.come_to_rest()
-            check_at_rest(self.world)
+            self.finish_everything()
+            check_final_state(self.world)
         finally:
             self.world.close()
 
-    @initialize(files=st.integers(1, 5), until=st.sampled_from(STANDS))
+    @initialize(files=st.integers(1, 5), until=st.sampled_from(STOP_POINTS))
     def create(self, files: int, until: str) -> None:
         for _ in range(files):
             self.world.files.add()
@@ -65,11 +65,11 @@ class ProtocolMachine(RuleBasedStateMachine):
         self.world.files.add()
 
     @rule(node=st.integers(0, 1))
-    def a_node_makes_a_round(self, node: int) -> None:
+    def a_node_runs_a_round(self, node: int) -> None:
         self.world.nodes[node].supervisor.round()
 
     @precondition(lambda self: self.world.runners())
-    @rule(data=st.data(), until=st.sampled_from(STANDS))
+    @rule(data=st.data(), until=st.sampled_from(STOP_POINTS))
     def a_runner_moves(self, data: st.DataObject, until: str) -> None:
         self.move(data.draw(st.sampled_from(self.world.runners()), label="runner"), until)
 
@@ -80,24 +80,24 @@ class ProtocolMachine(RuleBasedStateMachine):
         self.move(runner, runner.at, steps=1)
 
     @precondition(lambda self: self.world.open_statements())
-    @rule(data=st.data(), until=st.sampled_from(STANDS))
+    @rule(data=st.data(), until=st.sampled_from(STOP_POINTS))
     def a_statement_moves(self, data: st.DataObject, until: str) -> None:
         open_statements = self.world.open_statements()
         self.move(data.draw(st.sampled_from(open_statements), label="statement"), until)
 
     @rule(data=st.data())
-    def a_statement_goes_through(self, data: st.DataObject) -> None:
-        self.begin_statement(data)
+    def a_statement_completes(self, data: st.DataObject) -> None:
+        self.start_random_statement(data)
         for statement in self.world.open_statements():
             self.finish(statement)
 
     @rule(data=st.data())
-    def a_statement_begins(self, data: st.DataObject) -> None:
+    def a_statement_starts(self, data: st.DataObject) -> None:
         if len(self.world.open_statements()) < STATEMENTS_MAX:
-            self.begin_statement(data)
+            self.start_random_statement(data)
 
-    def begin_statement(self, data: st.DataObject) -> None:
-        kind = data.draw(st.sampled_from(self.sayable()), label="statement")
+    def start_random_statement(self, data: st.DataObject) -> None:
+        kind = data.draw(st.sampled_from(self.possible_statements()), label="statement")
         if kind in ("resume", "create"):
             self.rows_at_pause = None
         statements = {
@@ -111,17 +111,17 @@ class ProtocolMachine(RuleBasedStateMachine):
         if statement is None:
             key = data.draw(st.sampled_from(self.world.files.keys), label="offset")
             statement = partial(self.world.alter, key)
-        self.begin(kind, statement)
+        self.start_statement(kind, statement)
 
     @rule(what=st.sampled_from(["late", "late", "lost", "arrive", "arrive", "foreign"]))
-    def the_network_acts_up(self, what: str) -> None:
+    def a_commit_is_disturbed(self, what: str) -> None:
         match what:
             case "late":
                 self.world.next_fault = Fault.LATE
             case "lost":
-                self.world.next_fault = Fault.LOST_ANSWER
+                self.world.next_fault = Fault.LOST_RESPONSE
             case "arrive":
-                self.world.tables.land_late_writes()
+                self.world.tables.apply_late_writes()
             case _:
                 self.world.tables.foreign_commit(self.world.table.location)
 
@@ -146,24 +146,26 @@ class ProtocolMachine(RuleBasedStateMachine):
 
     @invariant()
     def check(self) -> None:
-        """Check what holds after every step."""
+        """Check the invariants after a step."""
         replays = check_table(self.world)
         check_catalog(self.world, replays)
         if self.rows_at_pause is not None:
-            assert self.row_count() == self.rows_at_pause, "rows appeared after PAUSE returned"
+            assert self.row_count() == self.rows_at_pause, (
+                "rows were committed after PAUSE returned"
+            )
         for job_id, rows in self.dropped.items():
-            assert len(replays[job_id].rows) == rows, "rows appeared after DROP returned"
+            assert len(replays[job_id].rows) == rows, "rows were committed after DROP returned"
 
     def move(self, actor: Actor, until: str, *, steps: int = 60) -> None:
-        """Let an actor go on until it stands before an effect of that kind."""
+        """Run an actor until it stops before an effect of that name."""
         for _ in range(steps):
             actor.step()
-            self.hold_promises(actor)
+            self.record_guarantees(actor)
             self.check()
             if actor.ended or actor.at == until:
                 return
 
-    def sayable(self) -> list[str]:
+    def possible_statements(self) -> list[str]:
         state = self.world.state()
         if state is None:
             return ["create"]
@@ -171,17 +173,17 @@ class ProtocolMachine(RuleBasedStateMachine):
             return ["resume", "alter", "pause", "drop"]
         return ["pause", "pause", "drop"]
 
-    def begin(self, kind: str, statement: Any) -> Actor:
-        """Begin a statement and remember which kind it is."""
+    def start_statement(self, kind: str, statement: Any) -> Actor:
+        """Start a statement and store its kind."""
         state = self.world.state()
         self.dropping = state.id if state is not None else ""
-        actor = self.world.say(kind, statement)
-        self.kind_of[id(actor)] = kind
+        actor = self.world.start_statement(kind, statement)
+        self.kind_by_actor[id(actor)] = kind
         return actor
 
-    def hold_promises(self, actor: Actor) -> None:
-        """Remember what a statement promised by returning."""
-        kind = self.kind_of.pop(id(actor), "") if actor.ended else ""
+    def record_guarantees(self, actor: Actor) -> None:
+        """Store the guarantees of a statement that has returned."""
+        kind = self.kind_by_actor.pop(id(actor), "") if actor.ended else ""
         assert actor.error is None or isinstance(actor.error, PenstockError), actor.error
         if not kind or actor.error is not None:
             return
@@ -198,30 +200,30 @@ class ProtocolMachine(RuleBasedStateMachine):
     def row_count(self) -> int:
         return len(self.world.tables.rows(self.world.table.location))
 
-    def come_to_rest(self) -> None:
-        """Let everybody finish without further faults, then load what is left."""
+    def finish_everything(self) -> None:
+        """Finish all actors without further faults, then load all remaining files."""
         self.world.next_fault = Fault.NONE
         for statement in self.world.statements:
             self.finish(statement)
         for node in self.world.nodes:
             node.crash()
-        self.world.tables.land_late_writes()
+        self.world.tables.apply_late_writes()
         self.rows_at_pause = None
-        self.settle_wish()
+        self.resume_or_drop()
         self.world.clock.advance(timedelta(seconds=20))
         node = self.world.nodes[0] = self.world.new_node()
         for _ in range(ROUNDS_MAX):
-            looks = node.supervisor.round()
-            if all(look.progress is not None and look.progress.caught_up for look in looks):
+            reports = node.supervisor.round()
+            if all(r.progress is not None and r.progress.caught_up for r in reports):
                 break
             for actor in [runner for runner in node.runners if not runner.ended]:
                 for _ in range(STEPS_MAX // 10):
                     actor.step()
             self.world.clock.advance(timedelta(seconds=2))
             node.supervisor._keeper.renew()
-            self.settle_wish()
+            self.resume_or_drop()
 
-    def settle_wish(self) -> None:
+    def resume_or_drop(self) -> None:
         state = self.world.state()
         if state is None:
             return
@@ -235,6 +237,6 @@ class ProtocolMachine(RuleBasedStateMachine):
             if actor.ended:
                 return
             actor.step()
-            self.hold_promises(actor)
+            self.record_guarantees(actor)
             self.check()
-        raise AssertionError(f"{actor.name} does not end; it stands at {actor.at}")
+        raise AssertionError(f"{actor.name} does not end; it is before {actor.at}")

@@ -1,6 +1,7 @@
-"""Versions of the protocol that are known to be wrong, made by bending the real code.
+"""Versions of the protocol that are known to be wrong, built by patching the real code.
 
-Each must make the state machine fail: it proves that the histories reach what they protect.
+At least one history must fail for each version. This proves that the histories test every rule
+of the protocol.
 """
 
 from collections.abc import Callable
@@ -15,26 +16,26 @@ from penstock.engine import loop as epoch_loop
 from penstock.epochs import commit, takeover
 from penstock.model.epoch import Attachment, CommitKind, Generation
 from penstock.model.job import JobState
-from penstock.model.split import Progress, placed_at
+from penstock.model.split import Progress, mark_moved
 from penstock.tables import chain as extension
-from penstock.tables.chain import Landed, newest_commit, open_table
+from penstock.tables.chain import Extended, newest_commit, open_table
 from penstock.testing.memory_tables import MemoryHandle
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
 
 def pause_trusts_the_runner(patch: pytest.MonkeyPatch) -> None:
-    """PAUSE stores its desired and believes that the runner stops."""
+    """PAUSE only stores the desired state and assumes that the runner stops."""
     _skip_commit_of(CommitKind.FENCE, patch)
 
 
 def drop_writes_no_closing_commit(patch: pytest.MonkeyPatch) -> None:
-    """DROP only deletes the row."""
+    """DROP only deletes the job from the catalog."""
     _skip_commit_of(CommitKind.CLOSING, patch)
 
 
 def alter_is_a_catalog_event_only(patch: pytest.MonkeyPatch) -> None:
-    """ALTER moves the position in the catalog and not in the table."""
+    """ALTER moves the position in the catalog but not in the table."""
     real = changes.change_job
 
     def mutant(state: JobState, *, kind: CommitKind, services: Any, **rest: Any) -> Any:
@@ -51,22 +52,22 @@ def alter_is_a_catalog_event_only(patch: pytest.MonkeyPatch) -> None:
             progress=rest["progress"],
         )
         services.catalog.apply_commit(state.id, moved, table_version=None, commit_seconds=None)
-        return Landed(commit=newest)
+        return Extended(commit=newest)
 
     patch.setattr(jobs, "change_job", mutant)
 
 
-def outcome_is_judged_by_the_number(patch: pytest.MonkeyPatch) -> None:
-    """A commit with our number is taken for ours."""
-    patch.setattr(commit, "is_own", lambda newest, mine: newest.number == mine.number)
+def the_outcome_is_decided_by_the_number(patch: pytest.MonkeyPatch) -> None:
+    """A commit with the expected number counts as this attempt's commit."""
+    patch.setattr(commit, "is_same_attempt", lambda newest, mine: newest.number == mine.number)
 
 
 def recovery_applies_before_it_fences(patch: pytest.MonkeyPatch) -> None:
-    """The new owner goes on from what it knew before its fence was in."""
+    """The new owner continues from the progress that it read before its fence."""
     real, extend = takeover.take_over, extension.extend
     known: dict[str, Any] = {}
 
-    def look_first(job_id: str, *, catalog: Any, **rest: Any) -> Any:
+    def read_first(job_id: str, *, catalog: Any, **rest: Any) -> Any:
         before = catalog.job_by_id(job_id)
         known[job_id] = before.progress if before is not None else None
         return real(job_id, catalog=catalog, **rest)
@@ -76,21 +77,21 @@ def recovery_applies_before_it_fences(patch: pytest.MonkeyPatch) -> None:
 
     def unplaced(number: int, *, before: Progress, after: Progress) -> Progress:
         stale = any(after is progress for progress in known.values())
-        return after if stale else placed_at(number, before=before, after=after)
+        return after if stale else mark_moved(number, before=before, after=after)
 
-    patch.setattr(extension, "placed_at", unplaced)
-    patch.setattr(epoch_loop, "take_over", look_first)
+    patch.setattr(extension, "mark_moved", unplaced)
+    patch.setattr(epoch_loop, "take_over", read_first)
     patch.setattr(takeover, "extend", fence)
 
 
-def pause_fences_before_it_stores_the_wish(patch: pytest.MonkeyPatch) -> None:
-    """PAUSE writes its fence first."""
+def pause_fences_before_it_stores_the_desired_state(patch: pytest.MonkeyPatch) -> None:
+    """PAUSE commits its fence first."""
     real = changes.change_job
 
     def mutant(state: JobState, *, kind: CommitKind, services: Any, **rest: Any) -> Any:
         if kind is not CommitKind.FENCE:
             return real(state, kind=kind, services=services, **rest)
-        landed = extension.extend(
+        extended = extension.extend(
             state,
             kind=kind,
             generation=state.generation,
@@ -101,16 +102,16 @@ def pause_fences_before_it_stores_the_wish(patch: pytest.MonkeyPatch) -> None:
         generation = extension.next_generation(current.generation)
         desired = replace(rest["desired"], generation=generation)
         stored = services.catalog.append(state.id, desired, expected=None)
-        if not isinstance(landed, Landed):
-            raise changes.overtaken(state)
-        believed = replace(landed.commit.attachment, generation=stored.generation)
-        return Landed(commit=replace(landed.commit, attachment=believed))
+        if not isinstance(extended, Extended):
+            raise changes.overtaken_error(state)
+        assumed = replace(extended.commit.attachment, generation=stored.generation)
+        return Extended(commit=replace(extended.commit, attachment=assumed))
 
     patch.setattr(jobs, "change_job", mutant)
 
 
 def attachments_are_applied_over_a_gap(patch: pytest.MonkeyPatch) -> None:
-    """Whoever finds a newer commit applies it, whatever is missing before it."""
+    """The newest commit is applied even if commits before it are missing."""
     real = catalogs.Catalog.apply_commit
 
     def mutant(self: Any, job_id: str, attachment: Attachment, **rest: Any) -> Any:
@@ -119,10 +120,10 @@ def attachments_are_applied_over_a_gap(patch: pytest.MonkeyPatch) -> None:
             return state
         return real(self, job_id, attachment, **rest)
 
-    def newest_only(job_id: str, *, store: Any, handle: Any, passed: Any) -> Any:
-        del passed
+    def newest_only(job_id: str, *, catalog: Any, handle: Any, applied: Any) -> Any:
+        del applied
         newest = newest_commit(handle, job_id=job_id)
-        return store.append(
+        return catalog.append(
             job_id,
             _committed(newest.attachment, newest.table_version),
             expected=None,
@@ -133,8 +134,8 @@ def attachments_are_applied_over_a_gap(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_catalog_comes_before_the_table(patch: pytest.MonkeyPatch) -> None:
-    """An epoch is applied to the catalog and then committed."""
-    real = commit._commit_and_look
+    """An epoch is applied to the catalog before it is committed to the table."""
+    real = commit._commit_and_verify
 
     def mutant(attachment: Attachment, acks: Any, *, parts: Any, **rest: Any) -> Any:
         parts.catalog.apply_commit(
@@ -142,11 +143,11 @@ def the_catalog_comes_before_the_table(patch: pytest.MonkeyPatch) -> None:
         )
         return real(attachment, acks, parts=parts, **rest)
 
-    patch.setattr(commit, "_commit_and_look", mutant)
+    patch.setattr(commit, "_commit_and_verify", mutant)
 
 
 def the_handle_is_refreshed_before_the_commit(patch: pytest.MonkeyPatch) -> None:
-    """A commit is made from the newest snapshot, so nobody conflicts."""
+    """A commit uses the newest snapshot, so conflicts are never detected."""
     real = MemoryHandle.commit
 
     def mutant(self: MemoryHandle, attachment: Attachment, files: Any) -> int:
@@ -157,7 +158,7 @@ def the_handle_is_refreshed_before_the_commit(patch: pytest.MonkeyPatch) -> None
 
 
 def the_number_is_not_compared(patch: pytest.MonkeyPatch) -> None:
-    """The owner commits whatever the table's newest number is."""
+    """The owner commits without a check of the table's newest number."""
 
     def mutant(handle: Any, *, owner: JobState) -> None:
         del handle, owner
@@ -167,7 +168,7 @@ def the_number_is_not_compared(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_copy_is_written_before_the_commit(patch: pytest.MonkeyPatch) -> None:
-    """An attachment is copied although its commit may never land."""
+    """An attachment is copied although its commit may fail."""
     real = MemoryHandle.commit
 
     def mutant(self: MemoryHandle, attachment: Attachment, files: Any) -> int:
@@ -178,7 +179,7 @@ def the_copy_is_written_before_the_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_generation_has_no_random_id(patch: pytest.MonkeyPatch) -> None:
-    """After a rollback of the catalog two owners may share a generation."""
+    """After a rollback of the catalog, two owners may have the same generation."""
 
     def mutant(*seen: Generation) -> Generation:
         number = 1 + max((g.number for g in seen), default=0)
@@ -194,12 +195,12 @@ def a_generation_has_no_random_id(patch: pytest.MonkeyPatch) -> None:
 
 
 def rejects_are_not_repeated_after_a_crash(patch: pytest.MonkeyPatch) -> None:
-    """Recovery does not look whether the rejects of the last commit are visible."""
+    """A takeover does not commit the pending rejects of the last epoch."""
 
     def mutant(newest: Attachment, **rest: Any) -> None:
         del newest, rest
 
-    patch.setattr(takeover, "settle_rejects", mutant)
+    patch.setattr(takeover, "commit_pending_rejects", mutant)
 
 
 def _skip_commit_of(kind: CommitKind, patch: pytest.MonkeyPatch) -> None:
@@ -211,8 +212,8 @@ def _skip_commit_of(kind: CommitKind, patch: pytest.MonkeyPatch) -> None:
         stored = _store(state, kind=kind, services=services, rest=rest)
         handle = open_table(services.tables, state.definition.table)
         newest = newest_commit(handle, job_id=state.id)
-        believed = replace(newest.attachment, generation=stored.generation)
-        return Landed(commit=replace(newest, attachment=believed))
+        assumed = replace(newest.attachment, generation=stored.generation)
+        return Extended(commit=replace(newest, attachment=assumed))
 
     skipped = kind
     patch.setattr(jobs, "change_job", mutant)
@@ -240,9 +241,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     pause_trusts_the_runner,
     drop_writes_no_closing_commit,
     alter_is_a_catalog_event_only,
-    outcome_is_judged_by_the_number,
+    the_outcome_is_decided_by_the_number,
     recovery_applies_before_it_fences,
-    pause_fences_before_it_stores_the_wish,
+    pause_fences_before_it_stores_the_desired_state,
     attachments_are_applied_over_a_gap,
     the_catalog_comes_before_the_table,
     the_handle_is_refreshed_before_the_commit,

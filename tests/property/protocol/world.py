@@ -1,7 +1,7 @@
-"""Two nodes, statements and faults around the real protocol, on tables in memory.
+"""Two nodes with the real protocol, statements and faults, on fake tables in memory.
 
-Everything that decides is product code: runners, supervisor rounds, statements, chain and
-catalog. The world only chooses who moves next and what the network does.
+All decisions are product code: runners, supervisor rounds, statements, chain and catalog. The
+world only chooses the next actor and the faults of commits.
 """
 
 import sqlite3
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from penstock.catalog.catalog import Catalog, JobMemory, TableRecord, open_catalog
-from penstock.control.changes import OutpacedError
+from penstock.control.changes import ConcurrentChangeError
 from penstock.control.execute import Services
 from penstock.control.jobs import alter_job, drop_job, open_job, pause_job, resume_job
 from penstock.engine.loop import LoadLoop, LoadParts
@@ -44,12 +44,12 @@ from tests.property.protocol.actors import Actor, Stepping, halt_here
 NAME = "j"
 URI = "file:///in/*.json"
 START = datetime(2026, 1, 1, tzinfo=UTC)
-# Nothing here is secret.
+# The tests use no secrets.
 _NO_KEY = Path("/nowhere/secret.key")
 
 
 class SteppedClock:
-    """Time that moves when the test says so; a wait is one step."""
+    """A clock that only the test advances; a wait is one step of an actor."""
 
     def __init__(self) -> None:
         self._now = START
@@ -70,7 +70,7 @@ class SteppedClock:
 
 
 class MemoryFiles:
-    """Source files in memory: a number per file, which is also its only row."""
+    """Source files in memory; each file has one row, its key."""
 
     def __init__(self) -> None:
         self.keys: list[str] = []
@@ -91,7 +91,7 @@ class MemoryFiles:
 
 
 class NodeOfWorld:
-    """One node: a supervisor whose runners are actors."""
+    """A node whose runners are actors."""
 
     def __init__(self, world: "World", name: str) -> None:
         self.runners: list[Actor] = []
@@ -108,7 +108,7 @@ class NodeOfWorld:
         )
         runner = RunnerKind(
             open_loop=lambda job_id, reporter: LoadLoop(job_id, parts=parts, reporter=reporter),
-            caught_up=_nobody_waits,
+            caught_up=_unexpected_poll,
         )
         self.supervisor = Supervisor(
             parts=SupervisorParts(
@@ -132,7 +132,7 @@ class NodeOfWorld:
 
 
 class World:
-    """The shared parts and everybody who acts on them."""
+    """The shared state, and all actors that change it."""
 
     def __init__(self) -> None:
         self.clock = SteppedClock()
@@ -152,7 +152,7 @@ class World:
         )
         self.catalog.create_table(record)
         self.job_ids: list[str] = []
-        self.nodes_made = 0
+        self.nodes_created = 0
         self.nodes = [self.new_node(), self.new_node()]
         self.statements: list[Actor] = []
         self.restored = False
@@ -165,8 +165,8 @@ class World:
         self.catalog.close()
 
     def new_node(self) -> NodeOfWorld:
-        self.nodes_made += 1
-        return NodeOfWorld(self, f"n{self.nodes_made}")
+        self.nodes_created += 1
+        return NodeOfWorld(self, f"n{self.nodes_created}")
 
     def runners(self) -> list[Actor]:
         every = [runner for node in self.nodes for runner in node.runners]
@@ -176,7 +176,7 @@ class World:
         return [statement for statement in self.statements if not statement.ended]
 
     def state(self) -> JobState | None:
-        """Answer the job; it is read again only when something was written meanwhile."""
+        """Return the job; read it again only after a write to the catalog."""
         changes = self._connection.total_changes
         if self._seen is None or self._seen[0] != changes:
             self._seen = (changes, self.catalog.job(NAME))
@@ -191,7 +191,7 @@ class World:
             catalog=cast("Catalog", Stepping(self.catalog, name="catalog")),
             open_tables=lambda: cast("Any", Stepping(self.tables, name="tables")),
             clock=self.clock,
-            open_analyst=_no_spark,
+            open_analyzer=_no_spark,
             vault=self.vault,
             sources=Sources(catalog=self.catalog, vault=self.vault, clock=self.clock),
         )
@@ -216,14 +216,14 @@ class World:
     def drop(self) -> None:
         drop_job(DropJob(name=NAME), services=self.services())
 
-    def say(self, name: str, statement: Callable[[], Any]) -> Actor:
-        """Begin a statement as an actor; it starts over when outpaced, as the product does."""
+    def start_statement(self, name: str, statement: Callable[[], Any]) -> Actor:
+        """Start a statement as an actor; retry it after a concurrent change."""
 
         def run() -> Any:
             while True:
                 try:
                     return statement()
-                except OutpacedError:
+                except ConcurrentChangeError:
                     continue
 
         actor = Actor(name, run)
@@ -234,7 +234,7 @@ class World:
         return bytes(self._connection.serialize())
 
     def restore(self, backup: bytes) -> None:
-        """Put the catalog back; statements in progress lose their connection."""
+        """Restore the catalog from a backup; crash the statements in progress."""
         for actor in self.statements:
             actor.crash()
         self._connection.deserialize(backup)
@@ -260,7 +260,7 @@ class World:
         return FilesSource(options, services=services, open_store=open_store)
 
     def work(self, text: str, try_id: str) -> str:
-        """Do what a task does, with rows in memory."""
+        """Run a task with rows in memory."""
         plan = from_text(TaskPlan, text)
         path = f"part-{plan.attempt_id}-{plan.task}-{try_id}.parquet"
         reads = plan.read.reads
@@ -295,26 +295,26 @@ class World:
         return cast("sqlite3.Connection", engine.raw_connection().driver_connection)
 
 
-def _nobody_waits(state: JobState) -> NoReturn:
-    raise AssertionError(f"nobody waits for {state.name} to be caught up")
+def _unexpected_poll(state: JobState) -> NoReturn:
+    raise AssertionError(f"no run waits for {state.name}")
 
 
 def _no_spark() -> NoReturn:
-    raise AssertionError("nothing here needs Spark")
+    raise AssertionError("no statement of these tests needs Spark")
 
 
 COLUMNS = (Column(name="key", type=Primitive.STRING),)
 
 
 def _note(read: SplitRead) -> Note:
-    """Report that a file has a row that loads and one that does not."""
+    """Return the note of a file with one valid row and one bad row."""
     assert read.end is not None
     counts = ReadCounts(rows_read=2, rows_parsed=1, rows_rejected=1)
     return Note(read=read.id, end=read.end, counts=counts, result=read.work)
 
 
 def definition(table: TableRef) -> JobDefinition:
-    """A job that loads two files per epoch at most."""
+    """Return a job that loads at most two files per epoch."""
     return JobDefinition(
         name=NAME,
         comment="",

@@ -1,4 +1,4 @@
-"""Histories at random."""
+"""Hypothesis strategies for random histories."""
 
 from itertools import chain
 
@@ -10,17 +10,18 @@ from penstock.testing.memory_tables import Fault
 from tests.property.streams.steps import (
     KEYS,
     At,
+    Content,
     Crash,
     CrashAt,
+    EmptyPages,
     Expire,
-    Gaps,
-    Garble,
+    FailRequests,
     History,
+    MalformedResponse,
     Merge,
     Pause,
     Put,
-    PutTogether,
-    Refuse,
+    PutAggregate,
     Run,
     Setup,
     Split,
@@ -29,18 +30,17 @@ from tests.property.streams.steps import (
     Step,
     Trim,
     Wait,
-    What,
 )
 from tests.servers.kinesis.stream import StaleListing
 from tests.servers.kinesis.switches import ShardEnd
 
 SCENES_MAX = 3
 REQUESTS = st.integers(1, 25)
-# Records that are older are near the end of the retention, which is a day.
+# The retention is a day, so the lag of older records is near the retention.
 NEARLY_A_DAY = Wait(22 * 3600)
 THROTTLED = ("ProvisionedThroughputExceededException", "InternalFailure")
-# What looks like an end, or like nothing at all.
-GARBLED = (
+# Bodies that are similar to the end of a shard, or lack all fields.
+MALFORMED = (
     "{}",
     '{"Records": []}',
     '{"NextShardIterator": "x"}',
@@ -71,33 +71,33 @@ setups = st.builds(
 keys = st.text(KEYS, min_size=1, max_size=5)
 puts = st.one_of(
     st.builds(Put, keys),
-    st.builds(PutTogether, keys, st.booleans()),
-    st.builds(Put, keys, st.sampled_from(What)),
+    st.builds(PutAggregate, keys, st.booleans()),
+    st.builds(Put, keys, st.sampled_from(Content)),
 )
 reshards = st.builds(Split, st.integers(0, 5)) | st.builds(Merge, st.integers(0, 5))
 faults = st.one_of(
     st.just(Expire()),
     st.builds(
-        Refuse,
+        FailRequests,
         st.sampled_from(["GetRecords", "GetShardIterator", "ListShards"]),
         st.sampled_from(THROTTLED),
         st.integers(1, 3),
     ),
-    st.builds(Garble, st.sampled_from(GARBLED), st.sampled_from([1, 1, 2])),
+    st.builds(MalformedResponse, st.sampled_from(MALFORMED), st.sampled_from([1, 1, 2])),
     st.builds(Stale, st.integers(1, 3), st.sampled_from(StaleListing)),
-    st.builds(Gaps, st.integers(0, 2), st.integers(0, 2)),
+    st.builds(EmptyPages, st.integers(0, 2), st.integers(0, 2)),
 )
 times = st.builds(Wait, st.sampled_from([1, 61, 400]))
-happenings = st.one_of(puts, puts, reshards, faults, times, st.just(Trim()))
+actions = st.one_of(puts, puts, reshards, faults, times, st.just(Trim()))
 meanwhile = st.one_of(
-    happenings,
-    happenings,
-    happenings,
+    actions,
+    actions,
+    actions,
     st.just(Pause()),
     st.just(Crash()),
 )
 crashes = st.builds(CrashAt, st.sampled_from(POINTS), st.integers(1, 3))
-# A task is tried four times before the epoch is planned anew.
+# A task is attempted four times before the epoch is planned again.
 failing = st.one_of(
     st.frozensets(st.integers(1, 6), max_size=2),
     st.integers(1, 3).map(lambda first: frozenset(range(first, first + 4))),
@@ -105,9 +105,9 @@ failing = st.one_of(
 runs = st.builds(
     Run,
     meanwhile=st.lists(st.builds(At, REQUESTS, meanwhile), max_size=3).map(tuple),
-    idle=st.just(()) | st.lists(happenings, min_size=1, max_size=3).map(tuple),
+    idle=st.just(()) | st.lists(actions, min_size=1, max_size=3).map(tuple),
     crash=st.none() | st.none() | crashes,
-    failing_tries=st.just(frozenset[int]()) | failing,
+    failing_attempts=st.just(frozenset[int]()) | failing,
     commits=st.just(()) | st.lists(st.sampled_from(Fault), max_size=3).map(tuple),
 )
 scenes = st.one_of(
@@ -115,7 +115,7 @@ scenes = st.one_of(
     st.tuples(puts, reshards, puts, runs),
     st.tuples(reshards, runs),
     st.tuples(faults, puts, runs),
-    st.tuples(happenings, happenings),
+    st.tuples(actions, actions),
     st.tuples(puts, reshards, puts, reshards, puts),
     st.tuples(runs, st.just(Trim()), runs),
 ).map(list[Step])
@@ -123,7 +123,7 @@ scenes = st.one_of(
 
 @st.composite
 def histories(draw: st.DrawFn) -> History:
-    """Any history; in most of them something is there at first."""
+    """Return any history; in most histories the stream has records before the load."""
     setup = draw(setups)
     before = draw(st.lists(puts | puts | reshards, max_size=4))
     following = draw(st.lists(scenes, min_size=1, max_size=SCENES_MAX))

@@ -1,4 +1,4 @@
-"""Versions of the source that are known to be wrong, each with a history that shows it."""
+"""Wrong versions of the source, each with a history that detects the error."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -29,13 +29,13 @@ from penstock.testing.memory_tables import Fault
 from tests.property.streams.steps import (
     At,
     CrashAt,
+    EmptyPages,
     Expire,
-    Gaps,
-    Garble,
     History,
+    MalformedResponse,
     Merge,
     Put,
-    PutTogether,
+    PutAggregate,
     Run,
     Setup,
     Split,
@@ -47,26 +47,26 @@ from tests.servers.kinesis.stream import StaleListing
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
 
-def the_position_moves_when_a_page_is_fetched(patch: pytest.MonkeyPatch) -> None:
-    """What a page holds counts as taken, even if the epoch was full before its last record."""
+def the_position_advances_when_a_page_is_fetched(patch: pytest.MonkeyPatch) -> None:
+    """All records of a page count as read, even if the epoch was full before the last one."""
     items = ShardReading._items_of
 
     def mutant(self: ShardReading, page: Page) -> Iterator[Item]:
         yield from items(self, page)
         if page.records:
-            behind = After(value=page.records[-1].sequence)
-            self.outcome = replace(self.outcome, position=behind)
+            position = After(value=page.records[-1].sequence)
+            self.outcome = replace(self.outcome, position=position)
 
     patch.setattr(ShardReading, "_items_of", mutant)
 
 
-def a_page_counts_as_taken_whole(patch: pytest.MonkeyPatch) -> None:
-    """Lag, iterator and end of a page are believed although some of it was not taken."""
-    patch.setattr(ShardReading, "_taken_whole", lambda *_: True)
+def every_page_counts_as_read_completely(patch: pytest.MonkeyPatch) -> None:
+    """Lag, iterator and end of a page are used although it was read only in part."""
+    patch.setattr(ShardReading, "_has_read_all", lambda *_: True)
 
 
-def children_are_not_held_back(patch: pytest.MonkeyPatch) -> None:
-    """Every shard that is not finished is read."""
+def children_do_not_wait_for_their_parents(patch: pytest.MonkeyPatch) -> None:
+    """Every unfinished shard is read at once."""
 
     def mutant(progress: Progress) -> Progress:
         return tuple(split for split in progress if not isinstance(split.position, End))
@@ -74,13 +74,13 @@ def children_are_not_held_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(source, "readable", mutant)
 
 
-def finished_shards_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """A listed shard that is not being read is a new one."""
+def finished_shards_are_removed_from_progress(patch: pytest.MonkeyPatch) -> None:
+    """A listed shard that is not being read counts as new."""
 
-    def follow(progress: Progress, listed: Sequence[Any]) -> Progress:
+    def add_new_shards(progress: Progress, listed: Sequence[Any]) -> Progress:
         known = {split.split for split in progress}
         new = [shards.split_of(s, Horizon()) for s in listed if s.id not in known]
-        return (*shards.follow(progress, ()), *new)
+        return (*shards.add_new_shards(progress, ()), *new)
 
     completed = ShardDirectory.completed
 
@@ -89,27 +89,27 @@ def finished_shards_are_forgotten(patch: pytest.MonkeyPatch) -> None:
         return tuple(split for split in found if not isinstance(split.position, End))
 
     for module in (polling, source):
-        patch.setattr(module, "follow", follow)
+        patch.setattr(module, "add_new_shards", add_new_shards)
     patch.setattr(ShardDirectory, "completed", mutant)
 
 
-def a_failed_try_leaves_its_iterator(patch: pytest.MonkeyPatch) -> None:
-    """The next read of a shard continues where the last one stopped, whatever became of it."""
-    left: dict[str, ShardPages] = {}
+def a_failed_attempt_leaves_its_iterator(patch: pytest.MonkeyPatch) -> None:
+    """The next read of a shard continues after the last one, even if that one failed."""
+    pages_by_shard: dict[str, ShardPages] = {}
     open_reading = KinesisReader._reading
 
     def mutant(self: KinesisReader, read: SplitRead) -> ShardReading:
         opened = open_reading(self, read)
-        if read.split in left and left[read.split].iterator:
-            opened._pages.iterator = left[read.split].iterator
-        left[read.split] = opened._pages
+        if read.split in pages_by_shard and pages_by_shard[read.split].iterator:
+            opened._pages.iterator = pages_by_shard[read.split].iterator
+        pages_by_shard[read.split] = opened._pages
         return opened
 
     patch.setattr(KinesisReader, "_reading", mutant)
 
 
-def what_was_read_counts_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
-    """The driver continues after what tasks have read, also if the commit fails."""
+def reads_count_before_they_are_committed(patch: pytest.MonkeyPatch) -> None:
+    """The driver continues after the records that tasks read, even if the commit fails."""
     advance = KinesisSource.advance
 
     def mutant(self: KinesisSource, plan: Any, notes: Any) -> Progress:
@@ -119,16 +119,16 @@ def what_was_read_counts_before_it_is_committed(patch: pytest.MonkeyPatch) -> No
         return read
 
     def completed(self: ShardDirectory, progress: Progress) -> Progress:
-        return whole(self, vars(self).get("read", progress))
+        return original(self, vars(self).get("read", progress))
 
-    whole = ShardDirectory.completed
+    original = ShardDirectory.completed
     patch.setattr(KinesisSource, "advance", mutant)
     patch.setattr(ShardDirectory, "completed", completed)
     patch.setattr(KinesisSource, "committed", _once(KinesisSource.committed))
 
 
 def _once(committed: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any], None]:
-    """Follow the same notes once."""
+    """Ignore a second call with the same notes."""
 
     def mutant(self: KinesisSource, progress: Progress, notes: Any) -> None:
         if vars(self).get("_followed") is not notes:
@@ -139,18 +139,18 @@ def _once(committed: Callable[[Any, Any, Any], None]) -> Callable[[Any, Any, Any
 
 
 def a_missing_iterator_is_the_end(patch: pytest.MonkeyPatch) -> None:
-    """No proof is asked for."""
+    """A response without a next iterator always ends the shard."""
 
     def mutant(self: ShardPages, data: dict[str, Any]) -> bool:
         del self
         data.setdefault("Records", [])
         return True
 
-    patch.setattr(ShardPages, "_is_whole", mutant)
+    patch.setattr(ShardPages, "_is_complete", mutant)
 
 
-def an_answer_without_lag_may_be_the_end(patch: pytest.MonkeyPatch) -> None:
-    """Any answer with records and without an iterator ends a shard that is closed."""
+def a_response_without_lag_can_be_the_end(patch: pytest.MonkeyPatch) -> None:
+    """Any response with records and without an iterator ends a closed shard."""
 
     def mutant(self: ShardPages, data: Mapping[str, Any]) -> bool:
         if "Records" not in data:
@@ -159,63 +159,65 @@ def an_answer_without_lag_may_be_the_end(patch: pytest.MonkeyPatch) -> None:
             self.is_closed()
         )
 
-    patch.setattr(ShardPages, "_is_whole", mutant)
+    patch.setattr(ShardPages, "_is_complete", mutant)
 
 
-def an_answer_without_lag_is_the_tip(patch: pytest.MonkeyPatch) -> None:
-    """An answer with records and an iterator is a page, and not behind if it tells no lag."""
-    whole = ShardPages._is_whole
+def a_response_without_lag_is_the_tip(patch: pytest.MonkeyPatch) -> None:
+    """A response with records and an iterator is a page with lag 0 if the lag is missing."""
+    is_complete = ShardPages._is_complete
 
     def mutant(self: ShardPages, data: Mapping[str, Any]) -> bool:
-        return whole(self, data) or bool("Records" in data and data.get("NextShardIterator"))
+        return is_complete(self, data) or bool(
+            "Records" in data and data.get("NextShardIterator")
+        )
 
-    patch.setattr(ShardPages, "_is_whole", mutant)
+    patch.setattr(ShardPages, "_is_complete", mutant)
 
 
 def an_empty_page_is_the_end(patch: pytest.MonkeyPatch) -> None:
-    """A closed shard ends with the first page that holds nothing."""
+    """A closed shard ends with the first empty page."""
     page = ShardPages._page
 
-    def mutant(self: ShardPages, answer: Any) -> Page:
-        found = page(self, answer)
+    def mutant(self: ShardPages, response: Any) -> Page:
+        found = page(self, response)
         return replace(found, ended=found.ended or not found.records)
 
     patch.setattr(ShardPages, "_page", mutant)
 
 
 def an_empty_page_is_the_tip(patch: pytest.MonkeyPatch) -> None:
-    """Whoever meets an empty page is caught up."""
+    """A reader is caught up at the first empty page."""
     page = ShardPages._page
 
-    def mutant(self: ShardPages, answer: Any) -> Page:
-        found = page(self, answer)
+    def mutant(self: ShardPages, response: Any) -> Page:
+        found = page(self, response)
         return found if found.records else replace(found, lag=timedelta(0))
 
     patch.setattr(ShardPages, "_page", mutant)
 
 
-def an_end_without_rows_is_nothing_new(patch: pytest.MonkeyPatch) -> None:
-    """Only records make an epoch."""
-    ask, next_page = ShardPoller.ask, ShardPages.next
+def an_end_without_rows_starts_no_epoch(patch: pytest.MonkeyPatch) -> None:
+    """Only records start an epoch."""
+    poll, next_page = ShardPoller.poll, ShardPages.next
     last: dict[int, Page] = {}
 
-    def remembering(self: ShardPages, *, limit: int) -> Page:
+    def recording(self: ShardPages, *, limit: int) -> Page:
         page = next_page(self, limit=limit)
         last[id(self)] = page
         return page
 
     def mutant(self: ShardPoller, retention: timedelta) -> None:
-        asked = self.pages
-        ask(self, retention)
-        if self.state is PollState.FOUND and not last[id(asked)].records:
+        polled = self.pages
+        poll(self, retention)
+        if self.state is PollState.FOUND and not last[id(polled)].records:
             self.state = PollState.IDLE
 
-    patch.setattr(ShardPages, "next", remembering)
-    patch.setattr(ShardPoller, "ask", mutant)
+    patch.setattr(ShardPages, "next", recording)
+    patch.setattr(ShardPoller, "poll", mutant)
 
 
 def only_the_first_page_of_a_listing_is_read(patch: pytest.MonkeyPatch) -> None:
-    """Shards of later pages do not exist."""
+    """Shards of later pages are ignored."""
 
     def mutant(client: Any) -> Any:
         page = client.access.page_shards_max
@@ -226,7 +228,7 @@ def only_the_first_page_of_a_listing_is_read(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_shard_that_is_not_listed_is_gone(patch: pytest.MonkeyPatch) -> None:
-    """What a listing lacks is dropped."""
+    """Shards that a listing lacks are removed from progress."""
     completed = ShardDirectory.completed
 
     def mutant(self: ShardDirectory, progress: Progress) -> Progress:
@@ -236,25 +238,25 @@ def a_shard_that_is_not_listed_is_gone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ShardDirectory, "completed", mutant)
 
 
-def parts_of_a_record_are_taken_again(patch: pytest.MonkeyPatch) -> None:
-    """Behind a part of a record means before all of it."""
-    patch.setattr(records, "_taken_of", lambda *_: None)
+def parts_of_a_record_are_read_again(patch: pytest.MonkeyPatch) -> None:
+    """A position inside a record counts as before the record."""
+    patch.setattr(records, "_last_read_part", lambda *_: None)
 
 
-def the_rest_of_a_record_is_left_out(patch: pytest.MonkeyPatch) -> None:
-    """Behind a part of a record means behind all of it."""
-    iterator_of = reading.iterator_of
+def the_rest_of_a_record_is_skipped(patch: pytest.MonkeyPatch) -> None:
+    """A position inside a record counts as after the record."""
+    iterator_arguments = reading.iterator_arguments
 
     def mutant(position: Position) -> dict[str, Any]:
         if isinstance(position, After):
-            return iterator_of(After(value=position.value))
-        return iterator_of(position)
+            return iterator_arguments(After(value=position.value))
+        return iterator_arguments(position)
 
-    patch.setattr(reading, "iterator_of", mutant)
+    patch.setattr(reading, "iterator_arguments", mutant)
 
 
-def new_shards_begin_at_the_tip(patch: pytest.MonkeyPatch) -> None:
-    """Children begin at the moment at which they are found."""
+def new_shards_start_at_the_tip(patch: pytest.MonkeyPatch) -> None:
+    """Children start at the time at which they are found."""
     completed = ShardDirectory.completed
 
     def mutant(self: ShardDirectory, progress: Progress) -> Progress:
@@ -269,39 +271,39 @@ def new_shards_begin_at_the_tip(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ShardDirectory, "completed", mutant)
 
 
-def an_expired_iterator_begins_anew(patch: pytest.MonkeyPatch) -> None:
-    """Reading goes on where it began, and not behind the last record."""
+def an_expired_iterator_restarts_the_read(patch: pytest.MonkeyPatch) -> None:
+    """Reading continues at the start of the read, and not after the last record."""
     page = ShardPages._page
 
-    def mutant(self: ShardPages, answer: Any) -> Page:
-        begun = self.position
-        found = page(self, answer)
-        self.position = begun
+    def mutant(self: ShardPages, response: Any) -> Page:
+        start = self.position
+        found = page(self, response)
+        self.position = start
         return found
 
     patch.setattr(ShardPages, "_page", mutant)
 
 
-def the_record_that_proves_is_loaded_again(patch: pytest.MonkeyPatch) -> None:
-    """The iterator that was made to see a record once more goes to the task."""
-    ask = ShardPoller.ask
+def the_record_of_the_gap_check_is_loaded_again(patch: pytest.MonkeyPatch) -> None:
+    """The iterator of the gap check is passed to the task."""
+    poll = ShardPoller.poll
 
     def mutant(self: ShardPoller, retention: timedelta) -> None:
-        check, iterator = self.gap_check, self.pages.opened()
-        ask(self, retention)
+        check, iterator = self.gap_check, self.pages.current_iterator()
+        poll(self, retention)
         if check and not self.gap_check:
             self.state, self.pages.iterator = PollState.FOUND, iterator
 
-    patch.setattr(ShardPoller, "ask", mutant)
+    patch.setattr(ShardPoller, "poll", mutant)
 
 
-def the_plan_says_where_tasks_end(patch: pytest.MonkeyPatch) -> None:
-    """Notes are not looked at."""
+def the_plan_decides_where_tasks_end(patch: pytest.MonkeyPatch) -> None:
+    """Notes of tasks are ignored."""
     patch.setattr(KinesisSource, "advance", lambda _self, plan, _notes: plan.progress)
 
 
 def finished_shards_keep_their_lag(patch: pytest.MonkeyPatch) -> None:
-    """The lag of a shard stays when the shard has ended."""
+    """The lag of a shard is kept after the shard is finished."""
 
     def mutant(self: KinesisSource, split: SplitProgress) -> ShardMemory | None:
         memory = self._memory.get(split.split)
@@ -311,67 +313,75 @@ def finished_shards_keep_their_lag(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_record_of_the_first_second_is_the_tip(patch: pytest.MonkeyPatch) -> None:
-    """Whatever arrived in the second in which a run begins arrived after its begin."""
+    """A record of the second in which a run starts counts as arrived after the start."""
     patch.setattr(source, "_SERVER_TICK", timedelta(0))
 
 
-def a_listing_is_never_late(patch: pytest.MonkeyPatch) -> None:
-    """A shard that a listing lacks is read without knowing its keys."""
-    patch.setattr(polling, "_LATE_LISTINGS_MAX", 0)
+def listings_are_never_repeated(patch: pytest.MonkeyPatch) -> None:
+    """A shard that a listing lacks is read without its range of hash keys."""
+    patch.setattr(polling, "_RELISTINGS_MAX", 0)
 
 
-def a_name_is_all_that_is_needed(patch: pytest.MonkeyPatch) -> None:
-    """A shard of which nothing but its name is known is read at once."""
-    a_listing_is_never_late(patch)
-    patch.setattr(shards, "unlisted_yet", lambda _progress: ())
+def a_shard_known_only_by_name_is_read(patch: pytest.MonkeyPatch) -> None:
+    """A shard is read at once, although its parents are unknown."""
+    listings_are_never_repeated(patch)
+    patch.setattr(shards, "known_by_name_only", lambda _progress: ())
 
 
 ONE = Setup(rows_max=1)
 TWO = Setup(rows_max=2)
-# A run asks for stream, shards, iterator and one record; then its first task asks.
-FIRST_OF_TASK = 5
+# The driver sends four requests: stream, shards, iterator, one record. Then a task starts.
+FIRST_TASK_REQUEST = 5
 
 HISTORY_BY_MUTATION: Mapping[Mutation, History] = {
-    the_position_moves_when_a_page_is_fetched: History(
-        setup=TWO, steps=(PutTogether("aaaaa"),)
+    the_position_advances_when_a_page_is_fetched: History(
+        setup=TWO, steps=(PutAggregate("aaaaa"),)
     ),
-    a_page_counts_as_taken_whole: History(setup=TWO, steps=(PutTogether("aaaaa"), Put("a"))),
-    children_are_not_held_back: History(setup=ONE, steps=(Put("aaa"), Split(0), Put("aa"))),
-    finished_shards_are_forgotten: History(
+    every_page_counts_as_read_completely: History(
+        setup=TWO, steps=(PutAggregate("aaaaa"), Put("a"))
+    ),
+    children_do_not_wait_for_their_parents: History(
+        setup=ONE, steps=(Put("aaa"), Split(0), Put("aa"))
+    ),
+    finished_shards_are_removed_from_progress: History(
         setup=ONE, steps=(Put("a"), Split(0), Put("a"), Run())
     ),
-    a_failed_try_leaves_its_iterator: History(
-        setup=ONE, steps=(Put("aaa"), Run(failing_tries=frozenset({1})))
+    a_failed_attempt_leaves_its_iterator: History(
+        setup=ONE, steps=(Put("aaa"), Run(failing_attempts=frozenset({1})))
     ),
-    what_was_read_counts_before_it_is_committed: History(
+    reads_count_before_they_are_committed: History(
         setup=ONE, steps=(Put("aaa"), Run(commits=(Fault.LATE,)))
     ),
     a_missing_iterator_is_the_end: History(
-        setup=TWO, steps=(Put("aaa"), Run(meanwhile=(At(FIRST_OF_TASK, Garble("{}")),)))
+        setup=TWO,
+        steps=(Put("aaa"), Run(meanwhile=(At(FIRST_TASK_REQUEST, MalformedResponse("{}")),))),
     ),
-    an_answer_without_lag_may_be_the_end: History(
+    a_response_without_lag_can_be_the_end: History(
         setup=TWO,
         steps=(
             Put("aaa"),
             Split(0),
-            Run(meanwhile=(At(FIRST_OF_TASK, Garble('{"Records": []}')),)),
+            Run(meanwhile=(At(FIRST_TASK_REQUEST, MalformedResponse('{"Records": []}')),)),
         ),
     ),
-    an_answer_without_lag_is_the_tip: History(
+    a_response_without_lag_is_the_tip: History(
         setup=TWO,
         steps=(
             Put("aaa"),
             Run(
                 idle=(Put("a"),),
                 meanwhile=(
-                    At(FIRST_OF_TASK, Garble('{"Records": [], "NextShardIterator": "x"}')),
+                    At(
+                        FIRST_TASK_REQUEST,
+                        MalformedResponse('{"Records": [], "NextShardIterator": "x"}'),
+                    ),
                 ),
             ),
         ),
     ),
-    an_empty_page_is_the_end: History(setup=TWO, steps=(Put("aaa"), Gaps(1, 0))),
-    an_empty_page_is_the_tip: History(setup=TWO, steps=(Put("aaa"), Gaps(1, 0))),
-    an_end_without_rows_is_nothing_new: History(setup=TWO, steps=(Split(0), Put("a"))),
+    an_empty_page_is_the_end: History(setup=TWO, steps=(Put("aaa"), EmptyPages(1, 0))),
+    an_empty_page_is_the_tip: History(setup=TWO, steps=(Put("aaa"), EmptyPages(1, 0))),
+    an_end_without_rows_starts_no_epoch: History(setup=TWO, steps=(Split(0), Put("a"))),
     only_the_first_page_of_a_listing_is_read: History(
         setup=Setup(shards=2, page_shards_max=1), steps=(Put("ae"),)
     ),
@@ -384,31 +394,31 @@ HISTORY_BY_MUTATION: Mapping[Mutation, History] = {
             Run(idle=(Put("a"),)),
         ),
     ),
-    parts_of_a_record_are_taken_again: History(setup=TWO, steps=(PutTogether("aaaaa"),)),
-    the_rest_of_a_record_is_left_out: History(setup=TWO, steps=(PutTogether("aaaaa"),)),
-    new_shards_begin_at_the_tip: History(setup=TWO, steps=(Split(0), Put("a"), Wait(5))),
-    an_expired_iterator_begins_anew: History(
+    parts_of_a_record_are_read_again: History(setup=TWO, steps=(PutAggregate("aaaaa"),)),
+    the_rest_of_a_record_is_skipped: History(setup=TWO, steps=(PutAggregate("aaaaa"),)),
+    new_shards_start_at_the_tip: History(setup=TWO, steps=(Split(0), Put("a"), Wait(5))),
+    an_expired_iterator_restarts_the_read: History(
         setup=Setup(rows_max=5, page_records_max=1),
-        steps=(Put("aaa"), Run(meanwhile=(At(FIRST_OF_TASK + 2, Expire()),))),
+        steps=(Put("aaa"), Run(meanwhile=(At(FIRST_TASK_REQUEST + 2, Expire()),))),
     ),
-    the_record_that_proves_is_loaded_again: History(
+    the_record_of_the_gap_check_is_loaded_again: History(
         setup=TWO, steps=(Put("a"), Run(), Put("a"))
     ),
-    the_plan_says_where_tasks_end: History(setup=TWO, steps=(Put("a"), Run())),
+    the_plan_decides_where_tasks_end: History(setup=TWO, steps=(Put("a"), Run())),
     finished_shards_keep_their_lag: History(
         setup=TWO, steps=(Split(0), Run(crash=CrashAt(CrashPoint.TABLE_COMMITTED)))
     ),
-    a_listing_is_never_late: History(
+    listings_are_never_repeated: History(
         setup=TWO,
         steps=(
             Stale(2, StaleListing.CHILDREN_MISSING),
             Split(0),
-            PutTogether("a", stranger=True),
+            PutAggregate("a", foreign=True),
             Run(crash=CrashAt(CrashPoint.COPY_WRITTEN)),
             Run(),
         ),
     ),
-    a_name_is_all_that_is_needed: History(
+    a_shard_known_only_by_name_is_read: History(
         setup=Setup(page_records_max=1),
         before=(Split(0), Split(0)),
         steps=(Put("a"), Run(meanwhile=(At(3, Split(1)), At(3, Merge(2))))),

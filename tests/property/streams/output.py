@@ -1,4 +1,4 @@
-"""What a task produces, kept in memory instead of Parquet."""
+"""Output of a task in memory instead of Parquet files."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -10,14 +10,14 @@ from penstock.epochs.output import Stage, TaskPlan
 from penstock.model.epoch import Ack, DataFile
 from penstock.model.split import Note
 from penstock.sources.source import Place
-from penstock.tables.fitting import sort_out
+from penstock.tables.fitting import separate_misfits
 from penstock.testing.memory_tables import MemoryTables
 
-_LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+_MODIFIED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class MemoryOutput:
-    """The files of one try of a task; it may fail when it is asked to finish them."""
+    """Files of one attempt of a task; ``closing`` may raise to simulate a failure."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class MemoryOutput:
     def write(self, batch: pa.RecordBatch, *, place_of: Callable[[int], Place]) -> None:
         del place_of
         self._produced += batch.num_rows
-        fitting, misfits = sort_out(
+        fitting, misfits = separate_misfits(
             batch, targets=self._plan.targets, columns=self._plan.columns, partition_by=()
         )
         assert not misfits
@@ -73,7 +73,7 @@ class MemoryOutput:
                 path=path,
                 size_bytes=len(rows),
                 rows=len(rows),
-                modified_at=_LONG_AGO,
+                modified_at=_MODIFIED_AT,
                 statistics_json="{}",
             ),
         )

@@ -1,4 +1,4 @@
-"""What a history of a stream is made of: a setup, and what happens, step by step."""
+"""Parts of a history: a setup, and actions on the stream and the load."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,12 +9,12 @@ from penstock.testing.memory_tables import Fault
 from tests.servers.kinesis.stream import StaleListing
 from tests.servers.kinesis.switches import ShardEnd
 
-# Their hashes lie at 0.05, 0.57, 0.29, 0.51, 0.88 and 0.56 of all.
+# Their hashes are at 0.05, 0.57, 0.29, 0.51, 0.88 and 0.56 of the range of hash keys.
 KEYS = ("a", "b", "c", "d", "e", "f")
 
 
 class Start(StrEnum):
-    """Where the load begins."""
+    """Start position of the load."""
 
     TRIM_HORIZON = "TRIM_HORIZON"
     LATEST = "LATEST"
@@ -34,57 +34,60 @@ class Setup:
     shard_end: ShardEnd = ShardEnd.WITH_LAST_RECORDS
 
 
-class What(StrEnum):
-    """What a record holds."""
+class Content(StrEnum):
+    """Content of a record."""
 
     ROW = "a row"
-    NOTHING = "nothing"
-    NONSENSE = "no JSON"
+    EMPTY = "empty"
+    INVALID = "not JSON"
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Records arrive, one for each key."""
+    """Add records, one for each key."""
 
     keys: str
-    what: What = What.ROW
+    content: Content = Content.ROW
 
 
 @dataclass(frozen=True, slots=True)
-class PutTogether:
-    """Records arrive inside of one: those of the first key's shard, and maybe another one."""
+class PutAggregate:
+    """Add an aggregate with records of the first key's shard.
+
+    With ``foreign``, the aggregate also has a record of another shard.
+    """
 
     keys: str
-    stranger: bool = False
+    foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """An open shard becomes two."""
+    """Split an open shard."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Two open shards that lie side by side become one."""
+    """Merge two adjacent open shards."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """The stream forgets what is loaded, and what can be told from what is not."""
+    """Trim loaded records, as far as the load can still prove that no others were lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """Iterators and tokens of pages expire."""
+    """Expire iterators and page tokens."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
-    """The next requests of a kind are refused."""
+class FailRequests:
+    """Return errors to the next requests of an operation."""
 
     operation: str
     code: str
@@ -92,8 +95,8 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
-class Garble:
-    """The next answer with records is none."""
+class MalformedResponse:
+    """Return a malformed body to the next GetRecords."""
 
     body: str
     times: int = 1
@@ -101,48 +104,48 @@ class Garble:
 
 @dataclass(frozen=True, slots=True)
 class Stale:
-    """The next listings do not know of the last reshard."""
+    """Omit the next reshard from the next listings."""
 
     listings: int
     how: StaleListing
 
 
 @dataclass(frozen=True, slots=True)
-class Gaps:
-    """Pages are empty before something comes, from now on."""
+class EmptyPages:
+    """Return empty pages before pages with records, from now on."""
 
     after_iterator: int
-    while_behind: int
+    between_pages: int
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Time passes."""
+    """Move the clock forward."""
 
     seconds: int
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A person pauses the load."""
+    """Pause the load by a statement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """The process dies."""
+    """Kill the process."""
 
 
-Happening = (
+Action = (
     Put
-    | PutTogether
+    | PutAggregate
     | Split
     | Merge
     | Trim
     | Expire
-    | Refuse
-    | Garble
+    | FailRequests
+    | MalformedResponse
     | Stale
-    | Gaps
+    | EmptyPages
     | Wait
     | Pause
     | Crash
@@ -151,39 +154,42 @@ Happening = (
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Something happens right before a request of a run."""
+    """An action right before a request of a run."""
 
     request: int
-    happening: Happening
+    action: Action
 
 
 @dataclass(frozen=True, slots=True)
 class CrashAt:
-    """The process dies when it passes a point for the so-manieth time."""
+    """Kill the process at the given occurrence of a crash point."""
 
     point: CrashPoint
-    passing: int = 1
+    occurrence: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The load runs until it is caught up, or goes on with something new at every idle."""
+    """Run the load until it is caught up.
+
+    With ``idle`` actions, the load keeps running and executes one action each time it is idle.
+    """
 
     meanwhile: tuple[At, ...] = ()
-    idle: tuple[Happening, ...] = ()
+    idle: tuple[Action, ...] = ()
     crash: CrashAt | None = None
-    # The tries of tasks that fail behind their last record, counted from the run's first.
-    failing_tries: frozenset[int] = frozenset()
-    # What happens to the commits of epochs, counted likewise.
+    # The task attempts that fail after their last record, counted from the first of the run.
+    failing_attempts: frozenset[int] = frozenset()
+    # The faults of the commits of epochs, in their order.
     commits: tuple[Fault, ...] = ()
 
 
-Step = Happening | Run
+Step = Action | Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class History:
-    """A setup, what was in the stream before, and what happens."""
+    """A setup, steps before the load is created, and steps after that."""
 
     setup: Setup
     before: tuple[Step, ...] = ()

@@ -1,8 +1,8 @@
-"""A load, the stream it reads and everything that can happen to both.
+"""Simulation of a load, its stream, and everything that can happen to both.
 
-Everything that decides is product code: statements, runner, epoch loop, source, tasks. The wire
-is left out, rows stay in memory, and what the product does at once is done in turn, so that a
-history is always the same.
+All decisions are those of product code: statements, runner, epoch loop, source and tasks. Only
+HTTP is omitted, rows stay in memory, and threads run one after another. A history therefore
+always has the same result.
 """
 
 import threading
@@ -22,7 +22,7 @@ from penstock.control.execute import Services, execute
 from penstock.crashpoints import CrashPoint, handle_in_this_thread
 from penstock.engine.loop import LoadLoop, LoadParts
 from penstock.epochs import task
-from penstock.epochs.progress import Step as Doing
+from penstock.epochs.progress import Step as RunnerStep
 from penstock.epochs.task import run_task_text
 from penstock.errors import ExternalError
 from penstock.model.epoch import Attachment, CommitKind
@@ -40,11 +40,12 @@ from penstock.supervisor.loop import RunnerKind
 from penstock.supervisor.runner import Ending, Runner, SupervisorParts
 from penstock.testing.executor import InProcessExecutor
 from penstock.testing.memory_tables import Fault, MemoryTables
-from tests.property.streams.checks import Watchman, check_end
+from tests.property.streams.checks import ReadMonitor, check_end
+from tests.property.streams.in_process_client import InProcessClient
 from tests.property.streams.output import MemoryOutput
 from tests.property.streams.steps import (
+    Action,
     Crash,
-    Happening,
     History,
     Pause,
     Run,
@@ -53,63 +54,62 @@ from tests.property.streams.steps import (
     Step,
     Wait,
 )
-from tests.property.streams.stream import StreamOfWorld
-from tests.property.streams.wireless import WirelessClient
+from tests.property.streams.stream import SimulatedStream
 
-BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 COLUMNS = (
     Column(name="k", type=Primitive.STRING),
     Column(name="n", type=Primitive.BIGINT),
 )
-_REQUEST_TAKES = timedelta(milliseconds=7)
+_REQUEST_DURATION = timedelta(milliseconds=7)
 _REQUESTS_MAX = 400
 
 
 class Crashed(BaseException):
-    """Raised where the process dies; no product code catches it."""
+    """Raised where the process is killed; no product code catches it."""
 
 
-class ClockOfWorld:
-    """Time passes by waiting; whoever waits because nothing is to be done tells the world."""
+class SimulatedClock:
+    """Clock that advances with every wait, and then calls ``on_wait``."""
 
     def __init__(self) -> None:
-        self.instant = BEGIN
-        self.waiting: Callable[[], None] = _nothing
+        self.instant = START
+        self.on_wait: Callable[[], None] = _do_nothing
 
     def now(self) -> datetime:
         return self.instant
 
     def monotonic(self) -> float:
-        return (self.instant - BEGIN).total_seconds()
+        return (self.instant - START).total_seconds()
 
     def wait(self, event: threading.Event, timeout: timedelta) -> bool:
         self.instant += timeout
-        self.waiting()
+        self.on_wait()
         return event.is_set()
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     return None
 
 
 class World:
-    """One stream, one load."""
+    """Simulation of one stream and one load."""
 
     def __init__(self, setup: Setup, patch: pytest.MonkeyPatch) -> None:
         self.setup = setup
-        self.clock = ClockOfWorld()
-        self.stream = StreamOfWorld(setup, self.clock)
+        self.clock = SimulatedClock()
+        self.stream = SimulatedStream(setup, self.clock)
         self.tables = MemoryTables(self._fault)
         self.catalog = open_catalog("sqlite://", clock=self.clock)
         self.vault = Vault(self.catalog, key_file=Path("/nowhere/secret.key"))
-        self.watchman = Watchman()
+        self.monitor = ReadMonitor()
         self._run = Run()
         self._runner: Runner | None = None
-        self._requests = self._tries = self._commits = 0
+        self._requests = self._attempts = self._commits = 0
         self._passed: dict[CrashPoint, int] = {}
-        self._idles: Iterator[Happening] = iter(())
+        self._idles: Iterator[Action] = iter(())
         self._create_table()
-        _without_threads_and_wires(patch, self)
+        _patch_threads_and_http(patch, self)
 
     def _create_table(self) -> None:
         table = self.tables.create("t", COLUMNS, location="memory://t", comment="")
@@ -120,16 +120,16 @@ class World:
                 location=table.location,
                 managed=True,
                 comment="",
-                created_at=BEGIN,
+                created_at=START,
             )
         )
 
     def sql(self, text: str) -> None:
-        """Run a statement."""
+        """Execute SQL statements."""
         services = Services(
             catalog=self.catalog,
             open_tables=lambda: cast("Any", self.tables),
-            open_analyst=_no_spark,
+            open_analyzer=_no_spark,
             clock=self.clock,
             vault=self.vault,
             sources=self._sources(),
@@ -149,10 +149,10 @@ class World:
     def create(self) -> None:
         """Create the load."""
         setup = self.setup
-        # Only records of an earlier second surely lie before LATEST.
+        # Only records of an earlier second are certainly before LATEST.
         self.clock.instant += timedelta(seconds=2)
         if setup.start is Start.LATEST:
-            self.stream.forget_promises()
+            self.stream.expect_no_records()
         self.sql(
             "CREATE ROUTINE LOAD r ON t PROPERTIES("
             f"'format' = 'json', 'max_batch_rows' = '{setup.rows_max}', "
@@ -171,15 +171,15 @@ class World:
         return state
 
     def newest(self) -> Attachment | None:
-        """Answer the newest commit that is in the table, whoever knows of it."""
+        """Return the newest table commit, even if the catalog does not have it yet."""
         table = self.tables._disk.table_by_location["memory://t"]
         return table.entries[-1].attachment
 
     def rows(self) -> Sequence[Any]:
         return self.tables.rows("memory://t")
 
-    def take(self, step: Step) -> None:
-        """Let something happen, or the load run."""
+    def apply(self, step: Step) -> None:
+        """Execute a step."""
         match step:
             case Run():
                 self.run(step)
@@ -192,29 +192,29 @@ class World:
             case Wait(seconds=seconds):
                 self.clock.instant += timedelta(seconds=seconds)
             case _:
-                self.stream.take(step, state=self.catalog.job("r"), catalog=self.catalog)
+                self.stream.apply(step, state=self.catalog.job("r"), catalog=self.catalog)
 
     def run(self, run: Run) -> Ending | None:
-        """Let the load run; answer how that ended, nothing if the process died."""
+        """Run the load; return how the run ended, or None if the process was killed."""
         if self.state().desired.state is DesiredState.PAUSE:
             self.sql("RESUME ROUTINE LOAD FOR r")
         self._run = run
-        self._requests = self._tries = self._commits = 0
+        self._requests = self._attempts = self._commits = 0
         self._passed = {}
         self._idles = iter(run.idle)
-        handle_in_this_thread(self._pass)
-        self.clock.waiting = self._wait
+        handle_in_this_thread(self._reach)
+        self.clock.on_wait = self._wait
         try:
-            return self._live(run)
+            return self._run_runner(run)
         except Crashed:
             return None
         finally:
             self._runner = None
-            self.clock.waiting = _nothing
+            self.clock.on_wait = _do_nothing
             handle_in_this_thread(None)
-            self.stream.promise.check_meanwhile(self.rows())
+            self.stream.expectation.check_so_far(self.rows())
 
-    def _live(self, run: Run) -> Ending:
+    def _run_runner(self, run: Run) -> Ending:
         sources = self._sources()
         parts = LoadParts(
             catalog=self.catalog,
@@ -239,11 +239,11 @@ class World:
             ),
             until_caught_up=not run.idle,
         )
-        words = runner.last_words
-        assert words is not None
-        if words.ending is Ending.PAUSED:
-            assert isinstance(words.error, ExternalError), words.error
-        return words.ending
+        last_exit = runner.last_exit
+        assert last_exit is not None
+        if last_exit.ending is Ending.PAUSED:
+            assert isinstance(last_exit.error, ExternalError), last_exit.error
+        return last_exit.ending
 
     def _start(self, run: Callable[[], None], name: str) -> threading.Thread:
         del name
@@ -251,42 +251,42 @@ class World:
         run()
         return threading.Thread()
 
-    def asked(self, operation: str, arguments: dict[str, Any]) -> None:
-        """Hear of a request before it is answered."""
-        self.clock.instant += _REQUEST_TAKES
+    def on_request(self, operation: str, arguments: dict[str, Any]) -> None:
+        """Execute the actions before a request, and check the request."""
+        self.clock.instant += _REQUEST_DURATION
         if self._runner is None:
             return
         self._requests += 1
-        assert self._requests < _REQUESTS_MAX, "the load asks and asks"
+        assert self._requests < _REQUESTS_MAX, "the load does not stop sending requests"
         for at in self._run.meanwhile:
             if at.request == self._requests:
-                self.take(at.happening)
+                self.apply(at.action)
         newest = self.newest()
         if newest is not None:
-            self.watchman.see(
-                operation, arguments, progress=newest.progress, stream=self.stream.core
+            self.monitor.check_request(
+                operation, arguments, progress=newest.progress, stream=self.stream.server_stream
             )
 
     def _wait(self) -> None:
         runner = self._runner
-        if runner is None or runner.progress.step is not Doing.IDLE:
+        if runner is None or runner.progress.step is not RunnerStep.IDLE:
             return
-        happening = next(self._idles, None)
-        if happening is None:
+        action = next(self._idles, None)
+        if action is None:
             runner.stop()
         else:
-            self.take(happening)
+            self.apply(action)
 
-    def _pass(self, point: CrashPoint) -> None:
+    def _reach(self, point: CrashPoint) -> None:
         self._passed[point] = self._passed.get(point, 0) + 1
         crash = self._run.crash
-        if crash and (crash.point, crash.passing) == (point, self._passed[point]):
+        if crash and (crash.point, crash.occurrence) == (point, self._passed[point]):
             raise Crashed
 
     def close_task(self) -> None:
-        """Hear that a try of a task has read everything."""
-        self._tries += 1
-        if self._tries in self._run.failing_tries:
+        """Count an attempt of a task that has read all records; raise if it must fail."""
+        self._attempts += 1
+        if self._attempts in self._run.failing_attempts:
             raise RuntimeError("the disk of the worker is full")
 
     def _fault(self, job_id: str, attachment: Attachment) -> Fault:
@@ -297,42 +297,44 @@ class World:
         return self._run.commits[number] if number < len(self._run.commits) else Fault.NONE
 
 
-class InTurn:
-    """Threads that do one thing behind the other."""
+class SequentialExecutor:
+    """Replacement of ThreadPoolExecutor that runs calls one after another."""
 
     def __init__(self, threads: int) -> None:
         del threads
 
-    def __enter__(self) -> "InTurn":
+    def __enter__(self) -> "SequentialExecutor":
         return self
 
     def __exit__(self, *_: object) -> None:
         return None
 
-    def map(self, work: Callable[[Any], Any], given: Sequence[Any]) -> list[Any]:
-        return [work(one) for one in given]
+    def map(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        return [work(item) for item in items]
 
 
-def in_turn(
+def interleave(
     streams: Sequence[Callable[[], Iterator[Any]]], *, threads: int, stop: threading.Event
 ) -> Iterator[Any]:
-    """Yield what the streams give, one of each in turn."""
+    """Yield one item of each stream in turn, until all streams are empty."""
     del threads, stop
-    waiting = [stream() for stream in streams]
-    while waiting:
-        for stream in list(waiting):
+    running = [stream() for stream in streams]
+    while running:
+        for stream in list(running):
             try:
                 yield next(stream)
             except StopIteration:
-                waiting.remove(stream)
+                running.remove(stream)
 
 
-def _without_threads_and_wires(patch: pytest.MonkeyPatch, world: World) -> None:
-    wireless = WirelessClient(world.stream.service, now=world.clock.now, asked=world.asked)
-    clients = SharedClients[StreamAccess, WirelessClient](lambda _: wireless, clock=world.clock)
+def _patch_threads_and_http(patch: pytest.MonkeyPatch, world: World) -> None:
+    client = InProcessClient(
+        world.stream.service, now=world.clock.now, on_request=world.on_request
+    )
+    clients = SharedClients[StreamAccess, InProcessClient](lambda _: client, clock=world.clock)
     patch.setattr(client_module, "CLIENTS", clients)
-    patch.setattr(source_module, "ThreadPoolExecutor", InTurn)
-    patch.setattr(reader_module, "interleaved", in_turn)
+    patch.setattr(source_module, "ThreadPoolExecutor", SequentialExecutor)
+    patch.setattr(reader_module, "interleave", interleave)
     patch.setattr(reader_module, "SystemClock", lambda: world.clock)
     patch.setattr(Retries, "delay", lambda *_: timedelta(milliseconds=100))
     patch.setenv("PENSTOCK_SECRET_KEY", "nothing here is secret")
@@ -345,9 +347,9 @@ def _no_spark() -> NoReturn:
 
 
 @contextmanager
-def world_of(setup: Setup) -> Iterator[World]:
-    """Answer a world, which is taken apart at the end."""
-    # What is logged is nobody's concern here, and writing it takes long.
+def open_world(setup: Setup) -> Iterator[World]:
+    """Create a world, and close it at the end of the block."""
+    # Captured logs are ignored, because writing logs is slow.
     with capture_logs(), pytest.MonkeyPatch.context() as patch:
         world = World(setup, patch)
         try:
@@ -356,19 +358,19 @@ def world_of(setup: Setup) -> Iterator[World]:
             world.catalog.close()
 
 
-def play(history: History) -> None:
-    """Tell a history, heal everything, and require what was promised."""
-    with world_of(history.setup) as world:
+def run_history(history: History) -> None:
+    """Run a history, remove all faults, and check that every record was loaded once."""
+    with open_world(history.setup) as world:
         for step in history.before:
-            world.take(step)
+            world.apply(step)
         world.create()
         for step in history.steps:
-            world.take(step)
+            world.apply(step)
         world.stream.heal()
-        world.tables.land_late_writes()
+        world.tables.apply_late_writes()
 
         ending = world.run(Run())
 
         assert ending is Ending.CAUGHT_UP
-        assert not world.watchman.seen, world.watchman.seen
+        assert not world.monitor.violations, world.monitor.violations
         check_end(world.state(), world.rows(), stream=world.stream, catalog=world.catalog)

@@ -1,4 +1,4 @@
-"""What tests order from the server, as JSON like {"do": "heal"}: a function per order."""
+"""Control commands of tests, as JSON such as {"do": "heal"}; one function per command."""
 
 import base64
 from collections.abc import Callable, Mapping
@@ -7,102 +7,104 @@ from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
 
-from tests.servers.kinesis.faults import Faults, error_answer, malformed_answer
+from tests.servers.kinesis.errors import ServiceError
+from tests.servers.kinesis.faults import Faults, error_response, malformed_response
 from tests.servers.kinesis.limits import Limits
-from tests.servers.kinesis.refusal import RefusalError
 from tests.servers.kinesis.service import OPERATIONS, Service
 from tests.servers.kinesis.state import State
 from tests.servers.kinesis.switches import Switches, switched
 
 CONTROL_PATH = "/control"
 
-Order = Mapping[str, Any]
+Command = Mapping[str, Any]
 
 
 class ControlError(Exception):
-    """An order that cannot be obeyed; the message says why."""
+    """Error for a control command that cannot be executed."""
 
 
-def obey(service: Service, order: Order) -> object:
-    """Do what an order says; answer what it asks for, or nothing."""
-    name = str(order.get("do"))
-    if name not in _ORDERS:
-        raise ControlError(f"order {name!r} does not exist; there are {', '.join(_ORDERS)}")
+def execute_command(service: Service, command: Command) -> object:
+    """Execute a control command and return its result."""
+    name = str(command.get("do"))
+    if name not in _COMMANDS:
+        raise ControlError(
+            f"command {name!r} does not exist; allowed are {', '.join(_COMMANDS)}"
+        )
     try:
         with service.lock:
-            return _ORDERS[name](service.state, order)
-    except RefusalError as error:
+            return _COMMANDS[name](service.state, command)
+    except ServiceError as error:
         raise ControlError(str(error)) from error
 
 
-def _switch(state: State, order: Order) -> None:
-    state.switches = switched(state.switches, order["switches"])
+def _switch(state: State, command: Command) -> None:
+    state.switches = switched(state.switches, command["switches"])
 
 
-def _inject(state: State, order: Order) -> None:
-    operation = order["operation"]
+def _inject(state: State, command: Command) -> None:
+    operation = command["operation"]
     if operation != "*" and operation not in OPERATIONS:
-        raise ControlError(f"operation {operation!r} is not served")
-    if order.get("body") is not None:
-        answer = malformed_answer(order["body"])
+        raise ControlError(f"operation {operation!r} is not supported")
+    if command.get("body") is not None:
+        response = malformed_response(command["body"])
     else:
-        status = order.get("status", HTTPStatus.BAD_REQUEST)
-        answer = error_answer(order["code"], order.get("message", ""), status=status)
-    state.faults.inject(operation, answer, times=order.get("times", 1))
+        status = command.get("status", HTTPStatus.BAD_REQUEST)
+        response = error_response(command["code"], command.get("message", ""), status=status)
+    state.faults.inject(operation, response, times=command.get("times", 1))
 
 
-def _refuse(state: State, order: Order) -> None:
+def _refuse(state: State, command: Command) -> None:
     state.faults.refuse(
-        order["credential"], after_calls=order["after_calls"], code=order["code"]
+        command["credential"], after_calls=command["after_calls"], code=command["code"]
     )
 
 
-def _heal(state: State, _order: Order) -> None:
+def _heal(state: State, _command: Command) -> None:
     state.switches, state.faults, state.limits = Switches(), Faults(), Limits()
 
 
-def _reset(state: State, order: Order) -> None:
-    _heal(state, order)
-    state.forget_streams()
+def _reset(state: State, command: Command) -> None:
+    _heal(state, command)
+    state.delete_streams()
     state.log.clear()
     state.moved = timedelta()
 
 
-def _expire_iterators(state: State, _order: Order) -> None:
+def _expire_iterators(state: State, _command: Command) -> None:
     state.iterator_series += 1
 
 
-def _expire_tokens(state: State, _order: Order) -> None:
+def _expire_tokens(state: State, _command: Command) -> None:
     state.page_series += 1
 
 
-def _move_clock(state: State, order: Order) -> None:
-    by = timedelta(seconds=order["seconds"])
+def _move_clock(state: State, command: Command) -> None:
+    by = timedelta(seconds=command["seconds"])
     if by < timedelta():
-        raise ControlError(f"the clock moves forward only, not by {by}")
+        raise ControlError(f"the clock can only move forward, not by {by}")
     state.moved += by
 
 
-def _now(state: State, _order: Order) -> int:
+def _now(state: State, _command: Command) -> int:
     return state.now_ms()
 
 
-def _trim(state: State, order: Order) -> int:
-    """Forget the oldest records of a shard; a closed one that has none left is gone."""
-    shard = state.stream_named(order["stream"]).shard(order["shard"])
-    count = order.get("count")
+def _trim(state: State, command: Command) -> int:
+    """Delete the oldest records of a shard; delete a closed shard without records."""
+    shard = state.stream_named(command["stream"]).shard(command["shard"])
+    count = command.get("count")
     trimmed = shard.trim(shard.end if count is None else count)
     shard.gone = not shard.open and shard.end == shard.trimmed
     return trimmed
 
 
-def _preload(state: State, order: Order) -> None:
-    """Make JSON records of one size, in turn for every open shard."""
-    stream = state.stream_named(order["stream"])
+def _preload(state: State, command: Command) -> None:
+    """Add JSON records of one size, in turn to every open shard."""
+    stream = state.stream_named(command["stream"])
     stream.require_readable()
-    shards, size_bytes = stream.open_shards(), order["size_bytes"]
+    shards, size_bytes = stream.open_shards(), command["size_bytes"]
     arrival_ms = state.now_ms() + state.switches.arrival_shift_ms
-    for number in range(order["count"]):
+    for number in range(command["count"]):
         shards[number % len(shards)].append(
             base64.b64encode(_filled(number, size_bytes)).decode(),
             partition_key=str(number),
@@ -115,15 +117,15 @@ def _filled(number: int, size_bytes: int) -> bytes:
     return head + b"x" * (size_bytes - len(head) - 2) + b'"}'
 
 
-def _requests(state: State, order: Order) -> list[dict[str, object]]:
-    return [asdict(entry) for entry in state.log.entries(order.get("operation", ""))]
+def _requests(state: State, command: Command) -> list[dict[str, object]]:
+    return [asdict(entry) for entry in state.log.entries(command.get("operation", ""))]
 
 
-def _forget_requests(state: State, _order: Order) -> None:
+def _clear_requests(state: State, _command: Command) -> None:
     state.log.clear()
 
 
-_ORDERS: Mapping[str, Callable[[State, Order], object]] = {
+_COMMANDS: Mapping[str, Callable[[State, Command], object]] = {
     "switch": _switch,
     "inject": _inject,
     "refuse": _refuse,
@@ -136,5 +138,5 @@ _ORDERS: Mapping[str, Callable[[State, Order], object]] = {
     "trim": _trim,
     "preload": _preload,
     "requests": _requests,
-    "forget_requests": _forget_requests,
+    "clear_requests": _clear_requests,
 }

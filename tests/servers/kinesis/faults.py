@@ -1,18 +1,18 @@
-"""Answers that tests order, and keys that stop being good."""
+"""Injected responses, and credentials that expire."""
 
 import json
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
-from tests.servers.kinesis.refusal import RefusalError
+from tests.servers.kinesis.errors import ServiceError
 
 ANY = "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Injected:
-    """An answer as ordered: its status, its error code (if it is one), its body."""
+class InjectedResponse:
+    """An injected response: its status, its body, and its error code if it is an error."""
 
     status: int
     body: str
@@ -20,52 +20,54 @@ class Injected:
 
 
 @dataclass(slots=True)
-class _Grant:
+class _CredentialLimit:
     calls_left: int
     code: str
 
 
 @dataclass(slots=True)
 class Faults:
-    """What waits to go wrong."""
+    """Injected responses and credential limits that are still to come."""
 
-    _waiting: dict[str, deque[Injected]] = field(default_factory=lambda: defaultdict(deque))
-    _grants: dict[str, _Grant] = field(default_factory=dict)
+    _queue_by_operation: dict[str, deque[InjectedResponse]] = field(
+        default_factory=lambda: defaultdict(deque)
+    )
+    _limit_by_credential: dict[str, _CredentialLimit] = field(default_factory=dict)
 
-    def inject(self, operation: str, answer: Injected, *, times: int) -> None:
-        """Let the next calls of an operation, or of any, get an answer without being done."""
-        self._waiting[operation].extend([answer] * times)
+    def inject(self, operation: str, response: InjectedResponse, *, times: int) -> None:
+        """Return a response to the next calls of an operation, without executing them."""
+        self._queue_by_operation[operation].extend([response] * times)
 
     def refuse(self, credential: str, *, after_calls: int, code: str) -> None:
-        """Refuse an access key or a session token after so many calls."""
-        self._grants[credential] = _Grant(after_calls, code)
+        """Refuse an access key or a session token after ``after_calls`` calls."""
+        self._limit_by_credential[credential] = _CredentialLimit(after_calls, code)
 
-    def next_for(self, operation: str) -> Injected | None:
-        """Answer what the call at hand is to get instead of its answer."""
+    def next_for(self, operation: str) -> InjectedResponse | None:
+        """Return the injected response for the current call; None if there is none."""
         for name in (operation, ANY):
-            if self._waiting[name]:
-                return self._waiting[name].popleft()
+            if self._queue_by_operation[name]:
+                return self._queue_by_operation[name].popleft()
         return None
 
-    def require_granted(self, *credentials: str) -> None:
-        """Refuse a call with a key or token whose calls are used up."""
+    def require_valid(self, *credentials: str) -> None:
+        """Raise ServiceError if a key or token has no calls left."""
         for credential in credentials:
-            grant = self._grants.get(credential)
-            if grant is None:
+            limit = self._limit_by_credential.get(credential)
+            if limit is None:
                 continue
-            if grant.calls_left <= 0:
-                raise RefusalError(
-                    grant.code, "The security token included in the request is expired"
+            if limit.calls_left <= 0:
+                raise ServiceError(
+                    limit.code, "The security token included in the request is expired"
                 )
-            grant.calls_left -= 1
+            limit.calls_left -= 1
 
 
-def error_answer(code: str, message: str, *, status: int) -> Injected:
-    """Answer an error as Kinesis writes it."""
+def error_response(code: str, message: str, *, status: int) -> InjectedResponse:
+    """Return an error response in the format of Kinesis."""
     body = json.dumps({"__type": code, "message": message})
-    return Injected(status=status, body=body, code=code)
+    return InjectedResponse(status=status, body=body, code=code)
 
 
-def malformed_answer(body: str) -> Injected:
-    """Answer what looks well and is not."""
-    return Injected(status=HTTPStatus.OK, body=body)
+def malformed_response(body: str) -> InjectedResponse:
+    """Return a response with status 200 and any body."""
+    return InjectedResponse(status=HTTPStatus.OK, body=body)

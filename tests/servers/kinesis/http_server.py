@@ -1,4 +1,4 @@
-"""The wire: JSON 1.1 of AWS, and the control requests, over HTTP on 127.0.0.1."""
+"""HTTP server on 127.0.0.1 for the JSON 1.1 protocol of AWS and control requests."""
 
 import json
 import re
@@ -10,8 +10,8 @@ from email.utils import formatdate
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from tests.servers.kinesis.control import CONTROL_PATH, ControlError, obey
-from tests.servers.kinesis.service import Answer, Request, Service
+from tests.servers.kinesis.control import CONTROL_PATH, ControlError, execute_command
+from tests.servers.kinesis.service import Request, Response, Service
 
 HOST = "127.0.0.1"
 
@@ -21,7 +21,7 @@ _KEY = re.compile(r"Credential=([^/,\s]+)/")
 
 
 class KinesisHttpServer(ThreadingHTTPServer):
-    """Serves each connection in a thread of its own until it is shut down."""
+    """HTTP server with one thread per connection."""
 
     daemon_threads = True
     request_queue_size = 256
@@ -32,13 +32,13 @@ class KinesisHttpServer(ThreadingHTTPServer):
         self.never = threading.Event()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing of clients that went away; they may."""
+        """Ignore clients that closed their connection."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
     @property
     def endpoint(self) -> str:
-        """Where clients find it."""
+        """The endpoint URL for clients."""
         return f"http://{HOST}:{self.server_address[1]}"
 
 
@@ -48,12 +48,12 @@ class _Handler(BaseHTTPRequestHandler):
     server: KinesisHttpServer
 
     def do_POST(self) -> None:
-        """Answer a request."""
+        """Send the response to a request."""
         length = int(self.headers.get("Content-Length") or 0)
         if not 0 <= length <= _BODY_BYTES_MAX:
             self.close_connection = True
             self._send(
-                Answer(status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE, body=b""), _AMAZON_JSON
+                Response(status=HTTPStatus.REQUEST_ENTITY_TOO_LARGE, body=b""), _AMAZON_JSON
             )
             return
         body = self.rfile.read(length)
@@ -63,21 +63,21 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(self._kinesis(body), _AMAZON_JSON)
 
     def date_time_string(self, timestamp: float | None = None) -> str:
-        """Answer the Date header by the server's own clock."""
+        """Return the Date header by the clock of the service, which tests can move."""
         now = self.server.service.state.now_ms() / 1000
         return formatdate(now if timestamp is None else timestamp, usegmt=True)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - As inherited.
-        """Say nothing; the control requests answer what was asked."""
+        """Log nothing; tests read the request log of the service."""
 
-    def _kinesis(self, body: bytes) -> Answer:
+    def _kinesis(self, body: bytes) -> Response:
         service, headers = self.server.service, self.headers
         operation = (headers.get("X-Amz-Target") or "").rpartition(".")[2]
         key = _KEY.search(headers.get("Authorization") or "")
         if latency_ms := service.latency_ms(operation):
             clock = service.state.clock
             clock.wait(self.server.never, timedelta(milliseconds=latency_ms))
-        return service.answer(
+        return service.handle(
             Request(
                 operation=operation,
                 body=body,
@@ -86,18 +86,18 @@ class _Handler(BaseHTTPRequestHandler):
             )
         )
 
-    def _control(self, body: bytes) -> Answer:
+    def _control(self, body: bytes) -> Response:
         try:
-            answer = obey(self.server.service, json.loads(body))
+            result = execute_command(self.server.service, json.loads(body))
         except (ControlError, ValueError, TypeError, KeyError) as error:
-            said = json.dumps({"error": str(error)}).encode()
-            return Answer(status=HTTPStatus.BAD_REQUEST, body=said)
-        return Answer(status=HTTPStatus.OK, body=json.dumps(answer).encode())
+            body = json.dumps({"error": str(error)}).encode()
+            return Response(status=HTTPStatus.BAD_REQUEST, body=body)
+        return Response(status=HTTPStatus.OK, body=json.dumps(result).encode())
 
-    def _send(self, answer: Answer, content_type: str) -> None:
-        self.send_response(answer.status)
+    def _send(self, response: Response, content_type: str) -> None:
+        self.send_response(response.status)
         self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(answer.body)))
+        self.send_header("Content-Length", str(len(response.body)))
         self.send_header("x-amzn-RequestId", str(uuid.uuid4()))
         self.end_headers()
-        self.wfile.write(answer.body)
+        self.wfile.write(response.body)

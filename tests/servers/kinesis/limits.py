@@ -1,17 +1,17 @@
-"""How much AWS lets one shard, or one account, be asked.
+"""Limits of AWS for one shard and for one account.
 
-A call that is refused does not count.
+A refused call does not count.
 """
 
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
-from tests.servers.kinesis.refusal import throttled, too_many_calls
+from tests.servers.kinesis.errors import limit_exceeded, throughput_exceeded
 
 READS_PER_SECOND = 5
 ITERATORS_PER_SECOND = 5
 READ_BYTES_PER_SECOND = 2 * 1024 * 1024
-# What an account may ask per second; ListShards counts by stream.
+# Calls per second of an account; ListShards is limited per stream.
 CONTROL_CALLS_PER_SECOND = {
     "CreateStream": 5,
     "DeleteStream": 5,
@@ -31,8 +31,8 @@ class Window:
 
     _calls_ms: deque[int] = field(default_factory=deque)
 
-    def take(self, now_ms: int, calls_max: int) -> bool:
-        """Count a call; answer whether there was room for it."""
+    def count(self, now_ms: int, calls_max: int) -> bool:
+        """Count a call; return False if the limit is reached."""
         while self._calls_ms and self._calls_ms[0] <= now_ms - _SECOND_MS:
             self._calls_ms.popleft()
         if len(self._calls_ms) >= calls_max:
@@ -43,29 +43,29 @@ class Window:
 
 @dataclass(slots=True)
 class Volume:
-    """The bytes that were read and not yet paid with time."""
+    """Bytes that were read faster than the limit allows; they decrease with time."""
 
-    _debt_bytes: float = 0.0
+    _excess_bytes: float = 0.0
     _counted_ms: int = 0
     _blocked_until_ms: float = 0.0
 
-    def free(self, now_ms: int) -> bool:
-        """Answer whether more may be read."""
+    def available(self, now_ms: int) -> bool:
+        """Return whether more bytes can be read now."""
         return now_ms >= self._blocked_until_ms
 
-    def take(self, now_ms: int, size_bytes: int) -> None:
-        """Count an answer; one above the rate blocks until all of it is paid."""
-        paid = (now_ms - self._counted_ms) / _SECOND_MS * READ_BYTES_PER_SECOND
-        self._debt_bytes = max(0.0, self._debt_bytes - paid) + size_bytes
+    def count(self, now_ms: int, size_bytes: int) -> None:
+        """Count the bytes of a response; block further reads if they exceed the limit."""
+        allowed = (now_ms - self._counted_ms) / _SECOND_MS * READ_BYTES_PER_SECOND
+        self._excess_bytes = max(0.0, self._excess_bytes - allowed) + size_bytes
         self._counted_ms = now_ms
-        if self._debt_bytes > READ_BYTES_PER_SECOND:
-            seconds = self._debt_bytes / READ_BYTES_PER_SECOND
+        if self._excess_bytes > READ_BYTES_PER_SECOND:
+            seconds = self._excess_bytes / READ_BYTES_PER_SECOND
             self._blocked_until_ms = now_ms + seconds * _SECOND_MS
 
 
 @dataclass(slots=True)
 class Limits:
-    """The calls and bytes of all shards and of the account."""
+    """Calls and bytes of all shards and of the account."""
 
     _reads: dict[str, Window] = field(default_factory=lambda: defaultdict(Window))
     _volumes: dict[str, Volume] = field(default_factory=lambda: defaultdict(Volume))
@@ -73,22 +73,26 @@ class Limits:
     _control: dict[str, Window] = field(default_factory=lambda: defaultdict(Window))
 
     def require_read(self, shard: str, now_ms: int) -> None:
-        """Refuse a GetRecords above five per second, or while large answers are unpaid."""
-        if not self._volumes[shard].free(now_ms):
-            raise throttled(f"Rate exceeded for shard {shard}: 2 MiB per second.")
-        if not self._reads[shard].take(now_ms, READS_PER_SECOND):
-            raise throttled(f"Rate exceeded for shard {shard}: 5 GetRecords per second.")
+        """Raise ServiceError if a shard has too many reads or too many bytes per second."""
+        if not self._volumes[shard].available(now_ms):
+            raise throughput_exceeded(f"Rate exceeded for shard {shard}: 2 MiB per second.")
+        if not self._reads[shard].count(now_ms, READS_PER_SECOND):
+            raise throughput_exceeded(
+                f"Rate exceeded for shard {shard}: 5 GetRecords per second."
+            )
 
     def count_read(self, shard: str, now_ms: int, size_bytes: int) -> None:
-        """Count the bytes of an answer."""
-        self._volumes[shard].take(now_ms, size_bytes)
+        """Count the bytes of a response."""
+        self._volumes[shard].count(now_ms, size_bytes)
 
     def require_iterator(self, shard: str, now_ms: int) -> None:
-        """Refuse a GetShardIterator above five per second."""
-        if not self._iterators[shard].take(now_ms, ITERATORS_PER_SECOND):
-            raise throttled(f"Rate exceeded for shard {shard}: 5 GetShardIterator per second.")
+        """Raise ServiceError if a shard has too many new iterators per second."""
+        if not self._iterators[shard].count(now_ms, ITERATORS_PER_SECOND):
+            raise throughput_exceeded(
+                f"Rate exceeded for shard {shard}: 5 GetShardIterator per second."
+            )
 
-    def require_control(self, counted: str, now_ms: int, calls_max: int) -> None:
-        """Refuse a control call above a rate; ``counted`` says whose calls are counted."""
-        if not self._control[counted].take(now_ms, calls_max):
-            raise too_many_calls(f"Rate exceeded for {counted}: {calls_max} per second.")
+    def require_control(self, subject: str, now_ms: int, calls_max: int) -> None:
+        """Raise ServiceError if there are too many calls per second of ``subject``."""
+        if not self._control[subject].count(now_ms, calls_max):
+            raise limit_exceeded(f"Rate exceeded for {subject}: {calls_max} per second.")

@@ -1,12 +1,12 @@
-"""ListShards, page by page: which shards a listing shows, and how."""
+"""ListShards: pages, filters, and stale listings."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import assert_never
 
-from tests.servers.kinesis.given import Given
-from tests.servers.kinesis.refusal import in_use, invalid, missing
+from tests.servers.kinesis.errors import in_use, invalid_argument, not_found
+from tests.servers.kinesis.parameters import Parameters
 from tests.servers.kinesis.reply import Reply
 from tests.servers.kinesis.shard import Shard
 from tests.servers.kinesis.state import State
@@ -15,7 +15,7 @@ from tests.servers.kinesis.tokens import (
     PageToken,
     decode_page_token,
     encode,
-    require_young_page_token,
+    require_unexpired_page_token,
 )
 
 _PAGE_MAX = 1000
@@ -28,12 +28,14 @@ _NOT_WITH_TOKEN = (
 )
 
 
-def list_shards(state: State, given: Given) -> Reply:
-    """List a page of a stream's shards."""
-    results_max = given.number("MaxResults", default=_PAGE_MAX, at_most=10_000)
-    token = _next(state, given) if given.has("NextToken") else _first(state, given)
+def list_shards(state: State, parameters: Parameters) -> Reply:
+    """Return a page of the shards of a stream."""
+    results_max = parameters.number("MaxResults", default=_PAGE_MAX, at_most=10_000)
+    token = (
+        _next(state, parameters) if parameters.has("NextToken") else _first(state, parameters)
+    )
     stream = _stream(state, token)
-    later = [s for s in _wanted(state, stream, token) if s.shard_id > token.after]
+    later = [s for s in _matching(state, stream, token) if s.shard_id > token.after]
     page = later[: min(results_max, _PAGE_MAX)]
     fields: dict[str, object] = {"Shards": _shown(stream, page, stale=_stale(stream))}
     if len(later) > len(page):
@@ -41,53 +43,53 @@ def list_shards(state: State, given: Given) -> Reply:
     return Reply(fields=fields)
 
 
-def _first(state: State, given: Given) -> PageToken:
-    """Return the token that a listing would have if its first page were a later one."""
-    stream = state.stream(given)
-    created_ms = given.instant_ms("StreamCreationTimestamp")
+def _first(state: State, parameters: Parameters) -> PageToken:
+    """Return a token for the first page, as if it were a later page."""
+    stream = state.stream(parameters)
+    created_ms = parameters.instant_ms("StreamCreationTimestamp")
     # Clients truncate the time to whole seconds.
     if created_ms is not None and created_ms // 1000 != stream.created_ms // 1000:
-        raise missing(f"Stream {stream.name} was not created at {created_ms} ms.")
+        raise not_found(f"Stream {stream.name} was not created at {created_ms} ms.")
     if stream.status in (StreamStatus.CREATING, StreamStatus.DELETING):
         raise in_use(f"Stream {stream.name} is {stream.status}, not ACTIVE.")
     token = PageToken(
         stream=stream.name,
-        birth=stream.birth,
-        after=given.text_or_none("ExclusiveStartShardId"),
+        creation_second=stream.creation_second,
+        after=parameters.text_or_empty("ExclusiveStartShardId"),
         issued_ms=state.now_ms(),
         series=state.page_series,
     )
-    if not given.has("ShardFilter"):
+    if not parameters.has("ShardFilter"):
         return token
-    wish = given.inner("ShardFilter")
+    inner = parameters.inner("ShardFilter")
     parsed = _parse_filter(
-        wish.text("Type"),
-        shard_id=wish.text_or_none("ShardId"),
-        at_ms=wish.instant_ms("Timestamp"),
+        inner.text("Type"),
+        shard_id=inner.text_or_empty("ShardId"),
+        at_ms=inner.instant_ms("Timestamp"),
     )
     return replace(
         token, filter_type=parsed.kind, filter_shard=parsed.shard_id, filter_ms=parsed.at_ms
     )
 
 
-def _next(state: State, given: Given) -> PageToken:
+def _next(state: State, parameters: Parameters) -> PageToken:
     for name in _NOT_WITH_TOKEN:
-        if given.has(name):
-            raise invalid(f"NextToken and {name} cannot be provided together.")
-    token = decode_page_token(given.text("NextToken"))
+        if parameters.has(name):
+            raise invalid_argument(f"NextToken and {name} cannot be provided together.")
+    token = decode_page_token(parameters.text("NextToken"))
     now_ms = state.now_ms()
-    require_young_page_token(token, now_ms=now_ms, series=state.page_series)
+    require_unexpired_page_token(token, now_ms=now_ms, series=state.page_series)
     return replace(token, issued_ms=now_ms)
 
 
 def _stream(state: State, token: PageToken) -> Stream:
     stream = state.stream_named(token.stream)
-    if stream.birth != token.birth:
-        raise missing(f"Stream {token.stream} of the NextToken does not exist any more.")
+    if stream.creation_second != token.creation_second:
+        raise not_found(f"Stream {token.stream} of the NextToken no longer exists.")
     return stream
 
 
-def _wanted(state: State, stream: Stream, token: PageToken) -> Sequence[Shard]:
+def _matching(state: State, stream: Stream, token: PageToken) -> Sequence[Shard]:
     if not token.filter_type:
         return stream.listed()
     horizon_ms = state.now_ms() - stream.retention_hours * HOUR_MS
@@ -99,7 +101,7 @@ def _wanted(state: State, stream: Stream, token: PageToken) -> Sequence[Shard]:
 
 
 def _stale(stream: Stream) -> bool:
-    """Return whether this listing lacks the last reshard."""
+    """Return whether this listing omits the last reshard; count the call."""
     if stream.stale_calls <= 0 or len(stream.shards) == stream.stale_from:
         return False
     stream.stale_calls -= 1
@@ -107,7 +109,7 @@ def _stale(stream: Stream) -> bool:
 
 
 class _FilterType(StrEnum):
-    """Kinds of ShardFilter."""
+    """Types of ShardFilter."""
 
     AFTER_SHARD_ID = "AFTER_SHARD_ID"
     AT_TRIM_HORIZON = "AT_TRIM_HORIZON"
@@ -126,11 +128,13 @@ class _ShardFilter:
     at_ms: int = 0
 
 
-def _filtered(shards: Sequence[Shard], wish: _ShardFilter, *, horizon_ms: int) -> list[Shard]:
-    """Return the shards that a filter allows."""
-    match wish.kind:
+def _filtered(
+    shards: Sequence[Shard], shard_filter: _ShardFilter, *, horizon_ms: int
+) -> list[Shard]:
+    """Return the shards that match a filter."""
+    match shard_filter.kind:
         case _FilterType.AFTER_SHARD_ID:
-            return [shard for shard in shards if shard.shard_id > wish.shard_id]
+            return [shard for shard in shards if shard.shard_id > shard_filter.shard_id]
         case _FilterType.AT_LATEST:
             return [shard for shard in shards if shard.open]
         case _FilterType.FROM_TRIM_HORIZON:
@@ -138,44 +142,44 @@ def _filtered(shards: Sequence[Shard], wish: _ShardFilter, *, horizon_ms: int) -
         case _FilterType.AT_TRIM_HORIZON:
             return [shard for shard in shards if _open_at(shard, horizon_ms)]
         case _FilterType.AT_TIMESTAMP:
-            return [shard for shard in shards if _open_at(shard, wish.at_ms)]
+            return [shard for shard in shards if _open_at(shard, shard_filter.at_ms)]
         case _FilterType.FROM_TIMESTAMP:
-            return [shard for shard in shards if _closed_after(shard, wish.at_ms)]
+            return [shard for shard in shards if _closed_after(shard, shard_filter.at_ms)]
         case _:
-            assert_never(wish.kind)
+            assert_never(shard_filter.kind)
 
 
 def _parse_filter(kind: str, *, shard_id: str, at_ms: int | None) -> _ShardFilter:
-    """Check that a filter has what its type needs."""
+    """Return a filter; raise ServiceError if its type needs another parameter."""
     if kind not in set(_FilterType):
-        raise invalid(f"ShardFilter type {kind} does not exist.")
-    wish = _FilterType(kind)
-    if wish is _FilterType.AFTER_SHARD_ID and not shard_id:
-        raise invalid("ShardFilter AFTER_SHARD_ID needs a ShardId.")
-    if wish in (_FilterType.AT_TIMESTAMP, _FilterType.FROM_TIMESTAMP) and at_ms is None:
-        raise invalid(f"ShardFilter {kind} needs a Timestamp.")
-    return _ShardFilter(kind=wish, shard_id=shard_id, at_ms=at_ms or 0)
+        raise invalid_argument(f"ShardFilter type {kind} does not exist.")
+    filter_type = _FilterType(kind)
+    if filter_type is _FilterType.AFTER_SHARD_ID and not shard_id:
+        raise invalid_argument("ShardFilter AFTER_SHARD_ID needs a ShardId.")
+    if filter_type in (_FilterType.AT_TIMESTAMP, _FilterType.FROM_TIMESTAMP) and at_ms is None:
+        raise invalid_argument(f"ShardFilter {kind} needs a Timestamp.")
+    return _ShardFilter(kind=filter_type, shard_id=shard_id, at_ms=at_ms or 0)
 
 
 def _shown(stream: Stream, shards: Sequence[Shard], *, stale: bool) -> list[dict[str, object]]:
-    """Return shards as a listing shows them; a stale one lacks the last reshard."""
+    """Return the descriptions of shards; a stale listing omits the last reshard."""
     if not stale:
         return [shard.described() for shard in shards]
-    newer = stream.shards[stream.stale_from :]
-    young = {shard.shard_id for shard in newer}
-    reopened = {parent for shard in newer for parent in shard.parents}
+    new = stream.shards[stream.stale_from :]
+    new_ids = {shard.shard_id for shard in new}
+    reopened = {parent for shard in new for parent in shard.parents}
     if stream.stale_shape is StaleListing.CHILDREN_MISSING:
         reopened = set()
     children_shown = stream.stale_shape is StaleListing.PARENT_OPEN_BESIDE_CHILDREN
     return [
-        shard.described(as_open=shard.shard_id in reopened - young)
+        shard.described(as_open=shard.shard_id in reopened - new_ids)
         for shard in shards
-        if children_shown or shard.shard_id not in young
+        if children_shown or shard.shard_id not in new_ids
     ]
 
 
 def _open_at(shard: Shard, instant_ms: int) -> bool:
-    return shard.born_ms <= instant_ms and _closed_after(shard, instant_ms)
+    return shard.created_ms <= instant_ms and _closed_after(shard, instant_ms)
 
 
 def _closed_after(shard: Shard, instant_ms: int) -> bool:

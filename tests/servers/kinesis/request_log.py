@@ -1,4 +1,4 @@
-"""What was asked of the server, for tests that count."""
+"""Log of requests, for tests that count them."""
 
 from collections import deque
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ _ENTRIES_MAX = 200_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoggedRequest:
-    """One request and its answer; ``code`` is empty where the answer was no error."""
+    """One request and its response; ``code`` is empty unless the response is an error."""
 
     operation: str
     stream: str
@@ -24,18 +24,18 @@ class LoggedRequest:
 
 @dataclass(slots=True)
 class RequestLog:
-    """The latest requests, in the order in which they were answered."""
+    """The latest requests, in the order of their responses."""
 
     _entries: deque[LoggedRequest] = field(default_factory=lambda: deque(maxlen=_ENTRIES_MAX))
 
     def add(self, entry: LoggedRequest) -> None:
-        """Remember a request."""
+        """Add a request."""
         self._entries.append(entry)
 
     def entries(self, operation: str = "") -> list[LoggedRequest]:
-        """Answer all requests, or those of one operation."""
+        """Return all requests, or those of one operation."""
         return [e for e in self._entries if not operation or e.operation == operation]
 
     def clear(self) -> None:
-        """Forget all requests."""
+        """Delete all requests."""
         self._entries.clear()

@@ -1,8 +1,8 @@
-"""Splitting and merging: which shards close, and which begin in their place."""
+"""Steps that split and merge shards."""
 
 from dataclasses import dataclass
 
-from tests.servers.kinesis.refusal import invalid
+from tests.servers.kinesis.errors import invalid_argument
 from tests.servers.kinesis.shard import HASH_KEYS, Shard
 
 KeyRange = tuple[int, int]
@@ -10,14 +10,14 @@ KeyRange = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """Cut the shard that holds a key before it."""
+    """Split of the shard that contains a key; the key starts the upper half."""
 
     at_key: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """Join the shard that ends before a key with the one that begins there."""
+    """Merge of the shard that ends before a key with the shard that starts at the key."""
 
     at_key: int
 
@@ -26,7 +26,7 @@ Step = Split | Merge
 
 
 def even_ranges(count: int) -> list[KeyRange]:
-    """Cut all hash keys into equal ranges; the last one takes the rest."""
+    """Divide all hash keys into equal ranges; the last range includes the remainder."""
     width = HASH_KEYS // count
     firsts = [n * width for n in range(count)]
     lasts = [first - 1 for first in firsts[1:]] + [HASH_KEYS - 1]
@@ -34,11 +34,11 @@ def even_ranges(count: int) -> list[KeyRange]:
 
 
 def split_step(shard: Shard, key: int) -> Split:
-    """Check that a shard can be cut before a key."""
+    """Return the split of a shard at a key; raise ServiceError if it is impossible."""
     if not shard.open:
-        raise invalid(f"Shard {shard.shard_id} is closed and cannot be split.")
+        raise invalid_argument(f"Shard {shard.shard_id} is closed and cannot be split.")
     if not shard.first_key < key <= shard.last_key:
-        raise invalid(
+        raise invalid_argument(
             f"NewStartingHashKey {key} used in SplitShard() on shard {shard.shard_id} is not "
             f"both greater than one plus the shard's StartingHashKey {shard.first_key} and "
             f"less than the shard's EndingHashKey {shard.last_key}."
@@ -47,22 +47,22 @@ def split_step(shard: Shard, key: int) -> Split:
 
 
 def merge_step(one: Shard, other: Shard) -> Merge:
-    """Check that two shards lie side by side."""
+    """Return the merge of two shards; raise ServiceError unless they are adjacent."""
     if not (one.open and other.open):
-        raise invalid("Only open shards can be merged.")
+        raise invalid_argument("Only open shards can be merged.")
     lower, upper = sorted((one, other), key=lambda shard: shard.first_key)
     if lower.last_key + 1 != upper.first_key:
-        raise invalid(f"Shards {one.shard_id} and {other.shard_id} are not adjacent.")
+        raise invalid_argument(f"Shards {one.shard_id} and {other.shard_id} are not adjacent.")
     return Merge(at_key=upper.first_key)
 
 
 def even_steps(ranges: list[KeyRange], count: int) -> list[Step]:
-    """Answer the steps from open ranges to equal ones: first all cuts, then all joins."""
+    """Return the steps from open ranges to equal ranges: all splits, then all merges."""
     if not (len(ranges) + 1) // 2 <= count <= len(ranges) * 2:
-        raise invalid(
+        raise invalid_argument(
             f"TargetShardCount {count} must be between half and double of {len(ranges)}."
         )
-    now = {first for first, _ in ranges}
-    wanted = {first for first, _ in even_ranges(count)}
-    cuts: list[Step] = [Split(at_key=key) for key in sorted(wanted - now)]
-    return cuts + [Merge(at_key=key) for key in sorted(now - wanted)]
+    current = {first for first, _ in ranges}
+    target = {first for first, _ in even_ranges(count)}
+    splits: list[Step] = [Split(at_key=key) for key in sorted(target - current)]
+    return splits + [Merge(at_key=key) for key in sorted(current - target)]

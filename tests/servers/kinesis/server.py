@@ -1,4 +1,4 @@
-"""A Kinesis server in a process of its own, for the length of a ``with`` block."""
+"""Kinesis server in its own process, used as a context manager."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ _STOP_SECONDS = 20
 
 
 class KinesisServer:
-    """Starts with the block, ends with it, or with the process that started it."""
+    """Server process that stops at the end of the block, or when its parent process ends."""
 
     def __init__(self, *, port: int = 0) -> None:
         self._port = port
@@ -19,19 +19,19 @@ class KinesisServer:
 
     @property
     def endpoint(self) -> str:
-        """Where clients find it."""
+        """The endpoint URL for clients."""
         return self._endpoint
 
     @property
     def control(self) -> KinesisControl:
-        """What changes its ways."""
+        """A client of the control commands."""
         return KinesisControl(self._endpoint)
 
     def start(self) -> None:
-        """Start the process and wait until it serves."""
-        words = [sys.executable, "-m", "tests.servers.kinesis", "--port", str(self._port)]
+        """Start the process and wait until the server is ready."""
+        command = [sys.executable, "-m", "tests.servers.kinesis", "--port", str(self._port)]
         self._process = subprocess.Popen(
-            [*words, "--until-input-ends"],
+            [*command, "--until-input-ends"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -39,7 +39,7 @@ class KinesisServer:
         self._endpoint = self._first_line(self._process)
 
     def stop(self) -> None:
-        """End the process; nothing happens if none runs."""
+        """Stop the process; do nothing if no process runs."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -1,4 +1,4 @@
-"""Answers requests: faults first, then limits, then the operation; all of it is logged."""
+"""Handling of requests: faults, then limits, then the operation; all are logged."""
 
 import json
 import threading
@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
-from tests.servers.kinesis.faults import ANY, error_answer
-from tests.servers.kinesis.given import Given
+from tests.servers.kinesis.errors import ServiceError
+from tests.servers.kinesis.faults import ANY, error_response
 from tests.servers.kinesis.listing import list_shards
+from tests.servers.kinesis.parameters import Parameters
 from tests.servers.kinesis.record_operations import (
     get_records,
     get_shard_iterator,
     put_record,
     put_records,
 )
-from tests.servers.kinesis.refusal import RefusalError
-from tests.servers.kinesis.reply import Reply, encoded
+from tests.servers.kinesis.reply import Reply, encode_reply
 from tests.servers.kinesis.request_log import LoggedRequest
 from tests.servers.kinesis.shard import shard_name
 from tests.servers.kinesis.state import State
@@ -34,7 +34,7 @@ from tests.servers.kinesis.stream_operations import (
 )
 from tests.servers.kinesis.tokens import decode_iterator, decode_page_token
 
-OPERATIONS: Mapping[str, Callable[[State, Given], Reply]] = {
+OPERATIONS: Mapping[str, Callable[[State, Parameters], Reply]] = {
     "CreateStream": create_stream,
     "DecreaseStreamRetentionPeriod": decrease_retention,
     "DeleteStream": delete_stream,
@@ -51,12 +51,12 @@ OPERATIONS: Mapping[str, Callable[[State, Given], Reply]] = {
     "SplitShard": split_shard,
     "UpdateShardCount": update_shard_count,
 }
-_BY_STREAM = "ListShards"
+_LIMITED_BY_STREAM = "ListShards"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request as it came in, apart from HTTP."""
+    """A request without its HTTP parts."""
 
     operation: str
     body: bytes
@@ -65,8 +65,8 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """A status and a body."""
+class Response:
+    """Status and body of a response."""
 
     status: int
     body: bytes
@@ -74,7 +74,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """What goes out and what is logged; the records of a reply are not joined yet."""
+    """Data of a response and of its log entry; records are not joined yet."""
 
     status: int = HTTPStatus.OK
     code: str = ""
@@ -84,80 +84,84 @@ class _Outcome:
 
 @dataclass(slots=True)
 class Service:
-    """A Kinesis without its wire; any thread may ask it."""
+    """Kinesis service without HTTP; thread-safe."""
 
     state: State
     lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def answer(self, request: Request) -> Answer:
-        """Answer one request."""
-        given = _parsed(request.body)
+    def handle(self, request: Request) -> Response:
+        """Execute one request and return the response."""
+        parameters = _parsed(request.body)
         with self.lock:
-            outcome = self._outcome(request, given)
-            self.state.log.add(_logged(request, given, outcome, self.state.now_ms()))
-        # A page is joined outside of the lock, because it may be large.
+            outcome = self._outcome(request, parameters)
+            self.state.log.add(_logged(request, parameters, outcome, self.state.now_ms()))
+        # A page may be large, so its records are joined outside of the lock.
         if outcome.reply is not None:
-            return Answer(status=outcome.status, body=encoded(outcome.reply))
-        return Answer(status=outcome.status, body=outcome.body.encode())
+            return Response(status=outcome.status, body=encode_reply(outcome.reply))
+        return Response(status=outcome.status, body=outcome.body.encode())
 
     def latency_ms(self, operation: str) -> int:
-        """Answer how long an operation is to take."""
+        """Return the configured latency of an operation."""
         by_operation = self.state.switches.latency_ms_by_operation
         return by_operation.get(operation, by_operation.get(ANY, 0))
 
-    def _outcome(self, request: Request, given: Given) -> _Outcome:
+    def _outcome(self, request: Request, parameters: Parameters) -> _Outcome:
         injected = self.state.faults.next_for(request.operation)
         if injected is not None:
             return _Outcome(status=injected.status, code=injected.code, body=injected.body)
         try:
-            self.state.faults.require_granted(request.access_key_id, request.session_token)
-            self._require_calls_left(request.operation, given)
-            return _Outcome(reply=_operation(request.operation)(self.state, given))
-        except RefusalError as error:
-            written = error_answer(error.code, error.message, status=error.status)
-            return _Outcome(status=written.status, code=error.code, body=written.body)
+            self.state.faults.require_valid(request.access_key_id, request.session_token)
+            self._require_calls_left(request.operation, parameters)
+            return _Outcome(reply=_operation(request.operation)(self.state, parameters))
+        except ServiceError as error:
+            response = error_response(error.code, error.message, status=error.status)
+            return _Outcome(status=response.status, code=error.code, body=response.body)
 
-    def _require_calls_left(self, operation: str, given: Given) -> None:
+    def _require_calls_left(self, operation: str, parameters: Parameters) -> None:
         calls_max = self.state.switches.control_calls_per_second.get(operation)
         if calls_max is None:
             return
-        counted = (
-            f"{operation} of {_subject(given)[0]}" if operation == _BY_STREAM else operation
+        subject = (
+            f"{operation} of {_subject(parameters)[0]}"
+            if operation == _LIMITED_BY_STREAM
+            else operation
         )
-        self.state.limits.require_control(counted, self.state.now_ms(), calls_max)
+        self.state.limits.require_control(subject, self.state.now_ms(), calls_max)
 
 
-def _operation(name: str) -> Callable[[State, Given], Reply]:
+def _operation(name: str) -> Callable[[State, Parameters], Reply]:
     if name not in OPERATIONS:
-        raise RefusalError("UnknownOperationException", f"Operation {name!r} is not served.")
+        raise ServiceError("UnknownOperationException", f"Operation {name!r} is not supported.")
     return OPERATIONS[name]
 
 
-def _parsed(body: bytes) -> Given:
+def _parsed(body: bytes) -> Parameters:
     try:
         fields = json.loads(body or b"{}")
     except ValueError:
         fields = {}
-    return Given(fields if isinstance(fields, dict) else {})
+    return Parameters(fields if isinstance(fields, dict) else {})
 
 
-def _subject(given: Given) -> tuple[str, str]:
-    """Answer the names of the stream and the shard that a request is about, if any."""
+def _subject(parameters: Parameters) -> tuple[str, str]:
+    """Return the names of the stream and the shard of a request; empty if it has none."""
     try:
-        if given.has("ShardIterator"):
-            token = decode_iterator(given.text("ShardIterator"))
+        if parameters.has("ShardIterator"):
+            token = decode_iterator(parameters.text("ShardIterator"))
             return token.stream, shard_name(token.shard)
-        if given.has("NextToken"):
-            return decode_page_token(given.text("NextToken")).stream, ""
-    except RefusalError:
+        if parameters.has("NextToken"):
+            return decode_page_token(parameters.text("NextToken")).stream, ""
+    except ServiceError:
         return "", ""
-    stream = given.fields.get("StreamName") or given.fields.get("StreamARN") or ""
-    shard = given.fields.get("ShardId") or given.fields.get("ShardToSplit") or ""
+    stream = parameters.fields.get("StreamName") or parameters.fields.get("StreamARN") or ""
+    shard = parameters.fields.get("ShardId") or parameters.fields.get("ShardToSplit") or ""
     return str(stream).rpartition("/")[2], str(shard)
 
 
-def _logged(request: Request, given: Given, outcome: _Outcome, at_ms: int) -> LoggedRequest:
-    stream, shard = _subject(given)
+def _logged(
+    request: Request, parameters: Parameters, outcome: _Outcome, at_ms: int
+) -> LoggedRequest:
+    stream, shard = _subject(parameters)
     reply = outcome.reply or Reply()
     return LoggedRequest(
         operation=request.operation,

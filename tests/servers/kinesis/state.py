@@ -1,14 +1,14 @@
-"""All that the server knows: streams, switches, waiting faults, and its own time."""
+"""State of the server: streams, switches, faults, and the clock."""
 
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from penstock.clock import Clock
+from tests.servers.kinesis.errors import in_use, invalid_argument, not_found
 from tests.servers.kinesis.faults import Faults
-from tests.servers.kinesis.given import Given
 from tests.servers.kinesis.limits import Limits
-from tests.servers.kinesis.refusal import in_use, invalid, missing
+from tests.servers.kinesis.parameters import Parameters
 from tests.servers.kinesis.request_log import RequestLog
 from tests.servers.kinesis.stream import Stream
 from tests.servers.kinesis.switches import Switches
@@ -24,7 +24,7 @@ _ARN = re.compile(
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    """The state of one server; whoever uses it holds the server's lock."""
+    """State of one server; callers must hold the lock of the service."""
 
     clock: Clock
     region: str
@@ -33,80 +33,82 @@ class State:
     limits: Limits = field(default_factory=Limits)
     log: RequestLog = field(default_factory=RequestLog)
     moved: timedelta = timedelta()
-    # Tokens of an earlier series have expired.
+    # Tokens of earlier series have expired.
     iterator_series: int = 0
     page_series: int = 0
     _streams: dict[str, Stream] = field(default_factory=dict)
-    _last_birth: int = 0
+    _last_creation_second: int = 0
 
     def now_ms(self) -> int:
-        """Answer the server's own time."""
+        """Return the server's time."""
         return (self.clock.now() + self.moved - _EPOCH) // timedelta(milliseconds=1)
 
     def streams(self) -> list[Stream]:
-        """Answer all streams by name."""
-        self._pass_time()
+        """Return all streams, sorted by name."""
+        self._advance_streams()
         return [self._streams[name] for name in sorted(self._streams)]
 
-    def stream(self, given: Given) -> Stream:
-        """Find the stream that a request names, by name or by ARN."""
-        return self.stream_named(self._name_in(given))
+    def stream(self, parameters: Parameters) -> Stream:
+        """Return the stream that a request names, by name or by ARN."""
+        return self.stream_named(self._name_in(parameters))
 
     def stream_named(self, name: str) -> Stream:
-        """Find a stream as it is now."""
-        self._pass_time()
+        """Return a stream in its current state."""
+        self._advance_streams()
         found = self._streams.get(name)
         if found is None:
-            raise missing(f"Stream {name} under account {ACCOUNT} not found.")
+            raise not_found(f"Stream {name} under account {ACCOUNT} not found.")
         if self.switches.retention_trims:
             found.trim(self.now_ms())
         return found
 
     def create_stream(self, name: str, shards: int) -> Stream:
-        """Begin a stream; its shards begin anew even if there was one of its name."""
+        """Create a stream with new shards, even if a stream of that name existed before."""
         if not _NAME.fullmatch(name):
-            raise invalid(f"StreamName {name!r} must be of letters, digits, '_', '.' and '-'.")
-        self._pass_time()
+            raise invalid_argument(
+                f"StreamName {name!r} must consist of letters, digits, '_', '.' and '-'."
+            )
+        self._advance_streams()
         if name in self._streams:
             raise in_use(f"Stream {name} under account {ACCOUNT} already exists.")
         now_ms = self.now_ms()
-        made = Stream(
+        stream = Stream(
             name=name,
             arn=f"arn:aws:kinesis:{self.region}:{ACCOUNT}:stream/{name}",
             created_ms=now_ms,
             ready_ms=now_ms + self.switches.create_ms,
-            next_birth=self._next_birth,
+            next_creation_second=self._next_creation_second,
         )
-        made.begin(shards)
-        self._streams[name] = made
-        return made
+        stream.create_shards(shards)
+        self._streams[name] = stream
+        return stream
 
-    def forget_streams(self) -> None:
-        """Remove all streams at once."""
+    def delete_streams(self) -> None:
+        """Delete all streams at once."""
         self._streams.clear()
 
-    def _name_in(self, given: Given) -> str:
-        if not given.has("StreamARN"):
-            return given.text("StreamName")
-        arn = given.text("StreamARN")
+    def _name_in(self, parameters: Parameters) -> str:
+        if not parameters.has("StreamARN"):
+            return parameters.text("StreamName")
+        arn = parameters.text("StreamARN")
         found = _ARN.fullmatch(arn)
         if found is None:
-            raise invalid(f"StreamARN {arn!r} is not the ARN of a stream.")
-        if given.has("StreamName") and given.text("StreamName") != found["name"]:
-            raise invalid("StreamName and StreamARN name different streams.")
+            raise invalid_argument(f"StreamARN {arn!r} is not the ARN of a stream.")
+        if parameters.has("StreamName") and parameters.text("StreamName") != found["name"]:
+            raise invalid_argument("StreamName and StreamARN name different streams.")
         if found["region"] != self.region:
-            raise missing(f"Stream {arn} not found in {self.region}.")
+            raise not_found(f"Stream {arn} not found in {self.region}.")
         return found["name"]
 
-    def _pass_time(self) -> None:
+    def _advance_streams(self) -> None:
         now_ms = self.now_ms()
         for name, stream in list(self._streams.items()):
-            stream.pass_time(now_ms)
+            stream.advance_to(now_ms)
             if stream.deleted(now_ms):
                 del self._streams[name]
 
-    def _next_birth(self) -> int:
-        # No two shards of one name are born in the same second, so that their sequence
-        # numbers tell them apart.
-        self._last_birth = max(self.now_ms() // 1000, self._last_birth + 1)
-        return self._last_birth
+    def _next_creation_second(self) -> int:
+        # No two shards of one name have the same creation second, so that their sequence
+        # numbers differ.
+        self._last_creation_second = max(self.now_ms() // 1000, self._last_creation_second + 1)
+        return self._last_creation_second

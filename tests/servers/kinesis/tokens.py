@@ -1,6 +1,6 @@
-"""Iterators and page tokens: opaque to clients, and all that the server knows of them.
+"""Iterators and page tokens, which are opaque to clients.
 
-A token carries its own state, so that the server keeps nothing per reader.
+A token contains its own state, so that the server stores nothing per reader.
 """
 
 import base64
@@ -11,17 +11,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tests.servers.kinesis.refusal import RefusalError, invalid
+from tests.servers.kinesis.errors import ServiceError, invalid_argument
 
 LIFETIME_MS = 300_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Iterator:
-    """Where the next GetRecords begins; ``empty_pages`` come before it finds anything."""
+    """Start of the next GetRecords; ``empty_pages`` are returned before any records."""
 
     stream: str
-    birth: int
+    creation_second: int
     shard: int
     index: int
     issued_ms: int
@@ -31,10 +31,10 @@ class Iterator:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageToken:
-    """Where the next page of a listing begins; it remembers the filter of the first page."""
+    """Start of the next page of a listing, with the filter of the first page."""
 
     stream: str
-    birth: int
+    creation_second: int
     after: str
     issued_ms: int
     series: int
@@ -44,42 +44,42 @@ class PageToken:
 
 
 def encode(token: Iterator | PageToken) -> str:
-    """Answer the text of a token."""
+    """Convert a token to text."""
     body = json.dumps(asdict(token), separators=(",", ":")).encode()
     return base64.b64encode(zlib.crc32(body).to_bytes(4, "big") + body).decode()
 
 
 def decode_iterator(text: str) -> Iterator:
-    """Answer the iterator of a text that ``encode`` made."""
+    """Parse an iterator; raise ServiceError for any other text."""
     try:
         return Iterator(**_decoded(text))
     except (ValueError, TypeError) as error:
-        raise invalid("Invalid ShardIterator.") from error
+        raise invalid_argument("Invalid ShardIterator.") from error
 
 
 def decode_page_token(text: str) -> PageToken:
-    """Answer the page token of a text that ``encode`` made."""
+    """Parse a page token; raise ServiceError for any other text."""
     try:
         return PageToken(**_decoded(text))
     except (ValueError, TypeError) as error:
-        raise invalid("Invalid NextToken.") from error
+        raise invalid_argument("Invalid NextToken.") from error
 
 
-def require_young_iterator(token: Iterator, *, now_ms: int, series: int) -> None:
-    """Refuse an iterator that is too old, or of a series that was ended."""
+def require_unexpired_iterator(token: Iterator, *, now_ms: int, series: int) -> None:
+    """Raise ServiceError if an iterator is too old or its series was ended."""
     age_ms = now_ms - token.issued_ms
     if age_ms > LIFETIME_MS or token.series < series:
-        raise RefusalError(
+        raise ServiceError(
             "ExpiredIteratorException",
             f"Iterator expired. The iterator was created {age_ms} ms ago, and iterators "
             f"live {LIFETIME_MS} ms.",
         )
 
 
-def require_young_page_token(token: PageToken, *, now_ms: int, series: int) -> None:
-    """Refuse a page token that is too old, or of a series that was ended."""
+def require_unexpired_page_token(token: PageToken, *, now_ms: int, series: int) -> None:
+    """Raise ServiceError if a page token is too old or its series was ended."""
     if now_ms - token.issued_ms > LIFETIME_MS or token.series < series:
-        raise RefusalError("ExpiredNextTokenException", "The specified NextToken expired.")
+        raise ServiceError("ExpiredNextTokenException", "The specified NextToken expired.")
 
 
 def _decoded(text: str) -> Mapping[str, Any]:

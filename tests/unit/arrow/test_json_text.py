@@ -1,4 +1,4 @@
-"""Rows become JSON, in the compact form and in the printed one."""
+"""Rows as JSON, in the compact form and in the printed form."""
 
 import json
 from datetime import UTC, datetime

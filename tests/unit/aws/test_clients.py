@@ -13,12 +13,12 @@ import pytest
 from penstock.aws.clients import IDLE_MAX, SharedClients
 from penstock.clock import SystemClock
 
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 
 @dataclass
 class PassingClock(SystemClock):
-    """A clock that stands still until time is said to have passed."""
+    """A clock that only the test moves."""
 
     seconds: float = 0.0
 
@@ -31,14 +31,14 @@ class PassingClock(SystemClock):
 
 @dataclass
 class Opened:
-    """Opens what can be closed, and counts how often."""
+    """Opens closeable clients, and counts them by name."""
 
-    first: Callable[[str], None] = lambda _name: None
-    made: Counter[str] = field(default_factory=Counter)
+    before: Callable[[str], None] = lambda _name: None
+    opened: Counter[str] = field(default_factory=Counter)
 
     def __call__(self, name: str) -> BytesIO:
-        self.made[name] += 1
-        self.first(name)
+        self.opened[name] += 1
+        self.before(name)
         return BytesIO(name.encode())
 
 
@@ -47,43 +47,43 @@ def used(clients: SharedClients[str, BytesIO], name: str) -> BytesIO:
         return client
 
 
-def test_whoever_waits_for_a_client_holds_up_nobody_who_wants_another() -> None:
-    entered, answered = threading.Event(), threading.Event()
+def test_opening_a_client_does_not_block_other_clients() -> None:
+    entered, released = threading.Event(), threading.Event()
 
     def hang(name: str) -> None:
         if name == "hanging":
             entered.set()
-            assert answered.wait(PATIENCE_SECONDS)
+            assert released.wait(TIMEOUT_SECONDS)
 
     clients = SharedClients(Opened(hang), clock=SystemClock())
     before = used(clients, "open")
     with ThreadPoolExecutor(1) as threads:
         hanging = threads.submit(used, clients, "hanging")
-        assert entered.wait(PATIENCE_SECONDS)
+        assert entered.wait(TIMEOUT_SECONDS)
 
         found = [used(clients, "open"), used(clients, "new")]
 
         assert not hanging.done()
-        answered.set()
+        released.set()
     assert found[0] is before
     assert found[1].getvalue() == b"new"
 
 
-def test_a_client_that_could_not_be_made_is_made_when_it_is_wanted_again() -> None:
-    failing = [OSError("away")]
+def test_a_client_that_failed_to_open_is_opened_by_the_next_use() -> None:
+    failing = [OSError("unreachable")]
 
     def fail(_name: str) -> None:
         if failing:
             raise failing.pop()
 
     clients = SharedClients(Opened(fail), clock=SystemClock())
-    with pytest.raises(OSError, match="away"):
+    with pytest.raises(OSError, match="unreachable"):
         used(clients, "a")
 
     assert used(clients, "a").getvalue() == b"a"
 
 
-def test_a_client_that_nobody_has_used_for_long_is_closed() -> None:
+def test_an_idle_client_is_closed() -> None:
     clock = PassingClock()
     clients = SharedClients(Opened(), clock=clock)
     old, busy = used(clients, "old"), used(clients, "busy")
@@ -97,7 +97,7 @@ def test_a_client_that_nobody_has_used_for_long_is_closed() -> None:
     assert used(clients, "old") is not old
 
 
-def test_a_client_in_use_is_not_closed_however_long_that_takes() -> None:
+def test_a_client_in_use_is_never_closed_as_idle() -> None:
     clock = PassingClock()
     clients = SharedClients(Opened(), clock=clock)
 
@@ -109,11 +109,11 @@ def test_a_client_in_use_is_not_closed_however_long_that_takes() -> None:
     assert used(clients, "slow") is slow
 
 
-def test_a_forgotten_client_is_closed_by_the_last_who_uses_it() -> None:
+def test_a_discarded_client_is_closed_by_its_last_user() -> None:
     clients = SharedClients(Opened(), clock=SystemClock())
 
     with clients.borrow("a") as before:
-        clients.forget("a")
+        clients.discard("a")
         after = used(clients, "a")
         closed = [before.closed]
     closed.append(before.closed)
@@ -122,7 +122,7 @@ def test_a_forgotten_client_is_closed_by_the_last_who_uses_it() -> None:
     assert (after is before, after.closed) == (False, False)
 
 
-def test_all_clients_are_closed_at_once() -> None:
+def test_close_closes_all_clients() -> None:
     clients = SharedClients(Opened(), clock=SystemClock())
     found = [used(clients, name) for name in ("a", "b")]
 

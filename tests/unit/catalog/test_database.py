@@ -1,4 +1,4 @@
-"""What people are told when the catalog's database fails."""
+"""Errors of the catalog's database, as users see them."""
 
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
@@ -49,7 +49,7 @@ def test_a_folder_is_not_a_catalog(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_a_database_is_refused(path: Path) -> None:
-    path.write_text("these are not the bytes of a database, whatever their number" * 20)
+    path.write_text("these are not the bytes of a database" * 20)
 
     with raises(ExternalError, Code.CATALOG_ERR, "SQLite") as failure:
         opened(path)
@@ -58,7 +58,7 @@ def test_a_file_that_is_not_a_database_is_refused(path: Path) -> None:
     assert isinstance(failure.value.__cause__, Exception)
 
 
-def test_somebody_elses_database_is_refused(path: Path) -> None:
+def test_a_database_of_another_program_is_refused(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE recipes (name TEXT)")
 
@@ -68,18 +68,18 @@ def test_somebody_elses_database_is_refused(path: Path) -> None:
     assert "recipes" in refusal.value.detail
 
 
-def test_a_read_only_catalog_says_so(path: Path) -> None:
+def test_a_read_only_catalog_is_reported(path: Path) -> None:
     opened(path).close()
     catalog = open_catalog(f"sqlite:///file:{path}?mode=ro&uri=true", clock=SystemClock())
 
     with raises(ExternalError, Code.CATALOG_ERR, "read-only") as failure:
-        catalog.free_leases_of_others("me")
+        catalog.delete_leases_of_other_nodes("me")
 
     assert failure.value.code is Code.CATALOG_ERR
     assert catalog.jobs() == ()
 
 
-def test_a_full_disk_says_so_and_stores_nothing(path: Path) -> None:
+def test_a_full_disk_is_reported_and_nothing_is_stored(path: Path) -> None:
     database = Database(f"sqlite:///{path}", clock=SystemClock(), lock_wait=SOON)
     write(database, "CREATE TABLE notes (text TEXT)")
     large = "INSERT INTO notes VALUES (hex(zeroblob(100000)))"
@@ -91,17 +91,17 @@ def test_a_full_disk_says_so_and_stores_nothing(path: Path) -> None:
         assert connection.exec_driver_sql("SELECT count(*) FROM notes").scalar() == 0
 
 
-def test_a_lock_that_is_held_too_long_says_so(path: Path) -> None:
+def test_a_lock_that_is_held_too_long_is_reported(path: Path) -> None:
     catalog = opened(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as frozen:
         frozen.execute("BEGIN IMMEDIATE")
 
-        with raises(ExternalError, Code.CATALOG_ERR, "0.05s") as it:
-            catalog.free_leases_of_others("me")
+        with raises(ExternalError, Code.CATALOG_ERR, "0.05s") as failure:
+            catalog.delete_leases_of_other_nodes("me")
 
-        assert it.value.hint
+        assert failure.value.hint
         assert opened(path).jobs() == ()
-    catalog.free_leases_of_others("me")
+    catalog.delete_leases_of_other_nodes("me")
 
 
 @pytest.mark.parametrize("name", ["catalog.db", None])
@@ -116,7 +116,7 @@ def test_a_thread_does_not_wait_for_another_forever(tmp_path: Path, name: str | 
     write(database)
 
 
-def test_a_broken_rule_of_the_database_is_ours_to_mend(path: Path) -> None:
+def test_a_violated_constraint_is_an_internal_error(path: Path) -> None:
     database = Database(f"sqlite:///{path}", clock=SystemClock(), lock_wait=SOON)
 
     write(database, "CREATE TABLE notes (text TEXT NOT NULL)")
@@ -127,7 +127,7 @@ def test_a_broken_rule_of_the_database_is_ours_to_mend(path: Path) -> None:
     assert_names(failure.value.detail, "NOT NULL")
 
 
-def test_an_unforeseen_error_does_not_show_the_statement(path: Path) -> None:
+def test_an_unexpected_error_does_not_show_the_statement(path: Path) -> None:
     database = Database(f"sqlite:///{path}", clock=SystemClock(), lock_wait=SOON)
 
     with pytest.raises(ExternalError) as failure, database.read() as connection:
@@ -144,21 +144,21 @@ def test_another_kind_of_database_is_refused_without_its_password(url: str) -> N
     assert "secret" not in f"{refusal.value}{refusal.value.hint}{refusal.value.detail}"
 
 
-def test_a_text_that_is_no_url_is_refused() -> None:
+def test_a_text_that_is_not_a_url_is_refused() -> None:
     with raises(UserError, Code.CATALOG_ERR, "sqlite:///path"):
         open_catalog("catalog.db", clock=SystemClock())
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///:memory:"])
-def test_each_catalog_in_memory_is_its_own(url: str) -> None:
+def test_catalogs_in_memory_are_independent(url: str) -> None:
     one, other = (open_catalog(url, clock=SystemClock()) for _ in range(2))
 
-    one.free_leases_of_others("me")
+    one.delete_leases_of_other_nodes("me")
 
     assert one.jobs() == other.jobs() == ()
 
 
-def test_every_connection_is_durable_and_checks_its_rules(path: Path) -> None:
+def test_every_connection_is_durable_and_checks_foreign_keys(path: Path) -> None:
     database = Database(f"sqlite:///{path}", clock=SystemClock(), lock_wait=SOON)
 
     with database.read() as connection:

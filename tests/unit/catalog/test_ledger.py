@@ -1,4 +1,4 @@
-"""How the ledger stays bounded without losing count."""
+"""The ledger stays bounded and counts every attempt once."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from penstock.catalog.upgrade import upgrade
 from penstock.clock import SystemClock
 from penstock.model.epoch import CommitKind, Statistics
 from penstock.model.events import Committed, EpochStarted, Event, Outcome
-from tests.contract.catalog.building import BEGINNING, JOB, commit, create_job, started
+from tests.contract.catalog.building import JOB, START, commit, create_job, started
 
 
 @pytest.fixture
@@ -26,16 +26,16 @@ def database() -> Database:
 
 
 def record(connection: Connection, bodies: Sequence[Committed | EpochStarted]) -> None:
-    """Let the ledger see events, one every six hours."""
+    """Record events in the ledger, one every six hours."""
     events = [
-        Event(job_id=JOB, number=number, at=BEGINNING + timedelta(hours=6 * number), body=body)
+        Event(job_id=JOB, number=number, at=START + timedelta(hours=6 * number), body=body)
         for number, body in enumerate(bodies, start=2)
     ]
     ledger.record(connection, events)
 
 
 def committed(number: int) -> Committed:
-    """Answer the event of a commit that read as many rows as its number."""
+    """Return the event of a commit that read as many rows as its number."""
     attachment = replace(commit(number, "a"), statistics=Statistics(rows_read=number))
     return Committed(attachment=attachment, table_version=number)
 

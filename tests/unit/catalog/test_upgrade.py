@@ -1,4 +1,4 @@
-"""How the catalog's relations come to be, and what opening it costs."""
+"""Creation and migration of the catalog's relations, and the imports of opening a catalog."""
 
 import re
 import sqlite3
@@ -45,7 +45,7 @@ def migrated(path: Path) -> Path:
     return path
 
 
-def test_the_migrations_build_the_relations_that_the_code_knows(migrated: Path) -> None:
+def test_the_migrations_create_the_relations_that_the_code_declares(migrated: Path) -> None:
     engine = create_engine(f"sqlite:///{migrated}")
 
     with engine.connect() as connection:
@@ -57,7 +57,7 @@ def test_the_migrations_build_the_relations_that_the_code_knows(migrated: Path) 
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///{path}"], ids=["memory", "file"])
-def test_a_new_catalog_has_the_same_definitions_as_one_that_was_migrated(
+def test_a_new_catalog_has_the_same_definitions_as_a_migrated_one(
     migrated: Path, tmp_path: Path, url: str
 ) -> None:
     new = Database(
@@ -78,17 +78,17 @@ def test_a_new_catalog_has_the_same_definitions_as_one_that_was_migrated(
 
 
 def normal(definitions: Iterable[Sequence[Any]]) -> dict[str, list[str]]:
-    """Answer the parts of each definition, in any order: columns may have been added later."""
+    """Return the sorted parts of each definition, because columns may have been added later."""
     return {
         name: sorted(" ".join(one.split()) for one in parts(sql)) for name, sql in definitions
     }
 
 
 def parts(sql: str) -> list[str]:
-    """Split a definition at the commas that stand in no inner parentheses."""
-    begin, _, rest = sql.partition("(")
-    inside, _, end = rest.rpartition(")")
-    return [begin, end, *re.split(r",(?![^(]*\))", inside)]
+    """Split a definition at the commas outside of inner parentheses."""
+    head, _, rest = sql.partition("(")
+    inside, _, tail = rest.rpartition(")")
+    return [head, tail, *re.split(r",(?![^(]*\))", inside)]
 
 
 def test_a_stored_catalog_of_the_first_revision_is_opened(path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_stored_catalog_of_the_first_revision_is_opened(path: Path) -> None:
     catalog.close()
 
 
-def test_the_newest_migration_is_the_one_the_code_knows() -> None:
+def test_the_newest_migration_is_the_revision_of_the_code() -> None:
     folder = Path(upgrade.__file__).parent / "migrations"
 
     scripts = ScriptDirectory(str(folder))
@@ -111,7 +111,7 @@ def test_the_newest_migration_is_the_one_the_code_knows() -> None:
 
 
 @pytest.mark.parametrize("revision", ["0001", "0002", "0003"])
-def test_a_catalog_whose_jobs_cannot_be_read_is_refused_and_stays_as_it_is(
+def test_a_catalog_with_unreadable_jobs_is_refused_and_not_changed(
     path: Path, revision: str
 ) -> None:
     with closing(sqlite3.connect(path)) as file:
@@ -144,15 +144,15 @@ def test_a_catalog_of_a_newer_version_is_refused(path: Path) -> None:
     assert_names(refusal.value.hint, "Penstock")
 
 
-@pytest.mark.parametrize("make", [upgrade._migrate, upgrade._create])
-def test_a_catalog_that_is_not_finished_leaves_nothing(
-    path: Path, make: Callable[[Connection], None]
+@pytest.mark.parametrize("create", [upgrade._migrate, upgrade._create])
+def test_an_interrupted_creation_leaves_no_relations(
+    path: Path, create: Callable[[Connection], None]
 ) -> None:
     database = Database(
         f"sqlite:///{path}", clock=SystemClock(), lock_wait=timedelta(seconds=1)
     )
     with suppress(KeyboardInterrupt), database.write() as connection:
-        make(connection)
+        create(connection)
         raise KeyboardInterrupt
 
     with closing(sqlite3.connect(path)) as file:
@@ -160,7 +160,7 @@ def test_a_catalog_that_is_not_finished_leaves_nothing(
     upgrade.upgrade(database)
 
 
-def test_opening_a_catalog_loads_neither_alembic_nor_the_engines(path: Path) -> None:
+def test_opening_a_catalog_imports_neither_alembic_nor_engines(path: Path) -> None:
     program = (
         "import sys\n"
         "from penstock.catalog.catalog import open_catalog\n"
@@ -170,14 +170,14 @@ def test_opening_a_catalog_loads_neither_alembic_nor_the_engines(path: Path) -> 
         "print(sorted(heavy & sys.modules.keys()))\n"
     )
 
-    answer = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
 
-    assert answer.stdout == "[]\n"
+    assert done.stdout == "[]\n"
 
 
-def test_processes_that_create_a_catalog_at_once_agree(path: Path) -> None:
+def test_processes_can_create_a_catalog_at_the_same_time(path: Path) -> None:
     program = (
         "from penstock.catalog.catalog import open_catalog\n"
         "from penstock.clock import SystemClock\n"

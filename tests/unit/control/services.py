@@ -1,11 +1,11 @@
-"""Services for statements that are run without Spark and without a home."""
+"""Services for statements that need neither Spark nor a home folder."""
 
 from pathlib import Path
 
 from penstock.catalog.catalog import Catalog
 from penstock.clock import SystemClock
 from penstock.control.execute import Services
-from penstock.control.result import Analyst
+from penstock.control.result import Analyzer
 from penstock.secrets.vault import Vault
 from penstock.sources.registry import Sources
 from penstock.testing.memory_tables import MemoryTables
@@ -20,7 +20,7 @@ def services(
     return Services(
         catalog=catalog,
         open_tables=MemoryTables,
-        open_analyst=_no_analyst,
+        open_analyzer=_no_analyzer,
         clock=clock,
         vault=used,
         sources=Sources(catalog=catalog, vault=used, clock=clock),
@@ -28,5 +28,5 @@ def services(
     )
 
 
-def _no_analyst() -> Analyst:
+def _no_analyzer() -> Analyzer:
     raise AssertionError("the statement needs no Spark")

@@ -1,4 +1,4 @@
-"""Values of Spark as cells, in every output."""
+"""Values of Spark as cells of a result, in every output format."""
 
 import io
 from datetime import UTC, date, datetime
@@ -52,19 +52,19 @@ def cell(value: Any, kind: pa.DataType) -> Cell:
         ),
     ],
 )
-def test_a_value_becomes_a_cell(value: Any, kind: pa.DataType, expected: Cell) -> None:
+def test_a_value_is_converted_to_a_cell(value: Any, kind: pa.DataType, expected: Cell) -> None:
     assert cell(value, kind) == expected
     assert cell(None, kind) is None
 
 
-def test_the_rows_of_several_chunks_stay_in_their_order() -> None:
+def test_the_rows_of_several_chunks_keep_their_order() -> None:
     lists = pa.array([[1], None, [2, 3]])
     rows = pa.table({"a": pa.chunked_array([lists.slice(2), lists.slice(0, 2)])})
 
     assert result_of(rows).rows == (("[2, 3]",), ("[1]",), (None,))
 
 
-def test_no_rows_have_columns_all_the_same() -> None:
+def test_a_result_without_rows_has_columns() -> None:
     result = result_of(pa.table({"a": pa.array([], pa.int32())}))
 
     assert (result.columns, result.rows) == (result_columns("a INT"), ())

@@ -1,4 +1,4 @@
-"""Statements about secrets: what they store, what they answer, what they refuse."""
+"""Statements about secrets: stored values, results and errors."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ from tests.unit.control.services import services
 
 OPTION = "s3.secret_key"
 REFERENCE = "secret:Lake"
-OF_WAREHOUSE = "Lake"
+WAREHOUSE = "Lake"
 OTHER = "other"
 LAKE = CreateSecret(name="lake", values=(("s3.access_key", "AKIA"), (OPTION, "wJalr")))
 USING = replace(
@@ -45,8 +45,8 @@ USING = replace(
 
 
 @dataclass
-class Desk:
-    """Where statements about secrets are handed in."""
+class Session:
+    """A catalog and a vault to run statements about secrets with."""
 
     catalog: Catalog
     vault: Vault
@@ -63,103 +63,103 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
     monkeypatch.delenv(VARIABLE, raising=False)
     clock = MovableClock()
     catalog = open_catalog("sqlite://", clock=clock)
     catalog.create_table(TABLE)
-    yield Desk(catalog, Vault(catalog, key_file=tmp_path / "secret.key"), clock)
+    yield Session(catalog, Vault(catalog, key_file=tmp_path / "secret.key"), clock)
     catalog.close()
 
 
-def test_a_secret_is_listed_without_its_values(desk: Desk) -> None:
-    desk.run(LAKE)
-    desk.clock.move(minutes=1)
+def test_a_secret_is_listed_without_its_values(session: Session) -> None:
+    session.run(LAKE)
+    session.clock.move(minutes=1)
     alter = AlterSecret(name="lake", values=(("other", "x"),))
-    desk.run(alter)
+    session.run(alter)
 
-    result = desk.run(ShowSecrets())
+    result = session.run(ShowSecrets())
 
     assert result.names == ("name", "keys", "used_by", "created_at", "changed_at")
     keys = "s3.access_key, s3.secret_key, other"
     assert result.rows == (("lake", keys, "", "2026-03-01 12:30:15", "2026-03-01 12:31:15"),)
 
 
-def test_an_altered_secret_reveals_its_new_value(desk: Desk) -> None:
-    desk.run(LAKE)
+def test_an_altered_secret_reveals_its_new_value(session: Session) -> None:
+    session.run(LAKE)
 
     alter = AlterSecret(name="lake", values=((OPTION, "new"),))
-    answer = desk.run(alter)
+    result = session.run(alter)
 
-    assert answer == Result(message="secret lake altered")
-    assert desk.vault.reveal("secret:lake", option=OPTION) == "new"
-    assert desk.vault.reveal("secret:lake", option="s3.access_key") == "AKIA"
+    assert result == Result(message="secret lake altered")
+    assert session.vault.reveal("secret:lake", option=OPTION) == "new"
+    assert session.vault.reveal("secret:lake", option="s3.access_key") == "AKIA"
 
 
-def test_a_secret_is_created_once(desk: Desk) -> None:
-    assert desk.run(LAKE) == Result(message="secret lake created")
+def test_a_secret_cannot_be_created_twice(session: Session) -> None:
+    assert session.run(LAKE) == Result(message="secret lake created")
 
     with raises(UserError, Code.ALREADY_EXISTS_ERR, '"lake"') as refusal:
-        desk.run(LAKE)
-    again = desk.run(replace(LAKE, values=((OPTION, "other"),), if_not_exists=True))
+        session.run(LAKE)
+    again = session.run(replace(LAKE, values=((OPTION, "other"),), if_not_exists=True))
 
     assert refusal.value.code is Code.ALREADY_EXISTS_ERR
-    assert again == Result(message="secret lake exists already")
-    assert desk.vault.reveal("secret:lake", option=OPTION) == "wJalr"
+    assert again == Result(message="secret lake already exists")
+    assert session.vault.reveal("secret:lake", option=OPTION) == "wJalr"
 
 
-def test_a_secret_that_nobody_uses_is_dropped(desk: Desk) -> None:
-    desk.run(LAKE)
+def test_an_unused_secret_can_be_dropped(session: Session) -> None:
+    session.run(LAKE)
 
     drop = DropSecret(name="lake", if_exists=True)
-    first = desk.run(drop, warehouse_secret=OTHER)
-    second = desk.run(drop)
+    first = session.run(drop, warehouse_secret=OTHER)
+    second = session.run(drop)
 
     assert first == Result(message="secret lake dropped")
     assert second == Result(message="secret lake does not exist")
 
 
-def test_a_secret_that_does_not_exist_is_told_with_those_that_do(desk: Desk) -> None:
-    desk.run(LAKE)
+def test_the_hint_for_a_missing_secret_lists_the_existing_secrets(session: Session) -> None:
+    session.run(LAKE)
 
     with raises(UserError, Code.META_NOT_FOUND_ERR, '"sea"') as refusal:
-        desk.run(DropSecret(name="sea"))
+        session.run(DropSecret(name="sea"))
 
     assert refusal.value.code is Code.META_NOT_FOUND_ERR
     assert_names(refusal.value.hint, "lake")
 
 
-def test_a_secret_that_jobs_use_is_kept(desk: Desk) -> None:
-    desk.run(LAKE)
-    desk.create_job("b", "job-1")
-    desk.create_job("a", "job-2")
+def test_a_secret_that_jobs_use_cannot_be_dropped(session: Session) -> None:
+    session.run(LAKE)
+    session.create_job("b", "job-1")
+    session.create_job("a", "job-2")
 
     with raises(UserError, Code.STATE_ERR, '"a"', '"b"') as refusal:
-        desk.run(DropSecret(name="lake"))
+        session.run(DropSecret(name="lake"))
 
     assert refusal.value.code is Code.STATE_ERR
-    assert desk.run(ShowSecrets()).rows[0][2] == "a, b"
+    assert session.run(ShowSecrets()).rows[0][2] == "a, b"
 
 
-def test_a_secret_of_the_warehouse_is_kept(desk: Desk) -> None:
-    desk.run(LAKE)
+def test_the_secret_of_the_warehouse_cannot_be_dropped(session: Session) -> None:
+    session.run(LAKE)
 
     with raises(UserError, Code.STATE_ERR, '"lake"', "warehouse") as refusal:
-        desk.run(DropSecret(name="lake"), warehouse_secret=OF_WAREHOUSE)
+        session.run(DropSecret(name="lake"), warehouse_secret=WAREHOUSE)
 
     assert refusal.value.code is Code.STATE_ERR
-    shown = desk.run(ShowSecrets(), warehouse_secret=OF_WAREHOUSE)
+    shown = session.run(ShowSecrets(), warehouse_secret=WAREHOUSE)
     assert shown.rows[0][2] == "warehouse"
 
 
-def test_a_secret_that_a_job_owns_and_does_not_refer_to_is_dropped(desk: Desk) -> None:
-    own = desk.vault.sealed_secret("own", {OPTION: "x"}, job_id=JOB)
-    desk.catalog.create_job(JOB, created(), secrets_owned=(own,))
-    assert desk.run(ShowSecrets()).rows[0][2] == ""
+def test_a_secret_that_a_job_owns_but_does_not_use_can_be_dropped(session: Session) -> None:
+    own = session.vault.sealed_secret("own", {OPTION: "x"}, job_id=JOB)
+    session.catalog.create_job(JOB, created(), secrets_owned=(own,))
+    assert session.run(ShowSecrets()).rows[0][2] == ""
 
-    answer = desk.run(DropSecret(name="own"))
+    result = session.run(DropSecret(name="own"))
 
-    assert answer == Result(message="secret own dropped")
+    assert result == Result(message="secret own dropped")
 
 
 def test_references_are_found_among_the_options_of_a_source() -> None:

@@ -1,4 +1,4 @@
-"""What SHOW ROUTINE LOAD prints of a load, cell by cell."""
+"""The cells of SHOW ROUTINE LOAD."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -18,7 +18,7 @@ from penstock.model.split import End, Horizon, Position, SplitProgress
 from penstock.sources.kinesis.kind import KINESIS, KinesisOptions
 from penstock.sources.kinesis.shards import ShardMemory, StreamMemory
 from penstock.sources.registry import source_ref
-from tests.contract.catalog.building import BEGINNING, DEFINITION
+from tests.contract.catalog.building import DEFINITION, START
 from tests.error_values import assert_names
 from tests.unit.supervisor.test_restart import CREATED
 
@@ -36,7 +36,7 @@ CLAUSES = LoadProperties(
 
 
 def shard(number: int, position: Position = Horizon()) -> SplitProgress:  # noqa: B008 - It is frozen.
-    """Return a shard that no other waits for."""
+    """Return a shard without children."""
     return SplitProgress(
         split=f"shard-{number}", floor=Horizon(), position=position, identity=str(number)
     )
@@ -49,7 +49,7 @@ def load(
     clauses: LoadProperties = LoadProperties(),  # noqa: B008 - It is frozen.
     properties: RoutineProperties = RoutineProperties(),  # noqa: B008 - It is frozen.
 ) -> JobState:
-    """Return a load with these shards."""
+    """Return a routine load with these shards."""
     definition = replace(
         DEFINITION,
         name=name,
@@ -63,22 +63,22 @@ def load(
 
 
 def view(state: JobState, *known: ShardMemory, tasks_max: int | None = None) -> JobView:
-    """Return the view of a load whose stream keeps records for a day."""
+    """Return the view of a load whose stream retains records for a day."""
     memory = to_text(StreamMemory(shards=known, retention=DAY))
     report = JobReport(memory=memory)
-    return JobView(job=state, at=BEGINNING, report=report, tasks_max=tasks_max)
+    return JobView(job=state, at=START, report=report, tasks_max=tasks_max)
 
 
 def lagging(hours: float, *, polled: float) -> ShardMemory:
-    """Return the memory of a shard that lagged so many hours when it was last polled."""
+    """Return the memory of a shard by its lag at the last poll, both in hours."""
     return ShardMemory(
         shard="shard-0",
         lag=timedelta(hours=hours),
-        at=BEGINNING - timedelta(hours=polled),
+        at=START - timedelta(hours=polled),
     )
 
 
-def test_the_clauses_of_a_load_are_told_as_they_were_written() -> None:
+def test_the_clauses_of_a_load_are_shown_verbatim() -> None:
     shown = job_properties(view(load(clauses=CLAUSES)))
 
     assert {
@@ -90,7 +90,7 @@ def test_the_clauses_of_a_load_are_told_as_they_were_written() -> None:
     }.items() <= shown.items()
 
 
-def test_what_was_not_given_is_a_star_or_its_default_as_a_plain_number() -> None:
+def test_an_unset_clause_is_a_star_and_an_unset_option_is_its_default() -> None:
     shown = job_properties(view(load()))
 
     unset = ("partitions", "columnToColumnExpr", "precedingFilter", "whereExpr", "delete")
@@ -108,7 +108,7 @@ def test_what_was_not_given_is_a_star_or_its_default_as_a_plain_number() -> None
 
 
 @pytest.mark.parametrize("format_", [PayloadFormat.JSON, PayloadFormat.TEXT])
-def test_only_csv_has_separators(format_: PayloadFormat) -> None:
+def test_only_csv_loads_show_separators(format_: PayloadFormat) -> None:
     shown = job_properties(view(load(properties=RoutineProperties(format=format_))))
 
     assert shown["format"] == format_
@@ -126,7 +126,7 @@ def test_only_csv_has_separators(format_: PayloadFormat) -> None:
         (5, 5, 0, 0),
     ],
 )
-def test_tasks_are_as_many_as_wanted_as_shards_as_cores_and_never_more_than_256(
+def test_the_number_of_tasks_is_limited_by_option_node_shards_and_256(
     wanted: int, at_once: int | None, shards: int, expected: int
 ) -> None:
     finished = shard(999, End())
@@ -139,7 +139,7 @@ def test_tasks_are_as_many_as_wanted_as_shards_as_cores_and_never_more_than_256(
     assert view(state, tasks_max=at_once).tasks == expected
 
 
-def test_rejects_are_named_while_the_window_has_errors() -> None:
+def test_the_query_for_rejects_is_shown_while_the_window_has_errors() -> None:
     state = load(shard(0), name="it's")
     bad = replace(state, window=ErrorWindow(errors=1, rows=2, first="bad"))
 
@@ -179,7 +179,7 @@ def test_a_shard_that_may_lose_records_is_shown_whether_the_load_runs_or_not(
         (load(shard(0), desired=DesiredState.CLOSED), lagging(0, polled=23)),
         (load(replace(shard(0), placed=3)), lagging(0, polled=23)),
     ],
-    ids=["in time", "never polled", "finished", "stopped", "placed anew"],
+    ids=["in time", "never polled", "finished", "stopped", "moved by ALTER"],
 )
-def test_nothing_is_shown_of_other_shards(state: JobState, known: ShardMemory) -> None:
+def test_no_message_is_shown_for_other_shards(state: JobState, known: ShardMemory) -> None:
     assert other_message(view(state, known)) == ""

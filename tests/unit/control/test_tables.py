@@ -1,4 +1,4 @@
-"""Tables that jobs look up: which jobs keep them, and what is said then."""
+"""DROP TABLE of tables that jobs join."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -47,7 +47,7 @@ LOAD = replace(DEFINITION, job_kind="ROUTINE_LOAD", load=LoadProperties(), query
 
 @pytest.fixture
 def catalog() -> Iterator[Catalog]:
-    """A catalog with a routine load that looks rows up in a table."""
+    """A catalog with a routine load that joins a table."""
     opened = open_catalog("sqlite://", clock=MovableClock())
     opened.create_table(TABLE)
     opened.create_table(NAMES)
@@ -56,7 +56,7 @@ def catalog() -> Iterator[Catalog]:
     opened.close()
 
 
-def test_a_table_that_a_load_looks_up_is_kept(catalog: Catalog) -> None:
+def test_a_table_that_a_load_joins_cannot_be_dropped(catalog: Catalog) -> None:
     with raises(UserError, Code.STATE_ERR, '"load_orders"') as refusal:
         execute(DropTable(name="names"), services=services(catalog))
 
@@ -65,10 +65,12 @@ def test_a_table_that_a_load_looks_up_is_kept(catalog: Catalog) -> None:
     )
 
 
-def test_a_table_that_a_stopped_load_looked_up_is_dropped(catalog: Catalog) -> None:
+def test_a_table_that_a_stopped_load_joined_can_be_dropped(catalog: Catalog) -> None:
     stopped = DesiredStateChanged(state=DesiredState.CLOSED, reason=None, generation=FIRST)
     catalog.append(JOB, stopped, expected=None)
 
-    answer = execute(DropTable(name="names"), services=services(catalog))
+    result = execute(DropTable(name="names"), services=services(catalog))
 
-    assert answer == Result(message=f"table names dropped; files stay at {NAMES.location}")
+    assert result == Result(
+        message=f"table names dropped; its files remain at {NAMES.location}"
+    )

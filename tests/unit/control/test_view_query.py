@@ -1,4 +1,4 @@
-"""What a SELECT finds in a view, and what it may not do."""
+"""The rows and the errors of a SELECT from a view."""
 
 import threading
 from datetime import UTC, datetime, timedelta
@@ -25,8 +25,8 @@ JOBS = View(
 )
 
 
-class LeapingClock:
-    """A clock that has moved on by an hour every time it is asked."""
+class SteppingClock:
+    """A clock that advances by an hour at every call."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
@@ -43,25 +43,25 @@ class LeapingClock:
 
 
 def query(text: str) -> ViewQuery:
-    """Answer a SELECT whose view is written as ``VIEW``."""
+    """Return a parsed SELECT; ``VIEW`` in the text is the view."""
     (found,) = parse_script(text.replace("VIEW", "jobs('type' = 'insert')"))
     assert isinstance(found.statement, ViewQuery)
     return found.statement
 
 
 def select(text: str, *, view: View = JOBS, clock: Clock | None = None) -> Result:
-    """Run a SELECT."""
+    """Return the result of a SELECT."""
     return select_from_view(query(text), view, clock=clock or SystemClock())
 
 
 def refusal(text: str) -> UserError:
-    """Answer why a SELECT is refused."""
+    """Return the error of a SELECT."""
     with pytest.raises(UserError) as caught:
         select(text)
     return caught.value
 
 
-def test_a_star_gives_all_columns_and_rows_in_their_order() -> None:
+def test_a_star_returns_all_columns_and_rows_in_order() -> None:
     result = select("SELECT * FROM VIEW")
 
     assert result.names == ("Name", "Status", "SucceedTaskCount", "ErrorMsg")
@@ -90,7 +90,7 @@ def test_a_star_gives_all_columns_and_rows_in_their_order() -> None:
         ("SELECT 'a'\"b'c\" FROM VIEW LIMIT 1", ["a"]),
     ],
 )
-def test_a_select_answers_as_doris_would(text: str, rows: list[object]) -> None:
+def test_a_select_returns_the_same_rows_as_in_doris(text: str, rows: list[object]) -> None:
     assert [row[0] for row in select(text).rows] == rows
 
 
@@ -108,13 +108,13 @@ def test_counts_compare_as_numbers(text: str, names: list[object]) -> None:
     assert [row[0] for row in select(text).rows] == names
 
 
-def test_columns_are_called_as_the_view_the_alias_or_the_expression() -> None:
+def test_a_column_has_the_name_of_the_view_the_alias_or_the_expression() -> None:
     result = select('SELECT NAME, status AS s, Name "the name", upper( Name ) FROM VIEW')
 
     assert result.names == ("Name", "s", "the name", "upper( Name )")
 
 
-def test_what_sqlite_would_read_otherwise_is_written_anew() -> None:
+def test_strings_and_comments_are_converted_for_sqlite() -> None:
     text = sqlite_text(query('SELECT `a``b`, "c""d", \'e\\\'f\' /* x /* y */ */ FROM VIEW j'))
 
     assert text == "SELECT `a``b`, 'c\"d', 'e''f' FROM `jobs` j"
@@ -154,7 +154,9 @@ def test_what_sqlite_would_read_otherwise_is_written_anew() -> None:
         ),
     ],
 )
-def test_a_mistake_is_told_in_our_words(text: str, code: Code, named: tuple[str, ...]) -> None:
+def test_an_error_of_sqlite_is_converted_to_a_user_error(
+    text: str, code: Code, named: tuple[str, ...]
+) -> None:
     error = refusal(text)
 
     assert_error(error, code, *named)
@@ -168,7 +170,7 @@ def test_the_hint_for_an_unknown_column_lists_the_columns() -> None:
 
 
 @pytest.mark.parametrize("call", ["nix(1)", "load_extension(1)", "randomblob(1)", "hex(1)"])
-def test_only_harmless_functions_may_be_called(call: str) -> None:
+def test_only_harmless_functions_can_be_called(call: str) -> None:
     error = refusal("SELECT CALL FROM VIEW".replace("CALL", call))
 
     assert error.code is Code.NOT_SUPPORTED_ERR
@@ -176,13 +178,13 @@ def test_only_harmless_functions_may_be_called(call: str) -> None:
     assert "json_extract" in error.hint
 
 
-def test_only_the_view_may_be_read() -> None:
+def test_only_the_view_can_be_read() -> None:
     error = refusal("SELECT Name IN sqlite_master FROM VIEW")
 
     assert error.code is Code.TYPE_ERR
 
 
-def test_a_select_that_takes_too_long_is_ended() -> None:
+def test_a_select_that_takes_too_long_is_cancelled() -> None:
     many = View(
         name="jobs",
         columns=result_columns("Name"),
@@ -190,7 +192,7 @@ def test_a_select_that_takes_too_long_is_ended() -> None:
     )
 
     with pytest.raises(UserError) as caught:
-        select("SELECT Name FROM VIEW ORDER BY Name", view=many, clock=LeapingClock())
+        select("SELECT Name FROM VIEW ORDER BY Name", view=many, clock=SteppingClock())
 
     assert caught.value.code is Code.TIMEOUT_ERR
     assert_names(caught.value.message, "jobs(…)", "10s")

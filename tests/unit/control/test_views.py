@@ -1,4 +1,4 @@
-"""What the rows of jobs(…) and tasks(…) say of a catalog."""
+"""The rows of jobs(…) and tasks(…) for a catalog."""
 
 import json
 from datetime import timedelta
@@ -53,7 +53,7 @@ def catalog(database: Database) -> Catalog:
 
 
 def dicts(view: View) -> list[dict[str, Any]]:
-    """Answer the rows of a view by column."""
+    """Return the rows of a view by column."""
     names = [column.name for column in view.columns]
     return [dict(zip(names, row, strict=True)) for row in view.rows]
 
@@ -69,24 +69,24 @@ def tasks(catalog: Catalog) -> list[dict[str, Any]]:
 
 
 def job(catalog: Catalog) -> dict[str, Any]:
-    """Answer the only row of jobs."""
+    """Return the only row of jobs."""
     (row,) = jobs(catalog)
     return row
 
 
-def begin(catalog: Catalog, epoch: int, attempt: int = 1) -> EpochStarted:
+def start(catalog: Catalog, epoch: int, attempt: int = 1) -> EpochStarted:
     """Start an attempt."""
     body = started(epoch, attempt)
     catalog.append(JOB, body, expected=None)
     return body
 
 
-def fail(catalog: Catalog, begun: EpochStarted) -> None:
-    """End an attempt in a failure."""
+def fail(catalog: Catalog, attempt: EpochStarted) -> None:
+    """End an attempt with a failure."""
     ended = EpochEnded(
-        attempt_id=begun.attempt_id,
-        epoch=begun.epoch,
-        attempt=begun.attempt,
+        attempt_id=attempt.attempt_id,
+        epoch=attempt.epoch,
+        attempt=attempt.attempt,
         outcome=Outcome.FAILED,
         reason=Reason(code=Code.STORAGE_ERR, message="it is gone"),
     )
@@ -95,13 +95,13 @@ def fail(catalog: Catalog, begun: EpochStarted) -> None:
 
 def succeed(catalog: Catalog, number: int) -> None:
     """Commit one epoch of ten rows."""
-    begin(catalog, number - 1)
+    start(catalog, number - 1)
     cumulative = sum([COUNTED] * (number - 1), Statistics())
     attachment = commit(number, f"/in/{number}", statistics=COUNTED, cumulative=cumulative)
     apply(catalog, attachment)
 
 
-def test_a_new_job_has_loaded_nothing(catalog: Catalog) -> None:
+def test_a_new_job_has_no_rows_and_no_tasks(catalog: Catalog) -> None:
     assert job(catalog) == {
         "Id": JOB,
         "Name": "load_orders",
@@ -130,7 +130,7 @@ def test_a_new_job_has_loaded_nothing(catalog: Catalog) -> None:
     assert tasks(catalog) == []
 
 
-def test_a_job_tells_what_it_loaded_and_why_it_is_paused(catalog: Catalog) -> None:
+def test_a_job_shows_its_counters_and_why_it_is_paused(catalog: Catalog) -> None:
     succeed(catalog, 2)
     catalog.append(JOB, PAUSED, expected=None)
 
@@ -142,11 +142,11 @@ def test_a_job_tells_what_it_loaded_and_why_it_is_paused(catalog: Catalog) -> No
         '{"scannedRows": 10, "loadBytes": 50, "fileNumber": 3, "fileSize": 400, '
         '"filteredRows": 2}'
     )
-    assert row["ErrorMsg"] == '{"code": "MANUAL_PAUSE_ERR", "msg": "paused by a person"}'
+    assert row["ErrorMsg"] == '{"code": "MANUAL_PAUSE_ERR", "msg": "paused by a user"}'
     assert row["LastTaskSuccessTime"] == "2026-03-01 12:32:15"
 
 
-def test_t43_the_end_offset_never_lies_before_the_current_one(catalog: Catalog) -> None:
+def test_t43_the_end_offset_is_never_before_the_current_offset(catalog: Catalog) -> None:
     succeed(catalog, 2)
     apply(catalog, move(3, After(value="/in/1")))
     back = job(catalog)
@@ -161,7 +161,7 @@ def test_t43_the_end_offset_never_lies_before_the_current_one(catalog: Catalog) 
 
 
 def test_a_task_is_an_attempt_of_an_epoch(catalog: Catalog, clock: MovableClock) -> None:
-    begin(catalog, 1)
+    start(catalog, 1)
     clock.move(seconds=5)
     apply(catalog, commit(2, "/in/2", statistics=COUNTED))
 
@@ -189,14 +189,14 @@ def test_a_task_is_an_attempt_of_an_epoch(catalog: Catalog, clock: MovableClock)
     ]
 
 
-def test_tasks_come_newest_first_with_how_they_ended(
+def test_tasks_are_listed_newest_first_with_their_outcomes(
     catalog: Catalog, clock: MovableClock
 ) -> None:
     succeed(catalog, 2)
     clock.move(seconds=1)
-    fail(catalog, begin(catalog, 2, attempt=2))
+    fail(catalog, start(catalog, 2, attempt=2))
     clock.move(seconds=1)
-    begin(catalog, 3)
+    start(catalog, 3)
 
     found = tasks(catalog)
 
@@ -212,7 +212,7 @@ def test_tasks_come_newest_first_with_how_they_ended(
     ]
 
 
-def test_a_committed_task_begins_where_the_commit_before_it_ended(catalog: Catalog) -> None:
+def test_a_committed_task_starts_where_the_previous_commit_ended(catalog: Catalog) -> None:
     succeed(catalog, 2)
     apply(catalog, move(3, After(value="/in/0")))
     apply(catalog, commit(4, "/in/4"))
@@ -225,8 +225,8 @@ def test_a_committed_task_begins_where_the_commit_before_it_ended(catalog: Catal
     ]
 
 
-def test_an_attempt_that_a_pause_met_counts_as_cancelled(catalog: Catalog) -> None:
-    begin(catalog, 1)
+def test_an_attempt_that_a_pause_interrupted_counts_as_cancelled(catalog: Catalog) -> None:
+    start(catalog, 1)
     catalog.append(JOB, PAUSED, expected=None)
 
     (task,) = tasks(catalog)
@@ -235,13 +235,13 @@ def test_an_attempt_that_a_pause_met_counts_as_cancelled(catalog: Catalog) -> No
     assert [job(catalog)[count] for count in COUNTS] == [0, 0, 1]
 
 
-def test_tasks_that_were_added_up_are_one_row_that_counts_them(
+def test_folded_tasks_are_one_row_with_their_number(
     catalog: Catalog, database: Database
 ) -> None:
     for number in range(2, 7):
         succeed(catalog, number)
-    fail(catalog, begin(catalog, 6, attempt=2))
-    before = added_up(catalog)
+    fail(catalog, start(catalog, 6, attempt=2))
+    before = sums(catalog)
 
     with database.write() as connection:
         ledger.fold(connection, JOB, keep=2)
@@ -250,17 +250,17 @@ def test_tasks_that_were_added_up_are_one_row_that_counts_them(
     assert len(tasks(catalog)) == 3
     assert (day["TaskId"], day["Status"]) == (None, "SUCCESS")
     assert day["CreateTime"] == "2026-03-01 00:00:00"
-    assert before == added_up(catalog) == {"TaskNumber": 6, "ScannedRows": 50}
+    assert before == sums(catalog) == {"TaskNumber": 6, "ScannedRows": 50}
     assert [job(catalog)[count] for count in COUNTS] == [5, 1, 0]
 
 
-def added_up(catalog: Catalog) -> dict[str, int]:
-    """Add up what the tasks count."""
+def sums(catalog: Catalog) -> dict[str, int]:
+    """Return the sums of two counters over all tasks."""
     counted = [json.loads(task["LoadStatistic"] or "") for task in tasks(catalog)]
     return {key: sum(one[key] for one in counted) for key in ("TaskNumber", "ScannedRows")}
 
 
-def test_jobs_come_by_name_and_share_the_list_of_tasks(
+def test_jobs_are_listed_by_name_and_tasks_of_all_jobs_together(
     catalog: Catalog, clock: MovableClock
 ) -> None:
     create_job(catalog, "another", "job-2")

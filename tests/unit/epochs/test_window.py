@@ -1,4 +1,4 @@
-"""The window of errors: what it shows of the epochs in it."""
+"""The error window after an epoch, and its error message."""
 
 from dataclasses import replace
 
@@ -23,12 +23,12 @@ LOAD: JobDefinition = replace(
 def after(
     window: ErrorWindow, *, rows: int = 1, errors: int = 0, foreign: int = 0, first: str = ""
 ) -> ErrorWindow:
-    """Answer the window behind one more epoch."""
+    """Return the window after one more epoch."""
     epoch = Statistics(rows_read=rows, rows_rejected=errors + foreign, rows_foreign=foreign)
     return next_window(window, epoch, first=first, definition=LOAD)
 
 
-def test_the_message_is_that_of_the_latest_epoch_with_errors() -> None:
+def test_the_window_has_the_message_of_the_latest_epoch_with_errors() -> None:
     one = after(ErrorWindow(), errors=1, first="one")
     two = after(one, errors=1, first="two")
     good = after(two)
@@ -36,19 +36,19 @@ def test_the_message_is_that_of_the_latest_epoch_with_errors() -> None:
     assert [window.first for window in (one, two, good)] == ["one", "two", "two"]
 
 
-def test_a_record_that_belongs_to_another_shard_is_no_error() -> None:
+def test_a_record_of_another_shard_does_not_count_as_an_error() -> None:
     window = after(after(ErrorWindow(), errors=1, first="one"), foreign=1, first="foreign")
 
     assert (window.errors, window.first) == (1, "one")
 
 
-def test_a_window_that_is_opened_anew_for_its_size_shows_no_message() -> None:
+def test_a_full_window_starts_again_without_a_message() -> None:
     window = after(after(ErrorWindow(), errors=1, first="one"), rows=100)
 
     assert window == ErrorWindow()
 
 
-def test_the_message_of_a_window_that_was_too_full_stands_until_the_next_epoch() -> None:
+def test_an_exceeded_window_keeps_its_message_until_the_next_epoch() -> None:
     full = after(ErrorWindow(), rows=9, errors=6, first="one")
 
     assert (full.errors, full.first) == (0, "one")
@@ -56,7 +56,7 @@ def test_the_message_of_a_window_that_was_too_full_stands_until_the_next_epoch()
     assert after(full).first == ""
 
 
-def test_a_large_limit_is_named_with_all_its_digits() -> None:
+def test_the_error_shows_all_digits_of_a_large_limit() -> None:
     tripped = Tripped(
         limit="max_error_number", limit_value=1_234_567, rows=2_000_000, errors=1_234_568
     )

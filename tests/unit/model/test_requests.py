@@ -1,4 +1,4 @@
-"""Requests of the last hour: what is counted counts for an hour, by the minute."""
+"""Requests of the last hour, counted by the minute."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -13,7 +13,7 @@ MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 
 
-def test_nothing_is_known_before_the_first_request() -> None:
+def test_the_count_is_none_before_the_first_request() -> None:
     assert requests_in_hour(None, now=NOON) is None
 
 
@@ -33,13 +33,13 @@ def test_a_request_counts_for_an_hour() -> None:
     assert requests_in_hour(counts, now=NOON + HOUR) == 0
 
 
-def test_an_hour_without_a_request_has_none_which_is_not_unknown() -> None:
+def test_the_count_of_an_hour_without_requests_is_zero() -> None:
     counts = with_requests(None, at=NOON, requests=3)
 
     assert requests_in_hour(counts, now=NOON + timedelta(days=400)) == 0
 
 
-def test_minutes_drop_out_one_by_one() -> None:
+def test_old_minutes_leave_the_count_one_by_one() -> None:
     counts = with_requests(None, at=NOON, requests=1)
     counts = with_requests(counts, at=NOON + MINUTE, requests=2)
     counts = with_requests(counts, at=NOON + 2 * MINUTE, requests=4)
@@ -49,7 +49,7 @@ def test_minutes_drop_out_one_by_one() -> None:
     assert found == [7, 6, 4, 0]
 
 
-def test_counts_do_not_grow_with_time() -> None:
+def test_the_counts_of_at_most_sixty_minutes_are_stored() -> None:
     counts = None
     for minute in range(200):
         counts = with_requests(counts, at=NOON + minute * MINUTE, requests=1)
@@ -58,7 +58,7 @@ def test_counts_do_not_grow_with_time() -> None:
     assert len(json.loads(counts)) == 60
 
 
-def test_minutes_that_are_still_to_come_do_not_count_when_the_clock_was_set_back() -> None:
+def test_future_minutes_do_not_count_after_the_clock_was_set_back() -> None:
     counts = with_requests(None, at=NOON, requests=1000)
 
     assert requests_in_hour(counts, now=NOON - timedelta(hours=20)) == 0
@@ -69,18 +69,18 @@ def test_minutes_that_are_still_to_come_do_not_count_when_the_clock_was_set_back
         st.tuples(st.timedeltas(timedelta(), timedelta(hours=3)), st.integers(0, 1000)),
         max_size=30,
     ),
-    asked=st.timedeltas(timedelta(hours=3), timedelta(hours=5)),
+    now=st.timedeltas(timedelta(hours=3), timedelta(hours=5)),
 )
-def test_the_count_is_that_of_an_hour_give_or_take_a_minute(
-    sent: list[tuple[timedelta, int]], asked: timedelta
+def test_the_count_covers_an_hour_to_within_a_minute(
+    sent: list[tuple[timedelta, int]], now: timedelta
 ) -> None:
     counts = with_requests(None, at=NOON, requests=0)
     for at, requests in sorted(sent):
         counts = with_requests(counts, at=NOON + at, requests=requests)
 
-    found = requests_in_hour(counts, now=NOON + asked)
+    found = requests_in_hour(counts, now=NOON + now)
 
     assert found is not None
-    surely = sum(requests for at, requests in sent if asked - at < HOUR - MINUTE)
-    perhaps = sum(requests for at, requests in sent if asked - at < HOUR)
-    assert surely <= found <= perhaps
+    least = sum(requests for at, requests in sent if now - at < HOUR - MINUTE)
+    most = sum(requests for at, requests in sent if now - at < HOUR)
+    assert least <= found <= most

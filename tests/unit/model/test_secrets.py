@@ -36,7 +36,7 @@ def test_any_other_text_is_a_literal(text: str) -> None:
     assert reference_of(text) is None
 
 
-def test_names_of_secrets_do_not_tell_cases_apart() -> None:
+def test_names_of_secrets_are_case_insensitive() -> None:
     assert reference_of("secret:Lake") == SecretReference(name="lake")
 
 
@@ -59,7 +59,7 @@ def test_names_of_secrets_do_not_tell_cases_apart() -> None:
         "rsa.private.key.first",
     ],
 )
-def test_a_secret_key_is_known_by_its_name(key: str) -> None:
+def test_a_secret_key_is_recognized_by_its_name(key: str) -> None:
     assert is_secret_key(key)
 
 
@@ -71,12 +71,12 @@ def test_other_keys_are_not_secret(key: str) -> None:
 @pytest.mark.parametrize(
     "key", ["s3.secretkey", "s3.acces_key", "secretAccessKey", "fs.s3a.access.key", "tokens"]
 )
-def test_a_misspelt_or_foreign_key_resembles_a_secret_one(key: str) -> None:
+def test_a_misspelled_or_foreign_key_resembles_a_secret_key(key: str) -> None:
     assert resembles_secret_key(key)
 
 
 @pytest.mark.parametrize("key", ["uri", "s3.endpoint", "path_partition_keys", "format"])
-def test_other_options_do_not_resemble_a_secret_one(key: str) -> None:
+def test_other_options_do_not_resemble_a_secret_key(key: str) -> None:
     assert not resembles_secret_key(key)
 
 
@@ -88,7 +88,7 @@ def test_every_option_that_is_declared_a_secret_has_a_secret_key() -> None:
 
 
 @pytest.mark.parametrize("mask", ["***", "******"])
-def test_what_hides_a_secret_is_no_value_of_it(mask: str) -> None:
+def test_a_mask_is_refused_as_the_value_of_a_secret(mask: str) -> None:
     given = {"uri": "s3://a/", "format": "json", "s3.secret_key": mask}
 
     with raises(UserError, Code.OPTION_ERR, "***") as refusal:
@@ -98,7 +98,7 @@ def test_what_hides_a_secret_is_no_value_of_it(mask: str) -> None:
     assert refusal.value.hint
 
 
-def test_what_hides_a_key_of_a_stream_is_no_value_of_it() -> None:
+def test_a_mask_is_refused_as_the_key_of_a_stream() -> None:
     given = {"aws.region": "eu-west-1", "kinesis_stream": "s", "aws.secret_key": "***"}
 
     with raises(UserError, Code.OPTION_ERR, '"aws.secret_key"'):

@@ -1,4 +1,4 @@
-"""What is typed at the prompt, and when it is finished."""
+"""Parsing of the input of the prompt."""
 
 from datetime import timedelta
 
@@ -33,7 +33,7 @@ SHOW = Run(text="SHOW JOBS")
         "SELECT §;",
     ],
 )
-def test_what_can_be_run_is_finished(text: str) -> None:
+def test_a_complete_text_is_finished(text: str) -> None:
     assert finished(text)
 
 
@@ -55,7 +55,7 @@ def test_what_can_be_run_is_finished(text: str) -> None:
         "help me",
     ],
 )
-def test_what_is_open_goes_on_in_another_line(text: str) -> None:
+def test_an_incomplete_text_is_not_finished(text: str) -> None:
     assert not finished(text)
 
 
@@ -77,7 +77,7 @@ def test_what_is_open_goes_on_in_another_line(text: str) -> None:
         ("\\timing off;", Timing(shown=False)),
     ],
 )
-def test_commands_and_statements_are_told_apart(text: str, entry: object) -> None:
+def test_commands_and_statements_are_distinguished(text: str, entry: object) -> None:
     assert read_entry(text) == entry
 
 
@@ -92,7 +92,7 @@ def test_commands_and_statements_are_told_apart(text: str, entry: object) -> Non
         ("\\WATCH 10s", None, 10),
     ],
 )
-def test_a_watch_has_an_interval_and_a_statement_or_the_last_one(
+def test_watch_accepts_an_interval_and_a_statement_or_repeats_the_last(
     text: str, run: Run | None, seconds: float
 ) -> None:
     assert read_entry(text) == Watch(run=run, interval=timedelta(seconds=seconds))
@@ -107,7 +107,7 @@ def test_a_watch_has_an_interval_and_a_statement_or_the_last_one(
         ("SHOW JOBS \\watch 1ms", ("100ms", '"1ms"')),
     ],
 )
-def test_a_command_that_means_nothing_is_refused(text: str, named: tuple[str, ...]) -> None:
+def test_an_unknown_command_or_argument_is_rejected(text: str, named: tuple[str, ...]) -> None:
     with pytest.raises(UserError) as caught:
         read_entry(text)
 

@@ -1,9 +1,9 @@
-"""What Tab offers."""
+"""Completions of the Tab key."""
 
 import pytest
 
 from penstock.cli.prompt.completion import Candidate, Names, candidates
-from penstock.cli.prompt.guide import LESSON_BY_HEAD, guide
+from penstock.cli.prompt.guide import HELP_BY_HEAD, guide
 from penstock.model.job_kinds import JobProperties, RoutineProperties
 from penstock.model.options import option_fields, option_key
 from penstock.sources.files.kind import FilesOptions
@@ -22,11 +22,11 @@ INSERT = "CREATE JOB j ON STREAMING DO INSERT INTO orders SELECT * FROM "
 
 
 def offered(text: str) -> list[str]:
-    """Answer the texts as they stand after each choice is taken."""
-    return [taken(text, candidate) for candidate in candidates(text, names=NAMES)]
+    """Return the text after each completion is accepted."""
+    return [accepted(text, candidate) for candidate in candidates(text, names=NAMES)]
 
 
-def taken(text: str, candidate: Candidate) -> str:
+def accepted(text: str, candidate: Candidate) -> str:
     return text[: len(text) - candidate.replaced] + candidate.text
 
 
@@ -70,7 +70,9 @@ def test_an_empty_line_offers_every_statement() -> None:
         ("SELECT a FROM t wher", ["SELECT a FROM t where"]),
     ],
 )
-def test_words_come_where_the_parser_takes_them(text: str, expected: list[str]) -> None:
+def test_keywords_are_completed_where_the_parser_accepts_them(
+    text: str, expected: list[str]
+) -> None:
     assert offered(text) == expected
 
 
@@ -101,12 +103,12 @@ def test_words_come_where_the_parser_takes_them(text: str, expected: list[str]) 
         ),
     ],
 )
-def test_the_words_of_routine_loads_come(text: str, expected: list[str]) -> None:
+def test_keywords_of_routine_loads_are_completed(text: str, expected: list[str]) -> None:
     assert labels(text) == expected
 
 
 @pytest.mark.parametrize(
-    ("behind", "expected"),
+    ("clauses", "expected"),
     [
         ("W", ["WITH APPEND", "WHERE"]),
         ("WITH ", ["APPEND"]),
@@ -118,8 +120,10 @@ def test_the_words_of_routine_loads_come(text: str, expected: list[str]) -> None
         ("FROM KINESIS() ", ["COMMENT"]),
     ],
 )
-def test_a_routine_load_is_completed_clause_by_clause(behind: str, expected: list[str]) -> None:
-    assert labels(f"CREATE ROUTINE LOAD j ON t {behind}") == expected
+def test_a_routine_load_is_completed_clause_by_clause(
+    clauses: str, expected: list[str]
+) -> None:
+    assert labels(f"CREATE ROUTINE LOAD j ON t {clauses}") == expected
 
 
 @pytest.mark.parametrize(
@@ -151,7 +155,9 @@ def test_a_routine_load_is_completed_clause_by_clause(behind: str, expected: lis
         ("CREATE TABLE IF NOT EXISTS ", []),
     ],
 )
-def test_names_come_where_one_is_meant(text: str, expected: list[str]) -> None:
+def test_existing_names_are_completed_where_a_statement_needs_them(
+    text: str, expected: list[str]
+) -> None:
     assert labels(text) == expected
 
 
@@ -168,7 +174,7 @@ def test_names_come_where_one_is_meant(text: str, expected: list[str]) -> None:
         ("SELECT * FROM rejects('job' = 'm", "SELECT * FROM rejects('job' = 'my job'"),
     ],
 )
-def test_a_name_is_quoted_as_its_place_wants(text: str, expected: str) -> None:
+def test_a_completed_name_is_quoted_if_necessary(text: str, expected: str) -> None:
     assert offered(text) == [expected]
 
 
@@ -185,7 +191,7 @@ def test_a_name_is_quoted_as_its_place_wants(text: str, expected: str) -> None:
         ("ALTER ROUTINE LOAD FOR j FROM KINESIS('", KinesisStart),
     ],
 )
-def test_all_options_come_with_what_they_are_for(text: str, kind: type) -> None:
+def test_all_options_are_completed_with_their_explanations(text: str, kind: type) -> None:
     keys = {option_key(declared) for declared in option_fields(kind)}
 
     found = candidates(text, names=NAMES)
@@ -210,7 +216,7 @@ def test_all_options_come_with_what_they_are_for(text: str, kind: type) -> None:
         ("FILES('nothing' = '", []),
     ],
 )
-def test_keys_and_values_come_in_the_quotes_that_were_opened(
+def test_keys_and_values_are_completed_in_the_open_quotes(
     text: str, expected: list[str]
 ) -> None:
     assert offered(INSERT + text) == [INSERT + one for one in expected]
@@ -231,23 +237,23 @@ def test_keys_and_values_come_in_the_quotes_that_were_opened(
         ),
     ],
 )
-def test_keys_and_values_of_routine_loads_come(text: str, expected: list[str]) -> None:
+def test_keys_and_values_of_routine_loads_are_completed(text: str, expected: list[str]) -> None:
     assert offered(ROUTINE_LOAD + text) == [ROUTINE_LOAD + one for one in expected]
 
 
-def test_positions_of_a_stream_are_offered_under_the_keys_that_statements_take() -> None:
+def test_the_position_keys_of_a_stream_are_completed() -> None:
     keys = [option_key(declared) for declared in option_fields(KinesisStart)]
 
     assert sorted(keys) == sorted(POSITION_KEYS)
 
 
-def test_a_secret_offers_the_keys_that_are_secret() -> None:
+def test_create_secret_completes_only_secret_keys() -> None:
     assert "aws.secret_key" in labels("CREATE SECRET lake (")
     assert "s3.secret_key" in labels("CREATE SECRET lake (")
     assert "s3.endpoint" not in labels("CREATE SECRET lake (")
 
 
-def test_options_that_must_be_given_come_first() -> None:
+def test_required_options_come_first() -> None:
     assert labels(f"{INSERT}FILES(")[:2] == ["uri", "format"]
     assert labels(f"{ROUTINE_LOAD}FROM KINESIS(")[:2] == ["aws.region", "kinesis_stream"]
 
@@ -260,30 +266,30 @@ def test_options_that_must_be_given_come_first() -> None:
         ("SHOW JOBS \\", ["\\G", "\\watch 2s"]),
     ],
 )
-def test_commands_come_behind_a_backslash(text: str, expected: list[str]) -> None:
+def test_commands_are_completed_after_a_backslash(text: str, expected: list[str]) -> None:
     assert labels(text) == expected
 
 
 @pytest.mark.parametrize("text", ["-- SH", "SHOW /* J", "COMMENT 'SH", "SELECT '", "nonsense "])
-def test_nothing_comes_in_comments_texts_and_nonsense(text: str) -> None:
+def test_nothing_is_completed_in_comments_strings_and_unknown_statements(text: str) -> None:
     assert offered(text) == []
 
 
-def test_every_statement_has_a_meaning_and_an_example_that_can_be_parsed() -> None:
+def test_every_statement_has_an_example_that_can_be_parsed() -> None:
     heads = [" ".join(head) for head in statement_heads()]
 
-    examples = "\n".join(LESSON_BY_HEAD[head].example for head in heads)
+    examples = "\n".join(HELP_BY_HEAD[head].example for head in heads)
 
     assert len(parse_script(examples)) == len(heads)
-    assert all(LESSON_BY_HEAD[head].example.startswith(head) for head in heads)
+    assert all(HELP_BY_HEAD[head].example.startswith(head) for head in heads)
 
 
-def test_the_guide_fits_a_narrow_screen_and_names_every_statement() -> None:
+def test_the_help_text_fits_80_columns_and_lists_every_statement() -> None:
     text = guide()
 
     assert max(len(line) for line in text.splitlines()) < 80
     assert [
         h
         for h in statement_heads()
-        if LESSON_BY_HEAD[" ".join(h)].example.split("\n")[0] not in text
+        if HELP_BY_HEAD[" ".join(h)].example.split("\n")[0] not in text
     ] == []

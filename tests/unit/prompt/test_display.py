@@ -1,4 +1,4 @@
-"""Which results fit on a screen, and what happens to the others."""
+"""Results that fit on the screen, and results that need a pager."""
 
 import os
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_long_lines_of_a_vertical_result_are_wrapped_and_fit() -> None:
     assert not fitting(LONG, output="vertical")
 
 
-def test_a_table_needs_the_room_that_a_terminal_gives_it() -> None:
+def test_a_table_fits_exactly_with_its_borders_and_the_prompt() -> None:
     # Six characters, three between the columns and two around them; two empty lines, head,
     # rule, row, count and the prompt.
     result = Result(columns=result_columns("id, city"), rows=((1, "Bern"),))
@@ -50,7 +50,7 @@ def test_a_table_needs_the_room_that_a_terminal_gives_it() -> None:
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let click use the pager although the test has no terminal."""
+    """Simulate a terminal, so that click uses the pager."""
     monkeypatch.setattr("click._termui_impl.isatty", lambda _: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
@@ -59,7 +59,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("terminal")
 @pytest.mark.parametrize("result", [WIDE, LONG])
-def test_what_does_not_fit_goes_through_the_pager(
+def test_a_result_that_does_not_fit_is_shown_in_the_pager(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, result: Result
 ) -> None:
     monkeypatch.setenv("PAGER", "sed s/^/paged:/")
@@ -82,7 +82,7 @@ def test_without_a_pager_everything_is_printed(
 
 
 @pytest.mark.usefixtures("terminal")
-def test_a_pager_that_is_left_early_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pager_that_exits_early_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAGER", "true")
     endless = Result(
         columns=result_columns("id"), rows=tuple((number,) for number in range(200_000))
@@ -102,14 +102,14 @@ def test_an_empty_result_with_many_columns_is_only_counted(
     assert capsys.readouterr().out == "0 rows, 0.00 s\n"
 
 
-def test_a_watched_table_that_is_too_wide_turns_vertical_where_it_fits() -> None:
+def test_a_watched_table_that_is_too_wide_is_printed_vertically_if_that_fits() -> None:
     text = watched_text([NARROW, WIDE], output="table", on=SCREEN)
 
     assert text.startswith("id  city\n")
     assert "************ 1. row ************\n  id: 1\n" in text
 
 
-def test_a_watched_table_that_is_too_wide_and_long_stays_one() -> None:
+def test_a_watched_table_that_is_too_wide_and_long_stays_a_table() -> None:
     many = Result(columns=WIDE.columns, rows=WIDE.rows * 20)
 
     assert watched_text([many], output="table", on=SCREEN).startswith("id  text\n")

@@ -1,4 +1,4 @@
-"""Errors point at the place in what was written."""
+"""Printed errors, with a caret below the place in the script."""
 
 import pickle
 
@@ -10,14 +10,14 @@ from penstock.sql.parser import parse_script
 from penstock.sql.types import parse_columns
 
 
-def told(script: str) -> list[str]:
+def error_lines(script: str) -> list[str]:
     with pytest.raises(UserError) as caught:
         parse_script(script)
     return error_text(caught.value, script=script).splitlines()
 
 
-def test_the_line_and_a_caret_stand_between_detail_and_hint() -> None:
-    assert told("SHOW TABLES;\n  SHOW CREATE JOBZ") == [
+def test_the_line_with_a_caret_is_printed_between_detail_and_hint() -> None:
+    assert error_lines("SHOW TABLES;\n  SHOW CREATE JOBZ") == [
         'error SYNTAX_ERR: expected TABLE, JOB or ROUTINE LOAD after SHOW CREATE, found "JOBZ"',
         "  detail: Line 2, column 15.",
         "      SHOW CREATE JOBZ",
@@ -26,8 +26,8 @@ def test_the_line_and_a_caret_stand_between_detail_and_hint() -> None:
     ]
 
 
-def test_an_error_at_the_end_points_behind_the_last_word() -> None:
-    assert told("SHOW EPOCHS")[-2:] == ["    SHOW EPOCHS", "               ^"]
+def test_an_error_at_the_end_points_after_the_last_word() -> None:
+    assert error_lines("SHOW EPOCHS")[-2:] == ["    SHOW EPOCHS", "               ^"]
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,10 @@ def test_an_error_at_the_end_points_behind_the_last_word() -> None:
         ("/* \x1b[31m */ SHOW JOBZ", "              ^"),
     ],
 )
-def test_the_caret_stands_below_its_column_whatever_is_before_it(line: str, caret: str) -> None:
-    written, below = told(f"-- first\r\n{line}")[2:4]
+def test_the_caret_is_below_its_column_after_tabs_and_wide_characters(
+    line: str, caret: str
+) -> None:
+    written, below = error_lines(f"-- first\r\n{line}")[2:4]
 
     wide = sum(character in "東京" for character in written)
     assert "\x1b" not in written
@@ -48,10 +50,10 @@ def test_the_caret_stands_below_its_column_whatever_is_before_it(line: str, care
     assert below.endswith(caret)
 
 
-def test_of_a_long_line_the_part_around_the_place_is_shown() -> None:
+def test_a_long_line_is_shortened_around_the_error() -> None:
     script = f"{'SHOW TABLES; ' * 50}SHOW JOBZ; {'SHOW JOBS; ' * 50}"
 
-    written, below = told(script)[2:4]
+    written, below = error_lines(script)[2:4]
 
     assert len(written) < 80
     assert written[below.index("^") :].startswith("JOBZ; SHOW")
@@ -68,25 +70,25 @@ def test_of_a_long_line_the_part_around_the_place_is_shown() -> None:
         "CREATE SECRET s (\n  s3.secret_key\n= 'hunter2' nonsense\n)",
     ],
 )
-def test_a_line_with_a_secret_is_left_out(script: str) -> None:
-    lines = told(script)
+def test_a_line_with_a_secret_is_not_printed(script: str) -> None:
+    lines = error_lines(script)
 
     assert "hunter2" not in "".join(lines)
     assert lines[1].startswith("  detail: Line ")
     assert not [line for line in lines if line.strip() == "^"]
 
 
-def test_a_line_beside_one_with_a_secret_is_shown() -> None:
+def test_a_line_before_a_line_with_a_secret_is_printed() -> None:
     script = "ALTER JOB j\nPROPERTIES('offset' 'x',\n's3.secret_key' = 'hunter2')"
 
-    assert told(script)[2:4] == ["    PROPERTIES('offset' 'x',", f"{' ' * 24}^"]
+    assert error_lines(script)[2:4] == ["    PROPERTIES('offset' 'x',", f"{' ' * 24}^"]
 
 
-def test_a_place_outside_of_the_script_is_left_out() -> None:
+def test_a_position_outside_of_the_script_has_no_caret() -> None:
     assert caret_lines("SHOW JOBS", line=2, column=1) == []
 
 
-def test_a_place_inside_an_option_is_none_of_the_statement() -> None:
+def test_a_position_inside_an_option_is_not_a_position_in_the_statement() -> None:
     with pytest.raises(UserError) as caught:
         parse_columns("id BIGNIT")
 
@@ -94,21 +96,21 @@ def test_a_place_inside_an_option_is_none_of_the_statement() -> None:
     assert (caught.value.line, caught.value.column) == (None, None)
 
 
-def test_an_error_without_a_place_has_no_caret() -> None:
+def test_an_error_without_a_position_has_no_caret() -> None:
     assert error_text(UserError("no", hint="Try."), script="SHOW JOBS") == (
         "error OPTION_ERR: no\n  hint: Try.\n"
     )
 
 
-def test_a_defect_asks_for_a_report() -> None:
-    assert "please report it" in error_text(InvariantError("never"))
+def test_an_internal_error_asks_for_a_bug_report() -> None:
+    assert "Please report it" in error_text(InvariantError("never"))
 
 
-def test_the_place_survives_pickling() -> None:
+def test_the_position_of_an_error_survives_pickling() -> None:
     error = UserError("no", detail="Here.").at(line=3, column=7)
-    error.wanted = "FOR"
+    error.expected = "FOR"
 
     revived = pickle.loads(pickle.dumps(error))  # noqa: S301 - Our own bytes.
 
-    assert (revived.line, revived.column, revived.wanted) == (3, 7, "FOR")
+    assert (revived.line, revived.column, revived.expected) == (3, 7, "FOR")
     assert revived.detail == "Here. Line 3, column 7."

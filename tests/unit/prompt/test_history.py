@@ -1,4 +1,4 @@
-"""Statements are kept for the next prompt, whole and without secrets."""
+"""The stored history of the prompt, without secrets."""
 
 from pathlib import Path
 
@@ -21,14 +21,14 @@ def loaded(path: Path) -> list[str]:
     return list(opened(path).load_history_strings())[::-1]
 
 
-def test_what_was_kept_is_there_again_whole_and_in_order(path: Path) -> None:
+def test_the_history_returns_whole_statements_in_order(path: Path) -> None:
     opened(path).append_string("SHOW JOBS;")
     opened(path).append_string("SELECT 'ä'\nFROM t;")
 
     assert loaded(path) == ["SHOW JOBS;", "SELECT 'ä'\nFROM t;"]
 
 
-def test_only_its_owner_can_read_the_file(path: Path) -> None:
+def test_only_the_owner_can_read_the_history_file(path: Path) -> None:
     path.touch(0o666)
 
     opened(path).append_string("SHOW JOBS;")
@@ -45,7 +45,7 @@ def test_only_its_owner_can_read_the_file(path: Path) -> None:
         "  ",
     ],
 )
-def test_a_statement_with_a_secret_and_an_empty_one_are_omitted(
+def test_statements_with_secrets_and_empty_statements_are_not_stored(
     path: Path, statement: str
 ) -> None:
     history = opened(path)
@@ -56,7 +56,7 @@ def test_a_statement_with_a_secret_and_an_empty_one_are_omitted(
     assert not path.exists()
 
 
-def test_damaged_lines_are_no_entries(path: Path) -> None:
+def test_damaged_lines_of_the_history_file_are_skipped(path: Path) -> None:
     path.write_bytes(b"\n# now\n+SHOW JOBS;\nSHOW TAB\n\xff\xfe\n{}\n+DESCRIBE t;\n")
 
     assert loaded(path) == ["SHOW JOBS;", "DESCRIBE t;"]
@@ -73,7 +73,7 @@ def test_the_oldest_entries_are_removed_from_a_long_file(path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_history_that_cannot_be_kept_is_reported_once_and_works_in_memory(
+def test_a_history_that_cannot_be_saved_is_reported_once_and_works_in_memory(
     tmp_path: Path,
 ) -> None:
     reported: list[str] = []
@@ -83,4 +83,4 @@ def test_a_history_that_cannot_be_kept_is_reported_once_and_works_in_memory(
     history.append_string("SHOW TABLES;")
 
     assert history.get_strings() == ["SHOW JOBS;", "SHOW TABLES;"]
-    assert reported == ["the history is not kept: No such file or directory"]
+    assert reported == ["the history is not saved: No such file or directory"]

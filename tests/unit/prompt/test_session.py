@@ -1,4 +1,4 @@
-"""One person at one prompt: what is typed is done, and errors end nothing."""
+"""A session of the prompt: inputs, results and errors."""
 
 from collections.abc import Callable, Iterable
 
@@ -15,7 +15,7 @@ Run = Callable[[Statement], Result]
 
 
 class FakeEditor:
-    """Types texts one after the other, raises errors among them, then presses Ctrl-D."""
+    """An editor that returns texts in order, raises errors among them, then EOFError."""
 
     def __init__(self, texts: Iterable[str | BaseException]) -> None:
         self._texts = iter(texts)
@@ -30,9 +30,9 @@ class FakeEditor:
 
 
 def typed(*texts: str | BaseException, run: Run = lambda _: TWO_ROWS) -> FakeEditor:
-    """Answer the editor once everything was typed."""
+    """Run a session with these inputs; return the editor."""
     editor = FakeEditor(texts)
-    Session(editor.read, run=run, clock=SystemClock(), output="table").go_on()
+    Session(editor.read, run=run, clock=SystemClock(), output="table").run_until_quit()
     return editor
 
 
@@ -43,7 +43,7 @@ def refuse(error: BaseException) -> Run:
     return run
 
 
-def test_statements_are_run_in_order_until_somebody_leaves() -> None:
+def test_statements_run_in_order_until_the_user_quits() -> None:
     ran: list[Statement] = []
 
     def run(statement: Statement) -> Result:
@@ -79,35 +79,35 @@ def test_a_result_can_be_printed_vertically(capsys: pytest.CaptureFixture[str]) 
     assert "************ 2. row ************\nid: 2\n" in capsys.readouterr().out
 
 
-def test_each_of_several_statements_is_printed_as_it_ends(
+def test_each_statement_of_a_line_is_printed_in_its_own_format(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     typed("\\timing off", "SHOW JOBS\\G SHOW JOBS;")
 
-    said = capsys.readouterr().out.splitlines()
-    assert said.count("************ 1. row ************") == 1
-    assert said[-5:] == ["id", "--", " 1", " 2", "2 rows"]
+    printed = capsys.readouterr().out.splitlines()
+    assert printed.count("************ 1. row ************") == 1
+    assert printed[-5:] == ["id", "--", " 1", " 2", "2 rows"]
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (ExternalError("catalog is locked", code=Code.CATALOG_ERR), "error CATALOG_ERR: "),
         (OSError("disk full"), "error STORAGE_ERR: disk full\n"),
         (ZeroDivisionError("by zero"), "error INTERNAL_ERR: ZeroDivisionError: by zero\n"),
     ],
 )
-def test_no_error_ends_the_prompt(
-    capsys: pytest.CaptureFixture[str], error: Exception, told: str
+def test_an_error_does_not_end_the_prompt(
+    capsys: pytest.CaptureFixture[str], error: Exception, message: str
 ) -> None:
     typed("SHOW JOBS;", "\\timing", run=refuse(error))
 
-    said = capsys.readouterr()
-    assert said.err.startswith(told)
-    assert said.out == "timing is off\n"
+    printed = capsys.readouterr()
+    assert printed.err.startswith(message)
+    assert printed.out == "timing is off\n"
 
 
-def test_a_text_that_cannot_be_parsed_runs_nothing_and_is_pointed_at(
+def test_a_syntax_error_runs_no_statement_and_is_marked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     typed("SHOW JOBS;\n SHOW JOBZ;", run=refuse(AssertionError("nothing is run")))
@@ -115,29 +115,29 @@ def test_a_text_that_cannot_be_parsed_runs_nothing_and_is_pointed_at(
     assert "\n     SHOW JOBZ;\n          ^\n" in capsys.readouterr().err
 
 
-def test_ctrl_c_at_the_prompt_takes_the_text_back(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_at_the_prompt_discards_the_text(capsys: pytest.CaptureFixture[str]) -> None:
     typed(KeyboardInterrupt(), "SHOW JOBS;")
 
     assert "2 rows" in capsys.readouterr().out
 
 
-def test_ctrl_c_while_a_statement_runs_ends_the_wait(
+def test_ctrl_c_during_a_statement_ends_only_the_wait(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     typed("SHOW JOBS;", "\\timing", run=refuse(KeyboardInterrupt()))
 
     assert capsys.readouterr().out == (
-        "\nstopped waiting; the statement continues until it ends or you leave\ntiming is off\n"
+        "\nstopped waiting; the statement continues until it ends or you quit\ntiming is off\n"
     )
 
 
-def test_there_must_be_something_to_watch(capsys: pytest.CaptureFixture[str]) -> None:
+def test_watch_without_a_last_statement_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     typed("\\watch")
 
-    assert "there is no statement to watch yet" in capsys.readouterr().err
+    assert "there is no last statement to watch" in capsys.readouterr().err
 
 
-def test_the_last_statement_is_edited_up_to_its_first_secret(
+def test_the_editor_gets_the_last_statement_up_to_its_first_secret(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("VISUAL", "sed -i s/KREATE/CREATE/")
@@ -147,7 +147,7 @@ def test_the_last_statement_is_edited_up_to_its_first_secret(
     assert editor.written == ["", "", "CREATE SECRET"]
 
 
-def test_help_lists_what_can_be_typed(
+def test_help_lists_statements(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PAGER", "cat")
@@ -157,7 +157,7 @@ def test_help_lists_what_can_be_typed(
     assert "SHOW JOBS;" in capfd.readouterr().out
 
 
-def test_nothing_typed_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_input_is_not_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     typed("", ";", "-- a comment", run=refuse(AssertionError("nothing is run")))
 
     assert capsys.readouterr() == ("", "")

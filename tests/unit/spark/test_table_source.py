@@ -1,4 +1,4 @@
-"""The source by which Spark reads a table, without Spark."""
+"""The data source with which Spark reads a table, tested without Spark."""
 
 import shutil
 from dataclasses import replace
@@ -14,8 +14,8 @@ from penstock.spark.table_source import (
     FileGroup,
     TableReader,
     conditions_of,
+    group_files,
     read_scan,
-    share_out,
     write_snapshot,
 )
 from penstock.tables.pruning import Comparison, Condition, Pruning
@@ -62,9 +62,7 @@ def read(reader: TableReader, group: FileGroup) -> list[dict[str, object]]:
     return [row for batch in reader.read(group) for row in batch.to_pylist()]
 
 
-def test_all_columns_are_read_unless_it_is_said_which(
-    reader: TableReader, scan: TableScan
-) -> None:
+def test_all_columns_are_read_by_default(reader: TableReader, scan: TableScan) -> None:
     assert read(reader, group(scan, 0)) == [
         {"a": 1, "b": "k", "p": 1},
         {"a": 2, "b": "l", "p": 1},
@@ -73,7 +71,7 @@ def test_all_columns_are_read_unless_it_is_said_which(
 
 
 @pytest.mark.parametrize("needed", [["p"], ["b"], []])
-def test_what_is_not_needed_is_null_and_no_row_is_lost(
+def test_columns_that_are_not_needed_are_null_and_no_row_is_lost(
     scan: TableScan, needed: list[str]
 ) -> None:
     pruning = Pruning(conditions=(), columns=COLUMNS)
@@ -97,7 +95,7 @@ def test_a_task_reads_its_files_without_the_folder_of_the_snapshot(
     assert len(rows) == 6
 
 
-def test_filters_choose_files_and_are_left_to_spark(
+def test_filters_select_files_and_spark_still_applies_them(
     reader: TableReader, scan: TableScan
 ) -> None:
     filters: list[pushed.Filter] = [pushed.EqualTo(("p",), 1)]
@@ -106,7 +104,7 @@ def test_filters_choose_files_and_are_left_to_spark(
     assert reader.partitions() == [group(scan, 0)]
 
 
-def test_a_table_of_which_nothing_is_wanted_has_one_empty_part(
+def test_a_table_without_a_matching_file_has_one_empty_partition(
     reader: TableReader, scan: TableScan
 ) -> None:
     reader.pushFilters([pushed.EqualTo(("p",), 7)])
@@ -116,7 +114,7 @@ def test_a_table_of_which_nothing_is_wanted_has_one_empty_part(
 
 
 @pytest.mark.parametrize(
-    ("asked", "condition"),
+    ("pushed_filter", "condition"),
     [
         (
             pushed.In(("a",), (1, None)),
@@ -141,14 +139,14 @@ def test_a_table_of_which_nothing_is_wanted_has_one_empty_part(
     ],
 )
 def test_a_filter_of_spark_becomes_a_condition(
-    asked: pushed.Filter, condition: Condition | None
+    pushed_filter: pushed.Filter, condition: Condition | None
 ) -> None:
-    assert conditions_of([asked]) == (() if condition is None else (condition,))
+    assert conditions_of([pushed_filter]) == (() if condition is None else (condition,))
 
 
-def test_files_are_shared_out_by_their_bytes() -> None:
+def test_files_are_grouped_by_size() -> None:
     files = [snapshot_file(str(size), size) for size in (5, 1, 1, 9, 4)]
 
-    assert share_out(files, tasks=2) == [[1, 3], [0, 2, 4]]
-    assert share_out(files[:1], tasks=4) == [[0]]
-    assert share_out([], tasks=4) == [[]]
+    assert group_files(files, tasks=2) == [[1, 3], [0, 2, 4]]
+    assert group_files(files[:1], tasks=4) == [[0]]
+    assert group_files([], tasks=4) == [[]]

@@ -1,4 +1,4 @@
-"""Scripts that are refused; ¦ marks the place that the error must point at."""
+"""Scripts that are refused; ¦ marks the position that the error must report."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from penstock.sql.parser import parse_script
 
 
 def refusal(marked: str, *, parse: Callable[[str], object] = parse_script) -> UserError:
-    """Return the error of a script; if the script has a mark, check the error's place."""
+    """Return the error of a script; check its position if the script has a mark."""
     before, mark, after = marked.partition("¦")
     with pytest.raises(UserError) as caught:
         parse(before + after)

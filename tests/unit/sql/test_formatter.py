@@ -34,14 +34,14 @@ SELECT * FROM S3()"""
 
 
 @pytest.mark.parametrize("text", [TABLE, JOB, SHORT_JOB])
-def test_a_formatted_statement_is_read_and_written_alike(text: str) -> None:
+def test_a_formatted_statement_does_not_change_when_formatted_again(text: str) -> None:
     (parsed,) = parse_script(text)
     assert isinstance(parsed.statement, CreateTable | CreateJob)
 
     assert format_statement(parsed.statement) == text
 
 
-def test_only_the_call_is_written_anew_in_a_select() -> None:
+def test_only_the_call_is_formatted_in_a_select() -> None:
     (parsed,) = parse_script(
         "create job j on streaming do insert into T select  A -- why\n from files ( 'k' = 1 ) f"
     )

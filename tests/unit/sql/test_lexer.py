@@ -6,7 +6,7 @@ from tests.error_values import assert_error, raises
 from tests.unit.sql.refusal import refusal
 
 
-def test_a_token_knows_where_it_stands_whatever_precedes_it() -> None:
+def test_a_token_has_its_offsets_after_any_characters() -> None:
     text = "/* 😀 */ -- é\r\nSHOW 'ü' `x`"
 
     tokens = tokenize(read_script(text))
@@ -19,7 +19,7 @@ def test_a_token_knows_where_it_stands_whatever_precedes_it() -> None:
     [
         (r"'it''s'", "it's"),
         (r"'it\'s'", "it's"),
-        (r'"say ""hi"""', 'say "hi"'),
+        (r'"a ""b"""', 'a "b"'),
         (r"'a\nb\tc\\d'", "a\nb\tc\\d"),
         (r"'\u0041\U0001F600\101'", "A😀A"),
         (r"'100\% \_'", r"100\% \_"),
@@ -31,7 +31,7 @@ def test_a_token_knows_where_it_stands_whatever_precedes_it() -> None:
         ("'-- no comment /* '", "-- no comment /* "),
     ],
 )
-def test_a_text_is_read_as_spark_reads_it(written: str, meant: str) -> None:
+def test_a_string_is_parsed_as_in_spark(written: str, meant: str) -> None:
     tokens = tokenize(read_script(written))
 
     assert [(token.kind, token.text) for token in tokens] == [(TokenKind.TEXT, meant)]
@@ -51,19 +51,21 @@ def test_a_text_is_read_as_spark_reads_it(written: str, meant: str) -> None:
         ("+", TokenKind.SYMBOL, "+"),
     ],
 )
-def test_one_thing_is_one_token(written: str, kind: TokenKind, meant: str) -> None:
+def test_a_name_number_or_literal_is_one_token(
+    written: str, kind: TokenKind, meant: str
+) -> None:
     tokens = tokenize(read_script(written))
 
     assert [(token.kind, token.text) for token in tokens] == [(kind, meant)]
 
 
-def test_comments_nest_and_leave_no_token() -> None:
+def test_comments_nest_and_produce_no_tokens() -> None:
     tokens = tokenize(read_script("a /* b /* c */ d */ e -- f\rg"))
 
     assert [token.text for token in tokens] == ["a", "e", "g"]
 
 
-def test_a_letter_that_only_looks_like_ascii_in_upper_case_makes_no_keyword() -> None:
+def test_a_letter_that_is_ascii_only_in_upper_case_is_not_part_of_a_keyword() -> None:
     (token,) = tokenize(read_script("\u017fhow"))
 
     assert token.text.upper() == "SHOW"
@@ -73,11 +75,11 @@ def test_a_letter_that_only_looks_like_ascii_in_upper_case_makes_no_keyword() ->
 @pytest.mark.parametrize(
     ("script", "named"),
     [
-        ("SHOW\n ¦'jobs", ("text", "closed")),
-        ('x ¦"jobs', ("text", "closed")),
-        ("¦r'jobs", ("text", "closed")),
-        ("¦x'1F", ("text", "closed")),
-        ("¦'jobs\\", ("text", "closed")),
+        ("SHOW\n ¦'jobs", ("string", "closed")),
+        ('x ¦"jobs', ("string", "closed")),
+        ("¦r'jobs", ("string", "closed")),
+        ("¦x'1F", ("string", "closed")),
+        ("¦'jobs\\", ("string", "closed")),
         ("SHOW ¦`jobs``", ("name", "closed")),
         ("SHOW ¦/* jobs", ("comment", "closed")),
         ("¦/* /* */", ("comment", "closed")),
@@ -86,10 +88,10 @@ def test_a_letter_that_only_looks_like_ascii_in_upper_case_makes_no_keyword() ->
         ("¦{# x", ('"{"',)),
         ("a¦😀", ('"😀"',)),
         ("a ¦\x00", ("U+0000",)),
-        ("a\r\n¦'\\0'", ("text", "U+0000")),
+        ("a\r\n¦'\\0'", ("string", "U+0000")),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_position(
+def test_an_invalid_token_is_refused_with_its_position(
     script: str, named: tuple[str, ...]
 ) -> None:
     error = refusal(script, parse=lambda text: tokenize(read_script(text)))
@@ -97,13 +99,13 @@ def test_what_cannot_be_read_is_refused_with_its_position(
     assert_error(error, Code.SYNTAX_ERR, *named)
 
 
-def test_half_a_character_is_refused() -> None:
+def test_an_unpaired_surrogate_is_refused() -> None:
     with raises(UserError, Code.SYNTAX_ERR, "U+D800") as caught:
         read_script("SHOW \ud800")
 
     assert caught.value.detail == "Line 1, column 6."
 
 
-def test_a_script_that_is_too_long_is_refused_before_it_is_read() -> None:
+def test_a_script_that_is_too_long_is_refused_before_tokenizing() -> None:
     with raises(UserError, Code.SYNTAX_ERR, "1000000", "1000001"):
         read_script(" " * (SCRIPT_CHARACTERS_MAX + 1))

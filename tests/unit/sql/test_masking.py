@@ -1,10 +1,10 @@
-"""Where a statement may show a secret."""
+"""The first place in a statement that may show a secret."""
 
 import pytest
 
-from penstock.sql.masking import names_secret, visible_part
+from penstock.sql.masking import may_contain_secret, visible_part
 
-# The text is hidden from ¦ on.
+# The text after ¦ is hidden.
 SECRETS = [
     "CREATE SECRET¦ s (a = 'x', b.c=1)",
     "SHOW JOBS; ALTER SECRET¦ s ('a'=\"x\"); SHOW JOBS",
@@ -57,10 +57,10 @@ def test_everything_from_the_first_secret_on_is_hidden(text: str) -> None:
     visible, _, hidden = text.partition("¦")
 
     assert visible_part(visible + hidden) == visible
-    assert names_secret(visible + hidden)
+    assert may_contain_secret(visible + hidden)
 
 
 @pytest.mark.parametrize("text", NO_SECRETS)
-def test_a_text_without_secrets_is_visible(text: str) -> None:
+def test_a_statement_without_secrets_is_visible(text: str) -> None:
     assert visible_part(text) == text
-    assert not names_secret(text)
+    assert not may_contain_secret(text)

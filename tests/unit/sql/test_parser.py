@@ -60,13 +60,13 @@ from tests.unit.sql.refusal import refusal
         ),
     ],
 )
-def test_a_statement_is_read(text: str, statement: Statement) -> None:
+def test_a_statement_is_parsed(text: str, statement: Statement) -> None:
     (parsed,) = parse_script(text)
 
     assert parsed.statement == statement
 
 
-def test_a_job_is_read_with_its_clauses_and_the_verbatim_select() -> None:
+def test_create_job_is_parsed_with_its_clauses_and_the_verbatim_select() -> None:
     (parsed,) = parse_script(
         """create job `load orders`
         PROPERTIES("max_interval" = 10, 's3.max_batch_files'='5', "offset" = -1, "x" = true)
@@ -110,7 +110,7 @@ def test_a_job_is_read_with_its_clauses_and_the_verbatim_select() -> None:
     )
 
 
-def test_a_script_is_split_at_semicolons_outside_of_texts_and_comments() -> None:
+def test_a_script_is_split_at_semicolons_outside_of_strings_and_comments() -> None:
     parsed = parse_script(
         "\ufeff;; -- first; not a statement\n"
         "  SHOW JOBS /* ; */;\r\n"
@@ -128,7 +128,7 @@ def test_a_script_without_statements_is_empty(text: str) -> None:
     assert parse_script(text) == ()
 
 
-def test_the_longest_names_are_taken() -> None:
+def test_the_longest_names_are_accepted() -> None:
     parsed = parse_script(f"SHOW EVENTS FOR {'j' * 64}; DROP TABLE {'t' * 128}")
 
     assert [one.statement for one in parsed] == [
@@ -143,7 +143,7 @@ def test_the_longest_names_are_taken() -> None:
         ("¦SHWO JOBS", ('"SHWO"',)),
         ("SHOW JOBS;\n ¦x", ('"x"',)),
         ("¦# SHOW JOBS", ('"#"',)),
-        ("¦'secret'", ("statement", "text")),
+        ("¦'secret'", ("statement", "string")),
         (
             "SHOW ¦JOB",
             (
@@ -196,7 +196,9 @@ def test_the_longest_names_are_taken() -> None:
         ),
     ],
 )
-def test_a_mistake_is_named_with_its_position(text: str, named: tuple[str, ...]) -> None:
+def test_a_syntax_error_reports_the_token_and_its_position(
+    text: str, named: tuple[str, ...]
+) -> None:
     error = refusal(text)
 
     assert_error(error, Code.SYNTAX_ERR, *named)
@@ -210,7 +212,7 @@ def test_a_mistake_is_named_with_its_position(text: str, named: tuple[str, ...])
         ("xyzzy", ("CREATE TABLE",)),
     ],
 )
-def test_a_mistyped_word_brings_a_suggestion(text: str, named: tuple[str, ...]) -> None:
+def test_a_mistyped_keyword_produces_a_suggestion(text: str, named: tuple[str, ...]) -> None:
     error = refusal(text)
 
     assert_names(error.hint, *named)
@@ -224,13 +226,13 @@ def test_another_database_does_not_exist() -> None:
     assert_names(caught.value.detail, '"default"', "Line 1, column 12.")
 
 
-def test_a_message_never_repeats_a_text() -> None:
+def test_a_message_never_quotes_a_string() -> None:
     error = refusal("ALTER JOB j PROPERTIES('s3.secret_key' 'hunter2')")
 
     assert "hunter2" not in f"{error.message} {error.detail} {error.hint}"
 
 
-def test_a_statement_may_ask_to_be_printed_vertically() -> None:
+def test_backslash_g_prints_a_result_vertically() -> None:
     first, second, third = parse_script("SHOW JOBS\\G SHOW TABLES; DESCRIBE t \\G;")
 
     assert (first.statement, first.text, first.vertical) == (ShowJobs(), "SHOW JOBS", True)
@@ -239,7 +241,7 @@ def test_a_statement_may_ask_to_be_printed_vertically() -> None:
 
 
 @pytest.mark.parametrize("text", ["SHOW JOBS \\", "SHOW JOBS \\ G", "SHOW JOBS \\g", "\\"])
-def test_any_other_backslash_ends_nothing(text: str) -> None:
+def test_any_other_backslash_is_a_syntax_error(text: str) -> None:
     error = refusal(text)
 
     assert error.code is Code.SYNTAX_ERR

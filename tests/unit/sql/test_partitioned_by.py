@@ -24,15 +24,15 @@ def create(clauses: str, *, columns: str = COLUMNS) -> CreateTable:
         "LOCATION '/t' USING DELTA partitioned by (day, city)",
     ],
 )
-def test_partition_columns_are_spelled_as_declared(clauses: str) -> None:
+def test_partition_columns_keep_the_spelling_of_the_column_list(clauses: str) -> None:
     assert create(clauses).partition_by == ("Day", "city")
 
 
-def test_a_table_without_the_clause_has_no_partition_columns() -> None:
+def test_a_table_without_partitioned_by_has_no_partition_columns() -> None:
     assert create("").partition_by == ()
 
 
-def test_partition_columns_with_odd_names_are_written_in_backquotes() -> None:
+def test_partition_columns_with_special_characters_are_formatted_in_backquotes() -> None:
     table = create("PARTITIONED BY (`a b`)", columns="(`a b` INT, c INT)")
 
     assert "\nPARTITIONED BY (`a b`)" in format_statement(table)
@@ -64,7 +64,7 @@ def test_partition_columns_with_odd_names_are_written_in_backquotes() -> None:
         ),
     ],
 )
-def test_what_cannot_divide_a_table_is_refused(
+def test_a_wrong_partitioned_by_clause_is_refused(
     clauses: str, code: Code, named: tuple[str, ...]
 ) -> None:
     with pytest.raises(UserError) as caught:
@@ -75,20 +75,20 @@ def test_what_cannot_divide_a_table_is_refused(
     assert_names(caught.value.detail, "Line 1")
 
 
-def test_a_table_of_partition_columns_alone_is_refused() -> None:
+def test_a_table_with_only_partition_columns_is_refused() -> None:
     with raises(UserError, Code.SYNTAX_ERR, "PARTITIONED BY", "column"):
         create("PARTITIONED BY (a, b)", columns="(a INT, b DATE)")
 
 
 @pytest.mark.parametrize("name", ["a/b", "a=b", "a:b"])
-def test_a_name_that_no_folder_can_bear_is_refused(name: str) -> None:
+def test_a_partition_column_name_that_no_folder_can_have_is_refused(name: str) -> None:
     with raises(UserError, Code.TABLE_ERR, f'"{name}"', f'"{name[1]}"') as caught:
         create(f"PARTITIONED BY (`{name}`)", columns=f"(`{name}` INT, c INT)")
 
     assert caught.value.hint
 
 
-def test_a_name_that_leaves_no_room_for_values_is_refused() -> None:
+def test_a_partition_column_name_that_is_too_long_is_refused() -> None:
     name = "é" * 101
 
     with raises(UserError, Code.TABLE_ERR, "200", "202"):

@@ -1,4 +1,4 @@
-"""What Spark or Doris know and Penstock does not is refused by name, never half understood."""
+"""Constructs of Spark and Doris that Penstock does not support are refused by name."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from tests.unit.sql.refusal import refusal
         ("SELECT a FROM FILES() WHERE b IN (SELECT c FROM ¦FILES())"),
     ],
 )
-def test_a_second_source_is_refused_where_it_stands(select: str) -> None:
+def test_a_second_source_is_refused_with_its_position(select: str) -> None:
     error = refusal(f"CREATE JOB j ON STREAMING DO INSERT INTO t\n{select}")
 
     assert error.code is Code.NOT_SUPPORTED_ERR
@@ -87,7 +87,7 @@ def test_a_select_without_a_source_is_refused(select: str) -> None:
         ("CREATE JOB j ON STREAMING DO INSERT INTO t ¦PARTITION (a)", "PARTITION"),
     ],
 )
-def test_a_foreign_construct_is_refused_by_name(text: str, construct: str) -> None:
+def test_an_unsupported_construct_of_spark_or_doris_is_named(text: str, construct: str) -> None:
     error = refusal(text)
 
     assert_error(error, Code.NOT_SUPPORTED_ERR, construct)
@@ -98,7 +98,7 @@ def test_a_foreign_construct_is_refused_by_name(text: str, construct: str) -> No
     [
         ("CREATE JOB ON STREAMING DO", ("CREATE JOB", '"ON"')),
         ("CREATE JOB j COMMENT 'x' ON STREAMING DO", ("COMMENT", "ON STREAMING")),
-        ("CREATE JOB j PROPERTIES() PROPERTIES()", ("PROPERTIES", "twice")),
+        ("CREATE JOB j PROPERTIES() PROPERTIES()", ("PROPERTIES", "more than once")),
         ("CREATE JOB j ON STREAMING PROPERTIES()", ("PROPERTIES", "ON STREAMING")),
         (
             "CREATE JOB j ON STREAMING COMMENT 'x' PROPERTIES()",
@@ -108,8 +108,8 @@ def test_a_foreign_construct_is_refused_by_name(text: str, construct: str) -> No
             "CREATE JOB j ON STREAMING COMMENT 'x' ON STREAMING",
             ("ON STREAMING", "COMMENT"),
         ),
-        ("CREATE JOB j ON STREAMING COMMENT 'x' COMMENT 'y'", ("COMMENT", "twice")),
-        ("CREATE JOB j ON STREAMING ON STREAMING", ("ON STREAMING", "twice")),
+        ("CREATE JOB j ON STREAMING COMMENT 'x' COMMENT 'y'", ("COMMENT", "more than once")),
+        ("CREATE JOB j ON STREAMING ON STREAMING", ("ON STREAMING", "more than once")),
         ("CREATE JOB j DO", ("ON STREAMING", '"DO"')),
         ("CREATE JOB j ON TUESDAY", ("STREAMING", "ON", '"TUESDAY"')),
         (
@@ -120,7 +120,7 @@ def test_a_foreign_construct_is_refused_by_name(text: str, construct: str) -> No
         ("CREATE JOB j ON STREAMING DO INSERT t", ("INTO", "INSERT", '"t"')),
     ],
 )
-def test_a_clause_at_the_wrong_place_is_named(text: str, named: tuple[str, ...]) -> None:
+def test_a_misplaced_clause_is_named(text: str, named: tuple[str, ...]) -> None:
     error = refusal(text)
 
     assert error.code is Code.SYNTAX_ERR

@@ -1,4 +1,4 @@
-"""Statements about routine loads: what they say, and how they are written back."""
+"""Parsing and formatting of statements about routine loads."""
 
 import pytest
 
@@ -119,13 +119,13 @@ def created(clauses: str) -> RoutineBody:
         ),
     ],
 )
-def test_a_statement_about_routine_loads_is_read(text: str, statement: Statement) -> None:
+def test_a_statement_about_routine_loads_is_parsed(text: str, statement: Statement) -> None:
     (parsed,) = parse_script(text)
 
     assert parsed.statement == statement
 
 
-def test_a_routine_load_is_read_with_all_its_clauses() -> None:
+def test_create_routine_load_is_parsed_with_all_clauses() -> None:
     (parsed,) = parse_script(
         r"""create routine load Default.`Load Clicks` on DEFAULT.Clicks with append
         COLUMNS TERMINATED BY '\t', columns(id, Url, day = to_date(at, 'y,m') , Id = id + 1),
@@ -156,7 +156,7 @@ def test_a_routine_load_is_read_with_all_its_clauses() -> None:
 
 
 @pytest.mark.parametrize("source", ["KINESIS", "Kafka", "pulsar", "FROM", "properties"])
-def test_a_routine_load_needs_a_table_and_any_source_only(source: str) -> None:
+def test_a_routine_load_requires_only_a_table_and_a_source(source: str) -> None:
     assert created(f"FROM {source}('a' = 'b')") == RoutineBody(
         table="t", source=SourceCall(function=source.upper(), options=(("a", "b"),))
     )
@@ -187,14 +187,14 @@ def test_clauses_about_records_come_in_any_order() -> None:
         "transform(a, x -> x + 1)[0] <=> NULL",
     ],
 )
-@pytest.mark.parametrize("behind", ["", ", COLUMNS(a)", " PROPERTIES('a' = 'b')"])
-def test_an_expression_is_kept_as_it_was_written(expression: str, behind: str) -> None:
-    load = created(f"WHERE {expression}{behind} {TAIL}").load
+@pytest.mark.parametrize("suffix", ["", ", COLUMNS(a)", " PROPERTIES('a' = 'b')"])
+def test_an_expression_stays_verbatim(expression: str, suffix: str) -> None:
+    load = created(f"WHERE {expression}{suffix} {TAIL}").load
 
     assert load.where == expression
 
 
-def test_an_expression_of_a_column_ends_with_the_list() -> None:
+def test_the_expression_of_a_column_ends_at_the_end_of_the_list() -> None:
     columns = created(f"COLUMNS(a = (b), c = CASE WHEN d THEN f(1, 2) END) {TAIL}").load.columns
 
     assert columns == (
@@ -204,7 +204,7 @@ def test_an_expression_of_a_column_ends_with_the_list() -> None:
 
 
 @pytest.mark.parametrize("text", [WRITTEN, SHORT])
-def test_a_formatted_routine_load_is_read_and_written_alike(text: str) -> None:
+def test_a_formatted_routine_load_does_not_change_when_formatted_again(text: str) -> None:
     (parsed,) = parse_script(text)
     assert isinstance(parsed.statement, CreateJob)
 
@@ -234,7 +234,7 @@ def test_a_formatted_routine_load_is_read_and_written_alike(text: str) -> None:
         ("ALTER ROUTINE LOAD FOR j ¦ORDER BY a", "ORDER BY"),
     ],
 )
-def test_what_routine_loads_cannot_do_yet_is_refused_by_name_with_a_hint(
+def test_an_unsupported_clause_of_a_routine_load_is_named_with_a_hint(
     text: str, construct: str
 ) -> None:
     error = refusal(text)
@@ -247,9 +247,9 @@ def test_what_routine_loads_cannot_do_yet_is_refused_by_name_with_a_hint(
     [
         (f"{TAIL} PROPERTIES()", ("PROPERTIES", "FROM")),
         (f"{TAIL} WHERE a", ("WHERE", "FROM")),
-        (f"{TAIL} FROM KINESIS()", ("FROM", "twice")),
+        (f"{TAIL} FROM KINESIS()", ("FROM", "more than once")),
         (f"{TAIL} COMMENT 'x' PROPERTIES()", ("PROPERTIES", "COMMENT")),
-        (f"{TAIL} COMMENT 'x' COMMENT 'y'", ("COMMENT", "twice")),
+        (f"{TAIL} COMMENT 'x' COMMENT 'y'", ("COMMENT", "more than once")),
         (f"COMMENT 'x' {TAIL}", ("COMMENT", "FROM")),
         (f"WHERE a COMMENT 'x' {TAIL}", ("COMMENT", "FROM")),
         (f"PROPERTIES() COMMENT 'x' {TAIL}", ("COMMENT", "FROM")),
@@ -258,10 +258,10 @@ def test_what_routine_loads_cannot_do_yet_is_refused_by_name_with_a_hint(
             f"PROPERTIES() PRECEDING FILTER a {TAIL}",
             ("PRECEDING FILTER", "PROPERTIES"),
         ),
-        (f"PROPERTIES() PROPERTIES() {TAIL}", ("PROPERTIES", "twice")),
+        (f"PROPERTIES() PROPERTIES() {TAIL}", ("PROPERTIES", "more than once")),
     ],
 )
-def test_a_clause_at_the_wrong_place_is_told_the_order(
+def test_the_hint_for_a_misplaced_clause_shows_the_order(
     clauses: str, named: tuple[str, ...]
 ) -> None:
     error = refusal(f"{HEAD} {clauses}")
@@ -302,7 +302,7 @@ def test_a_clause_at_the_wrong_place_is_told_the_order(
         ),
     ],
 )
-def test_a_mistake_in_a_routine_load_is_named_with_its_position(
+def test_a_syntax_error_in_a_routine_load_reports_its_position(
     clauses: str, named: tuple[str, ...]
 ) -> None:
     error = refusal(f"{HEAD} {clauses}")
@@ -340,7 +340,7 @@ def test_a_mistake_in_a_routine_load_is_named_with_its_position(
         ),
     ],
 )
-def test_a_mistake_in_a_statement_about_routine_loads_is_named(
+def test_a_syntax_error_in_a_statement_about_routine_loads_is_named(
     text: str, named: tuple[str, ...]
 ) -> None:
     error = refusal(text)
@@ -381,7 +381,7 @@ def test_credentials_of_a_stream_are_hidden(key: str, quote: str) -> None:
     assert visible_part(f"{before} = 'CANARY', 'a' = 'b')") == before
 
 
-def test_options_of_a_stream_that_are_no_credentials_are_visible() -> None:
+def test_options_of_a_stream_without_credentials_are_visible() -> None:
     text = (
         f"{HEAD} COLUMNS(id, token), WHERE a = 'b' FROM KINESIS('kinesis_stream' = 'x', "
         "'aws.region' = 'eu-west-1', 'aws.role_arn' = 'y', 'aws.secret_key' = SECRET 's', "

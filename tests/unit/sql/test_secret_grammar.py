@@ -1,4 +1,4 @@
-"""How secrets are written in statements, and what is said of them when they are wrong."""
+"""Parsing of statements about secrets, and their errors."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def parsed(text: str) -> Statement:
         ("SHOW SECRETS", ShowSecrets()),
     ],
 )
-def test_statements_about_secrets_are_read(text: str, statement: Statement) -> None:
+def test_statements_about_secrets_are_parsed(text: str, statement: Statement) -> None:
     assert parsed(text) == statement
 
 
@@ -109,14 +109,14 @@ def test_an_option_refers_to_a_secret_by_name(value: str) -> None:
         ),
     ],
 )
-def test_a_mistake_is_named_without_the_secret(text: str, named: tuple[str, ...]) -> None:
+def test_a_syntax_error_does_not_show_the_secret(text: str, named: tuple[str, ...]) -> None:
     error = refusal(text)
 
     assert_error(error, Code.SYNTAX_ERR, *named)
     assert "CANARY" not in error.message + error.detail + error.hint
 
 
-def test_a_statement_does_not_show_its_values() -> None:
+def test_the_repr_of_create_secret_does_not_show_its_values() -> None:
     statement = parsed("CREATE SECRET s (a = 'CANARY')")
 
     assert "CANARY" not in repr(statement)

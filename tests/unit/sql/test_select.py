@@ -28,7 +28,7 @@ def insert_of(text: str) -> Insert:
         ("f.`*`, a.`*`", [("*",), ("a", "*")]),
     ],
 )
-def test_columns_are_read_as_paths_without_the_alias_of_the_source(
+def test_columns_are_parsed_as_paths_without_the_alias_of_the_source(
     items: str, paths: list[tuple[str, ...]]
 ) -> None:
     insert = insert_of(" ".join(["INSERT INTO t SELECT", items, "FROM FILES() f"]))
@@ -37,7 +37,7 @@ def test_columns_are_read_as_paths_without_the_alias_of_the_source(
     assert [item.path for item in insert.items] == paths
 
 
-def test_an_alias_may_stand_with_or_without_as() -> None:
+def test_the_keyword_as_is_optional_before_an_alias() -> None:
     insert = insert_of("INSERT INTO t SELECT a AS x, b y, c.d `z z` FROM S3()")
 
     assert insert.items == (
@@ -50,7 +50,7 @@ def test_an_alias_may_stand_with_or_without_as() -> None:
 @pytest.mark.parametrize(
     "select", ["* FROM FILES()", "f.* FROM S3() AS f", "`F`.* FROM FILES() f"]
 )
-def test_a_star_stands_for_all_columns(select: str) -> None:
+def test_a_star_selects_all_columns(select: str) -> None:
     assert insert_of(f"INSERT INTO t SELECT {select}").items is None
 
 
@@ -112,7 +112,7 @@ def test_a_star_stands_for_all_columns(select: str) -> None:
         "FROM FILES() |> SELECT a",
     ],
 )
-def test_what_is_no_plain_list_is_left_to_spark_as_it_was_written(select: str) -> None:
+def test_a_select_that_is_no_plain_list_stays_verbatim_for_spark(select: str) -> None:
     insert = insert_of(f"INSERT INTO t {select}")
 
     assert not insert.plain
@@ -130,11 +130,11 @@ def test_what_is_no_plain_list_is_left_to_spark_as_it_was_written(select: str) -
         ("SELECT * EXCEPT (a) FROM FILES()", False),
     ],
 )
-def test_a_lone_star_of_the_outermost_select_is_noticed(select: str, *, starred: bool) -> None:
+def test_a_select_with_only_a_star_is_recognized(select: str, *, starred: bool) -> None:
     assert insert_of(f"INSERT INTO t {select}").starred == starred
 
 
-def test_the_offsets_point_at_the_call() -> None:
+def test_the_offsets_of_the_source_point_at_its_call() -> None:
     insert = insert_of("INSERT INTO t SELECT a -- FILES(\n FROM /* 😀 */ s3 ('uri'='x)') x;")
 
     assert insert.select[insert.source.start : insert.source.end] == "s3 ('uri'='x)')"
@@ -142,7 +142,7 @@ def test_the_offsets_point_at_the_call() -> None:
 
 
 @pytest.mark.parametrize("table", ["TABLE t", "t", "default.T"])
-def test_the_target_may_be_written_in_several_ways(table: str) -> None:
+def test_the_target_table_can_be_written_in_several_ways(table: str) -> None:
     assert insert_of(" ".join(["INSERT INTO", table, "SELECT a FROM S3()"])).table == "t"
 
 
@@ -154,7 +154,7 @@ def test_the_target_may_be_written_in_several_ways(table: str) -> None:
         ("INSERT INTO t ¦UPDATE", ("SELECT", '"UPDATE"')),
     ],
 )
-def test_a_mistake_in_an_insert_is_named_with_its_position(
+def test_a_syntax_error_in_an_insert_reports_its_position(
     text: str, named: tuple[str, ...]
 ) -> None:
     error = refusal(f"CREATE JOB j ON STREAMING DO {text}")

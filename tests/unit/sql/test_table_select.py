@@ -1,4 +1,4 @@
-"""SELECT over tables: what is Spark's, what is ours, what is refused."""
+"""Parsing of SELECTs over tables: verbatim parts, views and errors."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def parsed(text: str) -> TableQuery:
         "SELECT rejects FROM t",
     ],
 )
-def test_a_select_is_kept_as_it_was_written(text: str) -> None:
+def test_a_select_over_tables_stays_verbatim(text: str) -> None:
     query = parsed(text)
 
     assert query.select == text.removesuffix(" -- why")
@@ -61,7 +61,7 @@ def test_a_select_is_kept_as_it_was_written(text: str) -> None:
         ),
     ],
 )
-def test_what_spark_does_not_know_becomes_a_view(text: str, sent: str) -> None:
+def test_versions_and_rejects_become_views_for_spark(text: str, sent: str) -> None:
     assert spark_text(parsed(text)).split() == sent.split()
 
 
@@ -73,7 +73,7 @@ def test_what_spark_does_not_know_becomes_a_view(text: str, sent: str) -> None:
         "SELECT * FROM rejects(\n'job' = 'j'\n) WHERE wrong",
     ],
 )
-def test_what_follows_a_view_keeps_its_line_and_column(text: str) -> None:
+def test_text_after_a_view_keeps_its_line_and_column(text: str) -> None:
     sent = spark_text(parsed(text))
 
     assert [line.find("wrong") for line in sent.split("\n")] == [
@@ -82,7 +82,7 @@ def test_what_follows_a_view_keeps_its_line_and_column(text: str) -> None:
     assert len(sent) == len(text)
 
 
-def test_versions_and_rejects_are_read_with_their_places() -> None:
+def test_versions_and_rejects_are_parsed_with_their_offsets() -> None:
     query = parsed('SELECT * FROM T VERSION AS OF 12 x, rejects("job" = "load t")')
 
     assert query.reads == (
@@ -102,7 +102,7 @@ def test_versions_and_rejects_are_read_with_their_places() -> None:
         ("SELECT * FROM t ¦FOR SYSTEM_TIME AS OF now()", "SYSTEM_TIME AS OF"),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_name(text: str, construct: str) -> None:
+def test_an_unsupported_function_or_version_is_named(text: str, construct: str) -> None:
     error = refusal(text)
 
     assert_error(error, Code.NOT_SUPPORTED_ERR, construct, "SELECT", hint=())
@@ -125,7 +125,7 @@ def test_what_cannot_be_read_is_refused_by_name(text: str, construct: str) -> No
         ("SELECT * FROM shop.t VERSION AS OF 1", ('"shop"',)),
     ],
 )
-def test_a_mistake_in_what_is_ours_is_named(text: str, named: tuple[str, ...]) -> None:
+def test_a_wrong_version_or_rejects_call_is_named(text: str, named: tuple[str, ...]) -> None:
     error = refusal(text)
 
     assert_names(error.message, *named)

@@ -47,11 +47,11 @@ from tests.unit.sql.refusal import refusal
         ),
     ],
 )
-def test_a_type_is_read_with_its_synonyms(written: str, meant: DataType) -> None:
+def test_a_type_is_parsed_with_its_synonyms(written: str, meant: DataType) -> None:
     assert parse_columns(f"c {written}") == (Column(name="c", type=meant),)
 
 
-def test_a_table_is_read_with_its_clauses_in_any_order() -> None:
+def test_create_table_is_parsed_with_its_clauses_in_any_order() -> None:
     (parsed,) = parse_script(
         "CREATE TABLE IF NOT EXISTS Orders"
         " (Id BIGINT NOT NULL COMMENT 'the key', primary STRING)"
@@ -114,7 +114,7 @@ def test_a_wrong_column_list_is_refused_with_the_rule_and_the_position(
     assert_names(error.message, *named)
 
 
-def test_an_unknown_type_brings_the_nearest_and_the_list() -> None:
+def test_an_unknown_type_suggests_the_nearest_type_and_lists_all_types() -> None:
     with pytest.raises(UserError) as caught:
         parse_columns("a STRNG")
 
@@ -127,7 +127,7 @@ def test_an_unknown_type_brings_the_nearest_and_the_list() -> None:
         ("CREATE TABLE t ()", ('"t"',)),
         ("CREATE TABLE t", ('"("',)),
         ("CREATE TABLE t COMMENT 'x' (a INT)", ("COMMENT",)),
-        ("CREATE TABLE t (a INT) COMMENT 'x' COMMENT 'y'", ("COMMENT", "twice")),
+        ("CREATE TABLE t (a INT) COMMENT 'x' COMMENT 'y'", ("COMMENT", "more than once")),
         ("CREATE TABLE t (a INT) LOCATION ' '", ("LOCATION", "empty")),
         ("CREATE TABLE t (a INT) LOCATION x", ("LOCATION",)),
         (
@@ -137,14 +137,14 @@ def test_an_unknown_type_brings_the_nearest_and_the_list() -> None:
         ("CREATE TABLE t (a INT", ('")"', '"a"')),
     ],
 )
-def test_a_wrong_table_is_refused(text: str, named: tuple[str, ...]) -> None:
+def test_a_wrong_create_table_is_refused(text: str, named: tuple[str, ...]) -> None:
     error = refusal(text)
 
     assert error.code is Code.SYNTAX_ERR
     assert_names(error.message, *named)
 
 
-def test_sixty_four_levels_of_nesting_are_read() -> None:
+def test_sixty_four_levels_of_nesting_are_parsed() -> None:
     (column,) = parse_columns("a " + "ARRAY<" * 63 + "INT" + ">" * 63)
 
     assert column.type.sql == "ARRAY<" * 63 + "INT" + ">" * 63
@@ -163,7 +163,7 @@ def test_a_million_levels_of_nesting_are_refused() -> None:
 
 
 @pytest.mark.parametrize("text", ["s STRUCT<KEY: INT>", "s STRUCT<a: INT, primary: STRING>"])
-def test_a_field_may_be_called_like_a_constraint(text: str) -> None:
+def test_a_field_can_have_the_name_of_a_constraint(text: str) -> None:
     (column,) = parse_columns(text)
 
     assert isinstance(column.type, Struct)

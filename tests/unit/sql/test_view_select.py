@@ -1,4 +1,4 @@
-"""How a SELECT from a view is told from others and taken apart."""
+"""Parsing of SELECTs from the views jobs(…) and tasks(…)."""
 
 import pytest
 
@@ -10,13 +10,13 @@ from tests.unit.sql.refusal import refusal
 
 
 def parsed(text: str) -> ViewQuery:
-    """Answer the one statement of a script, which is a SELECT from a view."""
+    """Return the SELECT from a view that a script consists of."""
     (found,) = parse_script(text)
     assert isinstance(found.statement, ViewQuery)
     return found.statement
 
 
-def test_a_select_from_a_view_is_kept_as_written() -> None:
+def test_a_select_from_a_view_stays_verbatim() -> None:
     text = """SELECT Name /* who */ FROM Jobs("type" = 'insert') AS j WHERE j.Name = "a" """
 
     query = parsed(f"\n{text};")
@@ -36,7 +36,7 @@ def test_a_select_from_a_view_is_kept_as_written() -> None:
         """SELECT DISTINCT (JobName) FROM tasks("type"="insert") `t` GROUP BY JobName""",
     ],
 )
-def test_a_view_is_found_whatever_surrounds_it(text: str) -> None:
+def test_a_view_is_found_in_any_select(text: str) -> None:
     assert parsed(text).view == "tasks"
 
 
@@ -70,7 +70,7 @@ def test_the_type_of_a_view_must_be_insert(text: str, named: tuple[str, ...]) ->
         ("SELECT * FROM jobs('type' = 'insert') WHERE Id = ?", '"?"'),
     ],
 )
-def test_what_a_view_cannot_be_combined_with_is_named(text: str, construct: str) -> None:
+def test_an_unsupported_construct_with_a_view_is_named(text: str, construct: str) -> None:
     error = refusal(text)
 
     assert_error(error, Code.NOT_SUPPORTED_ERR, construct, "jobs(…)", "tasks(…)")

@@ -1,4 +1,4 @@
-"""Options of a bucket: contradictions are refused, and no referenced value is shown."""
+"""Options of a bucket: contradictions are refused, and referenced values are never shown."""
 
 from dataclasses import replace
 
@@ -12,8 +12,8 @@ from penstock.storage.options import (
     Provider,
     StoreOptions,
     hidden_values,
-    require_meaning,
-    revealed,
+    require_applicable,
+    resolve_store_options,
 )
 from tests.error_values import assert_names, raises
 
@@ -25,7 +25,7 @@ def given(_key: str, text: str) -> str:
     return CANARY if text.startswith(("secret:", "env:", "file:")) else text
 
 
-def said(error: PenstockError) -> str:
+def all_texts(error: PenstockError) -> str:
     return f"{error} {error.detail} {error.hint}"
 
 
@@ -43,22 +43,22 @@ def test_a_wrong_value_is_shown_as_it_is_written(
     options: StoreOptions, named: tuple[str, ...]
 ) -> None:
     with raises(UserError, Code.OPTION_ERR, *named) as refused:
-        revealed(options, given)
+        resolve_store_options(options, given)
 
-    assert CANARY not in said(refused.value)
+    assert CANARY not in all_texts(refused.value)
 
 
 def test_a_wrong_referenced_address_is_not_shown() -> None:
     options = StoreOptions(endpoint="env:PLACE")
 
     with raises(UserError, Code.OPTION_ERR, "http://", "env:PLACE") as refused:
-        revealed(options, lambda *_: f"ftp://{CANARY}")
+        resolve_store_options(options, lambda *_: f"ftp://{CANARY}")
 
-    assert CANARY not in said(refused.value)
+    assert CANARY not in all_texts(refused.value)
 
 
 def test_references_are_sent_to_tasks_with_their_values() -> None:
-    options = revealed(StoreOptions(endpoint="env:PLACE", region="here"), given)
+    options = resolve_store_options(StoreOptions(endpoint="env:PLACE", region="here"), given)
 
     again = from_sealed_pairs(StoreOptions, sealed_pairs(options), what="a bucket")
 
@@ -67,15 +67,15 @@ def test_references_are_sent_to_tasks_with_their_values() -> None:
 
 
 def test_a_referenced_value_in_an_error_of_a_library_is_not_shown() -> None:
-    options = revealed(
+    options = resolve_store_options(
         StoreOptions(endpoint="env:PLACE", region="here"), lambda *_: f"http://{CANARY}:1/"
     )
 
-    with pytest.raises(ExternalError) as failed, bucket_failures("no answer", options):
+    with pytest.raises(ExternalError) as failed, bucket_failures("request failed", options):
         raise OSError(f"error sending request for url (http://{CANARY}:1/bucket) here")
 
     assert_names(failed.value.detail, "(***bucket)")
-    assert CANARY not in said(failed.value)
+    assert CANARY not in all_texts(failed.value)
 
 
 def test_only_secrets_and_referenced_values_are_hidden() -> None:
@@ -114,7 +114,7 @@ def test_an_option_of_another_store_is_refused(
     scheme = uri.partition("/")[0]
 
     with raises(UserError, Code.OPTION_ERR, f'"{key}"', f"{scheme}//"):
-        require_meaning(uri, options)
+        require_applicable(uri, options)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +127,7 @@ def test_an_option_of_another_store_is_refused(
     ],
 )
 def test_options_of_the_store_are_accepted(uri: str, options: StoreOptions) -> None:
-    require_meaning(uri, options)
+    require_applicable(uri, options)
 
 
 @pytest.mark.parametrize(
@@ -142,6 +142,6 @@ def test_the_provider_of_another_store_is_refused(
     uri: str, provider: Provider, named: tuple[str, ...]
 ) -> None:
     with raises(UserError, Code.OPTION_ERR, *named) as refused:
-        require_meaning(uri, StoreOptions(provider=provider))
+        require_applicable(uri, StoreOptions(provider=provider))
 
     assert "az://container/" in refused.value.hint

@@ -1,4 +1,4 @@
-"""Column types and Arrow types stand for each other."""
+"""Conversion of column types to Arrow types and back."""
 
 import pyarrow as pa
 import pytest
@@ -20,7 +20,7 @@ NESTED = Struct(
 @pytest.mark.parametrize(
     "kind", [*Primitive, Decimal(precision=38, scale=10), Array(element=NESTED), NESTED]
 )
-def test_a_column_type_survives_the_way_to_arrow_and_back(kind: DataType) -> None:
+def test_a_column_type_survives_the_conversion_to_arrow_and_back(kind: DataType) -> None:
     assert data_type(arrow_type(kind)) == kind
 
 

@@ -1,4 +1,4 @@
-"""Addresses of stores, as users write them and as clients need them."""
+"""Endpoints of stores, as users write them and as clients need them."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "taken"),
+    ("given", "expected"),
     [
         ("", ""),
         ("lake.blob.core.windows.net", "https://lake.blob.core.windows.net"),
@@ -26,13 +26,11 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ("http://127.0.0.1:10000/devstoreaccount1", "http://127.0.0.1:10000/devstoreaccount1"),
     ],
 )
-def test_the_address_of_an_account_may_be_written_without_a_scheme(
-    given: str, taken: str
-) -> None:
-    assert azure_endpoint(StoreOptions(endpoint=given)) == taken
+def test_the_endpoint_of_an_account_can_omit_the_scheme(given: str, expected: str) -> None:
+    assert azure_endpoint(StoreOptions(endpoint=given)) == expected
 
 
-def test_the_address_of_an_account_may_come_from_the_environment(
+def test_the_endpoint_of_an_account_can_come_from_the_environment(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://127.0.0.1:10000/devstoreaccount1")

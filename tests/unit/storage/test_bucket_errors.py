@@ -24,7 +24,7 @@ TIMES = (
     [
         (
             TIMES,
-            "This machine signed at 20261117T080000Z, the clock of the store showed "
+            "This machine signed the request at 20261117T080000Z; the server time was "
             "2026-11-17T11:57:00Z.",
         ),
         ("", "403 Forbidden, RequestTimeTooSkewed."),
@@ -34,7 +34,7 @@ TIMES = (
 def test_a_wrong_clock_is_not_reported_as_wrong_keys(times: str, detail: str) -> None:
     skewed = PermissionDeniedError(SKEWED.format(times=times))
 
-    with pytest.raises(ExternalError) as bad, bucket_failures("no answer", StoreOptions()):
+    with pytest.raises(ExternalError) as bad, bucket_failures("request failed", StoreOptions()):
         raise skewed
 
     assert_names(bad.value.message, "clocks")

@@ -1,4 +1,4 @@
-"""Values become values of another type, or an error names the first that does not fit."""
+"""Casts of values to other types, and errors for the first value that does not fit."""
 
 import datetime as dt
 import math
@@ -195,7 +195,7 @@ def test_the_first_row_that_does_not_fit_is_named(
         (pa.time64("us"), STRING),
     ],
 )
-def test_a_cast_that_never_works_is_known_before_any_value(
+def test_an_impossible_cast_is_detected_before_any_value(
     source: pa.DataType, target: pa.DataType
 ) -> None:
     assert not can_cast(source, target)
@@ -212,7 +212,7 @@ def test_the_first_misfit_of_a_struct_is_the_first_by_row() -> None:
     assert_names(str(raised.value), "row 1", '"b"', "TINYINT", "300")
 
 
-def test_a_value_hidden_under_a_null_struct_does_not_count() -> None:
+def test_a_value_under_a_null_struct_is_ignored() -> None:
     array = pa.StructArray.from_arrays(
         [pa.array([1, 300])], names=["a"], mask=pa.array([False, True])
     )

@@ -69,7 +69,7 @@ def test_a_link_without_a_target_or_in_a_circle_is_skipped(tmp_path: Path) -> No
     assert names(tmp_path) == ["deep/x"]
 
 
-def test_a_tree_deeper_than_calls_may_nest_is_listed(tmp_path: Path) -> None:
+def test_a_tree_deeper_than_the_recursion_limit_is_listed(tmp_path: Path) -> None:
     put(tmp_path, "z")
     deepest = nested_folders(tmp_path, depth=1_500)
     put(deepest, "x")
@@ -108,15 +108,15 @@ def test_a_folder_that_vanishes_during_the_listing_is_skipped(tmp_path: Path) ->
 def test_a_folder_that_cannot_hold_a_match_is_not_entered(tmp_path: Path) -> None:
     put(tmp_path, "in/x")
     put(tmp_path, "out/x")
-    selection = Everything(unwanted=f"{tmp_path}/out/")
+    selection = Everything(excluded=f"{tmp_path}/out/")
 
     keys = [meta.key for meta in STORE.list(f"{tmp_path}/", selection=selection)]
 
     assert keys == [f"{tmp_path}/in/x"]
-    assert selection.asked == [f"{tmp_path}/in/x"]
+    assert selection.calls == [f"{tmp_path}/in/x"]
 
 
-def test_a_wanted_name_that_is_not_utf_8_is_named_with_its_folder(tmp_path: Path) -> None:
+def test_a_selected_name_that_is_not_utf_8_is_reported_with_its_folder(tmp_path: Path) -> None:
     put(tmp_path, "in/bad-\udcff.json")
 
     with pytest.raises(ExternalError) as failure:
@@ -141,7 +141,7 @@ def test_a_file_in_place_of_the_folder_fails_the_listing(tmp_path: Path) -> None
         listed(path)
 
 
-def test_a_folder_without_the_right_to_read_it_fails_the_listing(tmp_path: Path) -> None:
+def test_an_unreadable_folder_fails_the_listing(tmp_path: Path) -> None:
     put(tmp_path, "shut/x")
     (tmp_path / "shut").chmod(0)
 
@@ -152,7 +152,7 @@ def test_a_folder_without_the_right_to_read_it_fails_the_listing(tmp_path: Path)
     assert failure.value.hint
 
 
-def test_a_file_without_the_right_to_read_it_is_not_taken_for_missing(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_not_reported_as_missing(tmp_path: Path) -> None:
     path = put(tmp_path, "a")
     path.chmod(0)
     [meta] = listed(tmp_path)
@@ -174,7 +174,7 @@ def test_listing_many_files_keeps_only_their_names(tmp_path: Path) -> None:
         (tmp_path / f"{number:0100d}").touch()
 
     tracemalloc.start()
-    count = sum(1 for _ in STORE.list(f"{tmp_path}/", selection=Everything(forgetful=True)))
+    count = sum(1 for _ in STORE.list(f"{tmp_path}/", selection=Everything(recorded=False)))
     _, peak_bytes = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
@@ -183,7 +183,7 @@ def test_listing_many_files_keeps_only_their_names(tmp_path: Path) -> None:
 
 
 def test_a_time_beyond_the_calendar_does_not_fail_the_listing() -> None:
-    # Unlike most disks, this file system keeps such a time.
+    # Unlike most file systems, this one can store such a time.
     with TemporaryDirectory(dir="/dev/shm") as folder:
         os.utime(put(Path(folder), "a"), (0, 10**12))
 
@@ -192,7 +192,7 @@ def test_a_time_beyond_the_calendar_does_not_fail_the_listing() -> None:
     assert meta.modified_at == datetime.max.replace(tzinfo=UTC)
 
 
-def test_a_file_edited_in_place_while_it_is_read_is_noticed(tmp_path: Path) -> None:
+def test_a_file_edited_in_place_while_it_is_read_is_detected(tmp_path: Path) -> None:
     path = put(tmp_path, "a", content="before")
     [meta] = listed(tmp_path)
 
@@ -244,7 +244,7 @@ def test_a_pipe_or_folder_in_place_of_the_file_is_a_missing_file(tmp_path: Path)
 
 
 def test_a_disk_that_fails_while_reading_names_the_file() -> None:
-    # The first page of a process is never mapped, so that reading it fails as a bad disk does.
+    # The first page of a process is never mapped, so reading it fails like a bad disk.
     with pytest.raises(ExternalError) as failure:
         STORE.read_bytes("/proc/self/mem")
 
@@ -278,7 +278,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path)
     assert os.listdir(tmp_path) == ["a"]  # noqa: PTH208 (hidden files count too)
 
 
-def test_a_new_file_that_cannot_be_written_is_not_taken_for_present(tmp_path: Path) -> None:
+def test_a_new_file_that_cannot_be_written_is_not_reported_as_existing(tmp_path: Path) -> None:
     put(tmp_path, "file")
 
     with raises(ExternalError, Code.STORAGE_ERR, '/file/below"', "not a directory") as failure:
@@ -287,7 +287,7 @@ def test_a_new_file_that_cannot_be_written_is_not_taken_for_present(tmp_path: Pa
     assert failure.value.code is Code.STORAGE_ERR
 
 
-def test_writing_leaves_nothing_beside_the_file(tmp_path: Path) -> None:
+def test_writing_leaves_no_temporary_file(tmp_path: Path) -> None:
     key = f"{tmp_path}/new/a"
 
     STORE.write_new(key, b"1")
@@ -310,14 +310,14 @@ def test_a_folder_that_cannot_be_created_is_named(tmp_path: Path) -> None:
     put(tmp_path, "file")
 
     with pytest.raises(ExternalError) as failure:
-        STORE.make_folder(f"{tmp_path}/file/below")
+        STORE.create_folder(f"{tmp_path}/file/below")
 
     fact = f'folder "{tmp_path}/file/below" could not be created: not a directory'
     assert failure.value.message == fact
     assert failure.value.code is Code.STORAGE_ERR
 
 
-def test_a_folder_without_the_right_to_read_it_is_not_taken_for_empty(tmp_path: Path) -> None:
+def test_an_unreadable_folder_is_not_reported_as_empty(tmp_path: Path) -> None:
     put(tmp_path, "shut/x")
     (tmp_path / "shut").chmod(0)
 
@@ -340,7 +340,7 @@ def test_the_last_folder_remains_when_deleting_fails() -> None:
             STORE.delete_below(f"{folder}/t/", last=f"{folder}/t/log/")
 
         assert names(folder / "t" / "log") == ["0"]
-    assert_names(failure.value.message, f'"{folder}/t/"', "removed", "permission denied")
+    assert_names(failure.value.message, f'"{folder}/t/"', "deleted", "permission denied")
     assert failure.value.code is Code.STORAGE_ERR
 
 
@@ -355,7 +355,7 @@ def test_a_folder_that_cannot_be_read_is_not_deleted_silently(tmp_path: Path) ->
         STORE.delete_below(f"{tmp_path}/shut/t/")
 
 
-def test_a_link_to_a_folder_is_removed_and_the_folder_stays(tmp_path: Path) -> None:
+def test_a_link_to_a_folder_is_deleted_and_the_folder_stays(tmp_path: Path) -> None:
     put(tmp_path, "real/x")
     (tmp_path / "t").mkdir()
     (tmp_path / "t" / "link").symlink_to(tmp_path / "real")
@@ -375,7 +375,7 @@ def test_a_new_file_in_a_folder_that_does_not_exist_is_an_external_error(
     assert failure.value.code is Code.STORAGE_ERR
 
 
-def test_a_new_file_that_outgrew_the_disk_can_be_aborted(tmp_path: Path) -> None:
+def test_a_new_file_that_exceeds_the_disk_can_be_aborted(tmp_path: Path) -> None:
     new = STORE.create(str(tmp_path), "day=1/part-0")
     with file_size_limit(1_000), pytest.raises(OSError, match="File too large"):
         new.file.write(b"x" * 10_000)
@@ -389,17 +389,17 @@ def test_a_new_file_that_outgrew_the_disk_can_be_aborted(tmp_path: Path) -> None
 class Everything:
     """Selects every key, except below one folder; records its calls."""
 
-    unwanted: str = ""
-    forgetful: bool = False
-    asked: list[str] = field(default_factory=list)
+    excluded: str = ""
+    recorded: bool = True
+    calls: list[str] = field(default_factory=list)
 
     def matches(self, key: str) -> bool:
-        if not self.forgetful:
-            self.asked.append(key)
+        if self.recorded:
+            self.calls.append(key)
         return True
 
     def may_contain(self, folder: str) -> bool:
-        return folder != self.unwanted
+        return folder != self.excluded
 
 
 def put(folder: Path, name: str, *, content: str = "{}") -> Path:
@@ -418,9 +418,9 @@ def nested_folders(folder: Path, *, depth: int) -> Path:
 
 def read(meta: ObjectMeta, meanwhile: Callable[[], object]) -> bytes:
     with STORE.open(meta.key, etag=meta.etag) as stream:
-        begin = stream.read(1)
+        first = stream.read(1)
         meanwhile()
-        return begin + stream.read()
+        return first + stream.read()
 
 
 def listed(folder: Path) -> list[ObjectMeta]:

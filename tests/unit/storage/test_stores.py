@@ -1,4 +1,4 @@
-"""URIs: the store and pattern that they name, and wrong ones."""
+"""URIs: the store and pattern of each URI, and errors for wrong URIs."""
 
 import pytest
 
@@ -62,7 +62,7 @@ def test_a_uri_of_a_bucket_names_its_keys_literally(
 @pytest.mark.parametrize(
     "uri", ["file:///data/in/*.json", "s3://bucket/in/*.json", "gs://bucket", "az://bucket/a"]
 )
-def test_a_uri_is_written_as_it_was_read(uri: str) -> None:
+def test_a_parsed_uri_is_printed_unchanged(uri: str) -> None:
     assert str(parse_uri(uri)).removesuffix("/") == uri
 
 

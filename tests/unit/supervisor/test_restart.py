@@ -1,4 +1,4 @@
-"""When a job that paused by itself is started again."""
+"""Automatic resumes of jobs that a failure paused."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ from tests.error_values import assert_names
 PAUSED_AT = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RESUMED_AT = PAUSED_AT - timedelta(seconds=2)
 CREATED = apply(None, Event(job_id=JOB, number=1, at=PAUSED_AT, body=created()))
-OUTAGE = ExternalError("the disk did not answer", detail="It was asked twice.")
+OUTAGE = ExternalError("the disk did not respond", detail="Two requests failed.")
 
 
 def paused(
@@ -31,7 +31,7 @@ def paused(
     resumes: int = 0,
     desired: DesiredState = DesiredState.PAUSE,
 ) -> JobState:
-    """Answer a job that was resumed so often and paused again."""
+    """Return a paused job with a number of automatic resumes."""
     record = Desired(
         state=desired,
         reason=Reason(code=code, message="it failed"),
@@ -44,7 +44,7 @@ def paused(
 
 
 def routine(state: JobState) -> JobState:
-    """Answer the same state of a routine load."""
+    """Return the same state as a routine load."""
     return replace(state, definition=replace(state.definition, job_kind="ROUTINE_LOAD"))
 
 
@@ -58,21 +58,19 @@ def test_the_first_resume_is_immediate() -> None:
     ("resumes", "seconds"),
     [(1, 10), (2, 20), (3, 40), (4, 80), (5, 160), (6, 300), (7, 300), (9, 300)],
 )
-def test_later_resumes_wait_twice_as_long_up_to_a_limit_from_the_last_one(
-    resumes: int, seconds: int
-) -> None:
+def test_the_delay_of_later_resumes_doubles_up_to_a_limit(resumes: int, seconds: int) -> None:
     due = resume_at(paused(resumes=resumes))
 
     assert due == RESUMED_AT + timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize("resumes", [10, 11, 1000])
-def test_a_job_that_was_resumed_ten_times_in_vain_stays_paused(resumes: int) -> None:
+def test_a_job_that_still_fails_after_ten_resumes_stays_paused(resumes: int) -> None:
     assert resume_at(paused(resumes=resumes)) is None
 
 
 @pytest.mark.parametrize("resumes", [10, 11, 1000])
-def test_a_routine_load_is_resumed_for_ever(resumes: int) -> None:
+def test_a_routine_load_is_resumed_without_a_limit(resumes: int) -> None:
     state = routine(paused(resumes=resumes))
 
     event = pause_for(OUTAGE, state=routine(paused(resumes=resumes, desired=DesiredState.RUN)))
@@ -86,7 +84,7 @@ def test_a_routine_load_is_resumed_for_ever(resumes: int) -> None:
 @pytest.mark.parametrize(
     ("minutes", "resumes"), [(1, 4), (10, 4), (10.1, 1), (600, 1)], ids=str
 )
-def test_the_resumes_of_a_routine_load_count_from_one_again_after_ten_quiet_minutes(
+def test_the_resume_count_of_a_routine_load_restarts_after_ten_minutes_without_a_resume(
     minutes: float, resumes: int
 ) -> None:
     now = RESUMED_AT + timedelta(minutes=minutes)
@@ -97,16 +95,16 @@ def test_the_resumes_of_a_routine_load_count_from_one_again_after_ten_quiet_minu
     assert (load, job) == (resumes, 4)
 
 
-def test_the_first_resume_of_a_routine_load_is_the_first() -> None:
+def test_the_first_resume_of_a_routine_load_counts_as_one() -> None:
     assert next_resumes(routine(paused()), now=PAUSED_AT) == 1
 
 
 @pytest.mark.parametrize("code", sorted(NEVER_RESUMED))
-def test_what_a_person_must_look_at_is_never_resumed(code: Code) -> None:
+def test_an_error_that_a_user_must_fix_is_never_resumed(code: Code) -> None:
     assert resume_at(paused(code)) is None
 
 
-def test_everything_else_that_pauses_a_job_is_resumed() -> None:
+def test_all_other_errors_are_resumed() -> None:
     others = set(Code) - NEVER_RESUMED
 
     assert {
@@ -125,7 +123,7 @@ def test_everything_else_that_pauses_a_job_is_resumed() -> None:
 
 
 @pytest.mark.parametrize("desired", [DesiredState.RUN, DesiredState.DROP, DesiredState.CLOSED])
-def test_a_job_that_is_not_paused_has_nothing_to_resume(desired: DesiredState) -> None:
+def test_a_job_that_is_not_paused_is_not_resumed(desired: DesiredState) -> None:
     assert resume_at(paused(desired=desired)) is None
 
 
@@ -136,18 +134,18 @@ def test_a_pause_without_a_reason_is_never_resumed() -> None:
     assert resume_at(unexplained) is None
 
 
-def test_a_failure_pauses_the_job_with_its_code_and_what_was_said() -> None:
+def test_a_failure_pauses_the_job_with_its_code_message_and_detail() -> None:
     event = pause_for(OUTAGE, state=CREATED)
 
     assert event.state is DesiredState.PAUSE
     assert event.reason == Reason(
-        code=OUTAGE.code, message="the disk did not answer. It was asked twice"
+        code=OUTAGE.code, message="the disk did not respond. Two requests failed"
     )
     assert event.generation == CREATED.generation
     assert event.auto_resumes == 0
 
 
-def test_a_failure_after_resumes_counts_them() -> None:
+def test_a_failure_keeps_the_count_of_resumes() -> None:
     state = paused(resumes=3, desired=DesiredState.RUN)
 
     event = pause_for(OUTAGE, state=state)
@@ -156,7 +154,7 @@ def test_a_failure_after_resumes_counts_them() -> None:
     assert event.resumed_at == RESUMED_AT
 
 
-def test_a_success_since_the_last_resume_begins_the_count_anew() -> None:
+def test_a_success_after_the_last_resume_resets_the_count() -> None:
     state = replace(paused(resumes=3, desired=DesiredState.RUN), succeeded_event=11)
 
     event = pause_for(OUTAGE, state=state)
@@ -164,7 +162,7 @@ def test_a_success_since_the_last_resume_begins_the_count_anew() -> None:
     assert event.auto_resumes == 0
 
 
-def test_a_success_before_the_last_resume_does_not() -> None:
+def test_a_success_before_the_last_resume_keeps_the_count() -> None:
     state = replace(paused(resumes=3, desired=DesiredState.RUN), succeeded_event=9)
 
     event = pause_for(OUTAGE, state=state)
@@ -172,14 +170,14 @@ def test_a_success_before_the_last_resume_does_not() -> None:
     assert event.auto_resumes == 3
 
 
-def test_the_eleventh_failure_in_a_row_cannot_be_resumed_and_tells_the_last_error() -> None:
+def test_the_eleventh_failure_in_a_row_cannot_be_resumed_and_names_the_last_error() -> None:
     state = paused(resumes=10, desired=DesiredState.RUN)
 
     event = pause_for(OUTAGE, state=state)
 
     assert event.reason is not None
     assert event.reason.code is Code.CANNOT_RESUME_ERR
-    assert_names(event.reason.message, 10, "the disk did not answer. It was asked twice")
+    assert_names(event.reason.message, 10, "the disk did not respond. Two requests failed")
 
 
 def test_bad_rows_keep_their_own_code_after_many_resumes() -> None:
@@ -193,7 +191,9 @@ def test_bad_rows_keep_their_own_code_after_many_resumes() -> None:
 @pytest.mark.parametrize(
     ("kind", "succeeded"), [(CommitKind.EPOCH, 2), (CommitKind.FENCE, 0), (CommitKind.MOVE, 0)]
 )
-def test_only_the_commit_of_an_epoch_is_a_success(kind: CommitKind, succeeded: int) -> None:
+def test_only_the_commit_of_an_epoch_counts_as_a_success(
+    kind: CommitKind, succeeded: int
+) -> None:
     body = Committed(attachment=commit(2, kind=kind), table_version=2)
 
     state = apply(CREATED, Event(job_id=JOB, number=2, at=PAUSED_AT, body=body))

@@ -1,4 +1,4 @@
-"""The supervisor with fake loops: it starts, watches and stops them, whatever they do."""
+"""The supervisor starts, watches and stops fake loops."""
 
 import subprocess
 import sys
@@ -33,11 +33,11 @@ from tests.contract.catalog.building import DEFINITION, JOB, PAUSED, TABLE, crea
 
 NODE = "node-1"
 WAIT_SECONDS = 30
-OUTAGE = ExternalError("the disk did not answer", code=Code.STORAGE_ERR)
+OUTAGE = ExternalError("the disk did not respond", code=Code.STORAGE_ERR)
 
 
 class FakeLoop:
-    """Takes the job's lease, and then does what the test wants."""
+    """A loop that acquires the job's lease and then calls a function of the test."""
 
     outcome_unknown = False
     assumed: Generation | None = None
@@ -62,7 +62,7 @@ class FakeLoop:
         state = catalog.job_by_id(self._job_id)
         assert state is not None
         self.owned = self.assumed = next_generation(state.generation)
-        catalog.take_lease(
+        catalog.acquire_lease(
             self._job_id,
             node_id=NODE,
             duration=LEASE_DURATION,
@@ -70,7 +70,7 @@ class FakeLoop:
             generation=self.owned,
         )
         self.owning.set()
-        self._world.behave(self)
+        self._world.behavior(self)
 
     def stop(self) -> None:
         self.stopped.set()
@@ -79,7 +79,7 @@ class FakeLoop:
         self.aborted.append(reason)
 
 
-Behave = Callable[[FakeLoop], None]
+Behavior = Callable[[FakeLoop], None]
 
 
 def catch_up(loop: FakeLoop) -> None:
@@ -87,24 +87,24 @@ def catch_up(loop: FakeLoop) -> None:
 
 
 def work(loop: FakeLoop) -> None:
-    """Work until stopped, and end in the middle of an epoch."""
+    """Wait until stopped, then end as in the middle of an epoch."""
     assert loop.stopped.wait(WAIT_SECONDS)
-    raise StoppedError("the runner was asked to stop")
+    raise StoppedError("the runner was stopped")
 
 
-def fail(error: Exception) -> Behave:
-    def behave(_: FakeLoop) -> None:
+def fail(error: Exception) -> Behavior:
+    def behavior(_: FakeLoop) -> None:
         raise error
 
-    return behave
+    return behavior
 
 
 @dataclass
 class World:
-    """A catalog with one job, and the loops that a supervisor opened for it."""
+    """A catalog with one job, and the loops that a supervisor started for it."""
 
     catalog: Catalog
-    behave: Behave = catch_up
+    behavior: Behavior = catch_up
     caught_up_elsewhere: bool = False
     loops: list[FakeLoop] = field(default_factory=list)
     threads: list[threading.Thread] = field(default_factory=list)
@@ -125,17 +125,17 @@ class World:
         self.supervisors.append(opened)
         return opened
 
-    def run(self, behave: Behave, *, until_caught_up: bool = False) -> Supervisor:
-        """Let a supervisor start the job, and wait until its loop has ended."""
-        self.behave = behave
+    def run(self, behavior: Behavior, *, until_caught_up: bool = False) -> Supervisor:
+        """Start the job with a supervisor, and wait until its loop has ended."""
+        self.behavior = behavior
         supervisor = self.supervisor(until_caught_up=until_caught_up)
         supervisor.round()
         self.join()
         return supervisor
 
-    def start(self, behave: Behave) -> Supervisor:
-        """Let a supervisor start the job, and wait until its loop owns it."""
-        self.behave = behave
+    def start(self, behavior: Behavior) -> Supervisor:
+        """Start the job with a supervisor, and wait until its loop owns the job."""
+        self.behavior = behavior
         supervisor = self.supervisor()
         supervisor.round()
         assert self.loops[-1].owning.wait(WAIT_SECONDS)
@@ -172,56 +172,56 @@ def world(tmp_path: Path) -> Iterator[World]:
     catalog.close()
 
 
-def ending(look: RunnerReport) -> tuple[Ending, PenstockError | None]:
-    assert look.last_words is not None
-    return look.last_words.ending, look.last_words.error
+def ending(report: RunnerReport) -> tuple[Ending, PenstockError | None]:
+    assert report.last_exit is not None
+    return report.last_exit.ending, report.last_exit.error
 
 
-def test_a_loop_that_catches_up_ends_the_job_for_this_run(world: World) -> None:
+def test_a_loop_that_catches_up_is_not_started_again(world: World) -> None:
     supervisor = world.run(catch_up, until_caught_up=True)
 
-    (look,) = supervisor.round()
+    (report,) = supervisor.round()
 
-    assert look.caught_up
-    assert ending(look) == (Ending.CAUGHT_UP, None)
+    assert report.caught_up
+    assert ending(report) == (Ending.CAUGHT_UP, None)
     assert world.loops[0].until_caught_up is True
     assert len(world.loops) == 1
     assert world.catalog.leases() == {}
 
 
-def test_a_loop_that_is_stopped_ends_without_a_trace(world: World) -> None:
+def test_a_stopped_loop_releases_its_lease_and_pauses_nothing(world: World) -> None:
     supervisor = world.start(work)
     assert set(world.catalog.leases()) == {JOB}
 
     supervisor.stop()
     world.supervisors.clear()
 
-    (look,) = supervisor.reports()
-    assert ending(look) == (Ending.STOPPED, None)
+    (report,) = supervisor.reports()
+    assert ending(report) == (Ending.STOPPED, None)
     assert world.job.desired.state is DesiredState.RUN
     assert world.catalog.leases() == {}
-    assert supervisor.take_losses() == ()
+    assert supervisor.pop_lost_jobs() == ()
 
 
-def test_a_loop_whose_job_a_statement_pauses_is_stopped(world: World) -> None:
+def test_the_loop_of_a_paused_job_is_stopped(world: World) -> None:
     supervisor = world.start(work)
     world.catalog.append(JOB, PAUSED, expected=None)
 
     supervisor.round()
     world.join()
-    (look,) = supervisor.round()
+    (report,) = supervisor.round()
 
-    assert ending(look) == (Ending.STOPPED, None)
-    assert look.left_out
+    assert ending(report) == (Ending.STOPPED, None)
+    assert report.user_stopped
     assert world.catalog.leases() == {}
-    assert supervisor.take_losses() == ()
+    assert supervisor.pop_lost_jobs() == ()
 
 
-def test_a_loop_whose_job_has_a_new_generation_is_stopped_and_reported_as_lost(
+def test_the_loop_of_a_job_with_a_newer_generation_is_stopped_and_reported_as_lost(
     world: World,
 ) -> None:
     supervisor = world.start(work)
-    world.catalog.take_lease(
+    world.catalog.acquire_lease(
         JOB,
         node_id=NODE,
         duration=LEASE_DURATION,
@@ -231,24 +231,24 @@ def test_a_loop_whose_job_has_a_new_generation_is_stopped_and_reported_as_lost(
 
     supervisor.round()
     world.join()
-    (look,) = supervisor.round()
+    (report,) = supervisor.round()
 
-    assert ending(look)[0] is Ending.LOST
-    (loss,) = supervisor.take_losses()
-    assert (loss.job, loss.error.code) == (DEFINITION.name, Code.LEASE_LOST_ERR)
-    assert "generation" in loss.error.detail
+    assert ending(report)[0] is Ending.LOST
+    (lost_job,) = supervisor.pop_lost_jobs()
+    assert (lost_job.job, lost_job.error.code) == (DEFINITION.name, Code.LEASE_LOST_ERR)
+    assert "generation" in lost_job.error.detail
 
 
 def test_a_loop_that_loses_the_job_is_reported_and_pauses_nothing(world: World) -> None:
     lost = LeaseLostError("the job has another owner")
     supervisor = world.run(fail(lost))
 
-    (look,) = supervisor.round()
+    (report,) = supervisor.round()
 
-    assert ending(look) == (Ending.LOST, lost)
-    (loss,) = supervisor.take_losses()
-    assert (loss.job, loss.error) == (DEFINITION.name, lost)
-    assert supervisor.take_losses() == ()
+    assert ending(report) == (Ending.LOST, lost)
+    (lost_job,) = supervisor.pop_lost_jobs()
+    assert (lost_job.job, lost_job.error) == (DEFINITION.name, lost)
+    assert supervisor.pop_lost_jobs() == ()
     assert world.job.desired.state is DesiredState.RUN
     assert world.catalog.leases() == {}
 
@@ -256,11 +256,11 @@ def test_a_loop_that_loses_the_job_is_reported_and_pauses_nothing(world: World) 
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [
-        (OUTAGE, Code.STORAGE_ERR, "the disk did not answer"),
+        (OUTAGE, Code.STORAGE_ERR, "the disk did not respond"),
         (ZeroDivisionError("by zero"), Code.INTERNAL_ERR, "unexpected ZeroDivisionError"),
     ],
 )
-def test_a_loop_that_fails_pauses_the_job_under_its_generation(
+def test_a_failing_loop_pauses_the_job_with_its_generation(
     world: World, error: Exception, code: Code, message: str
 ) -> None:
     supervisor = world.run(fail(error))
@@ -272,47 +272,47 @@ def test_a_loop_that_fails_pauses_the_job_under_its_generation(
     assert desired.reason.message.startswith(message)
     assert world.job.generation == world.loops[0].assumed
     assert world.catalog.leases() == {}
-    assert supervisor.take_losses() == ()
+    assert supervisor.pop_lost_jobs() == ()
 
 
-def test_the_failure_of_a_loop_that_another_owner_followed_pauses_nothing(
+def test_a_failing_loop_does_not_pause_a_job_with_another_owner(
     world: World,
 ) -> None:
-    def overtaken(loop: FakeLoop) -> None:
+    def taken_over(loop: FakeLoop) -> None:
         assert loop.owned is not None
         loop.assumed = Generation(number=loop.owned.number - 1, id="older")
         raise OUTAGE
 
-    supervisor = world.run(overtaken)
+    supervisor = world.run(taken_over)
 
-    (look,) = supervisor.round()
-    assert ending(look)[0] is Ending.LOST
-    assert isinstance(ending(look)[1], LeaseLostError)
+    (report,) = supervisor.round()
+    assert ending(report)[0] is Ending.LOST
+    assert isinstance(ending(report)[1], LeaseLostError)
     assert world.job.desired.state is DesiredState.RUN
 
 
-def test_the_failure_of_a_loop_that_assumed_nothing_pauses_nothing(world: World) -> None:
-    def unbegun(loop: FakeLoop) -> None:
+def test_a_loop_that_fails_before_its_first_step_pauses_nothing(world: World) -> None:
+    def not_started(loop: FakeLoop) -> None:
         loop.assumed = None
         raise OUTAGE
 
-    supervisor = world.run(unbegun)
+    supervisor = world.run(not_started)
 
-    (look,) = supervisor.round()
-    assert ending(look) == (Ending.LOST, OUTAGE)
+    (report,) = supervisor.round()
+    assert ending(report) == (Ending.LOST, OUTAGE)
     assert world.job.desired.state is DesiredState.RUN
 
 
 @pytest.mark.parametrize(
     ("error", "state"),
     [
-        (CommitOutcomeUnknownError("no answer came"), DesiredState.PAUSE),
-        (StoppedError("the runner was asked to stop"), DesiredState.RUN),
+        (CommitOutcomeUnknownError("there was no response"), DesiredState.PAUSE),
+        (StoppedError("the runner was stopped"), DesiredState.RUN),
         (LeaseLostError("the job has another owner"), DesiredState.RUN),
     ],
     ids=["failed", "stopped", "lost"],
 )
-def test_a_loop_whose_commit_may_still_land_keeps_its_lease(
+def test_a_loop_with_an_unknown_commit_outcome_keeps_its_lease(
     world: World, error: PenstockError, state: DesiredState
 ) -> None:
     def unknown(loop: FakeLoop) -> None:
@@ -326,10 +326,10 @@ def test_a_loop_whose_commit_may_still_land_keeps_its_lease(
     assert (lease.node_id, lease.live) == (NODE, True)
 
 
-def test_a_job_that_paused_itself_is_resumed_under_a_new_generation(world: World) -> None:
+def test_a_job_paused_by_a_failure_is_resumed_with_a_new_generation(world: World) -> None:
     supervisor = world.run(fail(OUTAGE))
     paused = world.job.generation
-    world.behave = work
+    world.behavior = work
 
     supervisor.round()
 
@@ -338,7 +338,7 @@ def test_a_job_that_paused_itself_is_resumed_under_a_new_generation(world: World
     assert world.job.generation.number == paused.number + 1
 
 
-def test_an_attempt_that_takes_too_long_is_aborted_and_the_loop_goes_on(world: World) -> None:
+def test_an_overdue_attempt_is_aborted_and_its_loop_continues(world: World) -> None:
     properties = RoutineProperties()
     definition = replace(DEFINITION, job_kind="ROUTINE_LOAD", properties=properties)
     world.catalog.delete_job(JOB)
@@ -357,7 +357,7 @@ def test_an_attempt_that_takes_too_long_is_aborted_and_the_loop_goes_on(world: W
     assert not loop.stopped.is_set()
 
 
-def test_a_job_that_needs_what_this_node_lacks_is_not_started_and_its_status_says_so(
+def test_a_job_that_needs_a_missing_library_is_not_started_and_its_status_names_it(
     world: World,
 ) -> None:
     world.catalog.delete_job(JOB)
@@ -374,10 +374,10 @@ def test_a_job_that_needs_what_this_node_lacks_is_not_started_and_its_status_say
 
 
 @pytest.mark.parametrize("caught_up", [True, False])
-def test_a_job_of_another_node_is_caught_up_when_its_runner_kind_says_so(
+def test_the_runner_kind_decides_whether_a_job_of_another_node_is_caught_up(
     world: World, *, caught_up: bool
 ) -> None:
-    world.catalog.take_lease(
+    world.catalog.acquire_lease(
         JOB,
         node_id="node-2",
         duration=LEASE_DURATION,
@@ -386,9 +386,9 @@ def test_a_job_of_another_node_is_caught_up_when_its_runner_kind_says_so(
     )
     world.caught_up_elsewhere = caught_up
 
-    (look,) = world.supervisor(until_caught_up=True).round()
+    (report,) = world.supervisor(until_caught_up=True).round()
 
-    assert look.caught_up is caught_up
+    assert report.caught_up is caught_up
     assert world.loops == []
 
 
@@ -399,8 +399,8 @@ def test_the_supervisor_imports_no_runner() -> None:
         "print([name for name in sys.modules if name.startswith(runners)])\n"
     )
 
-    answer = subprocess.run(
+    printed = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
 
-    assert answer.stdout == "[]\n"
+    assert printed.stdout == "[]\n"

@@ -1,4 +1,4 @@
-"""What Delta tables do beyond the contract of all tables."""
+"""Delta tables, beyond the contract of all tables."""
 
 import subprocess
 import sys
@@ -32,14 +32,14 @@ def commit_through_new_handle(tables: DeltaTables, table: TableRef, number: int)
     return tables.open(table.location).commit(attachment(number), [])
 
 
-def test_the_log_names_the_table_and_says_what_it_is_for(table: TableRef) -> None:
+def test_the_log_has_the_name_and_the_comment_of_the_table(table: TableRef) -> None:
     metadata = DeltaTable(table.location).metadata()
 
     assert (metadata.name, metadata.description) == ("orders", "what was ordered")
 
 
 @pytest.mark.parametrize("name", ["a b", "a%20b", "a#b", "a?b", "ä☃", "../../etc", "x" * 300])
-def test_a_table_of_any_name_lies_in_the_warehouse(tables: DeltaTables, name: str) -> None:
+def test_a_table_of_any_name_is_inside_the_warehouse(tables: DeltaTables, name: str) -> None:
     created = tables.create(name, COLUMNS, location=None, comment="")
 
     assert str(Path(created.location).parent) == tables.warehouse
@@ -47,9 +47,7 @@ def test_a_table_of_any_name_lies_in_the_warehouse(tables: DeltaTables, name: st
 
 
 @pytest.mark.parametrize("folder", ["a b", "a+b", "a#b", "a?b", "a:b", "ä☃"])
-def test_a_location_is_taken_literally(
-    tables: DeltaTables, tmp_path: Path, folder: str
-) -> None:
+def test_a_location_is_used_literally(tables: DeltaTables, tmp_path: Path, folder: str) -> None:
     location = f"file://{tmp_path}/{folder}/"
 
     created = tables.create("orders", COLUMNS, location=location, comment="")
@@ -60,16 +58,14 @@ def test_a_location_is_taken_literally(
 
 
 @pytest.mark.parametrize("location", ["orders", "file://orders", "/", "file:///", "./x"])
-def test_a_location_that_is_no_absolute_path_is_refused(
+def test_a_location_that_is_not_an_absolute_folder_path_is_refused(
     tables: DeltaTables, location: str
 ) -> None:
     with raises(UserError, Code.OPTION_ERR, "location", "absolute"):
         tables.create("orders", COLUMNS, location=location, comment="")
 
 
-def test_a_location_that_would_be_read_as_another_one_is_refused(
-    tables: DeltaTables, tmp_path: Path
-) -> None:
+def test_a_location_with_a_percent_sign_is_refused(tables: DeltaTables, tmp_path: Path) -> None:
     with raises(UserError, Code.OPTION_ERR, "a%20b", "percent"):
         tables.create("orders", COLUMNS, location=str(tmp_path / "a%20b"), comment="")
 
@@ -90,7 +86,7 @@ def test_a_location_that_would_be_read_as_another_one_is_refused(
         ),
     ],
 )
-def test_a_location_that_names_no_folder_of_a_bucket_is_refused(
+def test_a_malformed_location_is_refused(
     tables: DeltaTables, location: str, named: tuple[str, ...]
 ) -> None:
     with pytest.raises(UserError) as caught:
@@ -109,14 +105,14 @@ def test_a_location_that_names_no_folder_of_a_bucket_is_refused(
         ("az://bucket/orders", "az://bucket/orders"),
     ],
 )
-def test_a_location_in_a_bucket_has_one_way_to_be_written(location: str, normal: str) -> None:
+def test_a_location_in_a_bucket_is_normalized(location: str, normal: str) -> None:
     options = StoreOptions(access_key="some", secret_key="one")  # noqa: S106
     tables = DeltaTables("/warehouse", options=lambda: options)
 
     assert tables.normal_location(location) == normal
 
 
-def test_a_folder_with_files_in_it_does_not_become_a_table(
+def test_no_table_is_created_in_a_folder_with_files(
     tables: DeltaTables, tmp_path: Path
 ) -> None:
     (tmp_path / "given").mkdir()
@@ -126,7 +122,7 @@ def test_a_folder_with_files_in_it_does_not_become_a_table(
         tables.create("orders", COLUMNS, location=str(tmp_path / "given"), comment="")
 
 
-def test_an_empty_folder_becomes_a_table(tables: DeltaTables, tmp_path: Path) -> None:
+def test_a_table_is_created_in_an_empty_folder(tables: DeltaTables, tmp_path: Path) -> None:
     (tmp_path / "given").mkdir()
 
     created = tables.create("orders", COLUMNS, location=str(tmp_path / "given"), comment="")
@@ -134,7 +130,7 @@ def test_an_empty_folder_becomes_a_table(tables: DeltaTables, tmp_path: Path) ->
     assert tables.open(created.location).version == 0
 
 
-def test_a_place_that_cannot_be_written_is_an_external_error(tmp_path: Path) -> None:
+def test_a_location_inside_a_file_raises_external_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
 
     with raises(ExternalError, Code.STORAGE_ERR, '"orders"', "/file/orders-") as caught:
@@ -176,14 +172,14 @@ def test_columns_that_differ_only_in_case_are_refused(tables: DeltaTables) -> No
         ),
     ],
 )
-def test_a_type_that_delta_rs_would_store_unreadably_is_refused(
+def test_a_type_that_delta_rs_stores_wrongly_is_refused(
     tables: DeltaTables, kind: DataType
 ) -> None:
     with raises(UserError, Code.NOT_SUPPORTED_ERR, '"m"', "TIMESTAMP_NTZ", "MAP"):
         tables.create("t", (Column(name="m", type=kind),), location=None, comment="")
 
 
-def test_a_foreign_append_between_refresh_and_commit_does_not_refuse_ours(
+def test_an_append_of_another_writer_between_refresh_and_commit_is_no_conflict(
     tables: DeltaTables, table: TableRef
 ) -> None:
     handle = tables.open(table.location)
@@ -197,9 +193,7 @@ def test_a_foreign_append_between_refresh_and_commit_does_not_refuse_ours(
     assert tables.open(table.location).chain_after(JOB, 0)[0].table_version == 4
 
 
-def test_a_change_of_the_schema_refuses_a_commit_made_for_the_old_one(
-    tables: DeltaTables, table: TableRef
-) -> None:
+def test_a_commit_for_an_old_schema_is_refused(tables: DeltaTables, table: TableRef) -> None:
     handle = tables.open(table.location)
     DeltaTable(table.location).alter.add_columns(
         DeltaTable(table.location).schema().from_json(_NEW_COLUMN).fields
@@ -218,10 +212,10 @@ _NEW_COLUMN = (
 )
 
 
-def test_numbers_survive_checkpoints_and_no_commit_cleans_the_log(
+def test_numbers_remain_after_checkpoints_and_no_commit_cleans_the_log(
     tables: DeltaTables, table: TableRef
 ) -> None:
-    # As if every entry had outlived its retention.
+    # The retention of every log entry is over.
     DeltaTable(table.location).alter.set_table_properties(
         {"delta.logRetentionDuration": "interval 0 seconds"}
     )
@@ -238,9 +232,7 @@ def test_numbers_survive_checkpoints_and_no_commit_cleans_the_log(
     assert (Path(table.location) / log_entry(0)).exists()
 
 
-def test_an_entry_that_is_not_the_log_of_a_job_is_passed_over(
-    tables: DeltaTables, table: TableRef
-) -> None:
+def test_log_entries_of_other_writers_are_skipped(tables: DeltaTables, table: TableRef) -> None:
     commit_through_new_handle(tables, table, 1)
     rows = pa.table({"id": pa.array([1], pa.int64())})
     write_deltalake(table.location, rows, mode="append")
@@ -251,9 +243,7 @@ def test_an_entry_that_is_not_the_log_of_a_job_is_passed_over(
     assert [commit.attachment for commit in chain] == [attachment(1)]
 
 
-def test_only_as_much_of_the_log_is_read_as_is_needed(
-    tables: DeltaTables, table: TableRef
-) -> None:
+def test_only_the_needed_part_of_the_log_is_read(tables: DeltaTables, table: TableRef) -> None:
     for number in (1, 2, 3):
         commit_through_new_handle(tables, table, number)
     handle = tables.open(table.location)
@@ -279,7 +269,7 @@ def test_a_broken_copy_is_refused_with_its_number(tables: DeltaTables, table: Ta
     assert caught.value.code is Code.CANNOT_RESUME_ERR
 
 
-def test_copies_survive_vacuum_and_leave_nothing_else_behind(
+def test_vacuum_keeps_copies_and_copies_create_no_other_files(
     tables: DeltaTables, table: TableRef
 ) -> None:
     handle = tables.open(table.location)
@@ -293,9 +283,7 @@ def test_copies_survive_vacuum_and_leave_nothing_else_behind(
     assert [path.name for path in folder.iterdir()] == ["1.json"]
 
 
-def test_deleting_leaves_a_folder_alone_that_holds_no_table(
-    tables: DeltaTables, tmp_path: Path
-) -> None:
+def test_a_folder_without_a_table_is_not_deleted(tables: DeltaTables, tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "letter.txt").write_text("dear")
 
@@ -304,9 +292,7 @@ def test_deleting_leaves_a_folder_alone_that_holds_no_table(
     assert (tmp_path / "home" / "letter.txt").read_text() == "dear"
 
 
-def test_deleting_goes_on_where_it_was_interrupted(
-    tables: DeltaTables, table: TableRef
-) -> None:
+def test_an_interrupted_delete_can_be_repeated(tables: DeltaTables, table: TableRef) -> None:
     folder = Path(table.location)
     (folder / "part-a-0.parquet").write_bytes(b"rows")
     (folder / "_penstock").mkdir()
@@ -330,7 +316,7 @@ def test_the_contract_of_tables_needs_neither_deltalake_nor_pyarrow() -> None:
     assert result.stdout.strip() == "set()"
 
 
-def test_partition_columns_of_a_table_that_others_made_are_read_from_its_log(
+def test_partition_columns_of_a_table_of_another_writer_are_read_from_its_log(
     tables: DeltaTables, tmp_path: Path
 ) -> None:
     rows = pa.table({"id": pa.array([1], pa.int64()), "city": ["a"]})
@@ -342,7 +328,7 @@ def test_partition_columns_of_a_table_that_others_made_are_read_from_its_log(
     assert [column.name for column in handle.columns()] == ["id", "city"]
 
 
-def test_a_table_of_others_partitioned_as_none_can_be_written_is_refused(
+def test_a_table_of_another_writer_with_unsupported_partition_columns_is_refused(
     tables: DeltaTables, tmp_path: Path
 ) -> None:
     rows = pa.table({"id": pa.array([1], pa.int64()), "weight": [1.5]})

@@ -1,4 +1,4 @@
-"""Rows of a source in the columns of a table."""
+"""Fit the rows of a source to the columns of a table."""
 
 import pickle
 from typing import Any
@@ -60,7 +60,7 @@ def test_the_result_has_exactly_the_schema_of_the_table() -> None:
     assert fitted.to_pylist() == [{"b": "2", "a": 1, "unfilled": None}]
 
 
-def test_a_field_below_a_null_is_null() -> None:
+def test_a_field_of_a_null_struct_is_null() -> None:
     batch = source(
         {"customer": {"city": "Bern", "Address": {"zip": "3000"}}},
         {"customer": {"city": None, "Address": None}},
@@ -71,7 +71,7 @@ def test_a_field_below_a_null_is_null() -> None:
     assert fit_one(batch, "customer.Address.zip", Primitive.INT) == [3000, None, None]
 
 
-def test_a_field_of_a_sliced_batch_belongs_to_its_own_rows() -> None:
+def test_a_field_of_a_sliced_batch_has_the_values_of_the_slice() -> None:
     batch = source(*({"customer": {"city": city}} for city in "abcd")).slice(2, 1)
 
     assert fit_one(batch, "customer.city", Primitive.STRING) == ["c"]
@@ -81,7 +81,7 @@ def test_a_column_without_a_source_is_null() -> None:
     assert fit_one(source({"id": 1}, {"id": 2}), None, Primitive.BIGINT) == [None, None]
 
 
-def test_a_value_that_does_not_fit_names_row_column_and_both_sides() -> None:
+def test_the_error_for_a_value_that_does_not_fit_names_row_column_value_and_type() -> None:
     batch = source({"qty": 1}, {"qty": None}, {"qty": 300})
 
     with pytest.raises(RowError) as caught:
@@ -91,7 +91,7 @@ def test_a_value_that_does_not_fit_names_row_column_and_both_sides() -> None:
     assert_names(str(caught.value), '"c"', "TINYINT", "300")
 
 
-def test_a_null_where_none_is_allowed_names_its_row() -> None:
+def test_the_error_for_a_null_in_a_not_null_column_names_its_row() -> None:
     batch = source({"customer": {"city": "Bern"}}, {"customer": None})
 
     with pytest.raises(RowError) as caught:
@@ -102,7 +102,7 @@ def test_a_null_where_none_is_allowed_names_its_row() -> None:
     assert caught.value.row == 1
 
 
-def test_a_null_inside_a_struct_that_allows_none_is_found() -> None:
+def test_a_null_in_a_not_null_field_of_a_struct_does_not_fit() -> None:
     strict = Struct(
         fields=(
             Column(name="city", type=Primitive.STRING, nullable=False),
@@ -119,7 +119,7 @@ def test_a_null_inside_a_struct_that_allows_none_is_found() -> None:
     assert caught.value.row == 1
 
 
-def test_a_long_value_is_cut_in_the_message() -> None:
+def test_the_message_truncates_a_long_value() -> None:
     with pytest.raises(RowError) as caught:
         fit_one(source({"text": "x" * 10_000}), "text", Primitive.INT)
 
@@ -127,7 +127,7 @@ def test_a_long_value_is_cut_in_the_message() -> None:
     assert len(str(caught.value)) < 150
 
 
-def test_of_several_misfits_the_first_row_is_named() -> None:
+def test_the_error_names_the_first_row_that_does_not_fit() -> None:
     batch = source({"id": 1, "qty": 1}, {"id": 1, "qty": 300}, {"id": 300, "qty": 1})
     columns = tuple(Column(name=name, type=Primitive.TINYINT) for name in ("id", "qty"))
     targets = tuple(TargetColumn(name=name, path=(name,)) for name in ("id", "qty"))
@@ -159,7 +159,7 @@ def test_a_row_error_survives_pickling() -> None:
     assert (error.row, str(error)) == (3, 'column "qty": too large')
 
 
-def test_a_field_is_found_by_exact_name_first_and_else_by_the_only_one_alike() -> None:
+def test_a_field_is_found_by_its_exact_name_first_and_then_ignoring_case() -> None:
     batch = pa.RecordBatch.from_pydict({"ID": [1], "id": [2], "Qty": [3]})
 
     assert fit_one(batch, "id", Primitive.BIGINT) == [2]
@@ -174,7 +174,7 @@ def check_one(path: str, kind: DataType) -> None:
     check_fit(SOURCE, (target,), (Column(name="c", type=kind),))
 
 
-def test_what_can_be_converted_is_accepted_at_create() -> None:
+def test_a_convertible_type_is_accepted_at_create() -> None:
     check_one("id", Primitive.STRING)
     check_one("customer.ADDRESS.zip", Primitive.BIGINT)
 
@@ -187,14 +187,14 @@ def test_types_without_a_conversion_are_refused_at_create_with_both_types() -> N
     assert_names(caught.value.message, '"c"', "ARRAY<STRING>", '"customer.city"', "STRING")
 
 
-def test_an_unknown_field_is_refused_with_the_nearest_known_one() -> None:
+def test_the_error_for_an_unknown_field_suggests_the_nearest_name() -> None:
     with raises(UserError, Code.TYPE_ERR, "source", '"qyt"') as caught:
         check_one("qyt", Primitive.BIGINT)
 
     assert_names(caught.value.hint, '"qty"', "id, qty, text, customer")
 
 
-def test_an_unknown_nested_field_names_where_it_was_looked_for() -> None:
+def test_the_error_for_an_unknown_nested_field_names_its_parent() -> None:
     with raises(UserError, Code.TYPE_ERR, '"customer"', '"town"') as caught:
         check_one("customer.town", Primitive.STRING)
 
@@ -208,7 +208,7 @@ def test_a_target_that_the_table_lacks_is_refused() -> None:
         check_fit(SOURCE, (target,), (Column(name="d", type=Primitive.BIGINT),))
 
 
-def test_a_column_that_must_be_filled_and_is_not_is_refused() -> None:
+def test_an_unfilled_not_null_column_is_refused() -> None:
     column = Column(name="c", type=Primitive.BIGINT, nullable=False)
 
     with raises(UserError, Code.TYPE_ERR, '"c"', "NOT NULL"):

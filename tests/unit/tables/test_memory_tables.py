@@ -1,4 +1,4 @@
-"""What only the twin in memory can do: commits that go wrong as the test wants."""
+"""Fake tables in memory, beyond the contract of all tables: faults of commits."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,14 +15,14 @@ def late_once(_job_id: str, attachment: Attachment) -> Fault:
 
 
 def always_lost(_job_id: str, _attachment: Attachment) -> Fault:
-    return Fault.LOST_ANSWER
+    return Fault.LOST_RESPONSE
 
 
 def opened(tables: MemoryTables) -> str:
     return tables.create("orders", COLUMNS, location=None, comment="").location
 
 
-def test_a_commit_whose_answer_is_lost_has_landed() -> None:
+def test_a_commit_with_a_lost_response_is_in_the_table() -> None:
     tables = MemoryTables(always_lost)
     location = opened(tables)
 
@@ -32,44 +32,44 @@ def test_a_commit_whose_answer_is_lost_has_landed() -> None:
     assert tables.open(location).newest_number(JOB) == 1
 
 
-def test_a_late_commit_lands_when_nothing_came_between() -> None:
+def test_a_late_commit_succeeds_if_no_other_commit_was_first() -> None:
     tables = MemoryTables(late_once)
     location = opened(tables)
     with pytest.raises(CommitOutcomeUnknownError):
         tables.open(location).commit(attachment(1, attempt_id="late"), [])
     assert tables.open(location).newest_number(JOB) == 0
 
-    landed = tables.land_late_writes()
+    committed = tables.apply_late_writes()
 
-    assert landed == 1
+    assert committed == 1
     assert tables.open(location).newest_number(JOB) == 1
 
 
-def test_a_late_commit_is_killed_by_a_foreign_one() -> None:
+def test_a_late_commit_fails_after_a_commit_of_another_writer() -> None:
     tables = MemoryTables(late_once)
     location = opened(tables)
     with pytest.raises(CommitOutcomeUnknownError):
         tables.open(location).commit(attachment(1, attempt_id="late"), [])
     tables.foreign_commit(location)
 
-    landed = tables.land_late_writes()
+    committed = tables.apply_late_writes()
 
-    assert landed == 0
+    assert committed == 0
     assert tables.open(location).newest_number(JOB) == 0
 
 
-def test_of_two_late_commits_one_lands() -> None:
+def test_only_one_of_two_late_commits_succeeds() -> None:
     tables = MemoryTables(late_once)
     location = opened(tables)
     for job_id in (JOB, OTHER_JOB):
         with pytest.raises(CommitOutcomeUnknownError):
             tables.open(location).commit(attachment(1, job_id=job_id, attempt_id="late"), [])
 
-    assert tables.land_late_writes() == 1
-    assert tables.land_late_writes() == 0
+    assert tables.apply_late_writes() == 1
+    assert tables.apply_late_writes() == 0
 
 
-def test_rows_are_those_of_committed_files_in_the_order_of_commits() -> None:
+def test_rows_are_returned_in_the_order_of_commits() -> None:
     tables = MemoryTables()
     location = opened(tables)
     tables.register_rows("b", [{"id": 2}])
@@ -82,7 +82,7 @@ def test_rows_are_those_of_committed_files_in_the_order_of_commits() -> None:
     assert tables.rows(location) == [{"id": 1}, {"id": 2}]
 
 
-def test_of_many_threads_with_one_number_one_commits() -> None:
+def test_only_one_of_many_threads_commits_a_number() -> None:
     tables = MemoryTables()
     location = opened(tables)
     handles = [tables.open(location) for _ in range(20)]
@@ -95,7 +95,7 @@ def test_of_many_threads_with_one_number_one_commits() -> None:
         return 1
 
     with ThreadPoolExecutor(8) as pool:
-        landed = sum(pool.map(commit, range(20)))
+        committed = sum(pool.map(commit, range(20)))
 
-    assert landed == 1
+    assert committed == 1
     assert len(tables.open(location).chain_after(JOB, 0)) == 1

@@ -1,4 +1,4 @@
-"""Rows divided into partitions, and the folders named after them."""
+"""Divide rows into partitions, and name the folders of partitions."""
 
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -39,7 +39,7 @@ def of_cities(*cities: str | None, first: int = 0) -> pa.RecordBatch:
     return batch(*((None, city, number) for number, city in enumerate(cities, start=first)))
 
 
-def below(folder: Path) -> list[str]:
+def paths_below(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
 
 
@@ -53,28 +53,28 @@ def test_the_largest_partition_comes_first_and_rows_keep_their_order() -> None:
         [of_cities("a", "b", None), of_cities("b", None, "b", first=3)]
     )
 
-    shares = split(rows, (CITY,))
+    parts = split(rows, (CITY,))
 
-    assert [(share.values, share.rows["id"].to_pylist()) for share in shares] == [
+    assert [(part.values, part.rows["id"].to_pylist()) for part in parts] == [
         ((("city", "b"),), [1, 3, 5]),
         ((("city", None),), [2, 4]),
         ((("city", "a"),), [0]),
     ]
 
 
-def test_null_and_the_empty_text_are_two_partitions() -> None:
-    shares = split(pa.Table.from_batches([of_cities("", None, "")]), (CITY,))
+def test_null_and_the_empty_text_are_different_partitions() -> None:
+    parts = split(pa.Table.from_batches([of_cities("", None, "")]), (CITY,))
 
-    assert [share.values for share in shares] == [(("city", ""),), (("city", None),)]
+    assert [part.values for part in parts] == [(("city", ""),), (("city", None),)]
 
 
 def test_a_partition_has_one_value_of_every_column() -> None:
     first, second = date(2026, 1, 1), date(2026, 1, 2)
     rows = batch((first, "a", 1), (second, "a", 2), (first, None, 3), (first, "a", 4))
 
-    shares = split(pa.Table.from_batches([rows]), (CITY, DAY))
+    parts = split(pa.Table.from_batches([rows]), (CITY, DAY))
 
-    assert {share.values: share.rows["id"].to_pylist() for share in shares} == {
+    assert {part.values: part.rows["id"].to_pylist() for part in parts} == {
         (("city", "a"), ("day", "2026-01-01")): [1, 4],
         (("city", "a"), ("day", "2026-01-02")): [2],
         (("city", None), ("day", "2026-01-01")): [3],
@@ -95,7 +95,7 @@ def test_a_partition_has_one_value_of_every_column() -> None:
         (Primitive.STRING, None, None),
     ],
 )
-def test_values_are_written_as_the_log_of_delta_has_them(
+def test_partition_values_are_written_in_the_format_of_delta(
     kind: DataType, value: object, text: str | None
 ) -> None:
     assert value_texts(pa.array([value], arrow_type(kind)), kind) == [text]
@@ -121,12 +121,12 @@ def fit_city(*cities: str) -> pa.RecordBatch:
     return fit(of_cities(*cities), targets=targets, columns=COLUMNS, partition_by=("city",))
 
 
-def test_a_text_of_which_the_folder_can_be_named_fits() -> None:
+def test_a_text_that_can_be_a_folder_name_fits() -> None:
     assert fit_city("x" * 250, "é" * 41).num_rows == 2
 
 
 @pytest.mark.parametrize(("text", "size"), [("x" * 251, 256), ("é" * 42, 257)])
-def test_a_text_too_long_for_a_folder_is_a_row_that_does_not_fit(text: str, size: int) -> None:
+def test_a_text_too_long_for_a_folder_name_does_not_fit(text: str, size: int) -> None:
     with pytest.raises(RowError) as caught:
         fit_city("short", text, text)
 
@@ -135,7 +135,7 @@ def test_a_text_too_long_for_a_folder_is_a_row_that_does_not_fit(text: str, size
     assert (caught.value.row, caught.value.column) == (1, "city")
 
 
-def test_the_text_that_means_null_is_a_row_that_does_not_fit() -> None:
+def test_the_text_that_means_null_does_not_fit() -> None:
     with pytest.raises(RowError) as caught:
         fit_city("a", "b", "__HIVE_DEFAULT_PARTITION__")
 
@@ -153,9 +153,7 @@ def test_the_text_that_means_null_is_a_row_that_does_not_fit() -> None:
         (Primitive.TIMESTAMP_NTZ, -(10**17)),
     ],
 )
-def test_a_year_that_readers_do_not_know_is_a_row_that_does_not_fit(
-    kind: DataType, number: int
-) -> None:
+def test_a_year_that_readers_do_not_support_does_not_fit(kind: DataType, number: int) -> None:
     numbers = pa.array([0, number], pa.int32() if kind is Primitive.DATE else pa.int64())
     rows = pa.RecordBatch.from_arrays([numbers.cast(arrow_type(kind))], names=["at"])
     columns = (Column(name="at", type=kind),)
@@ -177,7 +175,7 @@ def test_a_year_that_readers_do_not_know_is_a_row_that_does_not_fit(
         (("id", "tags"), ('"tags"', "ARRAY", "INT")),
     ],
 )
-def test_partition_columns_of_others_are_checked_too(
+def test_partition_columns_of_other_writers_are_checked(
     names: tuple[str, ...], named: tuple[str, ...]
 ) -> None:
     columns = (ID, Column(name="tags", type=Array(element=Primitive.INT)))
@@ -188,14 +186,14 @@ def test_partition_columns_of_others_are_checked_too(
     assert_names(str(caught.value), *named)
 
 
-def test_a_table_of_partition_columns_alone_is_refused() -> None:
+def test_a_table_with_only_partition_columns_is_refused() -> None:
     with raises(UserError, Code.TABLE_ERR, "partition column") as caught:
         check_partition_columns((ID, CITY), ("city", "id"))
 
     assert caught.value.code is Code.TABLE_ERR
 
 
-def test_every_partition_gets_a_file_without_the_column(tmp_path: Path) -> None:
+def test_every_partition_has_a_file_without_the_partition_column(tmp_path: Path) -> None:
     writer = TableWriter(folder_at(tmp_path), COLUMNS, "7-abc", partition_by=("city",))
     writer.write(of_cities("a", "b/c", "a"))
     writer.write(of_cities("a", first=3))
@@ -211,7 +209,7 @@ def test_every_partition_gets_a_file_without_the_column(tmp_path: Path) -> None:
     assert "city" not in files[0].statistics_json
 
 
-def test_folders_of_several_columns_lie_inside_each_other(tmp_path: Path) -> None:
+def test_folders_of_several_partition_columns_are_nested(tmp_path: Path) -> None:
     writer = TableWriter(folder_at(tmp_path), COLUMNS, "t", partition_by=("day", "city"))
     writer.write(batch((date(2026, 1, 31), None, 1)))
 
@@ -240,15 +238,15 @@ def test_a_full_file_of_a_partition_is_followed_by_another(
     ]
 
 
-def test_an_aborted_writer_leaves_neither_files_nor_folders(tmp_path: Path) -> None:
+def test_an_aborted_writer_deletes_its_files_and_folders(tmp_path: Path) -> None:
     writer = TableWriter(folder_at(tmp_path), COLUMNS, "t", partition_by=("day", "city"))
     writer.write(batch((None, "a", 1), (date(2026, 1, 1), None, 2)))
     writer.close()
-    assert below(tmp_path)
+    assert paths_below(tmp_path)
 
     writer.abort()
 
-    assert below(tmp_path) == []
+    assert paths_below(tmp_path) == []
 
 
 def test_an_aborted_writer_closes_its_open_files(
@@ -262,10 +260,10 @@ def test_an_aborted_writer_closes_its_open_files(
     writer.abort()
 
     assert open_files(tmp_path) == []
-    assert below(tmp_path) == []
+    assert paths_below(tmp_path) == []
 
 
-def test_an_aborted_writer_leaves_what_others_wrote(tmp_path: Path) -> None:
+def test_an_aborted_writer_keeps_the_files_of_other_writers(tmp_path: Path) -> None:
     other = TableWriter(folder_at(tmp_path), COLUMNS, "other", partition_by=("city",))
     other.write(of_cities("a"))
     writer = TableWriter(folder_at(tmp_path), COLUMNS, "t", partition_by=("city",))
@@ -275,44 +273,44 @@ def test_an_aborted_writer_leaves_what_others_wrote(tmp_path: Path) -> None:
 
     writer.abort()
 
-    assert below(tmp_path) == ["city=a", kept.path]
+    assert paths_below(tmp_path) == ["city=a", kept.path]
 
 
-class RobbedPath(PosixPath):
-    """A path whose folder another writer removes before there is a file in it, once."""
+class DisturbedPath(PosixPath):
+    """A path of which another writer deletes the folder once, before it has a file."""
 
-    robbed: ClassVar[list[Path]] = []
+    deleted: ClassVar[list[Path]] = []
 
     def touch(self, mode: int = 0o666, exist_ok: bool = True) -> None:  # noqa: FBT001, FBT002
-        if not self.robbed:
-            self.robbed.append(self.parent)
+        if not self.deleted:
+            self.deleted.append(self.parent)
             self.parent.rmdir()
         super().touch(mode, exist_ok)
 
 
 @dataclass(frozen=True, slots=True)
-class RobbedStore(LocalStore):
-    """Files of this machine, where another writer is about."""
+class DisturbedStore(LocalStore):
+    """A local store with another writer that deletes folders."""
 
     def create(self, folder: str, name: str) -> LocalFile:
-        return LocalFile(RobbedPath(folder), name)
+        return LocalFile(DisturbedPath(folder), name)
 
 
-def test_a_folder_that_another_writer_removed_is_made_again(
+def test_a_folder_that_another_writer_deleted_is_created_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RobbedPath, "robbed", [])
-    folder = replace(folder_at(tmp_path), store=RobbedStore())
+    monkeypatch.setattr(DisturbedPath, "deleted", [])
+    folder = replace(folder_at(tmp_path), store=DisturbedStore())
     writer = TableWriter(folder, COLUMNS, "t", partition_by=("city",))
     writer.write(of_cities("a"))
 
     (file,) = writer.close()
 
-    assert RobbedPath.robbed == [tmp_path / "city=a"]
+    assert DisturbedPath.deleted == [tmp_path / "city=a"]
     assert ids(tmp_path, file) == [0]
 
 
-def test_a_file_of_a_partition_is_never_written_over_another(tmp_path: Path) -> None:
+def test_a_file_of_a_partition_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "city=a").mkdir()
     (tmp_path / "city=a" / "part-t-0.parquet").write_bytes(b"committed")
     writer = TableWriter(folder_at(tmp_path), COLUMNS, "t", partition_by=("city",))
@@ -331,7 +329,7 @@ def test_small_partitions_wait_while_the_largest_is_written(
     monkeypatch.setattr(writer_module, "_GROUP_ROWS_MAX", 4)
     writer = TableWriter(folder_at(tmp_path), COLUMNS, "t", partition_by=("city",))
     writer.write(of_cities("a", "b", "a", "c"))
-    assert below(tmp_path) == ["city=a", "city=a/part-t-0.parquet"]
+    assert paths_below(tmp_path) == ["city=a", "city=a/part-t-0.parquet"]
 
     writer.write(of_cities("b", "b", first=4))
     files = writer.close()

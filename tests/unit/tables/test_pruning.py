@@ -1,4 +1,4 @@
-"""Which files a scan leaves out."""
+"""Skip the files that cannot match the conditions of a scan."""
 
 import json
 import math
@@ -38,7 +38,7 @@ def partition(value: str | None) -> SnapshotFile:
     )
 
 
-def kept(
+def is_read(
     file: SnapshotFile,
     kind: DataType,
     comparison: Comparison,
@@ -67,81 +67,85 @@ def kept(
         (Comparison.GREATER_OR_EQUAL, 7, True),
     ],
 )
-def test_a_file_is_read_if_its_bounds_leave_room(
+def test_a_file_is_read_if_its_bounds_allow_a_match(
     comparison: Comparison, value: int, *, read: bool
 ) -> None:
-    assert kept(logged(3, 7), Primitive.BIGINT, comparison, value) == read
+    assert is_read(logged(3, 7), Primitive.BIGINT, comparison, value) == read
 
 
 def test_one_of_several_values_is_enough() -> None:
     file = logged(3, 7)
 
-    assert kept(file, Primitive.INT, Comparison.EQUAL, 1, 5, None)
-    assert not kept(file, Primitive.INT, Comparison.EQUAL, 1, 9, None)
+    assert is_read(file, Primitive.INT, Comparison.EQUAL, 1, 5, None)
+    assert not is_read(file, Primitive.INT, Comparison.EQUAL, 1, 9, None)
 
 
 def test_nothing_equals_null() -> None:
-    assert not kept(logged(3, 7), Primitive.INT, Comparison.EQUAL, None)
+    assert not is_read(logged(3, 7), Primitive.INT, Comparison.EQUAL, None)
 
 
 @pytest.mark.parametrize(
     ("nulls", "with_null", "with_value"),
     [(0, False, True), (10, True, False), (None, True, True)],
 )
-def test_nulls_are_counted(nulls: int | None, *, with_null: bool, with_value: bool) -> None:
+def test_the_null_count_decides_about_null_conditions(
+    nulls: int | None, *, with_null: bool, with_value: bool
+) -> None:
     file = logged(None, None, nulls=nulls)
 
-    assert kept(file, Primitive.INT, Comparison.NULL) == with_null
-    assert kept(file, Primitive.INT, Comparison.NULL, negated=True) == with_value
-    assert kept(file, Primitive.INT, Comparison.EQUAL, 1) == with_value
+    assert is_read(file, Primitive.INT, Comparison.NULL) == with_null
+    assert is_read(file, Primitive.INT, Comparison.NULL, negated=True) == with_value
+    assert is_read(file, Primitive.INT, Comparison.EQUAL, 1) == with_value
 
 
-def test_what_all_rows_are_is_not_looked_for_in_others() -> None:
-    assert not kept(logged(3, 3), Primitive.INT, Comparison.EQUAL, 3, negated=True)
-    assert kept(logged(3, 4), Primitive.INT, Comparison.EQUAL, 3, negated=True)
-    assert not kept(logged("ab", "ab"), Primitive.STRING, Comparison.PREFIX, "a", negated=True)
+def test_a_negated_condition_skips_a_file_in_which_all_rows_have_the_value() -> None:
+    assert not is_read(logged(3, 3), Primitive.INT, Comparison.EQUAL, 3, negated=True)
+    assert is_read(logged(3, 4), Primitive.INT, Comparison.EQUAL, 3, negated=True)
+    assert not is_read(
+        logged("ab", "ab"), Primitive.STRING, Comparison.PREFIX, "a", negated=True
+    )
 
 
 @pytest.mark.parametrize(
     ("prefix", "read"), [("a", False), ("b", True), ("ba", True), ("d", False)]
 )
-def test_a_prefix_is_looked_for_between_the_bounds(prefix: str, *, read: bool) -> None:
-    assert kept(logged("bx", "cx"), Primitive.STRING, Comparison.PREFIX, prefix) == (
+def test_a_file_is_read_if_its_bounds_allow_a_prefix(prefix: str, *, read: bool) -> None:
+    assert is_read(logged("bx", "cx"), Primitive.STRING, Comparison.PREFIX, prefix) == (
         read and prefix != "ba"
     )
 
 
-def test_a_long_text_may_go_on_behind_its_bound() -> None:
+def test_the_bound_of_a_long_text_may_be_truncated() -> None:
     file = logged("a", "m" * 32)
 
-    assert kept(file, Primitive.STRING, Comparison.EQUAL, "m" * 32 + "z")
-    assert kept(file, Primitive.STRING, Comparison.GREATER, "m" * 32)
-    assert not kept(file, Primitive.STRING, Comparison.EQUAL, "n")
+    assert is_read(file, Primitive.STRING, Comparison.EQUAL, "m" * 32 + "z")
+    assert is_read(file, Primitive.STRING, Comparison.GREATER, "m" * 32)
+    assert not is_read(file, Primitive.STRING, Comparison.EQUAL, "n")
 
 
-def test_a_timestamp_may_lie_within_the_millisecond_of_its_bound() -> None:
+def test_a_timestamp_may_exceed_its_bound_by_less_than_a_millisecond() -> None:
     bound = NOON.isoformat(sep=" ")
     file = logged(bound, bound)
 
-    assert kept(file, Primitive.TIMESTAMP, Comparison.EQUAL, NOON.replace(microsecond=999))
-    assert not kept(file, Primitive.TIMESTAMP, Comparison.EQUAL, NOON.replace(second=1))
-    assert kept(file, Primitive.TIMESTAMP, Comparison.EQUAL, NOON, negated=True)
+    assert is_read(file, Primitive.TIMESTAMP, Comparison.EQUAL, NOON.replace(microsecond=999))
+    assert not is_read(file, Primitive.TIMESTAMP, Comparison.EQUAL, NOON.replace(second=1))
+    assert is_read(file, Primitive.TIMESTAMP, Comparison.EQUAL, NOON, negated=True)
 
 
-def test_the_last_moment_has_no_bound_above() -> None:
+def test_the_latest_timestamp_has_no_upper_bound() -> None:
     last = "9999-12-31 23:59:59.999000+00:00"
 
-    assert kept(logged(None, last), Primitive.TIMESTAMP, Comparison.GREATER, NOON)
+    assert is_read(logged(None, last), Primitive.TIMESTAMP, Comparison.GREATER, NOON)
 
 
-def test_a_nan_lies_above_every_bound() -> None:
+def test_a_nan_is_above_every_bound() -> None:
     file = logged(1.5, 2.5)
 
-    assert kept(file, Primitive.DOUBLE, Comparison.GREATER, 3.0)
-    assert kept(file, Primitive.DOUBLE, Comparison.EQUAL, math.nan)
-    assert kept(file, Primitive.DOUBLE, Comparison.LESS, math.nan)
-    assert not kept(file, Primitive.DOUBLE, Comparison.EQUAL, 3.0)
-    assert not kept(file, Primitive.DOUBLE, Comparison.LESS, 1.5)
+    assert is_read(file, Primitive.DOUBLE, Comparison.GREATER, 3.0)
+    assert is_read(file, Primitive.DOUBLE, Comparison.EQUAL, math.nan)
+    assert is_read(file, Primitive.DOUBLE, Comparison.LESS, math.nan)
+    assert not is_read(file, Primitive.DOUBLE, Comparison.EQUAL, 3.0)
+    assert not is_read(file, Primitive.DOUBLE, Comparison.LESS, 1.5)
 
 
 def test_no_digit_of_a_decimal_is_lost() -> None:
@@ -150,8 +154,8 @@ def test_no_digit_of_a_decimal_is_lost() -> None:
     file = SnapshotFile(path="a", size_bytes=1, partition_values=(), statistics_json=statistics)
     value = Number("1234567890123456789012345678.0123456789")
 
-    assert kept(file, kind, Comparison.EQUAL, value)
-    assert not kept(file, kind, Comparison.GREATER, value)
+    assert is_read(file, kind, Comparison.EQUAL, value)
+    assert not is_read(file, kind, Comparison.GREATER, value)
 
 
 @pytest.mark.parametrize(
@@ -166,32 +170,32 @@ def test_no_digit_of_a_decimal_is_lost() -> None:
         (Primitive.TIMESTAMP, "2026-11-15T12:00:00.000000Z", NOON, NOON.replace(hour=1)),
     ],
 )
-def test_a_partition_holds_one_value(kind: DataType, text: str, value: Any, other: Any) -> None:
+def test_a_partition_has_one_value(kind: DataType, text: str, value: Any, other: Any) -> None:
     file = partition(text)
 
-    assert kept(file, kind, Comparison.EQUAL, value)
-    assert not kept(file, kind, Comparison.EQUAL, other)
-    assert not kept(file, kind, Comparison.EQUAL, value, negated=True)
-    assert not kept(file, kind, Comparison.NULL)
+    assert is_read(file, kind, Comparison.EQUAL, value)
+    assert not is_read(file, kind, Comparison.EQUAL, other)
+    assert not is_read(file, kind, Comparison.EQUAL, value, negated=True)
+    assert not is_read(file, kind, Comparison.NULL)
 
 
-def test_the_partition_of_null_holds_no_value() -> None:
-    assert kept(partition(None), Primitive.STRING, Comparison.NULL)
-    assert not kept(partition(None), Primitive.STRING, Comparison.EQUAL, "a", negated=True)
+def test_the_partition_of_null_has_no_value() -> None:
+    assert is_read(partition(None), Primitive.STRING, Comparison.NULL)
+    assert not is_read(partition(None), Primitive.STRING, Comparison.EQUAL, "a", negated=True)
 
 
 @pytest.mark.parametrize("statistics", ["", "{}", '{"minValues":{"x":"never"}}'])
-def test_a_file_of_which_nothing_is_known_is_read(statistics: str) -> None:
+def test_a_file_without_statistics_is_read(statistics: str) -> None:
     file = SnapshotFile(path="a", size_bytes=1, partition_values=(), statistics_json=statistics)
 
-    assert kept(file, Primitive.DATE, Comparison.EQUAL, date(2026, 1, 1))
+    assert is_read(file, Primitive.DATE, Comparison.EQUAL, date(2026, 1, 1))
 
 
-def test_a_bound_of_another_type_says_nothing() -> None:
-    assert kept(logged(3, 7), Primitive.BIGINT, Comparison.EQUAL, "9")
+def test_a_bound_of_another_type_is_ignored() -> None:
+    assert is_read(logged(3, 7), Primitive.BIGINT, Comparison.EQUAL, "9")
 
 
-def test_a_field_of_a_struct_is_not_taken_for_a_column() -> None:
+def test_the_bounds_of_a_struct_field_are_not_used_for_a_column_of_the_same_name() -> None:
     statistics = '{"minValues":{"a.b":5},"maxValues":{"a.b":5}}'
     file = SnapshotFile(path="a", size_bytes=1, partition_values=(), statistics_json=statistics)
     condition = Condition(column="a.b", comparison=Comparison.EQUAL, values=(1,))
@@ -200,7 +204,7 @@ def test_a_field_of_a_struct_is_not_taken_for_a_column() -> None:
     assert Pruning(conditions=(condition,), columns=columns).files([file]) == (file,)
 
 
-def test_row_groups_are_left_out_by_their_own_bounds(tmp_path: Path) -> None:
+def test_row_groups_are_skipped_by_their_own_bounds(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"x": list(range(100))}), path, row_group_size=10)
     condition = Condition(column="x", comparison=Comparison.GREATER_OR_EQUAL, values=(75,))

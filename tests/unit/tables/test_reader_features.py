@@ -1,4 +1,4 @@
-"""A table whose files say less than its log is not read as if they said all."""
+"""A table that uses features of the log beyond its files is refused."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,7 @@ def table_with(folder: Path, *, features: list[str], configuration: dict[str, st
 
 
 @pytest.mark.parametrize("features", [[], ["timestampNtz"]])
-def test_a_table_whose_files_say_all_is_read(tmp_path: Path, features: list[str]) -> None:
+def test_a_table_that_needs_no_log_to_read_is_read(tmp_path: Path, features: list[str]) -> None:
     location = table_with(tmp_path / "t", features=features, configuration={})
 
     assert DeltaTables(str(tmp_path)).open(location).files() == ()

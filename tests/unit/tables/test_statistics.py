@@ -1,4 +1,4 @@
-"""The bounds that the table's log states about a data file."""
+"""Statistics of a data file in the table's log."""
 
 import json
 import math
@@ -137,7 +137,7 @@ def test_bounds_are_as_narrow_as_the_format_allows(
         (Map(key=Primitive.STRING, value=Primitive.BIGINT), [[("k", 1)]]),
     ],
 )
-def test_no_bound_is_stated_where_none_can_be(kind: DataType, values: list[Any]) -> None:
+def test_a_value_without_a_usable_bound_has_none(kind: DataType, values: list[Any]) -> None:
     stated = statistics_of(kind, values)
 
     assert (stated["minValues"], stated["maxValues"]) == ({}, {})
@@ -151,7 +151,7 @@ def test_the_bounds_of_zero_hold_for_either_sign(zero: float) -> None:
     assert str(stated["maxValues"]["v"]) == "0.0"
 
 
-def test_a_bound_that_cannot_be_widened_is_left_out_alone() -> None:
+def test_only_the_bound_that_cannot_be_widened_is_omitted() -> None:
     latest = datetime.max.replace(tzinfo=UTC)
 
     of_time = statistics_of(Primitive.TIMESTAMP, [latest, latest - timedelta(days=1)])
@@ -164,7 +164,7 @@ def test_a_bound_that_cannot_be_widened_is_left_out_alone() -> None:
     assert [s["maxValues"] for s in (of_time, of_text, of_number)] == [{}, {}, {}]
 
 
-def test_a_date_beyond_the_calendar_gets_no_bound(tmp_path: Path) -> None:
+def test_a_date_outside_the_calendar_has_no_bound(tmp_path: Path) -> None:
     columns = (Column(name="v", type=Primitive.DATE),)
     writer = TableWriter(folder_at(tmp_path), columns, "t")
     days = pa.array([0, 2**31 - 1], pa.int32()).cast(pa.date32())
@@ -176,7 +176,7 @@ def test_a_date_beyond_the_calendar_gets_no_bound(tmp_path: Path) -> None:
     assert (stated["minValues"], stated["maxValues"]) == ({"v": "1970-01-01"}, {})
 
 
-def test_only_the_first_32_leaves_are_described_and_nested_ones_count(tmp_path: Path) -> None:
+def test_only_the_first_32_leaf_columns_have_statistics(tmp_path: Path) -> None:
     pair = Struct(fields=tuple(Column(name=n, type=Primitive.INT) for n in "xy"))
     columns = (
         Column(name="pair", type=pair),
@@ -193,7 +193,7 @@ def test_only_the_first_32_leaves_are_described_and_nested_ones_count(tmp_path: 
     assert stated["nullCount"] == {f"c{number}": 0 for number in range(30)}
 
 
-def test_bounds_and_counts_are_taken_over_all_row_groups(tmp_path: Path) -> None:
+def test_bounds_and_counts_cover_all_row_groups(tmp_path: Path) -> None:
     columns = (Column(name="v", type=Primitive.BIGINT), Column(name="s", type=Primitive.STRING))
     writer = TableWriter(folder_at(tmp_path), columns, "t")
     rows_per_group = 2**20

@@ -1,4 +1,4 @@
-"""Record batches to Parquet files of a table."""
+"""Write record batches to the Parquet files of a table."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_batches_of_one_task_become_one_file(tmp_path: Path) -> None:
     assert pq.read_table(path).column("id").to_pylist() == [1, 2, 3]
 
 
-def test_without_a_row_no_file_is_written(tmp_path: Path) -> None:
+def test_no_file_is_written_without_a_row(tmp_path: Path) -> None:
     writer = TableWriter(folder_at(tmp_path), COLUMNS, "t")
     writer.write(batch())
 
@@ -68,7 +68,7 @@ def test_a_full_file_is_followed_by_another(
     assert names(tmp_path) == [file.path for file in files]
 
 
-def test_an_aborted_writer_leaves_nothing(
+def test_an_aborted_writer_deletes_all_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer_module, "_FILE_BYTES_MAX", 1)
@@ -82,7 +82,7 @@ def test_an_aborted_writer_leaves_nothing(
     assert names(tmp_path) == []
 
 
-def test_a_writer_aborted_after_it_was_closed_removes_its_files(tmp_path: Path) -> None:
+def test_a_writer_aborted_after_close_deletes_its_files(tmp_path: Path) -> None:
     writer = TableWriter(folder_at(tmp_path), COLUMNS, "t")
     writer.write(batch(1))
     writer.close()
@@ -92,7 +92,7 @@ def test_a_writer_aborted_after_it_was_closed_removes_its_files(tmp_path: Path) 
     assert names(tmp_path) == []
 
 
-def test_a_file_is_never_written_over_another(tmp_path: Path) -> None:
+def test_a_file_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "part-t-0.parquet").write_bytes(b"committed")
     writer = TableWriter(folder_at(tmp_path), COLUMNS, "t")
     writer.write(batch(1))
@@ -111,7 +111,7 @@ def test_a_batch_of_another_schema_is_refused(tmp_path: Path) -> None:
         writer.write(pa.RecordBatch.from_pydict({"id": [1], "note": ["n"]}))
 
 
-def test_a_folder_that_cannot_be_written_is_an_external_error(tmp_path: Path) -> None:
+def test_a_missing_folder_raises_external_error(tmp_path: Path) -> None:
     writer = TableWriter(folder_at(tmp_path / "missing"), COLUMNS, "t")
     writer.write(batch(1))
 

@@ -1,11 +1,11 @@
-"""Check everything that a node needs and suggest the next command; change nothing."""
+"""Check everything that a node needs, suggest the next command, and change nothing."""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from penstock.app import App
-from penstock.catalog.glance import catalog_path, stored_revision
+from penstock.catalog.summary import catalog_path, stored_revision
 from penstock.catalog.upgrade import HEAD
 from penstock.cli.doctor.home import (
     check_catalog,
@@ -40,28 +40,28 @@ CHECKS: dict[str, Callable[[Subject], Iterable[Finding]]] = {
 # Shown on a terminal while a slow check runs.
 WAIT_BY_CHECK = {
     "spark": "takes about 10 s to start",
-    "sources": f"answer within {format_duration(WAIT_MAX)} or fail",
-    "warehouse": "takes about 15 s if a bucket does not answer",
+    "sources": f"have {format_duration(WAIT_MAX)} to respond",
+    "warehouse": "takes about 15 s if a bucket does not respond",
 }
 
 
 def run_doctor(home: Path | None, *, quick: bool, output: str) -> int:
-    """Examine a node, print the findings and return the exit code."""
+    """Check a node, print the findings and return the exit code."""
     subject = open_subject(home, quick=quick)
     try:
         if output == "json":
             text, code = json_text(examine(subject))
             sys.stdout.write(text)
             return code
-        report = Report.of_terminal()
-        return report.write(examine(subject, begin=report.begin))
+        report = Report.for_terminal()
+        return report.write(examine(subject, on_start=report.show_running))
     finally:
         if subject.app is not None:
             subject.app.close()
 
 
 def open_subject(home: Path | None, *, quick: bool) -> Subject:
-    """Return the node of a home; its catalog is opened only if that changes nothing."""
+    """Return the node of a home; open its catalog only if no upgrade is necessary."""
     settings_error: PenstockError | None = None
     try:
         settings = load_settings(home=home)
@@ -85,14 +85,14 @@ def open_subject(home: Path | None, *, quick: bool) -> Subject:
 
 
 def examine(
-    subject: Subject, *, begin: Callable[[str], None] = lambda _: None
+    subject: Subject, *, on_start: Callable[[str], None] = lambda _: None
 ) -> Iterator[Finding]:
     """Run all checks in order; a check that raises is a problem.
 
-    ``begin`` is called with a line for the terminal before each check.
+    ``on_start`` is called with a line for the terminal before each check.
     """
     for name, check in CHECKS.items():
-        begin(f"{name} {WAIT_BY_CHECK.get(name, '…')}")
+        on_start(f"{name} {WAIT_BY_CHECK.get(name, '…')}")
         try:
             yield from check(subject)
         except PenstockError as error:

@@ -11,23 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.catalog.catalog import Catalog
-from penstock.catalog.glance import catalog_path, glance_at, sealing_keys
+from penstock.catalog.summary import catalog_path, read_summary, sealing_keys
 from penstock.catalog.upgrade import HEAD, RETIRED
 from penstock.cli.doctor.report import Finding, Subject, failure, ok, problem, warning
 from penstock.epochs.takeover import LEASE_DURATION
 from penstock.errors import PenstockError
 from penstock.model.secrets import SecretReference, reference_text
-from penstock.model.text import counted, format_duration, sized
+from penstock.model.text import format_count, format_duration, format_size
 from penstock.settings.settings import FILE_NAME, KEY_FILE
 
 if TYPE_CHECKING:
     from penstock.app import App
 
-FIRST_STATEMENT = "The first statement creates one."
+FIRST_STATEMENT = "The first SQL statement creates the catalog."
 SPACE_MIN_BYTES = 100 * 10**6
 SPACE_LOW_BYTES = 10**9
 CLOCK_TOLERANCE = timedelta(seconds=2)
-# File locks are not reliable on these.
+# File locks are not reliable on these file systems.
 REMOTE = re.compile(r"9p|afs|ceph|cifs|fuse\..*|glusterfs|lustre|nfs4?|smb.*|vboxsf")
 IN_MEMORY = frozenset({"ramfs", "tmpfs"})
 
@@ -36,38 +36,38 @@ def check_home(subject: Subject) -> list[Finding]:
     """Check that the folder exists, can be written and locked, and has free space."""
     home = subject.home
     if not home.exists():
-        creates = "penstock init, or any statement, creates it"
+        creates = "Run penstock init, or any SQL statement, to create it."
         return [warning("home", f"{home} does not exist", advice=creates)]
     try:
         with tempfile.NamedTemporaryFile(dir=home, prefix=".doctor-") as file:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        advice = "Allow this user to write it, or choose another with --home or PENSTOCK_HOME."
+        advice = "Grant this user write access, or set another home: --home or PENSTOCK_HOME."
         return [problem("home", f"{home} cannot be written: {error.strerror}", advice=advice)]
     return [_disk_finding("home", home, nearest=home)]
 
 
 def _disk_finding(check: str, folder: Path, *, nearest: Path) -> Finding:
-    """Return the free space and the file system of a folder."""
+    """Return the free space and the file system of a folder as a finding."""
     mounts = Path("/proc/self/mountinfo")
     kind = file_system_of(nearest, mounts.read_text()) if mounts.exists() else ""
     free_bytes = shutil.disk_usage(nearest).free
-    found = f"{folder}, {sized(free_bytes)} free" + (f", {kind}" if kind else "")
+    found = f"{folder}, {format_size(free_bytes)} free" + (f", {kind}" if kind else "")
     if free_bytes < SPACE_MIN_BYTES:
         return problem(check, found, advice="Free some space.")
     if free_bytes < SPACE_LOW_BYTES:
         return warning(check, found, advice="Free some space soon.")
     if REMOTE.fullmatch(kind) and check == "home":
-        advice = "Choose a home on a disk of this machine: locks fail on network file systems."
+        advice = "Choose a home on a local disk: file locks fail on network file systems."
         return warning(check, found, advice=advice)
     if kind in IN_MEMORY:
-        advice = "Choose a place on a disk: this one is empty after a restart of the machine."
+        advice = "Choose a folder on a disk: this one is in memory and is lost at a restart."
         return warning(check, found, advice=advice)
     return ok(check, found)
 
 
 def file_system_of(folder: Path, mounts: str) -> str:
-    """Return the type of the file system of a folder; empty if unknown."""
+    """Return the type of a folder's file system; empty if unknown."""
     best = Path(), ""
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
@@ -78,7 +78,7 @@ def file_system_of(folder: Path, mounts: str) -> str:
 
 
 def check_settings(subject: Subject) -> list[Finding]:
-    """List the settings that are given, and where."""
+    """List the settings that are not defaults, and where each is set."""
     error = subject.settings_error
     if error is not None:
         return [problem("settings", error.message, advice=error.hint)]
@@ -100,7 +100,7 @@ def check_settings(subject: Subject) -> list[Finding]:
         for key, shown in shown_by_key.items()
         if key in origin_by_key
     ]
-    rest = "all others are defaults" if given else "all are defaults"
+    rest = "defaults for all others" if given else "defaults for all settings"
     return [ok("settings", "; ".join([*given, rest]))]
 
 
@@ -111,23 +111,25 @@ def check_catalog(subject: Subject) -> list[Finding]:
     if path is None or not path.exists():
         none = "none yet" if path else f"{url} is not a file"
         return [ok("catalog", none, advice=FIRST_STATEMENT)]
-    seen = glance_at(path)
-    held = f"{path}: {counted(seen.jobs, 'job')}, {counted(seen.tables, 'table')}"
-    if seen.damage:
+    summary = read_summary(path)
+    contents = (
+        f"{path}: {format_count(summary.jobs, 'job')}, {format_count(summary.tables, 'table')}"
+    )
+    if summary.damage:
         restore = "Restore the file from a backup."
-        return [problem("catalog", f"{path} is damaged: {seen.damage}", advice=restore)]
+        return [problem("catalog", f"{path} is damaged: {summary.damage}", advice=restore)]
     if subject.app_error:
-        return [problem("catalog", f"{held}; it cannot be opened: {subject.app_error}")]
-    if seen.revision == HEAD:
-        return [ok("catalog", f"{held}, sound, revision {HEAD}")]
-    found = f"{held}; its revision is {seen.revision or 'none'}, "
-    if seen.revision is not None and seen.revision > HEAD:
-        newer = f"{found}this Penstock supports {HEAD}"
+        return [problem("catalog", f"{contents}; it cannot be opened: {subject.app_error}")]
+    if summary.revision == HEAD:
+        return [ok("catalog", f"{contents}, intact, revision {HEAD}")]
+    found = f"{contents}; its revision is {summary.revision or 'none'}, "
+    if summary.revision is not None and summary.revision > HEAD:
+        newer = f"{found}but this Penstock supports {HEAD}"
         return [problem("catalog", newer, advice="Upgrade Penstock.")]
-    if seen.revision in RETIRED:
-        advice = "Choose another home; docs/guides/operations.md says how to move."
+    if summary.revision in RETIRED:
+        advice = "Choose another home. To move the data, see docs/guides/operations.md."
         return [problem("catalog", f"{found}which this Penstock cannot read", advice=advice)]
-    advice = "Back up the home. The next statement or run upgrades the catalog."
+    advice = "Back up the home. The next SQL statement or run upgrades the catalog."
     return [warning("catalog", f"{found}the current one is {HEAD}", advice=advice)]
 
 
@@ -146,14 +148,16 @@ def check_warehouse(subject: Subject) -> list[Finding]:
 
 def _bucket_finding(subject: Subject, place: str) -> Finding:
     if subject.app is None:
-        return ok("warehouse", f"{place}, unchecked without a catalog", advice=FIRST_STATEMENT)
+        return ok(
+            "warehouse", f"{place}, not checked: there is no catalog", advice=FIRST_STATEMENT
+        )
     if not subject.quick:
         return ok("warehouse", subject.app.check_warehouse())
     secret = subject.settings.warehouse_secret
     if secret:
-        # Another check resolves the references of the secret; this one only finds it.
+        # check_secrets resolves the references. Here the secret only has to exist.
         subject.app.vault.reveal_all(secret, known=())
-    return ok("warehouse", f"{place}, not asked (--quick)")
+    return ok("warehouse", f"{place}, not checked (--quick)")
 
 
 def check_secrets(subject: Subject) -> list[Finding]:
@@ -165,13 +169,13 @@ def check_secrets(subject: Subject) -> list[Finding]:
         return [ok("secrets", "none")]
     from penstock.secrets.sealing import load_sealer
 
-    held = load_sealer(key_file, create=False).key_id
-    foreign = sorted(needed - {held})
+    key_id = load_sealer(key_file, create=False).key_id
+    foreign = sorted(needed - {key_id})
     if foreign:
-        differs = f"sealed with the key {foreign[0]}, but this node has {held}"
-        advice = f"Restore that key as {key_file}, or enter the values again: ALTER SECRET"
+        differs = f"encrypted with key {foreign[0]}, but this node has key {key_id}"
+        advice = f"Restore key {foreign[0]} in {key_file}, or set the values with ALTER SECRET."
         return [problem("secrets", differs, advice=advice)]
-    fine = ok("secrets", f"the key {held} decrypts them" if needed else "none yet")
+    fine = ok("secrets", f"key {key_id} decrypts them" if needed else "none yet")
     unresolved = [] if subject.app is None else list(_unresolved(subject.app))
     return unresolved or [fine]
 
@@ -194,12 +198,12 @@ def check_clock(subject: Subject) -> list[Finding]:
     newest = None if subject.app is None else _newest_at(subject.app.catalog)
     if newest is not None and newest > now + CLOCK_TOLERANCE:
         early = format_duration(newest - now)
-        found = f"{shown}, which is {early} before the newest event in the catalog"
-        advice = "Set the clock. Until then, leases and resumes wait too long."
+        found = f"{shown}, {early} earlier than the newest event in the catalog"
+        advice = "Set the clock. Until then, leases and automatic resumes wait too long."
         return [problem("clock", found, advice=advice)]
     gap = abs(_disk_time(subject.home) - subject.clock.now())
     if gap > CLOCK_TOLERANCE:
-        differs = f"{shown}; the disk of the home differs by {format_duration(gap)}"
+        differs = f"{shown}; the clock of the disk differs by {format_duration(gap)}"
         advice = "Synchronize the clocks of this machine and of its file server."
         return [warning("clock", differs, advice=advice)]
     return [ok("clock", shown)]
@@ -214,10 +218,10 @@ def _newest_at(catalog: Catalog) -> datetime | None:
 
 
 def _disk_time(home: Path) -> datetime:
-    """Return the time that the file system gives to a new file."""
+    """Return the modification time of a new file in the home."""
     try:
         with tempfile.NamedTemporaryFile(dir=home, prefix=".doctor-") as file:
             return datetime.fromtimestamp(os.fstat(file.fileno()).st_mtime, UTC)
     except OSError:
-        # Another check reports a home that cannot be written.
+        # check_home reports a home that cannot be written.
         return datetime.now(UTC)

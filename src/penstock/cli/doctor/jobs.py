@@ -1,4 +1,4 @@
-"""Checks of the jobs and of their sources."""
+"""Checks of the jobs and their sources."""
 
 import concurrent.futures
 import shlex
@@ -14,7 +14,7 @@ from threading import Thread
 from penstock.cli.doctor.report import Finding, Subject, failure, ok, problem, warning
 from penstock.errors import Code, ExternalError, PenstockError
 from penstock.model.job import DesiredState, JobState
-from penstock.model.text import counted, format_duration
+from penstock.model.text import format_count, format_duration
 from penstock.settings.home import command_for
 from penstock.sources.registry import source_kind, source_options
 from penstock.supervisor.restart import resume_at
@@ -25,19 +25,19 @@ PARALLEL_MAX = 16
 
 
 def check_jobs(subject: Subject) -> list[Finding]:
-    """Count running and paused jobs, and list every pause with its reason."""
+    """Count running and paused jobs; list every paused job with its reason."""
     if subject.app is None:
-        return [ok("jobs", "none yet", advice="To create one, see: penstock --help")]
+        return [ok("jobs", "none yet", advice="To create a job, see: penstock --help")]
     states = subject.app.catalog.jobs()
     leases = subject.app.catalog.leases()
-    wanted = [state for state in states if state.desired.state is DesiredState.RUN]
-    run = [state for state in wanted if state.id in leases and leases[state.id].live]
+    active = [state for state in states if state.desired.state is DesiredState.RUN]
+    run = [state for state in active if state.id in leases and leases[state.id].live]
     paused = [state for state in states if state.desired.state is DesiredState.PAUSE]
-    waiting = len(wanted) - len(run)
+    waiting = len(active) - len(run)
     counts = (len(run), "running"), (waiting, "not running"), (len(paused), "paused")
     found = ", ".join(f"{number:,} {word}" for number, word in counts if number)
     penstock = command_for(subject.home)
-    advice = f"To run {counted(waiting, 'job')}: {penstock} run" if waiting else ""
+    advice = f"To run {format_count(waiting, 'job')}: {penstock} run" if waiting else ""
     pauses = [pause_finding(state, penstock=penstock) for state in paused]
     return [ok("jobs", found or "none yet", advice=advice), *pauses]
 
@@ -45,14 +45,14 @@ def check_jobs(subject: Subject) -> list[Finding]:
 def pause_finding(state: JobState, *, penstock: str) -> Finding:
     """Return why a job is paused, and how to resume it."""
     reason = state.desired.reason
-    resume = f"{penstock} sql -e {shlex.quote(state.definition.resuming)}"
+    resume = f"{penstock} sql -e {shlex.quote(state.definition.resume_statement)}"
     if reason is None or reason.code is Code.MANUAL_PAUSE_ERR:
-        manual = f"{state.name} is paused by a person"
+        manual = f"{state.name} is paused by a user"
         return warning("job", manual, advice=f"To resume it: {resume}")
     due = resume_at(state)
     found = f"{state.name} is paused: {reason.code}: {reason.message}"
     if due is not None:
-        later = f"{found}; a run resumes it at {due:%Y-%m-%d %H:%M:%S} UTC or later"
+        later = f"{found}; penstock run resumes it after {due:%Y-%m-%d %H:%M:%S} UTC"
         return warning("job", later, advice=reason.hint)
     return problem("job", found, advice=f"{reason.hint} Then: {resume}".strip())
 
@@ -70,7 +70,7 @@ def check_sources(subject: Subject) -> list[Finding]:
     states = () if subject.app is None else subject.app.catalog.jobs()
     remote = [state for state in states if _is_remote(state)]
     if subject.app is None or not remote:
-        return [ok("sources", "only files of this machine" if states else "none yet")]
+        return [ok("sources", "only local files" if states else "none yet")]
     sources, quick = subject.app.sources, subject.quick
 
     def send(state: JobState) -> None:
@@ -80,14 +80,14 @@ def check_sources(subject: Subject) -> list[Finding]:
 
     probes = [Probe(state=state, send=partial(send, state)) for state in remote]
     failures = send_all(probes, wait=WAIT_MAX)
-    found = counted(len(remote), "remote source")
+    found = format_count(len(remote), "remote source")
     if quick:
-        return [ok("sources", f"{found}, not asked (--quick)"), *failures]
-    return failures or [ok("sources", f"{found} answered")]
+        return [ok("sources", f"{found}, not checked (--quick)"), *failures]
+    return failures or [ok("sources", f"{found} responded")]
 
 
 def _is_remote(state: JobState) -> bool:
-    """Return whether a job is neither dropped nor reads files of this machine."""
+    """Return whether a job has not ended and its source is not on this machine."""
     source = state.definition.source
     local = source_kind(source.kind).local(source_options(source))
     return not local and state.desired.state in (DesiredState.RUN, DesiredState.PAUSE)
@@ -102,12 +102,12 @@ def send_all(probes: Sequence[Probe], *, wait: timedelta) -> list[Finding]:
     futures: list[Future[None]] = [Future() for _ in probes]
     for item in zip(probes, futures, strict=True):
         todo.put(item)
-    # Threads of an executor would be joined at exit; these are not.
+    # Python joins the threads of an executor at exit, but not daemon threads.
     for _ in range(min(PARALLEL_MAX, len(probes))):
         Thread(target=_send_next, args=(todo,), daemon=True).start()
     done, _ = concurrent.futures.wait(futures, timeout=wait.total_seconds())
     silent = ExternalError(
-        f"no answer within {format_duration(wait)}",
+        f"no response within {format_duration(wait)}",
         hint="Check the network, the endpoint and the region.",
     )
     errors = [future.exception() if future in done else silent for future in futures]
@@ -132,7 +132,7 @@ def _send_next(todo: SimpleQueue[tuple[Probe, Future[None]]]) -> None:
 def _source_finding(state: JobState, error: BaseException) -> Finding:
     definition = state.definition
     place = source_kind(definition.source.kind).place(source_options(definition.source))
-    about = f'{definition.kind.noun} "{state.name}" cannot ask {place}: '
+    about = f'{definition.kind.noun} "{state.name}" cannot read {place}: '
     if isinstance(error, PenstockError):
         return failure("source", error, about=about)
     # The message of a library may contain credentials.

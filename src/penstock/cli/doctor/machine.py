@@ -12,9 +12,9 @@ from pathlib import Path
 
 from penstock.app import local_tasks
 from penstock.cli.doctor.report import Finding, Subject, ok, problem, warning
-from penstock.logs import log_files, remove_older
+from penstock.logs import delete_old_logs, log_files
 from penstock.model.options import parse_size
-from penstock.model.text import counted, format_duration, sized
+from penstock.model.text import format_count, format_duration, format_size
 
 # Measured memory of one Python worker of Spark during a load.
 WORKER_BYTES = 300 * 2**20
@@ -23,7 +23,7 @@ TASK = "ping"
 
 
 def check_python(subject: Subject) -> list[Finding]:
-    """Report the version of Python; an older one cannot import this package."""
+    """Report the version of Python; older versions cannot import this package."""
     del subject
     return [ok("python", f"{platform.python_version()} ({sys.executable})")]
 
@@ -54,7 +54,7 @@ def _java_release(java: Path) -> str:
 
 
 def check_spark(subject: Subject) -> list[Finding]:
-    """Start Spark, run one task and measure how long that takes."""
+    """Start Spark, run one task and measure the duration."""
     if subject.quick:
         return [ok("spark", "not started (--quick)")]
     from penstock.spark.executor import SparkExecutor
@@ -75,14 +75,14 @@ def check_spark(subject: Subject) -> list[Finding]:
             (result,) = executor.run([TASK], work=run_ping, group="doctor")
         finally:
             executor.stop()
-    # An error names the log, so it is deleted only on success.
+    # The text of an error names the log file, so delete the file only on success.
     log_file.unlink(missing_ok=True)
     seconds = subject.clock.monotonic() - started
     took = format_duration(timedelta(seconds=seconds), tenths=True)
     found = f"{version('pyspark')} on {settings.spark_master} ran a task"
     if result == run_ping(TASK, ""):
         return [ok("spark", f"{found} in {took}")]
-    return [problem("spark", f"{found} wrongly")]
+    return [problem("spark", f"{found} and returned a wrong result")]
 
 
 def run_ping(task: str, try_id: str) -> str:
@@ -92,11 +92,11 @@ def run_ping(task: str, try_id: str) -> str:
 
 
 def _spark_log(subject: Subject) -> Path:
-    """Return the log file of Spark: in the home if it exists."""
+    """Return the log file of Spark, in the home if the home can be written."""
     if not subject.home.is_dir() or not os.access(subject.home, os.W_OK):
         return Path(tempfile.gettempdir()) / f"penstock-doctor-{os.getpid()}-spark.log"
     files = log_files(subject.home, command="doctor", at=subject.clock.now())
-    remove_older(files)
+    delete_old_logs(files)
     return files.spark
 
 
@@ -106,18 +106,19 @@ def check_size(subject: Subject) -> list[Finding]:
     tasks = local_tasks(settings.spark_master)
     if tasks is None:
         return [ok("machine", f"Spark runs elsewhere ({settings.spark_master})")]
-    # Not every system has the call that returns the cores of this process alone.
+    # Only some systems report which cores this process can use.
     limited = hasattr(os, "sched_getaffinity")
     cores = len(os.sched_getaffinity(0)) if limited else os.cpu_count() or 1
     memory_bytes = _memory_bytes()
     driver = settings.spark_conf.get("spark.driver.memory", DRIVER_MEMORY_DEFAULT)
     needed_bytes = parse_size(driver, what="spark.driver.memory") + tasks * WORKER_BYTES
     found = (
-        f"{counted(cores, 'core')} for {counted(tasks, 'task')} at once; {sized(memory_bytes)} "
-        f"of memory free, Spark may use {sized(needed_bytes)}"
+        f"{format_count(cores, 'core')} for {format_count(tasks, 'parallel task')}; "
+        f"{format_size(memory_bytes)} of memory free, "
+        f"Spark needs up to {format_size(needed_bytes)}"
     )
     if memory_bytes < needed_bytes:
-        lower = 'Set spark.conf."spark.driver.memory" lower, or fewer cores in spark.master.'
+        lower = 'Lower spark.conf."spark.driver.memory", or the cores in spark.master.'
         return [warning("machine", found, advice=lower)]
     if tasks > cores:
         return [warning("machine", found, advice=f'Set spark.master = "local[{cores},4]".')]
@@ -125,7 +126,7 @@ def check_size(subject: Subject) -> list[Finding]:
 
 
 def _memory_bytes() -> int:
-    """Return the free memory, in a container at most what is left of its limit."""
+    """Return the free memory; in a container, at most the unused part of its limit."""
     meminfo, group = Path("/proc/meminfo"), Path("/sys/fs/cgroup")
     text = meminfo.read_text() if meminfo.exists() else ""
     available = re.search(r"^MemAvailable:\s*(\d+)", text, re.MULTILINE)

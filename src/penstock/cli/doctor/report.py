@@ -1,4 +1,4 @@
-"""What checks examine, what they find, and how findings are printed."""
+"""The subject of the checks, their findings, and the printed report."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from penstock.clock import Clock
 from penstock.errors import PenstockError
-from penstock.model.text import counted
+from penstock.model.text import format_count
 from penstock.settings.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ COLOURS = {Outcome.OK: "green", Outcome.WARNING: "yellow", Outcome.PROBLEM: "red
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One line of the report: the check, its result, and what to do next."""
+    """One line of the report: the check, its result, and the next command."""
 
     check: str
     found: str
@@ -56,7 +56,7 @@ def warning(check: str, found: str, *, advice: str) -> Finding:
 
 
 def problem(check: str, found: str, *, advice: str = "") -> Finding:
-    """Return a finding that keeps the node or a job from working."""
+    """Return a finding that prevents the node or a job from working."""
     return Finding(check=check, outcome=Outcome.PROBLEM, found=found, advice=advice)
 
 
@@ -68,12 +68,12 @@ def failure(check: str, error: PenstockError, *, about: str = "") -> Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """The node to examine."""
+    """The node to check."""
 
-    # The defaults if the given settings cannot be read.
+    # The default settings if the settings cannot be read.
     settings: Settings
     settings_error: PenstockError | None
-    # None without a catalog that this version can open unchanged.
+    # None if there is no catalog, or it needs an upgrade, or it cannot be opened.
     app: "App | None"
     app_error: str
     quick: bool
@@ -81,20 +81,20 @@ class Subject:
 
     @property
     def home(self) -> Path:
-        """Home of the node; it may not exist."""
+        """Home of the node, which need not exist."""
         return self.settings.home
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """Writes findings to a stream."""
+    """Writer of findings to a stream."""
 
     stream: TextIO
     pretty: bool
     width: int | None
 
     @staticmethod
-    def of_terminal() -> "Report":
+    def for_terminal() -> "Report":
         """Return the report for standard output."""
         stream = sys.stdout
         if not stream.isatty():
@@ -105,7 +105,7 @@ class Report:
         return Report(stream=stream, pretty=utf8 and not dumb, width=width)
 
     def write(self, findings: Iterable[Finding]) -> int:
-        """Write findings as they come, then their number; return the exit code."""
+        """Write each finding at once, then the number of problems; return the exit code."""
         outcomes = []
         for finding in findings:
             outcomes.append(finding.outcome)
@@ -113,13 +113,13 @@ class Report:
             self.stream.flush()
         problems = outcomes.count(Outcome.PROBLEM)
         warnings = outcomes.count(Outcome.WARNING)
-        first = counted(problems, "problem") if problems else "no problems"
-        more = f", {counted(warnings, 'warning')}" if warnings else ""
+        first = format_count(problems, "problem") if problems else "no problems"
+        more = f", {format_count(warnings, 'warning')}" if warnings else ""
         self.stream.write(f"{first}{more}\n")
         return 1 if problems else 0
 
-    def begin(self, line: str) -> None:
-        """Show which check runs until the next line replaces it."""
+    def show_running(self, line: str) -> None:
+        """Show which check runs; the next finding overwrites the line."""
         if self.pretty:
             self.stream.write(f"· {line}\r")
             self.stream.flush()
@@ -132,26 +132,26 @@ class Report:
         from rich.console import Console
         from rich.text import Text
 
-        self.stream.write("\x1b[K")  # Clears the line that begin() wrote.
+        self.stream.write("\x1b[K")  # Clears the line of show_running().
         text = Text("\n".join(lines))
         text.stylize(COLOURS[finding.outcome], 0, 1)
         Console(file=self.stream, soft_wrap=True).print(text, highlight=False)
 
 
 def finding_lines(finding: Finding, *, pretty: bool, width: int | None) -> list[str]:
-    """Return a finding in aligned lines, folded if there is a width."""
+    """Return a finding as aligned lines, wrapped if there is a width."""
     mark = MARKS[finding.outcome] if pretty else f"{finding.outcome:<7}"
     head = f"{mark} {finding.check:<{NAME_WIDTH}}  "
     indent = " " * (len(mark) + NAME_WIDTH + 3)
     arrow = "→ " if pretty else "next: "
-    lines = _folded(finding.found, head=head, indent=indent, width=width)
+    lines = _wrapped(finding.found, head=head, indent=indent, width=width)
     if finding.advice:
         deeper = indent + " " * len(arrow)
-        lines += _folded(finding.advice, head=indent + arrow, indent=deeper, width=width)
+        lines += _wrapped(finding.advice, head=indent + arrow, indent=deeper, width=width)
     return lines
 
 
-def _folded(text: str, *, head: str, indent: str, width: int | None) -> list[str]:
+def _wrapped(text: str, *, head: str, indent: str, width: int | None) -> list[str]:
     lines = textwrap.wrap(
         " ".join(text.split()),
         sys.maxsize if width is None else max(width, WIDTH_MIN),

@@ -1,7 +1,7 @@
 r"""Parse the input of the prompt: statements, or commands that start with a backslash.
 
-The lexer decides whether a text is finished: a semicolon or ``\G`` in quotes or in a comment
-ends nothing.
+The lexer decides whether a text is finished. A semicolon or ``\G`` in quotes or in a comment
+does not end a statement.
 """
 
 import re
@@ -32,7 +32,7 @@ class Command(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Run statements; there may be none."""
+    """Statements to run; the text may contain none."""
 
     text: str
     vertical: bool = False
@@ -40,7 +40,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch:
-    """Repeat statements, or the last ones."""
+    """Statements to repeat; None repeats the last statements."""
 
     run: Run | None
     interval: timedelta
@@ -48,14 +48,14 @@ class Watch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Turn the display of durations on or off; None toggles it."""
+    """Whether to show durations; None toggles the display."""
 
     shown: bool | None
 
 
 Entry = Run | Watch | Timing | Command
 
-# Words that need no backslash.
+# Commands that need no backslash.
 _WORDS = {"help": Command.HELP, "?": Command.HELP, "exit": Command.QUIT, "quit": Command.QUIT}
 _TIMING = {"": None, "on": True, "off": False}
 _COMMANDS = {**_WORDS, "h": Command.HELP, "q": Command.QUIT, "e": Command.EDIT}
@@ -65,23 +65,23 @@ MEANING_BY_COMMAND = {
     "\\watch 2s": "repeat the last statement every 2 seconds",
     "\\timing": "turn the display of durations on or off",
     "\\e": "edit the last statement in $EDITOR",
-    "\\q": "leave",
+    "\\q": "quit the prompt",
 }
 MEANING_BY_ENDING = {
     "\\G": "print the result vertically",
-    "\\watch 2s": "repeat it every 2 seconds",
+    "\\watch 2s": "repeat the statement every 2 seconds",
 }
 
 
 def finished(text: str) -> bool:
-    """Return whether a text is complete; otherwise it continues in another line."""
+    """Return whether a text is complete; otherwise the user continues on the next line."""
     if not text.strip() or text.lstrip().startswith("\\") or _word(text) in _WORDS:
         return True
     if _ending(text, _VERTICAL) or _ending(text, _WATCH):
         return True
     tokens = _tokens(text)
     if tokens is None:
-        # If the only fault of the text is an open quote or comment, the text continues.
+        # If the only fault is an open quote or comment, the user continues.
         closings = (*_QUOTES, " */" * text.count("/*"))
         unclosed = any(_tokens(text + closing) is not None for closing in closings)
         return text.rstrip().endswith(";") and not unclosed
@@ -89,7 +89,7 @@ def finished(text: str) -> bool:
 
 
 def read_entry(text: str) -> Entry:
-    """Parse an input; raise UserError for a wrong command. Statements are not checked."""
+    """Parse an input; raise UserError for an unknown command. Do not check statements."""
     if _word(text) in _WORDS:
         return _WORDS[_word(text)]
     watch = _ending(text, _WATCH)

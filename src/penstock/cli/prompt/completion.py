@@ -1,8 +1,8 @@
 """Complete statements: keywords, names, and the keys and values of options.
 
-Keywords come from the parser: the first words from its table of statements, the others from
-what it expects at the end of the text. Only optional words that the parser does not name in its
-errors are listed here.
+Keywords come from the parser. The first words come from the table of statements, and the
+others from the error of the parser at the end of the text. This module lists only the optional
+words that these errors do not name.
 """
 
 import re
@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from penstock.cli.prompt.commands import MEANING_BY_COMMAND, MEANING_BY_ENDING, outside
-from penstock.cli.prompt.guide import LESSON_BY_HEAD
+from penstock.cli.prompt.guide import HELP_BY_HEAD
 from penstock.errors import UserError
 from penstock.model.job_kinds import ROUTINE_LOAD, STREAMING, JobKind
 from penstock.model.options import open_fields, option_fields, option_key, rule_of
@@ -29,9 +29,9 @@ NamesOf = Callable[[], Iterable[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """Functions that list names; each is called when such a name is completed."""
+    """Functions that list names, called when a name is completed."""
 
-    # Jobs of every kind; routine loads are among them.
+    # Jobs of every kind, including routine loads.
     jobs: NamesOf
     routine_loads: NamesOf
     tables: NamesOf
@@ -40,20 +40,20 @@ class Names:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Option:
-    """An option, its explanation and, if they are few, its values."""
+    """The explanation of an option, and its values if they are few."""
 
     explanation: str
     values: tuple[str, ...] = ()
 
 
 def _start_options(kind: SourceKind, job_kind: JobKind) -> tuple[type, ...]:
-    """Return the start options of a source, if jobs of the kind can read it."""
+    """Return the start options of a source, if jobs of the kind can read the source."""
     start = kind.start_options
     return (start,) if start is not None and job_kind.name in kind.job_kinds else ()
 
 
 def _options_of(call: str, *, about: str, names: Names) -> dict[str, _Option] | None:
-    """Return the options by key of a source or of PROPERTIES; None for another word.
+    """Return the options of a source or of PROPERTIES by key; None for another word.
 
     ``about`` is the second word of the statement: JOB, ROUTINE, SECRET.
     """
@@ -84,7 +84,7 @@ def _options_of(call: str, *, about: str, names: Names) -> dict[str, _Option] | 
 
 
 def _declared(*kinds: type, names: Names) -> dict[str, _Option]:
-    """Return the options of classes; required ones come first."""
+    """Return the options of classes; required options come first."""
     declared = chain.from_iterable(map(option_fields, kinds))
     ordered = sorted(declared, key=lambda f: f.default is not MISSING)
     found = {option_key(f): _choice(f, names=names) for f in ordered}
@@ -110,9 +110,9 @@ def _choice(declared: Field[Any], *, names: Names) -> _Option:
 
 _KEYWORDS = re.compile(r"[A-Z][A-Z ]*\Z")
 _QUOTES = ("'", '"', "`")
-# No statement contains this, so the error of the parser names what it expects.
+# No statement contains this text, so the parser raises an error that names what it expects.
 _UNEXPECTED = " ?"
-_WORDS = {"help": "list statements, commands and keys", "exit": "leave"}
+_WORDS = {"help": "list statements, commands and keys", "exit": "quit the prompt"}
 _TABLE_WORDS = frozenset({"DESC", "DESCRIBE", "DETAIL", "INTO", "JOIN", "TABLE"})
 _TYPES = (*(kind.value for kind in Primitive), "DECIMAL(", "ARRAY<", "MAP<", "STRUCT<")
 _QUERY_WORDS = (
@@ -121,10 +121,10 @@ _QUERY_WORDS = (
     "THEN", "ELSE", "END", "CAST(", "DISTINCT", "LATERAL VIEW", "UNION ALL", "VERSION AS OF",
     "DESC",
 )  # fmt: skip
-# Words of the parser for the source of a routine load, and what is written before the source.
+# Names of a source in errors of the parser, and the text to write before the source.
 _SOURCES = {"FROM source": "FROM ", "a source": ""}
-# What is offered for other words that the parser expects.
-_WRITTEN = {
+# Completions for other words that the parser expects.
+_COMPLETION_BY_PHRASE = {
     "PROPERTIES": "PROPERTIES(",
     "COLUMNS": "COLUMNS(",
     "INSERT": "INSERT INTO",
@@ -132,7 +132,7 @@ _WRITTEN = {
     "PARTITIONED BY": "PARTITIONED BY (",
 }
 # Optional clauses before words that the parser expects.
-_BEFORE = {"ON STREAMING": "PROPERTIES(", "DO INSERT": "COMMENT"}
+_OPTIONAL_BY_PHRASE = {"ON STREAMING": "PROPERTIES(", "DO INSERT": "COMMENT"}
 _IF_BY_HEAD = {
     **dict.fromkeys(("CREATE TABLE", "CREATE SECRET"), "IF NOT EXISTS"),
     **dict.fromkeys(("DROP TABLE", "DROP JOB", "DROP SECRET"), "IF EXISTS"),
@@ -151,7 +151,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """The statement before the word at the cursor, and the part of the word before it."""
+    """The cursor: the statement before the current word, and the word up to the cursor."""
 
     before: str
     tokens: tuple[Token, ...]
@@ -173,7 +173,7 @@ def candidates(text: str, *, names: Names) -> tuple[Candidate, ...]:
     if place is None:
         return ()
     matching = _matching(list(_found(place, names=names)), place.written)
-    # The first of equal candidates is kept.
+    # Keep the first of equal candidates.
     unique = list({found.text: found for found in reversed(matching)}.values())[::-1]
     if place.written.islower() and not place.quote:
         unique = [_lowered(found) for found in unique]
@@ -203,7 +203,7 @@ def _found(place: _Place, *, names: Names) -> Iterator[Candidate]:
 
 
 def _place(text: str) -> _Place | None:
-    """Find the word at the end of a text; None in a comment or an unreadable text."""
+    """Find the word at the end of a text; return None in a comment or unreadable text."""
     for quote in ("", *_QUOTES):
         try:
             tokens = tokenize(read_script(text + quote))
@@ -226,12 +226,12 @@ def _place_in(text: str, tokens: tuple[Token, ...], *, quote: str) -> _Place:
         tokens = tokens[:-1]
     ends = [index for index, token in enumerate(tokens) if token.is_symbol(";")]
     first = ends[-1] + 1 if ends else 0
-    begin = tokens[ends[-1]].end if ends else 0
-    return _Place(before=text[begin:start], tokens=tokens[first:], written=written, quote=quote)
+    after = tokens[ends[-1]].end if ends else 0
+    return _Place(before=text[after:start], tokens=tokens[first:], written=written, quote=quote)
 
 
 def _in_list(place: _Place, *, names: Names) -> list[Candidate] | None:
-    """Return options, or values of an option; None if the cursor is not in their list."""
+    """Return options or values of an option; None outside of a list of options."""
     opened: list[int] = []
     for index, token in enumerate(place.tokens):
         if token.is_symbol("("):
@@ -279,76 +279,78 @@ def _query(place: _Place, *, names: Names) -> Iterator[Candidate]:
 
 
 def _source_calls(kind: JobKind) -> Iterator[str]:
-    """Yield the calls, up to the parenthesis, of all sources that jobs of a kind can read."""
+    """Return the calls, up to the parenthesis, of all sources that jobs of a kind read."""
     return (f"{function}(" for one in kinds_of(kind.name) for function in one.functions)
 
 
 def _heads(place: _Place) -> Iterator[Candidate]:
-    """Yield the next words of all statements that start like this one."""
+    """Yield the next words of all statements that start with the words before the cursor."""
     words = place.keywords
     for head in statement_heads():
         if len(head) > len(words) and head[: len(words)] == words:
             statement = " ".join(head)
-            wanted = _wanted(statement)
-            required = [] if "the end of the statement" in wanted else _keywords(wanted)[:1]
+            expected = _parser_expects(statement)
+            required = [] if "the end of the statement" in expected else _keywords(expected)[:1]
             phrase = " ".join([*head[len(words) :], *required])
-            yield from _phrases([phrase], meaning=LESSON_BY_HEAD[statement].meaning)
+            yield from _phrases([phrase], meaning=HELP_BY_HEAD[statement].meaning)
     if not words:
         for word, meaning in _WORDS.items():
             yield from _phrases([word], meaning=meaning)
 
 
 def _expected(place: _Place, *, words: bool, names: Names) -> Iterator[Candidate]:
-    wanted = _wanted(place.before)
+    expected = _parser_expects(place.before)
     if place.quote in ("", "`"):
-        yield from _named(_names(place, wanted, names=names), place)
-    elif wanted == "a job name in quotes":
+        yield from _named(_names(place, expected, names=names), place)
+    elif expected == "a job name in quotes":
         yield from (_value(name, place) for name in _jobs(place, names=names))
     if words and not place.quote:
-        phrases = _keywords(wanted)
-        before = [_BEFORE[phrase] for phrase in phrases if phrase in _BEFORE]
+        phrases = _keywords(expected)
+        before = [
+            _OPTIONAL_BY_PHRASE[phrase] for phrase in phrases if phrase in _OPTIONAL_BY_PHRASE
+        ]
         yield from _phrases(p for p in before if p.rstrip("(") not in place.keywords)
         for phrase in phrases:
             if phrase in _SOURCES:
                 calls = _source_calls(ROUTINE_LOAD)
                 yield from _phrases(f"{_SOURCES[phrase]}{call}" for call in calls)
             else:
-                yield from _phrases([_WRITTEN.get(phrase, phrase)])
-        yield from _phrases(_TYPES if wanted == "a type" else ())
+                yield from _phrases([_COMPLETION_BY_PHRASE.get(phrase, phrase)])
+        yield from _phrases(_TYPES if expected == "a type" else ())
         head = " ".join(place.keywords)
         yield from _phrases([_IF_BY_HEAD[head]] if head in _IF_BY_HEAD else ())
 
 
-def _wanted(statement: str) -> str:
+def _parser_expects(statement: str) -> str:
     """Return what the parser expects after the start of a statement."""
     try:
         parse_script(statement + _UNEXPECTED)
     except UserError as error:
-        return error.wanted
+        return error.expected
     return ""
 
 
-def _keywords(wanted: str) -> list[str]:
-    phrases = re.split(", | or ", wanted)
+def _keywords(expected: str) -> list[str]:
+    phrases = re.split(", | or ", expected)
     return [phrase for phrase in phrases if phrase in _SOURCES or _KEYWORDS.match(phrase)]
 
 
-def _names(place: _Place, wanted: str, *, names: Names) -> Iterable[str]:
-    """Return the existing names that fit; nothing where a new name is given."""
+def _names(place: _Place, expected: str, *, names: Names) -> Iterable[str]:
+    """Return the existing names that fit; none where the statement needs a new name."""
     creating = place.keywords[0] == "CREATE" and place.keywords in statement_heads()
     if creating or place.keywords[-2:] == ("NOT", "EXISTS"):
         return ()
-    if place.last == "SECRET" or wanted == "a secret name":
+    if place.last == "SECRET" or expected == "a secret name":
         return names.secrets()
-    if wanted == "a job name":
+    if expected == "a job name":
         return _jobs(place, names=names)
-    if wanted == "a table name" or place.last in _TABLE_WORDS:
+    if expected == "a table name" or place.last in _TABLE_WORDS:
         return names.tables()
     return ()
 
 
 def _jobs(place: _Place, *, names: Names) -> Iterable[str]:
-    """Return the jobs that a statement accepts: all, or those of one kind."""
+    """Return the jobs that a statement accepts: all jobs, or the jobs of one kind."""
     if "ROUTINE" in place.keywords or "SHARDS" in place.keywords:
         return names.routine_loads()
     if "JOB" in place.keywords:
@@ -368,11 +370,11 @@ def _phrases(phrases: Iterable[str], *, meaning: str = "") -> Iterator[Candidate
 
 
 def _matching(found: list[Candidate], written: str) -> list[Candidate]:
-    """Return what starts with the word or, if nothing does, what contains it."""
-    wanted = written.lower()
+    """Return the candidates that start with the word or, without any, contain the word."""
+    typed = written.lower()
     bare = [(candidate, candidate.label.lstrip("\\").lower()) for candidate in found]
-    starting = [candidate for candidate, label in bare if label.startswith(wanted)]
-    return starting or [candidate for candidate, label in bare if wanted in label]
+    starting = [candidate for candidate, label in bare if label.startswith(typed)]
+    return starting or [candidate for candidate, label in bare if typed in label]
 
 
 def _lowered(candidate: Candidate) -> Candidate:

@@ -1,4 +1,4 @@
-"""Show results and errors in the prompt, in a pager if they do not fit on the screen.
+"""Show results and errors in the prompt; use a pager if they do not fit on the screen.
 
 Invariant: a line of a statement is shown only if it contains no secret value.
 """
@@ -22,16 +22,16 @@ LINE_CHARACTERS_MAX = 72
 
 _INDENT = "    "
 _ELLIPSIS = "…"
-# less: keep colours, end on one screen, keep the screen, no tildes, and a prompt with help.
-# -S chops long lines.
-_LESS = "-RFX~ -Psspace and arrows move, q ends$"
+# less: keep colours, exit if one screen is enough, keep the screen, no tildes, and a prompt
+# with help. -S chops long lines.
+_LESS = "-RFX~ -Psspace and arrows move, q quits$"
 # A table on a terminal has two empty lines, and three characters between columns.
 _TABLE_LINES_MORE = 2
 _PROMPT_LINES = 1
 
 
 def page(text: str, *, chopped: bool) -> bool:
-    """Show a text in the pager, chop or wrap its long lines; return False without a pager."""
+    """Show a text in the pager; chop or wrap long lines. Return False without a pager."""
     import click
 
     if os.environ.get("PAGER") == "":
@@ -44,7 +44,7 @@ def page(text: str, *, chopped: bool) -> bool:
         with suppress(KeyboardInterrupt):
             click.echo_via_pager(text.removesuffix("\n"))
     except ValueError:
-        # PAGER has a quote that is not closed.
+        # PAGER contains an unclosed quote.
         return False
     finally:
         if own_options:
@@ -53,19 +53,19 @@ def page(text: str, *, chopped: bool) -> bool:
 
 
 def error_text(error: PenstockError, *, script: str = "") -> str:
-    """Return code, message, detail, the line of the script with a caret, and hint."""
+    """Return the code, message, detail, marked line of the script, and hint of an error."""
     lines = [f"error {error.code}: {error.message}"]
     lines += [f"  detail: {error.detail}"] if error.detail else []
     if isinstance(error, UserError) and error.line is not None and error.column is not None:
         lines += caret_lines(script, line=error.line, column=error.column)
     lines += [f"  hint: {error.hint}"] if error.hint else []
     if error.code is Code.INTERNAL_ERR:
-        lines.append("  This is a defect of Penstock; please report it with the logs.")
+        lines.append("  This is a bug in Penstock. Please report it with the logs.")
     return "".join(f"{line}\n" for line in lines)
 
 
 def caret_lines(script: str, *, line: int, column: int) -> list[str]:
-    """Return a line of a script and a caret below a column; nothing if a secret is near."""
+    """Return a line of a script with a caret below a column; nothing if a secret may show."""
     written = line_of(script, line)
     if not written or written != line_of(visible_part(script), line):
         return []
@@ -78,22 +78,22 @@ def caret_lines(script: str, *, line: int, column: int) -> list[str]:
 def _window(line: str, at: int) -> tuple[str, int]:
     """Return the part of a long line around an index, and the index in that part."""
     shown = "".join(_visible(character) for character in line)
-    begin = max(0, min(at - LINE_CHARACTERS_MAX // 2, len(line) - LINE_CHARACTERS_MAX))
-    end = begin + LINE_CHARACTERS_MAX
-    head = _ELLIPSIS if begin else ""
+    start = max(0, min(at - LINE_CHARACTERS_MAX // 2, len(line) - LINE_CHARACTERS_MAX))
+    end = start + LINE_CHARACTERS_MAX
+    head = _ELLIPSIS if start else ""
     tail = _ELLIPSIS if end < len(line) else ""
-    return f"{head}{shown[begin:end]}{tail}", at - begin + len(head)
+    return f"{head}{shown[start:end]}{tail}", at - start + len(head)
 
 
 def _visible(character: str) -> str:
-    """Replace a control character by one visible character, so that columns stay."""
+    """Replace a control character by one visible character, so that columns do not move."""
     if character.isprintable():
         return character
     return " " if character.isspace() else "?"
 
 
 def show_result(result: Result, *, output: str, seconds: float | None) -> None:
-    """Print a result; a table or vertical result that does not fit goes to the pager."""
+    """Print a result; use the pager for a table or vertical result that does not fit."""
     if output in (TABLE, VERTICAL):
         text = plain_text(result, output=output, seconds=seconds)
         if not fits(text, result, output=output, on=shutil.get_terminal_size()):
@@ -106,14 +106,14 @@ def show_result(result: Result, *, output: str, seconds: float | None) -> None:
 
 
 def plain_text(result: Result, *, output: str, seconds: float | None) -> str:
-    """Return a result as text of unlimited width."""
+    """Return a result as text without a limit of the width."""
     stream = io.StringIO()
     print_result(result, output=output, stream=stream, seconds=seconds)
     return stream.getvalue()
 
 
 def fits(text: str, result: Result, *, output: str, on: os.terminal_size) -> bool:
-    """Return whether a result, given with its text, fits on the screen above the prompt."""
+    """Return whether a result and its text fit on the screen above the prompt."""
     from rich.cells import cell_len
 
     widths = [cell_len(line) for line in text.splitlines()]
@@ -125,7 +125,7 @@ def fits(text: str, result: Result, *, output: str, on: os.terminal_size) -> boo
 
 
 def watched_text(results: Sequence[Result], *, output: str, on: os.terminal_size) -> str:
-    """Return results to redraw in place; a table that is too wide but short is vertical."""
+    """Return results to redraw in place; a short table that is too wide becomes vertical."""
     from rich.cells import cell_len
 
     texts = [plain_text(result, output=output, seconds=None) for result in results]

@@ -1,7 +1,7 @@
-"""Edit a statement in the terminal, with completion and a history that outlives the prompt.
+"""Edit a statement in the terminal, with completion and a stored history.
 
-Invariant: a statement that may hold a secret value is kept neither in the history file nor in
-memory.
+Invariant: a statement that may contain a secret value is stored neither in the history file nor
+in memory.
 """
 
 import os
@@ -19,7 +19,7 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from penstock.cli.prompt.commands import finished
 from penstock.cli.prompt.completion import Names, candidates
 from penstock.errors import PenstockError
-from penstock.sql.masking import names_secret
+from penstock.sql.masking import may_contain_secret
 
 ENTRIES_MAX = 1_000
 PROMPT = "penstock> "
@@ -37,8 +37,8 @@ class History(FileHistory):
         self._reported = False
 
     def append_string(self, string: str) -> None:
-        """Remember a statement unless it may hold a secret value."""
-        if string.strip() and not names_secret(string):
+        """Add a statement to the history unless it may contain a secret value."""
+        if string.strip() and not may_contain_secret(string):
             super().append_string(string.strip())
 
     def store_string(self, string: str) -> None:
@@ -51,7 +51,7 @@ class History(FileHistory):
             self._report_once(error)
 
     def load_history_strings(self) -> Iterable[str]:
-        """Return the newest statements, the last one first; shorten a file that is too long."""
+        """Return the newest statements, the last first; shorten a file that is too long."""
         try:
             entries = list(super().load_history_strings())
             if len(entries) > 2 * ENTRIES_MAX:
@@ -67,12 +67,12 @@ class History(FileHistory):
 
     def _report_once(self, error: OSError) -> None:
         if not self._reported:
-            self._report(f"the history is not kept: {error.strerror or error}")
+            self._report(f"the history is not saved: {error.strerror or error}")
         self._reported = True
 
 
 def terminal_reader(*, names: Names, history: History) -> Callable[[str], str]:
-    """Return a function that reads the next text from the terminal and gets its beginning."""
+    """Return a function that reads the next text; its argument is the initial text."""
     session: PromptSession[str] = PromptSession(
         message=PROMPT,
         multiline=True,
@@ -88,7 +88,7 @@ def terminal_reader(*, names: Names, history: History) -> Callable[[str], str]:
 
 
 def _continuation(width: int, line: int, wraps: int) -> str:
-    """Return the prompt of a further line; a wrapped line gets none."""
+    """Return the prompt of a continuation line; a wrapped line has no prompt."""
     del line
     return "".rjust(width) if wraps else _CONTINUATION.rjust(width)
 
@@ -100,7 +100,7 @@ def _keys() -> KeyBindings:
     def _(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         if buffer.complete_state is not None and buffer.complete_state.current_completion:
-            # Enter accepts the chosen completion and runs nothing.
+            # Enter accepts the selected completion and does not run the statement.
             buffer.complete_state = None
         elif finished(buffer.text):
             buffer.validate_and_handle()
@@ -111,7 +111,7 @@ def _keys() -> KeyBindings:
 
 
 class _Completer(Completer):
-    """Offers completions at the cursor."""
+    """Completions at the cursor for prompt_toolkit."""
 
     def __init__(self, names: Names) -> None:
         self._names = names

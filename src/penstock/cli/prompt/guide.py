@@ -1,4 +1,4 @@
-"""Help of the prompt: every statement with an example, commands and keys."""
+"""The help text of the prompt: statements with examples, commands and keys."""
 
 from typing import NamedTuple
 
@@ -7,108 +7,130 @@ from penstock.sql.parser import statement_heads
 _COLUMN = 36
 
 
-class Lesson(NamedTuple):
-    """What a statement does, with an example."""
+class HelpEntry(NamedTuple):
+    """The meaning of a statement, with an example."""
 
     meaning: str
     example: str
 
 
-LESSON_BY_HEAD = {
-    "CREATE TABLE": Lesson(
+HELP_BY_HEAD = {
+    "CREATE TABLE": HelpEntry(
         "create a Delta table", "CREATE TABLE orders (id BIGINT, city STRING);"
     ),
-    "CREATE JOB": Lesson(
+    "CREATE JOB": HelpEntry(
         "load files into a table, each row exactly once",
         "CREATE JOB load_orders ON STREAMING DO INSERT INTO orders SELECT id, city\n"
         '  FROM FILES("uri" = "file:///data/in/*.json", "format" = "json");',
     ),
-    "CREATE ROUTINE LOAD": Lesson(
+    "CREATE ROUTINE LOAD": HelpEntry(
         "load a stream into a table, each record exactly once",
         "CREATE ROUTINE LOAD load_clicks ON clicks COLUMNS(id, url), WHERE id > 0\n"
         '  FROM KINESIS("kinesis_stream" = "clicks", "aws.region" = "eu-west-1");',
     ),
-    "CREATE SECRET": Lesson(
+    "CREATE SECRET": HelpEntry(
         "store credentials under a name",
         "CREATE SECRET lake (s3.access_key = '…', s3.secret_key = '…');",
     ),
-    "ALTER JOB": Lesson(
+    "ALTER JOB": HelpEntry(
         "change a paused job", 'ALTER JOB load_orders PROPERTIES("max_interval" = "30s");'
     ),
-    "ALTER ROUTINE LOAD": Lesson(
+    "ALTER ROUTINE LOAD": HelpEntry(
         "change a paused routine load",
         'ALTER ROUTINE LOAD FOR load_clicks PROPERTIES("max_batch_interval" = "30");',
     ),
-    "ALTER SECRET": Lesson("change credentials", "ALTER SECRET lake (s3.secret_key = '…');"),
-    "PAUSE JOB": Lesson("stop loading", "PAUSE JOB load_orders;"),
-    "RESUME JOB": Lesson("continue loading", "RESUME JOB load_orders;"),
-    "PAUSE ROUTINE LOAD": Lesson("stop loading", "PAUSE ROUTINE LOAD FOR load_clicks;"),
-    "PAUSE ALL ROUTINE LOAD": Lesson("stop all routine loads", "PAUSE ALL ROUTINE LOAD;"),
-    "RESUME ROUTINE LOAD": Lesson("continue loading", "RESUME ROUTINE LOAD FOR load_clicks;"),
-    "RESUME ALL ROUTINE LOAD": Lesson("continue all of them", "RESUME ALL ROUTINE LOAD;"),
-    "STOP ROUTINE LOAD": Lesson(
-        "end a routine load for good; its table stays", "STOP ROUTINE LOAD FOR load_clicks;"
+    "ALTER SECRET": HelpEntry("change credentials", "ALTER SECRET lake (s3.secret_key = '…');"),
+    "PAUSE JOB": HelpEntry("stop loading until RESUME", "PAUSE JOB load_orders;"),
+    "RESUME JOB": HelpEntry("continue loading", "RESUME JOB load_orders;"),
+    "PAUSE ROUTINE LOAD": HelpEntry(
+        "stop loading until RESUME", "PAUSE ROUTINE LOAD FOR load_clicks;"
     ),
-    "DROP TABLE": Lesson("delete a table", "DROP TABLE orders;"),
-    "DROP JOB": Lesson("delete a job; its table stays", "DROP JOB load_orders;"),
-    "DROP SECRET": Lesson("delete credentials", "DROP SECRET lake;"),
-    "EXPLAIN JOB": Lesson("how it loads, and what is next", "EXPLAIN JOB load_orders;"),
-    "SHOW TABLES": Lesson("all tables", "SHOW TABLES;"),
-    "SHOW JOBS": Lesson("all jobs, their states and counts", "SHOW JOBS;"),
-    "SHOW SECRETS": Lesson("names of secrets, no values", "SHOW SECRETS;"),
-    "SHOW CREATE TABLE": Lesson("the statement that creates it", "SHOW CREATE TABLE orders;"),
-    "SHOW CREATE JOB": Lesson("the statement that creates it", "SHOW CREATE JOB load_orders;"),
-    "SHOW EPOCHS": Lesson("what a job has committed", "SHOW EPOCHS FOR load_orders;"),
-    "SHOW EVENTS": Lesson("what happened to a job", "SHOW EVENTS FOR load_orders;"),
-    "SHOW ROUTINE LOAD": Lesson("all routine loads that have not ended", "SHOW ROUTINE LOAD;"),
-    "SHOW ROUTINE LOAD TASK": Lesson(
-        "what a routine load does now", "SHOW ROUTINE LOAD TASK FOR load_clicks;"
+    "PAUSE ALL ROUTINE LOAD": HelpEntry("pause all routine loads", "PAUSE ALL ROUTINE LOAD;"),
+    "RESUME ROUTINE LOAD": HelpEntry(
+        "continue loading", "RESUME ROUTINE LOAD FOR load_clicks;"
     ),
-    "SHOW ALL ROUTINE LOAD": Lesson("also those that have ended", "SHOW ALL ROUTINE LOAD;"),
-    "SHOW ALL CREATE ROUTINE LOAD": Lesson(
-        "also for one that has ended", "SHOW ALL CREATE ROUTINE LOAD FOR load_clicks;"
+    "RESUME ALL ROUTINE LOAD": HelpEntry(
+        "resume all routine loads", "RESUME ALL ROUTINE LOAD;"
     ),
-    "SHOW CREATE ROUTINE LOAD": Lesson(
-        "the statement that creates it", "SHOW CREATE ROUTINE LOAD FOR load_clicks;"
+    "STOP ROUTINE LOAD": HelpEntry(
+        "end a routine load permanently; its table stays", "STOP ROUTINE LOAD FOR load_clicks;"
     ),
-    "SHOW SHARDS": Lesson("how far each shard was read", "SHOW SHARDS FOR load_clicks;"),
-    "DESCRIBE": Lesson("the columns of a table", "DESCRIBE orders;"),
-    "DESCRIBE DETAIL": Lesson("where it is and how large", "DESCRIBE DETAIL orders;"),
-    "SELECT": Lesson(
-        "read tables; starts Spark", "SELECT city, count(*) FROM orders GROUP BY city;"
+    "DROP TABLE": HelpEntry("delete a table", "DROP TABLE orders;"),
+    "DROP JOB": HelpEntry("delete a job; its table stays", "DROP JOB load_orders;"),
+    "DROP SECRET": HelpEntry("delete credentials", "DROP SECRET lake;"),
+    "EXPLAIN JOB": HelpEntry(
+        "show how a job loads, and its next epoch", "EXPLAIN JOB load_orders;"
+    ),
+    "SHOW TABLES": HelpEntry("list all tables", "SHOW TABLES;"),
+    "SHOW JOBS": HelpEntry("list all jobs, their states and counts", "SHOW JOBS;"),
+    "SHOW SECRETS": HelpEntry("list the names and keys of secrets", "SHOW SECRETS;"),
+    "SHOW CREATE TABLE": HelpEntry(
+        "show the CREATE statement of a table", "SHOW CREATE TABLE orders;"
+    ),
+    "SHOW CREATE JOB": HelpEntry(
+        "show the CREATE statement of a job", "SHOW CREATE JOB load_orders;"
+    ),
+    "SHOW EPOCHS": HelpEntry("show the commits of a job", "SHOW EPOCHS FOR load_orders;"),
+    "SHOW EVENTS": HelpEntry("show the history of a job", "SHOW EVENTS FOR load_orders;"),
+    "SHOW ROUTINE LOAD": HelpEntry(
+        "list routine loads that are not stopped", "SHOW ROUTINE LOAD;"
+    ),
+    "SHOW ROUTINE LOAD TASK": HelpEntry(
+        "show the current task of a routine load", "SHOW ROUTINE LOAD TASK FOR load_clicks;"
+    ),
+    "SHOW ALL ROUTINE LOAD": HelpEntry(
+        "list all routine loads, also if stopped", "SHOW ALL ROUTINE LOAD;"
+    ),
+    "SHOW ALL CREATE ROUTINE LOAD": HelpEntry(
+        "show the CREATE statement of a load, even if it is stopped",
+        "SHOW ALL CREATE ROUTINE LOAD FOR load_clicks;",
+    ),
+    "SHOW CREATE ROUTINE LOAD": HelpEntry(
+        "show the CREATE statement of a routine load",
+        "SHOW CREATE ROUTINE LOAD FOR load_clicks;",
+    ),
+    "SHOW SHARDS": HelpEntry(
+        "show the position and lag of each shard", "SHOW SHARDS FOR load_clicks;"
+    ),
+    "DESCRIBE": HelpEntry("show the columns of a table", "DESCRIBE orders;"),
+    "DESCRIBE DETAIL": HelpEntry(
+        "show the location and size of a table", "DESCRIBE DETAIL orders;"
+    ),
+    "SELECT": HelpEntry(
+        "query tables; starts Spark", "SELECT city, count(*) FROM orders GROUP BY city;"
     ),
 }
 
 _COMMANDS = r"""
 At the end of a statement
-  ;                     run it
-  \G                    run it, and print the result vertically
-  \watch 2s             repeat it every 2 seconds, until Ctrl-C
+  ;                     run the statement
+  \G                    run it and print the result vertically
+  \watch 2s             run it every 2 seconds until Ctrl-C
 
 Commands
   \?  help              show this page
   \watch 2s             repeat the last statement every 2 seconds
-  \timing [on | off]    show how long statements take
+  \timing [on | off]    show the durations of statements
   \e                    edit the last statement in $EDITOR
-  \q  exit  quit        leave
+  \q  exit  quit        quit the prompt
 
 Keys
-  Tab                   complete
-  Up, Down, Ctrl-R      earlier statements
-  Ctrl-C                clear the line, or stop waiting
-  Ctrl-D                leave
+  Tab                   complete the word
+  Up, Down, Ctrl-R      recall or search earlier statements
+  Ctrl-C                clear the input, or stop waiting for a statement
+  Ctrl-D                quit the prompt
 """
 
 
 def guide() -> str:
     """Return the help text."""
-    lines = ["Statements, on one line or several, end with ;"]
+    lines = ["Statements end with ; and can span several lines."]
     for head in statement_heads():
-        lesson = LESSON_BY_HEAD[" ".join(head)]
-        first, *more = [f"  {line}" for line in lesson.example.split("\n")]
-        # The meaning of a long example is above it.
+        entry = HELP_BY_HEAD[" ".join(head)]
+        first, *more = [f"  {line}" for line in entry.example.split("\n")]
+        # The meaning of a long example is on the line before the example.
         if more or len(first) >= _COLUMN - 1:
-            lines += [f"  -- {lesson.meaning}", first, *more]
+            lines += [f"  -- {entry.meaning}", first, *more]
         else:
-            lines.append(f"{first:<{_COLUMN}}-- {lesson.meaning}")
+            lines.append(f"{first:<{_COLUMN}}-- {entry.meaning}")
     return "\n".join([*lines, _COMMANDS])

@@ -1,6 +1,6 @@
 """Read statements from a terminal, run them and show their results.
 
-A statement runs in its own thread. Ctrl-C ends the wait and never the statement, so changes of
+A statement runs in its own thread. Ctrl-C ends only the wait, not the statement, so changes of
 the catalog and of tables are always completed.
 """
 
@@ -48,7 +48,7 @@ def wait_for(work: Callable[[], _T]) -> _T:
 
 
 def watch(render: Callable[[], str], *, interval: timedelta, clock: Clock) -> None:
-    """Draw the text of ``render`` with the time, at every interval until Ctrl-C."""
+    """Draw the text of ``render`` and the time at every interval until Ctrl-C."""
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
@@ -63,7 +63,7 @@ def watch(render: Callable[[], str], *, interval: timedelta, clock: Clock) -> No
             while True:
                 body = render().rstrip()
                 every = f"{interval.total_seconds():g}s"
-                head = f"{clock.now():%H:%M:%S} UTC, every {every}; Ctrl-C ends"
+                head = f"{clock.now():%H:%M:%S} UTC, every {every}; Ctrl-C stops"
                 text = Text(f"{head}\n\n{body}", no_wrap=True, overflow="ellipsis")
                 live.update(text, refresh=True)
                 clock.wait(never, interval)
@@ -84,19 +84,19 @@ def _echo_off() -> Iterator[None]:
     try:
         yield
     finally:
-        # TCSAFLUSH discards what was typed.
+        # TCSAFLUSH discards the keys typed meanwhile.
         termios.tcsetattr(terminal, termios.TCSAFLUSH, before)
 
 
 def open_prompt(application: App, *, output: str) -> None:
-    """Read statements from the terminal and run them until the user leaves."""
+    """Read statements from the terminal and run them until the user quits."""
     from penstock.cli.prompt.editor import History, terminal_reader
 
     gc.enable()
     home = application.settings.home
     sys.stdout.write(f"Penstock {version('penstock')}, home {home}\n")
     sys.stdout.write(
-        "Statements end with ; and Tab completes them. \\? shows help, \\q leaves.\n"
+        "End statements with ; and press Tab to complete. \\? shows help, \\q quits.\n"
     )
     history = History(home / "history", report=_print)
     read = terminal_reader(names=_names(application), history=history)
@@ -104,7 +104,7 @@ def open_prompt(application: App, *, output: str) -> None:
     def run(statement: Statement) -> Result:
         return execute(statement, services=application.services())
 
-    Session(read, run=run, clock=application.clock, output=output).go_on()
+    Session(read, run=run, clock=application.clock, output=output).run_until_quit()
 
 
 def _names(application: App) -> Names:
@@ -123,8 +123,8 @@ def _names(application: App) -> Names:
 class Session:
     """State of one prompt: the last statement, and whether durations are shown.
 
-    ``read`` returns the next text and gets the text to begin with. KeyboardInterrupt discards
-    the text, EOFError ends the prompt.
+    ``read`` gets the initial text and returns the text that the user entered. If ``read``
+    raises KeyboardInterrupt, the text is discarded. EOFError ends the prompt.
     """
 
     def __init__(
@@ -143,8 +143,8 @@ class Session:
         self._last: Run | None = None
         self._draft = ""
 
-    def go_on(self) -> None:
-        """Run the input until the user leaves."""
+    def run_until_quit(self) -> None:
+        """Read and run inputs until the user quits."""
         while True:
             draft, self._draft = self._draft, ""
             try:
@@ -157,13 +157,13 @@ class Session:
                 entry = read_entry(text)
                 if entry is Command.QUIT:
                     return
-                self._follow(entry)
+                self._run_entry(entry)
             except PenstockError as error:
                 _print_error(error)
             except KeyboardInterrupt:
-                _print("\nstopped waiting; the statement continues until it ends or you leave")
+                _print("\nstopped waiting; the statement continues until it ends or you quit")
 
-    def _follow(self, entry: Entry) -> None:
+    def _run_entry(self, entry: Entry) -> None:
         match entry:
             case Run():
                 self._run(entry)
@@ -187,9 +187,9 @@ class Session:
     def _run(self, run: Run) -> None:
         try:
             for parsed in self._statements(run):
-                begun = self._clock.monotonic()
+                started = self._clock.monotonic()
                 result = self._result(parsed.statement)
-                seconds = self._clock.monotonic() - begun if self._timed else None
+                seconds = self._clock.monotonic() - started if self._timed else None
                 show_result(result, output=self._output_of(run, parsed), seconds=seconds)
         except PenstockError as error:
             _print_error(error, script=run.text)
@@ -198,9 +198,9 @@ class Session:
         run = entry.run or self._last
         if run is None:
             raise UserError(
-                "there is no statement to watch yet",
+                "there is no last statement to watch",
                 code=Code.SYNTAX_ERR,
-                hint="Write for example SHOW JOBS \\watch 2s.",
+                hint="Type, for example, SHOW JOBS \\watch 2s",
             )
         try:
             statements = self._statements(run)
@@ -243,7 +243,7 @@ def _edited(text: str) -> str:
     try:
         return (click.edit(text, extension=".sql") or text).strip()
     except click.ClickException as error:
-        raise UserError(f"the editor did not work: {error.message}") from error
+        raise UserError(f"the editor failed: {error.message}") from error
 
 
 def _print_error(error: PenstockError, *, script: str = "") -> None:

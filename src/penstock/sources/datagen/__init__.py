@@ -1,1 +1,1 @@
-"""Generated rows as a source, for first tries, tests and benchmarks."""
+"""Generated rows as a source, for first steps, tests and benchmarks."""

@@ -1,10 +1,10 @@
-"""Generated rows as a source kind: options, fields, what SHOW prints.
+"""Generated rows as a source kind: options, fields, SHOW.
 
-A row depends on the seed, its field and its number alone, so that the same position gives the
-same row after every crash. Split n of k holds the rows n, n + k, n + 2k, …
+A value depends only on the seed, the field and the row number. So the same position always
+generates the same row, also after a crash. Split n of k holds the rows n, n + k, n + 2k, …
 
-The time of the first row is the floor of every split. ``now`` is that time plus the row's
-number divided by the rate.
+The floor of every split is the time of the first row. The value of ``now`` is this time plus
+the row number divided by the rate.
 """
 
 import json
@@ -28,7 +28,7 @@ from penstock.model.split import (
     SplitStatus,
     position_text,
 )
-from penstock.model.text import counted
+from penstock.model.text import format_count
 from penstock.sources.source import (
     Place,
     ReadTask,
@@ -36,7 +36,7 @@ from penstock.sources.source import (
     Source,
     SourceKind,
     SourceServices,
-    SourceShown,
+    SourceView,
     StartRequest,
     TaskReader,
 )
@@ -46,7 +46,7 @@ _FIELDS = "fields."
 
 
 class FieldKind(StrEnum):
-    """How the values of a field are made."""
+    """How the values of a field are generated."""
 
     RANDOM = "random"
     SEQUENCE = "sequence"
@@ -58,18 +58,19 @@ class FieldOptions:
     """Options of one field, given as ``fields.<name>.<option>``."""
 
     kind: FieldKind = option(
-        "How values are made: random, sequence (start, start + 1, …) or now (the time of the "
-        "row).",
+        "How values are generated: random, sequence (start, start + 1, …) or now (the time "
+        "of the row).",
         default=FieldKind.RANDOM,
     )
     type: str = option(
-        "Type of a field that is no column of the table; a column has its own type.", default=""
+        "Type of a field that is not a column of the table; columns have the table's type.",
+        default="",
     )
-    start: int = option("sequence: the first value.", default=1)
-    min: str = option("random: the smallest value, a number or a date.", default="")
-    max: str = option("random: the largest value, a number or a date.", default="")
+    start: int = option("For sequence: first value.", default=1)
+    min: str = option("For random: smallest value, a number or a date.", default="")
+    max: str = option("For random: largest value, a number or a date.", default="")
     length: int = option(
-        "random: characters of a text, or bytes of a binary value.",
+        "For random: number of characters of a STRING, or of bytes of a BINARY.",
         default=12,
         at_least=1,
         at_most=10_000,
@@ -81,22 +82,24 @@ class DatagenOptions:
     """Options of FROM DATAGEN."""
 
     rows_per_second: int | None = option(
-        "Rows that become due in a second, over all splits; unlimited needs rows_total.",
+        "Rows to generate per second, over all splits; unlimited requires rows_total.",
         default=1_000,
         none_word="unlimited",
         at_least=1,
         at_most=100_000_000,
     )
     rows_total: int | None = option(
-        "Rows in all; the load is finished after the last one.",
+        "Total number of rows; the load finishes after the last row.",
         default=None,
         none_word="unlimited",
         at_least=1,
     )
     splits: int = option(
-        "Splits that are read independently.", default=1, at_least=1, at_most=1_000
+        "Number of splits, which are read in parallel.", default=1, at_least=1, at_most=1_000
     )
-    seed: int = option("Seed of random values; the same seed gives the same rows.", default=0)
+    seed: int = option(
+        "Seed of random values; the same seed generates the same rows.", default=0
+    )
     fields: tuple[tuple[str, str], ...] = open_options(
         _FIELDS,
         "Options of one field: fields.<name>.kind, .type, .start, .min, .max and .length.",
@@ -105,25 +108,25 @@ class DatagenOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatagenStart:
-    """Where generating starts; a command, not stored."""
+    """Start options; part of a statement, not stored."""
 
     positions: str = option(
-        "JSON of the time of the first row and the next row of every split, as SHOW CREATE "
-        "ROUTINE LOAD prints it.",
+        "Time of the first row and next row of every split, as JSON. SHOW CREATE ROUTINE "
+        "LOAD prints this JSON.",
         key=POSITIONS,
         default="",
     )
 
 
 def field_options(options: DatagenOptions) -> dict[str, FieldOptions]:
-    """Return the options of every field that is named."""
+    """Return the options of each field that ``fields.*`` options name."""
     pairs: dict[str, dict[str, str]] = {}
     for key, text in options.fields:
         name, _, attribute = key.rpartition(".")
         if not name:
             raise UserError(
                 f'option "{_FIELDS}{key}" must have the form {_FIELDS}<name>.<option>',
-                hint=f"Write for example '{_FIELDS}id.kind' = 'sequence'.",
+                hint=f"For example, write '{_FIELDS}id.kind' = 'sequence'.",
             )
         pairs.setdefault(name, {})[attribute] = text
     return {
@@ -133,19 +136,19 @@ def field_options(options: DatagenOptions) -> dict[str, FieldOptions]:
 
 
 def rows_of_split(options: DatagenOptions, split: int) -> int | None:
-    """Return how many rows a split has in all; None if there is no end."""
+    """Return the total number of rows of a split; None if it is unlimited."""
     if options.rows_total is None:
         return None
     return _rows_in(options.rows_total, options, split)
 
 
 def _rows_in(rows: int, options: DatagenOptions, split: int) -> int:
-    """Return how many of the first rows are in a split."""
+    """Return how many of the first ``rows`` rows of the source are in a split."""
     return max(0, -(-(rows - split) // options.splits))
 
 
 def rows_due(options: DatagenOptions, split: SplitProgress, *, now: datetime) -> int:
-    """Return how many rows of a split are due at a time."""
+    """Return the number of rows of a split that are due at the time ``now``."""
     total = rows_of_split(options, int(split.split))
     if options.rows_per_second is None:
         return total or 0
@@ -160,34 +163,37 @@ def first_row_at(split: SplitProgress) -> datetime:
 
 
 def next_row(split: SplitProgress, options: DatagenOptions) -> int:
-    """Return the number of the next row of a split, counted within the split."""
+    """Return the number of a split's next row; each split counts from 0."""
     if isinstance(split.position, At):
         return int(split.position.value)
-    # A total that shrank lies before rows that were generated.
+    # ALTER may have set rows_total below the number of rows that were already generated.
     return max(split.records, rows_of_split(options, int(split.split)) or 0)
 
 
 def position_at(row: int, options: DatagenOptions, split: int) -> Position:
-    """Return the position before a row of a split; the end after the last one."""
+    """Return the position of a row of a split; End after the last row."""
     total = rows_of_split(options, split)
     return End() if total is not None and row >= total else At(value=str(row))
 
 
 def row_bytes(options: DatagenOptions, columns: tuple[Column, ...]) -> int:
-    """Return about how many bytes a row has, for the limits of an epoch."""
+    """Return the estimated size of a row, for the limits of an epoch."""
     named = fields_of(options, columns)
     return sum(named[c.name].length if c.type in _TEXTS else 8 for c in columns)
 
 
 def check_fields(options: DatagenOptions, columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Return the generated columns: those of the table, then further fields with a type."""
+    """Check the fields, and return the generated columns.
+
+    The generated columns are the columns of the table, then the other fields with a type.
+    """
     from penstock.sql.types import parse_columns
 
     named = field_options(options)
     if options.rows_per_second is None and options.rows_total is None:
         raise UserError(
-            'option "rows_per_second" = unlimited needs "rows_total"',
-            hint="Give the number of rows, or a rate.",
+            'option "rows_per_second" = unlimited requires "rows_total"',
+            hint="Set rows_total to the number of rows, or rows_per_second to a rate.",
         )
     own = {column.name.lower() for column in columns}
     found = list(columns)
@@ -195,13 +201,14 @@ def check_fields(options: DatagenOptions, columns: tuple[Column, ...]) -> tuple[
         if name.lower() in own:
             if given.type:
                 raise UserError(
-                    f'option "{_FIELDS}{name}.type" is given, but "{name}" is a column of the '
-                    "table and has its type"
+                    f'option "{_FIELDS}{name}.type" is not allowed: "{name}" is a column of '
+                    "the table and has the table's type"
                 )
             continue
         if not given.type:
             raise UserError(
-                f'field "{name}" is no column of the table and needs "{_FIELDS}{name}.type"',
+                f'field "{name}" is not a column of the table and requires the option '
+                f'"{_FIELDS}{name}.type"',
                 hint=f"Columns of the table: {', '.join(column.name for column in columns)}.",
             )
         parsed = parse_columns(f"`{name}` {given.type}")
@@ -217,7 +224,7 @@ def check_fields(options: DatagenOptions, columns: tuple[Column, ...]) -> tuple[
 
 
 def fields_of(options: DatagenOptions, columns: Iterable[Column]) -> dict[str, FieldOptions]:
-    """Return the options of every column by its name."""
+    """Return the field options by column name; columns without options have the defaults."""
     named: dict[str, FieldOptions] = {}
     for name, given in field_options(options).items():
         named.setdefault(name.lower(), given)
@@ -233,12 +240,12 @@ _RANGES: dict[DataType, tuple[int, int]] = {
     Primitive.SMALLINT: (-(2**15), 2**15 - 1),
     Primitive.INT: (-(2**31), 2**31 - 1),
 }
-# The largest number of a row, over all splits.
+# The largest row number, over all splits.
 _ROW_MAX = 2**62
 
 
 def sequence_range(kind: DataType) -> tuple[int, int]:
-    """Return the smallest and the largest number that a sequence can have in a type."""
+    """Return the smallest and the largest sequence value of a type."""
     if isinstance(kind, Decimal):
         largest = min(10 ** (kind.precision - kind.scale), 2**63) - 1
         return -largest, largest
@@ -255,29 +262,29 @@ def _check_field(column: Column, given: FieldOptions, options: DatagenOptions) -
     }
     if not allowed[given.kind]:
         raise UserError(
-            f'field "{column.name}" of the type {kind.sql} cannot be {given.kind}',
-            hint="Numbers and texts can be a sequence, times can be now. A table with nested "
-            "columns cannot be filled by DATAGEN.",
+            f'field "{column.name}" of type {kind.sql} cannot have the kind {given.kind}',
+            hint="Numbers and STRING allow sequence; DATE and TIMESTAMP allow now. DATAGEN "
+            "does not support tables with nested columns.",
         )
     if given.kind is FieldKind.SEQUENCE:
         last = given.start + (options.rows_total or 1) - 1
         smallest, largest = sequence_range(kind)
         if not (smallest <= given.start and last <= largest):
             raise UserError(
-                f'field "{column.name}" of the type {kind.sql} cannot be a sequence from '
+                f'field "{column.name}" of type {kind.sql} cannot hold a sequence from '
                 f"{given.start} to {last}"
             )
     bounds(column, given)
 
 
 def bounds(column: Column, given: FieldOptions) -> tuple[float, float]:
-    """Return the smallest and largest random value of a column, as numbers."""
+    """Return the smallest and largest random value of a column; times as seconds."""
     low, high = _default_bounds(column.type)
     low = _number(given.min, column, "min") if given.min else low
     high = _number(given.max, column, "max") if given.max else high
     if low > high:
         raise UserError(
-            f'option "{_FIELDS}{column.name}.min" must not be above '
+            f'option "{_FIELDS}{column.name}.min" must not be greater than '
             f'"{_FIELDS}{column.name}.max": {given.min or low} > {given.max or high}'
         )
     return low, high
@@ -319,13 +326,13 @@ def _seconds(text: str) -> float:
 
 
 def _merge(before: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Allow only rows_total to change: everything else would change rows that are loaded."""
+    """Merge options; only rows_total can change, because loaded rows must not change."""
     for key, text in given.items():
         if key != "rows_total" and before.get(key) != text:
             raise UserError(
-                f'option "{key}" of DATAGEN cannot be altered: it would change rows that were '
-                "generated already",
-                hint="Stop the load and create another one; rows_total can be altered.",
+                f'option "{key}" of DATAGEN cannot be altered: this would change rows that '
+                "were already generated",
+                hint="Stop the load and create another one. Only rows_total can be altered.",
             )
     return {**before, **given}
 
@@ -344,7 +351,7 @@ def _start(request: StartRequest) -> Progress | None:
             split=str(split),
             floor=AtTime(at=start),
             position=position_at(rows.get(split, 0), options, split),
-            # A split counts its rows from the first one, wherever this load starts.
+            # The count includes rows before the start position of this load.
             records=rows.get(split, 0),
             identity=str(options.seed),
         )
@@ -353,7 +360,10 @@ def _start(request: StartRequest) -> Progress | None:
 
 
 def _extended(options: DatagenOptions, progress: Progress) -> Progress | None:
-    """Let splits that were finished continue if rows_total has grown."""
+    """Return the progress after a change of rows_total; None if no position changes.
+
+    Finished splits continue if rows_total has grown.
+    """
     moved = tuple(
         replace(split, position=position_at(_generated(split), options, int(split.split)))
         for split in progress
@@ -374,14 +384,15 @@ def _read_positions(text: str, options: DatagenOptions) -> tuple[datetime, dict[
         raise UserError(
             f'option "{POSITIONS}" must be JSON with "start" and the next row of every split, '
             f'not "{text}"',
-            hint='Write it as SHOW CREATE does: {"start": "2026-01-31T10:00:00Z", "0": 1}.',
+            hint='For example, write {"start": "2026-01-31T10:00:00Z", "0": 1}.',
         ) from error
     named = sorted(rows) == list(range(options.splits))
     bad = any(row < 0 or row * options.splits > _ROW_MAX for row in rows.values())
     if not named or bad or start.tzinfo is None:
         raise UserError(
-            f'option "{POSITIONS}" must name the splits 0 to {options.splits - 1} with rows '
-            f'from 0 to {_ROW_MAX // options.splits}, and a time with its zone, not "{text}"'
+            f'option "{POSITIONS}" must have the splits 0 to {options.splits - 1} with rows '
+            f"from 0 to {_ROW_MAX // options.splits}, and a start with a time zone, not "
+            f'"{text}"'
         )
     return start, rows
 
@@ -414,14 +425,14 @@ def _statuses(request: ShowRequest) -> tuple[SplitStatus, ...]:
 
 
 def remaining(options: DatagenOptions, split: SplitProgress, *, now: datetime) -> Amount:
-    """Return the rows of a split that are due and not generated, and their age."""
+    """Return how many due rows of a split are not generated yet, and their lag."""
     rows = max(0, rows_due(options, split, now=now) - next_row(split, options))
     rate = options.rows_per_second
     lag = timedelta(0) if rate is None else timedelta(seconds=rows * options.splits / rate)
     return Amount(rows=rows, lag=lag)
 
 
-def _show(request: ShowRequest) -> SourceShown:
+def _show(request: ShowRequest) -> SourceView:
     from penstock.sources.registry import source_options
 
     state = request.state
@@ -430,7 +441,7 @@ def _show(request: ShowRequest) -> SourceShown:
     start = min(first_row_at(split) for split in state.progress)
     positions = {"start": start.isoformat(), **rows}
     rate = options.rows_per_second
-    return SourceShown(
+    return SourceView(
         properties={
             "rows_per_second": "unlimited" if rate is None else str(rate),
             "splits": str(options.splits),
@@ -443,7 +454,7 @@ def _position(progress: Progress) -> str:
     reading = [split for split in progress if not split.finished]
     if len(reading) == 1:
         return f"split {reading[0].split} {position_text(reading[0].position)}"
-    return f"{counted(len(reading), 'split')}, see SHOW SHARDS" if reading else "end"
+    return f"{format_count(len(reading), 'split')}, see SHOW SHARDS" if reading else "end"
 
 
 def _place_text(place: Place) -> str:
@@ -464,7 +475,7 @@ DATAGEN = SourceKind(
         Column(name="split", type=Primitive.STRING),
         Column(name="row", type=Primitive.BIGINT),
     ),
-    place=lambda options: f"DATAGEN with {counted(options.splits, 'split')}",
+    place=lambda options: f"DATAGEN with {format_count(options.splits, 'split')}",
     place_text=_place_text,
     local=lambda options: True,  # noqa: ARG005 - Rows are generated on this machine.
     position=_position,

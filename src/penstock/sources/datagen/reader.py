@@ -1,6 +1,6 @@
-"""Generate rows inside a task, a batch at a time.
+"""Generate rows in batches inside a task.
 
-Invariant: a value depends on the seed, the field and the row's number alone.
+Invariant: a value depends only on the seed, the field and the row number.
 """
 
 import hashlib
@@ -31,10 +31,10 @@ _BATCH_ROWS = 10_000
 _LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz", dtype=np.uint8)
 _MICROSECONDS = 1_000_000
 _SECONDS_A_DAY = 86_400
-# So many digits of a decimal always fit into 64 bits.
+# Decimals with up to this number of digits fit into 64 bits.
 _DIGITS_OF_A_WORD = 18
 
-Numbers = Any  # An array of numpy, which has no narrower type here.
+Numbers = Any  # A numpy array; its exact type varies.
 
 
 class DatagenReader(TaskReader):
@@ -52,22 +52,26 @@ class DatagenReader(TaskReader):
 
     def _rows(self, read: SplitRead) -> Iterator[RowBlock]:
         if not isinstance(read.begin, At) or not isinstance(read.end, At):
-            raise InvariantError("rows are generated from one number to another")
-        begin, end = int(read.begin.value), int(read.end.value)
+            raise InvariantError(
+                f"a read of DATAGEN must have row numbers, not {read.begin} and {read.end}"
+            )
+        first_row, end = int(read.begin.value), int(read.end.value)
         start = datetime.fromisoformat(read.work)
-        for first in range(begin, end, _BATCH_ROWS):
+        for first in range(first_row, end, _BATCH_ROWS):
             own = np.arange(first, min(first + _BATCH_ROWS, end), dtype=np.int64)
             rows = own * self._options.splits + int(read.split)
             yield RowBlock(
                 batch=self.batch(rows, start=start), place=partial(_place, read.split, rows)
             )
-        counts = ReadCounts(rows_read=end - begin, rows_parsed=end - begin, records=end - begin)
+        counts = ReadCounts(
+            rows_read=end - first_row, rows_parsed=end - first_row, records=end - first_row
+        )
         self.notes.append(
-            Note(read=read.id, end=read.end, counts=counts, result=f"{begin}-{end}")
+            Note(read=read.id, end=read.end, counts=counts, result=f"{first_row}-{end}")
         )
 
     def batch(self, rows: Numbers, *, start: datetime) -> pa.RecordBatch:
-        """Return the needed columns of some rows, given by number."""
+        """Return the needed columns of the rows with these numbers."""
         by_name = {column.name: column for column in self._task.columns}
         arrays = [self._column(by_name[name], rows, start=start) for name in self._task.needed]
         return pa.RecordBatch.from_arrays(arrays, names=list(self._task.needed))
@@ -84,12 +88,12 @@ class DatagenReader(TaskReader):
                 return self._random(column, given, rows)
 
     def _times(self, rows: Numbers, start: datetime) -> Numbers:
-        """Return microseconds since 1970 at which rows are due."""
+        """Return the times at which rows are due, in microseconds since 1970."""
         first = round(start.timestamp() * _MICROSECONDS)
         rate = self._options.rows_per_second
         if rate is None:
             return rows * 0 + first
-        # In two parts, because all rows in microseconds may be more than 64 bits hold.
+        # The product rows * _MICROSECONDS may overflow 64 bits, so it is computed in two parts.
         seconds, rest = rows // rate, rows % rate
         return first + seconds * _MICROSECONDS + rest * _MICROSECONDS // rate
 
@@ -101,7 +105,7 @@ class DatagenReader(TaskReader):
         if kind in (Primitive.STRING, Primitive.BINARY):
             return _texts(self._options.seed, column.name, rows, given.length).cast(target)
         low, high = bounds(column, given)
-        # 53 bits are what a floating number holds.
+        # A double has 53 significant bits.
         part = (noise >> np.uint64(11)).astype(np.float64) / 2.0**53
         if kind is Primitive.DATE:
             first, last = int(low // _SECONDS_A_DAY), int(high // _SECONDS_A_DAY)
@@ -118,26 +122,26 @@ class DatagenReader(TaskReader):
 
 
 def _sequence(column: Column, start: int, rows: Numbers) -> Any:  # noqa: ANN401
-    """Return the numbers of rows, counted from a start."""
+    """Return the row numbers plus a start value."""
     target, largest = arrow_type(column.type), sequence_range(column.type)[1]
     if int(rows[-1]) + start > largest:
         raise UserError(
-            f'field "{column.name}" has no value of {column.type.sql} left: its sequence '
-            f"ended with {largest}",
-            hint="Stop the load, and create another one with a wider column.",
+            f'sequence of field "{column.name}" exceeds the largest value of '
+            f"{column.type.sql}, {largest}",
+            hint="Stop the load, and create another one with a wider column type.",
         )
     values = pa.array(rows + start)
     if isinstance(column.type, Decimal):
         return values.cast(pa.decimal128(19)).cast(target)
-    # Numbers that a floating type does not hold exactly are rounded.
+    # Large numbers are rounded if the column has a floating-point type.
     return values.cast(target, safe=False)
 
 
 def _decimals(unscaled: Numbers, kind: Decimal) -> Any:  # noqa: ANN401
-    """Return decimals, each an integer of 128 bits."""
+    """Return a decimal array; Arrow stores each value as a 128-bit integer."""
     largest = 10**kind.precision - 1
     if kind.precision <= _DIGITS_OF_A_WORD:
-        # The value, then its sign.
+        # The lower 64 bits are the value, the upper 64 bits repeat its sign.
         values = np.minimum(unscaled.astype(np.int64), largest)
         data = np.stack([values, values >> 63], axis=1).tobytes()
     else:
@@ -147,7 +151,7 @@ def _decimals(unscaled: Numbers, kind: Decimal) -> Any:  # noqa: ANN401
 
 
 def _whole(noise: Numbers, low: int, high: int) -> Any:  # noqa: ANN401
-    """Return whole numbers from the smallest to the largest, both included."""
+    """Return integers between ``low`` and ``high``, both included."""
     return pa.array((noise % np.uint64(high - low + 1)).astype(np.int64) + low)
 
 
@@ -156,7 +160,7 @@ def _place(split: str, rows: Numbers, row: int) -> Place:
 
 
 def _noise(seed: int, name: str, rows: Numbers, *, salt: int = 0) -> Numbers:
-    """Return 64 random bits for every row: the finalizer of SplitMix64."""
+    """Return 64 random bits for each row, from the finalizer of SplitMix64."""
     digest = hashlib.sha256(f"{seed}/{name.lower()}/{salt}".encode()).digest()
     key = np.uint64(int.from_bytes(digest[:8], "big"))
     with np.errstate(over="ignore"):
@@ -167,7 +171,7 @@ def _noise(seed: int, name: str, rows: Numbers, *, salt: int = 0) -> Numbers:
 
 
 def _texts(seed: int, name: str, rows: Numbers, length: int) -> AnyArray:
-    """Return texts of random letters; 64 bits give twelve of them."""
+    """Return strings of random letters; 64 random bits are enough for twelve letters."""
     letters_per_word = 12
     words = -(-length // letters_per_word)
     letters = np.empty((len(rows), words * letters_per_word), dtype=np.uint8)

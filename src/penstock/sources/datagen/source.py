@@ -1,4 +1,4 @@
-"""Generated rows as a source: which rows are due, and which of them an epoch takes."""
+"""Generated rows as a source: find the rows that are due, and plan epochs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -28,30 +28,30 @@ from penstock.sources.datagen.kind import (
     rows_due,
 )
 from penstock.sources.registry import source_options
-from penstock.sources.source import Poll, Seen, ShowRequest, Source, SourceServices
+from penstock.sources.source import Poll, ReportPoll, ShowRequest, Source, SourceServices
 
-# A part of a split below this size is not worth a task of its own.
+# The overhead of a task is too large for fewer rows.
 _ROWS_PER_TASK_MIN = 20_000
 
 
 class DatagenSource(Source):
-    """The generated rows of one job, seen from the driver."""
+    """The generated rows of one job, in the driver."""
 
     def __init__(self, services: SourceServices) -> None:
         self._services = services
         self._options: DatagenOptions = source_options(services.state.definition.source)
         self._progress: Progress = services.state.progress
-        # The rows of each split that were due at the last poll, and those that are planned.
+        # By split: the number of rows due at the last poll, and the end of the last plan.
         self._due: dict[str, int] = {}
         self._planned: dict[str, int] = {}
         self._polled_at: datetime | None = None
 
-    def poll(self, progress: Progress, *, seen: Seen) -> Poll:
-        seen(f"DATAGEN: {len(progress)} splits so far")
+    def poll(self, progress: Progress, *, report: ReportPoll) -> Poll:
+        report(f"DATAGEN: {len(progress)} splits so far")
         self._polled_at = self._services.clock.now()
         self._progress = progress
         self._planned = {}
-        # Rows stay due, even if the clock is set back.
+        # Rows stay due even if the clock is set back.
         self._due = {
             split.split: max(
                 rows_due(self._options, split, now=self._polled_at),
@@ -80,9 +80,9 @@ class DatagenSource(Source):
         return max(0, self._due.get(split.split, 0) - taken)
 
     def plan(self, progress: Progress, *, limits: EpochLimits) -> EpochPlan | None:
-        """Take the rows that are due, the same number of every split."""
+        """Plan the due rows; no split gets more than its equal part of the limits."""
         self._progress = progress
-        # A plan that was not committed is made again only after the next poll.
+        # Rows of a plan that was not committed are planned again only after the next poll.
         ready = [split for split in progress if self._left(split) and self._settled(split)]
         if not ready:
             return None
@@ -108,22 +108,22 @@ class DatagenSource(Source):
         position = position_at(row, self._options, int(split.split))
         return replace(split, position=position, records=row)
 
-    def share(
+    def distribute(
         self, plan: EpochPlan, *, tasks: int, needed: Sequence[str]
     ) -> list[tuple[SplitRead, ...]]:
-        """Cut the rows of every split into ranges, and distribute them in turn."""
+        """Divide the rows of each split into ranges, and assign the ranges to tasks in turn."""
         del needed
-        parts = [part for read in plan.reads for part in _cut(read, parts=tasks)]
+        parts = [part for read in plan.reads for part in _divide(read, parts=tasks)]
         return [tuple(parts[task::tasks]) for task in range(min(tasks, len(parts)))]
 
     def advance(self, plan: EpochPlan, notes: Sequence[Note]) -> Progress:
-        """Check that the notes cover every planned row once; the plan knows the end."""
+        """Check that the notes cover every planned row once; return the plan's progress."""
         for read in plan.reads:
             own = [note for note in notes if note.read.startswith(f"{read.split}:")]
             ranges = sorted(_range(note.result) for note in own)
             ends = [_row(read.begin), *(end for _, end in ranges)]
-            begins = [begin for begin, _ in ranges]
-            if begins != ends[:-1] or ends[-1] != _row(read.end):
+            starts = [start for start, _ in ranges]
+            if starts != ends[:-1] or ends[-1] != _row(read.end):
                 raise InvariantError(
                     f"tasks did not report the rows of split {read.split} exactly once",
                     detail=f"Planned {read.id}, reported {ranges}.",
@@ -150,12 +150,12 @@ class DatagenSource(Source):
         return DATAGEN.statuses(request)
 
 
-def _cut(read: SplitRead, *, parts: int) -> list[SplitRead]:
-    """Cut the rows of a read into ranges that are worth a task."""
-    begin, end = _row(read.begin), _row(read.end)
-    count = max(1, min(parts, (end - begin) // _ROWS_PER_TASK_MIN))
-    cuts = [begin + (end - begin) * part // count for part in range(count + 1)]
-    return [_read(read.split, *rows, work=read.work) for rows in pairwise(cuts)]
+def _divide(read: SplitRead, *, parts: int) -> list[SplitRead]:
+    """Divide the rows of a read into at most ``parts`` ranges of sufficient size."""
+    start, end = _row(read.begin), _row(read.end)
+    count = max(1, min(parts, (end - start) // _ROWS_PER_TASK_MIN))
+    bounds = [start + (end - start) * part // count for part in range(count + 1)]
+    return [_read(read.split, *rows, work=read.work) for rows in pairwise(bounds)]
 
 
 def _read(split: str, first: int, end: int, *, work: str) -> SplitRead:
@@ -171,10 +171,10 @@ def _read(split: str, first: int, end: int, *, work: str) -> SplitRead:
 
 def _row(position: Position | None) -> int:
     if not isinstance(position, At):
-        raise InvariantError(f"a row of DATAGEN has a number, not {position}")
+        raise InvariantError(f"position of DATAGEN must be a row number, not {position}")
     return int(position.value)
 
 
 def _range(result: str) -> tuple[int, int]:
-    begin, _, end = result.partition("-")
-    return int(begin), int(end)
+    start, _, end = result.partition("-")
+    return int(start), int(end)

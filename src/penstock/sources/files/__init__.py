@@ -1,1 +1,1 @@
-"""Files of a folder as a source."""
+"""Files of a folder or bucket as a source."""

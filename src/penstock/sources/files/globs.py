@@ -1,23 +1,23 @@
-r"""Match keys against a glob, and list the folders that can hold matches.
+r"""Match keys against a glob, and list only the folders that can contain matches.
 
 =============  ==================================================================
-``*``          any characters but ``/``, also none
-``**``         any characters, ``/`` too; as a whole part of a path, ``/**/``, any
-               number of folders, also none
-``?``          one character but ``/``
+``*``          zero or more characters except ``/``
+``**``         zero or more characters, including ``/``; as a whole part of a path,
+               ``/**/``, zero or more folders
+``?``          one character except ``/``
 ``[ab0-9]``    one of these characters; ``[!a]`` or ``[^a]`` one of all others
-``{a,b*}``     one of these patterns, which may hold braces again
-``{1..3,7}``   one of these numbers, as they are written without leading zeros; the
-               ends may be swapped, a range with a negative end matches nothing
+``{a,b*}``     one of these patterns, which can contain further braces
+``{1..3,7}``   one of these numbers, without leading zeros; ``{3..1}`` is the same range;
+               a range with a negative end matches nothing
 ``\*``         the character itself
 =============  ==================================================================
 
-A wildcard at the start of a name does not match a dot there, as in a shell; a dot that is
-written in the pattern does.
+As in a shell, a wildcard does not match a dot at the start of a name. A dot in the pattern
+matches it.
 
-Invariant: matching takes time linear in the length of the key, for every pattern. The states
-of an automaton are followed all at once, so nothing is tried twice. A regular expression would
-backtrack: braces can give one key exponentially many ways through a pattern.
+Invariant: the time of a match is linear in the length of the key, for every pattern. All
+states of an automaton are followed at once, so there is no backtracking. A regular expression
+would backtrack: with braces, one key can match in exponentially many ways.
 """
 
 import re
@@ -33,7 +33,7 @@ PATTERN_CHARS_MAX = 32_768
 BRACES_DEPTH_MAX = 32
 PREFIXES_MAX = 256
 _PREFIX_CHARS_MAX = 1024
-_KEPT_MAX = 262_144
+_CACHED_MAX = 262_144
 
 _NUMBER_RANGE = re.compile(r"(-?)([0-9]{1,18})\.\.(-?)([0-9]{1,18})(?=[,}])")
 
@@ -49,7 +49,7 @@ class _Chars:
         return any(low <= char <= high for low, high in self.ranges) != self.negated
 
     def members(self) -> set[str] | None:
-        """Return the characters of the set; None if they are more than prefixes may be."""
+        """Return the characters of the set; None if there are more than ``PREFIXES_MAX``."""
         spans = [range(ord(low), ord(high) + 1) for low, high in self.ranges]
         if self.negated or sum(map(len, spans)) > PREFIXES_MAX:
             return None
@@ -63,22 +63,23 @@ _DIGIT = _Chars(ranges=(("0", "9"),))
 
 @dataclass(slots=True)
 class _State:
-    """A place in the pattern: takes a character and goes to target, or skips without one.
+    """A state of the automaton.
 
-    A wildcard does neither before the dot that starts a name.
+    The state consumes one of ``chars`` and moves to ``target``, or moves to one of ``skips``
+    without consuming. A wildcard state does neither at a dot that starts a name.
     """
 
-    takes: _Chars | None = None
+    chars: _Chars | None = None
     target: int = 0
     skips: tuple[int, ...] = ()
     wildcard: bool = False
 
 
 class _Parser:
-    """Reads a pattern into states; the first one starts it.
+    """Parses a pattern into states; state 0 is the initial state.
 
-    Every method that reads a part completes the open state ``begin`` and returns the open
-    state after the part.
+    Each parsing method fills in the empty state ``start``. It returns the empty state that
+    follows the parsed part.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -90,7 +91,7 @@ class _Parser:
         self._pattern = pattern
         self._at = 0
         self.states: list[_State] = []
-        # The fixed texts with which matches start: those that still grow, and the others.
+        # Fixed prefixes of matching keys: prefixes that can still grow, and complete ones.
         self.growing, self.ended = {""}, set[str]()
         self.end = self._sequence(self._open(), depth=0)
 
@@ -100,52 +101,52 @@ class _Parser:
 
     def _grow(self, grown: set[str], stopped: set[str]) -> None:
         longest = max(map(len, grown), default=0)
-        # Stopping early is always right: a shorter prefix only lists more.
+        # A prefix may stop growing at any time: a shorter prefix only lists more keys.
         if len(grown | stopped | self.ended) > PREFIXES_MAX or longest > _PREFIX_CHARS_MAX:
             grown, stopped = set(), self.growing
         self.growing, self.ended = grown, self.ended | stopped
 
-    def _take(self, begin: int, chars: _Chars, *, wildcard: bool = False) -> int:
+    def _consume(self, start: int, chars: _Chars, *, wildcard: bool = False) -> int:
         members = chars.members()
         if members is None:
             self._grow(set(), self.growing)
         else:
             self._grow({text + char for text in self.growing for char in members}, set())
         end = self._open()
-        self.states[begin] = _State(takes=chars, target=end, wildcard=wildcard)
+        self.states[start] = _State(chars=chars, target=end, wildcard=wildcard)
         return end
 
-    def _sequence(self, begin: int, *, depth: int) -> int:
+    def _sequence(self, start: int, *, depth: int) -> int:
         end = ",}" if depth else ""
         while self._peek() and self._peek() not in end:
             match self._peek():
                 case "*":
-                    begin = self._stars(begin)
+                    start = self._stars(start)
                 case "?":
                     self._at += 1
-                    begin = self._take(begin, _NO_SLASH, wildcard=True)
+                    start = self._consume(start, _NO_SLASH, wildcard=True)
                 case "[":
-                    begin = self._take(begin, self._bracket(), wildcard=True)
+                    start = self._consume(start, self._bracket(), wildcard=True)
                 case "{":
-                    begin = self._brace(begin, depth=depth + 1)
+                    start = self._brace(start, depth=depth + 1)
                 case _:
-                    begin = self._take(begin, _only(self._char()))
-        return begin
+                    start = self._consume(start, _only(self._char()))
+        return start
 
     def _peek(self) -> str:
         return self._pattern[self._at : self._at + 1]
 
     def _char(self) -> str:
-        """Read one character, or the one after a backslash."""
+        """Read one character; a backslash escapes the next character."""
         if self._peek() == "\\":
             self._at += 1
             if not self._peek():
-                fault = "which has nothing to escape"
+                fault = "with nothing to escape"
                 raise self._broken(r'ends with "\"', self._at - 1, fault)
         self._at += 1
         return self._pattern[self._at - 1]
 
-    def _stars(self, begin: int) -> int:
+    def _stars(self, start: int) -> int:
         first = self._at
         while self._peek() == "*":
             self._at += 1
@@ -154,46 +155,46 @@ class _Parser:
         if self._at - first > 1 and whole_part and self._peek() == "/":
             self._at += 1
             name, slash, end = self._open(), self._open(), self._open()
-            self.states[begin] = _State(skips=(end, name))
-            more = self._take(name, _NO_SLASH, wildcard=True)
-            self.states[more] = _State(takes=_NO_SLASH, target=more, skips=(slash,))
-            self.states[slash] = _State(takes=_only("/"), target=begin)
+            self.states[start] = _State(skips=(end, name))
+            more = self._consume(name, _NO_SLASH, wildcard=True)
+            self.states[more] = _State(chars=_NO_SLASH, target=more, skips=(slash,))
+            self.states[slash] = _State(chars=_only("/"), target=start)
             return end
         chars = _NO_SLASH if self._at - first == 1 else _ANYTHING
         end = self._open()
-        self.states[begin] = _State(takes=chars, target=begin, skips=(end,), wildcard=True)
+        self.states[start] = _State(chars=chars, target=start, skips=(end,), wildcard=True)
         return end
 
     def _bracket(self) -> _Chars:
-        begin = self._at
+        start = self._at
         self._at += 1
         negated = self._peek() != "" and self._peek() in "!^"
         self._at += negated
-        # A closing bracket at the first place is one of the characters, as in a shell.
-        ranges = [self._bracket_range(begin)]
+        # As in a shell, a closing bracket in first place is a character of the set.
+        ranges = [self._bracket_range(start)]
         while self._peek() != "]":
-            ranges.append(self._bracket_range(begin))
+            ranges.append(self._bracket_range(start))
         self._at += 1
         if negated:
             return _Chars(ranges=(*ranges, ("/", "/")), negated=True)
         return _Chars(ranges=tuple(_without_slash(ranges)))
 
-    def _bracket_range(self, begin: int) -> tuple[str, str]:
-        low = high = self._bracket_char(begin)
+    def _bracket_range(self, start: int) -> tuple[str, str]:
+        low = high = self._bracket_char(start)
         if self._peek() == "-" and self._pattern[self._at + 1 : self._at + 2] not in ("", "]"):
             self._at += 1
-            high = self._bracket_char(begin)
+            high = self._bracket_char(start)
         if high < low:
-            fault = f'where "{low}-{high}" runs backwards'
-            raise self._broken('opens "["', begin, fault)
+            fault = f'where the range "{low}-{high}" is in the wrong order'
+            raise self._broken('opens "["', start, fault)
         return low, high
 
-    def _bracket_char(self, begin: int) -> str:
+    def _bracket_char(self, start: int) -> str:
         if not self._peek():
-            raise self._broken('opens "["', begin, 'which needs a "]"')
+            raise self._broken('opens "["', start, 'which needs a "]"')
         return self._char()
 
-    def _brace(self, begin: int, *, depth: int) -> int:
+    def _brace(self, start: int, *, depth: int) -> int:
         opened = self._at
         if depth > BRACES_DEPTH_MAX:
             fault = f"deeper than {BRACES_DEPTH_MAX} braces"
@@ -211,12 +212,12 @@ class _Parser:
             stopped.update(self.ended)
 
         while self._peek() != "}":
-            # Steps over the opening brace first, then over each comma.
+            # Skip the opening brace or the comma.
             self._at += 1
             if numbers := _NUMBER_RANGE.match(self._pattern, self._at):
                 self._at = numbers.end()
                 for digits in _digit_patterns(numbers):
-                    branch(partial(reduce, self._take, digits))
+                    branch(partial(reduce, self._consume, digits))
             else:
                 branch(partial(self._sequence, depth=depth))
             if not self._peek():
@@ -225,7 +226,7 @@ class _Parser:
         self.growing, self.ended = before, ended
         self._grow(grown, stopped)
         joined = self._open()
-        self.states[begin] = _State(skips=tuple(starts))
+        self.states[start] = _State(skips=tuple(starts))
         for end in ends:
             self.states[end] = _State(skips=(joined,))
         return joined
@@ -233,7 +234,7 @@ class _Parser:
     def _broken(self, what: str, at: int, fault: str) -> UserError:
         return UserError(
             f'pattern "{self._pattern}" {what} at position {at + 1}, {fault}',
-            hint=r"To mean the character itself, write \ before it.",
+            hint=r"To match the character itself, write \ before it.",
         )
 
 
@@ -250,7 +251,7 @@ def _without_slash(ranges: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 
 def _digit_patterns(numbers: re.Match[str]) -> Iterator[list[_Chars]]:
-    """Write a range of numbers as few patterns of digits: 8..35 as 8-9, 1-2 0-9, 3 0-5."""
+    """Yield the digit patterns of a range of numbers: 8..35 as 8-9, 1-2 0-9, 3 0-5."""
     if numbers[1] or numbers[3]:
         return
     low, last = sorted((int(numbers[2]), int(numbers[4])))
@@ -267,101 +268,105 @@ def _digit_patterns(numbers: re.Match[str]) -> Iterator[list[_Chars]]:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class _Moment:
-    """All the states that a text leads to, and the moments that follow, as far as known."""
+class _StateSet:
+    """All states after some text, and a cache of the sets that follow."""
 
     states: frozenset[int]
-    name_begins: bool
+    at_name_start: bool
     accepting: bool
-    following: dict[str, "_Moment"] = field(default_factory=dict)
+    following: dict[str, "_StateSet"] = field(default_factory=dict)
 
 
 class Glob:
-    """A pattern of keys as an automaton; one that ends with a slash means all files there."""
+    """A pattern of keys; a pattern that ends with a slash matches all files in the folder."""
 
-    _moments: dict[tuple[frozenset[int], bool], _Moment]
-    _first: _Moment
-    _last: tuple[str, _Moment]
-    _kept: int
+    _state_sets: dict[tuple[frozenset[int], bool], _StateSet]
+    _first: _StateSet
+    _last: tuple[str, _StateSet]
+    _cached: int
 
     def __init__(self, pattern: str) -> None:
         parsed = _Parser(pattern + "*" if pattern.endswith("/") else pattern)
         self._states = parsed.states
         self._end = parsed.end
-        self._forget()
-        # Folders to list, each with its slash, in byte order; none is within another.
+        self._clear_cache()
+        # Folders to list, with a final slash, in byte order; none is inside another one.
         self.prefixes = _folders(parsed.growing | parsed.ended)
 
     def matches(self, key: str) -> bool:
         """Return whether the whole key matches."""
-        # Many keys in a row share their folder, which is then followed only once.
+        # Consecutive keys often have the same folder, so its states are cached.
         name_at = key.rfind("/") + 1
         return self._follow(self._after_folder(key[:name_at]), key[name_at:]).accepting
 
     def may_contain(self, folder: str) -> bool:
-        """Return whether a matching key may be below the folder, which ends with a slash."""
+        """Return whether the folder can contain matching keys; its name ends with a slash."""
         return bool(self._after_folder(folder).states)
 
-    def _after_folder(self, folder: str) -> _Moment:
-        last_folder, moment = self._last
+    def _after_folder(self, folder: str) -> _StateSet:
+        last_folder, state_set = self._last
         if last_folder != folder:
-            moment = self._follow(self._first, folder)
-            self._last = (folder, moment)
-        return moment
+            state_set = self._follow(self._first, folder)
+            self._last = (folder, state_set)
+        return state_set
 
-    def _follow(self, moment: _Moment, text: str) -> _Moment:
+    def _follow(self, state_set: _StateSet, text: str) -> _StateSet:
         for char in text:
-            moment = moment.following.get(char) or self._step(moment, char)
-            if not moment.states:
+            state_set = state_set.following.get(char) or self._step(state_set, char)
+            if not state_set.states:
                 break
-        return moment
+        return state_set
 
-    def _step(self, moment: _Moment, char: str) -> _Moment:
-        dot_begins = moment.name_begins and char == "."
+    def _step(self, state_set: _StateSet, char: str) -> _StateSet:
+        leading_dot = state_set.at_name_start and char == "."
         targets = frozenset(
             state.target
-            for number in self._reached(moment.states, dot_begins=dot_begins)
-            if (state := self._states[number]).takes is not None
-            and char in state.takes
-            and not (dot_begins and state.wildcard)
+            for number in self._reached(state_set.states, leading_dot=leading_dot)
+            if (state := self._states[number]).chars is not None
+            and char in state.chars
+            and not (leading_dot and state.wildcard)
         )
-        if self._kept > _KEPT_MAX:
-            self._forget()
-        self._kept += 1 + len(targets)
-        moment.following[char] = following = self._moment(targets, name_begins=char == "/")
+        if self._cached > _CACHED_MAX:
+            self._clear_cache()
+        self._cached += 1 + len(targets)
+        state_set.following[char] = following = self._state_set(
+            targets, at_name_start=char == "/"
+        )
         return following
 
-    def _reached(self, begin: frozenset[int], *, dot_begins: bool) -> set[int]:
-        """Return these states, and those to which skips lead from them."""
-        reached = set(begin)
-        waiting = list(begin)
+    def _reached(self, start: frozenset[int], *, leading_dot: bool) -> set[int]:
+        """Return the states, and all states that are reached from them by skips."""
+        reached = set(start)
+        waiting = list(start)
         while waiting:
             state = self._states[waiting.pop()]
-            if not (dot_begins and state.wildcard):
+            if not (leading_dot and state.wildcard):
                 new = [number for number in state.skips if number not in reached]
                 reached.update(new)
                 waiting += new
         return reached
 
-    def _moment(self, states: frozenset[int], *, name_begins: bool) -> _Moment:
-        moment = self._moments.get((states, name_begins))
-        if moment is None:
-            accepting = self._end in self._reached(states, dot_begins=False)
-            moment = _Moment(states=states, name_begins=name_begins, accepting=accepting)
-            self._moments[states, name_begins] = moment
-        return moment
+    def _state_set(self, states: frozenset[int], *, at_name_start: bool) -> _StateSet:
+        state_set = self._state_sets.get((states, at_name_start))
+        if state_set is None:
+            accepting = self._end in self._reached(states, leading_dot=False)
+            state_set = _StateSet(
+                states=states, at_name_start=at_name_start, accepting=accepting
+            )
+            self._state_sets[states, at_name_start] = state_set
+        return state_set
 
-    def _forget(self) -> None:
-        """Start with nothing known, so that odd names cannot fill the memory."""
-        self._kept = 0
-        self._moments = {}
-        self._first = self._moment(frozenset({0}), name_begins=True)
+    def _clear_cache(self) -> None:
+        """Empty the cache, so that many different names cannot exhaust the memory."""
+        self._cached = 0
+        self._state_sets = {}
+        self._first = self._state_set(frozenset({0}), at_name_start=True)
         self._last = ("", self._first)
 
 
 def _folders(texts: set[str]) -> tuple[str, ...]:
     kept: list[str] = []
-    # The order of code points, which is how Python compares text, is that of UTF-8 bytes.
+    # Python compares text by code points, which is the same order as by UTF-8 bytes.
     for folder in sorted({text[: text.rfind("/") + 1] for text in texts}):
         if not kept or not folder.startswith(kept[-1]):
             kept.append(folder)
@@ -369,30 +374,30 @@ def _folders(texts: set[str]) -> tuple[str, ...]:
 
 
 def files_glob(uri: Uri) -> Glob:
-    """Return the pattern of keys; a bucket by itself means the objects at its top."""
+    """Return the pattern of a URI; a bucket without a key means its top-level objects."""
     return Glob(uri.key or "*")
 
 
 def list_all(
     store: Store, glob: Glob, *, after: Callable[[str], str] | None = None
 ) -> Iterator[ObjectMeta]:
-    """Yield every matching object once, in the byte order of the keys if the store keeps it.
+    """Yield each matching object once, in byte order if the store lists in byte order.
 
-    ``after`` returns, for a prefix, the key after which its listing starts. A folder that one
-    alternative of the pattern names may be missing, such as a day still to come;
-    FolderMissingError is raised when all of them are.
+    ``after`` returns, for a prefix, the key after which its listing starts. Folders of some
+    alternatives in the pattern may be missing, such as the folder of a future day. Raises
+    FolderMissingError if all folders are missing.
     """
     missing: list[FolderMissingError] = []
-    # The prefixes are sorted and none is within another, so every key of one comes before
-    # every key of the next: one after the other is already the merge of all.
+    # The prefixes are sorted and none is inside another one. So every key of a prefix comes
+    # before every key of the next prefix, and no merge is needed.
     for prefix in glob.prefixes:
-        begin = after(prefix) if after is not None else ""
-        if begin > prefix and not begin.startswith(prefix):
-            # All keys of the prefix are before the start.
+        start = after(prefix) if after is not None else ""
+        if start > prefix and not start.startswith(prefix):
+            # All keys of the prefix sort before ``start``.
             continue
         try:
             yield from store.list(
-                prefix, selection=glob, after=begin if begin.startswith(prefix) else ""
+                prefix, selection=glob, after=start if start.startswith(prefix) else ""
             )
         except FolderMissingError as error:
             missing.append(error)

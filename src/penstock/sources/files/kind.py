@@ -1,6 +1,6 @@
-"""Files of a folder or bucket as a source kind: options, start offset, what SHOW prints.
+"""Files of a folder or bucket as a source kind: options, start offset, SHOW.
 
-Everything that needs Arrow or a store is imported by the function that uses it.
+Functions import Arrow and the stores when they are called, so that this module loads fast.
 """
 
 import json
@@ -22,30 +22,35 @@ from penstock.sources.source import (
     Source,
     SourceKind,
     SourceServices,
-    SourceShown,
+    SourceView,
     StartRequest,
     TaskReader,
 )
-from penstock.storage.options import Choice, StoreOptions, require_meaning, revealed
+from penstock.storage.options import (
+    Choice,
+    StoreOptions,
+    require_applicable,
+    resolve_store_options,
+)
 from penstock.storage.uris import Scheme, Uri, has_scheme, parse_uri
 
 
 class LateFiles(StrEnum):
-    """What happens to a file that sorts before what was already loaded."""
+    """Whether to load a file that sorts before files that are already loaded."""
 
     LOAD = "load"
     IGNORE = "ignore"
 
 
 class ModifiedFiles(StrEnum):
-    """What happens when a loaded file has changed."""
+    """How to react when a loaded file has changed."""
 
     IGNORE = "ignore"
     FAIL = "fail"
 
 
 class MissingColumns(StrEnum):
-    """What a column is that a file or a record does not have."""
+    """How to load a record that lacks a column."""
 
     NULL = "null"
     FAIL = "fail"
@@ -62,7 +67,7 @@ class FileFormat(StrEnum):
 
     @property
     def family(self) -> "FileFormat":
-        """The format without what its first lines are."""
+        """CSV for every CSV format, with or without a header; otherwise the format itself."""
         return FileFormat.CSV if self.value.startswith("csv") else self
 
 
@@ -78,10 +83,10 @@ class CompressType(StrEnum):
     SNAPPY = "snappy"
 
 
-# The column of what a file holds beyond its columns.
+# The column for fields that have no column of their own.
 RESCUED = "_rescued"
-# What is known of a row beside its content; no part of ``*``. A column of the files that is
-# called alike goes first.
+# Columns about the origin of a row; ``*`` does not include them. A column of the files with
+# the same name takes precedence.
 METADATA_COLUMNS = (
     Column(name="_file", type=Primitive.STRING),
     Column(name="_row", type=Primitive.BIGINT),
@@ -100,60 +105,62 @@ class FilesOptions:
     )
     format: FileFormat = option("Format of the files.")
     schema: str = option(
-        "Columns of the files, as in CREATE TABLE; inferred from the first files when absent.",
+        "Columns of the files, as in CREATE TABLE; by default, inferred from the first files.",
         default="",
     )
     compress_type: CompressType = option(
-        "How the files are compressed; auto goes by the suffix (.gz, .zst, .bz2, .lz4, "
-        ".snappy).",
+        "Compression of the files; auto detects it by suffix (.gz, .zst, .bz2, .lz4, .snappy).",
         default=CompressType.AUTO,
     )
     late_files: LateFiles = option(
-        "Whether a file that sorts before the newest loaded one is loaded.",
+        "Whether to load a file whose key sorts before keys that are already loaded.",
         default=LateFiles.LOAD,
     )
     modified_files: ModifiedFiles = option(
-        "Whether a change of a loaded file is ignored (and counted) or pauses the job.",
+        "How to react when a loaded file changes: ignore counts the change, fail pauses the "
+        "job.",
         default=ModifiedFiles.IGNORE,
     )
     late_window: timedelta | None = option(
-        "How long a file that sorts before loaded ones counts as new after it was written; "
-        "older ones count as loaded, and the index forgets them.",
+        "Maximum age of a late file: a file whose key sorts before loaded keys. Older late "
+        "files are not loaded, and entries of this age are deleted from the file index.",
         default=None,
         none_word="all",
         at_least=timedelta(minutes=1),
     )
     ordered_listing: Choice = option(
-        "Whether the store lists keys in byte order, so that a look asks only for those behind "
-        "the newest loaded one; auto: yes on AWS itself and Google, no elsewhere.",
+        "Whether the store lists keys in byte order, so that a poll lists only keys after the "
+        "newest loaded key; auto means true for Google Cloud Storage and Amazon S3 itself, and "
+        "false for all other stores.",
         default=Choice.AUTO,
     )
     audit_interval: timedelta = option(
-        "With ordered listing: how often everything is listed to find late files; also at "
-        "every start.",
+        "With ordered listing: interval of complete listings, which find late files. Every "
+        "start of the job lists completely too.",
         default=timedelta(hours=1),
         at_least=timedelta(seconds=1),
     )
     request_budget: int | None = option(
-        "Most requests per hour to a bucket; looks become rarer when it is used up.",
+        "Maximum requests per hour to the bucket. When they are used up, the source is polled "
+        "less often.",
         default=None,
         none_word="unlimited",
         at_least=1,
     )
     missing_columns: MissingColumns = option(
-        "Whether a column that a file or record does not have is NULL or an error.",
+        "How to load a column that a file or record does not have: as NULL, or as an error.",
         default=MissingColumns.NULL,
     )
     path_partition_keys: str = option(
-        "Columns whose values stand in the path as name=value, separated by commas.",
+        "Columns whose values are in the path as name=value, separated by commas.",
         default="",
     )
-    column_separator: str = option("CSV: what separates two fields.", default="\t")
-    line_delimiter: str = option("CSV: what ends a row.", default="\n")
+    column_separator: str = option("CSV: separator between two fields.", default="\t")
+    line_delimiter: str = option("CSV: delimiter at the end of each row.", default="\n")
     enclose: str = format_option("enclose")
     escape: str = format_option("escape")
     skip_lines: int = option(
-        "CSV: lines at the beginning of a file that are no rows.", default=0, at_least=0
+        "CSV: number of lines to skip at the start of each file.", default=0, at_least=0
     )
     trim_double_quotes: bool = format_option("trim_double_quotes")
     empty_field_as_null: bool = format_option("empty_field_as_null")
@@ -165,33 +172,37 @@ class FilesOptions:
 
     @property
     def header_lines(self) -> int:
-        """How many lines of a file name its columns and are no rows."""
+        """Number of header lines of a file."""
         lines = {FileFormat.CSV_WITH_NAMES: 1, FileFormat.CSV_WITH_NAMES_AND_TYPES: 2}
         return lines.get(self.format, 0)
 
     @property
     def path_keys(self) -> tuple[str, ...]:
-        """The columns whose values stand in the path."""
+        """The columns whose values are in the path."""
         return tuple(key.strip() for key in self.path_partition_keys.split(",") if key.strip())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesStart:
-    """Where loading starts; a command, not stored."""
+    """Start options; part of a statement, not stored."""
 
     offset: str = option(
-        'File after which loading starts, as JSON: {"fileName": "/data/in/a.json"}.',
+        'Start after this file, as JSON: {"fileName": "/data/in/a.json"}. Files with smaller '
+        "keys are not loaded.",
         default="",
     )
 
 
-def further(one: Position, other: Position) -> Position:
+def later_position(one: Position, other: Position) -> Position:
     """Return the later of two positions."""
     return max(one, other, key=_key)
 
 
 def _key(position: Position) -> str:
-    """Return the key of a position; the order of code points is that of UTF-8 bytes."""
+    """Return the key of a position.
+
+    Python compares keys by code points, which is the same order as by UTF-8 bytes.
+    """
     return position.value if isinstance(position, After) else ""
 
 
@@ -201,31 +212,30 @@ def is_above(key: str, position: Position) -> bool:
 
 
 def read_offset(text: str, *, uri: str) -> Position:
-    """Read ``{"fileName": "/in/a.json"}``: loading starts after that file."""
+    """Parse ``{"fileName": "/in/a.json"}``; return the position after that file."""
     try:
         data = json.loads(text)
     except ValueError:
         data = None
     name = data.get("fileName") if isinstance(data, dict) and len(data) == 1 else None
-    # No file has a name with half a surrogate pair or NUL.
+    # No file name contains half a surrogate pair or NUL.
     plain = str(name).encode("utf-8", "ignore").decode().replace("\0", "")
     if not isinstance(name, str) or name != plain or not name.strip("/"):
         raise UserError(
             f'option "offset" must be JSON with the key fileName, not "{text}"',
-            hint='Write \'{"fileName": "/data/in/2026-11-15.json"}\'; '
-            "loading begins behind it.",
+            hint='Write \'{"fileName": "/data/in/2026-11-15.json"}\' to start after that file.',
         )
     return After(value=_offset_key(name, place=parse_uri(uri)))
 
 
 def _offset_key(name: str, *, place: Uri) -> str:
-    """Return the key of a name; a whole URI must be in the job's own place."""
+    """Return the key of a file name; a full URI must have the job's scheme and bucket."""
     if has_scheme(name):
         given = parse_uri(name)
         if (given.scheme, given.bucket) != (place.scheme, place.bucket):
             raise UserError(
-                f'option "offset" must name a file of {replace(place, key="")}, not "{name}"',
-                hint="Write the whole uri of the file, or only its key.",
+                f'option "offset" must name a file in {replace(place, key="")}, not "{name}"',
+                hint="Write the full URI of the file, or only its key.",
             )
         return given.key
     key = name.lstrip("/")
@@ -233,7 +243,10 @@ def _offset_key(name: str, *, place: Uri) -> str:
 
 
 def write_offset(position: Position) -> str:
-    """Write a position as an offset that reads back to it; empty for the horizon."""
+    """Return the offset text of a position; empty for the horizon.
+
+    ``read_offset`` converts the text back to the same position.
+    """
     name = _key(position)
     return json.dumps({"fileName": name}, ensure_ascii=False) if name else ""
 
@@ -245,9 +258,9 @@ def _define(draft: Draft) -> tuple[Column, ...]:
 
 
 def _reveal(options: FilesOptions, reveal: Reveal) -> StoreOptions:
-    """Return the values of the store's options; the others hold no references."""
-    require_meaning(options.uri, options.store)
-    return revealed(options.store, reveal)
+    """Return the values of the store's options; no other option can refer to a secret."""
+    require_applicable(options.uri, options.store)
+    return resolve_store_options(options.store, reveal)
 
 
 def _start(request: StartRequest) -> Progress | None:
@@ -282,14 +295,14 @@ def _probe(options: FilesOptions, values: StoreOptions) -> None:
     store.holds(files_glob(place).prefixes[0])
 
 
-def _show(request: ShowRequest) -> SourceShown:
+def _show(request: ShowRequest) -> SourceView:
     split = request.state.progress[0]
-    # Only an offset that a person gave can be before files that were loaded.
+    # Only an offset that a user set can be before files that were already loaded.
     given = not isinstance(split.floor, Horizon)
     loaded = [progress[0].position for progress in request.history if progress and given]
-    return SourceShown(
+    return SourceView(
         offset=write_offset(split.position),
-        end_offset=write_offset(reduce(further, loaded, split.position)),
+        end_offset=write_offset(reduce(later_position, loaded, split.position)),
         start=(("offset", write_offset(split.floor)),) if write_offset(split.floor) else (),
     )
 
@@ -299,7 +312,7 @@ def _position(progress: Progress) -> str:
 
 
 def _span(start: Progress, end: Progress) -> str:
-    """Write where an attempt started and, once it is committed, where it ended."""
+    """Return the positions before and after an attempt; the end is empty until committed."""
     names = {
         "startFileName": _key(start[0].position) if start else "",
         "endFileName": _key(end[0].position) if end else "",

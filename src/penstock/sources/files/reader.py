@@ -1,4 +1,4 @@
-"""Read parts of files in the job's format, and find the columns of the files."""
+"""Read parts of files in the job's format, and infer the columns of files."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -29,7 +29,7 @@ from penstock.sources.files.kind import (
     MissingColumns,
 )
 from penstock.sources.formats.blocks import RecordBlock, UnreadableFileError, Wanted
-from penstock.sources.formats.compression import compression_of, decompressed
+from penstock.sources.formats.compression import compression_of, decompress
 from penstock.sources.formats.csv_reader import read_csv
 from penstock.sources.formats.csv_text import csv_layout, csv_splittable
 from penstock.sources.formats.inference import (
@@ -55,12 +55,12 @@ from penstock.storage.store import ObjectMeta, Store, open_sealed, open_store, r
 from penstock.storage.uris import parse_uri
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
-# So many files are requested ahead while one is read.
+# Number of files that are requested ahead while one file is read.
 _READS_AHEAD = 8
-# Columns are inferred from so many files and, in some forms of JSON, from so many records.
+# Columns are inferred from at most this many files and, for some JSON layouts, records.
 _INFERENCE_FILES_MAX = 5
 _INFERENCE_RECORDS_MAX = 1000
-# The options that have a meaning in one format only.
+# The options that apply to one format only.
 _FAMILY_BY_KEY = dict.fromkeys(
     ("column_separator", "line_delimiter", "skip_lines", *CSV_KEYS), FileFormat.CSV
 ) | dict.fromkeys(JSON_KEYS, FileFormat.JSON)
@@ -68,7 +68,7 @@ _FAMILY_BY_KEY = dict.fromkeys(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePart:
-    """What one task reads of one file: the lines that begin in [start, end)."""
+    """A part of one file: the lines that start in [start, end)."""
 
     item: LoadedItem
     start: int
@@ -76,7 +76,7 @@ class FilePart:
 
 
 def splittable(file: LoadedItem, *, source: FilesOptions, needed: Sequence[str]) -> bool:
-    """Return whether several tasks may read parts of the file."""
+    """Return whether several tasks can read parts of the file."""
     if "_row" in needed:
         return False
     match source.format.family:
@@ -90,14 +90,14 @@ def splittable(file: LoadedItem, *, source: FilesOptions, needed: Sequence[str])
 
 
 def _compression(source: FilesOptions, key: str) -> CompressType:
-    # Parquet compresses its pages itself.
+    # A Parquet file is not compressed as a whole, only its pages.
     if source.format is FileFormat.PARQUET:
         return CompressType.PLAIN
     return compression_of(source.compress_type, key)
 
 
 class FilesReader(TaskReader):
-    """Reads parts of files, one after the other, with a note for each."""
+    """Reads parts of files, one after the other, and leaves a note for each part."""
 
     def __init__(self, task: ReadTask) -> None:
         self._task = task
@@ -105,9 +105,9 @@ class FilesReader(TaskReader):
         self._store, _ = open_sealed(self._options.uri, task.access)
         self._sent = 0
         self.notes: list[Note] = []
-        # The columns that the content of the files has.
+        # The columns in the content of the files, not in their paths.
         own = tuple(c for c in task.columns if c.name not in self._options.path_keys)
-        # Metadata that is needed and not hidden by a column of the files with the same name.
+        # The needed metadata columns, except those that have the name of a column of the files.
         self._metadata = set(task.needed) - {column.name for column in task.columns}
         self._wanted = Wanted(
             columns=arrow_schema(own),
@@ -124,7 +124,7 @@ class FilesReader(TaskReader):
         parts = [from_text(FilePart, read.work) for read in self._task.reads]
         for number, (read, part) in enumerate(zip(self._task.reads, parts, strict=True)):
             for following in parts[number + 1 : number + 1 + _READS_AHEAD]:
-                self._store.prepare(following.item.key, etag=following.item.etag)
+                self._store.prefetch(following.item.key, etag=following.item.etag)
             yield from self._part(read, part)
 
     def _part(self, read: SplitRead, part: FilePart) -> Iterator[RowBlock]:
@@ -149,12 +149,12 @@ class FilesReader(TaskReader):
         self.notes.append(Note(read=read.id, end=end, counts=counts, result=read.work))
 
     def _records(self, stream: BufferedIOBase, part: FilePart) -> Iterator[RecordBlock]:
-        """Read the records of a part; batches have exactly the needed columns, in order."""
+        """Yield the records of a part; batches have exactly the needed columns, in order."""
         try:
             fixed = self._fixed_values(part.item)
             if self._options.format is not FileFormat.PARQUET:
                 read_ahead(stream, part.start, part.end)
-            content = decompressed(stream, _compression(self._options, part.item.key))
+            content = decompress(stream, _compression(self._options, part.item.key))
             for block in self._content_records(content, part):
                 yield self._completed(block, fixed=fixed)
         except UnreadableFileError as error:
@@ -166,7 +166,7 @@ class FilesReader(TaskReader):
         self, content: BufferedIOBase, part: FilePart
     ) -> Iterator[RecordBlock]:
         options, wanted, start = self._options, self._wanted, part.start
-        # A content that is read as a whole may be longer than its file, which is compressed.
+        # Read a whole file to the end of its content: a compressed file is shorter than that.
         whole = start == 0 and part.end == part.item.size_bytes
         end = None if whole else part.end
         match options.format.family:
@@ -180,7 +180,7 @@ class FilesReader(TaskReader):
                 return read_json(content, reading=reading, start=start, end=end)
 
     def _fixed_values(self, item: LoadedItem) -> dict[str, AnyArray]:
-        """Return the columns that have one value in all rows of a file, as arrays of one."""
+        """Return the columns with one value for all rows of a file, as arrays of length 1."""
         text_by_name = dict(
             part.split("=", 1) for part in item.key.split("/")[:-1] if "=" in part
         )
@@ -217,19 +217,20 @@ class FilesReader(TaskReader):
 
 
 def _path_value(column: Column, text: str | None, *, missing: MissingColumns) -> AnyArray:
-    """Return the value of a column that is in the path, as an array of one."""
+    """Return the value of a path column, as an array of length 1."""
     if text is None and missing is MissingColumns.FAIL:
         raise UnreadableFileError(
-            f'its path has no folder "{column.name}=…"',
-            hint='Set "missing_columns" to "null", or put the file into such a folder.',
+            f'the path has no folder "{column.name}=…"',
+            hint=f'Set the option "missing_columns" to "null", or move the file into a folder '
+            f'named "{column.name}=<value>".',
         )
     value = None if text in (None, _NULL) else unquote(str(text))
     try:
         return cast_array(pa.array([value], pa.string()), arrow_type(column.type))
     except CastError as error:
         raise UnreadableFileError(
-            f'column "{column.name}" of its path: {error.reason}',
-            hint='Declare the column as STRING in "schema".',
+            f'column "{column.name}" in the path: {error.reason}',
+            hint='Declare the column as STRING in the option "schema".',
         ) from error
 
 
@@ -254,7 +255,10 @@ class _Lines:
         self._earlier: int | None = None
 
     def place(self, own_line: int) -> Place:
-        """Return file and line, counted from 1; earlier lines are counted once."""
+        """Return the file and its line, counted from 1, of a line of this part.
+
+        The lines before the part are counted in the first call only.
+        """
         if self._earlier is None:
             at = self._stream.tell()
             self._earlier = self._count_earlier()
@@ -270,16 +274,16 @@ class _Lines:
             return sum(group.rows for group in groups if group.first_byte < start)
         csv = self._source.format.family is FileFormat.CSV
         ending = csv_layout(self._source).ending if csv else b"\n"
-        # The first own line starts after the first line end that ends in or after the part.
+        # The part's first line starts after the first line end that ends at or after ``start``.
         return count_lines_before(self._stream, start - 1, ending=ending) + 1
 
 
 def find_columns(source: FilesOptions, values: StoreOptions) -> tuple[Column, ...]:
-    """Return the columns of the files: those given, or those of the first files.
+    """Return the columns of the option "schema", or infer them from the first files.
 
-    The values are those of the source's own options, with no reference left.
+    ``values`` are the store's options with secrets in place of references.
     """
-    # Tasks import this module and must not wait for the parser of SQL.
+    # Imported here, because tasks import this module and do not need the SQL parser.
     from penstock.sql.types import parse_columns
 
     place = parse_uri(source.uri)
@@ -289,7 +293,7 @@ def find_columns(source: FilesOptions, values: StoreOptions) -> tuple[Column, ..
         raise UserError(
             f'no file matches "{source.uri}"',
             code=Code.META_NOT_FOUND_ERR,
-            hint="Check the path and the pattern; at least one file must be there already.",
+            hint='Check the option "uri"; at least one matching file must exist.',
         )
     _check_options(source)
     if source.schema:
@@ -297,13 +301,13 @@ def find_columns(source: FilesOptions, values: StoreOptions) -> tuple[Column, ..
     else:
         columns = _inferred(source, first, store=store)
         try:
-            # SHOW CREATE must be able to print the columns so that they can be read back.
+            # SHOW CREATE prints the columns as SQL, which must be valid.
             parse_columns(columns_sql(columns))
         except UserError as error:
             raise UserError(
-                f"the files hold a field that cannot be a column: {error.message}",
+                f"a field of the files cannot be a column: {error.message}",
                 code=Code.TYPE_ERR,
-                hint='Name the wanted columns with the option "schema".',
+                hint='Declare the columns to load with the option "schema".',
             ) from error
     known = {column.name for column in columns}
     added = (key for key in source.path_keys if key not in known)
@@ -311,13 +315,13 @@ def find_columns(source: FilesOptions, values: StoreOptions) -> tuple[Column, ..
 
 
 def _check_options(source: FilesOptions) -> None:
-    """Raise UserError for options that have no meaning in the format, or two at once."""
+    """Raise UserError for options that do not apply to the format or contradict each other."""
     family = source.format.family
     for key, _ in print_options(source):
         if _FAMILY_BY_KEY.get(key, family) is not family:
             raise UserError(
-                f'option "{key}" has no meaning for the format {source.format}',
-                hint=f"It is an option of {_FAMILY_BY_KEY[key]}.",
+                f'option "{key}" does not apply to the format {source.format}',
+                hint=f'Remove the option, or set "format" to {_FAMILY_BY_KEY[key]}.',
             )
     if family is FileFormat.CSV:
         csv_layout(source)
@@ -334,7 +338,7 @@ def _inferred(
         for meta in metas:
             opened.append(meta.key)
             stream = stack.enter_context(store.open(meta.key, etag=meta.etag))
-            yield decompressed(stream, _compression(source, meta.key))
+            yield decompress(stream, _compression(source, meta.key))
 
     with ExitStack() as stack:
         streams = contents(stack)
@@ -360,8 +364,9 @@ def _json_columns(streams: Iterator[BufferedIOBase], layout: JsonLayout) -> tupl
         return infer_columns(streams)
     if layout.paths:
         raise UserError(
-            'option "schema" is needed with jsonpaths, which have no names',
-            hint="Name the columns as in CREATE TABLE: 'schema' = 'id BIGINT, city STRING'.",
+            'option "jsonpaths" requires the option "schema"',
+            detail="Paths do not name the columns.",
+            hint="Declare the columns as in CREATE TABLE: 'schema' = 'id BIGINT, city STRING'.",
         )
     records = (
         first_records(stream, layout=layout, records_max=_INFERENCE_RECORDS_MAX)

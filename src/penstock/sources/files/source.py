@@ -1,13 +1,13 @@
 """Files of a folder or bucket as a source: find new files and plan epochs.
 
-A pass lists the keys once: all from the floor (an audit), or only those after the loaded ones.
-It takes several polls if more files are new than memory should hold. A poll is repeated from
-its start until everything that was planned from it is committed. Only then nothing can have
-been left out.
+A pass lists the keys once. An audit lists all keys after the floor; other passes list only
+keys after the loaded ones. A pass needs several polls if it finds more than ``WINDOW_FILES``
+new files. A poll is repeated from its start until all its files are committed. Only then the
+next poll continues where the last poll ended, so no file is skipped.
 
-Invariant: a file is new if it matches, is above the floor and is not in the file index.
-Neither its time nor its place in the listing matter, unless an option says so. A poll keeps at
-most ``WINDOW_FILES`` new files, so memory does not grow with what was loaded before.
+Invariant: a file is new if it matches, is after the floor and is not in the file index.
+Its time and its position in the listing matter only for ``late_files`` and ``late_window``. A
+poll holds at most ``WINDOW_FILES`` new files, so memory does not grow with the loaded files.
 """
 
 import heapq
@@ -35,28 +35,28 @@ from penstock.model.split import (
     SplitRead,
     SplitStatus,
 )
-from penstock.model.text import counted
+from penstock.model.text import format_count
 from penstock.sources.files.globs import files_glob, list_all
 from penstock.sources.files.kind import (
     FilesOptions,
     LateFiles,
     ModifiedFiles,
-    further,
     is_above,
+    later_position,
 )
 from penstock.sources.files.reader import FilePart, splittable
-from penstock.sources.source import Poll, Seen, Source, SourceServices
-from penstock.storage.options import Choice, StoreOptions, revealed, seal
+from penstock.sources.source import Poll, ReportPoll, Source, SourceServices
+from penstock.storage.options import Choice, StoreOptions, resolve_store_options, seal
 from penstock.storage.store import ObjectMeta, Store, open_store
 from penstock.storage.uris import Scheme, Uri, parse_uri
 
 WINDOW_FILES = 50_000
 LOOKUP_FILES = 1_000
-_CUT_BYTES_MIN = 4 * 2**20
+_PART_BYTES_MIN = 4 * 2**20
 _HOUR = timedelta(hours=1)
-# The requests of so much time may be sent at once after a quiet time.
+# After an idle time, the requests of this time span can be sent at once.
 _BURST = timedelta(minutes=1)
-# Buckets of S3 Express One Zone list in an order of their own.
+# Buckets of S3 Express One Zone do not list in byte order.
 _DIRECTORY_BUCKET = "--x-s3"
 _by_key = attrgetter("key")
 
@@ -64,7 +64,7 @@ OpenStore = Callable[[Uri, StoreOptions], tuple[Store, str]]
 
 
 class RequestBudget:
-    """Requests that may be sent: they grow with time, and may be overdrawn for an hour."""
+    """A token bucket for requests; its debt is at most the requests of one hour."""
 
     def __init__(self, per_hour: int | None, *, clock: Clock) -> None:
         self._per_hour = per_hour
@@ -74,7 +74,7 @@ class RequestBudget:
         self._at = clock.monotonic()
 
     def spend(self, requests: int) -> None:
-        """Take requests that were sent."""
+        """Subtract requests that were sent."""
         if self._per_hour is None:
             return
         now = self._clock.monotonic()
@@ -83,7 +83,7 @@ class RequestBudget:
         self._at = now
 
     def wait(self, requests: int) -> timedelta:
-        """Return how long to wait before so many can be sent."""
+        """Return how long to wait before this number of requests can be sent."""
         if self._per_hour is None:
             return timedelta()
         self.spend(0)
@@ -93,27 +93,30 @@ class RequestBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollRange:
-    """The keys of one poll: from after a key to the last new file that it kept."""
+    """The keys of one poll: after ``start``, up to the last new file that it holds."""
 
     audit: bool
-    begin: str = ""
+    start: str = ""
     end: str = ""
     complete: bool = False
 
 
 def next_range(last: PollRange | None, *, settled: bool, audit_due: bool) -> PollRange:
-    """Return the next poll's range; ``settled``: everything of the last one is loaded."""
+    """Return the range of the next poll.
+
+    ``settled`` means that all files of the last poll are loaded.
+    """
     if last is None:
         return PollRange(audit=True)
     if not settled:
-        return PollRange(audit=last.audit, begin=last.begin)
+        return PollRange(audit=last.audit, start=last.start)
     if not last.complete:
-        return PollRange(audit=last.audit, begin=last.end)
+        return PollRange(audit=last.audit, start=last.end)
     return PollRange(audit=audit_due)
 
 
 class FilesSource(Source):
-    """The files of one job, seen from the driver."""
+    """The files of one job, in the driver."""
 
     def __init__(
         self,
@@ -139,14 +142,14 @@ class FilesSource(Source):
         self._range: PollRange | None = None
         self._polled_at: datetime | None = None
         self._poll_requests = 1
-        # When the next audit is due, by a clock that is never set back.
+        # The time of the next audit, on the monotonic clock.
         self._audit_at: float | None = None
         self._modified = 0
-        # Changed files that earlier polls of a pass found, and that the last one found.
+        # Number of changed files in earlier polls of the pass, and in the last poll.
         self._changed_before = self._changed = 0
         self._requests = 0
 
-    def poll(self, progress: Progress, *, seen: Seen) -> Poll:
+    def poll(self, progress: Progress, *, report: ReportPoll) -> Poll:
         store, _ = self._open_store(self._uri, self._values())
         (split,) = progress
         chosen = next_range(self._range, settled=self._settled(), audit_due=self._audit_due())
@@ -159,11 +162,11 @@ class FilesSource(Source):
         )
         started_at = self._clock.now()
         try:
-            self._take(store, scan, seen=seen)
+            self._fill_window(store, scan, report=report)
         finally:
             self._poll_requests = store.requests
-            self.charge(store.requests)
-        # A clock that is set back must not make a later poll look like an earlier one.
+            self.count_requests(store.requests)
+        # If the clock is set back, a later poll must not get an earlier time.
         self._polled_at = max(started_at, self._polled_at or started_at)
         if chosen.audit and self.waiting().complete:
             self._end_audit(scan)
@@ -173,13 +176,13 @@ class FilesSource(Source):
             notices=(("files_modified", self._modified),),
         )
 
-    def _take(self, store: Store, scan: "_Scan", *, seen: Seen) -> None:
+    def _fill_window(self, store: Store, scan: "_Scan", *, report: ReportPoll) -> None:
         chosen = scan.range
-        if not chosen.begin:
+        if not chosen.start:
             self._changed_before = 0
-        elif self._ordered and self._range is not None and self._range.end == chosen.begin:
+        elif self._ordered and self._range is not None and self._range.end == chosen.start:
             self._changed_before += self._changed
-        files, complete = self._kept(self._new_files(store, scan, seen=seen))
+        files, complete = self._first_files(self._new_files(store, scan, report=report))
         self._window = deque(files)
         self._window_bytes = sum(file.size_bytes for file in files)
         self._planned = ()
@@ -199,7 +202,7 @@ class FilesSource(Source):
         at = self._polled_at or self._clock.now()
         return {self._options.uri: AtTime(at=at)}
 
-    def passed(self, split: str, boundary: Position) -> bool:  # noqa: ARG002 - There is one.
+    def passed(self, split: str, boundary: Position) -> bool:  # noqa: ARG002 - There is only one split.
         if self._polled_at is None or not isinstance(boundary, AtTime):
             return False
         done = not self._window and self.waiting().complete
@@ -210,7 +213,7 @@ class FilesSource(Source):
         return (SplitStatus(split=uri, remaining=self.waiting(), seen_at=self._polled_at),)
 
     def plan(self, progress: Progress, *, limits: EpochLimits) -> EpochPlan | None:
-        """Take files in byte order until a limit is reached; the crossing file is included."""
+        """Plan files in byte order, including the file that reaches a limit."""
         if not self._window:
             return None
         files: list[LoadedItem] = []
@@ -223,7 +226,7 @@ class FilesSource(Source):
         self._window_bytes -= size_bytes
         self._planned = tuple(files)
         (split,) = progress
-        reached = further(split.position, After(value=files[-1].key))
+        reached = later_position(split.position, After(value=files[-1].key))
         whole = (FilePart(item=file, start=0, end=file.size_bytes) for file in files)
         return EpochPlan(
             reads=tuple(_read(split.split, part) for part in whole),
@@ -232,22 +235,22 @@ class FilesSource(Source):
             final=True,
         )
 
-    def share(
+    def distribute(
         self, plan: EpochPlan, *, tasks: int, needed: Sequence[str]
     ) -> list[tuple[SplitRead, ...]]:
-        """Divide the files, in order, into shares of nearly equal bytes.
+        """Divide the files, in order, into shares of nearly equal size.
 
-        A share ends inside a file only where both parts are worth a task of their own. The
-        first failing share therefore holds the first failing line.
+        A file is divided only if each part has at least ``_PART_BYTES_MIN``. Because of the
+        order, the first failing share contains the first failing line.
         """
         (split,) = plan.progress
         total = sum(file.size_bytes for file in plan.items)
-        wanted = max(1, min(tasks, len(plan.items) + total // _CUT_BYTES_MIN))
+        wanted = max(1, min(tasks, len(plan.items) + total // _PART_BYTES_MIN))
         shares: list[list[SplitRead]] = [[]]
         taken = 0
         for file in plan.items:
-            cuts = wanted if splittable(file, source=self._options, needed=needed) else 1
-            for part in _cut(file, taken=taken, total=total, shares=cuts):
+            parts_max = wanted if splittable(file, source=self._options, needed=needed) else 1
+            for part in _divide(file, taken=taken, total=total, shares=parts_max):
                 middle = taken + (part.start + part.end) / 2
                 share = min(wanted - 1, int(middle * wanted / total)) if total else 0
                 if share >= len(shares) and shares[-1]:
@@ -257,7 +260,7 @@ class FilesSource(Source):
         return [tuple(share) for share in shares if share]
 
     def advance(self, plan: EpochPlan, notes: Sequence[Note]) -> Progress:
-        """Check that the notes cover every byte of every file once; the plan knows the end."""
+        """Check that the notes cover each byte of each file once; return the progress."""
         parts: dict[str, list[FilePart]] = {item.key: [] for item in plan.items}
         for note in notes:
             part = from_text(FilePart, note.result)
@@ -271,7 +274,7 @@ class FilesSource(Source):
     def task_access(self) -> Sealed:
         return seal(self._values(), self._services.seal)
 
-    def charge(self, requests: int) -> None:
+    def count_requests(self, requests: int) -> None:
         self._requests += requests
         self._budget.spend(requests)
 
@@ -280,10 +283,10 @@ class FilesSource(Source):
         return taken
 
     def _values(self) -> StoreOptions:
-        return revealed(self._options.store, self._services.reveal)
+        return resolve_store_options(self._options.store, self._services.reveal)
 
     def _settled(self) -> bool:
-        """Return whether everything that the last poll found is loaded."""
+        """Return whether all files of the last poll are loaded."""
         keys = [file.key for file in self._planned]
         return not self._window and len(self._index.known(keys)) == len(keys)
 
@@ -300,39 +303,41 @@ class FilesSource(Source):
             self._index.prune(scan.written_before, prefixes=self._glob.prefixes)
 
     def _written_before(self) -> datetime | None:
-        """Return the time before which late files count as loaded; it never goes back."""
+        """Return the time before which late files count as loaded; it never decreases."""
         pruned, window = self._index.pruned_before, self._options.late_window
         if window is None:
             return pruned
         before = self._clock.now() - window
         return before if pruned is None else max(before, pruned)
 
-    def _kept(self, new: Iterator[LoadedItem]) -> tuple[list[LoadedItem], bool]:
-        """Keep the first files in byte order, and return whether these are all."""
+    def _first_files(self, new: Iterator[LoadedItem]) -> tuple[list[LoadedItem], bool]:
+        """Return the first new files in byte order, and whether there are no others."""
         if self._ordered:
             files = list(islice(new, WINDOW_FILES))
-            # The next poll sees again what comes after the last file that is kept.
+            # The next poll lists the files after the last returned one again.
             changed = self._changed
             complete = next(new, None) is None
             self._changed = self._changed if complete else changed
             return sorted(files, key=_by_key), complete
-        # The store may list in any order, so all of it must be seen.
+        # The store can list in any order, so the whole listing must be read.
         files = heapq.nsmallest(WINDOW_FILES + 1, new, key=_by_key)
         return files[:WINDOW_FILES], len(files) <= WINDOW_FILES
 
-    def _new_files(self, store: Store, scan: "_Scan", *, seen: Seen) -> Iterator[LoadedItem]:
+    def _new_files(
+        self, store: Store, scan: "_Scan", *, report: ReportPoll
+    ) -> Iterator[LoadedItem]:
         listed = self._changed = 0
-        # A store without order may hide keys that come after the one a listing starts at.
-        found = list_all(store, self._glob, after=scan.begin if self._ordered else None)
+        # Without order, a listing that starts after a key may omit keys that sort after it.
+        found = list_all(store, self._glob, after=scan.start_after if self._ordered else None)
         for chunk in _chunks(found, LOOKUP_FILES):
             listed += len(chunk)
-            seen(f"{self._options.uri}: {counted(listed, 'key')} so far")
+            report(f"{self._options.uri}: {format_count(listed, 'key')} so far")
             known = self._index.known([meta.key for meta in chunk])
             for meta in chunk:
                 if not is_above(meta.key, scan.split.floor):
                     continue
                 if meta.key in known:
-                    self._notice_change(meta, known[meta.key])
+                    self._check_change(meta, known[meta.key])
                 elif scan.new(meta, self._prefix_of(meta.key)):
                     yield LoadedItem(
                         key=meta.key,
@@ -344,7 +349,7 @@ class FilesSource(Source):
     def _prefix_of(self, key: str) -> str:
         return next(prefix for prefix in self._glob.prefixes if key.startswith(prefix))
 
-    def _notice_change(self, meta: ObjectMeta, etag: str) -> None:
+    def _check_change(self, meta: ObjectMeta, etag: str) -> None:
         if meta.etag == etag:
             return
         self._changed += 1
@@ -352,21 +357,21 @@ class FilesSource(Source):
             raise UserError(
                 f'file "{meta.key}" has changed since it was loaded',
                 code=Code.CANNOT_RESUME_ERR,
-                detail=f"Its ETag was {etag} and is {meta.etag} now.",
+                detail=f"The ETag was {etag} and is now {meta.etag}.",
                 hint=(
-                    "Put the loaded file back and resume; or move the job's offset back, "
-                    "so that this file and those behind it load again."
+                    "Restore the loaded file and resume the job. Or set the offset before this "
+                    "file with ALTER JOB; this file and all later files load again."
                 ),
             )
 
 
-def _cut(file: LoadedItem, *, taken: int, total: int, shares: int) -> Iterator[FilePart]:
+def _divide(file: LoadedItem, *, taken: int, total: int, shares: int) -> Iterator[FilePart]:
     start = 0
     for share in range(1, shares):
-        cut = total * share // shares - taken
-        if start + _CUT_BYTES_MIN <= cut <= file.size_bytes - _CUT_BYTES_MIN:
-            yield FilePart(item=file, start=start, end=cut)
-            start = cut
+        bound = total * share // shares - taken
+        if start + _PART_BYTES_MIN <= bound <= file.size_bytes - _PART_BYTES_MIN:
+            yield FilePart(item=file, start=start, end=bound)
+            start = bound
     yield FilePart(item=file, start=start, end=file.size_bytes)
 
 
@@ -397,7 +402,7 @@ def _check_cover(item: LoadedItem, parts: list[FilePart]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scan:
-    """What one poll covers, and which files are new to it."""
+    """The range of one poll, and the rules for new files."""
 
     range: PollRange
     options: FilesOptions
@@ -406,15 +411,15 @@ class _Scan:
     high_water: Mapping[str, str]
     written_before: datetime | None
 
-    def begin(self, prefix: str) -> str:
+    def start_after(self, prefix: str) -> str:
         """Return the key after which the listing of a prefix starts."""
         floor = self.split.floor.value if isinstance(self.split.floor, After) else ""
         loaded = "" if self.range.audit else self.high_water[prefix]
-        return max(floor, self.range.begin, loaded)
+        return max(floor, self.range.start, loaded)
 
     def new(self, meta: ObjectMeta, prefix: str) -> bool:
-        """Return whether a file that the index does not know is loaded."""
-        if meta.key <= self.begin(prefix):
+        """Return whether to load a file that is not in the index."""
+        if meta.key <= self.start_after(prefix):
             return False
         if meta.key > self.high_water[prefix]:
             return True
@@ -429,9 +434,9 @@ def lists_only_new(options: FilesOptions, uri: Uri) -> bool:
         return False
     if options.ordered_listing is not Choice.AUTO:
         return options.ordered_listing is Choice.TRUE
-    from penstock.storage.bucket_clients import of_aws
+    from penstock.storage.bucket_clients import is_aws
 
-    own_aws = uri.scheme is Scheme.S3 and of_aws(options.store)
+    own_aws = uri.scheme is Scheme.S3 and is_aws(options.store)
     return (own_aws and not uri.bucket.endswith(_DIRECTORY_BUCKET)) or uri.scheme is Scheme.GS
 
 

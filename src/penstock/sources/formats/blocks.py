@@ -1,4 +1,4 @@
-"""What every format reader gets and returns: wanted columns, blocks of rows, bad records."""
+"""Inputs and outputs of all format readers: wanted columns, blocks of rows, bad records."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,28 +15,28 @@ from penstock.errors import Code, UserError
 from penstock.sources.files.kind import RESCUED, MissingColumns
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
-# The record of each row.
+# The record number of each row.
 RowNumbers: TypeAlias = range | Numbers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """The columns of the records, and those that the batches hold."""
+    """The columns of the records, and the names of the columns to read."""
 
     columns: pa.Schema
     names: tuple[str, ...]
     missing: MissingColumns = MissingColumns.NULL
-    # Whether the batches also hold the fields without a column, as JSON.
+    # Whether to read the fields without a column too, as JSON in one column.
     rescue: bool = False
 
     @property
     def fields(self) -> list[AnyField]:
-        """Wanted columns."""
+        """The columns to read."""
         return [self.columns.field(name) for name in self.names]
 
     @property
     def schema(self) -> pa.Schema:
-        """Schema of the batches."""
+        """The schema of the batches."""
         rescued = [pa.field(RESCUED, pa.string())] if self.rescue else []
         return pa.schema([*self.fields, *rescued])
 
@@ -52,11 +52,11 @@ class BadRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordBlock:
-    """Rows of some records, the number of the record of each row, and the bad records.
+    """Rows of some records, the record number of each row, and the bad records.
 
-    A record of a file has the number of its first line in the range, from 0. A record of a
-    stream has its index among the payloads. ``lines`` counts good, blank and bad rows:
-    ``lines == batch.num_rows + blank + len(bad)``.
+    The number of a file's record is its first line, counted from 0 in the range. The number of
+    a stream's record is its index among the payloads. ``lines`` counts good, blank and bad
+    rows: ``lines == batch.num_rows + blank + len(bad)``.
     """
 
     batch: pa.RecordBatch
@@ -66,10 +66,10 @@ class RecordBlock:
     bad: tuple[BadRecord, ...] = ()
 
 
-def misfits(
+def misfit_reasons(
     array: AnyArray, field: AnyField, convert: Callable[[AnyArray, AnyField], object]
 ) -> dict[int, str]:
-    """Return the reason for each row whose value does not fit the column."""
+    """Return the reason by row, for each value that does not fit the column's type."""
 
     def check(first: int, count: int) -> None:
         convert(array.slice(first, count), field)

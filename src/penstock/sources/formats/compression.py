@@ -1,6 +1,6 @@
 """Read compressed files in bounded memory.
 
-Invariant: truncated or damaged content never looks like content that has ended.
+Invariant: truncated or damaged content raises an error; it is never read as a short file.
 """
 
 import bz2
@@ -31,7 +31,8 @@ _GZIP_HEADER = 16 + zlib.MAX_WBITS
 
 _LENGTH_BYTES = 4
 _VARINT_BYTES_MAX = 5
-# Framed Snappy begins with 0xff. Raw Snappy begins with 0 only if it is empty.
+# Framed Snappy starts with 0xff. Raw Snappy starts with 0 only if it is empty. So a larger
+# length means that the file is not in Hadoop blocks.
 _SNAPPY_BLOCK_BYTES_MAX = (1 << 24) - 1
 
 _KIND_BY_SUFFIX = {
@@ -46,7 +47,7 @@ _KIND_BY_SUFFIX = {
 
 
 class BrokenStreamError(ValueError):
-    """A compressed stream that cannot be decompressed further."""
+    """A compressed stream that is damaged."""
 
 
 class StreamEndsTooEarlyError(BrokenStreamError):
@@ -54,18 +55,18 @@ class StreamEndsTooEarlyError(BrokenStreamError):
 
 
 class TooMuchContentError(BrokenStreamError):
-    """A compressed stream that holds more than its reader accepts."""
+    """A compressed stream with more content than the reader accepts."""
 
 
 def compression_of(chosen: CompressType, key: str) -> CompressType:
-    """Return the compression of a file: the chosen one, or by suffix for AUTO."""
+    """Return the chosen compression of a file; for AUTO, the compression of its suffix."""
     if chosen is not CompressType.AUTO:
         return chosen
     return _KIND_BY_SUFFIX.get(PurePosixPath(key).suffix.lower(), CompressType.PLAIN)
 
 
-def decompressed(stream: BufferedIOBase, kind: CompressType) -> BufferedIOBase:
-    """Return the content of a compressed stream. Closing it closes the stream."""
+def decompress(stream: BufferedIOBase, kind: CompressType) -> BufferedIOBase:
+    """Return the decompressed content of a stream; closing it closes the stream too."""
     if kind is CompressType.PLAIN:
         return stream
     if kind not in _PARTS_BY_KIND:
@@ -75,8 +76,8 @@ def decompressed(stream: BufferedIOBase, kind: CompressType) -> BufferedIOBase:
     return io.BufferedReader(content, buffer_size=_INPUT_BYTES)
 
 
-def gunzipped(data: bytes, *, content_bytes_max: int) -> bytes:
-    """Return the content of gzip bytes; raise ``BrokenStreamError`` if it cannot be read."""
+def decompress_gzip(data: bytes, *, content_bytes_max: int) -> bytes:
+    """Return the content of gzip bytes; raise ``BrokenStreamError`` if they are damaged."""
     parts = []
     size_bytes = 0
     for part in _gzip_parts(io.BytesIO(data)):
@@ -88,7 +89,7 @@ def gunzipped(data: bytes, *, content_bytes_max: int) -> bytes:
 
 
 class _Content(io.RawIOBase):
-    """The content of a compressed stream. Seeking back reads it again from its start."""
+    """The content of a compressed stream. Seeking backwards reads it again from the start."""
 
     def __init__(self, stream: BufferedIOBase, *, name: str, parts: _Parts) -> None:
         super().__init__()
@@ -136,10 +137,10 @@ class _Content(io.RawIOBase):
         self._parts = self._parts_of(self._stream)
 
     def _part_ahead(self) -> memoryview:
-        """Return the unread rest of the current part; empty only at the end."""
+        """Return the unread bytes of the current part; empty only at the end."""
         while not self._part:
             if self._failure:
-                # The next read raises the same error instead of ending.
+                # Every later read raises the same error, so the stream never seems to end.
                 raise self._failure
             try:
                 part = next(self._parts, None)
@@ -151,8 +152,8 @@ class _Content(io.RawIOBase):
                     detail=str(error),
                     hint="Write the file again, or remove it."
                     if self._position
-                    else "If the file has another compression, or none, set the option"
-                    ' "compress_type", for example to "plain".',
+                    else 'Check the option "compress_type"; for a file without compression, set'
+                    ' it to "plain".',
                 )
                 raise self._failure from error
             if part is None:
@@ -217,7 +218,7 @@ def _arrow_parts(stream: BufferedIOBase, *, codec: Literal["lz4", "zstd"]) -> It
 
 
 class _Borrowed:
-    """A stream that Arrow reads but does not close."""
+    """A stream that Arrow can read, but not close."""
 
     closed = False
 
@@ -229,7 +230,7 @@ class _Borrowed:
 
 
 def _snappy_parts(stream: BufferedIOBase) -> Iterator[bytes]:
-    """Unpack Hadoop blocks: the length of the content, then chunks with their lengths."""
+    """Decompress Hadoop blocks: the length of the content, then chunks with their lengths."""
     blocks, filled = 0, 0
     while head := read_at_most(stream, _LENGTH_BYTES):
         rest = int.from_bytes(_whole(head, _LENGTH_BYTES), "big")
@@ -243,14 +244,16 @@ def _snappy_parts(stream: BufferedIOBase) -> Iterator[bytes]:
             head = _whole(read_at_most(stream, _LENGTH_BYTES), _LENGTH_BYTES)
             size_bytes = int.from_bytes(head, "big")
             if size_bytes > 32 + rest + rest // 6:
-                raise BrokenStreamError("A block is longer than its content can need.")
+                raise BrokenStreamError(
+                    f"A chunk has {size_bytes} bytes, too many for {rest} bytes of content."
+                )
             packed = _whole(read_at_most(stream, size_bytes), size_bytes)
             part = _unpacked(packed, content_bytes_max=rest)
             yield part
             rest -= len(part)
     if blocks > 1 and not filled:
-        # An empty stream is one empty block. A file of zeros is no stream.
-        raise BrokenStreamError("Every byte is zero.")
+        # A valid empty stream has one empty block. A file of zeros is damaged.
+        raise BrokenStreamError("All bytes of the file are zero.")
 
 
 def _whole(data: bytes, size_bytes: int) -> bytes:
@@ -263,20 +266,21 @@ def _unpacked(packed: bytes, *, content_bytes_max: int) -> bytes:
     content_bytes = _content_bytes(packed)
     if content_bytes > content_bytes_max:
         raise BrokenStreamError(
-            f"A block holds {content_bytes} bytes, more than the {content_bytes_max} allowed."
+            f"A chunk has {content_bytes} bytes of content; at most {content_bytes_max} are"
+            " allowed."
         )
     codec = pa.Codec("snappy")
     return _decoded(lambda: codec.decompress(packed, content_bytes, asbytes=True))
 
 
 def _content_bytes(packed: bytes) -> int:
-    """Read the length before a block: seven bits per byte, lowest first."""
+    """Return the length at the start of a chunk: seven bits per byte, lowest first."""
     length = 0
     for at, octet in enumerate(packed[:_VARINT_BYTES_MAX]):
         length |= (octet & 0x7F) << (7 * at)
         if octet < 0x80:  # noqa: PLR2004 - The highest bit is set if more bytes follow.
             return length
-    raise BrokenStreamError("A block does not begin with its length.")
+    raise BrokenStreamError("A chunk does not start with the length of its content.")
 
 
 _PARTS_BY_KIND: dict[CompressType, tuple[str, _Parts]] = {

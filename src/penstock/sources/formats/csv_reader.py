@@ -1,8 +1,8 @@
 """Read a byte range of a CSV file into Arrow record batches.
 
-Arrow's parser reads whole blocks of plain records; all other records are split one by one.
+Arrow's parser reads whole blocks of plain records. Other records are read one by one.
 
-Invariant: both ways give the same values, so the result of a record does not depend on its
+Invariant: both ways read the same values. So the result of a record does not depend on its
 neighbours.
 """
 
@@ -26,13 +26,13 @@ from penstock.sources.formats.blocks import (
     RecordBlock,
     Wanted,
     column_message,
-    misfits,
+    misfit_reasons,
 )
 from penstock.sources.formats.csv_records import (
     CsvRecords,
     CsvShape,
     Preamble,
-    RecordCutter,
+    RecordSplitter,
     csv_shape,
     read_preamble,
 )
@@ -43,13 +43,13 @@ from penstock.sources.formats.csv_text import (
     Fields,
     common_form,
     csv_splittable,
-    field_cutter,
+    field_splitter,
 )
 from penstock.sources.formats.lines import LineLayout, Lines, count_lines_before, read_lines
 
 
 def column_values(texts: NestedArray, field: AnyField, layout: CsvLayout) -> AnyArray:
-    """Return the values of a column; raise ``CastError`` for the first bad text."""
+    """Convert texts to the type of a column; raise ``CastError`` for the first bad text."""
     if layout.empty_field_as_null or not pa.types.is_string(field.type):
         empty = pc.equal(texts, pa.scalar(""))
         if pc.any(empty).as_py():
@@ -74,7 +74,7 @@ def read_at_once(data: bytes, shape: CsvShape) -> pa.RecordBatch | None:
         return None
     try:
         batch = _parse(form, shape, fields=fields)
-        # Blank lines, and line ends inside fields, make fewer rows than lines.
+        # Blank lines and line ends inside fields lead to fewer rows than lines.
         return _shaped(batch, form, shape) if batch.num_rows == form.lines else None
     except (pa.ArrowInvalid, CastError):
         return None
@@ -85,15 +85,15 @@ def _fields_of_first_line(form: CommonForm, shape: CsvShape) -> int | None:
     if form.enclose is None:
         return line.count(form.separator) + 1
     try:
-        return len(field_cutter(shape.layout)(line.removesuffix(b"\r")))
+        return len(field_splitter(shape.layout)(line.removesuffix(b"\r")))
     except BrokenRecordError:
         return None
 
 
 def _parse(form: CommonForm, shape: CsvShape, *, fields: int) -> pa.RecordBatch:
-    """Read the fields of the wanted columns as texts, named by the field's number."""
+    """Read the fields of the wanted columns as texts; the column names are field numbers."""
     wanted = {str(at) for at in shape.field_by_column if at is not None and at < fields}
-    # Without included columns, Arrow would read all of them.
+    # Arrow reads all columns if none is included.
     included = sorted(wanted) or ["0"]
     table = pa_csv.read_csv(
         cast("IO[bytes]", pa.BufferReader(form.data)),
@@ -155,7 +155,7 @@ def read_one_by_one(records: CsvRecords, shape: CsvShape) -> RecordBlock:
     texts, reason_by_row = _texts(list(fields_by_record.values()), shape)
     for column, field in zip(texts, shape.schema, strict=True):
         convert = partial(column_values, layout=shape.layout)
-        reason_by_row = misfits(column, field, convert) | reason_by_row
+        reason_by_row = misfit_reasons(column, field, convert) | reason_by_row
     kept = [row for row in range(len(numbers)) if row not in reason_by_row]
     reason_by_record |= {numbers[row]: reason for row, reason in reason_by_row.items()}
     return RecordBlock(
@@ -176,14 +176,14 @@ def read_one_by_one(records: CsvRecords, shape: CsvShape) -> RecordBlock:
 
 def _split(records: CsvRecords, shape: CsvShape) -> tuple[dict[int, Fields], dict[int, str]]:
     """Split records into fields; omit blank records."""
-    cut = field_cutter(shape.layout)
+    split_fields = field_splitter(shape.layout)
     fields_by_record: dict[int, Fields] = {}
     bad = dict(records.fault_by_record)
     for number, text in enumerate(records.texts):
         if not text or number in bad:
             continue
         try:
-            fields = cut(text)
+            fields = split_fields(text)
         except BrokenRecordError as error:
             bad[number] = str(error)
             continue
@@ -191,18 +191,18 @@ def _split(records: CsvRecords, shape: CsvShape) -> tuple[dict[int, Fields], dic
         if found < shape.fields_min:
             bad[number] = f"a row must have {shape.fields_min} fields, found {found}"
         elif found > shape.fields_max and not shape.rescue:
-            bad[number] = f"a row may have {shape.fields_max} fields, found {found}"
+            bad[number] = f"a row must have at most {shape.fields_max} fields, found {found}"
         else:
             fields_by_record[number] = fields
     return fields_by_record, bad
 
 
 def _texts(rows: Sequence[Fields], shape: CsvShape) -> tuple[list[NestedArray], dict[int, str]]:
-    """Return the texts of every column, and the reasons of rows that are not UTF-8."""
+    """Return the texts of each column, and the reason for each row that is not UTF-8."""
     nothing = (None,) * len(rows)
     width = shape.fields_max
     padded = [row if len(row) >= width else row + [None] * (width - len(row)) for row in rows]
-    # Rows may be wider than the limit, so zip stops at the shortest one.
+    # Some rows have more fields than the limit; zip stops at the shortest row.
     texts_by_field = list(zip(*padded, strict=False))
     reason_by_row: dict[int, str] = {}
     columns: list[NestedArray] = []
@@ -233,7 +233,7 @@ def _decoded(
 def _rescued(
     rows: Sequence[Fields], shape: CsvShape, *, reason_by_row: dict[int, str]
 ) -> NestedArray:
-    """Write the fields without a column as JSON, by name."""
+    """Return the fields without a column as one JSON object per row."""
     texts: list[str | None] = []
     for row, fields in enumerate(rows):
         extra = [at for at in shape.extra_name_by_field if at < len(fields)]
@@ -259,7 +259,7 @@ def _not_utf8(error: UnicodeDecodeError) -> str:
 
 def _batch(texts: list[NestedArray], kept: list[int], shape: CsvShape) -> pa.RecordBatch:
     if not texts:
-        # Only a selection has a number of rows without columns.
+        # Only ``select`` can create a batch with rows but without columns.
         counted = pa.RecordBatch.from_arrays([pa.nulls(len(kept))], names=[""])
         return counted.select([])
     arrays = [
@@ -285,35 +285,35 @@ def read_csv(
     end: int | None,
     lines: LineLayout = _LINES,
 ) -> Iterator[RecordBlock]:
-    """Read the records that begin in ``[start, end)`` of the file; None is the file's end.
+    """Read the records that start in ``[start, end)`` of the file; None is the file's end.
 
-    The lines of the header are counted in line numbers, although they are no records.
+    Line numbers include the lines of the header.
     """
     lines = replace(lines, ending=layout.ending)
     preamble = read_preamble(stream, layout=layout, line_bytes_max=lines.line_bytes_max)
     if preamble is None:
         return
     shape = csv_shape(wanted, layout=layout, names=preamble.names)
-    cutter = RecordCutter(
+    splitter = RecordSplitter(
         layout,
         line_bytes_max=lines.line_bytes_max,
         offset=preamble.size_bytes,
         line=_first_line(stream, preamble, layout=layout, start=start),
     )
     if csv_splittable(layout):
-        begin = max(start, preamble.size_bytes)
-        read = read_lines(stream, start=begin, end=end, layout=lines)
-        yield from _blocks(read, cutter, shape=shape, start=0, end=inf)
+        first = max(start, preamble.size_bytes)
+        read = read_lines(stream, start=first, end=end, layout=lines)
+        yield from _blocks(read, splitter, shape=shape, start=0, end=inf)
     else:
         read = read_lines(stream, start=preamble.size_bytes, end=None, layout=lines)
         after = inf if end is None else end
-        yield from _blocks(read, cutter, shape=shape, start=start, end=after)
+        yield from _blocks(read, splitter, shape=shape, start=start, end=after)
 
 
 def _first_line(
     stream: BufferedIOBase, preamble: Preamble, *, layout: CsvLayout, start: int
 ) -> int:
-    """Return the number of the first line that is read; the range's first line is 0."""
+    """Return the number of the first line to read; the first line of the range is 0."""
     if start == 0:
         return preamble.lines
     if csv_splittable(layout) and start >= preamble.size_bytes:
@@ -323,22 +323,22 @@ def _first_line(
 
 
 def _blocks(
-    read: Iterator[Lines], cutter: RecordCutter, *, shape: CsvShape, start: int, end: float
+    read: Iterator[Lines], splitter: RecordSplitter, *, shape: CsvShape, start: int, end: float
 ) -> Iterator[RecordBlock]:
-    """Read the records that begin in ``[start, end)`` of the file."""
+    """Read the records that start in ``[start, end)`` of the file."""
     for lines in read:
-        if end <= cutter.offset:
+        if end <= splitter.offset:
             return
         own = start <= lines.offset and lines.offset + lines.size_bytes <= end
-        plain = own and cutter.idle and not lines.too_long
+        plain = own and splitter.idle and not lines.too_long
         batch = read_at_once(bytes(lines.content), shape) if plain else None
         if batch is None:
-            yield from _slow_blocks(cutter.cut(lines).between(start, end), shape)
+            yield from _slow_blocks(splitter.split_block(lines).between(start, end), shape)
             continue
-        first, count = cutter.line, batch.num_rows
+        first, count = splitter.line, batch.num_rows
         yield RecordBlock(batch=batch, record_of_row=range(first, first + count), lines=count)
-        cutter.skip(lines, count=count)
-    yield from _slow_blocks(cutter.finish().between(start, end), shape)
+        splitter.skip(lines, count=count)
+    yield from _slow_blocks(splitter.finish().between(start, end), shape)
 
 
 def _slow_blocks(records: CsvRecords, shape: CsvShape) -> Iterator[RecordBlock]:

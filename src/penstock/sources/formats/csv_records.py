@@ -1,7 +1,7 @@
 """Split CSV text into records, read the header and map fields to columns.
 
-Invariant: the begin and end of a record depend on the bytes before it, never on how the file
-is split into blocks.
+Invariant: the bounds of a record depend only on the bytes before it, never on how the file is
+split into blocks.
 """
 
 from bisect import bisect_left
@@ -20,12 +20,12 @@ from penstock.sources.formats.csv_text import (
     CsvLayout,
     Enclosing,
     enclosing,
-    field_cutter,
+    field_splitter,
 )
 from penstock.sources.formats.lines import LineLayout, Lines, read_lines
 
 _RETURN = b"\r"
-# The part of an overlong or unclosed record that is kept.
+# How much of an overlong or unclosed record is stored in rejects().
 _RAW_BYTES_MAX = 1 << 16
 
 
@@ -35,12 +35,12 @@ class CsvRecords:
 
     texts: Sequence[bytes]
     offsets: Sequence[int]
-    # Counted in line ends, including those inside records.
+    # The first line of each record; line ends inside records are counted too.
     lines: Sequence[int]
     fault_by_record: dict[int, str] = field(default_factory=dict)
 
     def between(self, start: int, end: float) -> "CsvRecords":
-        """Return the records that begin in ``[start, end)`` of the file."""
+        """Return the records that start in ``[start, end)`` of the file."""
         first, after = bisect_left(self.offsets, start), bisect_left(self.offsets, end)
         return CsvRecords(
             texts=self.texts[first:after],
@@ -54,8 +54,8 @@ class CsvRecords:
         )
 
 
-class RecordCutter:
-    """Splits block after block, and holds the record that continues in the next one."""
+class RecordSplitter:
+    """Splits blocks into records; holds a record that continues in the next block."""
 
     def __init__(
         self, layout: CsvLayout, *, line_bytes_max: int, offset: int = 0, line: int = 0
@@ -63,7 +63,7 @@ class RecordCutter:
         self._layout = layout
         self._enclosing = enclosing(layout)
         self._bytes_max = line_bytes_max
-        # Where the next record begins.
+        # The offset and the line at which the next record starts.
         self.offset = offset
         self.line = line
         self._held: list[bytes] = []
@@ -72,15 +72,15 @@ class RecordCutter:
 
     @property
     def idle(self) -> bool:
-        """Whether the next block begins with a record."""
+        """Whether the next block starts with a new record."""
         return not self._held_lines
 
     def skip(self, lines: Lines, *, count: int) -> None:
-        """Skip a block that was read elsewhere, one record per line."""
+        """Skip a block of ``count`` lines, each a whole record that was read elsewhere."""
         self.offset = lines.offset + lines.size_bytes
         self.line += count
 
-    def cut(self, lines: Lines) -> CsvRecords:
+    def split_block(self, lines: Lines) -> CsvRecords:
         """Return the records that end in the next block."""
         if lines.too_long:
             return self._too_long(lines)
@@ -98,7 +98,7 @@ class RecordCutter:
         """Return the record that is still open at the end of the file, if any."""
         if self.idle:
             return CsvRecords(texts=(), offsets=(), lines=())
-        return self._faulty("an enclosed field is never closed")
+        return self._faulty("an enclosed field is not closed before the end of the file")
 
     def _one_per_line(self, texts: list[bytes]) -> CsvRecords:
         ending_bytes = len(self._layout.ending)
@@ -123,7 +123,7 @@ class RecordCutter:
             if self._held_bytes > self._bytes_max + len(self._layout.ending):
                 found = self._held_bytes - len(self._layout.ending)
                 faults[len(whole)] = (
-                    f"a record may have {self._bytes_max} bytes at most, found {found}"
+                    f"a record must have at most {self._bytes_max} bytes, found {found}"
                 )
             whole.append(self._released())
         return CsvRecords(
@@ -141,7 +141,7 @@ class RecordCutter:
             self._held = [self._layout.ending.join(self._held)[:_RAW_BYTES_MAX]]
 
     def _released(self) -> bytes:
-        """Return the held record, and start the next one after it."""
+        """Return the held record; the next record starts after it."""
         data = self._layout.ending.join(self._held)
         self.offset += self._held_bytes
         self.line += self._held_lines
@@ -151,9 +151,9 @@ class RecordCutter:
     def _too_long(self, lines: Lines) -> CsvRecords:
         if self.idle:
             self.offset = lines.offset
-        fault = f"a line may have {self._bytes_max} bytes at most, found {lines.size_bytes}"
+        fault = f"a line must have at most {self._bytes_max} bytes, found {lines.size_bytes}"
         self._hold(bytes(lines.data))
-        # The record ends with the line, because the state after the line is unknown.
+        # Whether a field is open after the line is unknown. So the record ends with the line.
         records = self._faulty(fault)
         self.offset = lines.offset + lines.size_bytes
         return records
@@ -168,7 +168,7 @@ class RecordCutter:
         )
 
     def _without_returns(self, texts: list[bytes]) -> list[bytes]:
-        if not self._layout.return_dropped:
+        if not self._layout.strips_carriage_return:
             return texts
         return [text.removesuffix(_RETURN) for text in texts]
 
@@ -178,17 +178,17 @@ _NAMES_SHOWN_MAX = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvShape:
-    """The fields of the records of a file, and the fields that the batches hold."""
+    """The fields of a file, and their columns."""
 
     layout: CsvLayout
     # The schema of the batches, including the rescued column.
     schema: pa.Schema
-    # The field of each wanted column, counted from 0; None if the file has no such field.
+    # The field of each wanted column, counted from 0; None if the file does not have it.
     field_by_column: tuple[int | None, ...]
     fields_max: int
     fields_min: int
     rescue: bool
-    # The named fields of the file without a column.
+    # The names of the fields without a column.
     extra_name_by_field: dict[int, str]
     extra_names: frozenset[str]
 
@@ -199,7 +199,7 @@ class CsvShape:
 
 
 def csv_shape(wanted: Wanted, *, layout: CsvLayout, names: Sequence[str] | None) -> CsvShape:
-    """Find the wanted columns by the names of the file, or by position if it has none."""
+    """Return the shape of a file; find columns by name, or by position without a header."""
     columns = wanted.columns.names
     field_by_name: dict[str, int | None]
     if names is None:
@@ -225,12 +225,12 @@ def csv_shape(wanted: Wanted, *, layout: CsvLayout, names: Sequence[str] | None)
 
 
 def generated_name(field: int) -> str:
-    """Return the name of an unnamed field, counted from 0."""
+    """Return the generated name of an unnamed field; ``field`` counts from 0."""
     return f"c{field + 1}"
 
 
 def _matched(columns: Sequence[str], names: Sequence[str]) -> dict[str, int | None]:
-    """Find each column among the names, by exact name first, then by any case."""
+    """Return the field of each column: the exact name, else the name in another case."""
     exact: defaultdict[str, list[int]] = defaultdict(list)
     folded: defaultdict[str, list[int]] = defaultdict(list)
     for number, name in enumerate(names):
@@ -245,9 +245,9 @@ def _matched(columns: Sequence[str], names: Sequence[str]) -> dict[str, int | No
 def _only(column: str, fields: list[int]) -> int | None:
     if len(fields) > 1:
         raise UnreadableFileError(
-            f'column "{column}" is named by fields {fields[0] + 1} and {fields[1] + 1} of the'
-            " header",
-            hint="Give every column of the file a name of its own.",
+            f"fields {fields[0] + 1} and {fields[1] + 1} of the header have the same name,"
+            f' "{column}"',
+            hint="Write the file with a unique name for each column.",
         )
     return fields[0] if fields else None
 
@@ -261,13 +261,13 @@ def _require_columns(field_by_name: dict[str, int | None], missing: MissingColum
         "" if len(absent) <= _NAMES_SHOWN_MAX else f" and {len(absent) - _NAMES_SHOWN_MAX} more"
     )
     raise UnreadableFileError(
-        f"the header of the file must name every column, and lacks {shown}{more}",
+        f"the header of the file does not contain column {shown}{more}",
         hint="Fix the file, or set the option \"missing_columns\" to 'null'.",
     )
 
 
 def _distinct(name_by_field: dict[int, str]) -> dict[int, str]:
-    """Append the position to names that several fields share, so that none is lost."""
+    """Append the position to duplicate names, so that no field is lost."""
     count_by_name = Counter(name_by_field.values())
     taken = {name for name, count in count_by_name.items() if count == 1}
     distinct: dict[int, str] = {}
@@ -290,7 +290,7 @@ _BLOCK_BYTES = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preamble:
-    """The begin of the records of a file, and the names of their fields."""
+    """The lines before the first record of a file, and the field names in them."""
 
     size_bytes: int
     lines: int
@@ -301,7 +301,7 @@ class Preamble:
 def read_preamble(
     stream: BufferedIOBase, *, layout: CsvLayout, line_bytes_max: int
 ) -> Preamble | None:
-    """Read the beginning of a file; return None if the file ends before its header."""
+    """Read the lines before the first record; return None if the header is incomplete."""
     lines = LineLayout(
         ending=layout.ending, block_bytes=_BLOCK_BYTES, line_bytes_max=line_bytes_max
     )
@@ -310,12 +310,12 @@ def read_preamble(
         return None
     if not layout.header_lines:
         return Preamble(size_bytes=offset, lines=layout.skip_lines, names=None)
-    cutter = RecordCutter(
+    splitter = RecordSplitter(
         layout, line_bytes_max=line_bytes_max, offset=offset, line=layout.skip_lines
     )
     seen = 0
     names: tuple[str, ...] = ()
-    for records in _records(stream, cutter, offset=offset, lines=lines):
+    for records in _records(stream, splitter, offset=offset, lines=lines):
         if not seen and records.texts:
             names = _names(records, layout)
         own = layout.header_lines - seen
@@ -325,16 +325,16 @@ def read_preamble(
                 size_bytes=records.offsets[own], lines=records.lines[own], names=names
             )
         if seen == layout.header_lines:
-            return Preamble(size_bytes=cutter.offset, lines=cutter.line, names=names)
+            return Preamble(size_bytes=splitter.offset, lines=splitter.line, names=names)
     return None
 
 
 def _skipped_bytes(stream: BufferedIOBase, *, count: int, lines: LineLayout) -> int | None:
-    """Return the offset after so many lines; None if the file has no more."""
+    """Return the offset after ``count`` lines; None if the file has fewer lines."""
     if not count:
         return 0
     for block in read_lines(stream, start=0, end=None, layout=lines):
-        # A block with an overlong line has only this line.
+        # A block with an overlong line contains only this line.
         texts = [b"", b""] if block.too_long else bytes(block.data).split(lines.ending, count)
         if len(texts) > count:
             return block.offset + block.size_bytes - len(texts[count])
@@ -343,27 +343,27 @@ def _skipped_bytes(stream: BufferedIOBase, *, count: int, lines: LineLayout) -> 
 
 
 def _records(
-    stream: BufferedIOBase, cutter: RecordCutter, *, offset: int, lines: LineLayout
+    stream: BufferedIOBase, splitter: RecordSplitter, *, offset: int, lines: LineLayout
 ) -> Iterator[CsvRecords]:
     for block in read_lines(stream, start=offset, end=None, layout=lines):
-        yield cutter.cut(block)
-    yield cutter.finish()
+        yield splitter.split_block(block)
+    yield splitter.finish()
 
 
 def _names(records: CsvRecords, layout: CsvLayout) -> tuple[str, ...]:
-    """Read the names of the first record; generate names for fields without one."""
+    """Return the names in the first record; generate a name for each empty field."""
     if not records.texts[0]:
         return ()
     try:
         if 0 in records.fault_by_record:
             raise BrokenRecordError(records.fault_by_record[0])
-        fields = field_cutter(layout)(records.texts[0])
+        fields = field_splitter(layout)(records.texts[0])
         names = [(field or b"").decode() for field in fields]
     except (UnicodeDecodeError, BrokenRecordError) as error:
         decoded = isinstance(error, BrokenRecordError)
         reason = str(error) if decoded else "a name is not UTF-8"
         raise UnreadableFileError(
             f"the header on line {records.lines[0] + 1} of the file cannot be read: {reason}",
-            hint='Fix the file, or skip lines before its header with the option "skip_lines".',
+            hint='Fix the file, or skip lines before the header with the option "skip_lines".',
         ) from error
     return tuple(name or generated_name(field) for field, name in enumerate(names))

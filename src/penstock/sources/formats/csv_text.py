@@ -1,8 +1,9 @@
 """The layout of CSV text: separators, quotes, fields of one record.
 
-Arrow differs from this dialect. A lone carriage return ends a line, a byte order mark before
-any block is removed, escapes work outside enclosed fields, fields continue after the closing
-character, and separators have one byte. So each block is screened before Arrow parses it.
+Arrow's parser differs from this dialect in five points. In Arrow, a lone carriage return ends
+a line. A byte order mark is removed at the start of every block. Escapes work outside enclosed
+fields. Fields continue after the closing character. Separators have one byte. So each block is
+checked before Arrow parses it.
 """
 
 import re
@@ -25,7 +26,7 @@ _RETURN = b"\r"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvLayout:
-    """The separators of fields and records, and the form of fields."""
+    """The separators of fields and records, and the quoting of fields."""
 
     separator: bytes = b"\t"
     ending: bytes = b"\n"
@@ -38,14 +39,14 @@ class CsvLayout:
     empty_field_as_null: bool = False
 
     @property
-    def return_dropped(self) -> bool:
-        """Whether a carriage return at the end of a record belongs to the line end."""
+    def strips_carriage_return(self) -> bool:
+        """Whether a carriage return at the end of a record is part of the line end."""
         marks = self.separator + (self.enclose or b"") + (self.escape or b"")
         return self.ending == b"\n" and _RETURN not in marks
 
 
 def csv_layout(options: FilesOptions | Payload) -> CsvLayout:
-    """Return the layout of a source's options; raise ``UserError`` if it is ambiguous."""
+    """Return the layout of a source's options; raise ``UserError`` if they are ambiguous."""
     separator = _delimiter("column_separator", options.column_separator)
     ending = _delimiter("line_delimiter", options.line_delimiter)
     _require_distinct(options, separator=separator, ending=ending)
@@ -55,7 +56,7 @@ def csv_layout(options: FilesOptions | Payload) -> CsvLayout:
         separator=separator,
         ending=ending,
         enclose=enclose,
-        # A doubled enclose character stands for one anyway.
+        # A doubled enclose character means one such character even without an escape.
         escape=None if escape == enclose else escape,
         header_lines=options.header_lines,
         skip_lines=options.skip_lines,
@@ -66,7 +67,7 @@ def csv_layout(options: FilesOptions | Payload) -> CsvLayout:
 
 def csv_splittable(layout: CsvLayout) -> bool:
     """Return whether a range of a file can be read without the bytes before it."""
-    # Whether an enclosed field spans a line end is known only from the file's beginning.
+    # Whether a line end is inside an enclosed field depends on all bytes before it.
     return layout.enclose is None
 
 
@@ -75,7 +76,7 @@ def _delimiter(name: str, text: str) -> bytes:
     if not delimiter:
         raise _refusal(
             f'option "{name}" must not be empty',
-            hint=f"""Write it as a character or as its code: "{name}" = "\\x01".""",
+            hint=f"""Write a character or its code: "{name}" = "\\x01".""",
         )
     return delimiter
 
@@ -90,16 +91,16 @@ def _require_distinct(
 ) -> None:
     if any(ending.endswith(ending[:size]) for size in range(1, len(ending))):
         raise _refusal(
-            f'option "line_delimiter" must not begin as it ends, as'
+            f'option "line_delimiter" must not start and end with the same characters, as'
             f" {shown(options.line_delimiter)} does",
-            hint="Where a row ends would be ambiguous. Choose another delimiter.",
+            hint="The end of a row would be ambiguous. Choose another delimiter.",
         )
     if separator in ending or ending in separator:
         raise _refusal(
             f'option "line_delimiter" {shown(options.line_delimiter)} and option'
             f' "column_separator" {shown(options.column_separator)} must not contain'
-            " one another",
-            hint="Choose a delimiter that occurs in no separator.",
+            " each other",
+            hint="Choose a delimiter and a separator without common characters.",
         )
 
 
@@ -109,14 +110,14 @@ def _mark(name: str, text: str, *, separator: bytes, ending: bytes) -> bytes | N
     if len(text) != 1 or not text.isascii():
         raise _refusal(
             f'option "{name}" must be one ASCII character, not {shown(text)}',
-            hint="Omit the option, or write it as in 'enclose' = '\"'.",
+            hint="Remove the option, or write one character, such as 'enclose' = '\"'.",
         )
     mark = text.encode()
     for other, delimiter in (("column_separator", separator), ("line_delimiter", ending)):
         if mark in delimiter:
             raise _refusal(
                 f'option "{name}" {shown(text)} must not occur in option "{other}"',
-                hint="Choose a character that separates nothing.",
+                hint="Choose a character that is in neither separator nor delimiter.",
             )
     return mark
 
@@ -125,7 +126,7 @@ def _refusal(message: str, *, hint: str) -> UserError:
     return UserError(message, code=Code.OPTION_ERR, hint=hint)
 
 
-# None stands for NULL.
+# None means NULL.
 Fields: TypeAlias = list[bytes | None]
 
 _NULL = b"\\N"
@@ -142,13 +143,13 @@ class Enclosing:
 
     separator: bytes
     enclose: bytes
-    # The inside of an enclosed field, up to the closing character.
+    # Matches the content of an enclosed field, up to the closing character.
     inside: re.Pattern[bytes]
-    # A doubled or escaped character inside.
+    # Matches a doubled or escaped character in the content.
     written: re.Pattern[bytes]
 
     def open_after(self, line: bytes, *, opened: bool) -> bool:
-        """Return whether a field is open after a line, given whether one was before it."""
+        """Return whether a field is open after a line; ``opened`` is the state before it."""
         if self.enclose not in line:
             return opened
         at = 0
@@ -163,13 +164,13 @@ class Enclosing:
             at, opened = at + len(self.separator), False
 
     def closing(self, line: bytes, at: int) -> int:
-        """Return the offset of the closing character, or the line's end if there is none."""
+        """Return the offset of the closing character; the line's length if there is none."""
         found = self.inside.match(line, at)
         end = found.end() if found else at
         return end if line.startswith(self.enclose, end) else len(line)
 
     def content(self, inside: bytes) -> bytes:
-        """Return the inside of an enclosed field without escapes and doubled characters."""
+        """Return the content of an enclosed field, with escapes and doubling resolved."""
         return self.written.sub(rb"\1\2", inside)
 
 
@@ -190,7 +191,7 @@ def enclosing(layout: CsvLayout) -> Enclosing | None:
     )
 
 
-def field_cutter(layout: CsvLayout) -> Callable[[bytes], Fields]:
+def field_splitter(layout: CsvLayout) -> Callable[[bytes], Fields]:
     """Return the function that splits a record, without its line end, into fields."""
     enclosed = enclosing(layout)
     separator, trimmed = layout.separator, layout.trim_double_quotes
@@ -203,7 +204,7 @@ def field_cutter(layout: CsvLayout) -> Callable[[bytes], Fields]:
         )
         return field[1:-1] if trimmed and quoted else field
 
-    def cut(record: bytes) -> Fields:
+    def split_fields(record: bytes) -> Fields:
         if enclosed is not None and enclosed.enclose in record:
             return _enclosed_fields(record, enclosed, plain_field=plain_field)
         fields = record.split(separator)
@@ -211,7 +212,7 @@ def field_cutter(layout: CsvLayout) -> Callable[[bytes], Fields]:
             return [plain_field(field) for field in fields]
         return list(fields)
 
-    return cut
+    return split_fields
 
 
 def _enclosed_fields(
@@ -246,7 +247,7 @@ def _require_end(record: bytes, end: int, enclosed: Enclosing, *, field: int) ->
 _NEWLINE = b"\n"
 _COMMON_ENDINGS = (b"\n", b"\r\n")
 _ASCII_MAX = 127
-# One of them replaces a separator that Arrow does not support.
+# Replacements for a separator that Arrow does not support.
 _RARE_SEPARATORS = (b"\x1f", b"\x1e", b"\x1c", b"\x02")
 
 
@@ -258,12 +259,12 @@ class CommonForm:
     separator: bytes
     # None if no field is enclosed.
     enclose: bytes | None
-    # Whether double quotes have to be removed.
+    # Whether double quotes around fields must be removed.
     trimmed: bool
 
     @property
     def lines(self) -> int:
-        """Number of lines."""
+        """The number of lines."""
         return self.data.count(_NEWLINE) + (not self.data.endswith(_NEWLINE))
 
 
@@ -292,8 +293,8 @@ def common_form(data: bytes, layout: CsvLayout) -> CommonForm | None:
 
 
 def _enclosed_form(data: bytes, layout: CsvLayout, *, enclose: bytes) -> CommonForm | None:
-    # A separator or a line end may be text here, so none can be replaced. Double quotes cannot
-    # be removed from the other fields only.
+    # Separators and line ends can be inside fields, so they cannot be replaced. Double quotes
+    # cannot be removed from the other fields only.
     fits = (
         layout.ending in _COMMON_ENDINGS
         and _common_separator(b"", layout.separator) == layout.separator
@@ -308,39 +309,39 @@ def _enclosed_form(data: bytes, layout: CsvLayout, *, enclose: bytes) -> CommonF
 
 
 def _ends_lines(data: bytes) -> bool:
-    """Return whether the data has anything that ends a line for Arrow."""
+    """Return whether the data contains a line end of Arrow's parser."""
     return _NEWLINE in data or _RETURN in data
 
 
 def _lines_end_alike(data: bytes, layout: CsvLayout) -> bool:
-    """Return whether lines end at the same places for Arrow and for the layout."""
+    """Return whether lines end at the same offsets for Arrow and for the layout."""
     if layout.ending == _NEWLINE and _RETURN not in data:
         return True
     pairs = data.count(b"\r\n")
     if layout.ending == _NEWLINE:
-        return layout.return_dropped and data.count(_RETURN) == pairs
+        return layout.strips_carriage_return and data.count(_RETURN) == pairs
     return data.count(_RETURN) == pairs == data.count(_NEWLINE)
 
 
 def _common_separator(data: bytes, separator: bytes) -> bytes | None:
-    """Return the separator if Arrow supports it, else one that is not in the data."""
+    """Return the separator if Arrow supports it, else a byte that is not in the data."""
     if len(separator) == 1 and 0 < separator[0] <= _ASCII_MAX:
         return separator
     return next((rare for rare in _RARE_SEPARATORS if rare not in data), None)
 
 
 def _plainly_enclosed(data: bytes, *, separator: bytes, enclose: bytes) -> bool:
-    """Return whether enclosing characters are only around fields, or doubled inside."""
+    """Return whether every enclosing character is at the edge of a field or doubled."""
     octets = np.frombuffer(b"\n%b\n" % data, np.uint8)
     marks = np.flatnonzero(octets == enclose[0])
     if len(marks) % 2:
         return False
     opening, closing = marks[::2], marks[1::2]
     before, after = octets[opening - 1], octets[closing + 1]
-    begins = (before == separator[0]) | (before == _NEWLINE[0])
+    starts = (before == separator[0]) | (before == _NEWLINE[0])
     ends = (after == separator[0]) | (after == _NEWLINE[0]) | (after == _RETURN[0])
-    # Either the field is closed and the next one opened, or the character is doubled.
+    # Between two marks, either a field ends and the next one starts, or a mark is doubled.
     doubled = opening[1:] == closing[:-1] + 1
     return bool(
-        begins[0] and ends[-1] and (begins[1:] | doubled).all() and (ends[:-1] | doubled).all()
+        starts[0] and ends[-1] and (starts[1:] | doubled).all() and (ends[:-1] | doubled).all()
     )

@@ -1,7 +1,7 @@
 """Infer columns from samples of CSV, JSON and Parquet files.
 
-A text stays a STRING, even if it looks like a date or a number: a later file in another form
-must not break a running job. So every column of a CSV file is a STRING.
+A text becomes a STRING, even if its format is that of a date or a number. Otherwise a later
+file with another format could stop a running job. So all columns of CSV files are STRING.
 """
 
 import io
@@ -19,8 +19,8 @@ from penstock.arrow.types import AnyField, data_type
 from penstock.errors import Code, UserError
 from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primitive, Struct
 from penstock.sources.formats.blocks import UnreadableFileError
-from penstock.sources.formats.csv_records import RecordCutter, generated_name, read_preamble
-from penstock.sources.formats.csv_text import BrokenRecordError, CsvLayout, field_cutter
+from penstock.sources.formats.csv_records import RecordSplitter, generated_name, read_preamble
+from penstock.sources.formats.csv_text import BrokenRecordError, CsvLayout, field_splitter
 from penstock.sources.formats.json_values import (
     AmbiguousObject,
     BadRecordError,
@@ -30,9 +30,9 @@ from penstock.sources.formats.json_values import (
     decode_record,
 )
 from penstock.sources.formats.lines import BYTE_ORDER_MARK, LineLayout, read_at_most, read_lines
-from penstock.sources.formats.parquet_reader import instant_columns, opened_parquet, stored_type
+from penstock.sources.formats.parquet_reader import instant_columns, open_parquet, stored_type
 
-_SCHEMA_HINT = 'Name the columns with the option "schema", such as "id BIGINT, note STRING".'
+_SCHEMA_HINT = 'Declare the columns with the option "schema", such as "id BIGINT, note STRING".'
 
 
 def infer_csv_columns(
@@ -42,13 +42,13 @@ def infer_csv_columns(
     lines_max: int = 1000,
     bytes_max: int = 4 << 20,
 ) -> tuple[Column, ...]:
-    """Return the columns for the records at the beginning of every file."""
+    """Return the columns of CSV files, inferred from the first records of each file."""
     name_by_folded: dict[str, str] = {}
     fields_max = 0
     for stream in streams:
         head = read_at_most(stream, bytes_max)
         if len(head) == bytes_max:
-            # The last line may be truncated.
+            # Remove the last line, which may be truncated.
             head = head[: head.rfind(layout.ending) + len(layout.ending)]
         if layout.header_lines:
             for name in _header_names(head, layout):
@@ -59,9 +59,9 @@ def infer_csv_columns(
     if not names:
         searched = "header" if layout.header_lines else "record"
         raise UserError(
-            f"no {searched} was found to infer the columns from",
+            f"columns cannot be inferred: the files have no {searched}",
             code=Code.TYPE_ERR,
-            detail=f"The first {lines_max} records of each file were tried.",
+            detail=f"The first {lines_max} records of each file were read.",
             hint=_SCHEMA_HINT,
         )
     return tuple(Column(name=name, type=Primitive.STRING) for name in names)
@@ -75,32 +75,33 @@ def _header_names(head: bytes, layout: CsvLayout) -> tuple[str, ...]:
         first = first_by_folded.setdefault(name.lower(), field)
         if first != field:
             raise UnreadableFileError(
-                f'column "{name}" is named by fields {first + 1} and {field + 1} of the header',
+                f"fields {first + 1} and {field + 1} of the header have the same name,"
+                f' "{name}"',
                 code=Code.TYPE_ERR,
-                detail="Upper and lower case do not matter in the names of columns.",
-                hint="Give every column of the file a name of its own, or skip the header with"
-                ' the options "format" and "skip_lines", and name the columns with "schema".',
+                detail="Names of columns are not case-sensitive.",
+                hint="Write the file with a unique name per column. Or skip the header with "
+                'the options "format" and "skip_lines", and declare columns with "schema".',
             )
     return names
 
 
 def _most_fields(head: bytes, layout: CsvLayout, *, lines_max: int) -> int:
-    """Return the number of fields in the widest of the first good records."""
+    """Return the largest number of fields in the first good records."""
     lines = LineLayout(ending=layout.ending, line_bytes_max=len(head))
     stream = io.BytesIO(head)
     preamble = read_preamble(stream, layout=layout, line_bytes_max=lines.line_bytes_max)
     if preamble is None:
         return 0
-    cutter = RecordCutter(layout, line_bytes_max=lines.line_bytes_max)
+    splitter = RecordSplitter(layout, line_bytes_max=lines.line_bytes_max)
     texts: list[bytes] = []
     for block in read_lines(stream, start=preamble.size_bytes, end=None, layout=lines):
-        texts += cutter.cut(block).texts
-    cut = field_cutter(layout)
+        texts += splitter.split_block(block).texts
+    split_fields = field_splitter(layout)
     most = 0
     for text in filter(None, texts[:lines_max]):
-        # A bad record is reported when it is loaded.
+        # Bad records are reported when they are loaded.
         with suppress(BrokenRecordError):
-            most = max(most, len(cut(text)))
+            most = max(most, len(split_fields(text)))
     return most
 
 
@@ -111,12 +112,12 @@ _NUMBERS = frozenset({Primitive.BIGINT, Primitive.DOUBLE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _List:
-    """An array in samples, with the guess for its elements."""
+    """An array, with the guessed type of its elements."""
 
     element: "_Guess"
 
 
-# The guess for a scalar, an object by its fields, or an array; None if no sample has a value.
+# A guessed type: a scalar, the fields of an object, or an array; None if all values are null.
 _Guess: TypeAlias = "Primitive | dict[str, _Guess] | _List | None"
 _NOUN_BY_GUESS: dict[type, str] = {
     Primitive: "a scalar",
@@ -131,7 +132,7 @@ def infer_columns(
     lines_max: int = 1000,
     bytes_max: int = 4 << 20,
 ) -> tuple[Column, ...]:
-    """Return the columns for the records at the beginning of every sample."""
+    """Return the columns of JSON lines, inferred from the first records of each sample."""
     whole: _Guess = None
     for sample in samples:
         stream = io.BytesIO(sample) if isinstance(sample, bytes) else sample
@@ -139,25 +140,22 @@ def infer_columns(
             try:
                 guess = _guess(decode_record(line), path=())
             except (BadRecordError, RecursionError):
-                # A bad line is reported when it is loaded.
+                # Bad lines are reported when they are loaded.
                 continue
             whole = _merged(whole, guess, path=())
     columns = _settled(whole)
     if not isinstance(columns, Struct):
         raise UserError(
-            "no record was found to infer the columns from",
+            "columns cannot be inferred: the files have no record",
             code=Code.TYPE_ERR,
-            detail=f"The first {lines_max} lines of each file were tried.",
-            hint=(
-                'Name the columns with the option "schema", such as "id BIGINT, note STRING"; '
-                'a file that is one array needs "strip_outer_array" = "true" too.'
-            ),
+            detail=f"The first {lines_max} lines of each file were read.",
+            hint=f'{_SCHEMA_HINT} If a file is one array, set "strip_outer_array" to "true".',
         )
     return columns.fields
 
 
 def numbers_as_texts(columns: tuple[Column, ...]) -> tuple[Column, ...]:
-    """Return the columns with STRING in place of numbers."""
+    """Return the columns with STRING in place of numeric types."""
     return tuple(replace(column, type=_number_as_text(column.type)) for column in columns)
 
 
@@ -174,7 +172,7 @@ def _number_as_text(kind: DataType) -> DataType:
 def _first_lines(stream: BufferedIOBase, *, lines_max: int, bytes_max: int) -> Iterator[bytes]:
     data = read_at_most(stream, bytes_max)
     lines = data.removeprefix(BYTE_ORDER_MARK).split(b"\n", lines_max)
-    # The last part follows the wanted lines, or is a line that may be truncated.
+    # The last part is either the rest of the data, or a line that may be truncated.
     if len(lines) > lines_max or len(data) == bytes_max:
         lines.pop()
     yield from lines
@@ -217,10 +215,10 @@ def _merged(left: _Guess, right: _Guess, *, path: tuple[str, ...]) -> _Guess:
             return merged
         case _:
             raise UserError(
-                f'column "{".".join(path)}" holds {_NOUN_BY_GUESS[type(left)]} in one record'
+                f'column "{".".join(path)}" is {_NOUN_BY_GUESS[type(left)]} in one record'
                 f" and {_NOUN_BY_GUESS[type(right)]} in another",
                 code=Code.TYPE_ERR,
-                hint='Name the columns with the option "schema", without this one.',
+                hint='Declare the other columns with the option "schema".',
             )
 
 
@@ -256,17 +254,17 @@ _INTEGERS = tuple(_DECIMAL_BY_INTEGER)
 
 
 def infer_parquet_columns(streams: Iterable[BufferedIOBase]) -> tuple[Column, ...]:
-    """Return the columns for the rows of all files, in order of appearance."""
+    """Return the columns of all Parquet files, in order of appearance."""
     name_by_folded: dict[str, str] = {}
     # None means that no file has a type for the column.
     type_by_name: dict[str, DataType | None] = {}
     for stream in streams:
-        for name, kind in _file_types(opened_parquet(stream)).items():
+        for name, kind in _file_types(open_parquet(stream)).items():
             known = name_by_folded.setdefault(name.casefold(), name)
             type_by_name[known] = _merged_types(type_by_name.get(known), kind, name=known)
     if not type_by_name:
         raise UserError(
-            "no column was found in the Parquet files",
+            "columns cannot be inferred: the Parquet files have no column",
             code=Code.TYPE_ERR,
             hint=_SCHEMA_HINT,
         )
@@ -283,8 +281,8 @@ def _file_types(file: pq.ParquetFile) -> dict[str, DataType | None]:
         folded = field.name.casefold()
         if folded in name_by_folded:
             raise UserError(
-                f'columns "{name_by_folded[folded]}" and "{field.name}" of one file must differ'
-                " not only in case",
+                f'columns "{name_by_folded[folded]}" and "{field.name}" of one file differ only'
+                " in case",
                 code=Code.TYPE_ERR,
                 hint=_SCHEMA_HINT,
             )
@@ -300,9 +298,10 @@ def _type(field: AnyField, *, instant: bool) -> DataType | None:
         kind = data_type(stored_type(field.type))
     except UserError as error:
         raise UserError(
-            f'column "{field.name}" is {field.type} in the file, which is no column type',
+            f'column "{field.name}" of the file has the type {field.type}, which is not'
+            " supported",
             code=Code.TYPE_ERR,
-            hint='Name the columns with the option "schema", without this one.',
+            hint='Declare the other columns with the option "schema".',
         ) from error
     return Primitive.TIMESTAMP if instant and kind is Primitive.TIMESTAMP_NTZ else kind
 
@@ -317,13 +316,13 @@ def _merged_types(
         raise UserError(
             f'column "{name}" is {left.sql} in one file and {right.sql} in another',
             code=Code.TYPE_ERR,
-            hint='Name the columns with the option "schema", with a type that holds both.',
+            hint='Declare the columns with the option "schema"; choose a type that fits both.',
         )
     return widened
 
 
 def _widened(left: DataType, right: DataType) -> DataType | None:
-    """Return the type that holds the values of both; None if there is none."""
+    """Return a type for the values of both types; None if there is none."""
     if left == right:
         return left
     match left, right:

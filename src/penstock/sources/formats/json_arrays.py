@@ -1,7 +1,7 @@
 """Find the records of JSON files: lines, elements of arrays, or parts of either.
 
-The scanner looks only at brackets and strings. Elements are validated when they are decoded,
-so a malformed element does not affect its neighbours.
+The scanner checks only brackets and strings. Elements are validated when they are decoded, so
+a malformed element does not affect its neighbours.
 """
 
 import re
@@ -30,7 +30,7 @@ _CHUNK_BYTES = 1 << 16
 _FOUND_BYTES = 40
 _BLANK = re.compile(rb"[ \t\r\n]*")
 _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-# Each skips whole strings and matches the next bracket, or nothing at the end of the text.
+# Both skip whole strings. They match the next bracket, or nothing at the end of the text.
 _TO_BRACKET = re.compile(rb'(?:[^"\[\]{}]++|' + _STRING + rb")*+([\[\]{}]?)", re.DOTALL)
 _TO_BRACKET_OR_COMMA = re.compile(
     rb'(?:[^"\[\]{},]++|' + _STRING + rb")*+([\[\]{},]?)", re.DOTALL
@@ -41,12 +41,12 @@ _CLOSING = {b"[": b"]", b"{": b"}"}
 def read_elements(
     stream: BufferedIOBase, *, objects: bool, element_bytes_max: int = LINE_BYTES_MAX
 ) -> Iterator[bytes]:
-    """Read the elements of all arrays; with ``objects``, also objects outside arrays."""
+    """Yield the elements of all arrays; with ``objects``, also objects outside arrays."""
     return _Scanner(stream, element_bytes_max=element_bytes_max).elements(objects=objects)
 
 
 class _Scanner:
-    """Scans a file; holds the bytes from the current element on."""
+    """Scans a file; holds the bytes from the start of the current element."""
 
     def __init__(self, stream: BufferedIOBase, *, element_bytes_max: int) -> None:
         self._stream = stream
@@ -56,7 +56,7 @@ class _Scanner:
 
     def elements(self, *, objects: bool) -> Iterator[bytes]:
         self._stream.seek(0)
-        while len(self._held) < len(BYTE_ORDER_MARK) and self._read_on():
+        while len(self._held) < len(BYTE_ORDER_MARK) and self._read_more():
             continue
         if self._held.startswith(BYTE_ORDER_MARK):
             self._drop(len(BYTE_ORDER_MARK))
@@ -73,24 +73,24 @@ class _Scanner:
                 )
 
     def _array(self) -> Iterator[bytes]:
-        begin = self._offset
+        start = self._offset
         self._drop(1)
         first, closing = True, b""
         while closing != b"]":
-            end, closing = self._end_of_element(begin)
+            end, closing = self._end_of_element(start)
             element = self._take(end)
             self._drop(1)
             if element or not first or closing != b"]":
                 yield element
             first = False
 
-    def _end_of_element(self, begin: int) -> tuple[int, bytes]:
-        """Find the comma or bracket after the current element."""
+    def _end_of_element(self, start: int) -> tuple[int, bytes]:
+        """Return the offset and the character of the comma or bracket after the element."""
         at = 0
         while True:
             at, found = self._next(_TO_BRACKET_OR_COMMA, at)
             if not found:
-                raise _unreadable(f"the array that begins at byte {begin} does not end")
+                raise _unreadable(f"the array at byte {start} is not closed")
             if found in (b",", b"]"):
                 return at, found
             if found == b"}":
@@ -98,13 +98,13 @@ class _Scanner:
             at = self._end_of_value(at)
 
     def _end_of_value(self, at: int = 0) -> int:
-        """Find the end of the array or object that begins here."""
-        begin = self._offset + at
+        """Return the end of the array or object that starts at the offset."""
+        start = self._offset + at
         closings: list[bytes] = []
         while True:
             at, found = self._next(_TO_BRACKET, at)
             if not found:
-                raise _unreadable(f"the value that begins at byte {begin} does not end")
+                raise _unreadable(f"the value at byte {start} is not closed")
             at += 1
             if found in _CLOSING:
                 closings.append(_CLOSING[found])
@@ -116,23 +116,23 @@ class _Scanner:
                     return at
 
     def _next(self, pattern: re.Pattern[bytes], at: int) -> tuple[int, bytes]:
-        """Find the next bracket outside strings; nothing at the end of the file."""
+        """Return the next bracket outside strings, and its offset; empty at the file's end."""
         while True:
             match = pattern.match(self._held, at)
-            # The pattern always matches, possibly the empty text.
+            # The pattern always matches, possibly an empty text.
             at = match.end() if match else at
             if match and match[1]:
                 return at - 1, match[1]
-            if not self._read_on():
+            if not self._read_more():
                 return at, b""
 
-    def _read_on(self) -> bool:
+    def _read_more(self) -> bool:
         if len(self._held) > self._element_bytes_max:
             raise _unreadable(
-                f"the element that begins at byte {self._offset} may have"
-                f" {self._element_bytes_max} bytes at most"
+                f"the element at byte {self._offset} has more than"
+                f" {self._element_bytes_max} bytes"
             )
-        # Double the held bytes, because a long string is scanned again from its beginning.
+        # Double the held bytes each time, because a long string is scanned from its start.
         chunk = self._stream.read(max(_CHUNK_BYTES, len(self._held)))
         self._held += chunk
         return bool(chunk)
@@ -144,7 +144,7 @@ class _Scanner:
             self._drop(match.end() if match else 0)
             if self._held:
                 return True
-            if not self._read_on():
+            if not self._read_more():
                 return False
 
     def _take(self, count: int) -> bytes:
@@ -174,12 +174,12 @@ NOT_DECODED = object()
 class JsonSource(NamedTuple):
     """A record to decode: its text, or its value inside a document.
 
-    It is a tuple, because tuples are faster to create than data classes.
+    A tuple, because tuples are faster to create than data classes.
     """
 
     text: bytes
     value: object = NOT_DECODED
-    # The reason why there is no record.
+    # The reason if the record cannot be read; else empty.
     error: str = ""
     line: bool = False
 
@@ -188,7 +188,7 @@ def line_sources(lines: Lines, layout: LineLayout) -> list[JsonSource]:
     """Return the lines of a block, or the error of a line that is too long."""
     if lines.too_long:
         limit, found = layout.line_bytes_max, lines.size_bytes
-        error = f"a line may have {limit} bytes at most, found {found}"
+        error = f"a line must have at most {limit} bytes, found {found}"
         return [JsonSource(text=bytes(lines.data), error=error)]
     texts = bytes(lines.content).split(b"\n")
     if not texts[-1]:
@@ -197,7 +197,7 @@ def line_sources(lines: Lines, layout: LineLayout) -> list[JsonSource]:
 
 
 def element_groups(stream: BufferedIOBase, *, root: JsonPath) -> Iterator[list[JsonSource]]:
-    """Read the elements of all arrays of a file in groups."""
+    """Yield the elements of all arrays of a file in groups."""
     group: list[JsonSource] = []
     size_bytes = 0
     for element in read_elements(stream, objects=bool(root.steps)):
@@ -218,7 +218,7 @@ def _element_sources(element: bytes, root: JsonPath) -> Iterator[JsonSource]:
         yield whole
         return
     try:
-        part = rooted(decode_document(element), root)
+        part = part_at_root(decode_document(element), root)
     except BadRecordError as error:
         yield whole._replace(error=str(error))
         return
@@ -232,9 +232,9 @@ def _element_sources(element: bytes, root: JsonPath) -> Iterator[JsonSource]:
             yield JsonSource(text=b"", error=str(error))
 
 
-def rooted(document: object, root: JsonPath) -> Any:  # noqa: ANN401 - Any JSON value.
-    """Return the part of a document at the root."""
+def part_at_root(document: object, root: JsonPath) -> Any:  # noqa: ANN401 - Any JSON value.
+    """Return the part of a document at the root; raise ``BadRecordError`` if it is missing."""
     try:
         return root.part_of(document)
     except NoSuchPartError as error:
-        raise BadRecordError(f"json_root {root.text} leads nowhere") from error
+        raise BadRecordError(f"json_root {root.text} does not exist in the record") from error

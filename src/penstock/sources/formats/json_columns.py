@@ -1,12 +1,12 @@
 """Convert JSON lines to Arrow columns, with Arrow's parser.
 
-Records that Arrow would misread are rendered first, with only the values that the columns
-need. A scalar for a STRING column becomes its JSON text, a DECIMAL is rounded to its scale, and
-a MAP becomes a list of entries.
+Records that Arrow would read wrongly are rendered first, with only the values that the columns
+need. A scalar for a STRING column becomes its JSON text. A DECIMAL is rounded to its scale. A
+MAP becomes a list of entries.
 
-Arrow's parser crashes on a block that begins with ``null``, reads two objects on one line as
-two rows, and does not check UTF-8. So each block is screened first. The screen looks at the
-block as a whole, because a check of every line in Python costs more than parsing.
+Arrow's parser crashes on a block that starts with ``null``. It reads two objects on one line as
+two rows, and does not check UTF-8. So each block is checked first. The check handles the block
+as a whole, because a check of every line in Python is slower than parsing.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ _FLOATING_BOUND = {32: (2.0 - 2.0**-24) * 2.0**127, 64: float("inf")}
 
 
 class _MisfitError(ValueError):
-    """A value that its column cannot hold, with its path."""
+    """A value that does not fit its column, with the path of the value."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -61,10 +61,10 @@ def record_renderer(schema: pa.Schema) -> Render:
 
 
 def _renderer(arrow: AnyType) -> Render:
-    for fits, make in _MAKERS:
+    for fits, create in _RENDERERS:
         if fits(arrow):
-            return make(arrow)
-    raise TypeError(f"no JSON value is read as {arrow}")
+            return create(arrow)
+    raise TypeError(f"JSON values cannot be read as {arrow}")
 
 
 def _misfit(arrow: AnyType, value: object) -> _MisfitError:
@@ -139,7 +139,7 @@ def _quoted(value: str) -> str:
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            raise _MisfitError("half of a surrogate pair is not a character") from error
+            raise _MisfitError("the text contains half of a surrogate pair") from error
     return quoted
 
 
@@ -205,7 +205,7 @@ def _repeated(key: str) -> _MisfitError:
     return _MisfitError(f"key {shown(key)} occurs more than once in its object")
 
 
-_MAKERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Render]], ...] = (
+_RENDERERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Render]], ...] = (
     (pa.types.is_boolean, _boolean),
     (pa.types.is_integer, _integer),
     (pa.types.is_floating, _floating),
@@ -223,13 +223,13 @@ _MAKERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Render]], ...] = (
 _Octets: TypeAlias = npt.NDArray[np.uint8]
 _Indexes: TypeAlias = npt.NDArray[np.intp]
 
-# Arrow reads no dates from texts, reads instants differently, and silently wraps decimals with
-# more digits than their type holds.
+# Arrow cannot read dates from texts, and reads timestamps differently. It silently wraps
+# decimals with too many digits. So these types are read as texts and cast afterwards.
 _READ_AS_TEXT = (pa.types.is_date, pa.types.is_timestamp, pa.types.is_decimal)
 _WORD_SHIFT = 3
 _WORD_BYTES = 1 << _WORD_SHIFT
 _ASCII_MAX = 127
-# Arrow parses pieces of this size fastest, and several pieces per call.
+# Arrow is fastest with pieces of this size. One call parses several pieces.
 _PIECE_BYTES = 1 << 20
 _NEWLINE, _RETURN, _OPEN, _CLOSE = b"\n\r{}"
 
@@ -241,9 +241,9 @@ class JsonShape:
     schema: pa.Schema
     wire_schema: pa.Schema
     render: Render
-    # Whether Arrow can parse records as they were written.
+    # Whether Arrow can parse unchanged records.
     direct: bool
-    # The columns that need no cast after Arrow.
+    # The columns that need no cast after Arrow parsed them.
     plain: frozenset[int]
 
 
@@ -269,7 +269,7 @@ def read_directly(data: bytes | memoryview, shape: JsonShape) -> list[pa.RecordB
     """Parse a block in which each line is one plain record; return None for other blocks."""
     if not shape.direct:
         return None
-    lines = _screened(data)
+    lines = _checked_lines(data)
     if lines is None:
         return None
     count, record_bytes_max = lines
@@ -277,17 +277,18 @@ def read_directly(data: bytes | memoryview, shape: JsonShape) -> list[pa.RecordB
         batches = parse_records(data, shape, record_bytes_max=record_bytes_max)
     except ValueError:
         return None
-    # The screen does not exclude several records on one line. Inside a value, no object follows
-    # an object without a comma, and no string has a newline. So a record ends where a line ends
-    # with a closing brace and the next line begins with an opening one. Hence each line has at
-    # least one whole record, and an equal number of rows and lines means exactly one.
+    # ``_checked_lines`` does not exclude several records on one line. Inside a value, an object
+    # follows an object only after a comma, and no string contains a newline. So a record ends
+    # where a line ends with a closing brace and the next line starts with an opening brace.
+    # Hence each line has at least one whole record. If rows and lines are equal in number,
+    # each line has exactly one record.
     return batches if sum(batch.num_rows for batch in batches) == count else None
 
 
-def _screened(data: bytes | memoryview) -> tuple[int, int] | None:
-    """Return the number of lines and the length of the longest.
+def _checked_lines(data: bytes | memoryview) -> tuple[int, int] | None:
+    """Return the number of lines and the length of the longest line.
 
-    Return None unless all lines are in braces and the text is UTF-8.
+    Return None unless every line is in braces and the text is UTF-8.
     """
     octets = np.frombuffer(data, np.uint8)
     if not len(octets) or octets[0] != _OPEN:
@@ -299,7 +300,7 @@ def _screened(data: bytes | memoryview) -> tuple[int, int] | None:
         ends = np.append(ends, len(octets))
     if not (octets[ends[:-1] + 1] == _OPEN).all():
         return None
-    # Each line begins with a brace, so it has one byte, or two with a carriage return.
+    # Each line starts with a brace. So the byte before its line end is in the same line.
     last = octets[ends - 1]
     if _RETURN in last:
         last = octets[ends - 1 - (last == _RETURN)]
@@ -310,7 +311,7 @@ def _screened(data: bytes | memoryview) -> tuple[int, int] | None:
 
 def _newlines(octets: _Octets) -> _Indexes:
     """Return the indexes of all newlines."""
-    # Lines are long, so words of eight bytes with a newline are selected first.
+    # Lines are long. So first select the words of eight bytes that contain a newline.
     found = octets == _NEWLINE
     whole = len(found) // _WORD_BYTES * _WORD_BYTES
     words = found[:whole].view(np.uint64)
@@ -324,9 +325,9 @@ def _newlines(octets: _Octets) -> _Indexes:
 def parse_records(
     data: bytes | memoryview, shape: JsonShape, *, record_bytes_max: int | None = None
 ) -> list[pa.RecordBatch]:
-    """Parse screened or rendered records; raise ``ValueError`` if one of them does not fit.
+    """Parse checked or rendered records; raise ``ValueError`` if a record does not fit.
 
-    If the length of the longest record is known, there may be several batches.
+    Returns several batches only if ``record_bytes_max``, the longest record, is known.
     """
     if not data:
         return [pa.RecordBatch.from_pylist([], schema=shape.schema)]
@@ -342,7 +343,7 @@ def parse_records(
             unexpected_field_behavior="ignore",
         ),
     )
-    # Arrow returns one batch per piece. A batch without columns still has a number of rows.
+    # Arrow returns one batch per piece. A batch without columns has a number of rows too.
     batches = table.to_batches()
     return [_shaped(batch, shape) for batch in batches] if shape.schema.names else batches
 
@@ -364,7 +365,10 @@ def _fitted(array: NestedArray, field: AnyType) -> NestedArray:
 
 
 def _require_finite(array: NestedArray) -> None:
-    """Reject NaN and Infinity, which Arrow reads from JSON or from large numbers."""
+    """Raise ``BadRecordError`` for NaN and Infinity.
+
+    Arrow accepts both in JSON, and reads numbers that are too large as Infinity.
+    """
     if pa.types.is_floating(array.type):
         if pc.all(pc.is_finite(array)).as_py() is False:
             raise BadRecordError("a number must be finite")
@@ -388,7 +392,7 @@ def _wire_field(field: AnyType) -> AnyType:
 
 
 def _wire_type(arrow: AnyType) -> AnyType:
-    """Return the type that Arrow reads from JSON before the cast."""
+    """Return the type that Arrow parses, before the cast to the column's type."""
     if any(fits(arrow) for fits in _READ_AS_TEXT):
         return pa.string()
     if list_like(arrow):

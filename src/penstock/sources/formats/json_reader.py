@@ -1,6 +1,6 @@
 """Read a byte range of a JSON file into Arrow record batches.
 
-Arrow's parser reads whole blocks of plain records; all other records are decoded one by one.
+Arrow's parser reads whole blocks of plain records. Other records are decoded one by one.
 
 Invariant: the result of a record does not depend on its neighbours.
 """
@@ -28,7 +28,7 @@ from penstock.sources.formats.json_arrays import (
     JsonSource,
     element_groups,
     line_sources,
-    rooted,
+    part_at_root,
 )
 from penstock.sources.formats.json_columns import (
     JsonShape,
@@ -57,11 +57,11 @@ _WHOLE = JsonPath(text="$", steps=())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonLayout:
-    """Where the records and their values are in the documents of a file."""
+    """The locations of records, and of their values, in the documents of a file."""
 
     strip_outer_array: bool = False
     root: JsonPath = _WHOLE
-    # One path per column, or none: then columns are found by name.
+    # One path per column. Without paths, columns are found by name.
     paths: tuple[JsonPath, ...] = ()
     num_as_string: bool = False
 
@@ -75,7 +75,7 @@ _PLAIN = JsonLayout()
 
 
 def json_layout(options: FilesOptions | Payload) -> JsonLayout:
-    """Parse the options about JSON; raise ``UserError`` if one of them is malformed."""
+    """Return the layout of the JSON options; raise ``UserError`` for a malformed option."""
     return JsonLayout(
         strip_outer_array=options.strip_outer_array,
         root=json_path(options.json_root, option="json_root") if options.json_root else _WHOLE,
@@ -91,37 +91,38 @@ def _column_paths(text: str) -> tuple[JsonPath, ...]:
         paths = None
     if not isinstance(paths, list) or not paths or not all(isinstance(p, str) for p in paths):
         raise UserError(
-            f'option "jsonpaths" must be a JSON array of one or more texts, not {shown(text)}',
+            'option "jsonpaths" must be a JSON array of one or more strings, not '
+            f"{shown(text)}",
             code=Code.OPTION_ERR,
-            hint='Write for example ["$.id", "$.customer.city"].',
+            hint='For example, write ["$.id", "$.customer.city"].',
         )
     return tuple(json_path(path, option="jsonpaths") for path in paths)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonReading:
-    """How a record becomes a row."""
+    """How to convert a record to a row."""
 
     wanted: Wanted
     layout: JsonLayout
     shape: JsonShape
     path_by_column: dict[str, JsonPath]
-    # The top-level fields that columns are read from.
+    # The top-level fields that the columns use.
     named: frozenset[str | int]
-    # Whether the fields of a record are the values of the columns, without any option.
+    # Whether columns are the fields of the same name, without any option.
     plain: bool
 
 
 def json_reading(wanted: Wanted, *, layout: JsonLayout = _PLAIN) -> JsonReading:
-    """Return how records become rows of the wanted columns."""
+    """Return how to convert records to rows of the wanted columns."""
     columns = wanted.columns.names
     if layout.paths and len(layout.paths) != len(columns):
         raise UserError(
-            f'option "jsonpaths" must have as many paths as there are columns,'
-            f" {len(columns)}, not {len(layout.paths)}",
+            f'option "jsonpaths" must have one path for each of the {len(columns)} columns,'
+            f" not {len(layout.paths)} paths",
             code=Code.TYPE_ERR,
             detail=f"The columns are {', '.join(columns)}.",
-            hint='Name the columns with the option "schema", in the order of the paths.',
+            hint='Declare the columns with the option "schema", in the order of the paths.',
         )
     path_by_column = dict(zip(columns, layout.paths, strict=False))
     return JsonReading(
@@ -146,9 +147,9 @@ def read_json(
     end: int | None,
     lines: LineLayout = _LINES,
 ) -> Iterator[RecordBlock]:
-    """Read the records that begin in ``[start, end)`` of the file; None is the file's end.
+    """Read the records that start in ``[start, end)`` of the file; None is the file's end.
 
-    A file of arrays is not split: all of it belongs to the range that begins at 0.
+    A file of arrays cannot be split: the range that starts at 0 reads the whole file.
     """
     parts = _parts(stream, reading.layout, start=start, end=end, lines=lines)
     first_line = 0
@@ -158,7 +159,7 @@ def read_json(
             first_line += block.lines
 
 
-# Some records as one text of JSON lines, if they can be written so, and one by one.
+# Some records twice: as JSON lines (None if that is not possible), and one by one.
 _Part: TypeAlias = tuple[bytes | memoryview | None, Callable[[], list[JsonSource]]]
 
 
@@ -183,7 +184,7 @@ def _joined(sources: list[JsonSource]) -> bytes | None:
     if any(source.error for source in sources):
         return None
     data = b"\n".join([source.text for source in sources])
-    # Without this check, an empty last text would not be noticed.
+    # The second condition detects an empty last text.
     one_line_each = data.count(b"\n") == len(sources) - 1 and not data.endswith(b"\n")
     return data if one_line_each else None
 
@@ -208,13 +209,13 @@ def _blocks(
 
 
 def read_sources(sources: list[JsonSource], *, reading: JsonReading) -> Iterator[RecordBlock]:
-    """Read the records of some elements; the first of them is line 0."""
+    """Yield the rows of some elements; the first element is line 0."""
     data = _joined(sources)
     return _blocks(data, lambda: sources, reading=reading, first_line=0)
 
 
 def first_records(stream: BufferedIOBase, *, layout: JsonLayout, records_max: int) -> bytes:
-    """Return the first records of a file as JSON lines, without bad ones."""
+    """Return the first records of a file as JSON lines; omit bad records."""
     parts = _parts(stream, layout, start=0, end=None, lines=_LINES)
     lines: list[bytes] = []
     for source in islice((source for _, sources in parts for source in sources()), records_max):
@@ -283,7 +284,7 @@ def _refused(record_by_line: dict[int, bytes], shape: JsonShape) -> dict[int, st
 
 
 def _rendered(source: JsonSource, reading: JsonReading) -> bytes | None:
-    """Return the record as Arrow reads it; None for a blank line."""
+    """Return the record in a form that Arrow can parse; None for a blank line."""
     if source.error:
         raise BadRecordError(source.error)
     if source.line and not source.text.strip(_BLANK):
@@ -293,8 +294,8 @@ def _rendered(source: JsonSource, reading: JsonReading) -> bytes | None:
         record = _record(source, reading.layout.root)
         return shape.render(record if reading.plain else _row(record, reading)).encode()
     except BadRecordError:
-        # Arrow accepts nesting of any depth, and constants that are not JSON, in fields that
-        # no column needs. A record that Arrow accepts in a block must be accepted here too.
+        # In fields that no column needs, Arrow accepts nesting of any depth, and constants that
+        # are not JSON. A record that Arrow accepts in a block must be accepted here too.
         if reading.plain and b"\n" not in source.text and read_directly(source.text, shape):
             return source.text
         raise
@@ -305,12 +306,10 @@ def _record(source: JsonSource, root: JsonPath) -> dict[str, Any]:
         return decode_record(source.text)
     value = source.value
     if value is NOT_DECODED:
-        value = rooted(decode_document(source.text), root)
+        value = part_at_root(decode_document(source.text), root)
     if isinstance(value, dict):
         return value
-    raise BadRecordError(
-        f"json_root {root.text} must lead to an object, not {shown_value(value)}"
-    )
+    raise BadRecordError(f"json_root {root.text} must be an object, not {shown_value(value)}")
 
 
 def _row(record: dict[str, Any], reading: JsonReading) -> dict[str, Any]:
@@ -346,7 +345,7 @@ def _by_paths(record: dict[str, Any], reading: JsonReading) -> dict[str, Any]:
             row[name] = path.part_of(record)
         except NoSuchPartError as error:
             if reading.wanted.missing is MissingColumns.FAIL:
-                reason = f"the path {path.text} leads nowhere"
+                reason = f"the path {path.text} does not exist in the record"
                 raise BadRecordError(column_message((name,), reason)) from error
         except BadRecordError as error:
             raise BadRecordError(column_message((name,), str(error))) from error

@@ -1,7 +1,7 @@
 """Decode, address and write JSON values without losing digits or duplicates.
 
-A number keeps its text, because STRING and DECIMAL columns need all of its digits. Repeated
-keys are recorded, because the value to load is ambiguous.
+Numbers are decoded as texts, because STRING and DECIMAL columns need all digits. Repeated keys
+are recorded, because their value is ambiguous.
 """
 
 import json
@@ -37,7 +37,7 @@ class FloatingText(str):
 
 
 class ForeignConstant(str):
-    """NaN or Infinity, which are not JSON, but some programs write them."""
+    """NaN or Infinity, which some programs write although they are not JSON."""
 
     __slots__ = ()
 
@@ -56,9 +56,9 @@ class AmbiguousObject(dict[str, Any]):
 def decode_record(line: bytes) -> dict[str, Any]:
     """Decode a line that must be one JSON object."""
     text = _text(line)
-    begin = text.lstrip(_BLANK)
-    if not begin.startswith("{"):
-        raise BadRecordError(f'a record must begin with "{{", found {shown(begin)}')
+    stripped = text.lstrip(_BLANK)
+    if not stripped.startswith("{"):
+        raise BadRecordError(f'a record must start with "{{", found {shown(stripped)}')
     record: dict[str, Any] = _decoded(text)
     return record
 
@@ -81,7 +81,7 @@ def _decoded(text: str) -> Any:  # noqa: ANN401
     except json.JSONDecodeError as error:
         place = f"character {error.pos + 1}"
         if error.msg == "Extra data":
-            reason = f"the record ends before {place}, but the line goes on"
+            reason = f"the line has more text after the record, at {place}"
         else:
             reason = f"the JSON is broken at {place}"
         raise BadRecordError(reason) from error
@@ -112,7 +112,7 @@ _BOOLEAN_BY_NUMBER = {"1": True, "0": False}
 
 
 def json_text(value: object) -> str:
-    """Write a decoded value as JSON, with the original text of numbers."""
+    """Return a decoded value as JSON, with the original text of numbers."""
     try:
         return _json_text(value)
     except RecursionError as error:
@@ -151,7 +151,7 @@ def _quoted(text: str) -> str:
 
 
 def shown_value(value: object) -> str:
-    """Write a decoded value for an error message, truncated."""
+    """Return a decoded value for an error message, truncated."""
     match value:
         case None | bool():
             return json_text(value)
@@ -166,7 +166,7 @@ def shown_value(value: object) -> str:
 
 
 def numbers_as_texts(value: Any, arrow: AnyType) -> Any:  # noqa: ANN401 - Any JSON value.
-    """Replace numbers by their texts where the type is not numeric."""
+    """Return a value with numbers replaced by their texts where the type is not numeric."""
     if isinstance(value, (IntegerText, FloatingText)):
         if any(fits(arrow) for fits in _WRITTEN_AS_TEXT):
             return str(value)
@@ -181,7 +181,7 @@ def numbers_as_texts(value: Any, arrow: AnyType) -> Any:  # noqa: ANN401 - Any J
 
 
 def _items(value: dict[str, Any], type_by_key: dict[str, AnyType]) -> dict[str, Any]:
-    # A copy keeps the repeated keys.
+    # ``copy`` preserves the repeated keys of an AmbiguousObject.
     items = copy(value)
     for key in value.keys() & type_by_key.keys():
         items[key] = numbers_as_texts(value[key], type_by_key[key])
@@ -246,9 +246,9 @@ def json_path(text: str, *, option: str) -> JsonPath:
         at = step.end()
     if not at:
         raise UserError(
-            f'option "{option}" must have paths that begin with $, not {shown(text)}',
+            f'path in option "{option}" must start with $, not {shown(text)}',
             code=Code.OPTION_ERR,
-            hint="Write for example $.customer.city, $.lines[0].price or $['odd name'].",
+            hint="For example, write $.customer.city, $.lines[0].price or $['odd name'].",
         )
     return JsonPath(text=text, steps=tuple(steps))
 
@@ -257,14 +257,14 @@ def _unknown_step(text: str, at: int, *, option: str) -> UserError:
     wildcard = _WILDCARD.match(text, at)
     if wildcard:
         return UserError(
-            f'option "{option}" has the path {shown(text)}, and a path must lead to one value,'
-            f' which "{wildcard[0]}" does not',
+            f'path {shown(text)} in option "{option}" must have one value; the wildcard'
+            f' "{wildcard[0]}" is not supported',
             code=Code.OPTION_ERR,
-            hint="Name one element, such as [0], or load the whole array as an ARRAY column.",
+            hint="Write an index, such as [0], or load the whole array as an ARRAY column.",
         )
     return UserError(
-        f'option "{option}" has the path {shown(text)}, in which a step must be .name, [0] or'
+        f'path {shown(text)} in option "{option}" must have steps of the form .name, [0] or'
         f" ['odd name'], not {shown(text[at:])}",
         code=Code.OPTION_ERR,
-        hint="Write for example $.customer.city, $.lines[0].price or $['odd name'].",
+        hint="For example, write $.customer.city, $.lines[0].price or $['odd name'].",
     )

@@ -1,28 +1,28 @@
 """Split a byte range of a file into blocks of whole lines.
 
-Invariant: however a file is split into ranges, exactly one range reads each line: the range
-that the line begins in.
+Invariant: if ranges cover a file without overlap, exactly one range reads each line:
+the range in which the line starts.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BufferedIOBase
 
-# Some programs write it before the first line of UTF-8 text.
+# Some programs write this mark at the start of UTF-8 text.
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BLOCK_BYTES = 1 << 22
 LINE_BYTES_MAX = 1 << 28
 _LOOK_AHEAD_BYTES = 1 << 16
-# The part of an overlong line that is kept.
+# How much of an overlong line is stored in rejects().
 _RAW_BYTES_MAX = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineLayout:
-    """How lines end, and how much of them is held in memory at once.
+    """The line ending, and limits for memory.
 
     The ending must not overlap itself. Otherwise the end of a line would depend on where the
-    search begins.
+    search starts.
     """
 
     ending: bytes = b"\n"
@@ -32,10 +32,10 @@ class LineLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lines:
-    """Whole lines of a file, or the beginning of an overlong line."""
+    """Whole lines of a file, or the first bytes of an overlong line."""
 
     offset: int
-    # Valid only until the next block, which reuses the memory.
+    # Valid only until the next block is read, because the memory is reused.
     data: memoryview
     size_bytes: int
     too_long: bool = False
@@ -51,7 +51,7 @@ class Lines:
 def read_lines(
     stream: BufferedIOBase, *, start: int, end: int | None, layout: LineLayout
 ) -> Iterator[Lines]:
-    """Read the lines that begin in ``[start, end)`` of the file; None is the file's end."""
+    """Read the lines that start in ``[start, end)`` of the file; None is the file's end."""
     first = _first_line_at(stream, start, layout.ending)
     if first is None or (end is not None and first >= end):
         return
@@ -60,7 +60,7 @@ def read_lines(
 
 
 def read_at_most(stream: BufferedIOBase, size_bytes: int) -> bytes:
-    """Read up to the size or the end; one ``read`` of a stream may return less."""
+    """Read up to ``size_bytes`` or the end; a single ``read`` may return less."""
     parts = []
     while size_bytes and (part := stream.read(size_bytes)):
         parts.append(part)
@@ -98,12 +98,12 @@ def _first_line_at(stream: BufferedIOBase, start: int, ending: bytes) -> int | N
 
 
 def _tail(held: bytes, ending: bytes) -> bytes:
-    """Return the bytes that may begin an ending that spans two chunks."""
+    """Return the last bytes, which may be the first part of an ending."""
     return held[max(len(held) - len(ending) + 1, 0) :]
 
 
 class _Window:
-    """A buffer that moves over the file; allocating memory costs more than reading."""
+    """A reused buffer that moves over the file; allocating memory is slower than reading."""
 
     def __init__(
         self, stream: BufferedIOBase, *, offset: int, end: int | None, layout: LineLayout
@@ -117,9 +117,9 @@ class _Window:
         self._filled = 0
 
     def blocks(self) -> Iterator[Lines]:
-        """Yield the lines of the range, as many at once as fit."""
+        """Yield the lines of the range in blocks as large as the buffer."""
         while self._end is None or self._offset < self._end:
-            if not self._read_on():
+            if not self._read_more():
                 if self._filled:
                     yield self._lines(self._own_bytes())
                 return
@@ -136,21 +136,24 @@ class _Window:
         return Lines(offset=self._offset, data=data, size_bytes=size_bytes)
 
     def _skip_line(self) -> Lines:
-        """Skip an overlong line and keep its beginning."""
-        raw, begin = bytes(self._memory[:_RAW_BYTES_MAX]), self._offset
+        """Skip an overlong line; return its first bytes."""
+        raw, start = bytes(self._memory[:_RAW_BYTES_MAX]), self._offset
         while (last := self._memory.find(self._ending, 0, self._filled)) < 0:
-            # An ending may span two reads.
+            # A line ending can be split between two reads.
             self._move(self._filled - len(self._ending) + 1)
-            if not self._read_on():
+            if not self._read_more():
                 self._move(self._filled)
                 break
         else:
             self._move(last + len(self._ending))
-        size_bytes = self._offset - begin
-        return Lines(offset=begin, data=memoryview(raw), size_bytes=size_bytes, too_long=True)
+        size_bytes = self._offset - start
+        return Lines(offset=start, data=memoryview(raw), size_bytes=size_bytes, too_long=True)
 
-    def _read_on(self) -> int:
-        """Fill the buffer as far as the range may need it; return the number of bytes read."""
+    def _read_more(self) -> int:
+        """Fill the buffer; return the number of bytes read.
+
+        Reads little beyond the range, only to find the end of its last line.
+        """
         if self._filled == len(self._memory):
             larger = bytearray(min(2 * len(self._memory), self._bytes_max))
             larger[: self._filled] = self._memory
@@ -166,13 +169,13 @@ class _Window:
         return read
 
     def _move(self, count: int) -> None:
-        """Move the begin of the buffer forward."""
+        """Remove bytes from the front of the buffer."""
         self._memory[: self._filled - count] = self._memory[count : self._filled]
         self._offset += count
         self._filled -= count
 
     def _own_bytes(self) -> int:
-        """Return how many bytes of the buffer belong to lines that begin in the range."""
+        """Return the number of buffered bytes that belong to lines of the range."""
         if self._end is None or self._offset + self._filled < self._end:
             return self._filled
         from_byte = max(self._end - len(self._ending) - self._offset, 0)

@@ -1,7 +1,7 @@
 """Read the first byte and the number of rows of each row group from a Parquet footer.
 
-Arrow crashes the process on some damaged footers. So this module parses the footer, which is in
-Thrift's compact protocol, itself.
+Arrow crashes the process on some damaged footers. So this module parses the footer, which is
+in Thrift's compact protocol.
 """
 
 import os
@@ -73,7 +73,7 @@ def _row_group(thrift: "_Thrift") -> RowGroup:
             rows = thrift.integer()
         else:
             thrift.skip(kind)
-    # Some programs write 0 where there is no dictionary.
+    # Some programs write the offset 0 if there is no dictionary.
     first_byte = min((offset for offset in offsets if offset > 0), default=0)
     return RowGroup(first_byte=first_byte, rows=rows)
 
@@ -153,7 +153,7 @@ class _Thrift:
             raise BrokenFooterError(f"the footer has a field of the unknown kind {kind}")
         for _ in range(size):
             for inner in kinds:
-                # Inside a collection a boolean has a byte of its own.
+                # Inside a collection, a boolean is stored as one byte.
                 self.skip(_BYTE if inner in (_TRUE, _FALSE) else inner, depth + 1)
 
     def _list_head(self) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Read the row groups of a Parquet file into Arrow record batches of the wanted columns.
 
-Invariant: however a file is split into ranges, exactly one range reads each row: the range that
-holds the first byte of its row group.
+Invariant: if ranges cover a file without overlap, exactly one range reads each row: the range
+that contains the first byte of the row group.
 """
 
 import os
@@ -26,7 +26,7 @@ from penstock.sources.formats.blocks import (
     RecordBlock,
     UnreadableFileError,
     Wanted,
-    misfits,
+    misfit_reasons,
 )
 from penstock.sources.formats.parquet_footer import RowGroup, read_row_groups
 from penstock.storage.store import read_ahead
@@ -36,14 +36,14 @@ _MAGIC = b"PAR1"
 _MAGIC_ENCRYPTED = b"PARE"
 _BROKEN_FOOTER = "the footer of the Parquet file is broken"
 _BROKEN_VALUES = "the values of the Parquet file are broken"
-_AGAIN = "Write the file again, or remove it."
+_REWRITE_HINT = "Write the file again, or remove it."
 
 
 def read_parquet(
     stream: BufferedIOBase, *, wanted: Wanted, start: int, end: int | None
 ) -> Iterator[RecordBlock]:
-    """Read the row groups that begin in ``[start, end)`` of the file; None is its end."""
-    file = opened_parquet(stream)
+    """Read the row groups that start in ``[start, end)`` of the file; None is its end."""
+    file = open_parquet(stream)
     plan = _plan(file, wanted)
     _check_missing(plan)
     _check_types(plan)
@@ -52,7 +52,7 @@ def read_parquet(
     for number, group, after in _owned_groups(
         stream, rows=file.metadata.num_rows, start=start, end=end
     ):
-        # If most columns are read, the whole group is read ahead.
+        # Read the whole group ahead if most columns are needed.
         if most:
             read_ahead(stream, group.first_byte, after)
         for batch in _batches(file, number, names=plan.read, rows=group.rows):
@@ -60,11 +60,11 @@ def read_parquet(
             first_line += batch.num_rows
 
 
-def opened_parquet(stream: BufferedIOBase) -> pq.ParquetFile:
-    """Open a Parquet file; raise ``UnreadableFileError`` if it is not one."""
+def open_parquet(stream: BufferedIOBase) -> pq.ParquetFile:
+    """Open a Parquet file; raise ``UnreadableFileError`` if it has another format."""
     _check_magic(stream)
     with _explained(_BROKEN_FOOTER):
-        # Nanoseconds, Arrow's default for INT96, wrap outside the years 1677 to 2262.
+        # Arrow's default for INT96, nanoseconds, overflows outside the years 1677 to 2262.
         return pq.ParquetFile(
             cast("IO[bytes]", stream),
             coerce_int96_timestamp_unit="us",
@@ -74,7 +74,7 @@ def opened_parquet(stream: BufferedIOBase) -> pq.ParquetFile:
 
 
 def instant_columns(file: pq.ParquetFile) -> frozenset[str]:
-    """Return the columns of type INT96, which hold instants although they have no zone."""
+    """Return the columns of type INT96, which are instants although they have no zone."""
     leaves = (file.schema.column(at) for at in range(len(file.schema)))
     return frozenset(leaf.path for leaf in leaves if leaf.physical_type == "INT96")
 
@@ -92,39 +92,39 @@ def _check_magic(stream: BufferedIOBase) -> None:
     tail = stream.read(len(_MAGIC))
     if _MAGIC_ENCRYPTED in (head, tail):
         raise UnreadableFileError(
-            "the Parquet file is encrypted, and there is no key to read it",
+            "the Parquet file is encrypted, which is not supported",
             hint="Write the file without encryption.",
         )
     if head != _MAGIC:
         raise UnreadableFileError(
-            f"a Parquet file begins with {_MAGIC!r}, found {head!r}",
+            f"a Parquet file must start with {_MAGIC!r}, found {head!r}",
             hint='Check the option "format", or remove the file.',
         )
     if tail != _MAGIC:
         raise UnreadableFileError(
-            f"a Parquet file ends with {_MAGIC!r}, found {tail!r} before byte {size_bytes}",
+            f"a Parquet file must end with {_MAGIC!r}, found {tail!r} before byte {size_bytes}",
             detail="The file may be truncated.",
-            hint=_AGAIN,
+            hint=_REWRITE_HINT,
         )
 
 
 @contextmanager
 def _explained(what: str) -> Iterator[None]:
-    """Convert errors of Arrow, but not of the storage, to errors about the file."""
+    """Convert errors of Arrow to ``UnreadableFileError``; errors of the store stay."""
     try:
         yield
     except (OSError, ValueError, pa.ArrowException) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise UnreadableFileError(what, detail=str(error), hint=_AGAIN) from error
+        raise UnreadableFileError(what, detail=str(error), hint=_REWRITE_HINT) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """Which columns of the file are read, and for which columns."""
+    """The columns to read from one file."""
 
     wanted: Wanted
-    # The names in the file of the wanted columns that it has.
+    # For each wanted column that the file has: the name in the file.
     name_by_wanted: dict[str, str]
     type_by_name: dict[str, AnyType]
     instants: frozenset[str]
@@ -159,13 +159,13 @@ def _type_by_name(schema: pa.Schema) -> dict[str, AnyType]:
         repeated = next(name for name in names if names.count(name) > 1)
         raise UnreadableFileError(
             f'column "{repeated}" occurs more than once in the file',
-            hint="Write the file with distinct names.",
+            hint="Write the file with a unique name for each column.",
         )
     return type_by_name
 
 
 def _found(columns: Sequence[str], *, names: tuple[str, ...]) -> dict[str, str]:
-    """Map columns to names in the file: the exact name, else the only one in another case."""
+    """Return the file's name by column: the exact name, else the only one in another case."""
     alike: dict[str, list[str]] = {}
     for name in names:
         if name not in columns:
@@ -184,7 +184,7 @@ def _check_missing(plan: _Plan) -> None:
         names = ", ".join(f'"{name}"' for name in lacking)
         raise UnreadableFileError(
             f"the file has no column {names}",
-            detail=f"It has {', '.join(plan.type_by_name) or 'none'}.",
+            detail=f"Columns of the file: {', '.join(plan.type_by_name) or 'none'}.",
             hint='Set the option "missing_columns" to "null" to read NULL instead.',
         )
 
@@ -196,15 +196,15 @@ def _check_types(plan: _Plan) -> None:
         if source is None or can_cast(_cast_type(source, name, field.type, plan), field.type):
             continue
         raise UnreadableFileError(
-            f'column "{field.name}" is {source} in the file, which cannot become'
-            f" {data_type(field.type).sql}",
+            f'column "{field.name}" has the type {source} in the file, which cannot be'
+            f" converted to {data_type(field.type).sql}",
             code=Code.TYPE_ERR,
             hint='Declare the column with another type in the option "schema".',
         )
 
 
 def _cast_type(source: AnyType, name: str | None, target: AnyType, plan: _Plan) -> AnyType:
-    """Return the type to cast a column from: UTC if it holds instants for a TIMESTAMP."""
+    """Return the source type for a cast; INT96 values for a TIMESTAMP are in UTC."""
     zoned = pa.types.is_timestamp(target) and target.tz is not None
     if zoned and name in plan.instants and pa.types.is_timestamp(source):
         return pa.timestamp("us", "UTC")
@@ -214,12 +214,13 @@ def _cast_type(source: AnyType, name: str | None, target: AnyType, plan: _Plan) 
 def _owned_groups(
     stream: BufferedIOBase, *, rows: int, start: int, end: int | None
 ) -> Iterator[tuple[int, RowGroup, int]]:
-    """Yield the number, the row group, and the first byte after it."""
+    """Yield the row groups of the range: number, row group, and first byte after it."""
     with _explained(_BROKEN_FOOTER):
         groups = read_row_groups(stream)
     if sum(group.rows for group in groups) != rows:
         raise UnreadableFileError(
-            f"the row groups of the Parquet file must have {rows} rows together", hint=_AGAIN
+            f"the row groups of the Parquet file do not have {rows} rows in total",
+            hint=_REWRITE_HINT,
         )
     firsts = sorted({stream.seek(0, os.SEEK_END), *(group.first_byte for group in groups)})
     for number, group in enumerate(groups):
@@ -242,14 +243,14 @@ def _batches(
     if found != rows:
         raise UnreadableFileError(
             f"row group {group} of the Parquet file must have {rows} rows, found {found}",
-            hint=_AGAIN,
+            hint=_REWRITE_HINT,
         )
 
 
 def _stored(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Decode dictionaries and extension types."""
     columns = [column.cast(_value_type(column.type)) for column in batch.columns]
-    # Only a selection has a number of rows without columns.
+    # Only ``select`` can create a batch with rows but without columns.
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names) if columns else batch
 
 
@@ -265,7 +266,7 @@ def _block(batch: pa.RecordBatch, *, plan: _Plan, first_line: int) -> RecordBloc
         try:
             arrays.append(_fitted(source, field))
         except CastError:
-            reason_by_row = misfits(source, field, _fitted) | reason_by_row
+            reason_by_row = misfit_reasons(source, field, _fitted) | reason_by_row
     if reason_by_row:
         return _mixed_block(batch, reason_by_row, plan=plan, first_line=first_line)
     if plan.wanted.rescue:
@@ -315,10 +316,10 @@ def _source(batch: pa.RecordBatch, field: AnyField, plan: _Plan) -> NestedArray:
 
 
 def _fitted(array: AnyArray, field: AnyField) -> AnyArray:
-    """Return the values in the column's type; raise ``CastError`` if one does not fit."""
+    """Convert values to the column's type; raise ``CastError`` if a value does not fit."""
     sql = data_type(field.type).sql
     try:
-        # Arrow does not check the encoding of texts in Parquet.
+        # Arrow does not check that texts in Parquet files are UTF-8.
         array.validate(full=True)
     except pa.ArrowInvalid as error:
         raise CastError(0, f"expected {sql}, found a text that is not UTF-8") from error

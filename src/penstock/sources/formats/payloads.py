@@ -1,6 +1,6 @@
 """Decode the payloads of stream records into Arrow rows.
 
-Invariant: the result of a record does not depend on the records that are decoded with it.
+Invariant: the result of a record does not depend on the other records of the call.
 """
 
 from collections import deque
@@ -30,7 +30,7 @@ from penstock.sources.formats.compression import (
     BrokenStreamError,
     StreamEndsTooEarlyError,
     TooMuchContentError,
-    gunzipped,
+    decompress_gzip,
 )
 from penstock.sources.formats.csv_reader import read_csv
 from penstock.sources.formats.csv_text import CsvLayout, Enclosing, csv_layout, enclosing
@@ -53,17 +53,17 @@ from penstock.sources.formats.lines import BLOCK_BYTES, BYTE_ORDER_MARK, LineLay
 
 UNPACKED_BYTES_MAX = 1 << 26
 
-# Arrow parses less than one MiB at once, and allocating memory costs more than reading.
+# Arrow parses less than one MiB in one piece. Allocating more memory is slower than reading.
 _CHUNK_BYTES = (1 << 20) - 1
 _CHUNK_RECORDS = 1 << 16
-# The elements of a longer text are not all held at once.
+# The elements of longer texts are not held in memory all at once.
 _LONG_BYTES = 1 << 20
-_GZIP_BEGIN = b"\x1f\x8b"
+_GZIP_MAGIC = b"\x1f\x8b"
 _NEWLINE = b"\n"
 
 _marked = methodcaller("startswith", BYTE_ORDER_MARK)
 
-# Reads texts. The records of the result are indexes of the texts.
+# Reads texts. The record numbers in the result are indexes of the texts.
 _ReadTexts: TypeAlias = Callable[[Sequence[bytes]], Iterator[RecordBlock]]
 
 
@@ -99,10 +99,10 @@ class Decoder:
     def decode(
         self, payloads: Sequence[bytes], metadata: Mapping[str, AnyArray]
     ) -> Iterator[RecordBlock]:
-        """Yield the rows of records, in order, in several blocks.
+        """Yield the rows of records, in order, in one or more blocks.
 
-        Batches have exactly the needed columns. ``metadata`` has one value per record for the
-        needed columns that are not in the payloads.
+        Batches have exactly the needed columns. ``metadata`` contains the needed columns that
+        are not in the payloads, with one value per record.
         """
         schema = self._schema(metadata)
         gzip = self._payload.compress_type is PayloadCompression.GZIP
@@ -110,7 +110,7 @@ class Decoder:
             own = chunk if self._payload.format is PayloadFormat.TEXT else _without_marks(chunk)
             contents = _without_blanks(own, separator=self._separator)
             if contents.blank or contents.bad:
-                yield without_rows(schema, blank=contents.blank, bad=contents.bad)
+                yield empty_block(schema, blank=contents.blank, bad=contents.bad)
             if contents.texts:
                 for block in self._read(contents.texts):
                     numbered = _renumbered(block, partial(_chosen, contents.records))
@@ -120,7 +120,7 @@ class Decoder:
         absent = [n for n in self._needed if n not in self._field_by_name and n not in metadata]
         if absent:
             raise InvariantError(
-                f'column "{absent[0]}" is neither in the records nor beside them'
+                f'column "{absent[0]}" is neither in the records nor in their metadata'
             )
         return pa.schema(
             [
@@ -130,10 +130,10 @@ class Decoder:
         )
 
 
-def without_rows(
+def empty_block(
     schema: pa.Schema, *, blank: int = 0, bad: tuple[BadRecord, ...] = ()
 ) -> RecordBlock:
-    """Return the block of records that are all blank or bad."""
+    """Return a block without rows, for blank and bad records."""
     return RecordBlock(
         batch=pa.RecordBatch.from_pylist([], schema=schema),
         record_of_row=range(0),
@@ -146,8 +146,8 @@ def without_rows(
 def _completed(
     block: RecordBlock, *, schema: pa.Schema, metadata: Mapping[str, AnyArray]
 ) -> RecordBlock:
-    """Add the metadata columns."""
-    # A batch without columns keeps its number of rows.
+    """Return the block with the metadata columns added."""
+    # A new batch without columns would lose its number of rows.
     if not schema.names:
         return block
     names = set(block.batch.schema.names)
@@ -168,7 +168,7 @@ def _taken(values: AnyArray, block: RecordBlock) -> AnyArray:
 def _renumbered(
     block: RecordBlock, record_of: Callable[[RowNumbers], RowNumbers]
 ) -> RecordBlock:
-    """Convert the numbers of the records."""
+    """Return the block with record numbers converted by ``record_of``."""
     bad_records = record_of(np.array([bad.record for bad in block.bad], np.int64))
     return replace(
         block,
@@ -197,8 +197,8 @@ class _Contents:
 
 
 def _chunks(payloads: Sequence[bytes]) -> Iterator[_Contents]:
-    """Yield payloads in chunks of limited size; a longer payload alone."""
-    # The line end of each payload is included.
+    """Yield payloads in chunks of limited size; a longer payload is one chunk."""
+    # Each payload is counted with a line end.
     ends = np.fromiter(map(len, payloads), np.int64, len(payloads)).cumsum()
     ends += np.arange(1, len(payloads) + 1)
     first = 0
@@ -231,15 +231,15 @@ def _unpacked_chunks(payloads: Sequence[bytes]) -> Iterator[_Contents]:
 
 
 def _unpacked(payload: bytes) -> bytes:
-    if not payload.startswith(_GZIP_BEGIN):
+    if not payload.startswith(_GZIP_MAGIC):
         raise BrokenStreamError("the record is not compressed with gzip")
     try:
-        return gunzipped(payload, content_bytes_max=UNPACKED_BYTES_MAX)
+        return decompress_gzip(payload, content_bytes_max=UNPACKED_BYTES_MAX)
     except StreamEndsTooEarlyError as error:
         raise BrokenStreamError("the record's gzip stream ends too early") from error
     except TooMuchContentError as error:
         raise BrokenStreamError(
-            f"the record may unpack to {UNPACKED_BYTES_MAX} bytes at most, and has more"
+            f"the record has more than {UNPACKED_BYTES_MAX} bytes after decompression"
         ) from error
     except BrokenStreamError as error:
         raise BrokenStreamError(f"the record's gzip stream is broken: {error}") from error
@@ -254,7 +254,7 @@ def _without_marks(contents: _Contents) -> _Contents:
 
 
 def _without_blanks(contents: _Contents, *, separator: bytes | None) -> _Contents:
-    """Remove texts that are empty, or white space without a separator of fields."""
+    """Remove blank texts; white space that contains a field separator is not blank."""
     texts = contents.texts
     if all(texts) and not any(map(bytes.isspace, texts)):
         return contents
@@ -289,7 +289,7 @@ def _runs(texts: Sequence[bytes], enclosed: Enclosing) -> Iterator[tuple[int, in
     """Yield ranges of texts; a text that leaves a field open is alone in its range."""
     first = 0
     for at, text in enumerate(texts):
-        if enclosed.enclose in text and _left_open(text, enclosed):
+        if enclosed.enclose in text and _ends_open(text, enclosed):
             if first < at:
                 yield first, at
             yield at, at + 1
@@ -298,7 +298,7 @@ def _runs(texts: Sequence[bytes], enclosed: Enclosing) -> Iterator[tuple[int, in
         yield first, len(texts)
 
 
-def _left_open(text: bytes, enclosed: Enclosing) -> bool:
+def _ends_open(text: bytes, enclosed: Enclosing) -> bool:
     opened = False
     for line in text.split(_NEWLINE):
         opened = enclosed.open_after(line, opened=opened)
@@ -311,7 +311,7 @@ def _read_joined(
     *,
     folded: Callable[[bytes], bytes] | None = None,
 ) -> Iterator[RecordBlock]:
-    """Read texts as the lines of a file; ``folded`` may join the lines of a text."""
+    """Read texts as the lines of a file; ``folded`` joins the lines of one text if it can."""
     data = _joined(texts)
     # numpy counts bytes faster than ``bytes.count``.
     one_line_each = np.count_nonzero(np.frombuffer(data, np.uint8) == _NEWLINE[0]) == len(texts)
@@ -320,7 +320,7 @@ def _read_joined(
         if folded is not None:
             texts = [folded(text) if _NEWLINE in text else text for text in texts]
         data = _joined(texts)
-    # All lines are read at once, unless a text is very long.
+    # Read all lines at once, unless a text is very long.
     lines = LineLayout(block_bytes=min(len(data), 2 * BLOCK_BYTES))
     blocks = read(BytesIO(data), start=0, end=None, lines=lines)
     if one_line_each:
@@ -336,7 +336,8 @@ def _read_joined(
 
 def _joined(texts: Sequence[bytes]) -> bytes:
     data = _NEWLINE.join([*texts, b""])
-    # Readers remove a mark at the beginning of a file, but this mark belongs to a record.
+    # Readers remove a mark at the start of a file. Here the mark is part of a record, so it is
+    # written twice.
     return BYTE_ORDER_MARK + data if data.startswith(BYTE_ORDER_MARK) else data
 
 
@@ -349,12 +350,12 @@ def _json_reader(layout: JsonLayout, wanted: Wanted) -> _ReadTexts:
 
 
 def _fold_document(text: bytes) -> bytes:
-    """Write a JSON document on one line; return other texts unchanged."""
+    """Return a JSON document on one line; return other texts unchanged."""
     try:
         decode_document(text)
     except BadRecordError:
         return text
-    # JSON strings contain neither.
+    # Valid JSON strings contain neither carriage returns nor newlines.
     return text.replace(b"\r", b" ").replace(_NEWLINE, b" ").strip(b" ")
 
 
@@ -375,11 +376,11 @@ def _read_arrays(texts: Sequence[bytes], reading: JsonReading) -> Iterator[Recor
     if elements:
         yield from _element_blocks(elements, owners, reading)
     if bad:
-        yield without_rows(reading.shape.schema, bad=tuple(bad))
+        yield empty_block(reading.shape.schema, bad=tuple(bad))
 
 
 def _groups(text: bytes, root: JsonPath) -> Iterator[list[JsonSource]]:
-    """Return the elements of a text; raise before the first one if the text is broken."""
+    """Return the elements of a text; raise before the first element if the text is broken."""
     if len(text) <= _LONG_BYTES:
         return iter(list(element_groups(BytesIO(text), root=root)))
     deque(read_elements(BytesIO(text), objects=bool(root.steps)), maxlen=0)
@@ -395,15 +396,15 @@ def _element_blocks(
 
 
 def _text_reader(wanted: Wanted) -> _ReadTexts:
-    """Return the reader of plain text; raise ``UserError`` for other columns than its one."""
+    """Return the reader of plain text; raise ``UserError`` if the columns do not match."""
     (column,) = TEXT_COLUMNS
     found = [(field.name, field.type) for field in wanted.columns]
     if found != [(column.name, pa.string())]:
         raise UserError(
-            f'records of format "text" have one column, {column.name} {column.type.sql},'
+            f'records of format "text" must have one column, {column.name} {column.type.sql},'
             f" not {', '.join(name for name, _ in found) or 'none'}",
             code=Code.TYPE_ERR,
-            hint='Omit the columns, or choose the format "csv" or "json".',
+            hint='Remove the list of columns, or set the format to "csv" or "json".',
         )
 
     def read(texts: Sequence[bytes]) -> Iterator[RecordBlock]:

@@ -1,10 +1,10 @@
 """Send requests to Kinesis, retry them, and classify failures.
 
-Messages never contain the text of a response, except its code: the text may hold what a person
-sent.
+Messages contain the error code of a response, but never its text. The text may contain data
+that a user sent.
 
-Invariant: one boto3 client for each process and configuration. Creating a client is slow and
-not thread-safe; using it is.
+Invariant: there is one boto3 client for each process and configuration. Creating a client is
+slow and not thread-safe. Using a client is thread-safe.
 """
 
 import os
@@ -34,13 +34,13 @@ _ACTIONS = {
     "list_shards": "kinesis:ListShards",
 }
 # Requests about a stream as a whole.
-_OF_STREAMS = ("describe_stream_summary", "list_shards")
+_STREAM_OPERATIONS = ("describe_stream_summary", "list_shards")
 _SKEWED = re.compile(r"Signature (?:expired|not yet current): (\S+) is (?:now )?\w+ than (\S+)")
 _SERVER_FAULT = 500
 
 
 class Kind(StrEnum):
-    """What can be done about a failed request."""
+    """Kinds of failed requests; each kind is handled differently."""
 
     THROTTLED = "throttled"
     FAULT = "fault"
@@ -81,24 +81,24 @@ _KIND_BY_CODE = {
 
 
 class StreamError(ExternalError):
-    """A request that was refused or got no response."""
+    """A request that the service refused, or that got no response."""
 
     kind: Kind = Kind.OTHER
 
     @property
-    def heals(self) -> bool:
-        """Whether the same request may succeed a moment later."""
+    def transient(self) -> bool:
+        """Whether a retry of the same request may succeed."""
         return self.kind in (Kind.THROTTLED, Kind.FAULT)
 
 
 def _stream_error(error: Exception, *, operation: str, place: str) -> StreamError:
-    """Convert an error of boto3."""
+    """Convert a boto3 error to a StreamError."""
     response = getattr(error, "response", None)
     if response is None:
-        # The network, a proxy, or credentials that were not found.
+        # The network failed, a proxy failed, or no credentials were found.
         failure = StreamError(
-            f"{place} did not answer",
-            detail=f"{type(error).__name__}.",
+            f"{place} did not respond",
+            detail=f"The request failed with {type(error).__name__}.",
             hint="Check aws.region, aws.endpoint, the network and the credentials.",
         )
         failure.kind = Kind.FAULT
@@ -107,19 +107,22 @@ def _stream_error(error: Exception, *, operation: str, place: str) -> StreamErro
     status = int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     fault = Kind.FAULT if status >= _SERVER_FAULT else Kind.OTHER
     kind = _KIND_BY_CODE.get(code, fault)
-    gone = kind is Kind.NOT_FOUND and operation in _OF_STREAMS
+    gone = kind is Kind.NOT_FOUND and operation in _STREAM_OPERATIONS
     fact = "does not exist" if gone else f"refused {_ACTIONS[operation]}"
-    detail, hint = f"{code or 'An answer without a code'} (HTTP {status}).", ""
+    detail, hint = f"{code or 'Response without an error code'} (HTTP {status}).", ""
     if skew := _SKEWED.search(str(response.get("Error", {}).get("Message", ""))):
-        detail = f"This clock is wrong: it signed at {skew[1]}, the service allows {skew[2]}."
-        hint = "Set the clock of this machine; penstock doctor compares it."
+        detail = (
+            f"The clock of this machine is wrong: it signed the request at {skew[1]}, but the "
+            f"limit of the service is {skew[2]}."
+        )
+        hint = "Correct the clock of this machine. To compare it, run penstock doctor."
     elif kind is Kind.REFUSED:
         hint = (
-            f"Allow {_ACTIONS[operation]} for the keys or the role of the job; "
-            "a secret is changed with ALTER SECRET."
+            f"Allow {_ACTIONS[operation]} for the access key or the role of the job. "
+            "To change the keys of a secret, use ALTER SECRET."
         )
     elif code.startswith("KMS"):
-        hint = "Look at the KMS key of the stream; the job resumes by itself once it works."
+        hint = "Check the KMS key of the stream. The job resumes when the key works again."
     failure = StreamError(f"{place} {fact}", detail=detail, hint=hint)
     failure.kind = kind
     return failure
@@ -127,13 +130,13 @@ def _stream_error(error: Exception, *, operation: str, place: str) -> StreamErro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamAccess:
-    """The stream, its address, and the credentials and timeouts of requests."""
+    """Name and address of a stream, with the credentials and timeouts of its requests."""
 
     keys: AwsKeys
     stream: str
     stream_arn: str
     endpoint: str
-    # Names in messages: values that a secret or the environment gives are not shown.
+    # Names for messages, without values that come from a secret or the environment.
     shown: str
     region_shown: str
     place_shown: str
@@ -144,18 +147,18 @@ class StreamAccess:
 
     @property
     def region(self) -> str:
-        """The region of the requests: that of the ARN, if there is one."""
+        """The region of the stream ARN; without an ARN, the configured region."""
         return self.stream_arn.split(":")[3] if self.stream_arn else self.keys.region
 
     @property
     def naming(self) -> dict[str, str]:
-        """The arguments of requests that name the stream."""
+        """The request arguments that name the stream."""
         if self.stream_arn:
             return {"StreamARN": self.stream_arn}
         return {"StreamName": self.stream}
 
 
-# Names of botocore.
+# The names of the providers in botocore.
 _PROVIDERS = {
     CredentialsProvider.DEFAULT: "",
     CredentialsProvider.SIMPLE: "",
@@ -165,10 +168,10 @@ _PROVIDERS = {
 
 
 def stream_access(values: KinesisOptions) -> StreamAccess:
-    """Return the access that options describe; they must hold values and no references."""
+    """Return the access that options describe; the options must contain no references."""
     names = {**dict(all_options(values)), **dict(values.origins)}
     named_by = "property.aws.kinesis.stream_arn" if values.stream_arn else "kinesis_stream"
-    own_place = f"kinesis.{names['aws.region']}.amazonaws.com"
+    default_host = f"kinesis.{names['aws.region']}.amazonaws.com"
     return StreamAccess(
         keys=AwsKeys(
             region=values.region,
@@ -189,7 +192,7 @@ def stream_access(values: KinesisOptions) -> StreamAccess:
         endpoint=values.endpoint,
         shown=f'stream "{names[named_by]}"',
         region_shown=names["aws.region"],
-        place_shown=names["aws.endpoint"] or own_place,
+        place_shown=names["aws.endpoint"] or default_host,
         request_timeout=timedelta(milliseconds=values.request_timeout_ms),
         connect_timeout=timedelta(milliseconds=values.connection_timeout_ms),
         page_shards_max=values.page_shards_max,
@@ -198,7 +201,7 @@ def stream_access(values: KinesisOptions) -> StreamAccess:
 
 @lru_cache(maxsize=64)
 def unsealed_access(sealed: Sealed) -> StreamAccess:
-    """Return the access of a task."""
+    """Decrypt the access that a task received."""
     from penstock.secrets.sealing import unsealed_with
 
     values = unsealed_with(sealed.key_file, sealed.text)
@@ -207,8 +210,8 @@ def unsealed_access(sealed: Sealed) -> StreamAccess:
 
 def _open_client(access: StreamAccess) -> Any:  # noqa: ANN401 - boto3 has no types.
     with aws_failures(
-        f"{access.shown} at {access.place_shown} could not be asked",
-        hint="Check aws.region, aws.endpoint and the settings of AWS on this machine.",
+        f"no client could be created for {access.shown} at {access.place_shown}",
+        hint="Check aws.region, aws.endpoint and the AWS configuration of this machine.",
     ):
         return open_client(
             "kinesis",
@@ -220,11 +223,11 @@ def _open_client(access: StreamAccess) -> Any:  # noqa: ANN401 - boto3 has no ty
         )
 
 
-# Shared by all jobs of a process: a client takes 8 MB.
+# All jobs of a process share clients, because a client takes 8 MB.
 CLIENTS: SharedClients[StreamAccess, Any] = SharedClients(_open_client, clock=SystemClock())
 os.register_at_fork(after_in_child=CLIENTS.abandon)
 
-# A request is retried for this time; then the epoch is.
+# A request is retried for this long. After that, the epoch is retried.
 GIVE_UP_AFTER = timedelta(seconds=20)
 _DELAY_FIRST = timedelta(milliseconds=100)
 _DELAY_MAX = timedelta(seconds=5)
@@ -232,34 +235,34 @@ _DELAY_MAX = timedelta(seconds=5)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retries:
-    """How long requests are retried; ``stop`` ends every wait."""
+    """Retry policy of requests; setting ``stop`` ends every wait."""
 
     clock: Clock = field(default_factory=SystemClock)
     give_up_after: timedelta = GIVE_UP_AFTER
     stop: threading.Event = field(default_factory=threading.Event)
-    chance: Callable[[], float] = random.random
+    jitter: Callable[[], float] = random.random
 
     def delay(self, tries: int) -> timedelta:
         """Return a random delay, up to a limit that grows with the number of tries."""
         longest: timedelta = min(_DELAY_MAX, _DELAY_FIRST * 2 ** min(tries, 10))
-        return longest * self.chance()
+        return longest * self.jitter()
 
     def wait(self, delay: timedelta) -> None:
-        """Wait; raise StoppedError if asked to stop."""
+        """Wait for a delay; raise StoppedError if ``stop`` is set."""
         if self.clock.wait(self.stop, delay):
-            raise StoppedError("asked to stop while waiting for the stream")
+            raise StoppedError("stopped while waiting for the stream")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """A response of the service, and the time of its clock."""
+    """Data of a response, and the time at which the service sent it."""
 
     data: Mapping[str, Any]
     at: datetime
 
 
 class StreamClient:
-    """Sends requests about one stream, and counts them; used by any thread."""
+    """Client of one stream that retries and counts requests; thread-safe."""
 
     def __init__(self, access: StreamAccess, retries: Retries | None = None) -> None:
         self.access = access
@@ -268,7 +271,7 @@ class StreamClient:
         self._counting = threading.Lock()
 
     def send(self, operation: str, **arguments: object) -> Response:
-        """Send a request until it succeeds, fails for good, or the time is up."""
+        """Send a request; retry transient failures until ``give_up_after`` has passed."""
         clock = self.retries.clock
         deadline = clock.monotonic() + self.retries.give_up_after.total_seconds()
         renewed = False
@@ -279,11 +282,11 @@ class StreamClient:
             except StreamError as error:
                 if error.kind is Kind.EXPIRED_TOKEN and not renewed:
                     renewed = True
-                    credentials_for(self.access.keys).forget()
-                    CLIENTS.forget(self.access)
+                    credentials_for(self.access.keys).invalidate()
+                    CLIENTS.discard(self.access)
                     continue
                 left = timedelta(seconds=deadline - clock.monotonic())
-                if not error.heals or left <= timedelta(0):
+                if not error.transient or left <= timedelta(0):
                     raise
             self.retries.wait(min(self.retries.delay(tries), left))
             tries += 1
@@ -298,7 +301,7 @@ class StreamClient:
         except aws_errors() as error:
             place = f"{self.access.shown} at {self.access.place_shown}"
             raise _stream_error(error, operation=operation, place=place) from None
-        # The service's clock counts whole seconds.
+        # The Date header has whole seconds.
         date = data.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
         at = parsedate_to_datetime(date) if date else datetime.now(UTC).replace(microsecond=0)
         return Response(data=data, at=at)

@@ -1,6 +1,6 @@
-"""Streams of Amazon Kinesis as a source kind: options, their checks, what SHOW prints.
+"""Kinesis streams as a source kind: options, validation, and the output of SHOW.
 
-Everything that sends requests is imported by the function that uses it.
+Modules that send requests are imported inside the functions that use them.
 """
 
 import json
@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 from penstock.clock import Clock
 from penstock.errors import UserError
 from penstock.model.job import JobState
-from penstock.model.options import Reveal, all_options, option, with_values
+from penstock.model.options import Reveal, all_options, option, resolve_references
 from penstock.model.schema import Column, Primitive
 from penstock.model.secrets import Origins, shown_value
 from penstock.model.split import Amount, Progress, SplitState, SplitStatus, position_text
-from penstock.model.text import counted, format_duration, quoted_name
-from penstock.sources.kinesis.shards import StreamMemory, inherited, readable, remembered
+from penstock.model.text import format_count, format_duration, quoted_name
+from penstock.sources.kinesis.shards import StreamMemory, inherit_memory, load_memory, readable
 from penstock.sources.registry import source_options
 from penstock.sources.source import (
     Place,
@@ -28,13 +28,13 @@ from penstock.sources.source import (
     Source,
     SourceKind,
     SourceServices,
-    SourceShown,
+    SourceView,
     StartRequest,
     TaskReader,
 )
 from penstock.storage.options import require_both_keys
 
-# Metadata of a row; no part of ``*``.
+# Metadata columns of a row; ``*`` does not include them.
 STREAM_COLUMNS = (
     Column(name="_shard", type=Primitive.STRING),
     Column(name="_sequence", type=Primitive.STRING),
@@ -45,10 +45,10 @@ STREAM_COLUMNS = (
 
 
 class ForeignRecords(StrEnum):
-    """What to do with a sub-record of an aggregate whose key belongs to another shard.
+    """Handling of sub-records in an aggregate whose key belongs to another shard.
 
-    After a split an aggregate may hold records of both halves. Some producers resend them,
-    others do not.
+    After a split, an aggregate may contain records of both halves. Some producers resend
+    these records, others do not.
     """
 
     REJECT = "reject"
@@ -57,7 +57,7 @@ class ForeignRecords(StrEnum):
 
 
 class CredentialsProvider(StrEnum):
-    """Where credentials come from if options give none."""
+    """Sources of credentials if the options contain none."""
 
     DEFAULT = "default"
     INSTANCE_PROFILE = "instance_profile"
@@ -67,22 +67,22 @@ class CredentialsProvider(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KinesisOptions:
-    """Options of FROM KINESIS that are stored; positions are commands, stored in progress."""
+    """Stored options of FROM KINESIS; start positions are stored in progress instead."""
 
     region: str = option("Region of the stream, such as eu-west-1.", key="aws.region")
     stream: str = option("Name of the stream.", key="kinesis_stream")
     endpoint: str = option(
-        "Address of the service, if it is not that of the region.",
+        "Endpoint URL of the service. By default, the endpoint of the region.",
         key="aws.endpoint",
         default="",
     )
     shards: str = option(
-        "Shards to read, separated by commas; then no others are looked for.",
+        "Shards to read, separated by commas. By default, all shards, including new ones.",
         key="kinesis_shards",
         default="",
     )
     access_key: str = option(
-        "Access key; without it the default chain is asked.",
+        "Access key. Without it, the default credentials chain of AWS is used.",
         key="aws.access_key",
         default="",
         secret=True,
@@ -96,23 +96,23 @@ class KinesisOptions:
     session_key: str = option(
         "Session token of temporary keys.", key="aws.session_key", default="", secret=True
     )
-    role_arn: str = option("Role that is assumed.", key="aws.role_arn", default="")
+    role_arn: str = option("ARN of the role to assume.", key="aws.role_arn", default="")
     external_id: str = option(
-        "External id that the role asks for.", key="property.aws.external.id", default=""
+        "External id that the role requires.", key="property.aws.external.id", default=""
     )
     provider: CredentialsProvider = option(
-        "Where credentials come from that are not given.",
+        "Where credentials come from if aws.access_key is not set.",
         key="property.aws.credentials.provider",
         default=CredentialsProvider.DEFAULT,
     )
     stream_arn: str = option(
-        "ARN of the stream, for one of another account; its region must be aws.region.",
+        "ARN of a stream in another account. Its region must equal aws.region.",
         key="property.aws.kinesis.stream_arn",
         default="",
     )
     # Both timeouts together are less than the 10 s that a PAUSE waits for a runner.
     request_timeout_ms: int = option(
-        "How long to wait for an answer, in milliseconds.",
+        "How long to wait for a response, in milliseconds.",
         key="property.aws.request.timeout.ms",
         default=6_000,
         at_least=1,
@@ -126,57 +126,57 @@ class KinesisOptions:
         at_most=60_000,
     )
     page_records_max: int = option(
-        "Most records in one answer.",
+        "Maximum number of records in one response.",
         key="property.aws.kinesis.max_records",
         default=10_000,
         at_least=1,
         at_most=10_000,
     )
     page_shards_max: int = option(
-        "Most shards in one page of a listing.",
+        "Maximum number of shards in one page of a listing.",
         key="property.aws.kinesis.max_results",
         default=1_000,
         at_least=1,
         at_most=10_000,
     )
     foreign_records: ForeignRecords = option(
-        "What happens to records inside an aggregate that belong to another shard, as they do "
-        "after a split: reject, load or skip them.",
+        "Whether to reject, load or skip records in an aggregate that belong to another shard. "
+        "After a split, aggregates may contain such records.",
         key="kpl_foreign_records",
         default=ForeignRecords.REJECT,
     )
-    # The references of values that messages must not show; set beside values, never stored.
+    # References for values that messages must not show; set together with values, never stored.
     origins: Origins = field(default=(), compare=False, metadata={"transient": True})
 
     @property
     def pinned(self) -> tuple[str, ...]:
-        """The only shards to read; empty for all."""
+        """The shards to read; empty for all shards."""
         return tuple(name.strip() for name in self.shards.split(",") if name.strip())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KinesisStart:
-    """Options of FROM KINESIS that set the start: commands, at most one of them."""
+    """Options of FROM KINESIS that set start positions; a statement has at most one."""
 
     default: str = option(
-        "Where all shards begin: TRIM_HORIZON, LATEST (what is taken when none is given), a "
-        "time, or a sequence number.",
+        "Start position of all shards: TRIM_HORIZON, LATEST (the default), a time, or a "
+        "sequence number.",
         key="property.kinesis_default_pos",
         default="",
     )
     by_shard: str = option(
-        "Where each of kinesis_shards begins, in their order, separated by commas.",
+        "Start positions of kinesis_shards, in the same order, separated by commas.",
         key="kinesis_shards_pos",
         default="",
     )
     at: str = option(
-        "The time at which all shards begin.",
+        "Start time of all shards.",
         key="property.aws.kinesis.timestamp",
         default="",
     )
     stored: str = option(
-        "JSON of typed positions by shard, as SHOW CREATE ROUTINE LOAD writes them. It names "
-        "every shard; at ALTER those that it does not name stay where they are.",
+        "JSON of positions by shard, as SHOW CREATE ROUTINE LOAD prints them. CREATE needs a "
+        "position for every shard. ALTER does not move the shards without a position.",
         key="property.kinesis_positions",
         default="",
     )
@@ -190,8 +190,8 @@ _HOST = re.compile(r"[A-Za-z0-9._-]+|[0-9a-f:.]+")
 
 
 def revealed_stream(options: KinesisOptions, reveal: Reveal) -> KinesisOptions:
-    """Return options with values instead of references, checked together."""
-    values = with_values(options, reveal, what="KINESIS")
+    """Return options with values instead of references; raise UserError if they conflict."""
+    values = resolve_references(options, reveal, what="KINESIS")
     _require_form(values, "aws.region", _REGION, example="eu-west-1")
     _require_form(values, "kinesis_stream", _STREAM, example="orders")
     _check_credentials(values)
@@ -209,12 +209,14 @@ def _require_form(
 ) -> re.Match[str]:
     found = form.fullmatch(dict(all_options(options))[key])
     if found is None:
-        raise UserError(f'option "{key}" must look like {example}, not {_shown(options, key)}')
+        raise UserError(
+            f'option "{key}" must be a value such as {example}, not {_shown(options, key)}'
+        )
     return found
 
 
 def _shown(options: KinesisOptions, key: str) -> str:
-    """Write the value of an option into a message, or its reference."""
+    """Return an option's value for messages, or its reference if the value is secret."""
     return shown_value(key, dict(all_options(options))[key], options.origins)
 
 
@@ -227,10 +229,10 @@ def _check_credentials(options: KinesisOptions) -> None:
         ("property.aws.external.id", options.external_id, "aws.role_arn", options.role_arn),
     ):
         if text and not other:
-            raise UserError(f'option "{key}" needs "{needed}" beside it')
+            raise UserError(f'option "{key}" requires "{needed}"')
     if options.provider is CredentialsProvider.SIMPLE and not options.access_key:
         raise UserError(
-            'option "property.aws.credentials.provider" = simple needs "aws.access_key"'
+            'option "property.aws.credentials.provider" = simple requires "aws.access_key"'
         )
     if options.role_arn and not options.role_arn.startswith("arn:"):
         shown = _shown(options, "aws.role_arn")
@@ -241,16 +243,18 @@ def _check_endpoint(options: KinesisOptions) -> None:
     endpoint = options.endpoint
     if "@" in endpoint:
         raise UserError(
-            'option "aws.endpoint" must not hold a name or a password',
-            hint='Give them as "aws.access_key" and "aws.secret_key".',
+            'option "aws.endpoint" must not contain a user name or a password',
+            hint='Use "aws.access_key" and "aws.secret_key" instead.',
         )
     shown = _shown(options, "aws.endpoint")
     if endpoint and not endpoint.lower().startswith(("http://", "https://")):
-        raise UserError(f'option "aws.endpoint" must begin with https:// or http://: {shown}')
+        raise UserError(
+            f'option "aws.endpoint" must start with https:// or http://, not {shown}'
+        )
     if endpoint and not _names_host(endpoint):
         raise UserError(
-            f'option "aws.endpoint" must name a host and, if any, a port up to 65535: {shown}',
-            hint="Write for example http://127.0.0.1:4567.",
+            f'option "aws.endpoint" must have a host and an optional port up to 65535: {shown}',
+            hint="Write an address such as http://127.0.0.1:4567.",
         )
 
 
@@ -265,19 +269,19 @@ def _names_host(endpoint: str) -> bool:
 def _check_arn(options: KinesisOptions) -> None:
     key = "property.aws.kinesis.stream_arn"
     found = _require_form(options, key, _ARN, example=_ARN_EXAMPLE)
-    for other, value, of_arn in (
+    for other, value, arn_part in (
         ("aws.region", options.region, found[1]),
         ("kinesis_stream", options.stream, found[2]),
     ):
-        if value != of_arn:
-            names = shown_value(key, of_arn, options.origins)
+        if value != arn_part:
+            names = shown_value(key, arn_part, options.origins)
             raise UserError(
                 f'option "{key}" names {names}, but "{other}" is {_shown(options, other)}'
             )
 
 
-# A message appears when a shard has used this part of the retention.
-_NEAR_THE_END = 0.8
+# OtherMsg warns when the lag of a shard reaches this part of the retention.
+_WARNING_RATIO = 0.8
 
 
 def _options(state: JobState) -> KinesisOptions:
@@ -286,7 +290,7 @@ def _options(state: JobState) -> KinesisOptions:
 
 
 def _merge(before: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """Merge options; pinned shards of another stream mean nothing."""
+    """Merge options; remove pinned shards if the stream changes."""
     merged = {**before, **given}
     place = ("kinesis_stream", "aws.region")
     moved = any(merged.get(key) != before.get(key) for key in place)
@@ -301,18 +305,18 @@ def _start(request: StartRequest) -> Progress | None:
     return resolve_start(request)
 
 
-# The options that together name one stream.
+# The options that together identify a stream.
 _PLACE = ("stream", "region", "endpoint", "stream_arn")
 
 
 def _inherit(memory: str, before: JobState, after: JobState) -> str:
-    """Carry memory over to a job on the same stream.
+    """Return the memory for a job that continues on the same stream.
 
-    Nothing else can prove for a quiet shard that no record was lost.
+    Only this memory can prove that an idle shard lost no records.
     """
     old, new = _options(before), _options(after)
     if all(getattr(old, name) == getattr(new, name) for name in _PLACE):
-        return inherited(memory, before=before.progress, after=after.progress)
+        return inherit_memory(memory, before=before.progress, after=after.progress)
     return ""
 
 
@@ -343,11 +347,11 @@ def _probe(options: KinesisOptions, values: KinesisOptions) -> None:
 
 
 def _statuses(request: ShowRequest) -> tuple[SplitStatus, ...]:
-    """Return the state of every shard, and what was last learned of it."""
+    """Return the state of every shard with its last known lag."""
     progress = request.state.progress
-    memory = remembered(request.memory, progress)
+    memory = load_memory(request.memory, progress)
     by_shard = {one.shard: one for one in memory.shards}
-    may_be_read = {split.split for split in readable(progress)}
+    readable_ids = {split.split for split in readable(progress)}
     found = []
     for split in progress:
         if split.finished:
@@ -358,7 +362,7 @@ def _statuses(request: ShowRequest) -> tuple[SplitStatus, ...]:
         found.append(
             SplitStatus(
                 split=split.split,
-                state=state if split.split in may_be_read else SplitState.WAITING,
+                state=state if split.split in readable_ids else SplitState.WAITING,
                 remaining=Amount(lag=known.lag if known else None),
                 seen_at=known.at if known else None,
             )
@@ -366,19 +370,19 @@ def _statuses(request: ShowRequest) -> tuple[SplitStatus, ...]:
     return tuple(found)
 
 
-def _show(request: ShowRequest) -> SourceShown:
+def _show(request: ShowRequest) -> SourceView:
     state = request.state
-    memory, options = remembered(request.memory, state.progress), _options(state)
+    memory, options = load_memory(request.memory, state.progress), _options(state)
     named = {"region": options.region, "stream": options.stream}
     if options.endpoint:
         named["endpoint"] = options.endpoint
     unfinished = sorted(split.split for split in state.progress if not split.finished)
     still_open = [shard for shard in unfinished if shard not in memory.closed]
-    # A job that starts with these positions repeats no record.
+    # A new job that starts at these positions loads no record twice.
     positions = {split.split: position_text(split.position) for split in state.progress}
     lags = [one.remaining.lag for one in _statuses(request)]
     known = [max(0, round(lag.total_seconds() * 1000)) for lag in lags if lag is not None]
-    return SourceShown(
+    return SourceView(
         properties=named
         | {
             "openKinesisShards": ",".join(still_open),
@@ -403,18 +407,18 @@ def _messages(
     state = request.state
     if options.pinned and all(split.finished for split in state.progress):
         yield (
-            "all pinned shards finished; to go on with their children PAUSE the load, write "
+            "all pinned shards finished; to read their child shards, PAUSE the load, run "
             f"ALTER ROUTINE LOAD FOR {quoted_name(state.name)} FROM KINESIS "
-            "('kinesis_shards' = ''), and RESUME it"
+            "('kinesis_shards' = ''), then RESUME the load"
         )
-    kept = memory.retention
+    retention = memory.retention
     unfinished = {split.split for split in state.progress if not split.finished}
     for one in memory.shards:
-        if kept is None or one.shard not in unfinished or one.lag is None:
+        if retention is None or one.shard not in unfinished or one.lag is None:
             continue
-        # Records that arrived since the last response are waiting, too.
+        # The lag may have grown since the last response.
         age = max(request.at - one.at, timedelta(0)) if one.at else timedelta(0)
-        limit = kept * _NEAR_THE_END
+        limit = retention * _WARNING_RATIO
         if one.lag + age >= limit:
             lag = f"lags {format_duration(one.lag)}"
             if one.lag < limit:
@@ -423,18 +427,18 @@ def _messages(
                     f"{format_duration(age)} ago)"
                 )
             yield (
-                f"shard {one.shard} {lag}; retention is {format_duration(kept)}: "
+                f"shard {one.shard} {lag}; retention is {format_duration(retention)}: "
                 "unread records will expire"
             )
 
 
 def _position(progress: Progress) -> str:
-    """Write the position of a single shard, or the number of shards."""
+    """Return the position of the only unfinished shard, or the number of shards."""
     reading = [split for split in progress if not split.finished]
     if len(reading) == 1:
         return f"{reading[0].split} {position_text(reading[0].position)}"
     finished = len(progress) - len(reading)
-    shown = f"{counted(len(reading), 'shard')}, see SHOW SHARDS"
+    shown = f"{format_count(len(reading), 'shard')}, see SHOW SHARDS"
     return shown + (f" ({finished} finished)" if finished else "")
 
 

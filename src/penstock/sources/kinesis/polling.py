@@ -1,10 +1,10 @@
 """Poll a stream from the driver: which shards exist, and which have records.
 
-A shard is polled only while no task reads it, with requests for one record. The chain of
-iterators is kept between polls; the iterator that found records goes to the task.
+A shard is polled only while no task reads it. A poll requests one record. The next iterator is
+kept between polls, and the iterator that found records is passed to the task.
 
-Invariant: a shard that a listing lacks is gone only if the stream, asked for it by name, does
-not know it.
+Invariant: a listing that lacks a shard does not prove that the shard is gone. The shard is gone
+only if the service reports, for a request by name, that it does not exist.
 """
 
 from collections.abc import Mapping
@@ -28,54 +28,54 @@ from penstock.model.split import (
 )
 from penstock.model.text import format_instant
 from penstock.sources.kinesis.client import Kind, StreamClient, StreamError
-from penstock.sources.kinesis.reading import Page, ShardPages, knows_shard, list_shards
+from penstock.sources.kinesis.reading import Page, ShardPages, list_shards, shard_exists
 from penstock.sources.kinesis.shards import (
     ListedShard,
     ShardMemory,
     ShardOutcome,
     ShardWork,
+    add_new_shards,
     childless,
-    follow,
-    forgettable,
+    known_by_name_only,
     readable,
+    removable,
     split_of,
     unknown_parents,
     unlisted,
-    unlisted_yet,
 )
 
 
 class PollState(StrEnum):
-    """What the polls of a shard have found so far."""
+    """Result of the polls of a shard so far."""
 
-    # Only empty pages, and not the tip.
+    # Only empty pages; the tip of the shard is not reached yet.
     SEARCHING = "searching"
-    # Records, or the end.
+    # Records, or the end of the shard.
     FOUND = "found"
-    # Nothing up to the tip, or a task reads the shard.
+    # No records up to the tip, or a task reads the shard.
     IDLE = "idle"
 
 
 @dataclass(slots=True, kw_only=True)
 class ShardPoller:
-    """One shard that may be read; used by one thread at a time."""
+    """Poller of one readable shard; used by one thread at a time."""
 
     shard: ListedShard
     position: Position
-    # The iterator of these pages goes to the task that reads the shard.
+    # The iterator of these pages is passed to the task that reads the shard.
     pages: ShardPages
     memory: ShardMemory
-    # None once it is known that nothing was lost.
+    # None after the check has shown that no records were lost.
     gap_check: "GapCheck | None"
     state: PollState = PollState.SEARCHING
-    # Everything that had arrived when the run started is loaded.
+    # All records that had arrived when the run started are loaded.
     caught_up: bool = False
-    # When the driver last sent a request, and when it or a task last got a response.
-    asked_at: float | None = None
-    seen_at: float | None = None
+    # The time of the driver's last request, and of the last response to the driver or a task.
+    requested_at: float | None = None
+    responded_at: float | None = None
 
-    def ask(self, retention: timedelta) -> None:
-        """Send one request and store what it reports."""
+    def poll(self, retention: timedelta) -> None:
+        """Send one request; store the state and the lag that the response shows."""
         iterator: str | None = self._opened()
         page = self.pages.next(limit=1)
         check, position = self.gap_check, self.position
@@ -83,26 +83,26 @@ class ShardPoller:
             if check.decide(page, retention=retention):
                 self.gap_check = None
             if not check.refused and isinstance(position, After) and position.sub is None:
-                # The check starts at the record that was taken, and not after it.
+                # The check starts at the last loaded record, not after it.
                 iterator = None
-                taken = [record.sequence for record in page.records] == [position.value]
-                if taken and not page.ended:
+                loaded = [record.sequence for record in page.records] == [position.value]
+                if loaded and not page.ended:
                     return
-        wants_what_is_left = isinstance(position, Horizon) and not self.memory.caught_up_at
-        if page.records and not wants_what_is_left:
-            self._loaded_until(datetime.fromtimestamp(page.records[0].arrived_at, UTC))
+        starts_at_horizon = isinstance(position, Horizon) and not self.memory.caught_up_at
+        if page.records and not starts_at_horizon:
+            self._set_loaded_until(datetime.fromtimestamp(page.records[0].arrived_at, UTC))
         if page.records or page.ended:
             self.state = PollState.FOUND
-            # The task finds the same page.
+            # The task reads the same page again.
             self.pages = replace(self.pages, position=position, iterator=iterator)
         elif not page.lag:
-            self._at_tip(page.at)
-        # The lag is that of the page's end, but its records are not loaded yet.
+            self._set_at_tip(page.at)
+        # The response has the lag at the end of the page, but its records are not loaded yet.
         lag = page.lag or None if page.records else page.lag
         self.memory = replace(self.memory, lag=lag, at=page.at)
 
     def read(self, limits: ReadLimits) -> SplitRead:
-        """Return the read of the shard from its position."""
+        """Return a read of the shard from its position."""
         return SplitRead(
             id=self.shard.id,
             split=self.shard.id,
@@ -112,62 +112,65 @@ class ShardPoller:
             work=to_text(ShardWork(shard=self.shard, iterator=self.pages.iterator)),
         )
 
-    def passed(self, boundary: Position, *, run_began_at: datetime | None) -> bool:
-        """Return whether everything that arrived before a time is loaded."""
+    def passed(self, boundary: Position, *, run_started_at: datetime | None) -> bool:
+        """Return whether all records that arrived before a boundary are loaded."""
         if not isinstance(boundary, AtTime):
             return False
         loaded_until = self.memory.caught_up_at
-        of_this_run = boundary.at == run_began_at and self.caught_up
+        of_this_run = boundary.at == run_started_at and self.caught_up
         return of_this_run or (loaded_until is not None and loaded_until >= boundary.at)
 
-    def take(self, outcome: ShardOutcome, *, begun_at: datetime) -> None:
-        """Continue after what was committed."""
+    def advance(self, outcome: ShardOutcome, *, run_started_at: datetime) -> None:
+        """Move to the end of a read that was committed."""
         moved = outcome.position != self.position
         self.position = outcome.position
         self.pages = replace(self.pages, position=outcome.position, iterator=outcome.iterator)
-        # A page that was not taken whole has more; after a whole one, there may be more.
+        # A page that was read in part has more records. After a full page, there may be more.
         found = outcome.lag is None or (bool(outcome.lag) and moved)
         self.state = PollState.FOUND if found else PollState.SEARCHING
         self.gap_check = None
         if outcome.arrived_at is not None:
             arrived_at = datetime.fromtimestamp(outcome.arrived_at, UTC)
-            self.caught_up = self.caught_up or arrived_at >= begun_at
-            self._loaded_until(arrived_at)
+            self.caught_up = self.caught_up or arrived_at >= run_started_at
+            self._set_loaded_until(arrived_at)
         if outcome.at is not None:
             self.memory = replace(self.memory, lag=outcome.lag, at=outcome.at)
             if not outcome.lag:
-                self._at_tip(outcome.at)
+                self._set_at_tip(outcome.at)
 
-    def _at_tip(self, at: datetime) -> None:
+    def _set_at_tip(self, at: datetime) -> None:
         self.caught_up, self.state = True, PollState.IDLE
-        # A closed shard may have been closed for long. Its children inherit this time, but
-        # hold what arrived since.
+        # A closed shard may have been closed for a long time. Its children inherit this time,
+        # but contain the records that arrived since.
         if not self.shard.closed and not isinstance(self.position, End):
-            self._loaded_until(at)
+            self._set_loaded_until(at)
 
-    def _loaded_until(self, at: datetime) -> None:
+    def _set_loaded_until(self, at: datetime) -> None:
         known = self.memory.caught_up_at
         self.memory = replace(self.memory, caught_up_at=at if known is None else max(at, known))
 
     def _opened(self) -> str:
-        """Open the pages; a sequence number that the service refuses may be trimmed."""
+        """Return the current iterator; restart at the horizon if the position is refused.
+
+        A sequence number that the service refuses may have been trimmed.
+        """
         try:
-            return self.pages.opened()
+            return self.pages.current_iterator()
         except StreamError as error:
             unnamed = _sequence(self.position) is None
             if self.gap_check is None or unnamed or error.kind is not Kind.BAD_ARGUMENT:
                 raise
             self.gap_check.refused = error
             self.pages = replace(self.pages, position=Horizon(), iterator=None)
-            return self.pages.opened()
+            return self.pages.current_iterator()
 
 
 @dataclass(slots=True, kw_only=True)
 class GapCheck:
-    """Checks once that nothing was trimmed between a stored position and the first page.
+    """A single check that no records were trimmed between a position and the first page.
 
-    The service does not report what it trimmed. The first request therefore asks for the record
-    that the position names: nothing was lost if the stream still has it.
+    The service does not report trimmed records. The first request therefore reads the record
+    at the position. No records were lost if the stream still has that record.
     """
 
     position: Position
@@ -182,9 +185,12 @@ class GapCheck:
         return self.position if sequence is None else At(value=sequence)
 
     def decide(self, page: Page, *, retention: timedelta) -> bool:
-        """Return whether a page shows that nothing was lost; raise if something may be."""
+        """Return whether a page proves that no records were lost.
+
+        Raise UserError if records may have been lost.
+        """
         sequence = _sequence(self.position)
-        # A trimmed number lies before everything that is left of the shard.
+        # A trimmed number is less than all numbers that are left. This number was not trimmed.
         if self.refused and any(
             int(record.sequence) <= int(sequence or 0) for record in page.records
         ):
@@ -197,7 +203,7 @@ class GapCheck:
 
 
 def gap_check_of(position: Position, memory: ShardMemory) -> GapCheck | None:
-    """Return the check of a stored position; None if nothing can have been lost."""
+    """Return the check of a stored position; None if no records can have been lost."""
     if isinstance(position, At | After | AtTime) or memory.caught_up_at is not None:
         return GapCheck(position=position, memory=memory)
     return None
@@ -208,8 +214,8 @@ def require_no_gap(
 ) -> None:
     """Raise UserError if records may have been trimmed before they were read.
 
-    Nothing is lost if everything was loaded at a time within the retention, or if the position
-    is such a time itself.
+    No records are lost if all were loaded up to a time within the retention. The same holds
+    if the position itself is such a time.
     """
     safe = loaded_until(position, memory)
     oldest = at - retention
@@ -217,28 +223,30 @@ def require_no_gap(
         return
     shown = f"{format_instant(safe)} UTC" if safe else "an unknown time"
     raise UserError(
-        f"records of shard {memory.shard} may have been trimmed before they were read: all "
-        f"that arrived until {shown} was loaded, and the stream keeps nothing from before "
+        f"records of shard {memory.shard} may have been trimmed before they were read: "
+        f"everything up to {shown} was loaded, but the stream retains records only since "
         f"{format_instant(oldest)} UTC",
         code=Code.CANNOT_RESUME_ERR,
-        detail=f"The job stands at {position_text(position)}.",
-        hint=_way_on("what the shard still holds", shard=memory.shard, position="TRIM_HORIZON"),
+        detail=f"The job is at {position_text(position)}.",
+        hint=_continue_hint(
+            "the remaining records", shard=memory.shard, position="TRIM_HORIZON"
+        ),
     )
 
 
 def loaded_until(position: Position, memory: ShardMemory) -> datetime | None:
-    """Return the time until which everything that arrived is loaded; None if unknown.
+    """Return the time up to which all arrived records are loaded; None if unknown.
 
-    A position at a time needs nothing from before.
+    A position at a time needs no earlier records.
     """
-    wanted_from = position.at if isinstance(position, AtTime) else None
-    times = [at for at in (memory.caught_up_at, wanted_from) if at is not None]
+    start = position.at if isinstance(position, AtTime) else None
+    times = [at for at in (memory.caught_up_at, start) if at is not None]
     return max(times, default=None)
 
 
-def _way_on(what: str, *, shard: str, position: str) -> str:
+def _continue_hint(what: str, *, shard: str, position: str) -> str:
     return (
-        f"To go on with {what}, ALTER ROUTINE LOAD with "
+        f"To continue with {what}, run ALTER ROUTINE LOAD with "
         f"""'property.kinesis_positions' = '{{"{shard}": "{position}"}}', then RESUME it."""
     )
 
@@ -248,12 +256,12 @@ def _sequence(position: Position) -> str | None:
 
 
 LISTING_INTERVAL = timedelta(seconds=60)
-_LATE_LISTINGS_MAX = 5
+_RELISTINGS_MAX = 5
 _LISTING_PAUSE = timedelta(seconds=1)
 
 
 class ShardDirectory:
-    """The shards of a stream, as far as it has reported them."""
+    """The shards that a stream has reported so far."""
 
     def __init__(self, client: StreamClient, *, pinned: tuple[str, ...]) -> None:
         self._client = client
@@ -261,27 +269,28 @@ class ShardDirectory:
         self._clock = client.retries.clock
         self.listed: tuple[ListedShard, ...] = ()
         self._listed_at: float | None = None
-        # Children that the end of a parent named, and no listing has shown.
+        # Children that the last page of a parent named, but that no listing has shown yet.
         self._children: dict[str, ListedShard] = {}
-        # Shards that the stream knew, or did not know, when asked for them by name.
-        self._known: set[str] = set()
+        # Results of requests for shards by name.
+        self._existing: set[str] = set()
         self._gone: set[str] = set()
 
     def refresh(self, progress: Progress) -> Progress:
-        """Complete progress, by a new listing if one is due; repeat a listing that is late.
+        """Add new shards to progress; list shards if due, and again if some are missing.
 
-        Reading a shard needs its parents, because they come first. It needs its range of keys
-        to find foreign sub-records, and its children to continue after its end.
+        Reading a shard needs its parents, because parents are read first. The range of hash
+        keys is needed to find foreign sub-records. The children are needed to continue after
+        the end of the shard.
         """
         interval = LISTING_INTERVAL.total_seconds()
         if self._listed_at is None or self._clock.monotonic() - self._listed_at >= interval:
             self._list()
         progress = self.completed(progress)
-        self._require_known(progress)
-        for _ in range(_LATE_LISTINGS_MAX):
-            awaited = (*readable(progress), *unlisted_yet(progress))
-            late = unlisted(awaited, self.listed_by_id().values())
-            if not late and not self.awaits_child(progress):
+        self._require_existing(progress)
+        for _ in range(_RELISTINGS_MAX):
+            awaited = (*readable(progress), *known_by_name_only(progress))
+            missing = unlisted(awaited, self.listed_by_id().values())
+            if not missing and not self.awaits_child(progress):
                 break
             self._clock.wait(self._client.retries.stop, _LISTING_PAUSE)
             self._list()
@@ -289,31 +298,31 @@ class ShardDirectory:
         return progress
 
     def completed(self, progress: Progress) -> Progress:
-        """Add the reported shards that progress lacks; remove finished ones that are gone."""
+        """Add reported shards to progress; remove finished shards that are gone."""
         if self._pinned:
-            return follow(progress, [s for s in self.listed if s.id in self._pinned])
-        found = follow(progress, self.listed_by_id().values())
-        # Parents that no listing has shown, unless the stream has forgotten them.
-        parents = (name for name in unknown_parents(found) if self._is_known(name))
+            return add_new_shards(progress, [s for s in self.listed if s.id in self._pinned])
+        found = add_new_shards(progress, self.listed_by_id().values())
+        # Add parents that no listing has shown, unless the stream has deleted them.
+        parents = (name for name in unknown_parents(found) if self._exists(name))
         found = (*found, *(split_of(ListedShard(id=name), Horizon()) for name in parents))
-        missing = forgettable(found, self.listed)
-        gone = {name for name in missing if not self._is_known(name)}
+        missing = removable(found, self.listed)
+        gone = {name for name in missing if not self._exists(name)}
         return tuple(split for split in found if split.split not in gone)
 
     def listed_by_id(self) -> Mapping[str, ListedShard]:
-        """Return what the stream reported of each shard."""
+        """Return the reported shards by id."""
         return {shard.id: shard for shard in (*self._children.values(), *self.listed)}
 
     def add(self, child: ListedShard) -> None:
-        """Add a shard that the end of its parent named."""
+        """Add a shard that the last page of its parent named."""
         self._children[child.id] = child
 
     def awaits_child(self, progress: Progress) -> bool:
-        """Return whether a finished shard has children that no listing has shown yet."""
+        """Return whether a finished shard must have children that no listing has shown yet."""
         return not self._pinned and bool(childless(progress, self.listed))
 
     def is_closed(self, shard: str) -> bool:
-        """Ask the stream whether a shard takes no new records."""
+        """List the shards; return whether a shard is closed, so that no records are added."""
         self._list()
         return any(one.id == shard and one.closed for one in self.listed)
 
@@ -322,23 +331,23 @@ class ShardDirectory:
         self._listed_at = self._clock.monotonic()
         seen = {shard.id for shard in self.listed}
         self._children = {k: v for k, v in self._children.items() if k not in seen}
-        self._known.clear()
+        self._existing.clear()
 
-    def _is_known(self, shard: str) -> bool:
-        """Ask the stream whether it knows a shard, once for every listing."""
-        if shard not in self._known | self._gone:
-            known = knows_shard(self._client, shard)
-            (self._known if known else self._gone).add(shard)
-        return shard in self._known
+    def _exists(self, shard: str) -> bool:
+        """Return whether a shard exists; send at most one request per listing."""
+        if shard not in self._existing | self._gone:
+            exists = shard_exists(self._client, shard)
+            (self._existing if exists else self._gone).add(shard)
+        return shard in self._existing
 
-    def _require_known(self, progress: Progress) -> None:
-        """Raise UserError if a shard that was not read to its end is gone."""
+    def _require_existing(self, progress: Progress) -> None:
+        """Raise UserError if an unfinished shard no longer exists."""
         for split in unlisted(progress, self.listed_by_id().values()):
-            if not self._is_known(split.split):
-                stands_at = position_text(split.position)
+            if not self._exists(split.split):
+                position = position_text(split.position)
                 raise UserError(
-                    f"shard {split.split} is gone, and was not read to its end",
+                    f"shard {split.split} no longer exists, but was not read to its end",
                     code=Code.CANNOT_RESUME_ERR,
-                    detail=f"The job stands at {stands_at}; the rest was trimmed.",
-                    hint=_way_on("the other shards", shard=split.split, position="END"),
+                    detail=f"The job is at {position}. Later records were trimmed.",
+                    hint=_continue_hint("the other shards", shard=split.split, position="END"),
                 )

@@ -1,4 +1,4 @@
-"""Read shards inside a task, several at once, with a note for each."""
+"""Read the shards of a task in parallel, and write a note for each shard."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -12,32 +12,32 @@ from penstock.errors import InvariantError
 from penstock.model.codec import from_text, to_text
 from penstock.model.split import Note, ReadCounts, ReadLimits, SplitRead
 from penstock.sources.formats.blocks import BadRecord, RecordBlock
-from penstock.sources.formats.payloads import Decoder, without_rows
+from penstock.sources.formats.payloads import Decoder, empty_block
 from penstock.sources.kinesis.client import Retries, StreamClient, unsealed_access
 from penstock.sources.kinesis.kind import KinesisOptions
 from penstock.sources.kinesis.reading import ShardPages, ShardReading, list_shards
-from penstock.sources.kinesis.records import Fate, Item, chunks_of, metadata_of
+from penstock.sources.kinesis.records import Item, RecordState, chunks_of, metadata_of
 from penstock.sources.kinesis.shards import ShardWork
 from penstock.sources.registry import source_options
 from penstock.sources.source import BadRow, ReadTask, RowBlock
-from penstock.sources.threads import interleaved
+from penstock.sources.threads import interleave
 
 _THREADS_MAX = 16
 
 
 class KinesisReader:
-    """Reads the shards of one task."""
+    """Reader of the shards of one task."""
 
     def __init__(self, task: ReadTask) -> None:
         if task.payload is None:
-            raise InvariantError("a task that reads shards needs the format of the records")
+            raise InvariantError("a task that reads shards needs a record format")
         self._task = task
         self._options: KinesisOptions = source_options(task.source)
         self._payload = task.payload
         self._stop = threading.Event()
         retries = Retries(clock=SystemClock(), stop=self._stop)
         self._client = StreamClient(unsealed_access(task.access), retries)
-        self._noted = 0
+        self._requests_noted = 0
         self.notes: list[Note] = []
 
     @property
@@ -48,15 +48,15 @@ class KinesisReader:
         self._stop.set()
 
     def blocks(self) -> Iterator[RowBlock]:
-        # The rows of one shard come in their order.
+        # The rows of one shard keep their order.
         streams = [partial(self._shard, read) for read in self._task.reads]
-        for found in interleaved(streams, threads=_THREADS_MAX, stop=self._stop):
+        for found in interleave(streams, threads=_THREADS_MAX, stop=self._stop):
             if not isinstance(found, Note):
                 yield found
                 continue
-            # Add the requests that no earlier note has.
-            before, self._noted = self._noted, self._client.requests
-            counts = replace(found.counts, requests=self._noted - before)
+            # Count the requests that were sent since the previous note.
+            before, self._requests_noted = self._requests_noted, self._client.requests
+            counts = replace(found.counts, requests=self._requests_noted - before)
             self.notes.append(replace(found, counts=counts))
 
     def _shard(self, read: SplitRead) -> Iterator[RowBlock | Note]:
@@ -65,9 +65,9 @@ class KinesisReader:
         decoder = Decoder(self._payload, columns=task.columns, needed=task.needed)
         counts = ReadCounts()
         for items in chunks_of(reading.items()):
-            loaded = [item for item in items if item.fate is Fate.LOADED]
-            beside = metadata_of(loaded, shard=read.split, needed=task.needed)
-            for decoded in decoder.decode([item.record.data for item in loaded], beside):
+            loaded = [item for item in items if item.state is RecordState.LOADED]
+            metadata = metadata_of(loaded, shard=read.split, needed=task.needed)
+            for decoded in decoder.decode([item.record.data for item in loaded], metadata):
                 counts = _with_decoded(counts, decoded)
                 yield _row_block(read.split, loaded, decoded)
             unloaded = _unloaded(items)
@@ -79,7 +79,7 @@ class KinesisReader:
                 records=counts.records + len(items),
                 size_bytes=counts.size_bytes + sum(len(item.record.data) for item in items),
                 rows_foreign=counts.rows_foreign
-                + sum(item.fate is Fate.FOREIGN for item in items),
+                + sum(item.state is RecordState.FOREIGN for item in items),
             )
         yield Note(
             read=read.id,
@@ -101,7 +101,7 @@ class KinesisReader:
         )
         return ShardReading(
             pages,
-            limits=limits_of_each(read.limits, shards=len(self._task.reads)),
+            limits=limits_per_shard(read.limits, shards=len(self._task.reads)),
             options=self._options,
             hash_keys=work.shard.hash_keys,
         )
@@ -125,8 +125,8 @@ def _row_block(shard: str, items: Sequence[Item], decoded: RecordBlock) -> RowBl
     )
 
 
-def limits_of_each(limits: ReadLimits, *, shards: int) -> ReadLimits:
-    """Divide the time of an epoch: with more shards than threads, some wait for others."""
+def limits_per_shard(limits: ReadLimits, *, shards: int) -> ReadLimits:
+    """Divide the duration of an epoch, because shards beyond the threads wait."""
     rounds = -(-shards // _THREADS_MAX)
     return replace(limits, duration=limits.duration / rounds)
 
@@ -142,11 +142,11 @@ def _with_decoded(counts: ReadCounts, decoded: RecordBlock) -> ReadCounts:
 
 
 def _unloaded(items: Sequence[Item]) -> RecordBlock:
-    """Return the records that are skipped or rejected as a whole."""
+    """Return the skipped and rejected records as a block without rows."""
     bad = tuple(
         BadRecord(record=number, error=item.error, raw=item.record.data)
         for number, item in enumerate(items)
-        if item.fate in (Fate.REJECTED, Fate.FOREIGN)
+        if item.state in (RecordState.REJECTED, RecordState.FOREIGN)
     )
-    skipped = sum(item.fate is Fate.SKIPPED for item in items)
-    return without_rows(pa.schema([]), blank=skipped, bad=bad)
+    skipped = sum(item.state is RecordState.SKIPPED for item in items)
+    return empty_block(pa.schema([]), blank=skipped, bad=bad)

@@ -1,10 +1,11 @@
-"""Read a stream: list its shards, page through one, read one within the limits of an epoch.
+"""Read a stream: list its shards, and read a shard page by page within the limits of an epoch.
 
-The chain of iterators is followed as long as it holds: a new iterator would meet the same empty
-pages again. Where it breaks, reading continues after the last record that was returned.
+Every page has the iterator of the next page. Reading uses these iterators as long as possible,
+because a new iterator would return the same empty pages again. If an iterator is missing or
+expired, reading continues after the last returned record.
 
-Invariant: a position is after the last item that was returned. What a page holds beyond that is
-read again by the next epoch.
+Invariant: a position is after the last returned item. The next epoch reads the remaining
+records of the page again.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +25,7 @@ _LISTINGS_MAX = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSummary:
-    """A stream as a whole; ``at`` is the service's own clock."""
+    """Description of a stream; ``at`` is the time by the service's clock."""
 
     created_at: datetime
     retention: timedelta
@@ -45,7 +46,7 @@ def describe(client: StreamClient) -> StreamSummary:
 
 
 def list_shards(client: StreamClient) -> tuple[ListedShard, ...]:
-    """Return the shards of all pages; a listing whose token has expired starts again."""
+    """Return the shards of all pages; start again if a page token has expired."""
     for _ in range(_LISTINGS_MAX):
         try:
             shards = _all_pages(client)
@@ -56,12 +57,12 @@ def list_shards(client: StreamClient) -> tuple[ListedShard, ...]:
         if not shards:
             raise ExternalError(
                 f"{client.access.shown} listed no shards",
-                detail="Every stream has some, so this answer is wrong.",
+                detail="Every stream has shards, so this response is wrong.",
             )
         return shards
     raise ExternalError(
         f"the shards of {client.access.shown} could not be listed",
-        detail=f"Its pages expired {_LISTINGS_MAX} times before the last one was read.",
+        detail=(f"The page token expired {_LISTINGS_MAX} times before the last page was read."),
     )
 
 
@@ -70,7 +71,7 @@ def _all_pages(client: StreamClient) -> tuple[ListedShard, ...]:
     response = client.send("list_shards", MaxResults=page, **client.access.naming)
     shards = _shards(response)
     while token := response.data.get("NextToken"):
-        # A token stands for the stream, which must not be named beside it.
+        # The token identifies the stream; the service refuses a request with both.
         response = client.send("list_shards", MaxResults=page, NextToken=token)
         shards += _shards(response)
     return tuple(shards)
@@ -103,60 +104,60 @@ _REOPENINGS_MAX = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Records of one response; ``lag`` is the age of the newest unread record at its end."""
+    """Records of one response; ``lag`` is from the end of the page to the tip of the shard."""
 
     records: tuple[StreamRecord, ...]
     lag: timedelta
     at: datetime
-    # The shard is closed and holds nothing more; its children follow.
+    # The shard is closed and has no more records. Its children continue it.
     ended: bool = False
     children: tuple[ListedShard, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ShardPages:
-    """Pages of one shard in their order; used by one thread."""
+    """Pages of one shard, in order; used by one thread."""
 
     client: StreamClient
     shard: str
-    # Reading starts here again if the chain of iterators breaks.
+    # Reading restarts here if the iterator is missing or expired.
     position: Position
-    # Asks the stream whether the shard takes no new records.
+    # Returns whether the stream lists the shard as closed.
     is_closed: Callable[[], bool]
     iterator: str | None = None
 
-    def opened(self) -> str:
-        """Return the iterator of the next page; request the first one."""
+    def current_iterator(self) -> str:
+        """Return the iterator of the next page; request an iterator if there is none."""
         if self.iterator is None:
             self.iterator = open_shard(self.client, self.shard, self.position)
         return self.iterator
 
     def next(self, *, limit: int) -> Page:
-        """Return the next page of at most so many records; it may be empty."""
+        """Return the next page of at most ``limit`` records; the page may be empty."""
         arn = self.client.access.stream_arn
         naming = {"StreamARN": arn} if arn else {}
         for tries in range(_REOPENINGS_MAX):
             try:
                 response = self.client.send(
-                    "get_records", ShardIterator=self.opened(), Limit=limit, **naming
+                    "get_records", ShardIterator=self.current_iterator(), Limit=limit, **naming
                 )
             except StreamError as error:
                 if error.kind is not Kind.EXPIRED_ITERATOR:
                     raise
             else:
-                if self._is_whole(response.data):
+                if self._is_complete(response.data):
                     return self._page(response)
             self.iterator = None
             retries = self.client.retries
             retries.wait(retries.delay(tries))
         raise StreamError(
-            f"shard {self.shard} gave {_REOPENINGS_MAX} answers that are none",
-            detail="Each lacked its records, or the iterator of the next page.",
+            f"shard {self.shard} returned {_REOPENINGS_MAX} incomplete responses in a row",
+            detail="Each response lacked its records, its lag, or the next iterator.",
         )
 
-    def _is_whole(self, data: Mapping[str, Any]) -> bool:
-        """Return whether a response has a next page, or is provably the end."""
-        # A response without a lag, which every page has, may lack its records as well.
+    def _is_complete(self, data: Mapping[str, Any]) -> bool:
+        """Return whether a response is a page with a next iterator, or the end of the shard."""
+        # Every page has a lag. A response without a lag may lack records, too.
         if "Records" not in data or "MillisBehindLatest" not in data:
             return False
         if data.get("NextShardIterator") or data.get("ChildShards"):
@@ -178,32 +179,36 @@ class ShardPages:
         )
 
 
-def knows_shard(client: StreamClient, shard: str) -> bool:
-    """Ask the stream for a shard by its name: a listing may be stale."""
+def shard_exists(client: StreamClient, shard: str) -> bool:
+    """Return whether a shard exists, by a request for its name; a listing may be stale."""
     try:
         open_shard(client, shard, Horizon())
     except StreamError as error:
         if error.kind is not Kind.NOT_FOUND:
             raise
-        # A deleted stream knows no shard; describing it raises the right error.
+        # If the stream was deleted, this call raises an error that names the stream.
         describe(client)
         return False
     return True
 
 
 def open_shard(client: StreamClient, shard: str, position: Position) -> str:
-    """Return the iterator of a position; the stream refuses what it does not have."""
+    """Return an iterator at a position; raise StreamError if the service refuses it."""
     response = client.send(
-        "get_shard_iterator", ShardId=shard, **client.access.naming, **iterator_of(position)
+        "get_shard_iterator",
+        ShardId=shard,
+        **client.access.naming,
+        **iterator_arguments(position),
     )
     iterator: str = response.data["ShardIterator"]
     return iterator
 
 
-def iterator_of(position: Position) -> dict[str, Any]:
-    """Return the arguments that request a position.
+def iterator_arguments(position: Position) -> dict[str, Any]:
+    """Return the request arguments for an iterator at a position.
 
-    A position after a part of a record is requested at that record; its parts are skipped.
+    For a position inside a record, the iterator starts at that record. The reader then skips
+    the parts before the position.
     """
     match position:
         case Horizon():
@@ -215,7 +220,7 @@ def iterator_of(position: Position) -> dict[str, Any]:
             kind = "AFTER_SEQUENCE_NUMBER" if whole else "AT_SEQUENCE_NUMBER"
             return {"ShardIteratorType": kind, "StartingSequenceNumber": value}
         case End():
-            raise ValueError("nothing is read after the end")
+            raise ValueError("a finished shard has no iterator")
 
 
 def _record(record: Mapping[str, Any]) -> StreamRecord:
@@ -236,12 +241,12 @@ def _child(shard: Mapping[str, Any]) -> ListedShard:
     )
 
 
-# The service allows five reads of a shard in a second.
+# The service allows five reads per second and shard.
 READ_INTERVAL = timedelta(milliseconds=200)
 
 
 class ShardReading:
-    """One shard within the limits of one epoch; used by one thread."""
+    """Read of one shard within the limits of one epoch; used by one thread."""
 
     def __init__(
         self,
@@ -264,12 +269,12 @@ class ShardReading:
         self.outcome = ShardOutcome(begin=pages.position, position=pages.position)
 
     def items(self) -> Iterator[Item]:
-        """Yield items; the outcome is right after every one of them."""
-        # The time is checked between pages: a page that was fetched is taken whole.
+        """Yield items; ``outcome`` is current after every item."""
+        # The time is checked between pages only, because a fetched page is read to its end.
         while not self._full() and self._clock.monotonic() < self._deadline:
             page = self._next_page()
             yield from self._items_of(page)
-            if self._full() and not self._taken_whole(page):
+            if self._full() and not self._has_read_all(page):
                 return
             self.outcome = replace(
                 self.outcome,
@@ -293,7 +298,7 @@ class ShardReading:
     def _items_of(self, page: Page) -> Iterator[Item]:
         items = items_of(
             page.records,
-            begun=self.outcome.position,
+            start=self.outcome.position,
             hash_keys=self._hash_keys,
             foreign=self._options.foreign_records,
         )
@@ -316,8 +321,8 @@ class ShardReading:
             or self._stop.is_set()
         )
 
-    def _taken_whole(self, page: Page) -> bool:
-        """Return whether the last item of a page was yielded, or there was none."""
+    def _has_read_all(self, page: Page) -> bool:
+        """Return whether the last item of a page was yielded, or the page is empty."""
         if not page.records:
             return True
         return self.outcome.position == After(value=page.records[-1].sequence)

@@ -1,10 +1,11 @@
-"""Unpack stream records, aggregated ones too, with the position after each.
+"""Unpack plain and aggregated stream records, with the position after each.
 
-An aggregate is a magic number, a Protocol Buffers message, and the MD5 of that message. Other
-bytes are a plain record, because a record may hold any bytes. An aggregate is broken only if
-its message is valid but its sub-records refer to keys that it does not have.
+An aggregate is a magic number, a Protocol Buffers message, and the MD5 of that message. All
+other bytes are a plain record, because a record may contain any bytes. An aggregate is broken
+only if its message is valid but its sub-records refer to missing keys.
 
-An aggregate may be taken in parts. Skipped records are counted and move the position, too.
+Several epochs may load parts of one aggregate. Skipped records are counted and advance the
+position, too.
 """
 
 import hashlib
@@ -24,11 +25,11 @@ _FIXED_BYTES = {_FIXED64: 8, _FIXED32: 4}
 
 
 class WireError(ValueError):
-    """The bytes are no message of Protocol Buffers."""
+    """Error for bytes that are not a Protocol Buffers message."""
 
 
 def fields_of(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield number and value of every field; skip numbers of fixed width."""
+    """Yield number and value of every field; skip fields of fixed width."""
     at = 0
     while at < len(message):
         tag, at = _varint(message, at)
@@ -40,10 +41,10 @@ def fields_of(message: bytes) -> Iterator[tuple[int, int | bytes]]:
             yield number, value
         elif kind == _BYTES:
             size, at = _varint(message, at)
-            yield number, _cut(message, at, size)
+            yield number, _slice(message, at, size)
             at += size
         elif kind in _FIXED_BYTES:
-            at += len(_cut(message, at, _FIXED_BYTES[kind]))
+            at += len(_slice(message, at, _FIXED_BYTES[kind]))
         else:
             raise WireError(f"a field has the unknown kind {kind}")
 
@@ -55,12 +56,12 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
             raise WireError("the message ends inside a number")
         byte = message[at + place]
         value |= (byte & 0x7F) << (7 * place)
-        if byte < 0x80:  # noqa: PLR2004 - The highest bit says that more follows.
+        if byte < 0x80:  # noqa: PLR2004 - The highest bit is set if more bytes follow.
             return value, at + place + 1
     raise WireError("a number is too long")
 
 
-def _cut(message: bytes, at: int, size: int) -> bytes:
+def _slice(message: bytes, at: int, size: int) -> bytes:
     if at + size > len(message):
         raise WireError("the message ends inside a field")
     return message[at : at + size]
@@ -73,12 +74,12 @@ _KEY_INDEX, _HASH_KEY_INDEX, _DATA = 1, 2, 3
 
 
 class BrokenAggregateError(ValueError):
-    """An aggregate with a sub-record that cannot be read; it is rejected as a whole."""
+    """Error for an aggregate with an unreadable sub-record; the whole record is rejected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubRecord:
-    """One record of an aggregate; an explicit hash key replaces the hash of the key."""
+    """One record of an aggregate; an explicit hash key replaces the hash of its key."""
 
     partition_key: str
     data: bytes
@@ -86,7 +87,7 @@ class SubRecord:
 
     @property
     def hash_key(self) -> int:
-        """The number that decides which shard the record belongs to."""
+        """The number that decides to which shard the record belongs."""
         if self.explicit_hash_key is not None:
             return int(self.explicit_hash_key)
         digest = hashlib.md5(self.partition_key.encode(), usedforsecurity=False)
@@ -120,7 +121,7 @@ def _record(
     if _HASH_KEY_INDEX in fields:
         explicit = _entry(hash_keys, fields[_HASH_KEY_INDEX], what="explicit hash key")
         if not explicit.isdecimal():
-            raise BrokenAggregateError(f'explicit hash key "{explicit}" is no number')
+            raise BrokenAggregateError(f'explicit hash key "{explicit}" is not a number')
     key = _entry(keys, fields.get(_KEY_INDEX), what="partition key")
     return SubRecord(partition_key=key, data=data, explicit_hash_key=explicit)
 
@@ -139,7 +140,7 @@ def _texts(fields: Sequence[tuple[int, int | bytes]], number: int) -> list[str]:
 
 def _bytes(value: int | bytes) -> bytes:
     if isinstance(value, int):
-        raise WireError("a number stands where bytes must be")
+        raise WireError("a field has a number instead of bytes")
     return value
 
 
@@ -150,7 +151,7 @@ _CHUNK_BYTES = 8 * 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRecord:
-    """A record of the stream, plain or an aggregate."""
+    """A plain or aggregated record of the stream."""
 
     sequence: str
     partition_key: str
@@ -160,8 +161,8 @@ class StreamRecord:
     encryption: str = ""
 
 
-class Fate(StrEnum):
-    """What happens to a record."""
+class RecordState(StrEnum):
+    """Result of reading a record."""
 
     LOADED = "loaded"
     SKIPPED = "skipped"
@@ -171,10 +172,10 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """A plain record or a sub-record, its fate, and the position after it."""
+    """A plain record or sub-record with its state and the position after it."""
 
     record: StreamRecord
-    fate: Fate
+    state: RecordState
     after: After
     error: str = ""
 
@@ -182,22 +183,22 @@ class Item:
 def items_of(
     records: Iterable[StreamRecord],
     *,
-    begun: Position,
+    start: Position,
     hash_keys: tuple[int, int] | None,
     foreign: ForeignRecords,
 ) -> Iterator[Item]:
     """Yield plain records and sub-records after a position.
 
-    ``hash_keys`` are the first and the last of the shard; None if unknown.
+    ``hash_keys`` are the first and the last hash key of the shard; None if unknown.
     """
     for number, record in enumerate(records):
-        # Only the first record can be the one that was taken in part.
-        taken = _taken_of(record, begun) if number == 0 else None
-        yield from _parts(record, taken=taken, hash_keys=hash_keys, foreign=foreign)
+        # Only the first record can have been read in part.
+        last_read = _last_read_part(record, start) if number == 0 else None
+        yield from _parts(record, last_read=last_read, hash_keys=hash_keys, foreign=foreign)
 
 
 def chunks_of(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Yield items in chunks of limited records and bytes."""
+    """Yield items in chunks; the number of records and of bytes is limited."""
     chunk: list[Item] = []
     size_bytes = 0
     for item in items:
@@ -210,8 +211,8 @@ def chunks_of(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield chunk
 
 
-def _taken_of(record: StreamRecord, position: Position) -> int | None:
-    """Return the number of the last sub-record before a position; None if none was taken."""
+def _last_read_part(record: StreamRecord, position: Position) -> int | None:
+    """Return the number of the last sub-record before a position; None if there is none."""
     if isinstance(position, After) and position.value == record.sequence:
         return position.sub
     return None
@@ -220,7 +221,7 @@ def _taken_of(record: StreamRecord, position: Position) -> int | None:
 def _parts(
     record: StreamRecord,
     *,
-    taken: int | None,
+    last_read: int | None,
     hash_keys: tuple[int, int] | None,
     foreign: ForeignRecords,
 ) -> Iterator[Item]:
@@ -228,22 +229,26 @@ def _parts(
     try:
         subs = unpack(record.data)
     except BrokenAggregateError as error:
-        yield Item(record=record, fate=Fate.REJECTED, after=whole, error=str(error))
+        yield Item(record=record, state=RecordState.REJECTED, after=whole, error=str(error))
         return
     if not subs:
         loaded = subs is None and record.data
-        yield Item(record=record, fate=Fate.LOADED if loaded else Fate.SKIPPED, after=whole)
+        yield Item(
+            record=record,
+            state=RecordState.LOADED if loaded else RecordState.SKIPPED,
+            after=whole,
+        )
         return
     for number, sub in enumerate(subs):
-        if taken is not None and number <= taken:
+        if last_read is not None and number <= last_read:
             continue
         last = number == len(subs) - 1
         after = whole if last else After(value=record.sequence, sub=number)
-        fate = _fate(sub, hash_keys, foreign)
+        state = _state_of(sub, hash_keys, foreign)
         fault = ""
-        if fate is Fate.FOREIGN:
-            fault = f'the key "{sub.partition_key}" belongs to another shard'
-        # ``replace`` would cost a tenth of the time of an aggregate.
+        if state is RecordState.FOREIGN:
+            fault = f'partition key "{sub.partition_key}" belongs to another shard'
+        # ``replace`` would take a tenth of the time of an aggregate.
         part = StreamRecord(
             sequence=record.sequence,
             partition_key=sub.partition_key,
@@ -251,16 +256,18 @@ def _parts(
             arrived_at=record.arrived_at,
             encryption=record.encryption,
         )
-        yield Item(record=part, fate=fate, after=after, error=fault)
+        yield Item(record=part, state=state, after=after, error=fault)
 
 
-def _fate(sub: SubRecord, hash_keys: tuple[int, int] | None, foreign: ForeignRecords) -> Fate:
-    at_home = hash_keys is None or hash_keys[0] <= sub.hash_key <= hash_keys[1]
-    if not at_home and foreign is ForeignRecords.REJECT:
-        return Fate.FOREIGN
-    if not sub.data or (not at_home and foreign is ForeignRecords.SKIP):
-        return Fate.SKIPPED
-    return Fate.LOADED
+def _state_of(
+    sub: SubRecord, hash_keys: tuple[int, int] | None, foreign: ForeignRecords
+) -> RecordState:
+    in_range = hash_keys is None or hash_keys[0] <= sub.hash_key <= hash_keys[1]
+    if not in_range and foreign is ForeignRecords.REJECT:
+        return RecordState.FOREIGN
+    if not sub.data or (not in_range and foreign is ForeignRecords.SKIP):
+        return RecordState.SKIPPED
+    return RecordState.LOADED
 
 
 _MICROSECONDS = 1_000_000
@@ -270,7 +277,7 @@ _TYPE_BY_NAME = {column.name: arrow_type(column.type) for column in STREAM_COLUM
 def metadata_of(
     items: Sequence[Item], *, shard: str, needed: Sequence[str]
 ) -> dict[str, AnyArray]:
-    """Return the needed metadata columns, with one value for every record."""
+    """Return the needed metadata columns by name, with one value for every item."""
     return {
         name: pa.array(_values(name, items, shard), _TYPE_BY_NAME[name])
         for name in needed

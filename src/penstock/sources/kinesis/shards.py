@@ -1,9 +1,10 @@
-"""Shards of a stream: which ones a job follows, and what it remembers about them.
+"""Shards that a job reads, and the job's memory of them.
 
-Parents are read before children, and each shard once, whatever is listed. A listing is not
-atomic with a reshard: it may show a parent without its children, or children without their
-parent. A shard that a listing lacks is therefore gone only if the stream does not know it when
-asked by name. A shard that a listing shows is new only if it cannot have been read before.
+Parents are read before children, and each shard is read once, even if a listing is stale. A
+listing during a reshard may show a parent without its children, or children without their
+parent. So a listing that lacks a shard does not prove that the shard is gone. The shard is gone
+only if the service reports, for a request by name, that it does not exist. A listed shard is
+new only if it cannot have been read before.
 """
 
 from collections.abc import Iterable
@@ -12,7 +13,7 @@ from datetime import datetime, timedelta
 
 from penstock.errors import Code, UserError
 from penstock.model.codec import from_text, to_text
-from penstock.model.split import Horizon, Position, Progress, SplitProgress, stayed_splits
+from penstock.model.split import Horizon, Position, Progress, SplitProgress, unmoved_splits
 from penstock.model.split import readable as readable_splits
 
 
@@ -21,28 +22,29 @@ class ListedShard:
     """A shard as the stream reports it."""
 
     id: str
-    # Its starting sequence number; empty if only a parent's end has named the shard.
+    # Starting sequence number; empty if only the last page of a parent named the shard.
     begins: str = ""
     parents: tuple[str, ...] = ()
     closed: bool = False
-    # The first and the last hash key of its records.
+    # The first and the last hash key.
     hash_keys: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardWork:
-    """What one read of a shard needs, in addition to its position."""
+    """Data that a read of a shard needs in addition to its position."""
 
     shard: ListedShard
-    # The iterator that found records; it may have expired meanwhile.
+    # The iterator that found records. It may have expired since.
     iterator: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardOutcome:
-    """Where a read ended, and what the stream reported there.
+    """End of a read, and the data that the stream reported there.
 
-    ``lag``, ``at`` and ``iterator`` are those of a page that was taken whole; None otherwise.
+    ``lag``, ``at`` and ``iterator`` belong to the last page. They are None if that page was
+    read only in part.
     """
 
     begin: Position
@@ -51,55 +53,55 @@ class ShardOutcome:
     at: datetime | None = None
     iterator: str | None = None
     children: tuple[ListedShard, ...] = ()
-    # Arrival of the last record that was taken, in seconds since 1970.
+    # Arrival of the last record that was read, in seconds since 1970.
     arrived_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardMemory:
-    """The newest report of a shard, by the service's clock."""
+    """Last known lag of a shard; times are of the service's clock."""
 
     shard: str
     # Age of the oldest unread record; None if unknown.
     lag: timedelta | None = None
     at: datetime | None = None
-    # Everything that had arrived in the shard by then is loaded.
+    # All records that arrived before this time are loaded.
     caught_up_at: datetime | None = None
-    # The commit that had placed the shard; a later placement makes this obsolete.
+    # The commit that last set the position; this memory is obsolete after a later such commit.
     placed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamMemory:
-    """What a job last learned about its stream; stored outside of epochs, the newest wins.
+    """Last known facts about the stream of a job; stored outside of epochs, the last one wins.
 
-    An idle shard moves no position, but how long it has been idle decides whether records can
-    have been lost.
+    The position of an idle shard does not change. Only this memory shows how long the shard
+    has been idle, and thus whether records can have been lost.
     """
 
     shards: tuple[ShardMemory, ...] = ()
-    # The shards that take no new records.
+    # The closed shards.
     closed: tuple[str, ...] = ()
-    # For how long the stream keeps records.
+    # How long the stream retains records.
     retention: timedelta | None = None
-    # When the stream was created; a stream recreated under its name is another one.
+    # Creation time of the stream. A recreated stream has the same name but another time.
     created_at: datetime | None = None
-    # The newest placement of any shard, also of one that was forgotten since.
+    # The last commit that set the position of any shard, also of a removed one.
     placed: int = 0
 
 
-def remembered(text: str, progress: Progress) -> StreamMemory:
-    """Read the memory of a job, without memory of older placements and of other shards."""
+def load_memory(text: str, progress: Progress) -> StreamMemory:
+    """Read the memory of a job without shards that were moved or are not in progress."""
     memory = from_text(StreamMemory, text) if text else StreamMemory()
     placed = {split.split: split.placed for split in progress}
     moved = max(placed.values(), default=0) > memory.placed
-    # A shard that no commit knows yet was never placed; a move forgets it.
+    # A shard that is not committed yet has no placement; a move of any shard removes it.
     unknown = -1 if moved else 0
     kept = tuple(one for one in memory.shards if placed.get(one.shard, unknown) == one.placed)
     return replace(
         memory,
         shards=kept,
-        # A shard that was placed later may be another one of the same name.
+        # A shard that was moved later may be a shard of another stream with the same name.
         closed=tuple(
             shard
             for shard in memory.closed
@@ -109,10 +111,10 @@ def remembered(text: str, progress: Progress) -> StreamMemory:
     )
 
 
-def inherited(text: str, *, before: Progress, after: Progress) -> str:
-    """Return the memory of the shards that another job continues at the same position."""
-    memory = remembered(text, before)
-    stayed = stayed_splits(before, after)
+def inherit_memory(text: str, *, before: Progress, after: Progress) -> str:
+    """Return the memory for a job that continues shards at the same position."""
+    memory = load_memory(text, before)
+    stayed = unmoved_splits(before, after)
     placed = {split.split: split.placed for split in after}
     kept = (replace(m, placed=placed[m.shard]) for m in memory.shards if m.shard in stayed)
     return to_text(
@@ -127,7 +129,7 @@ def inherited(text: str, *, before: Progress, after: Progress) -> str:
 
 
 def split_of(shard: ListedShard, position: Position) -> SplitProgress:
-    """Return the progress of a shard before it is read."""
+    """Return the progress of an unread shard that starts at a position."""
     return SplitProgress(
         split=shard.id,
         floor=position,
@@ -137,61 +139,62 @@ def split_of(shard: ListedShard, position: Position) -> SplitProgress:
     )
 
 
-def follow(progress: Progress, listed: Iterable[ListedShard]) -> Progress:
-    """Add the shards that are new; they start at the horizon, after their parents.
+def add_new_shards(progress: Progress, listed: Iterable[ListedShard]) -> Progress:
+    """Add new shards to progress; they start at the horizon, after their parents.
 
-    A shard with a known name and another first sequence number belongs to another stream.
+    Raise UserError if a known shard has another first sequence number, because it then
+    belongs to another stream.
     """
     known = {split.split: split for split in progress}
     newest = max(known, default="")
     for shard in sorted(listed, key=lambda shard: shard.id):
         found = known.get(shard.id)
         if found is not None:
-            known[shard.id] = _identified(found, shard)
+            known[shard.id] = _same_shard(found, shard)
         elif shard.id > newest or any(parent in known for parent in shard.parents):
             known[shard.id] = split_of(shard, Horizon())
     return tuple(known.values())
 
 
-def _identified(split: SplitProgress, shard: ListedShard) -> SplitProgress:
-    """Require that a listed shard is the known one; add what only a listing reports."""
+def _same_shard(split: SplitProgress, shard: ListedShard) -> SplitProgress:
+    """Return a shard's progress with listed data; raise UserError for another shard."""
     if shard.begins and not split.identity:
         return replace(split, identity=shard.begins, parents=shard.parents)
     if shard.begins and shard.begins != split.identity:
         raise stream_changed(
-            f"shard {shard.id} begins at {shard.begins} and not at {split.identity} any more"
+            f"shard {shard.id} starts at {shard.begins}, but started at {split.identity} before"
         )
     return split
 
 
 def stream_changed(message: str) -> UserError:
-    """Return the error of a stream that is another one under the same name."""
+    """Return the error for a stream that was recreated under the same name."""
     return UserError(
         message,
         code=Code.STREAM_CHANGED_ERR,
-        detail="The stream was deleted and made again under the same name.",
+        detail="The stream was deleted and created again under the same name.",
         hint=(
-            "What the old stream held and was not loaded is gone. To load the new one from "
-            "its beginning, ALTER ROUTINE LOAD with 'property.kinesis_default_pos' = "
+            "Unread records of the old stream are lost. To load the new stream from its first "
+            "record, run ALTER ROUTINE LOAD with 'property.kinesis_default_pos' = "
             "'TRIM_HORIZON', then RESUME it."
         ),
     )
 
 
 def readable(progress: Progress) -> Progress:
-    """Return the shards that may be read.
+    """Return the shards that can be read now.
 
-    A shard that no listing has shown is held back: one of its parents may be unfinished.
+    A shard that no listing has shown must wait, because one of its parents may be unfinished.
     """
     return readable_splits(
-        progress, held_back={split.split for split in unlisted_yet(progress)}
+        progress, excluded={split.split for split in known_by_name_only(progress)}
     )
 
 
 def unfinished_descendants(progress: Progress, shard: str) -> tuple[str, ...]:
-    """Return the shards that continue a shard; an unfinished shard continues itself.
+    """Return the unfinished descendants of a shard, or the shard itself if unfinished.
 
-    A merged shard has several parents; it is visited once, however many paths lead to it.
+    A merged shard has two parents. It is visited once, although several paths lead to it.
     """
     by_id = {split.split: split for split in progress}
     children: dict[str, list[str]] = {}
@@ -213,9 +216,9 @@ def unfinished_descendants(progress: Progress, shard: str) -> tuple[str, ...]:
 
 
 def unknown_parents(progress: Progress) -> tuple[str, ...]:
-    """Return the parents that no listing has shown; the stream must be asked for each.
+    """Return the parents that no listing has shown; each needs a request by name.
 
-    Those that it does not know any more were trimmed before the job began.
+    Parents that no longer exist were trimmed before the job started.
     """
     known = {split.split for split in progress}
     unfinished = (split for split in progress if not split.finished)
@@ -223,8 +226,8 @@ def unknown_parents(progress: Progress) -> tuple[str, ...]:
     return tuple(sorted(named - known))
 
 
-def unlisted_yet(progress: Progress) -> Progress:
-    """Return the unfinished shards that are known by name only, as parents of others."""
+def known_by_name_only(progress: Progress) -> Progress:
+    """Return the unfinished shards that are known only as parents of other shards."""
     return tuple(
         split
         for split in progress
@@ -233,16 +236,16 @@ def unlisted_yet(progress: Progress) -> Progress:
 
 
 def unlisted(progress: Progress, listed: Iterable[ListedShard]) -> Progress:
-    """Return the unfinished shards that a listing lacks; the stream must be asked for each."""
+    """Return the unfinished shards that a listing lacks; each needs a request by name."""
     seen = {shard.id for shard in listed}
     return tuple(split for split in progress if split.split not in seen and not split.finished)
 
 
 def childless(progress: Progress, listed: Iterable[ListedShard]) -> Progress:
-    """Return the finished shards that a listing shows as closed, but without a child.
+    """Return the finished shards that are listed as closed, but have no child in progress.
 
-    The reshard that closes a shard creates its children, and the stream forgets it before
-    them. A user may also place an open shard at END.
+    The reshard that closes a shard creates its children, and the stream deletes the shard
+    before its children. A finished shard is not always closed: a user may set it to END.
     """
     named = {parent for split in progress for parent in split.parents}
     closed = {shard.id for shard in listed if shard.closed}
@@ -251,11 +254,11 @@ def childless(progress: Progress, listed: Iterable[ListedShard]) -> Progress:
     )
 
 
-def forgettable(progress: Progress, listed: Iterable[ListedShard]) -> tuple[str, ...]:
+def removable(progress: Progress, listed: Iterable[ListedShard]) -> tuple[str, ...]:
     """Return the finished shards that a listing lacks and that no child waits for.
 
-    A shard stays until its children are known, so the newest shard is never forgotten: its
-    name separates old shards from new ones.
+    A shard stays in progress until its children are known. The newest shard is therefore
+    never removed. Its name separates old shards from new shards.
     """
     seen = {shard.id for shard in listed}
     named = {parent for split in progress for parent in split.parents}

@@ -1,9 +1,9 @@
-"""A Kinesis stream as a source: which shards exist, may be read, and have records.
+"""A Kinesis stream as a source: which shards exist, can be read, and have records.
 
-The service counts the reads of a shard over all readers. Jobs of a node on the same stream
-share them evenly. A job releases its part once its epoch must be over.
+The service limits the reads of a shard over all readers. The jobs of a node that read the same
+stream share these reads evenly. A job's share expires when its epoch must have ended.
 
-Invariant: progress is what is given, completed by the shards that the stream reports. Memory
+Invariant: progress is the given progress plus the shards that the stream reports. State
 between calls only saves requests, or stores the lag of a shard.
 """
 
@@ -32,7 +32,7 @@ from penstock.model.split import (
     SplitRead,
     SplitStatus,
 )
-from penstock.model.text import counted, format_instant
+from penstock.model.text import format_count, format_instant
 from penstock.sources.kinesis.client import Retries, StreamClient, stream_access
 from penstock.sources.kinesis.kind import KINESIS, KinesisOptions, revealed_stream
 from penstock.sources.kinesis.polling import (
@@ -54,41 +54,41 @@ from penstock.sources.kinesis.shards import (
     ShardMemory,
     ShardOutcome,
     StreamMemory,
-    follow,
+    add_new_shards,
+    load_memory,
     readable,
-    remembered,
     stream_changed,
     unfinished_descendants,
 )
-from penstock.sources.source import Poll, Seen, ShowRequest, Source, SourceServices
+from penstock.sources.source import Poll, ReportPoll, ShowRequest, Source, SourceServices
 
-_ABSENT_AFTER = timedelta(minutes=1)
+_READER_EXPIRES_AFTER = timedelta(minutes=1)
 
-# The address of a stream, and its name.
+# The address and the name of a stream.
 StreamKey = tuple[str, str]
 
 
 class ReadBudgets:
-    """Divides the reads of each stream between the jobs of this node; used by all runners."""
+    """Shares of the reads of each stream, for all jobs of a node; thread-safe."""
 
     def __init__(self, clock: Clock, *, interval: timedelta = READ_INTERVAL) -> None:
         self._clock = clock
         self._interval = interval
         self._lock = threading.Lock()
-        # The time until which each reader of a stream counts.
+        # When the share of each reader of a stream expires.
         self._until: dict[StreamKey, dict[str, float]] = {}
 
     def interval(
         self, key: StreamKey, reader: str, *, busy: timedelta = timedelta(0)
     ) -> timedelta:
-        """Return the least interval between a job's requests for one shard.
+        """Return the minimum interval between a job's requests for one shard.
 
-        ``busy`` is how long the job may read before its next call.
+        ``busy`` is how long the job may read before it calls again.
         """
         now = self._clock.monotonic()
         with self._lock:
             readers = self._until.setdefault(key, {})
-            readers[reader] = now + (busy + _ABSENT_AFTER).total_seconds()
+            readers[reader] = now + (busy + _READER_EXPIRES_AFTER).total_seconds()
             for other, until in list(readers.items()):
                 if until < now:
                     del readers[other]
@@ -96,17 +96,17 @@ class ReadBudgets:
 
 
 _THREADS_MAX = 16
-# The service's time has whole seconds: records of the same second may be older.
+# The service's time has whole seconds, so records of the same second may be older.
 _SERVER_TICK = timedelta(seconds=1)
-# Gaps are checked again if a shard lags more than this part of the retention, or was not seen
-# for the rest of it.
-_NEAR_THE_HORIZON = 0.9
-# A poll follows empty pages for this time, then starts again with all shards.
+# Gaps are checked again if the lag of a shard exceeds this part of the retention. The same
+# holds if a shard was not polled for the rest of the retention.
+_GAP_CHECK_RATIO = 0.9
+# A poll reads empty pages for at most this time. The next poll includes all shards again.
 _POLL_MAX = timedelta(seconds=10)
 
 
 class KinesisSource(Source):
-    """The stream of one job, seen from the driver."""
+    """The stream of one job, as the driver sees it."""
 
     def __init__(self, options: KinesisOptions, *, services: SourceServices) -> None:
         if not isinstance(services.shared, ReadBudgets):
@@ -120,28 +120,28 @@ class KinesisSource(Source):
         self._directory = ShardDirectory(self._client, pinned=options.pinned)
         self._summary: StreamSummary | None = None
         self._described_at: float | None = None
-        self._begun_at: datetime | None = None
+        self._run_started_at: datetime | None = None
         self._polled_at: float | None = None
         self._progress: Progress = ()
         self._pollers: dict[str, ShardPoller] = {}
-        self._charged = self._taken = 0
-        stored = remembered(services.memory.load(), services.state.progress)
+        self._requests_charged = self._requests_reported = 0
+        stored = load_memory(services.memory.load(), services.state.progress)
         self._memory = {memory.shard: memory for memory in stored.shards}
         self._created_at = stored.created_at
-        # A finished shard is forgotten with its mark, but the newest placement stays known.
-        marks = (split.placed for split in services.state.progress)
-        self._placed = max((stored.placed, *marks))
+        # A finished shard is removed from progress, but the last placement must stay known.
+        placements = (split.placed for split in services.state.progress)
+        self._placed = max((stored.placed, *placements))
 
-    def poll(self, progress: Progress, *, seen: Seen) -> Poll:
+    def poll(self, progress: Progress, *, report: ReportPoll) -> Poll:
         access = stream_access(self._values())
         if access != self._client.access:
-            # With other credentials, pollers start again.
+            # After a change of credentials, pollers must start again.
             self._client.access = access
             self._pollers.clear()
         self._describe()
         self._progress = self._directory.refresh(progress)
         self._open_pollers()
-        self._poll_shards(seen)
+        self._poll_shards(report)
         self._polled_at = self._clock.monotonic()
         self._store_memory()
         return Poll(progress=self._progress, waiting=self.waiting())
@@ -150,8 +150,8 @@ class KinesisSource(Source):
         unpolled = any(split.split not in self._pollers for split in readable(self._progress))
         return unpolled or self._passed_since(self._polled_at, interval)
 
-    def _passed_since(self, begun: float | None, interval: timedelta) -> bool:
-        return begun is None or self._clock.monotonic() - begun >= interval.total_seconds()
+    def _passed_since(self, start: float | None, interval: timedelta) -> bool:
+        return start is None or self._clock.monotonic() - start >= interval.total_seconds()
 
     def waiting(self) -> Amount:
         pollers = self._pollers.values()
@@ -163,8 +163,8 @@ class KinesisSource(Source):
         )
 
     def heads(self) -> Mapping[str, Position]:
-        # The service's time when the run started.
-        at = self._begun_at or self._described.at
+        # The time by the service's clock when the run started.
+        at = self._run_started_at or self._described.at
         return {split.split: AtTime(at=at) for split in self._progress}
 
     def passed(self, split: str, boundary: Position) -> bool:
@@ -174,7 +174,7 @@ class KinesisSource(Source):
             return False
         pollers = [self._pollers.get(shard) for shard in reading]
         return all(
-            poller is not None and poller.passed(boundary, run_began_at=self._begun_at)
+            poller is not None and poller.passed(boundary, run_started_at=self._run_started_at)
             for poller in pollers
         )
 
@@ -187,7 +187,7 @@ class KinesisSource(Source):
         return KINESIS.statuses(request)
 
     def plan(self, progress: Progress, *, limits: EpochLimits) -> EpochPlan | None:
-        # Every shard that has records is read, within an equal part of the limits.
+        # Read every shard that has records, with an equal part of the limits.
         self._progress = self._directory.completed(progress)
         ready = [poller for poller in self._pollers.values() if poller.state is PollState.FOUND]
         if not ready:
@@ -204,7 +204,7 @@ class KinesisSource(Source):
             reads=tuple(poller.read(share) for poller in ready), progress=self._progress
         )
 
-    def share(
+    def distribute(
         self, plan: EpochPlan, *, tasks: int, needed: Sequence[str]
     ) -> list[tuple[SplitRead, ...]]:
         del needed
@@ -218,8 +218,8 @@ class KinesisSource(Source):
             read, outcome = reads[note.read], from_text(ShardOutcome, note.result)
             if outcome.begin != read.begin:
                 raise InvariantError(
-                    f'tasks did not read shard "{read.split}" from where it was planned',
-                    detail=f"Planned from {read.begin}, reported from {outcome.begin}.",
+                    f'tasks did not read shard "{read.split}" from the planned position',
+                    detail=f"The plan starts at {read.begin}, the note at {outcome.begin}.",
                 )
             split = splits[read.split]
             splits[read.split] = replace(
@@ -227,19 +227,19 @@ class KinesisSource(Source):
             )
             children += outcome.children
         moved = tuple(splits.values())
-        return moved if self._options.pinned else follow(moved, children)
+        return moved if self._options.pinned else add_new_shards(moved, children)
 
     def committed(self, progress: Progress, notes: Sequence[Note]) -> None:
         self._progress = progress
         for note in notes:
-            self._follow(note.read, from_text(ShardOutcome, note.result))
+            self._apply_outcome(note.read, from_text(ShardOutcome, note.result))
         self._store_memory()
 
-    def _follow(self, shard: str, outcome: ShardOutcome) -> None:
+    def _apply_outcome(self, shard: str, outcome: ShardOutcome) -> None:
         poller = self._pollers[shard]
-        poller.take(outcome, begun_at=self._begun_at or self._described.at)
-        poller.seen_at = self._clock.monotonic()
-        near = self._described.retention * _NEAR_THE_HORIZON
+        poller.advance(outcome, run_started_at=self._run_started_at or self._described.at)
+        poller.responded_at = self._clock.monotonic()
+        near = self._described.retention * _GAP_CHECK_RATIO
         if outcome.lag is not None and outcome.lag > near:
             self._pollers.pop(shard)
         self._memory[shard] = poller.memory
@@ -254,12 +254,12 @@ class KinesisSource(Source):
     def task_access(self) -> Sealed:
         return self._services.seal(sealed_pairs(self._values()))
 
-    def charge(self, requests: int) -> None:
-        self._charged += requests
+    def count_requests(self, requests: int) -> None:
+        self._requests_charged += requests
 
     def take_requests(self) -> int:
-        sent = self._client.requests + self._charged
-        new, self._taken = sent - self._taken, sent
+        sent = self._client.requests + self._requests_charged
+        new, self._requests_reported = sent - self._requests_reported, sent
         return new
 
     @property
@@ -269,22 +269,22 @@ class KinesisSource(Source):
         return self._summary
 
     def _describe(self) -> None:
-        """Describe the stream if it is due; raise UserError if the stream was recreated."""
+        """Describe the stream if that is due; raise UserError if the stream was recreated."""
         if not self._passed_since(self._described_at, LISTING_INTERVAL):
             return
         found = describe(self._client)
         if self._created_at is not None and self._created_at != found.created_at:
             raise stream_changed(
-                f'stream "{self._options.stream}" was made at '
-                f"{format_instant(found.created_at)} UTC, and not at "
-                f"{format_instant(self._created_at)} UTC any more"
+                f'stream "{self._options.stream}" was created at '
+                f"{format_instant(found.created_at)} UTC, but the stream that was loaded "
+                f"before was created at {format_instant(self._created_at)} UTC"
             )
         if self._summary is not None and self._summary.retention != found.retention:
-            # Gaps must be checked again: records may have been trimmed at once.
+            # Check for gaps again, because a shorter retention trims records at once.
             self._pollers.clear()
         self._created_at, self._summary = found.created_at, found
         self._described_at = self._clock.monotonic()
-        self._begun_at = self._begun_at or found.at + _SERVER_TICK
+        self._run_started_at = self._run_started_at or found.at + _SERVER_TICK
 
     def _values(self) -> KinesisOptions:
         return revealed_stream(self._options, self._services.reveal)
@@ -295,7 +295,7 @@ class KinesisSource(Source):
         return self._budgets.interval(key, self._services.state.id, busy=busy)
 
     def _open_pollers(self) -> None:
-        """Poll the shards that may be read, and no others."""
+        """Create a poller for every readable shard; remove all other pollers."""
         by_id = self._directory.listed_by_id()
         before, self._pollers = self._pollers, {}
         for split in readable(self._progress):
@@ -308,13 +308,13 @@ class KinesisSource(Source):
 
     def _is_stale(self, poller: ShardPoller) -> bool:
         """Return whether records may have been trimmed since the shard was last polled."""
-        left = self._described.retention * (1 - _NEAR_THE_HORIZON)
-        return poller.seen_at is not None and self._passed_since(poller.seen_at, left)
+        left = self._described.retention * (1 - _GAP_CHECK_RATIO)
+        return poller.responded_at is not None and self._passed_since(poller.responded_at, left)
 
     def _memory_of(self, split: SplitProgress) -> ShardMemory:
-        """Return what is known of a shard; a new shard inherits from its parents.
+        """Return the memory of a shard; a new shard inherits from its parents.
 
-        Nothing was in a child before its parents ended.
+        A child has no records from before the end of its parents.
         """
         known = self._memory.get(split.split)
         if known is None:
@@ -337,37 +337,37 @@ class KinesisSource(Source):
             shard=shard, position=split.position, pages=pages, memory=memory, gap_check=check
         )
 
-    def _poll_shards(self, seen: Seen) -> None:
-        """Ask shards for one record each, until all are decided or one has something."""
-        asked, begun = 0, self._clock.monotonic()
+    def _poll_shards(self, report: ReportPoll) -> None:
+        """Poll the shards until one has records, all are known, or the time is up."""
+        polled, started = 0, self._clock.monotonic()
         pollers = self._pollers.values()
         for poller in pollers:
             if poller.state is not PollState.FOUND:
                 poller.state = PollState.SEARCHING
         with ThreadPoolExecutor(_THREADS_MAX) as threads:
-            while not asked or all(poller.state is not PollState.FOUND for poller in pollers):
+            while not polled or all(poller.state is not PollState.FOUND for poller in pollers):
                 searching = [one for one in pollers if one.state is PollState.SEARCHING]
-                seen(f"{self._options.stream}: {counted(asked, 'shard')} so far")
-                if not searching or (asked and self._passed_since(begun, _POLL_MAX)):
+                report(f"{self._options.stream}: {format_count(polled, 'shard')} so far")
+                if not searching or (polled and self._passed_since(started, _POLL_MAX)):
                     return
-                list(threads.map(self._ask, searching))
-                asked += len(searching)
+                list(threads.map(self._poll_shard, searching))
+                polled += len(searching)
 
-    def _ask(self, poller: ShardPoller) -> None:
+    def _poll_shard(self, poller: ShardPoller) -> None:
         check = poller.gap_check
-        self._ask_once(poller)
+        self._send_poll(poller)
         if poller.state is PollState.SEARCHING and check and not poller.gap_check:
-            # The first response only showed that nothing was lost.
-            self._ask_once(poller)
+            # The first response only showed that no records were lost.
+            self._send_poll(poller)
 
-    def _ask_once(self, poller: ShardPoller) -> None:
-        if poller.asked_at is not None:
-            passed = timedelta(seconds=self._clock.monotonic() - poller.asked_at)
+    def _send_poll(self, poller: ShardPoller) -> None:
+        if poller.requested_at is not None:
+            passed = timedelta(seconds=self._clock.monotonic() - poller.requested_at)
             if passed < (interval := self._interval()):
                 self._clock.wait(self._services.stop, interval - passed)
-        poller.asked_at = self._clock.monotonic()
-        poller.ask(self._described.retention)
-        poller.seen_at = self._clock.monotonic()
+        poller.requested_at = self._clock.monotonic()
+        poller.poll(self._described.retention)
+        poller.responded_at = self._clock.monotonic()
         self._memory[poller.shard.id] = poller.memory
 
     def _store_memory(self) -> None:
@@ -382,7 +382,7 @@ class KinesisSource(Source):
         self._services.memory.store(to_text(memory))
 
     def _stored_memory(self, split: SplitProgress) -> ShardMemory | None:
-        """Return what is stored of a shard; omit the lag of a finished one."""
+        """Return the memory to store for a shard; omit the lag of a finished shard."""
         memory = self._memory.get(split.split)
         if memory is None:
             return None

@@ -1,6 +1,6 @@
-"""Resolve start positions of a stream: options to typed positions, checked by the service.
+"""Convert start options to typed positions, and check them with the service.
 
-Every symbol is resolved once, before anything is read: LATEST becomes the service's time.
+Symbols are resolved once, before anything is read. LATEST becomes the service's time.
 """
 
 import json
@@ -25,7 +25,7 @@ from penstock.model.split import (
     Progress,
     same_split,
 )
-from penstock.model.text import counted, format_instant
+from penstock.model.text import format_count, format_instant
 from penstock.sources.kinesis.client import (
     Kind,
     Retries,
@@ -37,11 +37,11 @@ from penstock.sources.kinesis.kind import KinesisOptions
 from penstock.sources.kinesis.reading import (
     StreamSummary,
     describe,
-    knows_shard,
     list_shards,
     open_shard,
+    shard_exists,
 )
-from penstock.sources.kinesis.shards import ListedShard, follow, split_of
+from penstock.sources.kinesis.shards import ListedShard, add_new_shards, split_of
 from penstock.sources.registry import source_options
 from penstock.sources.source import StartRequest
 
@@ -58,48 +58,48 @@ _SEQUENCE = re.compile(r"\d{1,128}")
 _SEQUENCE_AND_PART = re.compile(r"(\d{1,128})(?:/(\d{1,9}))?")
 _UTC_OFFSET = re.compile(r"([+-])(\d\d):(\d\d)")
 
-# None is LATEST: after everything that the stream holds now.
-Wanted = Position | None
+# None is LATEST: after all records that the stream has now.
+StartPosition = Position | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """Start positions as options give them: one for all shards, or one for each."""
+    """Start positions in options: one for all shards, or one for each shard."""
 
-    # The option that gives them.
+    # The option that contains the positions.
     key: str
-    default: Wanted = None
-    by_shard: Mapping[str, Wanted] = field(default_factory=dict)
-    # Positions as SHOW CREATE writes them.
+    default: StartPosition = None
+    by_shard: Mapping[str, StartPosition] = field(default_factory=dict)
+    # Positions as SHOW CREATE prints them.
     stored: Mapping[str, Position] | None = None
 
 
 def read_start(given: Mapping[str, str], *, shards: tuple[str, ...], zone: str) -> Start | None:
-    """Read the start options; None if there are none."""
+    """Read the start options; return None if there are none."""
     named = [key for key in POSITION_KEYS if key in given]
     if not named:
         return None
     if len(named) > 1:
-        raise UserError(f'options "{named[0]}" and "{named[1]}" exclude each other')
+        raise UserError(f'options "{named[0]}" and "{named[1]}" cannot be used together')
     key, text = named[0], given[named[0]]
     if key == POSITIONS:
         return Start(key=key, stored=read_positions(text, zone=zone))
     if key == TIMESTAMP:
         return Start(key=key, default=_time(key, text, zone=zone, allowed=_TIME))
     if key == DEFAULT_POSITION:
-        return Start(key=key, default=_wanted(key, text, zone=zone))
+        return Start(key=key, default=_start_position(key, text, zone=zone))
     positions = [one.strip() for one in text.split(",")]
     if len(positions) != len(shards):
         raise UserError(
-            f'option "{key}" has {counted(len(positions), "position")}, but '
-            f'"kinesis_shards" has {counted(len(shards), "shard")}',
-            hint="Give one position for every shard, in the same order.",
+            f'option "{key}" has {format_count(len(positions), "position")}, but '
+            f'"kinesis_shards" has {format_count(len(shards), "shard")}',
+            hint="Write one position for every shard, in the same order.",
         )
-    wanted = (_wanted(key, one, zone=zone) for one in positions)
-    return Start(key=key, by_shard=dict(zip(shards, wanted, strict=True)))
+    parsed = (_start_position(key, one, zone=zone) for one in positions)
+    return Start(key=key, by_shard=dict(zip(shards, parsed, strict=True)))
 
 
-def _wanted(key: str, text: str, *, zone: str) -> Wanted:
+def _start_position(key: str, text: str, *, zone: str) -> StartPosition:
     match text.strip().upper():
         case "TRIM_HORIZON" | "-2":
             return Horizon()
@@ -119,7 +119,7 @@ def _time(key: str, text: str, *, zone: str, allowed: str) -> AtTime:
 
 
 def _at_time(text: str, *, zone: str) -> AtTime:
-    """Read a time, of the zone unless it has its own; raise ValueError if it is none."""
+    """Parse a time, in ``zone`` unless it has an offset; raise ValueError if it is invalid."""
     at = datetime.fromisoformat(text)
     try:
         return AtTime(at=(at if at.tzinfo else at.replace(tzinfo=_zone(zone))).astimezone(UTC))
@@ -136,13 +136,13 @@ def _zone(name: str) -> tzinfo:
 
 
 def read_positions(text: str, *, zone: str) -> dict[str, Position]:
-    """Read positions as SHOW CREATE writes them."""
+    """Parse positions as SHOW CREATE prints them."""
     found = None
     with suppress(ValueError):
         found = json.loads(text)
     if not isinstance(found, dict) or not found:
         raise UserError(
-            f'option "{POSITIONS}" must be JSON with a position for every shard, not "{text}"',
+            f'option "{POSITIONS}" must be a JSON object of positions by shard, not "{text}"',
             hint='Write it as SHOW CREATE does: {"shardId-000000000000": "AFTER 4959…"}.',
         )
     return {shard: _read_position(shard, one, zone=zone) for shard, one in found.items()}
@@ -165,7 +165,7 @@ def _read_position(shard: str, written: object, *, zone: str) -> Position:
                 pass
     raise UserError(
         f'option "{POSITIONS}" must have {_TYPED} for shard {shard}, not "{written}"',
-        hint="A time is one such as 2026-11-15 10:00:00, in the zone of the load.",
+        hint="Write a time such as 2026-11-15 10:00:00, in the time zone of the load.",
     )
 
 
@@ -174,7 +174,7 @@ _NAMED_MAX = 3
 
 
 def resolve_start(request: StartRequest) -> Progress | None:
-    """Return where the shards start; None if an ALTER leaves them where they are."""
+    """Return the start positions; None if an ALTER moves no shard."""
     values: KinesisOptions = request.values
     pinned = values.pinned
     start = read_start(request.given, shards=pinned, zone=request.properties.time_zone)
@@ -189,7 +189,7 @@ def resolve_start(request: StartRequest) -> Progress | None:
             return None
         _require_tracked(values, request.progress)
         start = Start(key=POSITIONS, stored={})
-    # Shards without a stored position stay; only pinned shards are read if there are any.
+    # Shards without a stored position are not moved. If shards are pinned, only these are read.
     kept = tuple(s for s in request.progress if not pinned or s.split in pinned)
     known = {split.split: split for split in request.progress}
     return tuple(
@@ -201,7 +201,7 @@ def resolve_start(request: StartRequest) -> Progress | None:
 
 
 def _place_before(source: SourceRef, reveal: Reveal) -> KinesisOptions:
-    """Return the old stream and shards; ALTER may repair broken keys, which stay unread."""
+    """Return the old stream and shards; do not read keys, which the ALTER may repair."""
     options: KinesisOptions = source_options(source)
     return replace(
         options,
@@ -212,7 +212,7 @@ def _place_before(source: SourceRef, reveal: Reveal) -> KinesisOptions:
 
 
 def _require_tracked(values: KinesisOptions, progress: Progress) -> None:
-    """Require that every pinned shard has a position already."""
+    """Raise UserError if a pinned shard has no position yet."""
     known = {split.split for split in progress}
     for name in values.pinned:
         if name not in known:
@@ -221,14 +221,14 @@ def _require_tracked(values: KinesisOptions, progress: Progress) -> None:
                 "not read",
                 code=Code.META_NOT_FOUND_ERR,
                 hint=(
-                    f"It reads {', '.join(sorted(known)[:3])}; see SHOW SHARDS. For others say "
-                    'with "kinesis_shards_pos" where reading begins.'
+                    f"It reads {', '.join(sorted(known)[:3])}; see SHOW SHARDS. To read other "
+                    'shards, set their start positions with "kinesis_shards_pos".'
                 ),
             )
 
 
 class StartResolver:
-    """Resolves start positions by asking the stream."""
+    """Resolver of start positions that sends requests to the stream."""
 
     def __init__(self, values: KinesisOptions, *, clock: Clock) -> None:
         self._values = values
@@ -238,7 +238,7 @@ class StartResolver:
     def progress(self, start: Start | None, *, kept: Progress = ()) -> Progress:
         """Return the shards to read with their start positions.
 
-        ``kept`` are shards that keep their position unless a stored position names them.
+        The shards in ``kept`` keep their position unless ``start`` has a stored position.
         """
         summary = self._summary()
         listed = list_shards(self._client)
@@ -275,7 +275,7 @@ class StartResolver:
             raise UserError(
                 f"{named} is being deleted",
                 code=Code.STATE_ERR,
-                hint="Name a stream that stays, or wait until it was made again.",
+                hint="Name another stream, or wait until the stream is created again.",
             )
         return summary
 
@@ -294,7 +294,7 @@ class StartResolver:
         kept: Progress,
         at: datetime,
     ) -> Progress:
-        """Continue where this job, or another one, stopped; descendants are new."""
+        """Return progress at stored positions, with new shards for their descendants."""
         by_id = {shard.id: shard for shard in listed}
         known = {split.split: split for split in kept}
         for name, position in stored.items():
@@ -309,25 +309,25 @@ class StartResolver:
         splits = tuple(known[name] for name in sorted(known))
         if self._values.pinned:
             _require_pinned(known, self._values.pinned)
-            return follow(splits, [shard for shard in listed if shard.id in known])
-        followed = follow(splits, listed)
+            return add_new_shards(splits, [shard for shard in listed if shard.id in known])
+        followed = add_new_shards(splits, listed)
         self._require_all(listed, {*known, *(s.split for s in followed if s.parents)})
         return followed
 
     def _require_all(self, listed: tuple[ListedShard, ...], found: Collection[str]) -> None:
-        """Require a position for every shard that does not descend from one with a position."""
+        """Raise UserError if a shard has no position, and no ancestor with a position."""
         missing = [shard.id for shard in listed if shard.id not in found]
-        missing = [name for name in missing if knows_shard(self._client, name)]
+        missing = [name for name in missing if shard_exists(self._client, name)]
         if missing:
             raise UserError(
                 f'option "{POSITIONS}" lacks shard {_some(missing)}: every shard needs a '
                 "position",
-                hint=f"""Add '{POSITIONS}' = '{{"{missing[0]}": "TRIM_HORIZON"}}', or END in """
-                "its place for one that shall not be read.",
+                hint=f"""Add '{POSITIONS}' = '{{"{missing[0]}": "TRIM_HORIZON"}}'. """
+                "To skip the shard, write END instead of TRIM_HORIZON.",
             )
 
     def _require_own(self, position: Position, shard: ListedShard, *, key: str) -> None:
-        """Require that a sequence number is one of the shard."""
+        """Raise UserError if a sequence number does not belong to the shard."""
         if not isinstance(position, At | After):
             return
         try:
@@ -338,9 +338,9 @@ class StartResolver:
             if error.kind is not Kind.BAD_ARGUMENT:
                 raise
         raise UserError(
-            f'option "{key}" must have a sequence number of shard {shard.id} for it, '
+            f'option "{key}" must have a sequence number of shard {shard.id}, '
             f"not {position.value}",
-            hint=f"The shard begins at {shard.begins}.",
+            hint=f"The first sequence number of the shard is {shard.begins}.",
         )
 
     def _no_shard(self, name: str, *, key: str, listed: tuple[ListedShard, ...]) -> UserError:
@@ -354,19 +354,19 @@ class StartResolver:
 
 
 def _require_pinned(named: Collection[str], pinned: tuple[str, ...]) -> None:
-    """Require a position for every pinned shard, and for no other."""
+    """Raise UserError unless exactly the pinned shards have a position."""
     for name in sorted(named):
         if name not in pinned:
             raise UserError(
                 f'option "{POSITIONS}" names shard {name}, which "kinesis_shards" does not '
                 "name",
-                hint="Only shards that are pinned are read, so no other has a position.",
+                hint='Only the shards in "kinesis_shards" are read. Remove the others.',
             )
     missing = [name for name in pinned if name not in named]
     if missing:
         raise UserError(
             f'option "{POSITIONS}" lacks shard {_some(missing)}, which "kinesis_shards" names',
-            hint="Every pinned shard needs a position; END for one that shall not be read.",
+            hint="Every pinned shard needs a position. Write END to skip a shard.",
         )
 
 
@@ -377,8 +377,8 @@ def _some(names: list[str]) -> str:
 def _require_past(at: datetime, *, key: str, now: datetime) -> None:
     if at > now + timedelta(seconds=1):
         raise UserError(
-            f'option "{key}" must not be a time in the future, as {format_instant(at)} UTC is: '
-            f"the service's clock shows {format_instant(now)} UTC"
+            f'option "{key}" must not be in the future, but is {format_instant(at)} UTC: '
+            f"the service's time is {format_instant(now)} UTC"
         )
 
 
@@ -387,7 +387,7 @@ def _require_held(at: datetime, *, key: str, summary: StreamSummary) -> None:
     oldest = summary.at - summary.retention
     if at < oldest:
         raise UserError(
-            f'option "{key}" must not be a time before {format_instant(oldest)} UTC, from when '
-            f"on the stream keeps records, as {format_instant(at)} UTC is",
-            hint="Write TRIM_HORIZON for everything that it still holds.",
+            f'option "{key}" must be within the retention of the stream, which starts at '
+            f"{format_instant(oldest)} UTC, but is {format_instant(at)} UTC",
+            hint="To load all records that the stream still has, write TRIM_HORIZON.",
         )

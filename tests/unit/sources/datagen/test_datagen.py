@@ -1,4 +1,4 @@
-"""Generated rows: the same for the same seed and position, and bounded as asked."""
+"""Generated rows depend only on seed and position, and stay within their bounds."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -42,11 +42,11 @@ COLUMNS = (
 )
 
 
-def read(begin: int, end: int, *, split: int = 0) -> SplitRead:
+def read(start: int, end: int, *, split: int = 0) -> SplitRead:
     return SplitRead(
-        id=f"{split}:{begin}-{end}",
+        id=f"{split}:{start}-{end}",
         split=str(split),
-        begin=At(value=str(begin)),
+        begin=At(value=str(start)),
         end=At(value=str(end)),
         work=START.isoformat(),
     )
@@ -72,21 +72,21 @@ def generated(
 
 @settings(deadline=None)
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(1, 3), st.integers())
-def test_rows_do_not_depend_on_how_they_are_cut(
+def test_rows_do_not_depend_on_how_ranges_are_divided(
     one: int, other: int, splits: int, seed: int
 ) -> None:
-    cut, end = sorted((one, other))
+    middle, end = sorted((one, other))
     options = DatagenOptions(splits=splits, seed=seed)
 
     whole = generated(options, [read(0, end, split=splits - 1)])
     parts = generated(
-        options, [read(0, cut, split=splits - 1), read(cut, end, split=splits - 1)]
+        options, [read(0, middle, split=splits - 1), read(middle, end, split=splits - 1)]
     )
 
     assert whole == parts
 
 
-def test_all_splits_together_hold_every_row_once() -> None:
+def test_all_splits_together_contain_every_row_once() -> None:
     options = DatagenOptions(splits=3, fields=(("id.kind", "sequence"), ("id.start", "10")))
 
     rows = [row for split in range(3) for row in generated(options, [read(0, 4, split=split)])]
@@ -94,7 +94,7 @@ def test_all_splits_together_hold_every_row_once() -> None:
     assert sorted(row["id"] for row in rows) == list(range(10, 22))
 
 
-def test_another_seed_gives_other_rows() -> None:
+def test_another_seed_generates_other_rows() -> None:
     one, other = (generated(DatagenOptions(seed=seed), [read(0, 9)]) for seed in (1, 2))
 
     assert one != other
@@ -181,7 +181,7 @@ def test_a_field_that_cannot_be_generated_is_refused(
     assert refused.value.code is Code.OPTION_ERR
 
 
-def test_nested_types_are_refused_and_further_fields_have_a_type() -> None:
+def test_nested_types_are_refused_and_extra_fields_have_a_type() -> None:
     nested = (*COLUMNS, Column(name="tags", type=Array(element=Primitive.STRING)))
     further = (("tag.type", "STRING"), ("tag.length", "3"))
 
@@ -192,7 +192,7 @@ def test_nested_types_are_refused_and_further_fields_have_a_type() -> None:
     assert columns == (*COLUMNS, Column(name="tag", type=Primitive.STRING))
 
 
-def test_an_unlimited_rate_needs_a_total() -> None:
+def test_an_unlimited_rate_requires_a_total() -> None:
     unlimited = DatagenOptions(rows_per_second=None)
 
     with raises(UserError, Code.OPTION_ERR, '"rows_total"'):
@@ -200,14 +200,14 @@ def test_an_unlimited_rate_needs_a_total() -> None:
     assert check_fields(replace(unlimited, rows_total=1), COLUMNS)
 
 
-def test_a_sequence_that_leaves_its_type_before_the_total_is_refused() -> None:
+def test_a_sequence_that_exceeds_its_type_before_the_total_is_refused() -> None:
     options = DatagenOptions(rows_total=200, fields=(("small.kind", "sequence"),))
 
     with raises(UserError, Code.OPTION_ERR, "1", "200"):
         check_fields(options, COLUMNS)
 
 
-def test_a_sequence_ends_with_the_largest_value_of_its_type() -> None:
+def test_a_sequence_fails_after_the_largest_value_of_its_type() -> None:
     options = DatagenOptions(fields=(("small.kind", "sequence"),))
 
     rows = generated(options, [read(100, 127)])
@@ -217,7 +217,7 @@ def test_a_sequence_ends_with_the_largest_value_of_its_type() -> None:
         generated(options, [read(100, 128)])
 
 
-def test_a_sequence_fills_decimals_and_floating_numbers() -> None:
+def test_a_sequence_can_be_decimal_or_floating_point() -> None:
     columns = (
         Column(name="price", type=Decimal(precision=10, scale=2)),
         Column(name="ratio", type=Primitive.FLOAT),
@@ -244,7 +244,7 @@ def test_decimals_of_many_digits_stay_within_their_bounds() -> None:
     assert all(Number("-9e37") <= row["low"] <= Number("-1e37") for row in rows)
 
 
-def test_now_grows_beyond_what_microseconds_of_all_rows_would_allow() -> None:
+def test_now_does_not_overflow_for_large_row_numbers() -> None:
     options = DatagenOptions(rows_per_second=100_000_000, fields=(("at.kind", "now"),))
     first = 100_000_000 * 86_400 * 2
 

@@ -1,4 +1,4 @@
-"""Requests per hour: polls that wait as told stay within the budget, and nobody waits long."""
+"""Polls that obey the request budget stay within it, and their waits are bounded."""
 
 import threading
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class PassingClock:
-    """Time that passes when the test says so; what the clock shows may be set."""
+    """A clock that the test moves and sets."""
 
     def __init__(self) -> None:
         self.passed = timedelta()
@@ -35,7 +35,7 @@ class PassingClock:
 def polls_that_wait(
     per_hour: int, requests: Sequence[int], breaks: Sequence[timedelta]
 ) -> list[tuple[timedelta, int]]:
-    """Answer when polls were made that waited as told, and how much each has sent."""
+    """Return the time and the requests of each poll; polls wait as the budget requires."""
     clock = PassingClock()
     budget = RequestBudget(per_hour, clock=clock)
     polls = []
@@ -47,8 +47,8 @@ def polls_that_wait(
 
 
 def most_in_an_hour(polls: Sequence[tuple[timedelta, int]]) -> int:
-    begins = [begin for begin, _ in polls]
-    return max(sum(n for at, n in polls if begin <= at < begin + HOUR) for begin in begins)
+    starts = [start for start, _ in polls]
+    return max(sum(n for at, n in polls if start <= at < start + HOUR) for start in starts)
 
 
 @given(
@@ -56,12 +56,12 @@ def most_in_an_hour(polls: Sequence[tuple[timedelta, int]]) -> int:
     sent=st.integers(1, 200),
     breaks=st.lists(st.timedeltas(timedelta(), timedelta(minutes=10)), min_size=2, max_size=90),
 )
-def test_equal_polls_never_send_more_in_an_hour_than_the_budget_and_one_burst(
+def test_equal_polls_send_at_most_the_budget_and_one_burst_per_hour(
     per_hour: int, sent: int, breaks: list[timedelta]
 ) -> None:
     polls = polls_that_wait(per_hour, [sent] * len(breaks), breaks)
 
-    # A poll is not taken apart: one that is larger than the burst is made all the same.
+    # A poll cannot be divided, so a poll larger than the burst is sent completely.
     assert most_in_an_hour(polls) <= per_hour + max(sent, per_hour / 60)
 
 
@@ -69,7 +69,7 @@ def test_equal_polls_never_send_more_in_an_hour_than_the_budget_and_one_burst(
     per_hour=st.integers(1, 100_000),
     requests=st.lists(st.integers(1, 200), min_size=2, max_size=90),
 )
-def test_uneven_polls_never_send_more_than_the_budget_and_their_largest(
+def test_uneven_polls_send_at_most_the_budget_and_the_largest_poll(
     per_hour: int, requests: list[int]
 ) -> None:
     polls = polls_that_wait(per_hour, requests, [timedelta()] * len(requests))
@@ -82,25 +82,25 @@ def test_uneven_polls_never_send_more_than_the_budget_and_their_largest(
     spent=st.lists(st.integers(0, 10**9), max_size=5),
     sent=st.integers(0, 10**9),
 )
-def test_nobody_waits_longer_than_an_hour_and_a_burst(
+def test_no_wait_is_longer_than_an_hour_and_a_burst(
     per_hour: int, spent: list[int], sent: int
 ) -> None:
     budget = RequestBudget(per_hour, clock=PassingClock())
 
     budget.spend(sum(spent))
 
-    # A budget below one request a minute saves for the whole one.
+    # With less than one request per minute, the burst is one whole request.
     burst = max(timedelta(minutes=1), HOUR / per_hour)
     assert timedelta() <= budget.wait(sent) <= HOUR + burst
 
 
-def test_a_budget_of_one_poll_a_minute_makes_polls_wait_a_minute() -> None:
+def test_a_budget_of_one_poll_per_minute_delays_polls_by_a_minute() -> None:
     polls = polls_that_wait(60, [1, 1, 1, 1], [timedelta(seconds=10)] * 4)
 
     assert [at.total_seconds() for at, _ in polls] == [10, 70, 130, 190]
 
 
-def test_a_quiet_time_saves_no_more_than_a_minute() -> None:
+def test_idle_time_saves_at_most_the_requests_of_one_minute() -> None:
     clock = PassingClock()
     budget = RequestBudget(600, clock=clock)
     clock.passed += timedelta(days=30)
@@ -110,13 +110,13 @@ def test_a_quiet_time_saves_no_more_than_a_minute() -> None:
     assert budget.wait(1) == timedelta(seconds=6)
 
 
-def test_a_poll_within_what_was_saved_waits_for_nothing() -> None:
+def test_a_poll_within_the_saved_requests_does_not_wait() -> None:
     budget = RequestBudget(600, clock=PassingClock())
 
     assert budget.wait(10) == timedelta()
 
 
-def test_what_was_overdrawn_is_waited_for() -> None:
+def test_a_poll_waits_until_overdrawn_requests_are_paid_back() -> None:
     budget = RequestBudget(600, clock=PassingClock())
 
     budget.spend(310)
@@ -124,7 +124,7 @@ def test_what_was_overdrawn_is_waited_for() -> None:
     assert budget.wait(10) == timedelta(minutes=31)
 
 
-def test_asking_costs_nothing() -> None:
+def test_computing_the_wait_spends_no_requests() -> None:
     budget = RequestBudget(600, clock=PassingClock())
     budget.spend(100)
 
@@ -134,7 +134,7 @@ def test_asking_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize("set_by", [timedelta(days=-1), timedelta(days=1)])
-def test_a_clock_that_is_set_changes_nothing(set_by: timedelta) -> None:
+def test_setting_the_clock_does_not_change_the_budget(set_by: timedelta) -> None:
     clock = PassingClock()
     budget = RequestBudget(600, clock=clock)
     budget.spend(110)
@@ -145,7 +145,7 @@ def test_a_clock_that_is_set_changes_nothing(set_by: timedelta) -> None:
     assert budget.wait(10) == before
 
 
-def test_an_unlimited_budget_waits_for_nothing() -> None:
+def test_an_unlimited_budget_never_waits() -> None:
     budget = RequestBudget(None, clock=PassingClock())
 
     budget.spend(10**9)

@@ -1,4 +1,4 @@
-"""Patterns: what they match, where they look, and how they break."""
+"""Globs: matching keys, prefixes to list, and malformed patterns."""
 
 import pytest
 
@@ -105,7 +105,7 @@ def test_a_key_that_only_resembles_its_pattern_does_not_match(pattern: str, key:
         ("/in/a*", "/in/a.b", True),
     ],
 )
-def test_only_a_written_dot_matches_the_dot_that_begins_a_name(
+def test_only_a_literal_dot_matches_a_leading_dot(
     pattern: str, key: str, *, expected: bool
 ) -> None:
     glob = Glob(pattern)
@@ -179,7 +179,7 @@ def test_many_file_names_in_braces_keep_the_folders_before_them() -> None:
         ("/in/**/c", "/in/.git/", False),
     ],
 )
-def test_a_pattern_knows_which_folders_cannot_hold_a_match(
+def test_a_glob_excludes_folders_that_cannot_contain_a_match(
     pattern: str, folder: str, *, expected: bool
 ) -> None:
     glob = Glob(pattern)
@@ -210,14 +210,14 @@ def test_a_broken_pattern_is_refused_with_the_position(
     assert refusal.value.code is Code.OPTION_ERR
 
 
-def test_a_pattern_is_bounded_in_length_and_depth() -> None:
+def test_a_pattern_that_is_too_long_or_too_deep_is_refused() -> None:
     with raises(UserError, Code.OPTION_ERR, "32768", "40000"):
         Glob("a" * 40_000)
     with raises(UserError, Code.OPTION_ERR, "32", "braces"):
         Glob("{" * 33 + "}" * 33)
 
 
-def test_many_stars_do_not_make_matching_slow() -> None:
+def test_matching_is_fast_with_many_stars() -> None:
     glob = Glob("/" + "*a" * 100 + "*{b,c*d}")
 
     matched = glob.matches("/" + "a" * 5_000)
@@ -225,11 +225,11 @@ def test_many_stars_do_not_make_matching_slow() -> None:
     assert not matched
 
 
-def test_names_in_endless_variety_do_not_fill_the_memory() -> None:
+def test_many_different_names_do_not_fill_the_memory() -> None:
     glob = Glob("/*?*?*x")
     names = [f"/{chr(number)}ax" for number in range(0x10000, 0x10000 + 100_000)]
 
     matched = sum(map(glob.matches, names))
 
     assert matched == len(names)
-    assert glob._kept < 300_000
+    assert glob._cached < 300_000

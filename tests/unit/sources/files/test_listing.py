@@ -9,7 +9,7 @@ from penstock.storage.store import FolderMissingError
 from tests.error_values import raises
 
 
-def test_t42_a_sibling_that_does_not_match_is_no_new_file(tmp_path: Path) -> None:
+def test_t42_a_sibling_that_does_not_match_is_not_a_new_file(tmp_path: Path) -> None:
     put(tmp_path, "in/a.json", "in/b.csv", "in-old/c.json", "in/deeper/d.json")
 
     keys = listed(tmp_path, "in/*.json")
@@ -25,7 +25,7 @@ def test_t42_keys_of_several_prefixes_are_sorted_globally(tmp_path: Path) -> Non
     assert keys == ["a-b/0", "a/1", "a/2", "b/1"]
 
 
-def test_t42_keys_are_in_the_order_of_bytes_not_of_utf_16_units(tmp_path: Path) -> None:
+def test_t42_keys_are_in_byte_order_not_in_utf_16_order(tmp_path: Path) -> None:
     put(tmp_path, "\U0001f600.json", "\uff5e.json", "\ue000.json", "z.json")
 
     keys = listed(tmp_path, "*.json")
@@ -33,7 +33,7 @@ def test_t42_keys_are_in_the_order_of_bytes_not_of_utf_16_units(tmp_path: Path) 
     assert keys == ["z.json", "\ue000.json", "\uff5e.json", "\U0001f600.json"]
 
 
-def test_an_alternative_whose_folder_is_missing_is_empty(tmp_path: Path) -> None:
+def test_a_missing_folder_of_one_alternative_is_ignored(tmp_path: Path) -> None:
     put(tmp_path, "day=2/a")
 
     keys = listed(tmp_path, "day={1..3}/*")

@@ -1,68 +1,68 @@
-"""Which look follows which: nothing is left behind, and everything is listed when it is due."""
+"""The range of the next poll: no file is skipped, and audits are not late."""
 
 import pytest
 
 from penstock.sources.files.source import PollRange, next_range
 
-FULL = PollRange(audit=True, begin="b", end="d")
-LAST = PollRange(audit=True, begin="d", end="f", complete=True)
+FULL = PollRange(audit=True, start="b", end="d")
+LAST = PollRange(audit=True, start="d", end="f", complete=True)
 NOTHING_NEW = PollRange(audit=True, complete=True)
 
 
 @pytest.mark.parametrize("settled", [True, False])
 @pytest.mark.parametrize("audit_due", [True, False])
-def test_the_first_look_is_an_audit_from_the_beginning(
+def test_the_first_poll_is_an_audit_without_a_start_key(
     *, settled: bool, audit_due: bool
 ) -> None:
-    look = next_range(None, settled=settled, audit_due=audit_due)
+    found = next_range(None, settled=settled, audit_due=audit_due)
 
-    assert look == PollRange(audit=True, begin="")
+    assert found == PollRange(audit=True, start="")
 
 
 @pytest.mark.parametrize("last", [FULL, LAST])
 @pytest.mark.parametrize("audit_due", [True, False])
-def test_a_look_whose_files_are_not_all_loaded_is_repeated(
+def test_a_poll_is_repeated_until_all_its_files_are_loaded(
     last: PollRange, *, audit_due: bool
 ) -> None:
-    look = next_range(last, settled=False, audit_due=audit_due)
+    found = next_range(last, settled=False, audit_due=audit_due)
 
-    assert look == PollRange(audit=True, begin=last.begin)
+    assert found == PollRange(audit=True, start=last.start)
 
 
 @pytest.mark.parametrize("audit_due", [True, False])
-def test_a_look_goes_on_behind_the_last_file_that_was_kept(*, audit_due: bool) -> None:
-    look = next_range(FULL, settled=True, audit_due=audit_due)
+def test_a_pass_continues_after_the_last_file_of_its_previous_poll(*, audit_due: bool) -> None:
+    found = next_range(FULL, settled=True, audit_due=audit_due)
 
-    assert look == PollRange(audit=True, begin="d")
+    assert found == PollRange(audit=True, start="d")
 
 
 @pytest.mark.parametrize("last", [LAST, NOTHING_NEW])
 @pytest.mark.parametrize("audit_due", [True, False])
-def test_a_pass_that_is_over_is_followed_by_what_is_due(
+def test_an_audit_follows_a_complete_pass_only_if_it_is_due(
     last: PollRange, *, audit_due: bool
 ) -> None:
-    look = next_range(last, settled=True, audit_due=audit_due)
+    found = next_range(last, settled=True, audit_due=audit_due)
 
-    assert look == PollRange(audit=audit_due, begin="")
-
-
-def test_an_audit_that_falls_due_waits_for_the_end_of_the_pass() -> None:
-    behind_loaded = PollRange(audit=False, end="d")
-
-    look = next_range(behind_loaded, settled=True, audit_due=True)
-
-    assert look == PollRange(audit=False, begin="d")
+    assert found == PollRange(audit=audit_due, start="")
 
 
-def test_a_look_behind_loaded_files_is_repeated_as_such() -> None:
-    behind_loaded = PollRange(audit=False, begin="d", end="f", complete=True)
+def test_a_due_audit_waits_for_the_end_of_the_pass() -> None:
+    incremental = PollRange(audit=False, end="d")
 
-    look = next_range(behind_loaded, settled=False, audit_due=True)
+    found = next_range(incremental, settled=True, audit_due=True)
 
-    assert look == PollRange(audit=False, begin="d")
+    assert found == PollRange(audit=False, start="d")
 
 
-def test_a_new_look_has_seen_nothing_yet() -> None:
-    look = next_range(LAST, settled=True, audit_due=True)
+def test_an_incremental_poll_is_not_repeated_as_an_audit() -> None:
+    incremental = PollRange(audit=False, start="d", end="f", complete=True)
 
-    assert (look.end, look.complete) == ("", False)
+    found = next_range(incremental, settled=False, audit_due=True)
+
+    assert found == PollRange(audit=False, start="d")
+
+
+def test_a_new_range_has_no_end_and_is_not_complete() -> None:
+    found = next_range(LAST, settled=True, audit_due=True)
+
+    assert (found.end, found.complete) == ("", False)

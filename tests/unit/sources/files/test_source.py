@@ -1,4 +1,4 @@
-"""A source of files: what it knows of its own polls."""
+"""A source of files: polls and offsets."""
 
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.contract.source_worlds import FilesWorld
 
 
 class ClockSetBack(SystemClock):
-    """A clock that a person sets back."""
+    """A clock that is set back."""
 
     def __init__(self) -> None:
         self.back = timedelta(0)
@@ -21,7 +21,7 @@ class ClockSetBack(SystemClock):
 
 
 def poll(source: Source, world: FilesWorld) -> None:
-    source.poll(world.job.state().progress, seen=lambda _seen: None)
+    source.poll(world.job.state().progress, report=lambda _seen: None)
 
 
 def test_a_source_stays_caught_up_when_the_clock_is_set_back(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_a_source_stays_caught_up_when_the_clock_is_set_back(tmp_path: Path) -> 
     assert all(source.passed(split, head) for split, head in heads.items())
 
 
-def test_an_offset_that_holds_a_colon_and_slashes_is_a_path() -> None:
+def test_an_offset_with_a_colon_and_slashes_is_a_path() -> None:
     position = read_offset('{"fileName": "/f://x"}', uri="file:///in/*.json")
 
     assert position == After(value="/f://x")

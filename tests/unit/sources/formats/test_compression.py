@@ -13,7 +13,7 @@ import pytest
 from penstock.errors import Code, InvariantError
 from penstock.sources.files.kind import CompressType
 from penstock.sources.formats.blocks import UnreadableFileError
-from penstock.sources.formats.compression import compression_of, decompressed
+from penstock.sources.formats.compression import compression_of, decompress
 from penstock.sources.formats.lines import count_lines_before
 from tests.error_values import assert_names, raises
 
@@ -27,16 +27,16 @@ def packed_by_arrow(kind: Any) -> Callable[[bytes], bytes]:
 
 
 def snappy_hadoop(content: bytes) -> bytes:
-    return b"".join(hadoop_block(part) for part in cut(content, 1 << 18) or [b""])
+    return b"".join(hadoop_block(part) for part in split_bytes(content, 1 << 18) or [b""])
 
 
 def hadoop_block(content: bytes) -> bytes:
-    packed = [SNAPPY.compress(part, asbytes=True) for part in cut(content, 100_000)]
+    packed = [SNAPPY.compress(part, asbytes=True) for part in split_bytes(content, 100_000)]
     chunks = [len(part).to_bytes(4, "big") + part for part in packed]
     return len(content).to_bytes(4, "big") + b"".join(chunks)
 
 
-def cut(content: bytes, size_bytes: int) -> list[bytes]:
+def split_bytes(content: bytes, size_bytes: int) -> list[bytes]:
     return [content[at : at + size_bytes] for at in range(0, len(content), size_bytes)]
 
 
@@ -63,7 +63,7 @@ SMALL = LARGE[:300] + LARGE[-50:]
 
 
 def unpacked(packed: bytes, kind: CompressType) -> bytes:
-    return decompressed(io.BytesIO(packed), kind).read()
+    return decompress(io.BytesIO(packed), kind).read()
 
 
 def failure(packed: bytes, kind: CompressType) -> UnreadableFileError:
@@ -88,36 +88,34 @@ def failure(packed: bytes, kind: CompressType) -> UnreadableFileError:
         ("a.gz.json", CompressType.PLAIN),
     ],
 )
-def test_the_suffix_tells_the_compression(key: str, kind: CompressType) -> None:
+def test_the_suffix_determines_the_compression(key: str, kind: CompressType) -> None:
     assert compression_of(CompressType.AUTO, key) == kind
 
 
 @pytest.mark.parametrize("kind", [CompressType.PLAIN, *COMPRESSIONS])
-def test_a_chosen_compression_goes_before_the_suffix(kind: CompressType) -> None:
+def test_a_chosen_compression_overrides_the_suffix(kind: CompressType) -> None:
     assert compression_of(kind, "a.gz") == kind
 
 
-def test_a_plain_stream_is_read_as_it_is() -> None:
+def test_a_stream_without_compression_is_read_unchanged() -> None:
     stream = io.BytesIO(b"x")
 
-    assert decompressed(stream, CompressType.PLAIN) is stream
+    assert decompress(stream, CompressType.PLAIN) is stream
 
 
-def test_the_compression_must_be_known_before_the_content_is_read() -> None:
+def test_a_stream_cannot_be_decompressed_with_auto() -> None:
     with raises(InvariantError, Code.INTERNAL_ERR, '"auto"'):
-        decompressed(io.BytesIO(b"x"), CompressType.AUTO)
+        decompress(io.BytesIO(b"x"), CompressType.AUTO)
 
 
 @every_kind
-def test_content_of_several_megabytes_is_read_as_it_was_written(
-    kind: CompressType, pack: Pack
-) -> None:
+def test_content_of_several_megabytes_is_read_unchanged(kind: CompressType, pack: Pack) -> None:
     assert unpacked(pack(LARGE), kind) == LARGE
 
 
 @every_kind
-def test_content_is_read_into_memory_of_any_size(kind: CompressType, pack: Pack) -> None:
-    stream = decompressed(io.BytesIO(pack(LARGE)), kind)
+def test_content_is_read_into_buffers_of_any_size(kind: CompressType, pack: Pack) -> None:
+    stream = decompress(io.BytesIO(pack(LARGE)), kind)
     memory = bytearray(300_001)
 
     parts = []
@@ -128,19 +126,17 @@ def test_content_is_read_into_memory_of_any_size(kind: CompressType, pack: Pack)
 
 
 @every_kind
-def test_a_stream_that_gives_little_at_a_time_is_read_in_full(
-    kind: CompressType, pack: Pack
-) -> None:
+def test_a_stream_with_short_reads_is_read_completely(kind: CompressType, pack: Pack) -> None:
     class Trickle(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
             return super().read(min(7, size) if size and size > 0 else 7)
 
-    assert decompressed(Trickle(pack(SMALL)), kind).read() == SMALL
+    assert decompress(Trickle(pack(SMALL)), kind).read() == SMALL
 
 
 @every_kind
-def test_one_can_go_forward_and_back(kind: CompressType, pack: Pack) -> None:
-    stream = decompressed(io.BytesIO(pack(LARGE)), kind)
+def test_content_can_seek_forward_and_backward(kind: CompressType, pack: Pack) -> None:
+    stream = decompress(io.BytesIO(pack(LARGE)), kind)
 
     read_at = {}
     for offset in (1_000_000, 10, 2_000_000, 2_000_005, 0, len(LARGE) - 3, len(LARGE) + 5):
@@ -152,8 +148,8 @@ def test_one_can_go_forward_and_back(kind: CompressType, pack: Pack) -> None:
 
 
 @every_kind
-def test_one_cannot_go_to_the_end_without_reading(kind: CompressType, pack: Pack) -> None:
-    stream = decompressed(io.BytesIO(pack(SMALL)), kind)
+def test_content_cannot_seek_from_its_end(kind: CompressType, pack: Pack) -> None:
+    stream = decompress(io.BytesIO(pack(SMALL)), kind)
 
     with pytest.raises(io.UnsupportedOperation) as caught:
         stream.seek(0, io.SEEK_END)
@@ -162,24 +158,22 @@ def test_one_cannot_go_to_the_end_without_reading(kind: CompressType, pack: Pack
 
 
 @pytest.mark.parametrize("kind", COMPRESSIONS)
-def test_a_file_of_no_bytes_has_no_content(kind: CompressType) -> None:
+def test_an_empty_file_has_no_content(kind: CompressType) -> None:
     assert unpacked(b"", kind) == b""
 
 
 @every_kind
-def test_content_of_no_bytes_is_read(kind: CompressType, pack: Pack) -> None:
+def test_compressed_empty_content_is_read(kind: CompressType, pack: Pack) -> None:
     assert unpacked(pack(b""), kind) == b""
 
 
 @every_kind
-def test_members_that_follow_each_other_are_one_content(kind: CompressType, pack: Pack) -> None:
+def test_consecutive_members_are_read_as_one_content(kind: CompressType, pack: Pack) -> None:
     assert unpacked(pack(SMALL) + pack(b"") + pack(LARGE), kind) == SMALL + LARGE
 
 
 @every_kind
-def test_a_stream_that_is_cut_off_anywhere_is_unreadable(
-    kind: CompressType, pack: Pack
-) -> None:
+def test_a_stream_truncated_at_any_byte_is_unreadable(kind: CompressType, pack: Pack) -> None:
     packed = pack(SMALL)
 
     silent = {size for size in range(1, len(packed)) if not fails(packed[:size], kind)}
@@ -188,7 +182,7 @@ def test_a_stream_that_is_cut_off_anywhere_is_unreadable(
 
 
 @every_kind
-def test_a_second_member_that_is_cut_off_anywhere_is_unreadable(
+def test_a_second_member_truncated_at_any_byte_is_unreadable(
     kind: CompressType, pack: Pack
 ) -> None:
     packed = pack(SMALL)
@@ -207,9 +201,7 @@ def fails(packed: bytes, kind: CompressType) -> bool:
 
 
 @every_kind
-def test_a_long_stream_that_is_cut_off_says_how_far_it_was_read(
-    kind: CompressType, pack: Pack
-) -> None:
+def test_the_error_of_a_truncated_stream_names_the_byte(kind: CompressType, pack: Pack) -> None:
     packed = pack(LARGE)
 
     error = failure(packed[: len(packed) * 2 // 3], kind)
@@ -229,7 +221,7 @@ def test_the_message_names_the_compression_and_the_byte() -> None:
 @pytest.mark.parametrize(
     "text", [b'{"id":1}\n' * 100, b"id\tname\n", b"\xff\x06\x00\x00what is it", b"\0" * 100]
 )
-def test_plain_text_with_a_wrong_suffix_is_unreadable_with_a_way_out(
+def test_plain_text_with_a_wrong_suffix_is_refused_with_a_hint(
     kind: CompressType, text: bytes
 ) -> None:
     error = failure(text, kind)
@@ -254,14 +246,14 @@ def test_garbage_after_the_stream_is_unreadable(kind: CompressType, pack: Pack) 
 
 
 @pytest.mark.parametrize("name", ["gzip", "bzip2"])
-def test_no_changed_bit_of_a_stream_with_checksums_goes_unnoticed(name: str) -> None:
+def test_every_flipped_bit_is_detected_by_checksums(name: str) -> None:
     kind, pack = PACKS[name]
     packed = bytearray(pack(SMALL))
-    # gzip has no checksum of the first bytes of its header: time, flags, system.
-    begin = 10 if name == "gzip" else 0
+    # The checksum of gzip does not cover the header: time, flags, system.
+    start = 10 if name == "gzip" else 0
 
     unnoticed = []
-    for at in range(begin, len(packed)):
+    for at in range(start, len(packed)):
         packed[at] ^= 0x10
         if not fails(bytes(packed), kind) and unpacked(bytes(packed), kind) != SMALL:
             unnoticed.append(at)
@@ -272,7 +264,7 @@ def test_no_changed_bit_of_a_stream_with_checksums_goes_unnoticed(name: str) -> 
 
 @every_kind
 def test_a_read_after_an_error_raises_it_again(kind: CompressType, pack: Pack) -> None:
-    stream = decompressed(io.BytesIO(pack(SMALL)[:-3]), kind)
+    stream = decompress(io.BytesIO(pack(SMALL)[:-3]), kind)
     with pytest.raises(UnreadableFileError):
         stream.read()
 
@@ -281,7 +273,7 @@ def test_a_read_after_an_error_raises_it_again(kind: CompressType, pack: Pack) -
 
 
 @every_kind
-def test_an_error_of_the_storage_is_not_the_fault_of_the_file(
+def test_an_error_of_the_store_is_not_reported_as_a_broken_file(
     kind: CompressType, pack: Pack
 ) -> None:
     class Unplugged(io.BytesIO):
@@ -291,14 +283,14 @@ def test_an_error_of_the_storage_is_not_the_fault_of_the_file(
             return super().read(min(100, size or 100))
 
     with pytest.raises(OSError, match="Input/output error"):
-        decompressed(Unplugged(pack(SMALL)), kind).read()
+        decompress(Unplugged(pack(SMALL)), kind).read()
 
 
 @every_kind
-def test_to_close_the_content_closes_the_stream(kind: CompressType, pack: Pack) -> None:
+def test_closing_the_content_closes_the_stream(kind: CompressType, pack: Pack) -> None:
     stream = io.BytesIO(pack(SMALL))
 
-    with decompressed(stream, kind) as content:
+    with decompress(stream, kind) as content:
         content.read()
         open_meanwhile = not stream.closed
 
@@ -329,11 +321,11 @@ def test_skippable_frames_are_skipped(kind: CompressType) -> None:
     assert content == SMALL * 2
 
 
-def test_a_bomb_is_read_piece_by_piece() -> None:
+def test_a_decompression_bomb_is_read_in_bounded_memory() -> None:
     packed = gzip.compress(bytes(40 << 20), compresslevel=1)
     pa_before = pa.total_allocated_bytes()
 
-    stream = decompressed(io.BytesIO(packed), CompressType.GZ)
+    stream = decompress(io.BytesIO(packed), CompressType.GZ)
     sizes = [len(stream.read(1 << 20)) for _ in range(40)]
 
     assert set(sizes) == {1 << 20}
@@ -341,10 +333,10 @@ def test_a_bomb_is_read_piece_by_piece() -> None:
     assert pa.total_allocated_bytes() == pa_before
 
 
-def test_lengths_that_no_hadoop_block_has_are_refused() -> None:
+def test_a_chunk_length_that_exceeds_its_block_is_refused() -> None:
     error = failure(b"\0\0\0\5" + b"\x7f\xff\xff\xff" + b"x" * 100, CompressType.SNAPPY)
 
-    assert_names(error.detail, "block")
+    assert_names(error.detail, "chunk", "2147483647")
 
 
 @pytest.mark.parametrize(
@@ -366,16 +358,14 @@ def test_framed_and_raw_snappy_is_refused_with_the_supported_framing(packed: byt
 @pytest.mark.parametrize(
     ("chunk", "named"),
     [
-        (b"\0\0\0\5" + b"\xff" * 5, ("block", "length")),
+        (b"\0\0\0\5" + b"\xff" * 5, ("chunk", "length")),
         (
             b"\0\0\0\2" + b"\x09\x00",
             ("9", "8"),
         ),
     ],
 )
-def test_a_chunk_must_say_a_length_that_its_block_allows(
-    chunk: bytes, named: tuple[str, ...]
-) -> None:
+def test_a_chunk_longer_than_its_block_is_refused(chunk: bytes, named: tuple[str, ...]) -> None:
     error = failure(b"\0\0\0\x08" + chunk, CompressType.SNAPPY)
 
     assert_names(error.detail, *named)

@@ -1,4 +1,4 @@
-"""The header of a CSV file says which field is which column, to every range of the file."""
+"""The header of a CSV file maps fields to columns, in every range of the file."""
 
 import io
 import json
@@ -60,14 +60,14 @@ def test_fields_are_found_by_their_names(content: bytes) -> None:
     assert rows(read(content)) == [(1, "a")]
 
 
-def test_names_may_be_enclosed_and_hold_line_ends() -> None:
+def test_names_can_be_enclosed_and_contain_line_ends() -> None:
     blocks = read(b'"id","no\nte","note"\n1,x,a\n', layout=QUOTED)
 
     assert rows(blocks) == [(1, "a")]
     assert blocks[0].record_of_row[0] == 2
 
 
-def test_types_under_the_names_are_no_record() -> None:
+def test_the_line_of_types_is_not_a_record() -> None:
     layout = CsvLayout(separator=b",", header_lines=2)
 
     blocks = read(b"note,id\nSTRING,INT\na,1\n", layout=layout)
@@ -75,7 +75,7 @@ def test_types_under_the_names_are_no_record() -> None:
     assert rows(blocks) == [(1, "a")]
 
 
-def test_skipped_lines_stand_before_the_header_and_are_counted() -> None:
+def test_skipped_lines_before_the_header_count_as_lines() -> None:
     layout = CsvLayout(separator=b",", header_lines=1, skip_lines=2)
 
     (block,) = read(b'a comment "\n\nid,note\n1,a\nx,b\n', layout=layout)
@@ -96,22 +96,22 @@ def test_a_range_reads_the_header_again(start: int, first_line: int) -> None:
 
 
 @pytest.mark.parametrize("content", [b"id,note\n", b"id,note", b"\xef\xbb\xbfid,note\r\n"])
-def test_a_file_with_a_header_only_gives_no_block(content: bytes) -> None:
+def test_a_file_with_only_a_header_has_no_block(content: bytes) -> None:
     assert read(content, missing=MissingColumns.FAIL) == []
 
 
-def test_a_column_that_the_header_lacks_is_null() -> None:
+def test_a_column_missing_in_the_header_is_null() -> None:
     assert rows(read(b"id\n1\n2\n")) == [(1, None), (2, None)]
 
 
-def test_a_column_that_the_header_lacks_is_an_error_on_demand() -> None:
+def test_a_column_missing_in_the_header_is_an_error_if_set() -> None:
     with raises(UnreadableFileError, Code.FILE_ERR, '"note"') as raised:
         read(b"id\n1\n", missing=MissingColumns.FAIL)
 
     assert "missing_columns" in raised.value.hint
 
 
-def test_fields_that_only_the_header_knows_are_rescued_on_demand() -> None:
+def test_fields_without_a_column_are_rescued_if_requested() -> None:
     blocks = read(b"id,city,note,c5\n1,Oslo,a,b\n2\n3,x,y,z,more\n", rescue=True)
 
     assert [json.loads(str(row[2])) if row[2] else None for row in rows(blocks)] == [
@@ -121,14 +121,14 @@ def test_fields_that_only_the_header_knows_are_rescued_on_demand() -> None:
     ]
 
 
-def test_more_fields_than_names_make_a_bad_record() -> None:
+def test_a_record_with_more_fields_than_names_is_bad() -> None:
     (block,) = read(b"id,note,other\n1,a,b,c\n")
 
     (error,) = [bad.error for bad in block.bad]
     assert_names(error, "3", "4")
 
 
-def test_fewer_fields_than_names_make_a_bad_record_on_demand() -> None:
+def test_a_record_with_fewer_fields_than_names_is_bad_if_set() -> None:
     (block,) = read(b"id,note,other\n1,a\n", missing=MissingColumns.FAIL)
 
     (error,) = [bad.error for bad in block.bad]
@@ -136,7 +136,7 @@ def test_fewer_fields_than_names_make_a_bad_record_on_demand() -> None:
 
 
 @pytest.mark.parametrize("header", [b"id,note,id", b"ID,note,Id"])
-def test_a_column_that_two_fields_are_named_after_makes_the_file_unreadable(
+def test_a_file_with_a_duplicate_column_name_is_unreadable(
     header: bytes,
 ) -> None:
     with raises(UnreadableFileError, Code.FILE_ERR, '"id"', "1", "3"):
@@ -144,7 +144,7 @@ def test_a_column_that_two_fields_are_named_after_makes_the_file_unreadable(
 
 
 @pytest.mark.parametrize("header", [b"id,\xff", b'id,"note', b'"id"x,note'])
-def test_a_broken_header_makes_the_file_unreadable(header: bytes) -> None:
+def test_a_file_with_a_broken_header_is_unreadable(header: bytes) -> None:
     with raises(UnreadableFileError, Code.FILE_ERR, "header", "line 1"):
         read(header + b"\n1,a\n", layout=QUOTED)
 

@@ -1,4 +1,4 @@
-"""Columns are inferred from the beginnings of CSV files."""
+"""Columns are inferred from the first records of CSV files."""
 
 import io
 
@@ -57,11 +57,11 @@ def test_columns_are_those_of_the_header_or_of_the_widest_record(
     assert names(content, layout=layout) == expected
 
 
-def test_headers_of_all_files_together_make_the_columns() -> None:
+def test_columns_are_the_union_of_all_headers() -> None:
     assert names(b"a,b\n", b"", b"C,A\n", layout=NAMED) == ["a", "b", "C"]
 
 
-def test_the_widest_record_of_all_files_makes_the_columns() -> None:
+def test_the_widest_record_of_all_files_determines_the_columns() -> None:
     assert names(b"1\n", b"", b"1,2\n", layout=PLAIN) == ["c1", "c2"]
 
 
@@ -69,7 +69,7 @@ def test_only_the_first_records_are_read() -> None:
     assert names(b"1\n1\n1,2\n", layout=PLAIN, lines_max=2) == ["c1"]
 
 
-def test_a_line_cut_by_the_limit_of_bytes_is_not_read() -> None:
+def test_a_line_truncated_by_the_byte_limit_is_ignored() -> None:
     columns = infer_csv_columns([io.BytesIO(b"1,2\n1,2,3,4\n")], PLAIN, bytes_max=9)
 
     assert len(columns) == 2
@@ -92,7 +92,7 @@ def test_a_name_that_occurs_twice_in_a_header_is_refused(header: bytes) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("layout", [PLAIN, NAMED])
-def test_without_anything_to_infer_from_the_user_is_asked_for_the_schema(
+def test_empty_files_are_refused_with_a_hint_to_the_schema(
     content: bytes, layout: CsvLayout
 ) -> None:
     with raises(UserError, Code.TYPE_ERR, "1000") as raised:

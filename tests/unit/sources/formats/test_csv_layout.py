@@ -1,4 +1,4 @@
-"""Options describe how CSV is cut; what would be ambiguous is refused."""
+"""Options define the layout of CSV; ambiguous layouts are refused."""
 
 from dataclasses import replace
 from typing import Any
@@ -34,11 +34,11 @@ def test_without_options_fields_are_separated_by_tabs() -> None:
         ("\\x00", b"\0"),
     ],
 )
-def test_a_separator_is_a_text_or_written_by_its_codes(written: str, separator: bytes) -> None:
+def test_a_separator_is_text_or_character_codes(written: str, separator: bytes) -> None:
     assert layout_of(column_separator=written).separator == separator
 
 
-def test_a_line_delimiter_is_a_text_or_written_by_its_codes() -> None:
+def test_a_line_delimiter_is_text_or_character_codes() -> None:
     assert layout_of(line_delimiter="\\r\\n").ending == b"\r\n"
 
 
@@ -50,13 +50,13 @@ def test_a_line_delimiter_is_a_text_or_written_by_its_codes() -> None:
         (FileFormat.CSV_WITH_NAMES_AND_TYPES, 2),
     ],
 )
-def test_the_format_says_how_many_lines_the_header_has(
+def test_the_format_determines_the_number_of_header_lines(
     format_: FileFormat, header_lines: int
 ) -> None:
     assert layout_of(format=format_).header_lines == header_lines
 
 
-def test_an_escape_that_is_the_enclosing_character_adds_nothing() -> None:
+def test_an_escape_equal_to_the_enclosing_character_is_ignored() -> None:
     assert layout_of(enclose='"', escape='"').escape is None
 
 
@@ -65,8 +65,8 @@ def test_an_escape_that_is_the_enclosing_character_adds_nothing() -> None:
     [
         ({"column_separator": ""}, ('"column_separator"', "empty")),
         ({"line_delimiter": ""}, ('"line_delimiter"', "empty")),
-        ({"line_delimiter": "aba"}, ('"line_delimiter"', "begin")),
-        ({"line_delimiter": "||"}, ('"line_delimiter"', "begin")),
+        ({"line_delimiter": "aba"}, ('"line_delimiter"', "start and end")),
+        ({"line_delimiter": "||"}, ('"line_delimiter"', "start and end")),
         ({"column_separator": "\n"}, ("contain",)),
         ({"column_separator": "a", "line_delimiter": "ab"}, ("contain",)),
         ({"column_separator": "ab", "line_delimiter": "b"}, ("contain",)),
@@ -87,7 +87,7 @@ def test_an_ambiguous_layout_is_refused(values: dict[str, str], named: tuple[str
 
 
 @pytest.mark.parametrize(("enclose", "splittable"), [(None, True), (b'"', False)])
-def test_a_file_is_splittable_unless_fields_may_hold_line_ends(
+def test_a_file_is_splittable_unless_fields_can_contain_line_ends(
     *, enclose: bytes | None, splittable: bool
 ) -> None:
     assert csv_splittable(CsvLayout(enclose=enclose)) is splittable

@@ -1,4 +1,4 @@
-"""CSV records become rows; a bad record costs only itself."""
+"""CSV records become rows; a bad record does not affect other records."""
 
 import io
 import json
@@ -36,7 +36,7 @@ ESCAPED = CsvLayout(separator=b",", enclose=b'"', escape=b"\\")
 NAMED = CsvLayout(separator=b",", header_lines=1)
 
 
-def read(  # noqa: PLR0913 - As many things vary.
+def read(  # noqa: PLR0913 - Every parameter varies in a test.
     content: bytes,
     *,
     layout: CsvLayout = PLAIN,
@@ -110,7 +110,7 @@ def value_of(column: str, text: bytes, *, layout: CsvLayout = QUOTED) -> object:
         ("octets", b"", None),
     ],
 )
-def test_a_field_is_read_as_its_column_wants_it(
+def test_a_field_is_converted_to_the_type_of_its_column(
     column: str, text: bytes, value: object
 ) -> None:
     assert value_of(column, text) == value
@@ -143,14 +143,14 @@ def test_an_escape_works_in_enclosed_fields_only(text: bytes, value: object) -> 
         (b'"\\N"', "\\N"),
     ],
 )
-def test_one_pair_of_double_quotes_is_taken_away_on_demand(text: bytes, value: str) -> None:
+def test_one_pair_of_double_quotes_is_removed_if_set(text: bytes, value: str) -> None:
     layout = replace(PLAIN, trim_double_quotes=True)
 
     assert value_of("note", text, layout=layout) == value
 
 
 @pytest.mark.parametrize("text", [b"", b'""'])
-def test_an_empty_text_is_null_on_demand(text: bytes) -> None:
+def test_an_empty_field_is_null_if_set(text: bytes) -> None:
     assert value_of("note", text, layout=replace(QUOTED, empty_field_as_null=True)) is None
 
 
@@ -207,7 +207,7 @@ def test_a_text_that_does_not_fit_its_column_is_a_bad_record(
     assert_names(error, f'"{column}"', sql, f'"{text.decode()}"')
 
 
-def test_every_record_may_be_bad() -> None:
+def test_a_file_of_only_bad_records_is_read() -> None:
     (block,) = read(b"x,a\n" * 3000)
 
     assert len(block.bad) == block.lines == 3000
@@ -224,7 +224,7 @@ def test_null_in_a_not_null_column_is_a_bad_record(line: bytes) -> None:
     assert_names(error, '"id"', "BIGINT", "null")
 
 
-def test_invalid_utf8_in_a_field_that_nobody_wants_does_no_harm() -> None:
+def test_invalid_utf8_in_an_unused_field_is_ignored() -> None:
     assert rows(read(b"1,\xff\n2,a\n", wanted=("id",))) == [(1,), (2,)]
 
 
@@ -232,7 +232,7 @@ def test_missing_fields_are_null() -> None:
     assert rows(read(b"1\n2,b\n3\n")) == [(1, None), (2, "b"), (3, None)]
 
 
-def test_missing_fields_are_an_error_on_demand() -> None:
+def test_missing_fields_are_an_error_if_set() -> None:
     blocks = read(b"1\n2,b\n", missing=MissingColumns.FAIL)
 
     (error,) = errors(blocks)
@@ -240,7 +240,7 @@ def test_missing_fields_are_an_error_on_demand() -> None:
     assert rows(blocks) == [(2, "b")]
 
 
-def test_fields_beyond_the_columns_are_rescued_on_demand() -> None:
+def test_extra_fields_are_rescued_if_requested() -> None:
     blocks = read(b'1,a,x,\\N,"y,z"\n2,b\n', layout=QUOTED, wanted=("id",), rescue=True)
 
     assert [json.loads(str(text)) if text else None for _, text in rows(blocks)] == [
@@ -257,7 +257,7 @@ def test_a_rescued_field_that_is_not_utf8_is_a_bad_record() -> None:
     assert_names(error, "byte 1", "UTF-8")
 
 
-def test_columns_come_in_the_order_they_are_wanted() -> None:
+def test_columns_are_in_the_requested_order() -> None:
     assert rows(read(b"1,a\n", wanted=("note", "id"))) == [("a", 1)]
 
 
@@ -280,9 +280,7 @@ def test_rows_are_counted_even_if_no_column_is_needed(content: bytes) -> None:
     ],
 )
 @pytest.mark.parametrize("layout", [PLAIN, QUOTED])
-def test_records_load_however_their_lines_are_written(
-    content: bytes, layout: CsvLayout
-) -> None:
+def test_records_load_in_every_line_format(content: bytes, layout: CsvLayout) -> None:
     blocks = read(content, layout=layout)
 
     assert rows(blocks) == [(1, "a"), (2, "b")]
@@ -293,7 +291,9 @@ def test_records_load_however_their_lines_are_written(
     ("separator", "ending"),
     [(b"||", b"\n"), (b"\x01", b"\x02"), (b"ab", b"\r\n"), (b"\0", b"#")],
 )
-def test_separators_and_line_delimiters_are_any_bytes(separator: bytes, ending: bytes) -> None:
+def test_separators_and_line_delimiters_can_be_any_bytes(
+    separator: bytes, ending: bytes
+) -> None:
     layout = CsvLayout(separator=separator, ending=ending)
     content = ending.join([separator.join([b"1", b"x"]), separator.join([b"2", b"y"])])
 
@@ -307,12 +307,12 @@ def test_blank_lines_are_skipped_and_counted() -> None:
     assert list(block.record_of_row) == [1, 3]
 
 
-def test_an_empty_file_gives_no_block() -> None:
+def test_an_empty_file_has_no_block() -> None:
     assert read(b"") == []
     assert read(b"", layout=NAMED, missing=MissingColumns.FAIL) == []
 
 
-def test_lines_inside_of_records_count_where_records_are_numbered() -> None:
+def test_line_numbers_include_line_ends_inside_records() -> None:
     (block,) = read(b'1,"a\nb"\n2,b\n3,"\n\n"\n4,c,d\n', layout=QUOTED)
 
     assert rows([block]) == [(1, "a\nb"), (2, "b"), (3, "\n\n")]
@@ -321,7 +321,7 @@ def test_lines_inside_of_records_count_where_records_are_numbered() -> None:
     assert block.lines == 4
 
 
-def test_a_quote_that_nothing_closes_takes_the_rest_of_the_file() -> None:
+def test_an_unclosed_quote_extends_to_the_end_of_the_file() -> None:
     content = b'1,a\n2,"b\n' + b"3,c\n" * 50_000
 
     blocks = read(content, layout=QUOTED)
@@ -332,7 +332,7 @@ def test_a_quote_that_nothing_closes_takes_the_rest_of_the_file() -> None:
     assert rows(blocks) == [(1, "a")]
 
 
-def test_an_enclosed_record_beyond_the_limit_is_bad_and_the_next_one_loads() -> None:
+def test_an_enclosed_record_above_the_limit_is_bad_and_the_next_loads() -> None:
     long = b'2,"' + b"x\n" * 50 + b'"'
 
     blocks = read(b"1,a\n" + long + b"\n3,c\n", layout=QUOTED, line_bytes_max=60)
@@ -343,7 +343,7 @@ def test_an_enclosed_record_beyond_the_limit_is_bad_and_the_next_one_loads() -> 
 
 
 @pytest.mark.parametrize("layout", [PLAIN, QUOTED])
-def test_a_line_beyond_the_limit_is_bad_and_the_next_one_loads(layout: CsvLayout) -> None:
+def test_a_line_above_the_limit_is_bad_and_the_next_loads(layout: CsvLayout) -> None:
     long = b"2," + b"x" * 100_000
 
     blocks = read(b"1,a\n" + long + b"\n3,c\n", layout=layout, line_bytes_max=70_000)

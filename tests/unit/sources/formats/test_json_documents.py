@@ -69,12 +69,12 @@ def test_without_options_the_layout_is_plain() -> None:
         {"num_as_string": True},
     ],
 )
-def test_with_an_option_the_layout_is_not_plain(options: dict[str, Any]) -> None:
+def test_any_option_changes_the_plain_layout(options: dict[str, Any]) -> None:
     assert not layout(**options).plain
 
 
 @pytest.mark.parametrize("text", ["$.a", "[", "{}", "[]", "[1]", '["$.a", null]', "[" * 10_000])
-def test_paths_of_columns_are_an_array_of_texts(text: str) -> None:
+def test_jsonpaths_are_an_array_of_strings(text: str) -> None:
     with raises(UserError, Code.OPTION_ERR, '"jsonpaths"', "JSON") as caught:
         layout(jsonpaths=text)
 
@@ -82,7 +82,7 @@ def test_paths_of_columns_are_an_array_of_texts(text: str) -> None:
     assert caught.value.hint
 
 
-def test_a_bad_path_names_its_option() -> None:
+def test_the_error_of_a_bad_path_names_the_option() -> None:
     with raises(UserError, Code.OPTION_ERR, '"jsonpaths"', '"$.a[*]"'):
         layout(jsonpaths='["$.id", "$.a[*]"]')
 
@@ -114,12 +114,12 @@ def test_the_elements_of_arrays_are_records(content: bytes) -> None:
         (
             b'x\n\n{"id":1}',
             [(1, None)],
-            [(0, 'a record must begin with "{", found "x"')],
+            [(0, 'a record must start with "{", found "x"')],
         ),
     ],
 )
 @pytest.mark.parametrize("num_as_string", [False, True])
-def test_lines_are_read_alike_with_and_without_options(
+def test_options_do_not_change_how_lines_are_read(
     *, content: bytes, found: list[Any], bad: list[Any], num_as_string: bool
 ) -> None:
     blocks = read(content, num_as_string=num_as_string)

@@ -36,11 +36,11 @@ from tests.error_values import assert_names, raises
         (b'null\n{"a":1}\n{"a":"x","a":2}\n{"a":NaN}\n{"a"', "a BIGINT"),
     ],
 )
-def test_the_columns_are_those_of_the_records(sample: bytes, sql: str) -> None:
+def test_columns_are_inferred_from_the_records(sample: bytes, sql: str) -> None:
     assert columns_sql(infer_columns([sample])) == sql
 
 
-def test_all_samples_together_make_the_columns() -> None:
+def test_columns_are_the_union_of_all_samples() -> None:
     columns = infer_columns([b'{"a":1}', io.BytesIO(b'{"b":"x","a":1.5}')])
 
     assert columns_sql(columns) == "a DOUBLE, b STRING"
@@ -52,14 +52,14 @@ def test_only_the_first_lines_of_a_sample_are_read() -> None:
     assert columns_sql(infer_columns([sample], lines_max=2)) == "a BIGINT"
 
 
-def test_a_line_cut_by_the_limit_of_bytes_is_not_read() -> None:
+def test_a_line_truncated_by_the_byte_limit_is_ignored() -> None:
     sample = b'{"a":1}\n{"b":2} '
 
     assert columns_sql(infer_columns([sample], bytes_max=15)) == "a BIGINT"
 
 
 @pytest.mark.parametrize("other", [b"[1]", b'{"c":1}'])
-def test_a_scalar_and_something_nested_in_one_column_are_refused(other: bytes) -> None:
+def test_a_column_with_scalars_and_nested_values_is_refused(other: bytes) -> None:
     with raises(UserError, Code.TYPE_ERR, '"a.b"', "scalar") as raised:
         infer_columns([b'{"a":{"b":1}}\n{"a":{"b":' + other + b"}}"])
 
@@ -67,7 +67,7 @@ def test_a_scalar_and_something_nested_in_one_column_are_refused(other: bytes) -
 
 
 @pytest.mark.parametrize("sample", [b"", b"\n\n", b"[1]\n", b"{}\n", b"not json"])
-def test_without_any_record_the_user_is_asked_for_the_schema(sample: bytes) -> None:
+def test_samples_without_a_record_are_refused_with_a_hint_to_the_schema(sample: bytes) -> None:
     with raises(UserError, Code.TYPE_ERR, "no record", "1000") as raised:
         infer_columns([sample])
 

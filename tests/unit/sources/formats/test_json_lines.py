@@ -1,4 +1,4 @@
-"""JSON lines become rows; a bad line costs only itself."""
+"""JSON lines become rows; a bad line does not affect other lines."""
 
 import io
 from decimal import Decimal
@@ -137,7 +137,7 @@ def test_a_bad_line_alone_in_its_file_is_reported(line: bytes, ending: bytes) ->
     assert block.batch.num_rows == 0
 
 
-def test_an_object_over_several_lines_is_a_bad_line_for_each_of_them() -> None:
+def test_each_line_of_a_multi_line_object_is_bad() -> None:
     (block,) = read(b'{"id":1,\n"note":{}\n}\n{"id":2}\n')
 
     assert [bad.record for bad in block.bad] == [0, 1, 2]
@@ -145,11 +145,11 @@ def test_an_object_over_several_lines_is_a_bad_line_for_each_of_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "cut", [b'{"customer":\n{"zip":1}}', b'{"customer":{"zip":1}\n,"id":3}']
+    "lines", [b'{"customer":\n{"zip":1}}', b'{"customer":{"zip":1}\n,"id":3}']
 )
-def test_lines_that_only_sum_up_to_the_right_number_of_rows_are_bad(cut: bytes) -> None:
-    # Two records on the first line, and one over the next two: three lines, three rows.
-    (block,) = read(b'{"id":1}{"id":2}\n' + cut + b"\n")
+def test_lines_without_one_record_each_are_bad_even_if_the_count_matches(lines: bytes) -> None:
+    # Two records on the first line and one record on the next two: three lines, three rows.
+    (block,) = read(b'{"id":1}{"id":2}\n' + lines + b"\n")
 
     assert [bad.record for bad in block.bad] == [0, 1, 2]
 
@@ -161,7 +161,7 @@ def test_blank_lines_are_skipped_and_counted() -> None:
     assert list(block.record_of_row) == [1, 3]
 
 
-def test_a_block_of_plain_lines_needs_no_map_from_rows_to_lines() -> None:
+def test_a_block_of_plain_lines_has_consecutive_line_numbers() -> None:
     (block,) = read(b'{"id":1}\n{"id":2}\n')
 
     assert (block.lines, block.blank, block.batch.num_rows) == (2, 0, 2)
@@ -184,7 +184,7 @@ def test_a_block_of_plain_lines_needs_no_map_from_rows_to_lines() -> None:
         b'{"\\u0069d":1}\n{"id":2}\n',
     ],
 )
-def test_records_load_however_their_lines_are_written(content: bytes) -> None:
+def test_records_load_in_every_line_format(content: bytes) -> None:
     blocks = read(content)
 
     assert ids(blocks) == [1, 2]
@@ -214,7 +214,7 @@ def test_records_load_however_their_lines_are_written(content: bytes) -> None:
         ("total", b'{"total":"5e-104"}', Decimal("0.00")),
     ],
 )
-def test_a_value_is_read_as_its_column_wants_it(
+def test_a_value_is_converted_to_the_type_of_its_column(
     column: str, line: bytes, value: object
 ) -> None:
     assert value_of(column, line) == value
@@ -230,7 +230,7 @@ def test_a_value_is_read_as_its_column_wants_it(
         (b"2026-11-15 10:00:00.123456+02:00", "2026-11-15T08:00:00.123456+00:00"),
     ],
 )
-def test_an_instant_without_a_zone_is_in_utc(text: bytes, iso: str) -> None:
+def test_a_timestamp_without_a_zone_is_in_utc(text: bytes, iso: str) -> None:
     value = value_of("at", b'{"at":"' + text + b'"}')
 
     assert str(value).replace(" ", "T") == iso
@@ -264,7 +264,7 @@ def test_rows_are_counted_even_if_no_column_is_needed() -> None:
     assert (block.batch.num_rows, block.bad) == (2, ())
 
 
-def test_a_long_value_is_cut_in_the_error_but_not_in_the_raw_line() -> None:
+def test_a_long_value_is_truncated_in_the_error_but_not_in_the_raw_line() -> None:
     line = b'{"id":"' + b"x" * 500 + b'"}'
 
     (block,) = read(line)
@@ -274,7 +274,7 @@ def test_a_long_value_is_cut_in_the_error_but_not_in_the_raw_line() -> None:
 
 
 @pytest.mark.parametrize("closing", [b"}", b"} "])
-def test_nesting_of_any_depth_in_a_field_nobody_needs_does_no_harm(closing: bytes) -> None:
+def test_nesting_of_any_depth_in_an_unused_field_is_ignored(closing: bytes) -> None:
     deep = b'{"id":1,"other":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 
     (block,) = read(deep + b'\n{"id":2' + closing + b"\n")
@@ -294,7 +294,7 @@ def test_a_line_of_ten_megabytes_loads(closing: bytes) -> None:
 
 
 @pytest.mark.parametrize("ending", [b"", b"\n", b'\n{"id":4}\n'])
-def test_a_line_beyond_the_limit_is_a_bad_line_and_the_next_one_loads(ending: bytes) -> None:
+def test_a_line_above_the_limit_is_bad_and_the_next_line_loads(ending: bytes) -> None:
     long = b'{"id":2,"note":"' + b"x" * 100_000 + b'"}'
 
     blocks = read(b'{"id":1}\n' + long + ending, line_bytes_max=70_000)
@@ -305,7 +305,7 @@ def test_a_line_beyond_the_limit_is_a_bad_line_and_the_next_one_loads(ending: by
     assert ids(blocks) == ([1, 4] if b"4" in ending else [1])
 
 
-def test_a_line_of_exactly_the_limit_loads() -> None:
+def test_a_line_with_exactly_the_maximum_length_loads() -> None:
     content = GOOD + b"\n" + b'{"id":12}' + b"\n" + GOOD
 
     blocks = read(content, line_bytes_max=len(GOOD))
@@ -315,13 +315,13 @@ def test_a_line_of_exactly_the_limit_loads() -> None:
 
 
 @pytest.mark.parametrize("line", [b"{}\n", b"{} \n"])
-def test_a_block_of_very_many_short_lines_loads(line: bytes) -> None:
+def test_a_block_with_many_short_lines_loads(line: bytes) -> None:
     blocks = read(line * 350_000, schema=pa.schema({"id": pa.int64()}))
 
     assert sum(block.batch.num_rows for block in blocks) == 350_000
 
 
-def test_an_empty_file_gives_no_block() -> None:
+def test_an_empty_file_has_no_block() -> None:
     assert read(b"") == []
 
 

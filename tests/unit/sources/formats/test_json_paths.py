@@ -1,4 +1,4 @@
-"""Paths lead to one part of a JSON document."""
+"""Paths select one part of a JSON document."""
 
 import pytest
 
@@ -37,7 +37,7 @@ def part(path: str, document: bytes = DOCUMENT) -> object:
         ("$.ø-1$", ("ø-1$",)),
     ],
 )
-def test_a_path_is_read_step_by_step(path: str, steps: tuple[str | int, ...]) -> None:
+def test_a_path_is_parsed_into_steps(path: str, steps: tuple[str | int, ...]) -> None:
     assert json_path(path, option="jsonpaths").steps == steps
 
 
@@ -54,19 +54,19 @@ def test_a_path_is_read_step_by_step(path: str, steps: tuple[str | int, ...]) ->
         ("$.n", None),
     ],
 )
-def test_a_path_leads_to_a_part(path: str, value: object) -> None:
+def test_a_path_returns_a_part_of_the_document(path: str, value: object) -> None:
     assert part(path) == value
 
 
 @pytest.mark.parametrize(
     "path", ["$.x", "$.a.x", "$.a.b[2]", "$.a[0]", "$.n.x", "$[0]", "$.a.b.c"]
 )
-def test_a_path_may_lead_nowhere(path: str) -> None:
+def test_a_path_that_does_not_exist_raises(path: str) -> None:
     with pytest.raises(NoSuchPartError):
         part(path)
 
 
-def test_a_path_does_not_choose_between_two_values() -> None:
+def test_a_path_through_a_repeated_key_is_refused() -> None:
     with pytest.raises(BadRecordError) as caught:
         part("$.a.b.c", b'{"a":{"b":1,"b":2}}')
 
@@ -87,6 +87,6 @@ def test_a_path_does_not_choose_between_two_values() -> None:
         ),
     ],
 )
-def test_what_is_no_path_is_refused(path: str, named: tuple[str, ...]) -> None:
+def test_a_malformed_path_is_refused(path: str, named: tuple[str, ...]) -> None:
     with raises(UserError, Code.OPTION_ERR, '"json_root"', *named, hint=()):
         json_path(path, option="json_root")

@@ -1,4 +1,4 @@
-"""The footer of a Parquet file tells where its row groups are."""
+"""The footer of a Parquet file contains the offsets of the row groups."""
 
 import io
 
@@ -22,7 +22,7 @@ def footed(footer: bytes) -> io.BytesIO:
 
 
 @pytest.mark.parametrize("dictionary", [True, False])
-def test_row_groups_are_those_that_arrow_finds(*, dictionary: bool) -> None:
+def test_row_groups_equal_those_of_arrow(*, dictionary: bool) -> None:
     stream = parquet(rows=95, row_group_rows=10, dictionary=dictionary)
     metadata = pq.read_metadata(stream)
     groups = [metadata.row_group(at) for at in range(10)]
@@ -56,14 +56,14 @@ def test_a_footer_without_row_groups_has_none() -> None:
         (b"\x49\xfc\xff\xff\xff\xff\x0f", ("footer ends",)),
     ],
 )
-def test_a_broken_footer_is_noticed(footer: bytes, named: tuple[str, ...]) -> None:
+def test_a_broken_footer_is_detected(footer: bytes, named: tuple[str, ...]) -> None:
     with pytest.raises(BrokenFooterError) as caught:
         read_row_groups(footed(footer))
 
     assert_names(str(caught.value), *named)
 
 
-def test_fields_of_every_kind_are_passed_over() -> None:
+def test_fields_of_every_kind_are_skipped() -> None:
     footer = (
         b"\x11\x12\x13\x01\x14\x02\x17" + bytes(8) + b"\x18\x01x\x19\x21\x01\x02"
         b"\x1a\x15\x04\x1b\x01\x58\x04\x01y\x1b\x00\x1c\x11\x00\x1d" + bytes(16) + b"\x00"

@@ -1,4 +1,4 @@
-"""The footers of Parquet files name the columns."""
+"""Columns are inferred from the footers of Parquet files."""
 
 import datetime as dt
 import io
@@ -29,7 +29,7 @@ def empty(arrow: pa.DataType) -> dict[str, Any]:
     return {"v": pa.array([], arrow)}
 
 
-def test_columns_are_those_of_all_files_in_the_order_they_are_met() -> None:
+def test_columns_are_the_union_of_all_files_in_order_of_appearance() -> None:
     columns = inferred({"b": ["x"], "a": [1]}, {"c": [1.5], "a": [2]})
 
     assert columns == "b STRING, a BIGINT, c DOUBLE"
@@ -39,7 +39,7 @@ def test_names_that_differ_in_case_are_one_column() -> None:
     assert inferred({"Id": [1]}, {"ID": [2], "id2": [3]}) == "Id BIGINT, id2 BIGINT"
 
 
-def test_names_of_one_file_must_differ_not_only_in_case() -> None:
+def test_names_of_one_file_that_differ_only_in_case_are_refused() -> None:
     with raises(UserError, Code.TYPE_ERR, '"id"', '"ID"'):
         inferred({"id": [1], "ID": [2]})
 
@@ -73,9 +73,7 @@ def test_names_of_one_file_must_differ_not_only_in_case() -> None:
         ),
     ],
 )
-def test_types_that_differ_are_widened(
-    left: pa.DataType, right: pa.DataType, both: str
-) -> None:
+def test_different_types_are_widened(left: pa.DataType, right: pa.DataType, both: str) -> None:
     assert inferred(empty(left), empty(right)) == f"v {both}"
 
 
@@ -95,7 +93,7 @@ def test_types_that_differ_are_widened(
         ),
     ],
 )
-def test_types_that_have_nothing_in_common_are_named(
+def test_the_error_names_incompatible_types(
     left: pa.DataType, right: pa.DataType, named: tuple[str, ...]
 ) -> None:
     with raises(UserError, Code.TYPE_ERR, '"v"', *named) as caught:
@@ -107,7 +105,7 @@ def test_types_that_have_nothing_in_common_are_named(
 @pytest.mark.parametrize(
     ("value", "kind"), [(dt.time(1), "time64[us]"), (dt.timedelta(1), "duration[us]")]
 )
-def test_a_type_that_no_column_has_is_refused_by_name(value: object, kind: str) -> None:
+def test_an_unsupported_type_is_refused_by_name(value: object, kind: str) -> None:
     with pytest.raises(UserError) as caught:
         inferred({"id": [1], "v": [value]})
 
@@ -123,11 +121,11 @@ def test_int96_is_an_instant() -> None:
     assert columns_sql(infer_parquet_columns([stream])) == "at TIMESTAMP"
 
 
-def test_without_any_file_there_are_no_columns() -> None:
+def test_no_files_are_refused_without_columns() -> None:
     with raises(UserError, Code.TYPE_ERR, "no column", "Parquet"):
         infer_parquet_columns([])
 
 
-def test_a_file_that_is_no_parquet_file_is_unreadable() -> None:
+def test_a_file_of_another_format_is_unreadable() -> None:
     with raises(UnreadableFileError, Code.FILE_ERR, "b'PAR1'"):
         infer_parquet_columns([io.BytesIO(b"id,name\n")])

@@ -1,4 +1,4 @@
-"""Parquet files become rows of the declared columns; a bad row costs only itself."""
+"""Parquet files become rows of the declared columns; a bad row does not affect others."""
 
 import datetime as dt
 import io
@@ -60,7 +60,7 @@ def rows(blocks: list[RecordBlock]) -> list[dict[str, Any]]:
 
 
 def one(array: Any, target: pa.DataType, **options: Any) -> object:
-    """Write an array of one value, and read it as the target type."""
+    """Return a value that was written to a file and read as the target type."""
     (row,) = rows(read(parquet({"v": array}, **options), columns=pa.schema([("v", target)])))
     return row["v"]
 
@@ -81,7 +81,7 @@ def test_rows_are_read_in_the_order_of_the_wanted_columns() -> None:
     assert (block.record_of_row, block.lines, block.bad) == (range(2), 2, ())
 
 
-def test_batches_are_of_bounded_size_and_lines_go_on() -> None:
+def test_batches_have_bounded_size_and_consecutive_line_numbers() -> None:
     content = parquet({"id": pa.array(range(150_000))}, row_group_size=100_000)
 
     blocks = read(content, wanted=("id",))
@@ -90,30 +90,30 @@ def test_batches_are_of_bounded_size_and_lines_go_on() -> None:
     assert [block.record_of_row[0] for block in blocks] == [0, 65_536, 100_000]
 
 
-def test_rows_are_counted_even_if_no_column_is_wanted() -> None:
+def test_rows_are_counted_even_if_no_column_is_requested() -> None:
     (block,) = read(parquet({"id": [1, 2, 3]}), wanted=())
 
     assert (block.batch.num_rows, block.lines) == (3, 3)
 
 
-def test_a_file_without_rows_gives_no_block() -> None:
+def test_a_file_without_rows_has_no_block() -> None:
     assert read(parquet({"id": pa.array([], pa.int64())})) == []
 
 
 @pytest.mark.parametrize("name", ["id", "ID", "Id"])
-def test_a_name_may_differ_in_case(name: str) -> None:
+def test_a_column_is_found_by_name_in_another_case(name: str) -> None:
     assert rows(read(parquet({name: [1]}), wanted=("id",))) == [{"id": 1}]
 
 
-def test_the_exact_name_goes_before_one_that_is_alike() -> None:
+def test_the_exact_name_takes_precedence_over_another_case() -> None:
     assert rows(read(parquet({"ID": [1], "id": [2]}), wanted=("id",))) == [{"id": 2}]
 
 
-def test_of_two_names_alike_none_is_taken() -> None:
+def test_two_names_that_differ_only_in_case_match_no_column() -> None:
     assert rows(read(parquet({"ID": [1], "Id": [2]}), wanted=("id",))) == [{"id": None}]
 
 
-def test_a_name_with_a_dot_is_no_path() -> None:
+def test_a_name_with_a_dot_is_not_a_path() -> None:
     table = pa.table({"a": [{"b": 1, "c": 2}], "a.b": [7]})
     struct = pa.struct([("b", pa.int64()), ("c", pa.int64())])
     columns = pa.schema([pa.field("a.b", pa.int64()), pa.field("a", struct)])
@@ -134,13 +134,13 @@ def test_missing_columns_can_be_an_error_that_names_them() -> None:
     assert '"missing_columns"' in error.hint
 
 
-def test_a_column_that_nobody_wants_may_be_missing() -> None:
+def test_a_column_that_is_not_requested_can_be_missing() -> None:
     blocks = read(parquet({"id": [1]}), wanted=("id",), missing=MissingColumns.FAIL)
 
     assert rows(blocks) == [{"id": 1}]
 
 
-def test_a_repeated_name_is_unreadable() -> None:
+def test_a_file_with_a_repeated_name_is_unreadable() -> None:
     table = pa.table([pa.array([1]), pa.array([2])], names=["id", "id"])
 
     assert_names(failure(parquet(table)).message, '"id"', "more than once")
@@ -189,13 +189,13 @@ def test_a_repeated_name_is_unreadable() -> None:
     ],
     ids=lambda value: str(getattr(value, "type", value)).replace("\n", " "),
 )
-def test_a_value_is_read_as_its_column_wants_it(
+def test_a_value_is_converted_to_the_type_of_its_column(
     array: Any, target: pa.DataType, value: object
 ) -> None:
     assert one(array, target) == value
 
 
-def test_int96_holds_instants_without_a_zone() -> None:
+def test_int96_values_are_instants_without_a_zone() -> None:
     array = pa.array([INSTANT], pa.timestamp("us", "UTC")).cast(pa.timestamp("us"))
     options = {"use_deprecated_int96_timestamps": True}
 
@@ -224,7 +224,7 @@ def test_int96_holds_instants_without_a_zone() -> None:
         (pa.array([True]), pa.int64(), ("bool", "BIGINT")),
     ],
 )
-def test_a_type_that_cannot_become_the_declared_one_is_named(
+def test_a_type_that_cannot_be_converted_is_refused_by_name(
     array: Any, target: pa.DataType, named: tuple[str, ...]
 ) -> None:
     error = failure(parquet({"v": array}), columns=pa.schema([("v", target)]))
@@ -233,13 +233,13 @@ def test_a_type_that_cannot_become_the_declared_one_is_named(
     assert error.code is Code.TYPE_ERR
 
 
-def test_a_type_that_is_not_wanted_does_no_harm() -> None:
+def test_an_unsupported_type_of_an_unused_column_is_ignored() -> None:
     content = parquet({"id": [1], "note": [dt.time(1)]})
 
     assert rows(read(content, wanted=("id",))) == [{"id": 1}]
 
 
-def test_a_value_that_does_not_fit_makes_its_row_bad() -> None:
+def test_a_row_with_a_value_that_does_not_fit_is_bad() -> None:
     notes = ["1", "x", "3", "4", None, "y"]
     content = parquet({"id": notes, "note": ["a", "b", "c", "d", "e", None]})
 
@@ -263,7 +263,7 @@ def test_bad_rows_are_numbered_within_the_range() -> None:
     assert [block.record_of_row[0] for block in blocks] == [0, 3]
 
 
-def test_the_first_column_at_fault_is_named() -> None:
+def test_the_error_names_the_first_bad_column() -> None:
     content = parquet({"id": ["x"], "note": ["n"], "day": ["never"]})
 
     (block,) = read(content)
@@ -272,7 +272,7 @@ def test_the_first_column_at_fault_is_named() -> None:
     assert_names(error, '"id"', "BIGINT", '"x"')
 
 
-def test_a_misfit_inside_a_struct_is_named_with_its_path() -> None:
+def test_the_error_names_the_path_of_a_bad_value_in_a_struct() -> None:
     columns = pa.schema({"c": pa.struct([("zip", pa.int8())])})
 
     (block,) = read(parquet({"c": [{"zip": 1}, {"zip": 1000}]}), columns=columns)
@@ -282,7 +282,7 @@ def test_a_misfit_inside_a_struct_is_named_with_its_path() -> None:
     assert block.bad[0].raw == b'{"c": {"zip": 1000}}'
 
 
-def test_null_in_a_column_that_must_not_be_null_makes_its_row_bad() -> None:
+def test_a_row_with_null_in_a_not_null_column_is_bad() -> None:
     columns = pa.schema([pa.field("id", pa.int64(), nullable=False)])
 
     (block,) = read(parquet({"id": [1, None]}), columns=columns)
@@ -292,7 +292,7 @@ def test_null_in_a_column_that_must_not_be_null_makes_its_row_bad() -> None:
     assert rows([block]) == [{"id": 1}]
 
 
-def test_a_text_that_is_not_utf8_makes_its_row_bad() -> None:
+def test_a_row_with_a_text_that_is_not_utf8_is_bad() -> None:
     array = pa.array([b"a", b"\xff\xfe", b"c"]).view(pa.string())
 
     (block,) = read(parquet({"note": array}), wanted=("note",))
@@ -304,7 +304,7 @@ def test_a_text_that_is_not_utf8_makes_its_row_bad() -> None:
 
 
 @pytest.mark.parametrize("days", [10**7, -(10**7)])
-def test_a_date_for_which_python_has_no_words_loads_or_is_bad(days: int) -> None:
+def test_a_date_outside_of_pythons_range_loads_or_is_bad(days: int) -> None:
     array = pa.array([days], pa.int32()).view(pa.date32())
 
     (block,) = read(parquet({"day": array, "id": ["x"]}))
@@ -313,7 +313,7 @@ def test_a_date_for_which_python_has_no_words_loads_or_is_bad(days: int) -> None
     assert_names(error, '"id"', "BIGINT", '"x"')
 
 
-def test_nanoseconds_that_the_column_cannot_hold_make_their_row_bad() -> None:
+def test_a_row_with_nanoseconds_that_do_not_fit_is_bad() -> None:
     array = pa.array([1_000, 1_001], pa.timestamp("ns"))
     columns = pa.schema({"at": pa.timestamp("us")})
 
@@ -341,7 +341,7 @@ def test_extra_columns_are_rescued_as_json() -> None:
     ]
 
 
-def test_nothing_is_rescued_where_every_column_is_declared() -> None:
+def test_nothing_is_rescued_if_every_column_is_declared() -> None:
     (block,) = read(parquet({"id": [1]}), rescue=True)
 
     assert block.batch.column("_rescued").to_pylist() == [None]
@@ -393,22 +393,20 @@ GOOD = parquet({"id": list(range(100)), "note": ["text"] * 100})
         ),
     ],
 )
-def test_a_file_that_is_no_parquet_file_is_unreadable(
-    content: bytes, named: tuple[str, ...]
-) -> None:
+def test_a_file_of_another_format_is_unreadable(content: bytes, named: tuple[str, ...]) -> None:
     error = failure(content)
 
     assert_names(error.message, *named)
     assert error.code is Code.FILE_ERR
 
 
-def test_a_file_that_is_cut_off_anywhere_is_unreadable() -> None:
+def test_a_file_truncated_at_any_byte_is_unreadable() -> None:
     errors = [failure(GOOD[:size]) for size in range(len(GOOD))]
 
     assert_names(errors[len(GOOD) // 2].message, "b'PAR1'")
 
 
-def test_a_wrong_checksum_is_noticed() -> None:
+def test_a_wrong_checksum_is_detected() -> None:
     content = bytearray(
         parquet(
             {"id": list(range(1000))},
@@ -422,7 +420,7 @@ def test_a_wrong_checksum_is_noticed() -> None:
     assert_names(failure(bytes(content)).message, "row group 0")
 
 
-def test_an_error_of_the_storage_is_not_the_fault_of_the_file() -> None:
+def test_an_error_of_the_store_is_not_reported_as_a_broken_file() -> None:
     class Unplugged(io.BytesIO):
         def read(self, size: int | None = -1, /) -> bytes:
             if size and size > 4:

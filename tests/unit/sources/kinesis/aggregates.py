@@ -1,4 +1,4 @@
-"""Make aggregated records as producers do, and wrong ones."""
+"""Valid and broken aggregated records for tests."""
 
 import hashlib
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ def bytes_field(number: int, value: bytes) -> bytes:
     return varint(number << 3 | 2) + varint(len(value)) + value
 
 
-def sealed(message: bytes) -> bytes:
-    """Put the magic number before a message and its sum behind it."""
+def with_digest(message: bytes) -> bytes:
+    """Add the magic number before a message and the digest after it."""
     digest = hashlib.md5(message, usedforsecurity=False).digest()
     return MAGIC + message + digest
 
 
 def packed(*records: SubRecord) -> bytes:
-    """Answer an aggregate of these records."""
+    """Return an aggregate of records."""
     keys = list(dict.fromkeys(record.partition_key for record in records))
     explicit = [record.explicit_hash_key for record in records]
     hash_keys = list(dict.fromkeys(key for key in explicit if key is not None))
@@ -37,7 +37,7 @@ def packed(*records: SubRecord) -> bytes:
         *(bytes_field(1, key.encode()) for key in keys),
         *(bytes_field(2, key.encode()) for key in hash_keys),
     ]
-    return sealed(b"".join([*tables, *(_record(r, keys, hash_keys) for r in records)]))
+    return with_digest(b"".join([*tables, *(_record(r, keys, hash_keys) for r in records)]))
 
 
 def _record(record: SubRecord, keys: Sequence[str], hash_keys: Sequence[str]) -> bytes:

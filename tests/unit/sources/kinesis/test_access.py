@@ -1,4 +1,4 @@
-"""Options of a stream: what has no right form is refused, and no value from elsewhere shown."""
+"""Validation of stream options; messages never show values of references."""
 
 from dataclasses import replace
 
@@ -14,8 +14,8 @@ STREAM = KinesisOptions(region="eu-west-1", stream="orders")
 ARN = "arn:aws:kinesis:eu-west-1:123456789012:stream/secret-orders"
 
 
-def given(_key: str, text: str) -> str:
-    """Reveal the reference."""
+def reveal(_key: str, text: str) -> str:
+    """Return the value of the reference."""
     return CANARY if text == "env:V" else text
 
 
@@ -42,25 +42,25 @@ def given(_key: str, text: str) -> str:
         (replace(STREAM, stream="a b"), ('"a b"',)),
     ],
 )
-def test_a_wrong_value_is_named_as_it_is_written(
+def test_an_error_shows_the_reference_instead_of_its_value(
     options: KinesisOptions, named: tuple[str, ...]
 ) -> None:
-    with raises(UserError, Code.OPTION_ERR, *named) as refused:
-        revealed_stream(options, given)
+    with raises(UserError, Code.OPTION_ERR, *named) as error:
+        revealed_stream(options, reveal)
 
-    assert CANARY not in f"{refused.value} {refused.value.detail} {refused.value.hint}"
+    assert CANARY not in f"{error.value} {error.value.detail} {error.value.hint}"
 
 
-def test_an_arn_from_elsewhere_that_names_another_stream_is_not_shown() -> None:
+def test_an_error_does_not_show_an_arn_that_comes_from_a_reference() -> None:
     options = replace(STREAM, stream_arn="env:V")
 
-    with raises(UserError, Code.OPTION_ERR, "env:V", '"kinesis_stream"') as no:
+    with raises(UserError, Code.OPTION_ERR, "env:V", '"kinesis_stream"') as error:
         revealed_stream(options, lambda _, text: ARN if text == "env:V" else text)
 
-    assert "secret-orders" not in f"{no.value} {no.value.detail} {no.value.hint}"
+    assert "secret-orders" not in f"{error.value} {error.value.detail} {error.value.hint}"
 
 
-def test_a_stream_and_its_place_are_named_as_they_are_written() -> None:
+def test_messages_show_the_references_of_a_stream_and_its_endpoint() -> None:
     value_by_reference = {"env:R": "eu-west-1", "env:S": "hidden", "env:E": "http://hidden:1"}
     options = KinesisOptions(region="env:R", stream="env:S", endpoint="env:E")
 
@@ -74,7 +74,7 @@ def test_a_stream_and_its_place_are_named_as_they_are_written() -> None:
     assert "hidden" not in access.keys.needed_for
 
 
-def test_a_stream_that_is_written_out_is_named_by_itself() -> None:
+def test_messages_show_the_stream_name_and_the_default_endpoint() -> None:
     access = stream_access(STREAM)
 
     assert access.shown == 'stream "orders"'

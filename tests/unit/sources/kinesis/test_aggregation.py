@@ -1,4 +1,4 @@
-"""Records inside of records, and bytes that only look like them."""
+"""Aggregated records, and plain records with similar bytes."""
 
 import pytest
 from hypothesis import given
@@ -10,8 +10,8 @@ from tests.unit.sources.kinesis.aggregates import (
     bytes_field,
     number_field,
     packed,
-    sealed,
     varint,
+    with_digest,
 )
 
 RECORDS = st.builds(
@@ -24,7 +24,7 @@ KEY = bytes_field(1, b"k")
 
 
 @given(records=st.lists(RECORDS, max_size=8))
-def test_what_was_packed_comes_out(records: list[SubRecord]) -> None:
+def test_unpacking_returns_the_packed_records(records: list[SubRecord]) -> None:
     assert unpack(packed(*records)) == tuple(records)
 
 
@@ -34,15 +34,15 @@ def test_bytes_without_the_magic_number_are_a_plain_record(data: bytes) -> None:
 
 
 @given(message=st.binary(max_size=60))
-def test_any_message_is_unpacked_or_plain_or_broken(message: bytes) -> None:
+def test_any_message_is_an_aggregate_a_plain_record_or_broken(message: bytes) -> None:
     try:
-        found = unpack(sealed(message))
+        found = unpack(with_digest(message))
     except BrokenAggregateError:
         return
     assert found is None or all(isinstance(record, SubRecord) for record in found)
 
 
-def test_t77_an_aggregate_with_a_wrong_sum_is_a_plain_record() -> None:
+def test_t77_an_aggregate_with_a_wrong_checksum_is_a_plain_record() -> None:
     data = packed(SubRecord(partition_key="k", data=b"x"))
 
     assert unpack(data[:-1] + bytes([data[-1] ^ 1])) is None
@@ -52,7 +52,7 @@ def test_t77_an_aggregate_with_a_wrong_sum_is_a_plain_record() -> None:
     "message",
     [
         pytest.param(b"\xff", id="ends inside a number"),
-        pytest.param(b"\xff" * 11, id="endless number"),
+        pytest.param(b"\xff" * 11, id="number too long"),
         pytest.param(bytes_field(1, b"key")[:-1], id="ends inside a field"),
         pytest.param(varint(1 << 3 | 3), id="a group"),
         pytest.param(varint(2), id="field 0"),
@@ -61,8 +61,8 @@ def test_t77_an_aggregate_with_a_wrong_sum_is_a_plain_record() -> None:
         pytest.param(varint(9 << 3 | 1) + b"1234567", id="ends inside eight bytes"),
     ],
 )
-def test_t77_a_message_that_is_none_makes_a_plain_record(message: bytes) -> None:
-    assert unpack(sealed(message)) is None
+def test_t77_an_invalid_message_is_a_plain_record(message: bytes) -> None:
+    assert unpack(with_digest(message)) is None
 
 
 @pytest.mark.parametrize(
@@ -90,19 +90,19 @@ def test_t77_a_record_with_a_bad_index_breaks_the_whole_aggregate(
     good = bytes_field(1, b"good") + bytes_field(3, number_field(1, 0) + bytes_field(3, b"y"))
 
     with pytest.raises(BrokenAggregateError) as caught:
-        unpack(sealed(message))
+        unpack(with_digest(message))
 
     assert_names(str(caught.value), *named)
     with pytest.raises(BrokenAggregateError):
-        unpack(sealed(message + good.replace(b"\x08\x00", b"\x08\x09")))
+        unpack(with_digest(message + good.replace(b"\x08\x00", b"\x08\x09")))
 
 
-def test_t77_an_aggregate_of_nothing_has_no_records() -> None:
+def test_t77_an_empty_aggregate_has_no_records() -> None:
     assert unpack(packed()) == ()
-    assert unpack(sealed(KEY)) == ()
+    assert unpack(with_digest(KEY)) == ()
 
 
-def test_fields_that_a_newer_producer_adds_are_passed_over() -> None:
+def test_unknown_fields_of_a_newer_producer_are_skipped() -> None:
     record = SubRecord(partition_key="k", data=b"x")
     newer = (
         varint(7 << 3 | 1) + b"12345678" + varint(8 << 3 | 5) + b"1234" + bytes_field(9, b"?")
@@ -110,7 +110,7 @@ def test_fields_that_a_newer_producer_adds_are_passed_over() -> None:
 
     message = packed(record)[len(MAGIC) : -16]
 
-    assert unpack(sealed(newer + message)) == (record,)
+    assert unpack(with_digest(newer + message)) == (record,)
 
 
 def test_the_hash_key_is_the_explicit_one_or_the_hash_of_the_partition_key() -> None:

@@ -1,4 +1,4 @@
-"""What a person writes about where the reading of a stream begins."""
+"""Start options of a stream: parsing of times and time zones."""
 
 from datetime import UTC, datetime
 
@@ -28,9 +28,7 @@ TEN = datetime(2026, 11, 15, 10, tzinfo=UTC)
         ("2026-11-15T12:00:00+02:00", "America/New_York"),
     ],
 )
-def test_a_time_is_one_of_the_zone_of_the_load_unless_it_brings_its_own(
-    text: str, zone: str
-) -> None:
+def test_a_time_without_an_offset_is_in_the_time_zone_of_the_load(text: str, zone: str) -> None:
     for_all = [
         read_start({key: text}, shards=(), zone=zone) for key in (DEFAULT_POSITION, TIMESTAMP)
     ]
@@ -51,7 +49,7 @@ def test_a_time_is_one_of_the_zone_of_the_load_unless_it_brings_its_own(
     ],
 )
 @pytest.mark.parametrize("key", [DEFAULT_POSITION, SHARD_POSITIONS, TIMESTAMP, POSITIONS])
-def test_a_time_that_no_clock_can_show_is_refused(key: str, text: str, zone: str) -> None:
+def test_a_time_outside_the_supported_range_is_refused(key: str, text: str, zone: str) -> None:
     written = f'{{"a": "TIME {text}"}}' if key == POSITIONS else text
 
     with raises(UserError, Code.OPTION_ERR, f'"{key}"', text):

@@ -1,4 +1,4 @@
-"""The payloads of records become rows; a bad record costs only itself."""
+"""The payloads of records become rows; a bad record does not affect other records."""
 
 import gzip
 import json
@@ -30,7 +30,7 @@ MARK = b"\xef\xbb\xbf"
 
 
 class Outcome:
-    """All that became of some records."""
+    """The rows and the errors of some records."""
 
     def __init__(self, parts: list[RecordBlock]) -> None:
         self.parts = parts
@@ -58,7 +58,7 @@ def decode(
 
 
 def assert_bad(found: Sequence[tuple[int, str]], *expected: tuple[int | str, ...]) -> None:
-    """Require bad records by number, each with an error that names some values."""
+    """Assert the numbers of bad records, and values in each error."""
     assert [record for record, _ in found] == [one[0] for one in expected]
     for (_, error), (_, *values) in zip(found, expected, strict=True):
         assert_names(error, *values)
@@ -71,19 +71,19 @@ def test_a_record_is_one_csv_line_without_its_end() -> None:
     assert found.records == [0, 1]
 
 
-def test_fields_are_separated_by_tabs_unless_otherwise_said() -> None:
+def test_fields_are_separated_by_tabs_by_default() -> None:
     assert decode(Payload(format=PayloadFormat.CSV), b"1\tapple").rows == [(1, "apple")]
 
 
 @pytest.mark.parametrize("text", [b"1,a\n", b"1,a\r\n", MARK + b"1,a"])
-def test_a_line_end_or_a_byte_order_mark_is_no_part_of_a_record(text: bytes) -> None:
+def test_a_final_line_end_and_a_byte_order_mark_are_not_part_of_a_record(text: bytes) -> None:
     found = decode(CSV, b"0,z", text, b"2,b")
 
     assert found.rows == [(0, "z"), (1, "a"), (2, "b")]
     assert found.lines == 3
 
 
-def test_only_one_byte_order_mark_is_taken_away_wherever_the_record_stands() -> None:
+def test_only_one_byte_order_mark_is_removed_from_every_record() -> None:
     marked = MARK + MARK + b'{"id": 1}'
 
     found = decode(JSON, marked, b'{"id": 2}', marked)
@@ -92,7 +92,7 @@ def test_only_one_byte_order_mark_is_taken_away_wherever_the_record_stands() -> 
     assert [record for record, _ in found.bad] == [0, 2]
 
 
-def test_t78_a_record_of_five_csv_lines_gives_five_rows_of_one_record() -> None:
+def test_t78_a_record_of_five_csv_lines_becomes_five_rows() -> None:
     found = decode(CSV, b"0,z", b"1,a\n2,b\n3,c\n4,d\n5,e", b"6,f")
 
     assert [row[0] for row in found.rows] == [0, 1, 2, 3, 4, 5, 6]
@@ -103,17 +103,17 @@ def test_null_is_backslash_n_and_a_missing_field_is_null() -> None:
     assert decode(CSV, b"\\N,x", b"1", b"2,\\N").rows == [(None, "x"), (1, None), (2, None)]
 
 
-def test_an_empty_field_is_an_empty_text_unless_it_shall_be_null() -> None:
+def test_an_empty_field_is_an_empty_text_unless_set_to_null() -> None:
     assert decode(CSV, b"1,").rows == [(1, "")]
     assert decode(replace(CSV, empty_field_as_null=True), b"1,").rows == [(1, None)]
 
 
-def test_double_quotes_around_a_field_are_taken_away_if_wanted() -> None:
+def test_double_quotes_around_a_field_are_removed_if_set() -> None:
     assert decode(CSV, b'1,"a"').rows == [(1, '"a"')]
     assert decode(replace(CSV, trim_double_quotes=True), b'1,"a"').rows == [(1, "a")]
 
 
-def test_an_enclosed_field_may_hold_separators_and_line_ends() -> None:
+def test_an_enclosed_field_can_contain_separators_and_line_ends() -> None:
     found = decode(ENCLOSED, b'1,"a,\nb"', b'2,"c""d"', b"3,e")
 
     assert found.rows == [(1, "a,\nb"), (2, 'c"d'), (3, "e")]
@@ -121,7 +121,7 @@ def test_an_enclosed_field_may_hold_separators_and_line_ends() -> None:
     assert found.lines == 3
 
 
-def test_an_escaped_character_closes_no_field() -> None:
+def test_an_escaped_character_does_not_close_a_field() -> None:
     assert decode(replace(ENCLOSED, escape="\\"), b'1,"a\\"b"').rows == [(1, 'a"b')]
 
 
@@ -133,7 +133,7 @@ def test_an_open_field_ends_with_its_record() -> None:
     assert_bad(found.bad, (1, "closed"), (3, "closed"))
 
 
-def test_a_csv_value_that_does_not_fit_spoils_its_line_only() -> None:
+def test_a_csv_value_that_does_not_fit_rejects_only_its_line() -> None:
     found = decode(CSV, b"1,a\nx,b\n3,c", b"4,d,more", b"5,\xff", b"6,e")
 
     assert found.rows == [(1, "a"), (3, "c"), (6, "e")]
@@ -161,7 +161,7 @@ def test_white_space_is_blank(payload: Payload, space: bytes) -> None:
     assert (found.rows, found.bad, found.blank, found.lines) == ([], [], 1, 1)
 
 
-def test_white_space_that_separates_fields_is_a_row() -> None:
+def test_white_space_with_a_separator_is_a_row() -> None:
     assert decode(Payload(format=PayloadFormat.CSV), b"\t").rows == [(None, "")]
 
 
@@ -179,7 +179,7 @@ def test_a_record_is_one_json_object_and_absent_fields_are_null() -> None:
     assert found.records == [0, 1]
 
 
-def test_t78_a_record_of_several_json_lines_gives_rows_of_one_record() -> None:
+def test_t78_a_record_of_several_json_lines_becomes_several_rows() -> None:
     found = decode(JSON, b'{"id": 1}', b'{"id": 2}\n{"id": 3}\n{"id": 4}\n', b'{"id": 5}')
 
     assert [row[0] for row in found.rows] == [1, 2, 3, 4, 5]
@@ -196,7 +196,7 @@ def test_an_object_over_several_lines_is_one_row(ending: str) -> None:
     assert found.records == [0, 1]
 
 
-def test_broken_json_spoils_its_line_only() -> None:
+def test_broken_json_rejects_only_its_line() -> None:
     found = decode(
         JSON, b'{"id": 1', b'{"id": 2}', b'{"id": 3}\n{"id": "x"}', b'{"note": "\xff"}', b"{}\0"
     )
@@ -208,21 +208,21 @@ def test_broken_json_spoils_its_line_only() -> None:
     assert found.raw[1] == b'{"id": "x"}'
 
 
-def test_a_text_with_a_raw_line_end_is_no_json_object() -> None:
+def test_a_json_string_with_a_raw_line_end_is_bad() -> None:
     found = decode(JSON, b'{"id": 1, "note": "a\nb"}', b'{"id": 2}')
 
     assert found.rows == [(2, None)]
     assert [record for record, _ in found.bad] == [0, 0]
 
 
-def test_an_array_gives_a_row_for_each_element() -> None:
+def test_each_element_of_an_array_is_a_row() -> None:
     found = decode(ARRAYS, b'[{"id": 1}, {"id": 2}]', b"[]", b'[{"id": 3},\n{"id": 4}]')
 
     assert [row[0] for row in found.rows] == [1, 2, 3, 4]
     assert found.records == [0, 0, 2, 2]
 
 
-def test_a_bad_element_spoils_itself_and_an_open_bracket_its_record() -> None:
+def test_a_bad_element_is_rejected_alone_and_an_open_bracket_rejects_the_record() -> None:
     found = decode(ARRAYS, b'[{"id": 1}, 7]', b'[{"id": 2}', b'{"id": 3}', b'[{"id": 4}]')
 
     assert [row[0] for row in found.rows] == [1, 4]
@@ -230,21 +230,21 @@ def test_a_bad_element_spoils_itself_and_an_open_bracket_its_record() -> None:
     assert_bad(
         found.bad,
         (0, '"{"', '"7"'),
-        (1, "array", "byte 0", "end"),
+        (1, "array", "byte 0", "closed"),
         (2, "array", "byte 0", '"{\\"id\\": 3}"'),
     )
 
 
-def test_nothing_of_a_long_broken_array_is_loaded() -> None:
+def test_a_long_broken_array_is_rejected_completely() -> None:
     long = b"[" + b'{"id": 1, "note": "%s"},' % (b"x" * 1000) * 1500
 
     found = decode(ARRAYS, b'[{"id": 0}]', long, b'[{"id": 2}]')
 
     assert found.rows == [(0, None), (2, None)]
-    assert_bad(found.bad, (1, "array", "byte 0", "end"))
+    assert_bad(found.bad, (1, "array", "byte 0", "closed"))
 
 
-def test_the_elements_of_a_long_array_keep_their_record() -> None:
+def test_the_elements_of_a_long_array_have_the_number_of_their_record() -> None:
     element = b'{"id": 1, "note": "%s"}' % (b"x" * 1000)
     long = b"[" + b",".join([element] * 1500) + b"]"
 
@@ -254,7 +254,7 @@ def test_the_elements_of_a_long_array_keep_their_record() -> None:
     assert found.records == [0, *[1] * 1500, 2]
 
 
-def test_a_part_of_a_document_is_the_record() -> None:
+def test_json_root_selects_the_record_in_a_document() -> None:
     found = decode(replace(JSON, json_root="$.data"), b'{"data": {"id": 1}}', b'{"id": 2}')
 
     assert found.rows == [(1, None)]
@@ -267,12 +267,12 @@ def test_columns_are_found_by_paths() -> None:
     assert decode(payload, b'{"key": 1, "text": ["a"]}').rows == [(1, "a")]
 
 
-def test_paths_must_be_as_many_as_columns() -> None:
+def test_the_number_of_paths_must_equal_the_number_of_columns() -> None:
     with raises(UserError, Code.TYPE_ERR, "paths", "2", "1"):
         decode(replace(JSON, jsonpaths='["$.key"]'), b"{}")
 
 
-def test_numbers_are_read_as_they_are_written_if_wanted() -> None:
+def test_numbers_are_read_as_their_text_if_set() -> None:
     payload = replace(JSON, num_as_string=True)
 
     assert decode(payload, b'{"id": 1, "note": 1.50}').rows == [(1, "1.50")]
@@ -294,7 +294,7 @@ def test_a_text_must_be_utf8() -> None:
     assert found.raw == [b"b\xff"]
 
 
-def test_records_of_text_have_one_column() -> None:
+def test_text_records_have_one_column() -> None:
     with raises(UserError, Code.TYPE_ERR, "value STRING", "id, note") as caught:
         decode(TEXT, b"a")
 
@@ -312,7 +312,7 @@ def test_t85_the_events_of_a_gzip_record_are_rows() -> None:
     assert found.records == [0, 0, 0, 1, 1, 1]
 
 
-def test_t85_a_record_that_is_no_whole_gzip_is_bad() -> None:
+def test_t85_a_record_that_is_not_a_complete_gzip_stream_is_bad() -> None:
     packed = gzip.compress(b'{"id": 1}', mtime=0)
     damaged = packed[:-8] + b"\0" * 8
 
@@ -328,7 +328,7 @@ def test_t85_a_record_that_is_no_whole_gzip_is_bad() -> None:
     assert found.blank == 1
 
 
-def test_t85_a_record_that_unpacks_to_too_much_is_bad() -> None:
+def test_t85_a_record_that_decompresses_to_too_much_is_bad() -> None:
     bomb = gzip.compress(b" " * (2**26 + 1), compresslevel=1)
 
     found = decode(GZIP, bomb)
@@ -345,7 +345,7 @@ def test_t85_a_record_of_ten_mebibytes_loads() -> None:
     assert found.rows == [(0, None), (1, note), (2, None)]
 
 
-def test_metadata_goes_along_with_every_row() -> None:
+def test_every_row_has_the_metadata_of_its_record() -> None:
     arrived = [datetime(2026, 5, day, tzinfo=UTC) for day in (1, 2, 3)]
     metadata: dict[str, Any] = {
         "_sequence": pa.array(["10", "11", "12"]),
@@ -360,7 +360,7 @@ def test_metadata_goes_along_with_every_row() -> None:
     assert found.rows == [("10", 1, arrived[0]), ("10", 2, arrived[0]), ("12", 3, arrived[2])]
 
 
-def test_a_column_of_the_records_goes_before_metadata_of_its_name() -> None:
+def test_a_column_of_the_records_hides_metadata_of_the_same_name() -> None:
     shard = Column(name="_shard", type=Primitive.STRING)
 
     found = decode(CSV, b"1,own", columns=(ID, shard), _shard=pa.array(["other"]))
@@ -368,12 +368,12 @@ def test_a_column_of_the_records_goes_before_metadata_of_its_name() -> None:
     assert found.rows == [(1, "own")]
 
 
-def test_a_column_that_is_nowhere_is_an_error_of_ours() -> None:
+def test_a_needed_column_that_is_missing_is_an_invariant_error() -> None:
     with raises(InvariantError, Code.INTERNAL_ERR, '"_shard"'):
         decode(CSV, b"1,a", needed=["_shard"])
 
 
-def test_batches_have_the_needed_columns_in_their_order() -> None:
+def test_batches_have_the_needed_columns_in_order() -> None:
     found = decode(JSON, b'{"id": 1, "note": "a"}', needed=["note", "id"])
 
     assert found.rows == [("a", 1)]
@@ -381,7 +381,7 @@ def test_batches_have_the_needed_columns_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("payload", [CSV, JSON, ARRAYS, TEXT])
-def test_rows_are_counted_also_without_columns(payload: Payload) -> None:
+def test_rows_are_counted_without_columns(payload: Payload) -> None:
     columns = TEXT_COLUMNS if payload is TEXT else PAIR
     decoder = Decoder(payload, columns=columns, needed=[])
 
@@ -390,7 +390,7 @@ def test_rows_are_counted_also_without_columns(payload: Payload) -> None:
     assert (part.batch.num_columns, part.batch.num_rows, part.lines) == (0, 3, 3)
 
 
-def test_what_no_column_holds_is_rescued_if_wanted() -> None:
+def test_fields_without_a_column_are_rescued_if_needed() -> None:
     found = decode(JSON, b'{"id": 1, "more": 2}', needed=["id", "_rescued"])
 
     assert found.rows == [(1, '{"more": 2}')]
@@ -408,7 +408,7 @@ def test_values_have_the_types_of_their_columns() -> None:
     ]
 
 
-def test_many_records_come_in_several_batches_in_their_order() -> None:
+def test_many_records_are_decoded_in_several_batches_in_order() -> None:
     payloads = [b"%d,%s" % (number, b"x" * 100) for number in range(50_000)]
 
     found = decode(CSV, *payloads)
@@ -417,5 +417,5 @@ def test_many_records_come_in_several_batches_in_their_order() -> None:
     assert [row[0] for row in found.rows] == found.records == list(range(50_000))
 
 
-def test_no_records_give_nothing() -> None:
+def test_no_records_yield_no_block() -> None:
     assert decode(CSV).lines == 0

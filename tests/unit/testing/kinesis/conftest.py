@@ -1,13 +1,13 @@
-"""Fixtures for the Kinesis server's own ways."""
+"""Fixtures for tests of the Kinesis test server."""
 
 import pytest
 
-from tests.unit.testing.kinesis.asking import Asking
+from tests.unit.testing.kinesis.in_process import InProcessKinesis
 
 
 @pytest.fixture
-def kinesis() -> Asking:
-    """A Kinesis with an empty stream of one shard, whose clock stands still."""
-    made = Asking()
-    made.create()
-    return made
+def kinesis() -> InProcessKinesis:
+    """Kinesis with an empty stream of one shard and a frozen clock."""
+    kinesis = InProcessKinesis()
+    kinesis.create()
+    return kinesis

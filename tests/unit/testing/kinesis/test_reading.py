@@ -1,15 +1,15 @@
-"""How readers meet late, empty and last pages."""
+"""Lag, empty pages, and the last page of a shard."""
 
 import pytest
 
-from tests.unit.testing.kinesis.asking import MIDDLE, Asking, RefusedError, texts
+from tests.unit.testing.kinesis.in_process import MIDDLE, InProcessKinesis, ResponseError, texts
 
 
-def test_a_reader_is_as_late_as_the_last_record_it_saw(kinesis: Asking) -> None:
+def test_the_lag_is_the_age_of_the_last_record_of_the_page(kinesis: InProcessKinesis) -> None:
     kinesis.put("one")
-    kinesis.later(seconds=7)
+    kinesis.advance(seconds=7)
     kinesis.put("two")
-    kinesis.later(seconds=3)
+    kinesis.advance(seconds=3)
 
     first = kinesis.page(kinesis.iterator(), Limit=1)
     second = kinesis.page(first["NextShardIterator"])
@@ -18,9 +18,9 @@ def test_a_reader_is_as_late_as_the_last_record_it_saw(kinesis: Asking) -> None:
     assert second["MillisBehindLatest"] == 0
 
 
-def test_arrivals_and_timestamps_have_milliseconds(kinesis: Asking) -> None:
+def test_arrival_times_and_timestamps_have_milliseconds(kinesis: InProcessKinesis) -> None:
     kinesis.put("one")
-    kinesis.later(milliseconds=1)
+    kinesis.advance(milliseconds=1)
     kinesis.put("two")
     first, second = kinesis.page(kinesis.iterator())["Records"]
 
@@ -30,7 +30,7 @@ def test_arrivals_and_timestamps_have_milliseconds(kinesis: Asking) -> None:
     assert texts(kinesis.page(kinesis.iterator("AT_TIMESTAMP", Timestamp=at))) == ["two"]
 
 
-def test_arrivals_need_not_grow(kinesis: Asking) -> None:
+def test_arrival_times_can_decrease(kinesis: InProcessKinesis) -> None:
     kinesis.put("one")
     kinesis.switch(arrival_shift_ms=-5_000)
     kinesis.put("two")
@@ -43,16 +43,18 @@ def test_arrivals_need_not_grow(kinesis: Asking) -> None:
     assert texts(found) == ["one", "two"]
 
 
-def test_empty_pages_come_before_the_records_of_a_new_iterator(kinesis: Asking) -> None:
+def test_empty_pages_come_before_the_records_of_a_new_iterator(
+    kinesis: InProcessKinesis,
+) -> None:
     kinesis.put("one")
     kinesis.switch(empty_pages_after_iterator=2)
 
     assert kinesis.pages(4) == [[], [], ["one"], []]
 
 
-def test_an_empty_page_of_a_reader_who_is_behind_says_so(kinesis: Asking) -> None:
+def test_an_empty_page_has_the_lag_of_the_reader(kinesis: InProcessKinesis) -> None:
     kinesis.put("one")
-    kinesis.later(seconds=4)
+    kinesis.advance(seconds=4)
     kinesis.switch(empty_pages_after_iterator=1)
 
     page = kinesis.page(kinesis.iterator())
@@ -61,14 +63,16 @@ def test_an_empty_page_of_a_reader_who_is_behind_says_so(kinesis: Asking) -> Non
     assert page["MillisBehindLatest"] == 4_000
 
 
-def test_empty_pages_come_between_pages_of_a_reader_who_is_behind(kinesis: Asking) -> None:
+def test_empty_pages_come_between_pages_with_records(
+    kinesis: InProcessKinesis,
+) -> None:
     kinesis.put("one", "two")
-    kinesis.switch(empty_pages_while_behind=2)
+    kinesis.switch(empty_pages_between_pages=2)
 
     assert kinesis.pages(5, limit=1) == [["one"], [], [], ["two"], []]
 
 
-def test_a_shard_ends_with_its_last_records(kinesis: Asking) -> None:
+def test_the_page_with_the_last_records_ends_a_closed_shard(kinesis: InProcessKinesis) -> None:
     kinesis.put("one")
     kinesis.split()
 
@@ -79,7 +83,7 @@ def test_a_shard_ends_with_its_last_records(kinesis: Asking) -> None:
     assert len(page["ChildShards"]) == 2
 
 
-def test_a_shard_may_end_on_an_empty_page(kinesis: Asking) -> None:
+def test_an_empty_page_can_end_a_closed_shard(kinesis: InProcessKinesis) -> None:
     kinesis.put("one")
     kinesis.split()
     kinesis.switch(shard_end="on_empty_page")
@@ -94,7 +98,7 @@ def test_a_shard_may_end_on_an_empty_page(kinesis: Asking) -> None:
     assert len(second["ChildShards"]) == 2
 
 
-def test_empty_pages_come_before_the_end_too(kinesis: Asking) -> None:
+def test_empty_pages_come_before_the_end_of_a_shard(kinesis: InProcessKinesis) -> None:
     kinesis.split()
     kinesis.switch(empty_pages_after_iterator=1)
 
@@ -103,56 +107,60 @@ def test_empty_pages_come_before_the_end_too(kinesis: Asking) -> None:
     assert "NextShardIterator" not in kinesis.page(first["NextShardIterator"])
 
 
-def test_an_iterator_lives_five_minutes(kinesis: Asking) -> None:
+def test_an_iterator_expires_after_five_minutes(kinesis: InProcessKinesis) -> None:
     iterator = kinesis.iterator()
-    kinesis.later(minutes=5)
+    kinesis.advance(minutes=5)
     kinesis.page(iterator)
 
-    kinesis.later(milliseconds=1)
+    kinesis.advance(milliseconds=1)
 
-    with pytest.raises(RefusedError, match="ExpiredIteratorException"):
+    with pytest.raises(ResponseError, match="ExpiredIteratorException"):
         kinesis.page(iterator)
 
 
-def test_iterators_live_on_where_they_do_not_expire(kinesis: Asking) -> None:
+def test_the_expiry_of_iterators_can_be_disabled(kinesis: InProcessKinesis) -> None:
     kinesis.switch(iterators_expire=False)
     iterator = kinesis.iterator()
 
-    kinesis.later(hours=1)
+    kinesis.advance(hours=1)
 
     assert kinesis.page(iterator)["NextShardIterator"]
 
 
-def test_iterators_expire_on_demand(kinesis: Asking) -> None:
+def test_iterators_expire_on_demand(kinesis: InProcessKinesis) -> None:
     iterator = kinesis.iterator()
-    following = kinesis.page(iterator)["NextShardIterator"]
+    next_iterator = kinesis.page(iterator)["NextShardIterator"]
 
-    kinesis.order("expire_iterators")
+    kinesis.control("expire_iterators")
 
-    with pytest.raises(RefusedError, match="ExpiredIteratorException"):
-        kinesis.page(following)
+    with pytest.raises(ResponseError, match="ExpiredIteratorException"):
+        kinesis.page(next_iterator)
     assert kinesis.page(kinesis.iterator())["NextShardIterator"]
 
 
-def test_an_iterator_of_a_stream_that_was_before_is_not_found(kinesis: Asking) -> None:
+def test_an_iterator_of_a_deleted_stream_is_not_found(
+    kinesis: InProcessKinesis,
+) -> None:
     iterator = kinesis.iterator()
-    kinesis.ask("DeleteStream", StreamName="s")
+    kinesis.send("DeleteStream", StreamName="s")
     kinesis.create()
 
-    with pytest.raises(RefusedError, match="ResourceNotFoundException"):
+    with pytest.raises(ResponseError, match="ResourceNotFoundException"):
         kinesis.page(iterator)
 
 
-def test_a_stream_recreated_at_once_has_other_sequence_numbers(kinesis: Asking) -> None:
+def test_a_recreated_stream_refuses_old_sequence_numbers(
+    kinesis: InProcessKinesis,
+) -> None:
     (old,) = kinesis.put("one")
-    kinesis.ask("DeleteStream", StreamName="s")
+    kinesis.send("DeleteStream", StreamName="s")
     kinesis.create()
 
-    with pytest.raises(RefusedError, match="InvalidArgumentException"):
+    with pytest.raises(ResponseError, match="InvalidArgumentException"):
         kinesis.iterator("AFTER_SEQUENCE_NUMBER", StartingSequenceNumber=old)
 
 
-def test_the_last_number_of_a_closed_shard_is_its_end(kinesis: Asking) -> None:
+def test_the_ending_number_of_a_closed_shard_is_at_its_end(kinesis: InProcessKinesis) -> None:
     kinesis.put("one")
     kinesis.split()
     last = kinesis.shards()[0]["SequenceNumberRange"]["EndingSequenceNumber"]
@@ -163,10 +171,12 @@ def test_the_last_number_of_a_closed_shard_is_its_end(kinesis: Asking) -> None:
     assert "NextShardIterator" not in page
 
 
-def test_preloaded_records_are_json_of_one_size_in_all_shards(kinesis: Asking) -> None:
+def test_preloaded_records_are_json_of_one_size_in_all_shards(
+    kinesis: InProcessKinesis,
+) -> None:
     kinesis.split()
 
-    kinesis.order("preload", stream="s", count=3, size_bytes=40)
+    kinesis.control("preload", stream="s", count=3, size_bytes=40)
 
     low = texts(kinesis.page(kinesis.iterator(shard=1)))
     high = texts(kinesis.page(kinesis.iterator(shard=2)))

@@ -1,10 +1,10 @@
-"""What requests must say, and what is answered if they do not."""
+"""Validation of requests."""
 
 from typing import Any
 
 import pytest
 
-from tests.unit.testing.kinesis.asking import Asking, RefusedError
+from tests.unit.testing.kinesis.in_process import InProcessKinesis, ResponseError
 
 ARN = "arn:aws:kinesis:us-east-1:123456789012:stream/s"
 RECORD = {"Data": "eA==", "PartitionKey": "k"}
@@ -20,17 +20,17 @@ RECORD = {"Data": "eA==", "PartitionKey": "k"}
         ({}, "InvalidArgumentException"),
     ],
 )
-def test_a_request_names_a_stream_of_the_region(
-    kinesis: Asking, where: dict[str, str], code: str
+def test_a_request_must_name_a_stream_of_the_region(
+    kinesis: InProcessKinesis, where: dict[str, str], code: str
 ) -> None:
-    with pytest.raises(RefusedError, match=code):
-        kinesis.ask("DescribeStream", **where)
+    with pytest.raises(ResponseError, match=code):
+        kinesis.send("DescribeStream", **where)
 
 
-def test_a_name_and_its_arn_may_come_together(kinesis: Asking) -> None:
-    answer = kinesis.ask("DescribeStream", StreamName="s", StreamARN=ARN)
+def test_a_request_can_have_a_stream_name_and_its_arn(kinesis: InProcessKinesis) -> None:
+    response = kinesis.send("DescribeStream", StreamName="s", StreamARN=ARN)
 
-    assert answer["StreamDescription"]["StreamARN"] == ARN
+    assert response["StreamDescription"]["StreamARN"] == ARN
 
 
 @pytest.mark.parametrize(
@@ -44,82 +44,86 @@ def test_a_name_and_its_arn_may_come_together(kinesis: Asking) -> None:
         {"Data": None},
     ],
 )
-def test_a_record_that_breaks_a_rule_is_refused(
-    kinesis: Asking, changed: dict[str, Any]
+def test_an_invalid_record_is_refused(
+    kinesis: InProcessKinesis, changed: dict[str, Any]
 ) -> None:
-    with pytest.raises(RefusedError, match="InvalidArgumentException"):
-        kinesis.ask("PutRecord", StreamName="s", **(RECORD | changed))
+    with pytest.raises(ResponseError, match="InvalidArgumentException"):
+        kinesis.send("PutRecord", StreamName="s", **(RECORD | changed))
 
-    with pytest.raises(RefusedError, match="InvalidArgumentException"):
-        kinesis.ask("PutRecords", StreamName="s", Records=[RECORD, RECORD | changed])
+    with pytest.raises(ResponseError, match="InvalidArgumentException"):
+        kinesis.send("PutRecords", StreamName="s", Records=[RECORD, RECORD | changed])
     assert kinesis.pages(1) == [[]]
 
 
 @pytest.mark.parametrize("records", [[], None, ["text"], [RECORD] * 501])
-def test_put_records_takes_one_to_five_hundred_records(kinesis: Asking, records: Any) -> None:
-    with pytest.raises(RefusedError, match="InvalidArgumentException"):
-        kinesis.ask("PutRecords", StreamName="s", Records=records)
+def test_put_records_takes_one_to_five_hundred_records(
+    kinesis: InProcessKinesis, records: Any
+) -> None:
+    with pytest.raises(ResponseError, match="InvalidArgumentException"):
+        kinesis.send("PutRecords", StreamName="s", Records=records)
 
 
 @pytest.mark.parametrize(
     "more", [{"StreamName": "s"}, {"StreamARN": ARN}, {"ShardFilter": {"Type": "AT_LATEST"}}]
 )
-def test_a_token_comes_alone(more: dict[str, Any]) -> None:
-    kinesis = Asking()
+def test_a_page_token_excludes_other_parameters(more: dict[str, Any]) -> None:
+    kinesis = InProcessKinesis()
     kinesis.create(2)
-    token = kinesis.ask("ListShards", StreamName="s", MaxResults=1)["NextToken"]
+    token = kinesis.send("ListShards", StreamName="s", MaxResults=1)["NextToken"]
 
-    with pytest.raises(RefusedError, match="InvalidArgumentException"):
-        kinesis.ask("ListShards", NextToken=token, **more)
+    with pytest.raises(ResponseError, match="InvalidArgumentException"):
+        kinesis.send("ListShards", NextToken=token, **more)
 
 
 @pytest.mark.parametrize("token", ["garbage", "Z2FyYmFnZQ==", "é"])
-def test_what_is_no_token_is_refused(kinesis: Asking, token: str) -> None:
-    with pytest.raises(RefusedError, match="InvalidArgumentException"):
-        kinesis.ask("ListShards", NextToken=token)
+def test_an_invalid_token_is_refused(kinesis: InProcessKinesis, token: str) -> None:
+    with pytest.raises(ResponseError, match="InvalidArgumentException"):
+        kinesis.send("ListShards", NextToken=token)
 
-    with pytest.raises(RefusedError, match="InvalidArgumentException"):
+    with pytest.raises(ResponseError, match="InvalidArgumentException"):
         kinesis.page(token)
 
 
-def test_an_iterator_is_no_page_token(kinesis: Asking) -> None:
-    with pytest.raises(RefusedError, match="InvalidArgumentException"):
-        kinesis.ask("ListShards", NextToken=kinesis.iterator())
+def test_an_iterator_is_not_a_page_token(kinesis: InProcessKinesis) -> None:
+    with pytest.raises(ResponseError, match="InvalidArgumentException"):
+        kinesis.send("ListShards", NextToken=kinesis.iterator())
 
 
-def test_a_listing_can_ask_for_the_stream_of_a_time(kinesis: Asking) -> None:
-    created = kinesis.ask("DescribeStream", StreamName="s")["StreamDescription"]
+def test_a_listing_can_require_a_creation_time(kinesis: InProcessKinesis) -> None:
+    created = kinesis.send("DescribeStream", StreamName="s")["StreamDescription"]
     at = int(created["StreamCreationTimestamp"])
 
     assert kinesis.shards(StreamCreationTimestamp=at)
-    with pytest.raises(RefusedError, match="ResourceNotFoundException"):
+    with pytest.raises(ResponseError, match="ResourceNotFoundException"):
         kinesis.shards(StreamCreationTimestamp=at - 1)
 
 
-def test_streams_are_listed_by_token(kinesis: Asking) -> None:
-    kinesis.ask("CreateStream", StreamName="t", ShardCount=1)
+def test_streams_are_listed_in_pages(kinesis: InProcessKinesis) -> None:
+    kinesis.send("CreateStream", StreamName="t", ShardCount=1)
 
-    first = kinesis.ask("ListStreams", Limit=1)
-    second = kinesis.ask("ListStreams", NextToken=first["NextToken"])
+    first = kinesis.send("ListStreams", Limit=1)
+    second = kinesis.send("ListStreams", NextToken=first["NextToken"])
 
     assert (first["StreamNames"], first["HasMoreStreams"]) == (["s"], True)
     assert (second["StreamNames"], second["HasMoreStreams"]) == (["t"], False)
 
 
-def test_a_stream_on_demand_begins_with_four_shards(kinesis: Asking) -> None:
+def test_an_on_demand_stream_starts_with_four_shards(kinesis: InProcessKinesis) -> None:
     mode = {"StreamMode": "ON_DEMAND"}
 
-    kinesis.ask("CreateStream", StreamName="t", StreamModeDetails=mode)
+    kinesis.send("CreateStream", StreamName="t", StreamModeDetails=mode)
 
-    answer = kinesis.ask("DescribeStreamSummary", StreamName="t")["StreamDescriptionSummary"]
-    assert answer["OpenShardCount"] == 4
-    assert answer["StreamModeDetails"] == mode
+    summary = kinesis.send("DescribeStreamSummary", StreamName="t")["StreamDescriptionSummary"]
+    assert summary["OpenShardCount"] == 4
+    assert summary["StreamModeDetails"] == mode
 
 
-def test_only_open_shards_side_by_side_are_changed(kinesis: Asking) -> None:
+def test_only_open_shards_can_be_split_and_only_inside_their_range(
+    kinesis: InProcessKinesis,
+) -> None:
     kinesis.split()
 
-    with pytest.raises(RefusedError, match="InvalidArgumentException"):
+    with pytest.raises(ResponseError, match="InvalidArgumentException"):
         kinesis.split(0, at=5)
-    with pytest.raises(RefusedError, match="InvalidArgumentException"):
+    with pytest.raises(ResponseError, match="InvalidArgumentException"):
         kinesis.split(1, at=0)

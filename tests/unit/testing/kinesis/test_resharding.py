@@ -1,13 +1,13 @@
-"""How shards change, and how listings learn of it."""
+"""Splits, merges, and stale listings."""
 
 import pytest
 
 from tests.servers.kinesis.stream import StaleListing
-from tests.unit.testing.kinesis.asking import Asking, RefusedError
+from tests.unit.testing.kinesis.in_process import InProcessKinesis, ResponseError
 
 
-def reshard_to(kinesis: Asking, count: int) -> None:
-    kinesis.ask(
+def reshard_to(kinesis: InProcessKinesis, count: int) -> None:
+    kinesis.send(
         "UpdateShardCount",
         StreamName="s",
         TargetShardCount=count,
@@ -15,15 +15,15 @@ def reshard_to(kinesis: Asking, count: int) -> None:
     )
 
 
-def widths(kinesis: Asking) -> list[int]:
+def widths(kinesis: InProcessKinesis) -> list[int]:
     ranges = [
         shard["HashKeyRange"] for shard in kinesis.shards(ShardFilter={"Type": "AT_LATEST"})
     ]
     return [int(one["EndingHashKey"]) - int(one["StartingHashKey"]) + 1 for one in ranges]
 
 
-def test_a_number_of_shards_that_is_no_double_takes_several_generations() -> None:
-    kinesis = Asking()
+def test_the_number_of_shards_can_change_from_two_to_three() -> None:
+    kinesis = InProcessKinesis()
     kinesis.create(2)
 
     reshard_to(kinesis, 3)
@@ -34,7 +34,7 @@ def test_a_number_of_shards_that_is_no_double_takes_several_generations() -> Non
 
 
 def test_the_number_of_shards_can_be_halved() -> None:
-    kinesis = Asking()
+    kinesis = InProcessKinesis()
     kinesis.create(4)
 
     reshard_to(kinesis, 2)
@@ -44,27 +44,29 @@ def test_the_number_of_shards_can_be_halved() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "listed", "open_ones"),
+    ("shape", "listed", "listed_as_open"),
     [
         (StaleListing.PARENT_OPEN, [0], [0]),
         (StaleListing.CHILDREN_MISSING, [0], []),
         (StaleListing.PARENT_OPEN_BESIDE_CHILDREN, [0, 1, 2], [0, 1, 2]),
     ],
 )
-def test_listings_lag_behind_a_reshard(
-    kinesis: Asking, shape: StaleListing, listed: list[int], open_ones: list[int]
+def test_listings_can_be_stale_after_a_reshard(
+    kinesis: InProcessKinesis, shape: StaleListing, listed: list[int], listed_as_open: list[int]
 ) -> None:
     kinesis.switch(stale_listings=2, stale_listing=shape)
 
     kinesis.split()
 
     assert kinesis.numbers() == listed
-    assert kinesis.open_numbers() == open_ones
+    assert kinesis.open_numbers() == listed_as_open
     assert kinesis.numbers() == [0, 1, 2]
     assert kinesis.open_numbers() == [1, 2]
 
 
-def test_the_end_of_the_parent_names_children_that_no_listing_shows(kinesis: Asking) -> None:
+def test_the_last_page_of_a_parent_names_unlisted_children(
+    kinesis: InProcessKinesis,
+) -> None:
     kinesis.switch(stale_listings=1)
     kinesis.split()
 
@@ -74,21 +76,23 @@ def test_the_end_of_the_parent_names_children_that_no_listing_shows(kinesis: Ask
     assert kinesis.numbers() == [0]
 
 
-def test_changes_take_the_time_they_are_told_to(kinesis: Asking) -> None:
+def test_a_reshard_takes_the_configured_time(kinesis: InProcessKinesis) -> None:
     kinesis.switch(reshard_ms=1_000)
     kinesis.split()
     during = kinesis.status()
-    with pytest.raises(RefusedError, match="ResourceInUseException"):
+    with pytest.raises(ResponseError, match="ResourceInUseException"):
         kinesis.split()
 
-    kinesis.later(seconds=1)
+    kinesis.advance(seconds=1)
 
     assert during == "UPDATING"
     assert kinesis.status() == "ACTIVE"
     assert kinesis.numbers() == [0, 1, 2]
 
 
-def test_records_go_to_the_parent_until_a_split_is_done(kinesis: Asking) -> None:
+def test_records_go_to_the_parent_until_the_split_is_finished(
+    kinesis: InProcessKinesis,
+) -> None:
     kinesis.switch(reshard_ms=1_000)
     kinesis.split()
 
@@ -98,72 +102,72 @@ def test_records_go_to_the_parent_until_a_split_is_done(kinesis: Asking) -> None
     assert kinesis.pages(1) == [["one"]]
 
 
-def test_a_stream_takes_its_time_to_come() -> None:
-    kinesis = Asking()
+def test_creating_a_stream_takes_the_configured_time() -> None:
+    kinesis = InProcessKinesis()
     kinesis.switch(create_ms=1_000)
     kinesis.create()
     before = kinesis.status()
-    with pytest.raises(RefusedError, match="ResourceInUseException"):
+    with pytest.raises(ResponseError, match="ResourceInUseException"):
         kinesis.shards()
 
-    kinesis.later(seconds=1)
+    kinesis.advance(seconds=1)
 
     assert before == "CREATING"
     assert kinesis.numbers() == [0]
 
 
-def test_a_stream_takes_its_time_to_go(kinesis: Asking) -> None:
+def test_deleting_a_stream_takes_the_configured_time(kinesis: InProcessKinesis) -> None:
     kinesis.switch(delete_ms=1_000)
-    kinesis.ask("DeleteStream", StreamName="s")
+    kinesis.send("DeleteStream", StreamName="s")
     before = kinesis.status()
 
-    kinesis.later(seconds=1)
+    kinesis.advance(seconds=1)
 
     assert before == "DELETING"
-    with pytest.raises(RefusedError, match="ResourceNotFoundException"):
+    with pytest.raises(ResponseError, match="ResourceNotFoundException"):
         kinesis.status()
 
 
 def test_page_tokens_expire_on_demand() -> None:
-    kinesis = Asking()
+    kinesis = InProcessKinesis()
     kinesis.create(3)
-    token = kinesis.ask("ListShards", StreamName="s", MaxResults=2)["NextToken"]
+    token = kinesis.send("ListShards", StreamName="s", MaxResults=2)["NextToken"]
 
-    kinesis.order("expire_tokens")
+    kinesis.control("expire_tokens")
 
-    with pytest.raises(RefusedError, match="ExpiredNextTokenException"):
-        kinesis.ask("ListShards", NextToken=token)
+    with pytest.raises(ResponseError, match="ExpiredNextTokenException"):
+        kinesis.send("ListShards", NextToken=token)
 
 
 def test_page_tokens_expire_after_five_minutes() -> None:
-    kinesis = Asking()
+    kinesis = InProcessKinesis()
     kinesis.create(3)
-    token = kinesis.ask("ListShards", StreamName="s", MaxResults=2)["NextToken"]
+    token = kinesis.send("ListShards", StreamName="s", MaxResults=2)["NextToken"]
 
-    kinesis.later(minutes=5, milliseconds=1)
+    kinesis.advance(minutes=5, milliseconds=1)
 
-    with pytest.raises(RefusedError, match="ExpiredNextTokenException"):
-        kinesis.ask("ListShards", NextToken=token)
+    with pytest.raises(ResponseError, match="ExpiredNextTokenException"):
+        kinesis.send("ListShards", NextToken=token)
 
 
-def test_a_token_remembers_the_filter() -> None:
-    kinesis = Asking()
+def test_a_page_token_keeps_the_filter_of_the_first_page() -> None:
+    kinesis = InProcessKinesis()
     kinesis.create(3)
     kinesis.split(0, at=5)
-    wish = {"Type": "AT_LATEST"}
+    shard_filter = {"Type": "AT_LATEST"}
 
-    first = kinesis.ask("ListShards", StreamName="s", MaxResults=1, ShardFilter=wish)
-    second = kinesis.ask("ListShards", NextToken=first["NextToken"])
+    first = kinesis.send("ListShards", StreamName="s", MaxResults=1, ShardFilter=shard_filter)
+    second = kinesis.send("ListShards", NextToken=first["NextToken"])
 
     assert [shard["ShardId"][-1] for shard in first["Shards"]] == ["1"]
     assert [shard["ShardId"][-1] for shard in second["Shards"]] == ["2", "3", "4"]
 
 
-def test_filters_look_into_the_past(kinesis: Asking) -> None:
-    kinesis.later(seconds=10)
+def test_filters_find_the_shards_that_were_open_at_a_time(kinesis: InProcessKinesis) -> None:
+    kinesis.advance(seconds=10)
     kinesis.split()
-    kinesis.later(seconds=10)
-    at = kinesis.order("now") / 1000
+    kinesis.advance(seconds=10)
+    at = kinesis.control("now") / 1000
 
     before = kinesis.shards(ShardFilter={"Type": "AT_TIMESTAMP", "Timestamp": at - 15})
     after = kinesis.shards(ShardFilter={"Type": "FROM_TIMESTAMP", "Timestamp": at})

@@ -1,46 +1,48 @@
-"""How records and shards go."""
+"""Retention and trimming of records and shards."""
 
 import pytest
 
-from tests.unit.testing.kinesis.asking import Asking, RefusedError, texts
+from tests.unit.testing.kinesis.in_process import InProcessKinesis, ResponseError, texts
 
 
 @pytest.fixture
-def trimming(kinesis: Asking) -> Asking:
+def trimming(kinesis: InProcessKinesis) -> InProcessKinesis:
     kinesis.switch(retention_trims=True)
     return kinesis
 
 
-def test_without_a_word_records_stay(kinesis: Asking) -> None:
+def test_records_do_not_expire_by_default(kinesis: InProcessKinesis) -> None:
     kinesis.put("one")
 
-    kinesis.later(days=400)
+    kinesis.advance(days=400)
 
     assert kinesis.pages(1) == [["one"]]
 
 
-def test_records_go_when_they_are_older_than_the_retention(trimming: Asking) -> None:
+def test_records_older_than_the_retention_are_trimmed(trimming: InProcessKinesis) -> None:
     trimming.put("one")
-    trimming.later(hours=1)
+    trimming.advance(hours=1)
     trimming.put("two")
 
-    trimming.later(hours=23, milliseconds=1)
+    trimming.advance(hours=23, milliseconds=1)
 
     assert trimming.pages(1) == [["two"]]
 
 
-def test_a_longer_retention_keeps_records(trimming: Asking) -> None:
+def test_a_longer_retention_keeps_records_longer(trimming: InProcessKinesis) -> None:
     trimming.put("one")
-    trimming.ask("IncreaseStreamRetentionPeriod", StreamName="s", RetentionPeriodHours=48)
+    trimming.send("IncreaseStreamRetentionPeriod", StreamName="s", RetentionPeriodHours=48)
 
-    trimming.later(hours=47)
+    trimming.advance(hours=47)
 
     assert trimming.pages(1) == [["one"]]
 
 
-def test_a_trimmed_position_silently_begins_at_the_horizon(trimming: Asking) -> None:
+def test_an_iterator_at_a_trimmed_number_starts_at_the_horizon_without_an_error(
+    trimming: InProcessKinesis,
+) -> None:
     first, _ = trimming.put("one", "two")
-    trimming.later(hours=25)
+    trimming.advance(hours=25)
     trimming.put("three")
 
     iterator = trimming.iterator("AT_SEQUENCE_NUMBER", StartingSequenceNumber=first)
@@ -48,59 +50,65 @@ def test_a_trimmed_position_silently_begins_at_the_horizon(trimming: Asking) -> 
     assert texts(trimming.page(iterator)) == ["three"]
 
 
-def test_a_page_is_measured_right_behind_the_horizon(kinesis: Asking) -> None:
-    kinesis.order("preload", stream="s", count=21, size_bytes=2**20)
-    kinesis.order("trim", stream="s", shard="shardId-000000000000", count=5)
+def test_the_size_of_a_page_is_right_after_records_were_trimmed(
+    kinesis: InProcessKinesis,
+) -> None:
+    kinesis.control("preload", stream="s", count=21, size_bytes=2**20)
+    kinesis.control("trim", stream="s", shard="shardId-000000000000", count=5)
 
     pages = kinesis.pages(2)
 
     assert [len(page) for page in pages] == [10, 6]
 
 
-def test_a_closed_shard_goes_when_it_is_wholly_trimmed(trimming: Asking) -> None:
+def test_a_closed_shard_is_deleted_when_all_its_records_are_trimmed(
+    trimming: InProcessKinesis,
+) -> None:
     trimming.put("one")
     trimming.split()
-    trimming.later(hours=24)
+    trimming.advance(hours=24)
     before = trimming.numbers()
 
-    trimming.later(milliseconds=1)
+    trimming.advance(milliseconds=1)
 
     assert before == [0, 1, 2]
     assert trimming.numbers() == [1, 2]
-    with pytest.raises(RefusedError, match="ResourceNotFoundException"):
+    with pytest.raises(ResponseError, match="ResourceNotFoundException"):
         trimming.iterator(shard=0)
 
 
-def test_an_open_shard_stays_without_records(trimming: Asking) -> None:
+def test_an_open_shard_without_records_is_not_deleted(trimming: InProcessKinesis) -> None:
     trimming.put("one")
 
-    trimming.later(days=2)
+    trimming.advance(days=2)
 
     assert trimming.numbers() == [0]
     assert trimming.pages(1) == [[]]
 
 
-def test_records_of_one_shard_go_on_demand(kinesis: Asking) -> None:
+def test_records_of_one_shard_can_be_trimmed_on_demand(kinesis: InProcessKinesis) -> None:
     kinesis.put("one", "two", "three")
 
-    trimmed = kinesis.order("trim", stream="s", shard="shardId-000000000000", count=2)
+    trimmed = kinesis.control("trim", stream="s", shard="shardId-000000000000", count=2)
 
     assert trimmed == 2
     assert kinesis.pages(1) == [["three"]]
 
 
-def test_a_closed_shard_goes_on_demand(kinesis: Asking) -> None:
+def test_trimming_a_closed_shard_on_demand_deletes_it(kinesis: InProcessKinesis) -> None:
     kinesis.put("one")
     kinesis.split()
 
-    kinesis.order("trim", stream="s", shard="shardId-000000000000")
+    kinesis.control("trim", stream="s", shard="shardId-000000000000")
 
     assert kinesis.numbers() == [1, 2]
 
 
-def test_sequence_numbers_grow_on_after_everything_was_trimmed(trimming: Asking) -> None:
+def test_sequence_numbers_still_increase_after_all_records_were_trimmed(
+    trimming: InProcessKinesis,
+) -> None:
     (old,) = trimming.put("one")
-    trimming.later(days=2)
+    trimming.advance(days=2)
 
     (new,) = trimming.put("two")
 

@@ -1,7 +1,7 @@
-"""No secret is seen anywhere: not in what is said, kept, told to Spark, or left behind.
+"""No secret appears in output, in files, in Spark or in buckets.
 
-Everything that can be done with a secret is done once, with values that occur nowhere else.
-Then all that the processes wrote and told is searched for these values.
+Every operation with a secret runs once, with values that occur nowhere else. Then everything
+that the processes wrote is searched for these values.
 """
 
 import tempfile
@@ -20,18 +20,18 @@ from penstock.sql.parser import parse_script
 from penstock.sql.statements import Statement
 from tests.integration.canary import (
     Canaries,
-    Keeper,
+    FileCollector,
     Piece,
     bucket_pieces,
     folder_pieces,
     leaks,
 )
 from tests.integration.canary_drive import LOADING, drive
-from tests.integration.canary_ground import Ground
 from tests.integration.canary_lake import ROWS, open_lake
+from tests.integration.canary_sandbox import Sandbox
 from tests.servers.moto import MotoServer
 
-# One minute on a machine of its own; all of it is the first test's.
+# The fixture takes one minute on an idle machine, within the first test.
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.xdist_group("canaries"),
@@ -41,15 +41,15 @@ pytestmark = [
 
 @dataclass(frozen=True, kw_only=True)
 class Driven:
-    """What was done, and where all that is left of it can be found."""
+    """The sandbox after all operations, and the collected files."""
 
-    ground: Ground
-    kept: Path
+    sandbox: Sandbox
+    collected: Path
     jobs: dict[str, JobState]
 
     def leaks(self, pieces: Iterable[Piece]) -> list[str]:
-        """Answer which secrets are seen where; only a key file holds its key."""
-        found = leaks(pieces, self.ground.lake.canaries)
+        """Return which secrets appear where; a key file is allowed to contain its key."""
+        found = leaks(pieces, self.sandbox.lake.canaries)
         return [leak for leak in found if not _is_key_in_its_file(leak)]
 
 
@@ -60,16 +60,16 @@ def _is_key_in_its_file(leak: str) -> bool:
 
 @pytest.fixture(scope="module")
 def driven(moto: MotoServer) -> Iterator[Driven]:
-    """Everything that can be done with a secret, done once."""
+    """All operations with secrets, run once."""
     with ExitStack() as stack:
         # The path of a Unix socket must be short.
         root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pst-")))
         lake = stack.enter_context(open_lake(root / "lake", moto=moto, canaries=Canaries()))
-        ground = Ground(root, lake)
-        stack.callback(ground.close)
-        with Keeper(*ground.written, into=root / "kept"):
-            jobs = drive(ground)
-        yield Driven(ground=ground, kept=root / "kept", jobs=jobs)
+        sandbox = Sandbox(root, lake)
+        stack.callback(sandbox.close)
+        with FileCollector(*sandbox.written, into=root / "collected"):
+            jobs = drive(sandbox)
+        yield Driven(sandbox=sandbox, collected=root / "collected", jobs=jobs)
 
 
 def places(pieces: Iterable[Piece]) -> str:
@@ -80,8 +80,8 @@ def contents(pieces: Iterable[Piece]) -> bytes:
     return b"\n".join(piece.content for piece in pieces)
 
 
-def test_every_statement_was_driven(driven: Driven) -> None:
-    kinds = {kind for script in driven.ground.heard.scripts for kind in kinds_in(script)}
+def test_every_statement_was_run(driven: Driven) -> None:
+    kinds = {kind for script in driven.sandbox.captured.scripts for kind in kinds_in(script)}
 
     assert kinds == set(get_args(Statement))
 
@@ -98,42 +98,42 @@ def test_the_secrets_were_used(driven: Driven) -> None:
     assert loaded == dict.fromkeys(LOADING, len(ROWS))
 
 
-def test_no_secret_is_said(driven: Driven) -> None:
-    said = driven.ground.heard.said
+def test_no_secret_is_printed(driven: Driven) -> None:
+    outputs = driven.sandbox.captured.outputs
 
-    assert not driven.leaks(said)
-    assert "run --until-caught-up --verbose" in places(said)
-    assert "the history" in places(said)
+    assert not driven.leaks(outputs)
+    assert "run --until-caught-up --verbose" in places(outputs)
+    assert "the history" in places(outputs)
 
 
 def test_no_secret_is_in_a_home(driven: Driven) -> None:
-    files = list(folder_pieces(driven.ground.home, driven.ground.keyed))
+    files = list(folder_pieces(driven.sandbox.home, driven.sandbox.keyed))
 
     assert not driven.leaks(files)
-    assert f"{driven.ground.home}/history" in places(files)
-    assert f"{driven.ground.home}/catalog.db" in places(files)
+    assert f"{driven.sandbox.home}/history" in places(files)
+    assert f"{driven.sandbox.home}/catalog.db" in places(files)
     assert "-spark.log" in places(files)
 
 
-def test_no_secret_is_in_a_file_however_short_it_lived(driven: Driven) -> None:
-    files = list(folder_pieces(*driven.ground.written, driven.kept))
+def test_no_secret_is_in_a_file_even_a_short_lived_file(driven: Driven) -> None:
+    files = list(folder_pieces(*driven.sandbox.written, driven.collected))
 
     assert not driven.leaks(files)
-    # What SELECTs over tables read lies in files of the driver; tasks travel with their job.
-    assert "snapshot" in places(folder_pieces(driven.kept))
-    assert ".jsonl" not in places(folder_pieces(driven.kept, driven.ground.keyed / "tmp"))
+    # SELECTs over tables write files of the driver; tasks are sent inside their job.
+    assert "snapshot" in places(folder_pieces(driven.collected))
+    assert ".jsonl" not in places(folder_pieces(driven.collected, driven.sandbox.keyed / "tmp"))
 
 
-def test_no_secret_is_in_sparks_event_log(driven: Driven) -> None:
-    files = list(folder_pieces(driven.ground.root / "events"))
+def test_no_secret_is_in_the_event_log_of_spark(driven: Driven) -> None:
+    files = list(folder_pieces(driven.sandbox.root / "events"))
 
     assert not driven.leaks(files)
     assert b"SparkListenerEnvironmentUpdate" in contents(files)
     assert b"ValueError: not this one" in contents(files)
 
 
-def test_no_secret_is_on_a_page_of_spark(driven: Driven) -> None:
-    pages = driven.ground.heard.told_by_spark
+def test_no_secret_is_on_a_page_of_the_spark_ui(driven: Driven) -> None:
+    pages = driven.sandbox.captured.spark_pages
 
     assert not driven.leaks(pages)
     assert not [page.place for page in pages if not page.place.startswith("200 ")]
@@ -141,7 +141,7 @@ def test_no_secret_is_on_a_page_of_spark(driven: Driven) -> None:
 
 
 def test_no_secret_is_on_a_command_line(driven: Driven) -> None:
-    lines = driven.ground.heard.command_lines
+    lines = driven.sandbox.captured.command_lines
 
     assert not driven.leaks(lines)
     assert "command line of java" in places(lines)
@@ -150,7 +150,7 @@ def test_no_secret_is_on_a_command_line(driven: Driven) -> None:
 
 
 def test_no_secret_is_in_a_bucket(driven: Driven) -> None:
-    lake = driven.ground.lake
+    lake = driven.sandbox.lake
 
     objects = [*bucket_pieces(lake.bucket), *bucket_pieces(lake.open_bucket)]
 

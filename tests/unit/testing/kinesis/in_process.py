@@ -1,4 +1,4 @@
-"""A Kinesis without a wire, whose clock stands still until a test moves it."""
+"""Kinesis service without HTTP, with a clock that only tests move."""
 
 import base64
 import json
@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.servers.kinesis.control import obey
+from tests.servers.kinesis.control import execute_command
 from tests.servers.kinesis.service import Request, Service
 from tests.servers.kinesis.state import State
 
 MIDDLE = 2**127
 
 
-class StandingClock:
-    """Time that does not pass."""
+class FrozenClock:
+    """Clock that always returns the same time."""
 
     def now(self) -> datetime:
         return datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -28,47 +28,47 @@ class StandingClock:
         return event.is_set()
 
 
-class RefusedError(Exception):
-    """An answer that was an error."""
+class ResponseError(Exception):
+    """An error response; the message is its code."""
 
 
 @dataclass
-class Asking:
-    """Asks a service as a client would, and orders as a test would."""
+class InProcessKinesis:
+    """Client of a service in the same process, for requests and control commands."""
 
     service: Service = field(
-        default_factory=lambda: Service(State(clock=StandingClock(), region="us-east-1"))
+        default_factory=lambda: Service(State(clock=FrozenClock(), region="us-east-1"))
     )
 
-    def ask(self, operation: str, **fields: Any) -> dict[str, Any]:
-        """Answer the fields of an answer, or raise its code."""
+    def send(self, operation: str, **fields: Any) -> dict[str, Any]:
+        """Send a request and return the response; raise ResponseError for an error."""
         body = json.dumps(fields).encode()
-        answer = self.service.answer(Request(operation=operation, body=body))
-        said: dict[str, Any] = json.loads(answer.body or b"{}")
-        if answer.status != 200:
-            raise RefusedError(said["__type"])
-        return said
+        response = self.service.handle(Request(operation=operation, body=body))
+        result: dict[str, Any] = json.loads(response.body or b"{}")
+        if response.status != 200:
+            raise ResponseError(result["__type"])
+        return result
 
-    def order(self, name: str, **arguments: Any) -> Any:
-        """Give an order."""
-        return obey(self.service, {"do": name, **arguments})
+    def control(self, name: str, **arguments: Any) -> Any:
+        """Execute a control command."""
+        return execute_command(self.service, {"do": name, **arguments})
 
     def switch(self, **switches: Any) -> None:
         """Set switches."""
-        self.order("switch", switches=switches)
+        self.control("switch", switches=switches)
 
-    def later(self, **by: float) -> None:
-        """Move the clock."""
-        self.order("move_clock", seconds=timedelta(**by).total_seconds())
+    def advance(self, **by: float) -> None:
+        """Move the clock forward."""
+        self.control("move_clock", seconds=timedelta(**by).total_seconds())
 
     def create(self, shards: int = 1) -> None:
         """Create the stream of the test."""
-        self.ask("CreateStream", StreamName="s", ShardCount=shards)
+        self.send("CreateStream", StreamName="s", ShardCount=shards)
 
     def put(self, *records: str, hash_key: int = 0) -> list[str]:
-        """Write records; answer their sequence numbers."""
-        answers = [
-            self.ask(
+        """Write records; return their sequence numbers."""
+        responses = [
+            self.send(
                 "PutRecord",
                 StreamName="s",
                 Data=base64.b64encode(record.encode()).decode(),
@@ -77,25 +77,25 @@ class Asking:
             )
             for record in records
         ]
-        return [answer["SequenceNumber"] for answer in answers]
+        return [response["SequenceNumber"] for response in responses]
 
     def iterator(self, kind: str = "TRIM_HORIZON", *, shard: int = 0, **where: Any) -> str:
-        """Answer an iterator."""
-        answer = self.ask(
+        """Return an iterator of a shard."""
+        response = self.send(
             "GetShardIterator",
             StreamName="s",
             ShardId=f"shardId-{shard:012d}",
             ShardIteratorType=kind,
             **where,
         )
-        return str(answer["ShardIterator"])
+        return str(response["ShardIterator"])
 
     def page(self, iterator: str, **how: Any) -> dict[str, Any]:
-        """Answer a page."""
-        return self.ask("GetRecords", ShardIterator=iterator, **how)
+        """Return the page of an iterator."""
+        return self.send("GetRecords", ShardIterator=iterator, **how)
 
     def pages(self, count: int, *, limit: int = 10_000, shard: int = 0) -> list[list[str]]:
-        """Answer the records of the first pages of a shard."""
+        """Return the records of the first pages of a shard."""
         iterator, found = self.iterator(shard=shard), list[list[str]]()
         for _ in range(count):
             page = self.page(iterator, Limit=limit)
@@ -104,8 +104,8 @@ class Asking:
         return found
 
     def split(self, shard: int = 0, *, at: int = MIDDLE) -> None:
-        """Cut a shard in two."""
-        self.ask(
+        """Split a shard."""
+        self.send(
             "SplitShard",
             StreamName="s",
             ShardToSplit=f"shardId-{shard:012d}",
@@ -113,16 +113,16 @@ class Asking:
         )
 
     def shards(self, **how: Any) -> list[dict[str, Any]]:
-        """List the shards."""
-        shards: list[dict[str, Any]] = self.ask("ListShards", StreamName="s", **how)["Shards"]
+        """Return the listed shards."""
+        shards: list[dict[str, Any]] = self.send("ListShards", StreamName="s", **how)["Shards"]
         return shards
 
     def numbers(self) -> list[int]:
-        """List the numbers of the shards."""
+        """Return the numbers of the listed shards."""
         return [int(shard["ShardId"][-12:]) for shard in self.shards()]
 
     def open_numbers(self) -> list[int]:
-        """List the numbers of those that seem to be open."""
+        """Return the numbers of the shards that are listed as open."""
         return [
             int(shard["ShardId"][-12:])
             for shard in self.shards()
@@ -130,11 +130,11 @@ class Asking:
         ]
 
     def status(self) -> str:
-        """Answer what the stream does."""
-        answer = self.ask("DescribeStreamSummary", StreamName="s")
-        return str(answer["StreamDescriptionSummary"]["StreamStatus"])
+        """Return the status of the stream."""
+        response = self.send("DescribeStreamSummary", StreamName="s")
+        return str(response["StreamDescriptionSummary"]["StreamStatus"])
 
 
 def texts(page: dict[str, Any]) -> list[str]:
-    """Answer the data of a page."""
+    """Return the decoded data of the records of a page."""
     return [base64.b64decode(record["Data"]).decode() for record in page["Records"]]

@@ -1,4 +1,4 @@
-"""What fails once rows are visible is made good by whoever takes the job next."""
+"""A failure after rows became visible is repaired by the next owner of the job."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ ON_BUCKETS_TOO = True
 
 
 class FailingTables:
-    """Real tables whose handles fail once at what a test chooses."""
+    """Real tables whose handles fail once at a chosen step."""
 
     def __init__(self, tables: Any, *, fail_at: str, kind: CommitKind) -> None:
         self.tables = tables
@@ -52,15 +52,13 @@ class FailingHandle:
         return getattr(self._handle, name)
 
 
-def make_fail(node: Node, *, fail_at: str, kind: CommitKind) -> None:
+def inject_failure(node: Node, *, fail_at: str, kind: CommitKind) -> None:
     tables: Any = FailingTables(node.tables, fail_at=fail_at, kind=kind)
     node.tables = tables
 
 
-def test_an_epoch_whose_copy_fails_is_neither_repeated_nor_moved_back(
-    node: Node, folder: Path
-) -> None:
-    make_fail(node, fail_at="copy", kind=CommitKind.EPOCH)
+def test_an_epoch_is_not_repeated_when_its_copy_fails(node: Node, folder: Path) -> None:
+    inject_failure(node, fail_at="copy", kind=CommitKind.EPOCH)
     write_rows(folder / "a.json", numbered(1))
     write_rows(folder / "z.json", numbered(2))
     one_file = [("s3.max_batch_files", "1")]
@@ -75,7 +73,7 @@ def test_an_epoch_whose_copy_fails_is_neither_repeated_nor_moved_back(
 
 
 def test_an_alter_that_the_table_refuses_changes_nothing(node: Node, folder: Path) -> None:
-    make_fail(node, fail_at="commit", kind=CommitKind.MOVE)
+    inject_failure(node, fail_at="commit", kind=CommitKind.MOVE)
     write_rows(folder / "a.json", numbered(1))
     node.sql(f"{CREATE_TABLE}; {create_job(folder)}; PAUSE JOB j")
     before = node.sql("SHOW CREATE JOB j")
@@ -87,16 +85,16 @@ def test_an_alter_that_the_table_refuses_changes_nothing(node: Node, folder: Pat
     assert node.show("j")["position"] == "beginning"
 
 
-def test_a_bad_row_with_half_a_character_pauses_with_file_and_line(
+def test_a_bad_row_with_half_a_character_pauses_the_job_with_file_and_line(
     node: Node, folder: Path
 ) -> None:
     write_rows(folder / "a.json", numbered(1))
     node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
     (folder / "b.json").write_text('{"id": "\\ud800", "note": "x"}\n')
 
-    (look,) = node.run()
+    (report,) = node.run()
 
-    reason = look.state.desired.reason
+    reason = report.state.desired.reason
     assert reason is not None
     assert reason.code is Code.TOO_MANY_FAILURE_ROWS_ERR
     assert_names(reason.message, f"{node.name_of(folder / 'b.json')}", "line 1")
@@ -111,7 +109,7 @@ def test_a_bad_row_with_half_a_character_pauses_with_file_and_line(
         """ "offset" = '{"fileName": "/a\\\\ud800"}' """,
     ],
 )
-def test_an_absurd_property_is_refused_and_leaves_nothing(
+def test_a_property_out_of_range_is_refused_and_changes_nothing(
     node: Node, folder: Path, given: str
 ) -> None:
     write_rows(folder / "a.json", numbered(1))

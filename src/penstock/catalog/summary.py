@@ -1,6 +1,6 @@
 """Read the file of a catalog without opening the catalog: nothing is created or migrated.
 
-Only the standard library is imported, because a shell waits for it to complete a name.
+Only the standard library is imported, because the completion of names in a shell must be fast.
 """
 
 import sqlite3
@@ -15,10 +15,10 @@ _LOCK_WAIT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Glance:
+class CatalogSummary:
     """Summary of the file of a catalog."""
 
-    # The revision of its relations; None if it is no catalog yet.
+    # The revision of the relations; None if the file is not a catalog yet.
     revision: str | None
     # The first fault that SQLite finds in the file; empty if there is none.
     damage: str
@@ -27,16 +27,16 @@ class Glance:
 
 
 def catalog_path(url: str) -> Path | None:
-    """Return the file of a catalog; None if it is stored elsewhere, such as in memory."""
+    """Return the file of a catalog; None if the catalog is not in a file."""
     path = url.removeprefix(_PREFIX).partition("?")[0]
     return Path(path) if url.startswith(_PREFIX) and path not in ("", ":memory:") else None
 
 
-def glance_at(path: Path) -> Glance:
+def read_summary(path: Path) -> CatalogSummary:
     """Read the summary of a catalog's file, which must exist."""
     with _opened(path) as connection:
         (check,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-        return Glance(
+        return CatalogSummary(
             revision=_revision(connection),
             damage="" if check == "ok" else str(check),
             jobs=len(_values(connection, "jobs", column="name")),
@@ -45,13 +45,13 @@ def glance_at(path: Path) -> Glance:
 
 
 def stored_revision(path: Path) -> str | None:
-    """Return the revision of a catalog's relations; None if it is no catalog yet."""
+    """Return the revision of a catalog's relations; None if the file is not a catalog yet."""
     with _opened(path) as connection:
         return _revision(connection)
 
 
 def sealing_keys(path: Path) -> frozenset[str]:
-    """Return the ids of the keys that encrypted its secrets."""
+    """Return the ids of the keys that encrypted the secrets."""
     with _opened(path) as connection:
         return frozenset(_values(connection, "secrets", column="key_id"))
 
@@ -68,7 +68,7 @@ def _revision(connection: sqlite3.Connection) -> str | None:
 
 
 def _values(connection: sqlite3.Connection, relation: str, *, column: str) -> list[str]:
-    """Return a column of a relation; nothing if the revision has no such relation."""
+    """Return a column of a relation; an empty list if the relation does not exist."""
     known = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", [relation])
     if known.fetchone() is None:
         return []

@@ -1,4 +1,4 @@
-"""What a load hears of its shards while it loads others, and what it concludes from that."""
+"""Polling of shards: which shards are read next, and which gaps are found."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,7 +15,15 @@ from penstock.sources.kinesis.source import KinesisSource
 from tests.error_values import raises
 from tests.integration.driving import MovedClock
 from tests.integration.kinesis_load import LIMITS, PARENT, Load, load
-from tests.integration.routine_loads import BLINK, CREATE_TABLE, HIGH, LOW, create, ids, put
+from tests.integration.routine_loads import (
+    CREATE_TABLE,
+    HIGH,
+    LOW,
+    READ_INTERVAL,
+    create,
+    ids,
+    put,
+)
 from tests.mirrored_node import OpenNode
 from tests.servers.kinesis.server import KinesisServer
 from tests.servers.kinesis_clients import MIDDLE, StreamUnderTest, new_stream
@@ -36,50 +44,52 @@ def of_shards(*positions: Horizon | After) -> tuple[SplitProgress, ...]:
 
 
 def planned(load: Load, source: KinesisSource) -> list[str]:
-    """Answer the shards that the next epoch would read, by the ends of their names."""
+    """Return the shards that the next epoch would read, by the last digits of their names."""
     plan = source.plan(load.progress, limits=load.limits)
     return [] if plan is None else sorted(read.split[-1] for read in plan.reads)
 
 
 @dataclass
-class Meanwhile:
-    """A task's work during which something else happens, once, at a certain epoch."""
+class DuringTask:
+    """A task function that calls another function once, at a given epoch."""
 
-    happens: Callable[[], object]
+    call: Callable[[], object]
     at: int = 2
-    seen: int = 0
+    calls: int = 0
     work: Work = run_task_text
 
     def __call__(self, task: str, try_id: str) -> str:
-        self.seen += 1
-        if self.seen == self.at:
-            self.happens()
+        self.calls += 1
+        if self.calls == self.at:
+            self.call()
         return self.work(task, try_id)
 
 
-class HurriedClock(MovedClock):
-    """A clock by which more time passes than it takes."""
+class ForwardClock(MovedClock):
+    """A clock whose monotonic time the test can move forward."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.hurried_seconds = 0.0
+        self.forward_seconds = 0.0
 
     def monotonic(self) -> float:
-        return super().monotonic() + self.hurried_seconds
+        return super().monotonic() + self.forward_seconds
 
 
-def test_a_shard_with_a_long_backlog_does_not_keep_another_waiting(
+def test_a_shard_with_a_long_backlog_does_not_delay_another_shard(
     open_node: OpenNode, stream: StreamUnderTest
 ) -> None:
     wide = new_stream(stream.client, shards=2)
     put(wide, *range(6), hash_key=LOW)
-    clock = HurriedClock()
+    clock = ForwardClock()
 
-    def put_and_hurry() -> None:
+    def put_and_move_clock() -> None:
         put(wide, 100, hash_key=HIGH)
-        clock.hurried_seconds = 2.0
+        clock.forward_seconds = 2.0
 
-    node = open_node(clock=clock, read_interval=BLINK, work=Meanwhile(put_and_hurry))
+    node = open_node(
+        clock=clock, read_interval=READ_INTERVAL, work=DuringTask(put_and_move_clock)
+    )
     small = {"max_batch_rows": "1", "max_batch_interval": "1s"}
     node.sql(f"{CREATE_TABLE}; {create(wide, properties=small)}")
 
@@ -97,7 +107,7 @@ def test_children_do_not_wait_for_the_backlog_of_other_shards(
     put(wide, 100, hash_key=HIGH)
     wide.split(1, MIDDLE + 2**126)
     put(wide, 101, hash_key=HIGH)
-    node = open_node(clock=MovedClock(), read_interval=BLINK)
+    node = open_node(clock=MovedClock(), read_interval=READ_INTERVAL)
     node.sql(f"{CREATE_TABLE}; {create(wide, properties={'max_batch_rows': '1'})}")
 
     node.run()
@@ -106,7 +116,7 @@ def test_children_do_not_wait_for_the_backlog_of_other_shards(
     assert ids(node).index(101) < ids(node).index(5)
 
 
-def test_the_shard_that_is_nearest_to_the_horizon_is_read_on(
+def test_the_shard_nearest_to_the_trim_horizon_is_read_next(
     load: Load, server: KinesisServer, stream: StreamUnderTest
 ) -> None:
     wide = new_stream(stream.client, shards=2)
@@ -126,7 +136,7 @@ def test_the_shard_that_is_nearest_to_the_horizon_is_read_on(
     assert planned(load, source) == ["0", "1"]
 
 
-def test_a_look_does_not_follow_empty_pages_for_ever(
+def test_a_poll_does_not_follow_empty_pages_forever(
     load: Load, server: KinesisServer, stream: StreamUnderTest
 ) -> None:
     load.read_interval = timedelta(seconds=1)
@@ -139,8 +149,8 @@ def test_a_look_does_not_follow_empty_pages_for_ever(
     assert len(server.control.requests("GetRecords")) < 20
 
 
-@pytest.mark.parametrize("dies", [False, True], ids=["told", "dies"])
-def test_t66_a_child_of_a_shard_that_was_never_at_its_tip_may_have_a_gap(
+@pytest.mark.parametrize("dies", [False, True], ids=["committed", "dies"])
+def test_t66_a_child_of_a_shard_that_was_never_read_to_its_tip_can_have_a_gap(
     load: Load, server: KinesisServer, stream: StreamUnderTest, *, dies: bool
 ) -> None:
     server.control.switch(retention_trims=True)
@@ -166,7 +176,7 @@ def test_t66_a_child_of_a_shard_that_was_never_at_its_tip_may_have_a_gap(
     assert error.value.code is Code.CANNOT_RESUME_ERR
 
 
-def test_t66_a_child_whose_records_are_all_there_has_no_gap(
+def test_t66_a_child_without_expired_records_has_no_gap(
     load: Load, server: KinesisServer, stream: StreamUnderTest
 ) -> None:
     server.control.switch(retention_trims=True)
@@ -184,7 +194,7 @@ def test_t66_a_child_whose_records_are_all_there_has_no_gap(
     assert planned(load, again) == ["1"]
 
 
-def test_t66_who_wants_what_is_left_of_a_stream_that_was_split_long_ago_misses_nothing(
+def test_t66_a_load_from_the_trim_horizon_of_a_child_has_no_gap(
     load: Load, server: KinesisServer, stream: StreamUnderTest
 ) -> None:
     server.control.switch(retention_trims=True)
@@ -205,7 +215,7 @@ def test_t66_who_wants_what_is_left_of_a_stream_that_was_split_long_ago_misses_n
     assert planned(load, source) == ["1"]
 
 
-def test_t66_records_that_go_with_a_shorter_retention_are_missed(
+def test_t66_records_that_expire_by_a_shorter_retention_are_a_gap(
     load: Load, server: KinesisServer, stream: StreamUnderTest
 ) -> None:
     server.control.switch(retention_trims=True)
@@ -227,7 +237,7 @@ def test_t66_records_that_go_with_a_shorter_retention_are_missed(
         load.poll(source)
 
 
-def test_t66_whoever_heard_nothing_for_long_proves_its_position_again(
+def test_t66_a_gap_is_found_after_a_long_time_without_polls(
     load: Load, server: KinesisServer, stream: StreamUnderTest
 ) -> None:
     server.control.switch(retention_trims=True)
@@ -243,8 +253,8 @@ def test_t66_whoever_heard_nothing_for_long_proves_its_position_again(
         load.poll(source)
 
 
-def refusing_numbers(load: Load, server: KinesisServer) -> KinesisSource:
-    """Open the source of a service that refuses the number at which the load stands."""
+def source_with_refused_position(load: Load, server: KinesisServer) -> KinesisSource:
+    """Open the source while the server refuses the sequence number of the load's position."""
     source = load.open()
     load.poll(source)
     load.commit(source)
@@ -252,11 +262,11 @@ def refusing_numbers(load: Load, server: KinesisServer) -> KinesisSource:
     return load.open()
 
 
-def test_t66_a_number_that_is_refused_is_no_gap_where_all_was_loaded(
+def test_t66_a_refused_sequence_number_is_no_gap_if_all_records_were_loaded(
     load: Load, server: KinesisServer, stream: StreamUnderTest
 ) -> None:
     put(stream, 1)
-    source = refusing_numbers(load, server)
+    source = source_with_refused_position(load, server)
     server.control.trim(stream.name, PARENT)
     put(stream, 2)
 
@@ -265,11 +275,11 @@ def test_t66_a_number_that_is_refused_is_no_gap_where_all_was_loaded(
     assert [note.counts.records for note in load.load(source)] == [1]
 
 
-def test_t66_a_number_that_is_refused_may_hide_a_gap(
+def test_t66_a_refused_sequence_number_is_a_gap_if_records_expired(
     load: Load, server: KinesisServer, stream: StreamUnderTest
 ) -> None:
     put(stream, 1)
-    source = refusing_numbers(load, server)
+    source = source_with_refused_position(load, server)
     put(stream, 2)
     server.control.move_clock(timedelta(hours=25))
     server.control.trim(stream.name, PARENT)
@@ -280,17 +290,17 @@ def test_t66_a_number_that_is_refused_may_hide_a_gap(
     assert error.value.code is Code.CANNOT_RESUME_ERR
 
 
-def test_t66_a_number_that_is_refused_although_it_is_there_is_an_error(
+def test_t66_a_refused_sequence_number_that_still_exists_is_an_error(
     load: Load, server: KinesisServer, stream: StreamUnderTest
 ) -> None:
     put(stream, 1)
-    source = refusing_numbers(load, server)
+    source = source_with_refused_position(load, server)
 
     with raises(StreamError, Code.GET_REMOTE_DATA_ERROR, "kinesis:GetShardIterator"):
         load.poll(source)
 
 
-def test_t70_a_stream_that_was_made_again_is_known_by_its_age_where_no_shard_tells(
+def test_t70_a_recreated_stream_is_recognised_by_its_creation_time(
     load: Load, stream: StreamUnderTest
 ) -> None:
     put(stream, 1)
@@ -298,7 +308,7 @@ def test_t70_a_stream_that_was_made_again_is_known_by_its_age_where_no_shard_tel
     source = load.open()
     load.poll(source)
     load.commit(source)
-    # The stream, and so the load, may have forgotten the parent.
+    # The stream, and therefore the load, may no longer list the parent.
     load.progress = load.progress[1:]
     stream.recreate()
 
@@ -308,7 +318,7 @@ def test_t70_a_stream_that_was_made_again_is_known_by_its_age_where_no_shard_tel
     assert error.value.code is Code.STREAM_CHANGED_ERR
 
 
-def test_t74_an_answer_that_does_not_tell_the_lag_is_not_the_tip(
+def test_t74_a_response_without_lag_is_not_the_tip(
     load: Load, server: KinesisServer, stream: StreamUnderTest
 ) -> None:
     put(stream, 1)

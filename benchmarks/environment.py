@@ -1,7 +1,7 @@
-"""What the measurements share: folders, the product on a warm Spark, and its warm rivals.
+"""Shared resources of the measurements: folders, the product with its Spark, and baselines.
 
-Spark's own stream has a Spark of its own, in another process: the product starts its JVM for
-scheduling, not for computing, and a rival must not suffer from that.
+Spark's own stream runs in another process with its own Spark. The product tunes its JVM for
+scheduling, not for computing. This tuning would slow the baseline down.
 """
 
 import multiprocessing
@@ -15,15 +15,15 @@ from typing import Any
 
 from rich.console import Console
 
+from benchmarks.baselines import PROCESSES, start_plain_spark
 from benchmarks.product import Product
-from benchmarks.rivals import PROCESSES, start_plain_spark
 from penstock.spark.executor import SparkExecutor
 from penstock.spark.session import SparkOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workshop:
-    """Everything that is started once and stays warm."""
+class Environment:
+    """The processes that are started once and reused by all measurements."""
 
     root: Path
     product: Product
@@ -34,7 +34,7 @@ class Workshop:
     console: Console
 
     def fresh_folder(self, name: str) -> Path:
-        """Answer a folder that holds nothing."""
+        """Return an empty folder."""
         folder = self.root / name
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
@@ -42,14 +42,14 @@ class Workshop:
 
 
 @contextmanager
-def open_workshop(root: Path, console: Console, *, computing: bool) -> Iterator[Workshop]:
-    """Start everything that is to be warm, and end it again.
+def open_environment(root: Path, console: Console, *, computing: bool) -> Iterator[Environment]:
+    """Start the processes, yield the environment, and stop the processes.
 
-    ``computing`` is what the product finds out by itself: whether SELECTs run in its Spark.
+    ``computing`` states whether SELECTs run in Spark, which the product detects by itself.
     """
     from pyspark import SparkContext
 
-    console.print("starting Spark, twice …", style="dim")
+    console.print("starting Spark twice …", style="dim")
     scratch = root / "tmp"
     executor = SparkExecutor(
         SparkOptions(
@@ -59,8 +59,8 @@ def open_workshop(root: Path, console: Console, *, computing: bool) -> Iterator[
             computing=computing,
         )
     )
-    # Asking for the parallelism starts Spark.
-    console.print(f"{executor.parallelism} tasks run at a time", style="dim")
+    # Reading the parallelism starts Spark.
+    console.print(f"{executor.parallelism} tasks run in parallel", style="dim")
     product = Product(root / "home", executor=executor)
     spawn = multiprocessing.get_context("spawn")
     plain = (scratch / "plain",)
@@ -69,7 +69,7 @@ def open_workshop(root: Path, console: Console, *, computing: bool) -> Iterator[
             ProcessPoolExecutor(1, spawn, start_plain_spark, plain) as streaming,
             ProcessPoolExecutor(PROCESSES, spawn) as by_hand,
         ):
-            yield Workshop(
+            yield Environment(
                 root=root,
                 product=product,
                 executor=executor,

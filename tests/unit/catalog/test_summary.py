@@ -1,4 +1,4 @@
-"""A look at the file of a catalog changes nothing and needs little."""
+"""The summary of a catalog's file, which is read without opening the catalog."""
 
 import sqlite3
 import subprocess
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.catalog.glance import (
+from penstock.catalog.summary import (
     catalog_path,
-    glance_at,
     job_names,
+    read_summary,
     sealing_keys,
     stored_revision,
 )
@@ -29,18 +29,22 @@ from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
         ("postgresql://host/db", None),
     ],
 )
-def test_the_file_of_a_catalog_is_known_from_its_url(url: str, path: Path | None) -> None:
+def test_the_url_of_a_catalog_contains_the_path_of_its_file(
+    url: str, path: Path | None
+) -> None:
     assert catalog_path(url) == path
 
 
-def test_a_glance_counts_what_a_running_catalog_holds(node: Node, folder: Path) -> None:
+def test_the_summary_counts_jobs_and_tables_of_a_running_catalog(
+    node: Node, folder: Path
+) -> None:
     write_rows(folder / "a.json", numbered(1))
     node.sql(f"{CREATE_TABLE}; {create_job(folder, name='b')}; {create_job(folder, name='a')}")
     path = node.home / "catalog.db"
 
-    seen = glance_at(path)
+    summary = read_summary(path)
 
-    assert (seen.revision, seen.damage, seen.jobs, seen.tables) == (HEAD, "", 2, 1)
+    assert (summary.revision, summary.damage, summary.jobs, summary.tables) == (HEAD, "", 2, 1)
     assert job_names(path) == ["a", "b"]
     assert sealing_keys(path) == frozenset()
 
@@ -51,18 +55,18 @@ def test_a_database_without_our_relations_has_no_revision(tmp_path: Path) -> Non
         connection.execute("CREATE TABLE notes (text)")
 
     assert stored_revision(path) is None
-    assert glance_at(path).jobs == 0
+    assert read_summary(path).jobs == 0
 
 
-def test_a_file_that_is_missing_is_not_made(tmp_path: Path) -> None:
+def test_a_missing_file_is_not_created(tmp_path: Path) -> None:
     with pytest.raises(sqlite3.OperationalError):
-        glance_at(tmp_path / "catalog.db")
+        read_summary(tmp_path / "catalog.db")
 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_glance_imports_no_heavy_library() -> None:
-    program = "import sys, penstock.catalog.glance; print('sqlalchemy' in sys.modules)"
+def test_the_summary_imports_no_heavy_library() -> None:
+    program = "import sys, penstock.catalog.summary; print('sqlalchemy' in sys.modules)"
 
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

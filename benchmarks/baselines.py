@@ -1,6 +1,6 @@
-"""What Penstock is measured against: a plain copy, Spark's own stream, a hand-written loop.
+"""Baselines for Penstock: a plain copy, Spark's own stream and a hand-written loop.
 
-None of them uses a line of Penstock.
+No baseline uses code of Penstock.
 """
 
 import os
@@ -27,17 +27,17 @@ GROUP_BYTES = 64 << 20
 
 
 def copy_bytes(files: Sequence[Path], target: Path) -> float:
-    """Copy the bytes of all files into one, as cat does; answer the seconds."""
-    begun = perf_counter()
+    """Copy the bytes of all files into one file, as cat does; return the seconds."""
+    started = perf_counter()
     with target.open("wb") as sink:
         for path in files:
             with path.open("rb") as source:
                 shutil.copyfileobj(source, sink, BLOCK_BYTES)
-    return perf_counter() - begun
+    return perf_counter() - started
 
 
 def start_plain_spark(scratch: Path) -> None:
-    """Start a Spark in this process as a user of Spark would, with Spark's own choices."""
+    """Start Spark in this process with its defaults, as a user of Spark would."""
     from pyspark.sql import SparkSession
 
     scratch.mkdir(parents=True, exist_ok=True)
@@ -61,11 +61,11 @@ def start_plain_spark(scratch: Path) -> None:
 def stream_with_spark(
     inbox: Path, target: Path, outputs: Sequence[str] = ("*",), condition: str = "true"
 ) -> float:
-    """Load a folder with Spark's readStream into Parquet; answer the seconds."""
+    """Load a folder with Spark's readStream into Parquet; return the seconds."""
     from pyspark.sql import SparkSession
 
     spark = SparkSession.builder.getOrCreate()
-    begun = perf_counter()
+    started = perf_counter()
     query = (
         spark.readStream.schema(SQL_COLUMNS)
         .json(str(inbox))
@@ -77,35 +77,35 @@ def stream_with_spark(
         .start(str(target / "rows"))
     )
     query.awaitTermination()
-    return perf_counter() - begun
+    return perf_counter() - started
 
 
 def load_by_hand(pool: ProcessPoolExecutor, files: Sequence[Path], target: Path) -> float:
-    """Load files with pyarrow, one share per process, and one commit; answer the seconds."""
+    """Load files with pyarrow in several processes, in one commit; return the seconds."""
     table = DeltaTable.create(str(target), Schema.from_arrow(ARROW_SCHEMA))
-    begun = perf_counter()
-    shares = cut_evenly(files, parts=PROCESSES)
+    started = perf_counter()
+    shares = split_evenly(files, parts=PROCESSES)
     paths = [target / f"{uuid4().hex}.parquet" for _ in shares]
     rows = list(pool.map(write_share, shares, paths))
     actions: list[AddAction | RemoveAction] = [
         _add_action(path, count) for path, count in zip(paths, rows, strict=True)
     ]
     table.create_write_transaction(actions, mode="append", schema=table.schema())
-    return perf_counter() - begun
+    return perf_counter() - started
 
 
-def cut_evenly(files: Sequence[_T], *, parts: int) -> list[list[_T]]:
-    """Give every part the same number of files; the sample's files are of one size."""
+def split_evenly(files: Sequence[_T], *, parts: int) -> list[list[_T]]:
+    """Split files into parts of about equal number; all sample files have the same size."""
     return [list(files[part::parts]) for part in range(parts)]
 
 
 def write_share(files: Sequence[Path], target: Path) -> int:
-    """Read files of JSON lines and write them as one Parquet file; answer the rows."""
+    """Write files of JSON lines as one Parquet file; return the number of rows."""
     return write_tables((read_orders(path) for path in files), target)
 
 
 def write_tables(tables: Iterable[pa.Table], target: Path | pa.NativeFile) -> int:
-    """Write tables as one Parquet file, in groups of many rows; answer the rows."""
+    """Write tables as one Parquet file in large row groups; return the number of rows."""
     waiting: list[pa.RecordBatch] = []
     rows = waiting_bytes = 0
     with _parquet_writer(target) as writer:
@@ -122,7 +122,7 @@ def write_tables(tables: Iterable[pa.Table], target: Path | pa.NativeFile) -> in
 
 
 def read_orders(path: Path | pa.NativeFile) -> pa.Table:
-    """Read JSON lines as fast as pyarrow can in one thread."""
+    """Read JSON lines with pyarrow in one thread."""
     return pj.read_json(
         cast("IO[bytes]", path),
         read_options=pj.ReadOptions(use_threads=False, block_size=BLOCK_BYTES),
@@ -142,7 +142,7 @@ def _write_group(writer: pq.ParquetWriter, waiting: list[pa.RecordBatch]) -> Non
 
 
 def _parquet_writer(target: Path | pa.NativeFile) -> pq.ParquetWriter:
-    """Open a writer with the options that the product writes with."""
+    """Return a writer with the options of the product."""
     strings = [f.name for f in ARROW_SCHEMA if pa.types.is_string(f.type)]
     packed = [
         f.name
@@ -154,7 +154,7 @@ def _parquet_writer(target: Path | pa.NativeFile) -> pq.ParquetWriter:
         ARROW_SCHEMA,
         compression="zstd",
         compression_level=1,
-        use_dictionary=strings,  # type: ignore[arg-type] # Also a list.
+        use_dictionary=strings,  # type: ignore[arg-type] # A list is allowed.
         column_encoding=dict.fromkeys(packed, "DELTA_BINARY_PACKED"),
         store_schema=False,
     )

@@ -1,4 +1,4 @@
-"""Two homes of Penstock with a folder for everything it writes, and what is heard there."""
+"""Two Penstock homes with folders for all files, and the captured output of commands."""
 
 import secrets
 import subprocess
@@ -11,14 +11,14 @@ import psutil
 
 from penstock.catalog.catalog import Catalog, open_catalog
 from penstock.clock import SystemClock
-from tests.forking import Forked, Surroundings
-from tests.integration.canary import PASTE_ON, Piece, process_pieces, typed_out_of
+from tests.forking import CommandContext, Forked
+from tests.integration.canary import PASTE_ON, Piece, process_pieces, without_typed_lines
 from tests.integration.canary_lake import Lake
-from tests.integration.command import COMMAND, PATIENCE_SECONDS, wait_until
+from tests.integration.command import COMMAND, TIMEOUT_SECONDS, wait_until
 from tests.integration.terminal import PROMPT, Terminal
 from tests.servers.child import bare_environment, free_ports
 
-# What is compressed could not be searched.
+# Compressed files could not be searched.
 _SETTINGS = """
 warehouse = "{warehouse}"
 warehouse_secret = "lake"
@@ -50,18 +50,18 @@ _WRITTEN = ("home", "keyed", "tmp", "events", "work")
 
 
 @dataclass
-class Heard:
-    """What was said and told, apart from files and objects."""
+class Captured:
+    """Captured output, apart from files and objects."""
 
-    said: list[Piece] = field(default_factory=list)
+    outputs: list[Piece] = field(default_factory=list)
     command_lines: list[Piece] = field(default_factory=list)
-    told_by_spark: list[Piece] = field(default_factory=list)
+    spark_pages: list[Piece] = field(default_factory=list)
     scripts: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a command ended, and everything it said."""
+    """Exit code and complete output of a command."""
 
     code: int
     text: str
@@ -69,38 +69,38 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True)
 class Command:
-    """A command that was started."""
+    """A started command."""
 
     words: tuple[str, ...]
     process: "subprocess.Popen[bytes] | Forked"
-    said: Path
-    heard: Heard
+    output: Path
+    captured: Captured
 
     def wait(self) -> Ended:
-        """Wait for its end, and hear what it said."""
-        code = self.process.wait(PATIENCE_SECONDS)
-        content = self.said.read_bytes()
-        self.heard.said.append(Piece(place=" ".join(self.words), content=content))
+        """Wait for the command to end, and capture its output."""
+        code = self.process.wait(TIMEOUT_SECONDS)
+        content = self.output.read_bytes()
+        self.captured.outputs.append(Piece(place=" ".join(self.words), content=content))
         return Ended(code=code, text=content.decode(errors="replace"))
 
-    def look(self) -> None:
-        """Look at the command lines of all that it has started."""
-        self.heard.command_lines += process_pieces(self.process.pid)
+    def record_command_lines(self) -> None:
+        """Capture the command lines of all descendants."""
+        self.captured.command_lines += process_pieces(self.process.pid)
 
     def has_stopped(self) -> bool:
-        """Tell whether something that it has started stands still."""
-        return any(map(_stopped, self._family()))
+        """Return whether a descendant is suspended."""
+        return any(map(_stopped, self._descendants()))
 
     def kill(self) -> Ended:
-        """Kill it together with all that it has started."""
-        family = self._family()
+        """Kill the command together with all descendants."""
+        descendants = self._descendants()
         self.process.kill()
-        for process in family:
+        for process in descendants:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         return self.wait()
 
-    def _family(self) -> list[psutil.Process]:
+    def _descendants(self) -> list[psutil.Process]:
         return psutil.Process(self.process.pid).children(recursive=True)
 
 
@@ -111,12 +111,12 @@ def _stopped(process: psutil.Process) -> bool:
 
 
 @dataclass
-class Ground:
-    """Where commands are typed; one home has its key in a file, the other in a variable."""
+class Sandbox:
+    """Runs commands in two homes: one has its key in a file, the other in a variable."""
 
     root: Path
     lake: Lake
-    heard: Heard = field(default_factory=Heard)
+    captured: Captured = field(default_factory=Captured)
     started: list[Command] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -136,7 +136,7 @@ class Ground:
 
     @property
     def home(self) -> Path:
-        """The home in which most things happen."""
+        """The home for most commands."""
         return self.root / "home"
 
     @property
@@ -146,7 +146,7 @@ class Ground:
 
     @property
     def secret_file(self) -> Path:
-        """A file of the user's own with a secret."""
+        """A file of the user that contains a secret."""
         return self.root / "typed" / "secret"
 
     @property
@@ -156,7 +156,7 @@ class Ground:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What every command finds around it."""
+        """The environment variables of every command."""
         bare = bare_environment()
         return {k: v for k, v in bare.items() if not k.startswith("PENSTOCK_")} | {
             "TMPDIR": str(self.root / "tmp"),
@@ -169,53 +169,55 @@ class Ground:
         }
 
     def start(self, *words: str, stdin: str = "", **environment: str) -> Command:
-        """Start the installed command."""
-        typed, said = self._streams(stdin)
-        with typed.open("rb") as given, said.open("wb") as output:
+        """Start the installed command in the background."""
+        typed, output = self._streams(stdin)
+        with typed.open("rb") as input_file, output.open("wb") as stream:
             process = subprocess.Popen(
                 [COMMAND, *words],
                 cwd=self.root / "work",
                 env={**self.environment, **environment},
-                stdin=given,
-                stdout=output,
+                stdin=input_file,
+                stdout=stream,
                 stderr=subprocess.STDOUT,
             )
-        return self._started(words, process, said)
+        return self._started(words, process, output)
 
     def run(self, *words: str, stdin: str = "", **environment: str) -> Ended:
         """Run a command to its end."""
-        typed, said = self._streams(stdin)
-        around = Surroundings(
+        typed, output = self._streams(stdin)
+        context = CommandContext(
             environment={**self.environment, **environment},
             folder=str(self.root / "work"),
             stdin=str(typed),
-            stdout=str(said),
+            stdout=str(output),
         )
-        return self._started(words, Forked(words, around), said).wait()
+        return self._started(words, Forked(words, context), output).wait()
 
     def _streams(self, stdin: str) -> tuple[Path, Path]:
-        """Answer a file with what is typed, and one for what is said."""
+        """Return a file with the input, and a path for the output."""
         typed = self.root / "typed" / secrets.token_hex(4)
         typed.write_text(stdin)
-        return typed, typed.with_suffix(".said")
+        return typed, typed.with_suffix(".out")
 
     def _started(
-        self, words: tuple[str, ...], process: "subprocess.Popen[bytes] | Forked", said: Path
+        self, words: tuple[str, ...], process: "subprocess.Popen[bytes] | Forked", output: Path
     ) -> Command:
-        self.started.append(Command(words=words, process=process, said=said, heard=self.heard))
+        self.started.append(
+            Command(words=words, process=process, output=output, captured=self.captured)
+        )
         return self.started[-1]
 
     def sql(self, *statements: str, words: Sequence[str] = (), **environment: str) -> Ended:
         """Run statements."""
-        self.heard.scripts += statements
+        self.captured.scripts += statements
         return self.run("sql", *words, stdin=";\n".join(statements), **environment)
 
     def catalog(self) -> Catalog:
-        """Open the catalog of the home; the caller closes it."""
+        """Open the catalog of the home; the caller must close it."""
         return open_catalog(f"sqlite:///{self.home}/catalog.db", clock=SystemClock())
 
     def close(self) -> None:
-        """End what still runs."""
+        """Kill commands that still run."""
         for command in self.started:
             if command.process.poll() is None:
                 command.kill()
@@ -223,47 +225,47 @@ class Ground:
 
 @dataclass
 class Prompt:
-    """A prompt that was opened; what it shows is told from what was typed."""
+    """An open prompt; separates its output from typed text."""
 
     terminal: Terminal
-    heard: Heard
+    captured: Captured
 
     @property
     def shown(self) -> bytes:
-        """All that it has shown, what was typed included."""
+        """All output, including typed text."""
         return self.terminal._shown
 
     @property
-    def answered(self) -> bytes:
-        """All that it has shown while nobody typed."""
-        return typed_out_of(self.shown)
+    def printed(self) -> bytes:
+        """All output without typed text."""
+        return without_typed_lines(self.shown)
 
-    def ask(self, statement: str, *, answer: str) -> None:
-        """Type a statement and require that its answer holds a text."""
-        self.heard.scripts.append(statement)
-        said = self.press(f"{statement};\r")
-        assert answer in said, f"{statement}\n{said}"
+    def run_statement(self, statement: str, *, expected: str) -> None:
+        """Type a statement and require a text in its output."""
+        self.captured.scripts.append(statement)
+        output = self.press(f"{statement};\r")
+        assert expected in output, f"{statement}\n{output}"
 
     def press(self, keys: str) -> str:
-        """Press keys that lead to another prompt; answer what is shown before that."""
-        before, prompts = len(self.answered), self.shown.count(PASTE_ON)
+        """Type keys until the next prompt; return the output before that prompt."""
+        before, prompts = len(self.printed), self.shown.count(PASTE_ON)
         self.terminal.type(keys)
         wait_until(lambda: self.shown.count(PASTE_ON) > prompts)
-        return self.answered[before:].decode()
+        return self.printed[before:].decode()
 
 
 @contextmanager
-def open_prompt(ground: Ground) -> Iterator[Prompt]:
-    """Give a prompt; all that it has answered is heard in the end."""
-    environment = {**ground.environment, "EDITOR": "cat"}
+def open_prompt(sandbox: Sandbox) -> Iterator[Prompt]:
+    """Yield a prompt; capture its output at the end."""
+    environment = {**sandbox.environment, "EDITOR": "cat"}
     terminal = Terminal(
-        ground.root / "work", columns=1000, environment=environment, installed=True
+        sandbox.root / "work", columns=1000, environment=environment, installed=True
     )
-    prompt = Prompt(terminal=terminal, heard=ground.heard)
+    prompt = Prompt(terminal=terminal, captured=sandbox.captured)
     try:
         terminal.see(PROMPT)
         yield prompt
         terminal.leave()
     finally:
         terminal.end()
-        ground.heard.said.append(Piece(place="the prompt", content=prompt.answered))
+        sandbox.captured.outputs.append(Piece(place="the prompt", content=prompt.printed))

@@ -1,4 +1,4 @@
-"""Histories told step by step; a wrong version of the source does not survive its own."""
+"""Histories written by hand; each finds a bug in a wrong version of the source."""
 
 from datetime import timedelta
 
@@ -15,9 +15,9 @@ from tests.property.audit.steps import (
     Ending,
     History,
     Load,
-    Look,
     Move,
     Outcome,
+    Poll,
     Put,
     Restore,
     Round,
@@ -33,21 +33,21 @@ SHORT_WINDOW = Rules(late_window=timedelta(minutes=10))
 FAIL_CHANGED = Rules(modified_files=ModifiedFiles.FAIL)
 
 
-def told(setup: Setup, *steps: Step) -> History:
+def history(setup: Setup, *steps: Step) -> History:
     return History(setup=setup, steps=steps)
 
 
-AN_ATTEMPT_FAILS_IN_A_LONG_PASS = told(
+AN_ATTEMPT_FAILS_IN_A_LONG_PASS = history(
     Setup(place=TOP, window_files=2),
     Put("a"),
     Put("a b"),
     Put("a-b"),
     Put("a0"),
-    Look(),
+    Poll(),
     Load(outcome=Outcome.FAILED),
     Round(),
 )
-MORE_FILES_THAN_A_LOOK_KEEPS = told(
+MORE_FILES_THAN_A_POLL_KEEPS = history(
     Setup(place=TOP, window_files=2, ordered_listing=True),
     *(Put(key) for key in TOP.keys),
     Round(),
@@ -55,7 +55,7 @@ MORE_FILES_THAN_A_LOOK_KEEPS = told(
     Round(),
     Round(),
 )
-AN_EARLIER_FOLDER_GETS_ITS_FIRST_FILE = told(
+AN_EARLIER_FOLDER_GETS_ITS_FIRST_FILE = history(
     Setup(place=TWO_FOLDERS, ordered_listing=True),
     Put("b/c/2.json"),
     Round(),
@@ -65,7 +65,7 @@ AN_EARLIER_FOLDER_GETS_ITS_FIRST_FILE = told(
     Put("b/c/3.json"),
     Round(),
 )
-AN_EARLIER_FOLDER_GETS_ITS_FIRST_FILE_AND_LATE_ONES_ARE_IGNORED = told(
+AN_EARLIER_FOLDER_GETS_ITS_FIRST_FILE_AND_LATE_FILES_ARE_IGNORED = history(
     Setup(place=TWO_FOLDERS, rules=IGNORE_LATE),
     Put("b/c/2.json"),
     Round(),
@@ -75,7 +75,7 @@ AN_EARLIER_FOLDER_GETS_ITS_FIRST_FILE_AND_LATE_ONES_ARE_IGNORED = told(
     Put("a/1.json"),
     Round(),
 )
-THE_CLOCK_IS_SET_BACK_AFTER_FILES_WERE_FORGOTTEN = told(
+THE_CLOCK_IS_SET_BACK_AFTER_FILES_WERE_PRUNED = history(
     Setup(place=TOP, rules=SHORT_WINDOW),
     Put("a"),
     Put("a0"),
@@ -87,7 +87,7 @@ THE_CLOCK_IS_SET_BACK_AFTER_FILES_WERE_FORGOTTEN = told(
     Crash(),
     Round(),
 )
-THE_WINDOW_IS_TAKEN_AWAY_AFTER_FILES_WERE_FORGOTTEN = told(
+THE_WINDOW_IS_REMOVED_AFTER_FILES_WERE_PRUNED = history(
     Setup(place=TOP, rules=SHORT_WINDOW),
     Put("a"),
     Put("a0"),
@@ -98,28 +98,28 @@ THE_WINDOW_IS_TAKEN_AWAY_AFTER_FILES_WERE_FORGOTTEN = told(
     Put("a b"),
     Round(),
 )
-A_FILE_COMES_LATE_TO_A_JOB_THAT_RUNS_ON = told(
+A_FILE_ARRIVES_LATE_WHILE_THE_JOB_RUNS = history(
     Setup(place=TOP, ordered_listing=True, ending=Ending.INTERVAL),
     Put("a0"),
     Round(),
     Put("a"),
     Round(),
 )
-A_FILE_COMES_LATE_WHILE_NOBODY_RUNS = told(
+A_FILE_ARRIVES_LATE_WHILE_THE_JOB_IS_STOPPED = history(
     Setup(place=TOP, ordered_listing=True, audit_interval=timedelta(hours=1)),
     Put("a0"),
     Round(),
     Put("a"),
     Crash(),
 )
-THE_CLOCK_IS_SET_BACK_AND_A_FILE_COMES_LATE = told(
+THE_CLOCK_IS_SET_BACK_AND_A_FILE_ARRIVES_LATE = history(
     Setup(place=TOP, ordered_listing=True, ending=Ending.INTERVAL),
     Put("a0"),
     Round(),
     SetClock(-60),
     Put("a"),
 )
-OLD_FILES_ARE_BROUGHT = told(
+OLD_FILES_ARRIVE = history(
     Setup(place=TOP, rules=SHORT_WINDOW),
     Put("a"),
     Round(),
@@ -128,7 +128,7 @@ OLD_FILES_ARE_BROUGHT = told(
     Round(),
     Put("a-b", age_minutes=600),
 )
-THE_NEWEST_FILE_GROWS_OLD = told(
+THE_NEWEST_FILE_GROWS_OLD = history(
     Setup(place=NEIGHBOURS, rules=SHORT_WINDOW),
     Put("a-b/1"),
     Put("a/1"),
@@ -141,36 +141,36 @@ THE_NEWEST_FILE_GROWS_OLD = told(
     Crash(),
     Round(),
 )
-AN_OWNER_IS_FROZEN_WHILE_IT_LISTS = told(
+AN_OWNER_FREEZES_DURING_A_LISTING = history(
     Setup(place=TOP, rules=SHORT_WINDOW),
     Put("a"),
     Round(),
     Wait(60),
     Put("a0", age_minutes=30),
-    Look(taken_over=True),
+    Poll(taken_over=True),
     Crash(),
     Round(),
 )
-AN_OWNER_THAT_WAS_FROZEN_FORGETS_WHAT_ITS_SUCCESSOR_LOADED = told(
+A_FROZEN_OWNER_PRUNES_FILES_OF_ITS_SUCCESSOR = history(
     Setup(place=TOP, ordered_listing=True, rules=SHORT_WINDOW, ending=Ending.INTERVAL),
     Put("a", age_minutes=15),
     Put("a b"),
-    Look(taken_over=True),
+    Poll(taken_over=True),
     Round(),
 )
-EPOCHS_ARE_COMMITTED_ONE_BY_ONE = told(
+EPOCHS_ARE_COMMITTED_ONE_BY_ONE = history(
     Setup(place=TOP),
     Put("a0"),
     Put("a"),
     Put("a b"),
-    Look(),
+    Poll(),
     Load(1),
     Load(1),
     Round(1),
     Put("é"),
     Round(),
 )
-A_SERVER_HIDES_KEYS_BEHIND_THE_FLOOR = told(
+A_SERVER_OMITS_KEYS_AFTER_THE_FLOOR = history(
     Setup(order=Order.FOLDERS),
     Put("o/a b"),
     Put("o/a-b"),
@@ -178,7 +178,7 @@ A_SERVER_HIDES_KEYS_BEHIND_THE_FLOOR = told(
     Move("o/a b"),
     Round(),
 )
-A_SERVER_HIDES_KEYS_BEHIND_A_LOOK = told(
+A_SERVER_OMITS_KEYS_AFTER_A_POLL = history(
     Setup(order=Order.FOLDERS, window_files=2, rules=IGNORE_LATE),
     Put("o/a"),
     Put("o/a b"),
@@ -189,14 +189,14 @@ A_SERVER_HIDES_KEYS_BEHIND_A_LOOK = told(
     Round(),
     Round(),
 )
-A_SERVER_ANSWERS_IN_NO_ORDER = told(
+A_SERVER_LISTS_IN_NO_ORDER = history(
     Setup(order=Order.ANY, window_files=3),
     *(Put(key) for key in Setup().place.keys),
     Round(1),
     Round(),
     Round(),
 )
-THE_OFFSET_IS_SET_FORTH_AND_BACK = told(
+THE_OFFSET_IS_SET_FORWARD_AND_BACK = history(
     Setup(place=TOP, ordered_listing=True, window_files=2),
     Put("a"),
     Put("a b"),
@@ -208,12 +208,12 @@ THE_OFFSET_IS_SET_FORTH_AND_BACK = told(
     Crash(),
     Round(),
     Move("a"),
-    Look(),
+    Poll(),
     Load(1, Outcome.CRASHED_AFTER),
     Round(),
     Move(),
 )
-A_LOADED_FILE_CHANGES = told(
+A_LOADED_FILE_CHANGES = history(
     Setup(place=TOP, window_files=2),
     Put("a0"),
     Round(),
@@ -221,11 +221,11 @@ A_LOADED_FILE_CHANGES = told(
     Put("a"),
     Put("a b"),
     Put("é"),
-    Look(),
+    Poll(),
     Load(1),
     Load(1, Outcome.FAILED),
 )
-A_LOADED_FILE_CHANGES_BELOW_THE_FLOOR = told(
+A_LOADED_FILE_CHANGES_BELOW_THE_FLOOR = history(
     Setup(place=TOP, order=Order.ANY, rules=FAIL_CHANGED),
     Put("a"),
     Put("a0"),
@@ -234,7 +234,7 @@ A_LOADED_FILE_CHANGES_BELOW_THE_FLOOR = told(
     Put("a"),
     Round(),
 )
-A_CHANGED_FILE_PAUSES_THE_JOB = told(
+A_CHANGED_FILE_PAUSES_THE_JOB = history(
     Setup(place=TOP, rules=FAIL_CHANGED, puts_back=False),
     Put("a"),
     Put("a0"),
@@ -242,42 +242,42 @@ A_CHANGED_FILE_PAUSES_THE_JOB = told(
     Put("a"),
     Round(),
 )
-A_CHANGED_FILE_IS_DELETED_BEFORE_ANYBODY_LOOKS_AT_IT = told(
+A_CHANGED_FILE_IS_DELETED_BEFORE_A_POLL_FINDS_IT = history(
     Setup(place=TOP, rules=FAIL_CHANGED),
     Put("a"),
     Put("a b"),
     Put("a0"),
     Round(),
     Put("a b"),
-    Look(meanwhile=(Delete("a b"),)),
+    Poll(meanwhile=(Delete("a b"),)),
 )
-A_FILE_IS_DELETED_WHILE_IT_IS_LISTED = told(
+A_FILE_IS_DELETED_DURING_A_LISTING = history(
     Setup(place=TOP, window_files=2),
     Put("a"),
     Put("a b"),
     Put("a0"),
-    Look(meanwhile=(Delete("a"), Put("a-b"), Put("é"))),
+    Poll(meanwhile=(Delete("a"), Put("a-b"), Put("é"))),
     Load(1),
     Round(),
 )
-A_MARKER_GETS_ITS_CONTENT_LATER = told(
+AN_EMPTY_FILE_GETS_ITS_CONTENT_LATER = history(
     Setup(place=TOP, ordered_listing=True),
     Put("a", size_bytes=0),
     Put("a0"),
     Round(),
     Put("a"),
 )
-A_LISTING_BREAKS_OFF = told(
+A_LISTING_FAILS = history(
     Setup(place=TOP, window_files=2),
     Put("a"),
     Put("a b"),
     Put("a-b"),
     Put("a0"),
     Round(1),
-    Look(files_before_failure=3),
+    Poll(files_before_failure=3),
     Round(),
 )
-THE_CATALOG_IS_RESTORED_BEHIND_A_FORGETTING = told(
+THE_CATALOG_IS_RESTORED_TO_A_STATE_BEFORE_FILES_WERE_PRUNED = history(
     Setup(place=TOP, rules=SHORT_WINDOW),
     Put("a"),
     Round(),

@@ -1,10 +1,10 @@
-"""A page that says what is not so is noticed."""
+"""Wrong examples on a page fail."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.docs.examples import Reader, examples
+from tests.docs.examples import PageRunner, examples
 from tests.node import Node
 
 FILE = '<!-- file: /data/a.json -->\n```json\n{"id": 1}\n```\n'
@@ -23,19 +23,19 @@ WRONG = [
     REFUSED.format("u", "STATE_ERR: table u is gone"),
     REFUSED.format("IF EXISTS u", MISSING),
     "<!-- rows of t -->\n```sql\nSHOW JOBS;\n```\n",
-    "```sql\nSHOW JOBS;\n```\n<!-- answers -->\n| name |\n| --- |\n| k |\n",
+    "```sql\nSHOW JOBS;\n```\n<!-- result -->\n| name |\n| --- |\n| k |\n",
 ]
 
 
 def read(text: str, *, node: Node, folder: Path) -> None:
     page = folder / "page.md"
     page.write_text(text, "utf-8")
-    reader = Reader(node=node, root=folder, answer=[])
+    runner = PageRunner(node=node, root=folder, result=[])
     for example in examples(page):
-        reader.try_out(example)
+        runner.run(example)
 
 
-def test_a_page_that_is_right_is_believed(node: Node, tmp_path: Path) -> None:
+def test_a_correct_page_passes(node: Node, tmp_path: Path) -> None:
     page = FILE + LOAD + ROWS.format(1) + REFUSED.format("u", MISSING)
 
     read(page, node=node, folder=tmp_path)
@@ -44,6 +44,6 @@ def test_a_page_that_is_right_is_believed(node: Node, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("claim", WRONG)
-def test_a_page_that_is_wrong_is_noticed(claim: str, node: Node, tmp_path: Path) -> None:
+def test_a_wrong_page_fails(claim: str, node: Node, tmp_path: Path) -> None:
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         read(FILE + LOAD + claim, node=node, folder=tmp_path)

@@ -1,4 +1,4 @@
-"""The project's Kinesis server as a process: its wire, its orders, its end."""
+"""The project's own Kinesis server as a process: protocol, control interface, shutdown."""
 
 import subprocess
 import sys
@@ -47,8 +47,8 @@ def control(started: KinesisServer) -> KinesisControl:
 @pytest.fixture
 def client(started: KinesisServer, control: KinesisControl) -> Iterator[Any]:
     del control
-    with kinesis_client(started.endpoint) as made:
-        yield made
+    with kinesis_client(started.endpoint) as client_of_server:
+        yield client_of_server
 
 
 @pytest.fixture
@@ -60,12 +60,12 @@ def reachable(endpoint: str) -> bool:
     try:
         KinesisControl(endpoint).now()
     except (OSError, HTTPException):
-        # It may end in the middle of an answer.
+        # The server can end in the middle of a response.
         return False
     return True
 
 
-def test_a_server_ends_with_its_block() -> None:
+def test_a_server_ends_with_its_with_block() -> None:
     with KinesisServer() as server, kinesis_client(server.endpoint) as client:
         assert client.list_streams()["StreamNames"] == []
 
@@ -84,32 +84,32 @@ def test_a_server_ends_with_the_process_that_started_it() -> None:
     )
 
     command = [sys.executable, "-c", program]
-    said = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
 
-    wait_until(lambda: not reachable(said.stdout.strip()))
+    wait_until(lambda: not reachable(ended.stdout.strip()))
 
 
-def test_a_port_that_is_taken_is_an_error(started: KinesisServer) -> None:
-    taken = KinesisServer(port=int(started.endpoint.rpartition(":")[2]))
+def test_a_port_in_use_is_an_error(started: KinesisServer) -> None:
+    second = KinesisServer(port=int(started.endpoint.rpartition(":")[2]))
 
     with pytest.raises(RuntimeError, match="did not start"):
-        taken.start()
+        second.start()
 
 
-def test_the_help_teaches() -> None:
+def test_the_help_shows_an_example() -> None:
     command = [sys.executable, "-m", "tests.servers.kinesis", "--help"]
 
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
-    assert "aws kinesis create-stream" in said
-    assert "/control" in said
+    assert "aws kinesis create-stream" in output
+    assert "/control" in output
 
 
-def test_the_server_listens_to_this_machine_alone(started: KinesisServer) -> None:
+def test_the_server_listens_only_on_the_loopback_address(started: KinesisServer) -> None:
     assert started.endpoint.startswith("http://127.0.0.1:")
 
 
-def test_the_date_of_an_answer_is_that_of_the_server(
+def test_the_date_of_a_response_is_the_clock_of_the_server(
     client: Any, control: KinesisControl
 ) -> None:
     control.move_clock(timedelta(days=3))
@@ -174,14 +174,14 @@ def test_any_error_can_be_injected(
     with pytest.raises(ClientError) as caught:
         stream.summary()
 
-    answer = caught.value.response
-    assert answer["Error"]["Code"] == code
-    assert answer["Error"]["Message"] == message
-    assert answer["ResponseMetadata"]["HTTPStatusCode"] == status
+    response = caught.value.response
+    assert response["Error"]["Code"] == code
+    assert response["Error"]["Message"] == message
+    assert response["ResponseMetadata"]["HTTPStatusCode"] == status
     assert stream.summary()["StreamStatus"] == "ACTIVE"
 
 
-def test_an_answer_can_be_malformed(stream: StreamUnderTest, control: KinesisControl) -> None:
+def test_a_response_can_be_malformed(stream: StreamUnderTest, control: KinesisControl) -> None:
     control.inject_body("GetRecords", "{}")
     iterator = stream.iterator()
 
@@ -198,19 +198,19 @@ def test_a_key_and_a_token_are_refused_after_some_calls(
     control.refuse("old-token")
 
     with kinesis_client(started.endpoint, key="old-key") as old:
-        answers = [refusal(old.list_streams), refusal(old.list_streams)]
-    with kinesis_client(started.endpoint, token="old-token") as old:  # noqa: S106 - A word.
-        answers.append(refusal(old.list_streams))
+        refusals = [refusal(old.list_streams), refusal(old.list_streams)]
+    with kinesis_client(started.endpoint, token="old-token") as old:  # noqa: S106 - Not a secret.
+        refusals.append(refusal(old.list_streams))
 
-    assert answers == ["", "ExpiredTokenException", "ExpiredTokenException"]
+    assert refusals == ["", "ExpiredTokenException", "ExpiredTokenException"]
 
 
 def test_requests_are_logged_with_their_key(
     started: KinesisServer, control: KinesisControl
 ) -> None:
-    with kinesis_client(started.endpoint, key="me", token="mine") as client:  # noqa: S106 - A word.
+    with kinesis_client(started.endpoint, key="me", token="mine") as client:  # noqa: S106 - Not a secret.
         stream = new_stream(client)
-        control.forget_requests()
+        control.clear_requests()
         stream.page()
 
     first, second = control.requests()
@@ -222,17 +222,17 @@ def test_requests_are_logged_with_their_key(
     assert control.requests("ListShards") == []
 
 
-def test_answers_can_be_late(stream: StreamUnderTest, control: KinesisControl) -> None:
+def test_responses_can_be_delayed(stream: StreamUnderTest, control: KinesisControl) -> None:
     control.switch(latency_ms_by_operation={"DescribeStreamSummary": 300})
     clock = SystemClock()
-    began = clock.monotonic()
+    start = clock.monotonic()
 
     stream.summary()
 
-    assert clock.monotonic() - began >= 0.3
+    assert clock.monotonic() - start >= 0.3
 
 
-def test_a_slow_operation_does_not_hold_up_the_others(
+def test_a_slow_operation_does_not_block_other_operations(
     stream: StreamUnderTest, control: KinesisControl
 ) -> None:
     control.switch(latency_ms_by_operation={"DescribeStreamSummary": 3_000})
@@ -259,7 +259,7 @@ def test_switches_reach_the_server(stream: StreamUnderTest, control: KinesisCont
     assert data_of(last) == []
 
 
-def test_records_of_a_shard_go_on_demand(
+def test_records_of_a_shard_can_be_trimmed_on_demand(
     stream: StreamUnderTest, control: KinesisControl
 ) -> None:
     stream.put_all(b"one", b"two")
@@ -269,12 +269,12 @@ def test_records_of_a_shard_go_on_demand(
     assert stream.read() == [b"two"]
 
 
-def test_an_order_that_makes_no_sense_is_refused(control: KinesisControl) -> None:
+def test_an_invalid_control_request_is_refused(control: KinesisControl) -> None:
     with pytest.raises(ControlError, match="switch 'speed' does not exist"):
         control.switch(speed=1)
 
 
-def test_put_records_takes_ten_mebibytes(stream: StreamUnderTest) -> None:
+def test_put_records_accepts_ten_mebibytes(stream: StreamUnderTest) -> None:
     entry = {"Data": MEGABYTE[:-1], "PartitionKey": "k"}
 
     more = refusal(
@@ -284,7 +284,7 @@ def test_put_records_takes_ten_mebibytes(stream: StreamUnderTest) -> None:
     assert more == INVALID
 
 
-def test_a_stream_can_be_made_for_larger_records(client: Any) -> None:
+def test_a_stream_can_be_created_for_larger_records(client: Any) -> None:
     stream = new_stream(client, shards=1, MaxRecordSizeInKiB=10_240)
     large = MEGABYTE * 10
 
