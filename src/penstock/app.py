@@ -24,10 +24,13 @@ from penstock.settings.settings import KEY_FILE, Settings
 from penstock.sources.registry import Sources
 
 if TYPE_CHECKING:
-    from penstock.engine.loop import LoadParts
     from penstock.engine.run import Executor
+    from penstock.epochs.loop import LoopParts
+    from penstock.epochs.progress import ProgressReporter
+    from penstock.model.job import JobState
     from penstock.spark.executor import SparkExecutor
     from penstock.storage.options import StoreOptions
+    from penstock.streaming.analysis import StreamAnalyzer
     from penstock.supervisor.loop import RunnerKind
     from penstock.supervisor.supervisor import Supervisor
     from penstock.tables.delta import DeltaTables
@@ -57,7 +60,9 @@ class App:
         _create_folder(settings.home)
         self.catalog: Catalog = open_catalog(settings.catalog_url, clock=self.clock)
         self.vault = Vault(self.catalog, key_file=settings.home / KEY_FILE)
-        self.sources = Sources(catalog=self.catalog, vault=self.vault, clock=self.clock)
+        self.sources = Sources(
+            catalog=self.catalog, vault=self.vault, clock=self.clock, open_tables=self._tables
+        )
         self.node_id = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
 
     def log(self, *, verbose: bool = False) -> None:
@@ -77,6 +82,8 @@ class App:
             sources=self.sources,
             tasks_max=local_tasks(self.settings.spark_master),
             warehouse_secret=self.settings.warehouse_secret,
+            open_stream_analyzer=self._stream_analyzer,
+            delete_checkpoints=self._delete_checkpoints,
         )
 
     def supervisor(
@@ -91,13 +98,21 @@ class App:
         self.log()
         home = self.settings.home
         executor = self.executor()
+
+        def upstream_works(state: "JobState") -> bool:
+            return supervisor.upstream_works(state)
+
+        loop = self._loop_parts(upstream_works)
         supervisor = Supervisor(
             parts=SupervisorParts(
                 catalog=self.catalog,
                 clock=self.clock,
                 node_id=self.node_id,
                 start_thread=_start_thread,
-                runners={"load": self._load_runner(executor)},
+                runners={
+                    "load": self._load_runner(executor, loop),
+                    "query": self._query_runner(executor, loop),
+                },
                 capabilities=_capabilities(),
             ),
             only=only,
@@ -129,34 +144,54 @@ class App:
                 master=self.settings.spark_master,
                 scratch=self.settings.home / "tmp",
                 log_file=self.logs.spark,
-                computing=any(job.definition.query for job in self.catalog.jobs()),
+                computing=any(
+                    job.definition.query or job.definition.streaming
+                    for job in self.catalog.jobs()
+                ),
                 conf=self.settings.spark_conf,
             )
         )
 
-    def _load_runner(self, executor: "Executor") -> "RunnerKind":
-        from penstock.engine.loop import LoadLoop
+    def _load_runner(self, executor: "Executor", loop: "LoopParts") -> "RunnerKind":
+        from penstock.engine.loop import LoadParts, open_load_loop
+        from penstock.epochs.task import run_task_text
         from penstock.supervisor.loop import RunnerKind
 
-        parts = self.load_parts(executor)
+        parts = LoadParts(loop=loop, executor=executor, work=run_task_text)
         return RunnerKind(
-            open_loop=lambda job_id, reporter: LoadLoop(job_id, parts=parts, reporter=reporter),
+            open_loop=lambda job_id, reporter: open_load_loop(
+                job_id, parts=parts, reporter=reporter
+            ),
             caught_up=self.sources.is_caught_up,
         )
 
-    def load_parts(self, executor: "Executor") -> "LoadParts":
-        """Return the dependencies of load jobs."""
-        from penstock.engine.loop import LoadParts
-        from penstock.epochs.task import run_task_text
+    def _query_runner(self, executor: "SparkExecutor", loop: "LoopParts") -> "RunnerKind":
+        from penstock.supervisor.loop import Loop, RunnerKind
 
-        return LoadParts(
+        def open_loop(job_id: str, reporter: "ProgressReporter") -> Loop:
+            from penstock.streaming.runner import QueryParts, open_query_loop
+
+            parts = QueryParts(
+                loop=loop,
+                executor=executor,
+                checkpoints=self.settings.checkpoints_folder,
+                state_memory_mb=self.settings.state_memory_mb,
+            )
+            return open_query_loop(job_id, parts=parts, reporter=reporter)
+
+        return RunnerKind(open_loop=open_loop, caught_up=self.sources.is_caught_up)
+
+    def _loop_parts(self, upstream_works: Callable[["JobState"], bool]) -> "LoopParts":
+        """Return the dependencies of all jobs."""
+        from penstock.epochs.loop import LoopParts
+
+        return LoopParts(
             catalog=self.catalog,
             tables=self._tables(),
-            executor=executor,
             clock=self.clock,
             open_source=self.sources.open,
-            work=run_task_text,
             node_id=self.node_id,
+            upstream_works=upstream_works,
         )
 
     def close(self) -> None:
@@ -184,6 +219,16 @@ class App:
                 )
             )
         return self._spark
+
+    def _stream_analyzer(self) -> "StreamAnalyzer":
+        from penstock.streaming.analysis import StreamAnalyzer
+
+        return StreamAnalyzer(self._analyzer(), scratch=self._scratch / "trials")
+
+    def _delete_checkpoints(self, job_id: str) -> None:
+        from penstock.streaming.checkpoint import delete_unused
+
+        delete_unused(self.settings.checkpoints_folder / job_id)
 
     def check_warehouse(self) -> str:
         """Probe the warehouse and return the result as text."""

@@ -37,7 +37,14 @@ class CrashPoint(StrEnum):
     CLOSING_COMMITTED = "closing-committed"
     TABLE_CREATED = "table-created"
     TABLE_FORGOTTEN = "table-forgotten"
+    TASK_READ = "task-read"
     TASK_WRITTEN = "task-written"
+    BATCH_OPENED = "batch-opened"
+    PLAN_WRITTEN = "plan-written"
+    BATCH_COLLECTED = "batch-collected"
+    BATCH_SETTLED = "batch-settled"
+    BATCH_RETURNED = "batch-returned"
+    BATCH_REPLAYED = "batch-replayed"
 
 
 _handlers = threading.local()

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from penstock.catalog import items, jobs, ledger, relations, secrets, status
@@ -56,6 +56,9 @@ class TableRecord:
     managed: bool
     comment: str
     created_at: datetime
+    # The column with the event time; None if the table declares no watermark.
+    watermark_column: str | None = None
+    watermark_delay_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,14 +93,21 @@ class Catalog:
         self._database.close()
 
     def create_job(
-        self, job_id: str, body: JobCreated, *, secrets_owned: Sequence[SealedSecret] = ()
+        self,
+        job_id: str,
+        body: JobCreated,
+        *,
+        secrets_owned: Sequence[SealedSecret] = (),
+        table: TableRecord | None = None,
     ) -> JobState:
-        """Store a new job and its own secrets.
+        """Store a new job, its own secrets and, if given, its new table.
 
         The table and the other secrets that the job refers to must exist.
         """
         with self._database.write() as connection:
             now = self._database.now()
+            if table is not None:
+                _register(connection, table)
             state = jobs.create(connection, job_id, body, at=now)
             for secret in secrets_owned:
                 secrets.create(connection, secret, at=now)
@@ -306,14 +316,7 @@ class Catalog:
     def create_table(self, record: TableRecord) -> None:
         """Register a table; raise UserError if the name exists."""
         with self._database.write() as connection:
-            try:
-                connection.execute(insert(_tables), asdict(record))
-            except IntegrityError as error:
-                raise UserError(
-                    f'table "{record.name}" already exists',
-                    code=Code.ALREADY_EXISTS_ERR,
-                    hint="Choose another name, or drop the existing table first.",
-                ) from error
+            _register(connection, record)
 
     def table(self, name: str) -> TableRecord | None:
         """Return the table with this name."""
@@ -327,6 +330,21 @@ class Catalog:
         with self._database.read() as connection:
             found = connection.execute(select(_tables).order_by(_tables.c.name))
             return tuple(TableRecord(**row) for row in found.mappings())
+
+    def set_watermark(self, name: str, column: str | None, delay_ms: int) -> None:
+        """Store the event time of a table; raise UserError if the table does not exist.
+
+        ``column`` is None for a table without a watermark.
+        """
+        change = update(_tables).where(_tables.c.name == name)
+        values = {"watermark_column": column, "watermark_delay_ms": delay_ms}
+        with self._database.write() as connection:
+            if not connection.execute(change.values(values)).rowcount:
+                raise UserError(
+                    f'table "{name}" does not exist',
+                    code=Code.META_NOT_FOUND_ERR,
+                    hint="List the tables with SHOW TABLES.",
+                )
 
     def delete_table(self, name: str) -> None:
         """Delete the record of a table, if it exists; raise UserError if a job loads it."""
@@ -416,3 +434,14 @@ class JobMemory:
 
     def store(self, text: str) -> None:
         self.catalog.set_memory(self.job_id, text, expected=self.generation)
+
+
+def _register(connection: Connection, record: TableRecord) -> None:
+    try:
+        connection.execute(insert(_tables), asdict(record))
+    except IntegrityError as error:
+        raise UserError(
+            f'table "{record.name}" already exists',
+            code=Code.ALREADY_EXISTS_ERR,
+            hint="Choose another name, or drop the existing table first.",
+        ) from error

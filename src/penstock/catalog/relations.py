@@ -49,6 +49,8 @@ tables = Table(
     Column("managed", Boolean, nullable=False),
     Column("comment", Text, nullable=False),
     Column("created_at", Instant, nullable=False),
+    Column("watermark_column", Text),
+    Column("watermark_delay_ms", BigInteger, nullable=False, server_default="0"),
 )
 
 jobs = Table(

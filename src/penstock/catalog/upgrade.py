@@ -21,7 +21,7 @@ from penstock.catalog import relations
 from penstock.catalog.database import Database, Place
 from penstock.errors import Code, UserError
 
-REVISIONS = ("0004",)
+REVISIONS = ("0004", "0005")
 HEAD = REVISIONS[-1]
 # Revisions whose stored jobs this version cannot read.
 RETIRED = ("0001", "0002", "0003")

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 
 from penstock.clock import Clock
 from penstock.control.job_view import JobView
-from penstock.epochs.cadence import ATTEMPTS_MAX
 from penstock.epochs.progress import Progress, Step
 from penstock.model.epoch import Statistics
 from penstock.model.job import DesiredState
+from penstock.model.job_kinds import FAILURES_MAX
 from penstock.model.text import format_count, format_duration, format_size
 from penstock.supervisor.supervisor import RunnerReport
 
@@ -377,7 +377,7 @@ def _activity(progress: Progress, now: datetime | None = None) -> str:
             return "caught up" + (f", next poll{_until(progress, now)}" if now else "")
         case Step.RETRYING:
             when = _until(progress, now) if now else ""
-            return f"attempt {progress.attempt} of {ATTEMPTS_MAX}{when}: {progress.message}"
+            return f"attempt {progress.attempt} of {FAILURES_MAX}{when}: {progress.message}"
         case Step.POLLING if progress.message:
             return f"listing {progress.message}"
         case _:

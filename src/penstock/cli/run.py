@@ -20,7 +20,13 @@ from penstock.clock import Clock
 from penstock.errors import Code, ExternalError, PenstockError, UserError
 from penstock.logs import link_latest
 from penstock.model.job import DesiredState
-from penstock.model.text import format_count, format_duration
+from penstock.model.job_kinds import OutputMode
+from penstock.model.text import (
+    FINAL_WATERMARK_MS,
+    format_count,
+    format_duration,
+    quoted_name,
+)
 from penstock.sources.registry import source_kind
 from penstock.supervisor.supervisor import RunnerReport, Supervisor
 
@@ -87,6 +93,8 @@ def _run(application: App, request: Request) -> int:
     _report_pauses(reports)
     if ending is Ending.TIMED_OUT and request.until_caught_up:
         _report_unfinished(reports, last_reports, request)
+    if ending is Ending.CAUGHT_UP:
+        _report_open_state(reports)
     code = _exit_code(ending, request)
     if code == EXIT_FAILED or any(_failed(report) for report in reports):
         _report(f"log: {application.logs.product}")
@@ -200,6 +208,23 @@ def _report_unfinished(
             f"error {Code.TIMEOUT_ERR}: job {report.state.name} is not caught up after "
             f"{format_duration(request.timeout or timedelta(0))}; {known}"
         )
+
+
+def _report_open_state(reports: Sequence[RunnerReport]) -> None:
+    """Report streaming tables with windows or joined rows that no watermark has closed."""
+    for report in reports:
+        state = report.state
+        query = state.definition.streaming
+        if query is None or state.batch is None or query.output is OutputMode.UPDATE:
+            continue
+        if state.batch.state_rows and state.batch.watermark_ms < FINAL_WATERMARK_MS:
+            rows = format_count(state.batch.state_rows, "row")
+            kind = state.definition.kind.noun
+            _report(
+                f"{kind} {state.name} still has {rows} of open windows or joins in its state; "
+                f"to write their results, run ALTER {kind.upper()} {quoted_name(state.name)} "
+                "ADVANCE WATERMARK TO FINAL"
+            )
 
 
 def _exit_code(ending: Ending, request: Request) -> int:

@@ -20,7 +20,7 @@ from penstock.sql import statements
 from penstock.tables.table import Tables
 
 if TYPE_CHECKING:
-    from penstock.control.result import Analyzer
+    from penstock.control.result import Analyzer, StreamAnalyzer
 
 ATTEMPTS_MAX = 10
 
@@ -38,6 +38,9 @@ class Services:
     # How many tasks a node runs at once; None if unknown.
     tasks_max: int | None = None
     warehouse_secret: str = ""
+    open_stream_analyzer: Callable[[], "StreamAnalyzer"] | None = None
+    # Deletes the checkpoints of a job that was dropped, unless a process still uses them.
+    delete_checkpoints: Callable[[str], None] = lambda _: None
 
     @cached_property
     def tables(self) -> "Tables":
@@ -68,6 +71,10 @@ def _changes(name: str) -> _Handler:
     return _Handler(role="write", module="jobs", name=name, changes=True)
 
 
+def _stream_changes(name: str) -> _Handler:
+    return _Handler(role="write", module="stream_tables", name=name, changes=True)
+
+
 _HANDLERS: dict[type, _Handler] = {
     statements.CreateJob: _changes("create_job"),
     statements.AlterJob: _changes("alter_job"),
@@ -82,9 +89,17 @@ _HANDLERS: dict[type, _Handler] = {
     statements.ShowRoutineLoadTask: _reads("show", "show_load_tasks"),
     statements.ShowShards: _reads("show", "show_splits"),
     statements.ExplainJob: _reads("explain", "explain_job"),
+    statements.CreateStreamingTable: _stream_changes("create_streaming_table"),
+    statements.CreateFlow: _stream_changes("create_flow"),
+    statements.AlterStreamingTable: _stream_changes("alter_streaming_table"),
+    statements.RefreshStreamingTable: _stream_changes("refresh_streaming_table"),
+    statements.ExplainStreamingTable: _reads("stream_show", "explain_streaming_table"),
+    statements.ShowStreamingTables: _reads("stream_show", "show_streaming_tables"),
+    statements.ShowCheckpoints: _reads("stream_show", "show_checkpoints"),
     statements.ViewQuery: _reads("view_query", "query_view"),
     statements.TableQuery: _reads("queries", "select_from_tables"),
     statements.CreateTable: _writes("tables", "create_table"),
+    statements.AlterTableWatermark: _writes("tables", "alter_table_watermark"),
     statements.DropTable: _writes("tables", "drop_table"),
     statements.ShowTables: _reads("tables", "show_tables"),
     statements.DescribeTable: _reads("tables", "describe_table"),

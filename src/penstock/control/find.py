@@ -5,7 +5,7 @@ from typing import NoReturn
 
 from penstock.catalog.catalog import Catalog, TableRecord
 from penstock.errors import Code, SelectError, UserError
-from penstock.model.job import JobState
+from penstock.model.job import JobState, TableRef
 from penstock.model.job_kinds import STREAMING, JobKind
 from penstock.model.secrets import SecretRecord
 
@@ -64,6 +64,21 @@ def require_unused(used_by: str, users: Sequence[JobState], *, instead: str = ""
         code=Code.STATE_ERR,
         hint=f"First run {endings}{f', or {instead}' if instead else ''}.",
     )
+
+
+def readers_of(table_id: str, jobs: Sequence[JobState]) -> list[JobState]:
+    """Return the jobs that stream from a table or join with it."""
+    return [
+        state
+        for state in jobs
+        if any(split.identity == table_id for split in state.progress)
+        or any(table.id == table_id for table in _joined_tables(state))
+    ]
+
+
+def _joined_tables(state: JobState) -> tuple[TableRef, ...]:
+    queries = (state.definition.query, state.definition.streaming)
+    return tuple(table for query in queries if query for table in query.lookups)
 
 
 def located(

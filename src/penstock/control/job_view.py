@@ -103,8 +103,10 @@ class JobView:
 
     @property
     def rows_unselected(self) -> int | None:
-        """Rows that the WHERE excluded; None if one input row can become several rows."""
+        """Rows that the WHERE excluded; None unless each input row becomes at most one row."""
         query = self.job.definition.query
+        if self.job.definition.streaming is not None:
+            return None
         return self.totals.rows_unselected if query is None or query.row_wise else None
 
     @cached_property

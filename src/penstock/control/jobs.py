@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import replace
 
+from penstock.catalog.catalog import TableRecord
 from penstock.control.changes import (
     apply_chain,
     change_job,
@@ -46,6 +47,7 @@ def create_job(statement: CreateJob, *, services: Services) -> Result:
     ended = require_free_name(statement.name, services=services)
     statement = _with_inherited_secrets(statement, of=ended, services=services)
     record = find_table(statement.body.table or "", catalog=services.catalog)
+    _require_no_streaming_table(record, services=services)
     handle = services.tables.open(record.location)
     # Raises if the partitions of the table cannot be written.
     handle.partition_columns()
@@ -59,6 +61,17 @@ def create_job(statement: CreateJob, *, services: Services) -> Result:
     )
     _inherit_memory(created, of=ended, services=services)
     return Result(message=_created_message(created))
+
+
+def _require_no_streaming_table(record: TableRecord, *, services: Services) -> None:
+    """Raise if the table is kept up to date by a query."""
+    owner = services.catalog.job(record.name)
+    if owner is not None and owner.definition.streaming is not None:
+        raise UserError(
+            f'table "{record.name}" is a streaming table, so a job cannot load it',
+            code=Code.STATE_ERR,
+            hint="Load another table, and add its rows with CREATE FLOW.",
+        )
 
 
 def _created_message(created: JobState) -> str:
@@ -143,6 +156,10 @@ def drop_job(statement: DropJob, *, services: Services) -> Result:
     if statement.if_exists and services.catalog.job(statement.name) is None:
         return Result(message=f"{kind.noun} {statement.name} does not exist")
     state = find_job(statement.name, kind=kind, catalog=services.catalog)
+    if state.definition.streaming is not None:
+        from penstock.control.stream_tables import drop_streaming_table
+
+        return drop_streaming_table(statement, state, services=services)
     if kind.retention_after_stop is None:
         drop(state, services=services)
         return _done(state, "dropped")
@@ -197,8 +214,12 @@ def open_job(
     progress: Progress,
     services: Services,
     secret: JobSecret | None = None,
+    table: TableRecord | None = None,
 ) -> JobState:
-    """Create a job under a new id: first the opening commit, then the catalog's event."""
+    """Create a job under a new id: first the opening commit, then the catalog's event.
+
+    ``table`` is the job's table if the statement creates it.
+    """
     job_id = str(uuid.uuid4())
     generation = next_generation()
     opening = opening_attachment(
@@ -214,7 +235,7 @@ def open_job(
         definition=definition, generation=generation, opening=opening, table_version=version
     )
     owned = _sealed(secret, job_id=job_id, services=services)
-    return services.catalog.create_job(job_id, created, secrets_owned=owned)
+    return services.catalog.create_job(job_id, created, secrets_owned=owned, table=table)
 
 
 def _sealed(

@@ -1,12 +1,12 @@
 """The result of a statement, its caller, and the interface to Spark."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.model.job import SparkQuery
-from penstock.model.query import Lookup, QueryText
+from penstock.model.job import SparkQuery, StreamingQuery
+from penstock.model.query import Lookup, QueryText, StreamRequest
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,4 +84,28 @@ class Analyzer(Protocol):
         other table in the SELECT, with the database if the SELECT names it. Raise SelectError,
         with an offset if Spark reports one.
         """
+        ...
+
+
+class StreamAnalyzer(Protocol):
+    """The interface that analyses and tries streaming queries."""
+
+    def analyse(
+        self, request: StreamRequest, *, find_lookup: Callable[[str], Lookup]
+    ) -> StreamingQuery:
+        """Return the analysed query; raise UserError if it cannot run as a stream.
+
+        ``find_lookup`` is called for every static table in the query.
+        """
+        ...
+
+    def try_epoch(
+        self,
+        query: StreamingQuery,
+        *,
+        time_zone: str,
+        python_udfs: str,
+        lookups: Sequence[Lookup],
+    ) -> None:
+        """Run one empty epoch in a temporary checkpoint; raise UserError if it fails."""
         ...

@@ -23,12 +23,14 @@ from penstock.model.events import (
     DefinitionChanged,
     DesiredStateChanged,
     EpochEnded,
+    EpochRequested,
     EpochStarted,
     EventBody,
     GenerationRaised,
     JobCreated,
     NoticesChanged,
     Outcome,
+    QueryStarted,
 )
 from penstock.model.formats import PayloadFormat
 from penstock.model.job import DesiredState, JobDefinition, JobState, LoadProperties
@@ -39,6 +41,7 @@ from penstock.model.split import Progress, SplitState, position_text
 from penstock.model.text import (
     format_count,
     format_duration,
+    format_event_time,
     format_instant,
     quoted_name,
     quoted_text,
@@ -127,11 +130,17 @@ def show_create_job(statement: ShowCreateJob, *, services: Services) -> Result:
             code=Code.META_NOT_FOUND_ERR,
             hint=f"Write SHOW ALL CREATE {kind.noun.upper()} FOR {quoted_name(state.name)}.",
         )
+    if state.definition.streaming is not None:
+        from penstock.control.stream_show import stream_statement
+
+        text = stream_statement(state, services=services)
+        columns = result_columns("name, create_statement")
+        return Result(columns=columns, rows=((state.name, text),))
     (view,) = view_jobs(services.catalog, clock=services.clock, states=[state])
     text = format_statement(statement_of(state, start=view.source.start))
     if kind is ROUTINE_LOAD:
-        columns, row = "JobId, JobName, CreateStmt", (state.id, state.name, text)
-        return Result(columns=result_columns(columns), rows=(row,))
+        columns = result_columns("JobId, JobName, CreateStmt")
+        return Result(columns=columns, rows=((state.id, state.name, text),))
     return Result(columns=result_columns("job, create_statement"), rows=((state.name, text),))
 
 
@@ -175,7 +184,9 @@ def show_events(statement: ShowEvents, *, services: Services) -> Result:
     return Result(columns=EVENT_COLUMNS, rows=rows)
 
 
-def _event_text(body: EventBody, definition: JobDefinition) -> tuple[str, str]:
+def _event_text(  # noqa: C901, PLR0912 - One branch per class of events.
+    body: EventBody, definition: JobDefinition
+) -> tuple[str, str]:
     """Return the name of an event for users, and its detail."""
     match body:
         case JobCreated():
@@ -202,6 +213,13 @@ def _event_text(body: EventBody, definition: JobDefinition) -> tuple[str, str]:
             )
         case NoticesChanged():
             return "SourceChanged", ", ".join(f"{name} {n}" for name, n in body.notices)
+        case QueryStarted():
+            numbers = f"committed {body.committed}, opened {body.opened}, table {body.in_table}"
+            return "QueryStarted", f"{body.verdict}; batches: {numbers}"
+        case EpochRequested():
+            advance = body.advance_ms
+            detail = "" if advance is None else f"watermark {format_event_time(advance)}"
+            return "EpochRequested", detail
 
 
 def _request_name(body: DesiredStateChanged) -> str:

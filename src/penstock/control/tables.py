@@ -1,26 +1,32 @@
 """Statements about tables."""
 
+from collections.abc import Sequence
+
 from penstock.catalog.catalog import Catalog, TableRecord
 from penstock.control.changes import delete_ended_job
 from penstock.control.execute import Services
-from penstock.control.find import find_table, require_unused
+from penstock.control.find import find_table, readers_of, require_unused
 from penstock.control.result import Result, result_columns
 from penstock.crashpoints import CrashPoint, reached
 from penstock.errors import Code, UserError
-from penstock.model.job import JobState, TableRef
-from penstock.model.text import quoted_name
-from penstock.sql.formatter import format_statement
+from penstock.model.job import TableRef
+from penstock.model.schema import Column, Primitive
+from penstock.model.text import format_names, quoted_name
+from penstock.sql.formatter import format_interval, format_statement
 from penstock.sql.statements import (
+    AlterTableWatermark,
     CreateTable,
     DescribeDetail,
     DescribeTable,
     DropTable,
     ShowCreateTable,
     ShowTables,
+    Watermark,
 )
 from penstock.tables.table import TableHandle, Tables
 
 _WORD = {True: "YES", False: "NO"}
+_NAMES_SHOWN_MAX = 20
 
 
 def create_table(statement: CreateTable, *, services: Services) -> Result:
@@ -37,7 +43,12 @@ def create_table(statement: CreateTable, *, services: Services) -> Result:
                 f"DROP TABLE {quoted_name(statement.name)} first."
             ),
         )
-    table = _unregistered_table(statement, catalog=catalog, tables=tables) or tables.create(
+    watermark = checked_watermark(
+        statement.watermark, table=statement.name, columns=statement.columns
+    )
+    table = unregistered_table(
+        statement, versions_max=0, catalog=catalog, tables=tables
+    ) or tables.create(
         statement.name,
         statement.columns,
         location=statement.location,
@@ -45,6 +56,7 @@ def create_table(statement: CreateTable, *, services: Services) -> Result:
         partition_by=statement.partition_by,
     )
     reached(CrashPoint.TABLE_CREATED)
+    column, delay_ms = _stored(watermark)
     catalog.create_table(
         TableRecord(
             name=table.name,
@@ -53,15 +65,49 @@ def create_table(statement: CreateTable, *, services: Services) -> Result:
             managed=statement.location is None,
             comment=statement.comment,
             created_at=clock.now(),
+            watermark_column=column,
+            watermark_delay_ms=delay_ms,
         )
     )
     return Result(message=f"table {statement.name} created")
 
 
-def _unregistered_table(
-    statement: CreateTable, *, catalog: Catalog, tables: Tables
+def checked_watermark(
+    watermark: Watermark | None, *, table: str, columns: Sequence[Column]
+) -> Watermark | None:
+    """Return the watermark with the column as declared; raise UserError if it does not fit."""
+    if watermark is None:
+        return None
+    named = (c for c in columns if c.name.lower() == watermark.column.lower())
+    column = next(named, None)
+    if column is None:
+        known = [c.name for c in columns if c.type is Primitive.TIMESTAMP]
+        raise UserError(
+            f'watermark column "{watermark.column}" is not a column of the table "{table}"',
+            code=Code.TYPE_ERR,
+            hint=f"Known columns of the type TIMESTAMP: {_names(known)}.",
+        )
+    if column.type is not Primitive.TIMESTAMP:
+        raise UserError(
+            f'watermark column "{column.name}" must have the type TIMESTAMP, '
+            f"not {column.type.sql}",
+            code=Code.TYPE_ERR,
+            hint="Choose another column, or convert the values when they are loaded.",
+        )
+    return Watermark(column=column.name, delay_ms=watermark.delay_ms)
+
+
+def _names(names: Sequence[str]) -> str:
+    return format_names(names, shown_max=_NAMES_SHOWN_MAX) or "none"
+
+
+def unregistered_table(
+    statement: CreateTable, *, versions_max: int, catalog: Catalog, tables: Tables
 ) -> TableRef | None:
-    """Return the table that the same statement created before it crashed, if any."""
+    """Return the table that the same statement created before it crashed, if any.
+
+    ``versions_max`` is the number of commits that the statement writes after the first one.
+    """
     if statement.location is None:
         return None
     try:
@@ -73,10 +119,35 @@ def _unregistered_table(
         statement.partition_by,
     )
     known = any(record.id == handle.table_id for record in catalog.tables())
-    if handle.version > 0 or handle.detail().files or known or not same:
+    if handle.version > versions_max or handle.detail().files or known or not same:
         return None
     location = tables.normal_location(statement.location)
     return TableRef(name=statement.name, id=handle.table_id, location=location)
+
+
+def alter_table_watermark(statement: AlterTableWatermark, *, services: Services) -> Result:
+    """Set or remove the event time of a table, for streaming tables that are created later."""
+    catalog = services.catalog
+    record = find_table(statement.name, catalog=catalog)
+    watermark = statement.watermark
+    if watermark is not None:
+        columns = services.tables.open(record.location).columns()
+        watermark = checked_watermark(watermark, table=record.name, columns=columns)
+    if watermark == _watermark_of(record):
+        found = "has no watermark" if watermark is None else "already has this watermark"
+        message = f'ALTER has no effect: table "{record.name}" {found}'
+        raise UserError(message, code=Code.OPTION_ERR)
+    catalog.set_watermark(record.name, *_stored(watermark))
+    return Result(message=f"table {record.name} altered")
+
+
+def _stored(watermark: Watermark | None) -> tuple[str | None, int]:
+    return (None, 0) if watermark is None else (watermark.column, watermark.delay_ms)
+
+
+def _watermark_of(record: TableRecord) -> Watermark | None:
+    column, delay_ms = record.watermark_column, record.watermark_delay_ms
+    return None if column is None else Watermark(column=column, delay_ms=delay_ms)
 
 
 def drop_table(statement: DropTable, *, services: Services) -> Result:
@@ -101,20 +172,17 @@ def _release(record: TableRecord, *, catalog: Catalog, tables: Tables) -> None:
     jobs = catalog.jobs()
     users = [state for state in jobs if state.definition.table.id == record.id]
     loading = [state for state in users if not state.stopped]
-    joining = [state for state in jobs if not state.stopped and _joins(state, record)]
+    readers = readers_of(record.id, [state for state in jobs if not state.stopped])
+    streaming = [state for state in readers if state.definition.streaming is not None]
     require_unused(f'table "{record.name}" is loaded by', loading)
+    require_unused(f'table "{record.name}" is read by', streaming)
     require_unused(
         f'table "{record.name}" is joined by',
-        joining,
+        readers,
         instead="ALTER with another INSERT or WHERE",
     )
     for state in users:
         delete_ended_job(state, catalog=catalog, tables=tables)
-
-
-def _joins(state: JobState, record: TableRecord) -> bool:
-    query = state.definition.query
-    return query is not None and any(table.id == record.id for table in query.lookups)
 
 
 def show_tables(statement: ShowTables, *, services: Services) -> Result:
@@ -144,7 +212,7 @@ def describe_detail(statement: DescribeDetail, *, services: Services) -> Result:
     return Result(
         columns=result_columns(
             "name, location, table_id, version BIGINT, files BIGINT, bytes BIGINT, "
-            "rows BIGINT, partition_columns"
+            "rows BIGINT, partition_columns, watermark"
         ),
         rows=(
             (
@@ -156,9 +224,18 @@ def describe_detail(statement: DescribeDetail, *, services: Services) -> Result:
                 detail.size_bytes,
                 detail.rows,
                 ", ".join(handle.partition_columns()),
+                _watermark_text(record),
             ),
         ),
     )
+
+
+def _watermark_text(record: TableRecord) -> str:
+    watermark = _watermark_of(record)
+    if watermark is None:
+        return ""
+    delay = f" - {format_interval(watermark.delay_ms)}" if watermark.delay_ms else ""
+    return watermark.column + delay
 
 
 def show_create_table(statement: ShowCreateTable, *, services: Services) -> Result:
@@ -171,6 +248,7 @@ def show_create_table(statement: ShowCreateTable, *, services: Services) -> Resu
             partition_by=handle.partition_columns(),
             location=None if record.managed else record.location,
             comment=record.comment,
+            watermark=_watermark_of(record),
         )
     )
     return Result(

@@ -48,6 +48,7 @@ def count(plan: EpochPlan, acks: Sequence[Ack], *, row_wise: bool) -> Statistics
         rows_rejected=sum(one.rows_rejected for one in counts) + misfit,
         rows_misfit=misfit,
         rows_foreign=sum(one.rows_foreign for one in counts),
+        rows_late=sum(one.rows_late for one in counts),
         records_read=sum(one.records for one in counts),
         files_read=len(plan.items),
         bytes_read=plan.size_bytes + sum(one.size_bytes for one in counts),

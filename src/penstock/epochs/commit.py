@@ -30,6 +30,7 @@ from penstock.errors import (
 )
 from penstock.model.epoch import Ack, Attachment, CommitKind, EpochPlan, Statistics, Timings
 from penstock.model.job import DesiredState, JobState
+from penstock.model.job_kinds import OutputMode
 from penstock.tables.chain import newest_commit, open_table
 from penstock.tables.rejects import commit_pending_rejects
 from penstock.tables.table import TableHandle, Tables
@@ -198,7 +199,12 @@ def _commit_and_verify(
 ) -> int | None:
     refusal: CommitOutcomeUnknownError | None = None
     try:
-        handle.commit(attachment, [file for ack in acks for file in ack.files])
+        files = [file for ack in acks for file in ack.files]
+        query = owner.definition.streaming
+        if query is not None and query.output is OutputMode.UPDATE:
+            handle.commit_keyed(attachment, files, key=query.key)
+        else:
+            handle.commit(attachment, files)
     except CommitOutcomeUnknownError as error:
         refusal = error
     reached(CrashPoint.TABLE_COMMITTED)

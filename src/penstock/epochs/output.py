@@ -55,6 +55,8 @@ class TaskPlan:
     # The output names of the SELECT in Spark, in order.
     output_names: tuple[str, ...]
     read: ReadTask
+    # The folder of the table for files that are merged into it; empty for data files.
+    staged_below: str = ""
 
     def file_name(self, try_id: str) -> str:
         """Return the name that the files of one task attempt have in common."""
@@ -148,7 +150,13 @@ class TaskOutput:
         self._plan = plan
         name = plan.file_name(try_id)
         folder = open_sealed_folder(plan.table_root, plan.table_access)
-        self._writer = TableWriter(folder, plan.columns, name, partition_by=plan.partition_by)
+        self._writer = TableWriter(
+            folder,
+            plan.columns,
+            name,
+            partition_by=() if plan.staged_below else plan.partition_by,
+            below=plan.staged_below,
+        )
         self.rejects = Rejects(plan, name)
         self._produced = 0
         self._misfit = 0

@@ -16,6 +16,7 @@ class Step(StrEnum):
     TAKING_OVER = "taking over"
     POLLING = "polling"
     STARTING_SPARK = "starting Spark"
+    STARTING_QUERY = "starting the query"
     LOADING = "loading"
     COMMITTING = "committing"
     RETRYING = "waiting to retry"

@@ -79,7 +79,7 @@ def result_of(text: str) -> TaskResult:
 
 
 @contextmanager
-def _aborted_on_error(output: TaskOutput | Rejects) -> Iterator[None]:
+def aborted_on_error(output: TaskOutput | Rejects) -> Iterator[None]:
     """Delete the written files if the block fails."""
     try:
         yield
@@ -94,7 +94,7 @@ def run_task_text(text: str, try_id: str) -> str:
     output = TaskOutput(plan, try_id=try_id)
     reader = open_reader(plan)
     try:
-        with closing(reader), _aborted_on_error(output):
+        with closing(reader), aborted_on_error(output):
             for block in reader.blocks():
                 _store_bad_rows(block, output.rejects)
                 if block.batch.num_rows:
@@ -135,11 +135,11 @@ def read_half(
     reader = open_reader(plan)
     schema = arrow_schema(plan.view_columns)
     try:
-        with closing(reader), _aborted_on_error(rejects):
+        with closing(reader), aborted_on_error(rejects):
             for block in reader.blocks():
                 _store_bad_rows(block, rejects)
                 if block.batch.num_rows:
-                    yield _padded(block.batch, schema)
+                    yield padded(block.batch, schema)
     except (UserError, ExternalError) as error:
         # The writing half discards the rows that were yielded so far.
         refusal = as_refusal(error, requests=reader.requests)
@@ -161,7 +161,7 @@ def write_half(
     names = format_names([read.shown for read in plan.read.reads])
     place: Place = (names, *(None for _ in plan.place_columns[1:]))
     try:
-        with _aborted_on_error(output):
+        with aborted_on_error(output):
             for batch in batches:
                 output.write(batch, place_of=lambda _: place)
             read = from_text(ReadReport, report())
@@ -181,7 +181,7 @@ def write_half(
     )
 
 
-def _padded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def padded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Add the missing columns of the view, as NULL; the SELECT does not need them."""
     names = set(batch.schema.names)
     columns = [

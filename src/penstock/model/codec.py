@@ -88,6 +88,9 @@ def _decoder(hint: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - Follows the h
     if get_origin(hint) is tuple:
         item = _decoder(get_args(hint)[0])
         return lambda data: tuple([item(part) for part in data])
+    if get_origin(hint) is Mapping:
+        value = _decoder(get_args(hint)[1])
+        return lambda data: {key: value(part) for key, part in data.items()}
     if is_dataclass(hint):
         return _dataclass_decoder(hint)
     if hint is datetime:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from penstock.model.codec import from_text
 from penstock.model.split import Backlog, Note, Progress, SplitRead
 
 
@@ -21,6 +22,8 @@ class Statistics:
     rows_misfit: int = 0
     # Rejected rows that belong to another split.
     rows_foreign: int = 0
+    # Rows of a stream that are older than the watermark.
+    rows_late: int = 0
     records_read: int = 0
     files_read: int = 0
     bytes_read: int = 0
@@ -175,6 +178,22 @@ class ErrorWindow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRecord:
+    """The batch of a streaming query that a commit belongs to, and the state after it."""
+
+    checkpoint_id: str
+    batch: int
+    # In milliseconds since 1970.
+    watermark_ms: int
+    # The stream that holds the watermark; empty if none does.
+    held_by: str = ""
+    state_rows: int = 0
+    state_bytes: int = 0
+    # The plan of the batch as JSON, without the files.
+    plan: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
     """Metadata of a job's commit in the table's log; enough to rebuild the progress."""
 
@@ -199,5 +218,10 @@ class Attachment:
     rejects_number: int = 0
     window: ErrorWindow = ErrorWindow()
     backlog: Backlog = Backlog()  # noqa: RUF009 - Backlog is frozen.
-    # Text of the job's runner, such as a checkpoint and a batch id.
+    # Text of the job's runner: a BatchRecord, or empty for a load.
     runner: str = ""
+
+    @property
+    def batch(self) -> BatchRecord | None:
+        """The batch of a streaming query; None for a load, and before the first batch."""
+        return from_text(BatchRecord, self.runner) if self.runner else None

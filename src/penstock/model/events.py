@@ -5,7 +5,7 @@ state consists of registers. In each register, the value with the highest number
 number of each register is:
 
 * definition: the revision
-* desired state and notices: the number of the event
+* desired state, notices and requests: the number of the event
 * generation: the number of the generation
 * progress and statistics: the commit number
 
@@ -112,6 +112,25 @@ class NoticesChanged:
     notices: tuple[tuple[str, int], ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryStarted:
+    """A streaming query was started; -1 means that there is no such batch."""
+
+    # The newest batch that Spark committed, the newest that it opened, and that of the table.
+    committed: int
+    opened: int
+    in_table: int
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochRequested:
+    """A user requested an epoch now, or a later watermark."""
+
+    # In milliseconds since 1970; None for the current watermark.
+    advance_ms: int | None = None
+
+
 EventBody = (
     JobCreated
     | DefinitionChanged
@@ -121,6 +140,8 @@ EventBody = (
     | EpochEnded
     | Committed
     | NoticesChanged
+    | EpochRequested
+    | QueryStarted
 )
 
 
@@ -136,7 +157,7 @@ class Event:
     by: str = ""
 
 
-def apply(state: JobState | None, event: Event) -> JobState:
+def apply(state: JobState | None, event: Event) -> JobState:  # noqa: C901, PLR0912
     """Return the state after the event."""
     body = event.body
     if isinstance(body, JobCreated):
@@ -163,6 +184,11 @@ def apply(state: JobState | None, event: Event) -> JobState:
         case NoticesChanged():
             noticed = replace(state, notices=body.notices, notices_event=event.number)
             return noticed if event.number > state.notices_event else state
+        case EpochRequested():
+            return _requested(state, event, body)
+        case QueryStarted():
+            started = max(state.query_started_at or event.at, event.at)
+            return replace(state, query_started_at=started)
     assert_never(body)
 
 
@@ -212,6 +238,15 @@ def _desired_state_changed(
     return replace(state, desired=desired)
 
 
+def _requested(state: JobState, event: Event, body: EpochRequested) -> JobState:
+    marks = [mark for mark in (state.advance_ms, body.advance_ms) if mark is not None]
+    return replace(
+        state,
+        requested_event=max(state.requested_event, event.number),
+        advance_ms=max(marks, default=None),
+    )
+
+
 def _committed(state: JobState, event: Event, attachment: Attachment) -> JobState:
     if attachment.kind is CommitKind.EPOCH:
         state = replace(
@@ -234,4 +269,5 @@ def _committed(state: JobState, event: Event, attachment: Attachment) -> JobStat
         progress=attachment.progress,
         cumulative=attachment.cumulative,
         rejects_number=attachment.rejects_number,
+        batch=attachment.batch,
     )

@@ -1,13 +1,20 @@
 """A job: a named, durable definition that loads a source into a table."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from penstock.errors import Code
-from penstock.model.epoch import ErrorWindow, Generation, Statistics, Tripped
+from penstock.model.epoch import BatchRecord, ErrorWindow, Generation, Statistics, Tripped
 from penstock.model.formats import Payload
-from penstock.model.job_kinds import JobKind, JobProperties, RoutineProperties, job_kind
+from penstock.model.job_kinds import (
+    JobKind,
+    JobProperties,
+    OutputMode,
+    RoutineProperties,
+    StreamingTableProperties,
+    job_kind,
+)
 from penstock.model.schema import Column
 from penstock.model.secrets import SecretReference, reference_of
 from penstock.model.split import Progress
@@ -81,6 +88,64 @@ class SparkQuery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StreamView:
+    """One STREAM of a streaming query: the view that Spark reads, and its event time."""
+
+    # The split of the source, such as s1, and the name of the view in the text of the query.
+    split: str
+    view: str
+    # All columns of the table, and the columns that the query uses. Others are not read.
+    columns: tuple[Column, ...]
+    needed: tuple[str, ...] = ()
+    event_time: str | None = None
+    delay_ms: int = 0
+
+
+# The end of state that no watermark closes.
+NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """An operator of a streaming query, for EXPLAIN; empty texts if it has no state."""
+
+    name: str
+    detail: str = ""
+    # The content of the state, and the time at which a row of the state is deleted.
+    keeps: str = ""
+    until: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamingQuery:
+    """The query of a streaming table, and the results of its analysis."""
+
+    # The query with names of views in place of STREAM ….
+    text: str
+    views: tuple[StreamView, ...]
+    outputs: tuple[Column, ...]
+    # The static tables.
+    lookups: tuple[TableRef, ...]
+    output: OutputMode
+    # The key columns of update output; a global aggregate has none.
+    key: tuple[str, ...]
+    # The number of reader tasks and of partitions of the state.
+    parallelism: int
+    operators: tuple[Operator, ...]
+    # The id of the checkpoint, chosen by CREATE; empty before that.
+    checkpoint_id: str = ""
+    # Whether the query uses the current time.
+    uses_now: bool = False
+    # Longest difference of the event times of two joined rows; None: the query has the bounds.
+    state_ttl: timedelta | None = None
+
+    @property
+    def closes_state(self) -> bool:
+        """Whether the watermark ends windows or deletes rows of the state."""
+        return any(one.keeps and one.until != NEVER for one in self.operators)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRef:
     """A source: the name of its kind, and its options as text; secrets are references."""
 
@@ -106,7 +171,7 @@ class JobDefinition:
     source: SourceRef
     source_columns: tuple[Column, ...]
     targets: tuple[TargetColumn, ...]
-    properties: JobProperties | RoutineProperties
+    properties: JobProperties | RoutineProperties | StreamingTableProperties
     metadata: tuple[tuple[str, str], ...] = ()
     # None if the SELECT is a plain list of columns, which needs no Spark.
     query: SparkQuery | None = None
@@ -116,6 +181,8 @@ class JobDefinition:
     needs: tuple[str, ...] = ()
     # The columns that locate a rejected row in the source.
     place_columns: tuple[Column, ...] = ()
+    # The query of a streaming table or flow; its verbatim text is ``select``.
+    streaming: StreamingQuery | None = None
 
     @property
     def kind(self) -> JobKind:
@@ -214,6 +281,13 @@ class JobState:
     # Number of rejected rows when a user last resumed the job.
     rejected_before: int = 0
     rejected_before_event: int = 0
+    # The newest request of a user to run an epoch, and the highest requested watermark in
+    # milliseconds since 1970.
+    requested_event: int = 0
+    advance_ms: int | None = None
+    # The batch of the newest commit, and the start of its query; None for a load.
+    batch: BatchRecord | None = None
+    query_started_at: datetime | None = None
 
     @property
     def name(self) -> str:

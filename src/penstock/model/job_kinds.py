@@ -4,8 +4,9 @@ Shared code reads a trait of the kind and never compares the kind itself. The na
 defaults of properties are those of Apache Doris.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from enum import StrEnum
 from typing import Any, ClassVar
 
 from penstock.errors import InvariantError
@@ -21,6 +22,8 @@ from penstock.model.formats import (
 from penstock.model.options import option
 
 POLL_INTERVAL_MAX = timedelta(seconds=10)
+# An epoch that failed this often in a row pauses its job.
+FAILURES_MAX = 4
 # Doris options that have no effect here; only their defaults are accepted.
 FIXED_OPTIONS = {
     "exec_mem_limit": "2147483648",
@@ -43,6 +46,8 @@ class JobProperties:
     # None: as many tasks as can run at once, and no time limit.
     tasks_max: ClassVar[int | None] = None
     task_timeout: ClassVar[timedelta | None] = None
+    commit_interval: ClassVar[timedelta] = timedelta(0)
+    failures_max: ClassVar[int] = FAILURES_MAX
 
     max_interval: timedelta = option(
         "Longest wait before the source is polled again.",
@@ -114,6 +119,8 @@ class RoutineProperties:
     # Rejected rows never fail an epoch: the error window counts them.
     strict: ClassVar[bool] = False
     filter_ratio_max: ClassVar[float] = 1.0
+    commit_interval: ClassVar[timedelta] = timedelta(0)
+    failures_max: ClassVar[int] = FAILURES_MAX
 
     tasks_max: int = option(
         "Maximum number of tasks in an epoch; at most one task per shard.",
@@ -215,7 +222,136 @@ class RoutineProperties:
         return Payload(format=self.format, compress_type=self.compress_type, **options, **given)
 
 
-Properties = JobProperties | RoutineProperties
+class OutputMode(StrEnum):
+    """How a streaming table changes: rows are only appended, or updated by key."""
+
+    APPEND = "append"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamingTableProperties:
+    """Options of a streaming table or a flow, given in WITH or TBLPROPERTIES."""
+
+    # A row that does not fit the table, or an expression that fails, fails the epoch.
+    strict: ClassVar[bool] = True
+    filter_ratio_max: ClassVar[float] = 0.0
+    tasks_max: ClassVar[int | None] = None
+
+    checkpoint_interval: timedelta = option(
+        "Longest time between two commits while rows flow. A bare number is in milliseconds.",
+        key="checkpoint.interval",
+        default=timedelta(seconds=10),
+        at_least=timedelta(milliseconds=1),
+        unit="milliseconds",
+    )
+    checkpoint_timeout: timedelta = option(
+        "Time after which an epoch with unfinished tasks is cancelled and retried. A bare "
+        "number is in milliseconds.",
+        key="checkpoint.timeout",
+        default=timedelta(minutes=10),
+        at_least=timedelta(milliseconds=1),
+        unit="milliseconds",
+    )
+    failures_max: int = option(
+        "Number of failures in a row after which the table is paused.",
+        key="max_failures",
+        default=FAILURES_MAX,
+        at_least=1,
+    )
+    output: OutputMode | None = option(
+        "append: rows are only added. update: one current row per key of the topmost GROUP BY. "
+        "auto: update for a GROUP BY without an event-time window, otherwise append.",
+        default=None,
+        none_word="auto",
+    )
+    parallelism: int | None = option(
+        "Number of tasks of an epoch, and of partitions of the state. It cannot be changed. "
+        "auto: the number of cores, at most 4.",
+        default=None,
+        at_least=1,
+        at_most=1_000,
+        none_word="auto",
+    )
+    epoch_files_max: int = option(
+        "Maximum number of files in one epoch.",
+        key="max_files_per_epoch",
+        default=1_000,
+        at_least=1,
+    )
+    epoch_bytes_max: int = option(
+        "Size at which an epoch stops adding files. The file that crosses the limit is "
+        "included.",
+        key="max_bytes_per_epoch",
+        default=10 * 2**30,
+        at_least=1,
+        unit="bytes",
+    )
+    state_ttl: timedelta | None = option(
+        "Longest difference of the event times of two joined rows. Only for inner joins of two "
+        "streams without a time bound.",
+        key="state.ttl",
+        default=None,
+        at_least=timedelta(milliseconds=1),
+        none_word="none",
+    )
+    idle_timeout: timedelta | None = option(
+        "Time without new rows after which a source no longer holds the watermark.",
+        key="watermark.idle-timeout",
+        default=None,
+        at_least=timedelta(milliseconds=1),
+        none_word="never",
+    )
+    max_future: timedelta = option(
+        "An event time that is later than the current time by more than this does not move "
+        "the watermark.",
+        key="watermark.max-future",
+        default=timedelta(days=1),
+        at_least=timedelta(0),
+    )
+    time_zone: str = option(
+        "Time zone of local times in the query.", key="session.time_zone", default="UTC"
+    )
+    python_udfs: str = option(
+        "Python module with functions that the query can call. Create the functions with "
+        "udf() of pyspark.",
+        key="session.python_udfs",
+        default="",
+    )
+    lookup_bytes_max: int = option(
+        "Maximum size of a static table of the query.",
+        key="lookup_max_bytes",
+        default=64 * 2**20,
+        at_least=1,
+        unit="bytes",
+    )
+
+    @property
+    def commit_interval(self) -> timedelta:
+        """Time between the starts of two epochs while rows flow."""
+        return self.checkpoint_interval
+
+    @property
+    def max_interval(self) -> timedelta:
+        """Longest wait before an idle source is polled again."""
+        return min(self.checkpoint_interval, POLL_INTERVAL_MAX)
+
+    @property
+    def task_timeout(self) -> timedelta:
+        """Time after which an epoch with unfinished tasks is retried."""
+        return self.checkpoint_timeout
+
+    @property
+    def limits(self) -> EpochLimits:
+        """The limits of an epoch."""
+        return EpochLimits(items=self.epoch_files_max, size_bytes=self.epoch_bytes_max)
+
+    def payload(self, separator: str | None) -> Payload | None:  # noqa: ARG002 - As above.
+        """Return None: tables have columns."""
+        return None
+
+
+Properties = JobProperties | RoutineProperties | StreamingTableProperties
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,7 +376,7 @@ class JobKind:
     # The name in messages, and in the column kind of SHOW JOBS.
     title: str
     shown: str
-    properties: type[JobProperties] | type[RoutineProperties]
+    properties: type[JobProperties] | type[RoutineProperties] | type[StreamingTableProperties]
     create: str
     pause: str
     resume: str
@@ -282,7 +418,34 @@ ROUTINE_LOAD = JobKind(
     resume_policy=ResumePolicy(resumes_max=None, reset_after=timedelta(minutes=10)),
     retention_after_stop=timedelta(days=3),
 )
-JOB_KINDS = {kind.name: kind for kind in (STREAMING, ROUTINE_LOAD)}
+STREAMING_TABLE = JobKind(
+    name="STREAMING_TABLE",
+    noun="streaming table",
+    title="streaming table",
+    shown="STREAMING TABLE",
+    properties=StreamingTableProperties,
+    create="CREATE STREAMING TABLE",
+    pause="PAUSE STREAMING TABLE {}",
+    resume="RESUME STREAMING TABLE {}",
+    drop="DROP STREAMING TABLE {}",
+    statements="SHOW CREATE, PAUSE, RESUME, ALTER, REFRESH or DROP STREAMING TABLE",
+    resume_policy=ResumePolicy(),
+    retention_after_stop=None,
+    runner="query",
+)
+FLOW = replace(
+    STREAMING_TABLE,
+    name="FLOW",
+    noun="flow",
+    title="flow",
+    shown="FLOW",
+    create="CREATE FLOW",
+    pause="PAUSE FLOW {}",
+    resume="RESUME FLOW {}",
+    drop="DROP FLOW {}",
+    statements="SHOW CREATE, PAUSE, RESUME, ALTER, REFRESH or DROP FLOW",
+)
+JOB_KINDS = {kind.name: kind for kind in (STREAMING, ROUTINE_LOAD, STREAMING_TABLE, FLOW)}
 
 
 def job_kind(name: str) -> JobKind:

@@ -7,7 +7,7 @@ The outcome of the higher rank wins; from high to low: committed, failed, cancel
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from penstock.model.epoch import CommitKind, Statistics
+from penstock.model.epoch import BatchRecord, CommitKind, Statistics
 from penstock.model.events import (
     Committed,
     EpochEnded,
@@ -56,6 +56,7 @@ class LedgerEntry:
     run_seconds: float | None = None
     commit_seconds: float | None = None
     reason: Reason | None = None
+    batch: BatchRecord | None = None
 
 
 def entry_of(event: Event) -> LedgerEntry | None:
@@ -109,6 +110,7 @@ def _commit_entry(event: Event, body: Committed) -> LedgerEntry:
         plan_seconds=attachment.timings.plan_seconds if loads else None,
         run_seconds=attachment.timings.run_seconds if loads else None,
         commit_seconds=body.commit_seconds,
+        batch=attachment.batch if loads else None,
     )
 
 

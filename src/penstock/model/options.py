@@ -209,10 +209,14 @@ def rule_of(f: Field[Any]) -> Rule:
     return rule
 
 
-def parse_duration(text: str, *, what: str, shown: str = "") -> timedelta:
-    """Read a duration such as ``10``, ``10s``, ``5m`` or ``1.5h``; a bare number is seconds."""
+def parse_duration(text: str, *, what: str, shown: str = "", bare_unit: str = "s") -> timedelta:
+    """Read a duration such as ``10``, ``10s``, ``5m`` or ``1.5h``.
+
+    A bare number has the unit ``bare_unit``, by default seconds.
+    """
     shown = shown or f'"{text}"'
-    seconds = _measure(text, _SECONDS_BY_UNIT, what, shown, example="10s, 5m or 1h")
+    factor_by_unit = _SECONDS_BY_UNIT | {"": _SECONDS_BY_UNIT[bare_unit]}
+    seconds = _measure(text, factor_by_unit, what, shown, example="10s, 5m or 1h")
     if seconds > _SECONDS_MAX:
         raise UserError(f"{what} must be at most 10 years, not {shown}")
     return timedelta(seconds=seconds)
@@ -275,7 +279,8 @@ def _parse_value(text: str, hint: Any, rule: Rule, key: str, shown: str) -> obje
 
 def _converted(text: str, hint: Any, what: str, shown: str, *, unit: str) -> Any:  # noqa: ANN401
     if hint is timedelta:
-        return parse_duration(text, what=what, shown=shown)
+        bare_unit = "ms" if unit == "milliseconds" else "s"
+        return parse_duration(text, what=what, shown=shown, bare_unit=bare_unit)
     if unit == "bytes":
         return parse_size(text, what=what, shown=shown)
     convert, allowed = _converter(hint)

@@ -2,9 +2,10 @@
 
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 
-from penstock.model.job import TableRef
-from penstock.model.job_kinds import Properties
+from penstock.model.job import StreamView, TableRef
+from penstock.model.job_kinds import OutputMode, Properties
 from penstock.model.schema import Column
 from penstock.model.secrets import Sealed
 
@@ -49,6 +50,20 @@ class QueryRun:
     lookups: tuple[Lookup, ...]
     needed: tuple[str, ...]
     reusable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRequest:
+    """A streaming query to be analysed; ``needed`` of its views is still empty."""
+
+    text: str
+    views: tuple[StreamView, ...]
+    # The requested output mode; None: chosen by the query.
+    output: OutputMode | None
+    state_ttl: timedelta | None
+    parallelism: int
+    time_zone: str
+    python_udfs: str
 
 
 def output_name(at: int) -> str:

@@ -172,6 +172,8 @@ class ReadCounts:
     rows_rejected: int = 0
     # Rejected rows that belong to another split.
     rows_foreign: int = 0
+    # Rows that are older than the watermark.
+    rows_late: int = 0
     # Records and bytes, if the plan does not contain the numbers.
     records: int = 0
     size_bytes: int = 0

@@ -10,6 +10,8 @@ _HOUR = 60 * _MINUTE
 _DAY = 24 * _HOUR
 _THOUSAND = 1000
 _UNITS = ("kB", "MB", "GB", "TB")
+# The watermark that closes all state, in milliseconds since 1970: no row is this late.
+FINAL_WATERMARK_MS = 36_500_000 * 86_400_000
 
 
 def format_count(number: int, noun: str) -> str:
@@ -43,6 +45,18 @@ def format_size(size_bytes: int) -> str:
 def format_instant(at: datetime | None) -> str | None:
     """Format an instant in UTC, to the second; return None for None."""
     return None if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def format_event_time(since_1970_ms: int) -> str:
+    """Format an event time in UTC, to the millisecond; the last watermark is FINAL."""
+    if since_1970_ms >= FINAL_WATERMARK_MS:
+        return "FINAL"
+    try:
+        at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=since_1970_ms)
+    except OverflowError:
+        return f"{since_1970_ms} ms"
+    text = at.strftime("%Y-%m-%d %H:%M:%S")
+    return f"{text}.{since_1970_ms % 1000:03d}" if since_1970_ms % 1000 else text
 
 
 def format_names(names: Sequence[str], *, shown_max: int = 3) -> str:

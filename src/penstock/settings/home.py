@@ -25,6 +25,8 @@ _EXAMPLE_BY_KEY = {
     "warehouse_secret": ' = "lake_keys"',
     "catalog.url": ' = "sqlite:////data/catalog.db"',
     "spark.master": ' = "local[*,4]"',
+    "checkpoints": ' = "/data/checkpoints"',
+    "state.memory": ' = "256MB"',
     "spark.conf": '."spark.driver.memory" = "2g"',
 }
 

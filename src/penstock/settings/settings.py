@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import Code, UserError
-from penstock.model.options import option, option_fields, option_key
+from penstock.model.options import option, option_fields, option_key, parse_size
 
 HOME_DEFAULT = "./penstock-home"
 FILE_NAME = "penstock.toml"
@@ -21,8 +21,10 @@ _HOME_VARIABLE = f"{PREFIX}HOME"
 # Placeholder for the home in the defaults below.
 _HOME = "<home>"
 _WAREHOUSE = f"{_HOME}/warehouse"
+_CHECKPOINTS = f"{_HOME}/checkpoints"
 _CATALOG = f"sqlite:///{_HOME}/catalog.db"
 _CONF = "spark.conf"
+_STATE_MEMORY_MIN = 16 * 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +60,17 @@ class Settings:
             key=_CONF,
         ).metadata,
     )
+    checkpoints: str | None = option(
+        "Folder with the state of streaming tables. It must be on a local disk or on a shared "
+        "mount.",
+        default=None,
+        none_word=_CHECKPOINTS,
+    )
+    state_memory: str = option(
+        "Memory for the state of all streaming tables of the node, such as 256MB.",
+        key="state.memory",
+        default="256MB",
+    )
     # The variable or file that each setting was read from.
     origin_by_key: Mapping[str, str] = field(default_factory=dict)
 
@@ -65,6 +78,23 @@ class Settings:
     def catalog_url(self) -> str:
         """URL of the catalog."""
         return self.catalog or _CATALOG.replace(_HOME, str(self.home))
+
+    @property
+    def checkpoints_folder(self) -> Path:
+        """Absolute folder of the checkpoints."""
+        given = self.checkpoints or _CHECKPOINTS.replace(_HOME, str(self.home))
+        return Path(given).expanduser().absolute()
+
+    @property
+    def state_memory_mb(self) -> int:
+        """Memory for the state of streaming tables, in MiB."""
+        size_bytes = parse_size(self.state_memory, what='setting "state.memory"')
+        if size_bytes < _STATE_MEMORY_MIN:
+            raise UserError(
+                f'setting "state.memory" must be at least 16MB, not "{self.state_memory}"',
+                code=Code.SETTINGS_ERR,
+            )
+        return size_bytes // 2**20
 
     @property
     def warehouse_location(self) -> str:

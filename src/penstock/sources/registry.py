@@ -4,7 +4,7 @@ A new kind needs a package beside this module and one line here.
 """
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache, lru_cache
 from importlib import import_module
@@ -15,7 +15,7 @@ from penstock.errors import InvariantError
 from penstock.model.epoch import Generation
 from penstock.model.job import JobDefinition, JobState, SourceRef
 from penstock.model.options import parse_options, print_options
-from penstock.sources.source import Source, SourceKind, SourceServices
+from penstock.sources.source import Source, SourceKind, SourceServices, TableOpener
 
 if TYPE_CHECKING:
     from penstock.catalog.catalog import Catalog
@@ -26,6 +26,7 @@ _MODULES = {
     "FILES": "penstock.sources.files.kind",
     "KINESIS": "penstock.sources.kinesis.kind",
     "DATAGEN": "penstock.sources.datagen.kind",
+    "TABLE_LOG": "penstock.sources.table_log.kind",
 }
 
 
@@ -73,11 +74,13 @@ class Sources:
         vault: "Vault",
         clock: Clock,
         shared: Mapping[str, object] | None = None,
+        open_tables: Callable[[], TableOpener] | None = None,
     ) -> None:
         self._catalog = catalog
         self._vault = vault
         self._clock = clock
         self._shared = dict(shared or {})
+        self._open_tables = open_tables
 
     def open(self, state: JobState, stop: threading.Event) -> Source:
         """Open the source of a job for its owner; setting ``stop`` ends every wait."""
@@ -96,6 +99,7 @@ class Sources:
             items=self._catalog.files_of(state.id),
             memory=JobMemory(self._catalog, state.id, state.generation),
             shared=self._shared[kind.name],
+            tables=None if self._open_tables is None else self._open_tables(),
         )
         return kind.open(services)
 

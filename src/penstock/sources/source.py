@@ -173,6 +173,10 @@ class Source(Protocol):
         """
         return Sealed()
 
+    def watched(self) -> tuple[str, ...]:
+        """Return the locations of the tables whose commits end the wait for new records."""
+        return ()
+
     def count_requests(self, requests: int) -> None:
         """Add requests that tasks sent to the source's own count."""
         del requests
@@ -222,6 +226,25 @@ class Memory(Protocol):
         ...
 
 
+class TableOpener(Protocol):
+    """Opens tables that a source reads; the classes are those of ``penstock.tables``.
+
+    Only the kind that reads tables can import these classes.
+    """
+
+    def open(self, location: str) -> Any:  # noqa: ANN401 - A TableHandle.
+        """Open a table at its newest version."""
+        ...
+
+    def folder(self, location: str) -> Any:  # noqa: ANN401 - A TableFolder.
+        """Return the folder of a table."""
+        ...
+
+    def task_access(self, location: str) -> Sealed:
+        """Return the sealed storage options with which tasks open the files of a table."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceServices:
     """The services that a source uses."""
@@ -238,6 +261,8 @@ class SourceServices:
     memory: Memory
     # The result of ``SourceKind.shared``, one value for all sources of the kind in this node.
     shared: object
+    # None in tests of kinds that read no tables.
+    tables: TableOpener | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,6 +346,8 @@ class StartRequest:
     # The source and its progress before an ALTER; None at CREATE.
     before: SourceRef | None = None
     progress: Progress = ()
+    # None for kinds that read no tables.
+    tables: TableOpener | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,23 @@ class SparkExecutor:
     @property
     def parallelism(self) -> int:
         """The number of tasks that run at the same time."""
-        return self._running().parallelism
+        return self.running().parallelism
+
+    def running(self) -> Spark:
+        """Return Spark; start it if it is not running."""
+        with self._lock:
+            if self._spark is None:
+                self._spark = start_spark(self._options)
+            return self._spark
+
+    def convert_error(self, error: Exception) -> PenstockError:
+        """Convert an error of a query; discard Spark if its JVM has ended."""
+        spark = self._spark
+        if spark is not None:
+            self._discard_if_dead(spark)
+        if isinstance(error, PenstockError):
+            return error
+        return convert_job_error(error, log_file=self._options.log_file)
 
     def run(self, tasks: Sequence[str], *, work: Work, group: str) -> list[str]:
         """Run every task as one Spark task and return their results in order."""
@@ -62,7 +78,7 @@ class SparkExecutor:
 
     def analyse(self, query: QueryText, *, find_lookup: Callable[[str], Lookup]) -> SparkQuery:
         """Check a job's SELECT and return its properties."""
-        spark = self._running()
+        spark = self.running()
         return analyse(
             spark.sessions(), query, find_lookup=find_lookup, log_file=self._options.log_file
         )
@@ -77,7 +93,7 @@ class SparkExecutor:
         """Return the rows of a SELECT over tables."""
         from penstock.spark.table_query import SelectPlace, select_tables
 
-        spark = self._running()
+        spark = self.running()
         folder = self._options.scratch / f"select-{uuid.uuid4().hex}"
         place = SelectPlace(
             root=spark.sessions(),
@@ -98,7 +114,7 @@ class SparkExecutor:
         self, group: str, explain: Callable[[Exception], PenstockError]
     ) -> Iterator[Spark]:
         """Assign the Spark jobs of this thread to a group and convert their errors."""
-        spark = self._running()
+        spark = self.running()
         try:
             self._cancelled.discard(group)
             spark.context.setJobGroup(group, group)
@@ -128,12 +144,6 @@ class SparkExecutor:
             self._sessions.clear()
             if spark is not None:
                 spark.stop()
-
-    def _running(self) -> Spark:
-        with self._lock:
-            if self._spark is None:
-                self._spark = start_spark(self._options)
-            return self._spark
 
     def _discard_if_dead(self, spark: Spark) -> None:
         """Discard Spark if its JVM has ended, so that the next run starts it again."""

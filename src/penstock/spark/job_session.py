@@ -124,7 +124,8 @@ def _settings(query: QueryText) -> dict[str, str]:
     }
 
 
-def _register_functions(session: Session, module_name: str) -> None:
+def register_functions(session: Session, module_name: str) -> None:
+    """Register the user-defined functions of a module; an empty name means no module."""
     if not module_name:
         return
     try:
@@ -157,7 +158,7 @@ class JobSession:
         self.query = query
         self._halves = halves
         self._session = open_session(root, _settings(query))
-        _register_functions(self._session, query.python_udfs)
+        register_functions(self._session, query.python_udfs)
         self._reader_by_tasks: dict[int, Frame] = {}
         self._frame_by_tasks: dict[int, Frame] = {}
         self._lookups: tuple[Lookup, ...] = ()
@@ -276,7 +277,7 @@ def analyse(
         view=query.view,
         view_columns=query.columns,
         needed=findings.needed,
-        outputs=_outputs(frame, names),
+        outputs=outputs_of(frame, names),
         lookups=tuple(lookup.table for lookup in lookups),
         operators=findings.operators,
         row_wise=findings.row_wise,
@@ -288,7 +289,8 @@ def _never(*_: object) -> Any:  # noqa: ANN401 - Replaces functions of several t
     raise InvariantError("a plan was run that must only be checked")
 
 
-def _outputs(frame: Frame, names: tuple[str, ...]) -> tuple[Column, ...]:
+def outputs_of(frame: Frame, names: tuple[str, ...]) -> tuple[Column, ...]:
+    """Return the outputs of a SELECT as columns; raise UserError for other types."""
     outputs: list[Column] = []
     for name, field in zip(names, frame.schema.fields, strict=True):
         kind = column_type(field.dataType)

@@ -6,7 +6,7 @@ could report the notes of rows that it did not write.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -46,6 +46,40 @@ def class_name(node: Node) -> str:
     return str(node.getClass().getSimpleName())
 
 
+# Operators whose outputs are inputs, or are computed from attributes that they refer to. Other
+# operators may use their inputs by position.
+_TRANSPARENT = frozenset(
+    {
+        "Aggregate",
+        "EventTimeWatermark",
+        "Filter",
+        "GlobalLimit",
+        "Join",
+        "LocalLimit",
+        "Project",
+        "Sort",
+        "SubqueryAlias",
+        "View",
+        "Window",
+    }
+)
+
+
+def used_attributes(plan: Node, *, is_reader: Callable[[Node], bool]) -> Iterator[int]:
+    """Yield the ids of the attributes that a plan returns, or uses above its readers."""
+    used = sequence(plan.output())
+    for node in own_nodes(plan):
+        if is_reader(node):
+            continue
+        used += sequence(node.references().toSeq())
+        if class_name(node) not in _TRANSPARENT:
+            for child in children(node):
+                used += sequence(child.output())
+        for subquery in sequence(node.subqueries()):
+            yield from used_attributes(subquery, is_reader=is_reader)
+    yield from (attribute.exprId().id() for attribute in used)
+
+
 SOURCE_FUNCTION = "read_source"
 LOOKUP_FUNCTION = "read_lookup"
 
@@ -67,7 +101,7 @@ _ROW_WISE = _WRAPPERS | {
 _ALLOWED = _ROW_WISE | {"Generate"}
 _JOINS = frozenset({"BroadcastHashJoin", "BroadcastNestedLoopJoin"})
 # By the index of the streamed side: the joins that keep or drop each of its rows separately.
-_JOIN_TYPES_BY_STREAMED = {
+JOIN_TYPES_BY_STREAMED = {
     0: frozenset(
         {"Inner", "Cross", "LeftOuter", "LeftSemi", "LeftAnti", "LeftSingle", "ExistenceJoin"}
     ),
@@ -176,7 +210,7 @@ def _join(node: Node) -> str | None:
     kind = str(node.joinType().toString()).partition("(")[0]
     if all(with_source):
         return "a self-join"
-    if kind in _JOIN_TYPES_BY_STREAMED[with_source.index(True)]:
+    if kind in JOIN_TYPES_BY_STREAMED[with_source.index(True)]:
         return None
     return _JOIN_WORDS[0] if kind == "FullOuter" else _JOIN_WORDS[1]
 
@@ -200,7 +234,7 @@ def _check_operator(node: Node, child: Node) -> None:
         streamed = [str(c.toString()) for c in children(node)].index(str(child.toString()))
         build_left = str(node.buildSide().toString()) == "BuildLeft"
         kind = str(node.joinType().toString()).partition("(")[0]
-        if build_left != (streamed == 1) or kind not in _JOIN_TYPES_BY_STREAMED[streamed]:
+        if build_left != (streamed == 1) or kind not in JOIN_TYPES_BY_STREAMED[streamed]:
             raise _unsupported(_JOIN_WORDS[1], hint=_JOIN_HINT)
     elif name not in _ALLOWED:
         raise _unsupported(f"the Spark operator {name}", hint=_JOIN_HINT)

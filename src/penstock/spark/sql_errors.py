@@ -23,15 +23,15 @@ def convert_job_error(error: Exception, *, log_file: object) -> PenstockError:
     state = _called(error, "getSqlState") or ""
     if state.startswith(_DATA_ERROR):
         return UserError(
-            _message(error),
+            message_of(error),
             code=Code.TOO_MANY_FAILURE_ROWS_ERR,
             detail=f"In the SELECT, {_place(error)}. The epoch was not committed.",
             hint="Fix the value, or use functions such as try_cast in the SELECT.",
         )
     if state.startswith(("42", "0A", "21")):
-        return UserError(_message(error), code=Code.TYPE_ERR, detail=_place(error))
+        return UserError(message_of(error), code=Code.TYPE_ERR, detail=_place(error))
     return ExternalError(
-        f"Spark could not run the epoch: {_message(error)}",
+        f"Spark could not run the epoch: {message_of(error)}",
         code=Code.SPARK_ERR,
         hint=f"See {log_file}.",
     )
@@ -42,9 +42,9 @@ def convert_select_error(error: Exception, text: str, *, log_file: object) -> Pe
     state = _called(error, "getSqlState") or ""
     if state.startswith((_DATA_ERROR, "42", "0A", "21")):
         code = Code.SYNTAX_ERR if state == _SYNTAX_ERROR else Code.TYPE_ERR
-        return with_location(UserError(_message(error), code=code), error, text)
+        return with_location(UserError(message_of(error), code=code), error, text)
     own, causes = _OWN_ERROR.findall(str(error)), _CAUSE.findall(str(error))
-    cause = causes[-1][:500] if causes else _message(error)
+    cause = causes[-1][:500] if causes else message_of(error)
     return ExternalError(
         own[-1] if own else f"Spark could not run the SELECT: {cause}",
         code=Code.SPARK_ERR,
@@ -64,9 +64,14 @@ def with_location(known: UserError, error: Exception, text: str) -> SelectError:
     return placed
 
 
+def condition_of(error: Exception) -> str:
+    """Return the name that Spark gives to the condition of an error; empty if it has none."""
+    return str(_called(error, "getCondition") or "")
+
+
 def missing_relation(error: Exception) -> str | None:
     """Return the name of the table that Spark did not find, as written."""
-    if _called(error, "getCondition") != "TABLE_OR_VIEW_NOT_FOUND":
+    if condition_of(error) != "TABLE_OR_VIEW_NOT_FOUND":
         return None
     name = (_called(error, "getMessageParameters") or {}).get("relationName", "")
     return name.replace("`", "") or None
@@ -106,7 +111,7 @@ def _place(error: Exception) -> str:
     return "" if place is None else f"line {place[0]}, column {place[1]}"
 
 
-def _message(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     """Return the sentence of an error that describes the problem."""
     text = _called(error, "getMessage") or str(error)
     # The last line of a Python traceback is the error that was raised.

@@ -1,7 +1,7 @@
 """Run a SELECT over tables in Spark, which reads them with Penstock's own data source."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -23,7 +23,7 @@ from penstock.spark.job_session import (
     select_frame,
     select_known,
 )
-from penstock.spark.plan_check import Node, all_nodes, children, class_name, own_nodes, sequence
+from penstock.spark.plan_check import Node, all_nodes, class_name, sequence, used_attributes
 from penstock.spark.sql_errors import convert_select_error
 from penstock.spark.table_source import (
     FOLDER,
@@ -37,11 +37,6 @@ from penstock.tables.scan import TableScan
 
 _TABLES_MAX = 100
 _TASKS_AFTER_SHUFFLE = 4
-# Operators whose outputs are inputs, or are computed from attributes that they refer to. Other
-# operators may use their inputs by position.
-_TRANSPARENT = frozenset(
-    {"Aggregate", "Filter", "GlobalLimit", "Join", "LocalLimit", "Project", "Sort", "Window"}
-)
 
 FindScan = Callable[[str], TableScan]
 
@@ -111,7 +106,7 @@ def _name_scan(
 
 def _needed_by_folder(plan: Node) -> dict[str, list[str]]:
     """Return the columns of every snapshot that an optimised plan uses."""
-    used = set(_used(plan))
+    used = set(used_attributes(plan, is_reader=_is_scan))
     needed: dict[str, set[str]] = {}
     for node in all_nodes(plan):
         if _is_scan(node):
@@ -119,21 +114,6 @@ def _needed_by_folder(plan: Node) -> dict[str, list[str]]:
             outputs = sequence(node.output())
             names |= {str(a.name()) for a in outputs if a.exprId().id() in used}
     return {folder: sorted(names) for folder, names in needed.items()}
-
-
-def _used(plan: Node) -> Iterator[int]:
-    """Yield the ids of the attributes that a plan returns or uses."""
-    used = sequence(plan.output())
-    for node in own_nodes(plan):
-        if _is_scan(node):
-            continue
-        used += sequence(node.references().toSeq())
-        if class_name(node) not in _TRANSPARENT:
-            for child in children(node):
-                used += sequence(child.output())
-        for subquery in sequence(node.subqueries()):
-            yield from _used(subquery)
-    yield from (attribute.exprId().id() for attribute in used)
 
 
 def _is_scan(node: Node) -> bool:

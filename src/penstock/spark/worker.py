@@ -35,7 +35,7 @@ _frozen = threading.Event()
 def run_tasks(work: Work, texts: Iterator[str]) -> Iterator[str]:
     """Run the tasks of one partition."""
     for text in texts:
-        yield work(text, _attempt()[1])
+        yield work(text, attempt()[1])
     freeze_once()
 
 
@@ -45,7 +45,7 @@ def source_function(
     """Return the function that reads the source in a plan; see ``_task_text``."""
 
     def read_source(batches: Batches) -> Batches:
-        partition, try_id = _attempt()
+        partition, try_id = attempt()
         for _ in batches:
             store_report = partial(_write_report, _report_path(try_id))
             yield from read(_task_text(tasks, partition), try_id, store_report)
@@ -60,7 +60,7 @@ def writer_function(
     """Return the function that writes the rows of a plan; see ``_task_text``."""
 
     def write_share(batches: Batches) -> Batches:
-        partition, try_id = _attempt()
+        partition, try_id = attempt()
         path = _report_path(try_id)
         try:
             text = _task_text(tasks, partition)
@@ -102,7 +102,7 @@ def freeze_once() -> None:
         gc.freeze()
 
 
-def _attempt() -> tuple[int, str]:
+def attempt() -> tuple[int, str]:
     """Return the partition and the id of the running task attempt."""
     from pyspark import TaskContext
 

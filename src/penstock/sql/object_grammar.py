@@ -7,13 +7,16 @@ secret value, so a message quotes a key only if ``=`` follows.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from penstock.model.schema import Column, partition_column_error
+from penstock.errors import Code
+from penstock.model.schema import Column, Primitive, partition_column_error
 from penstock.model.secrets import SecretReference, is_mask, reference_of
 from penstock.sql.lexer import Token, TokenKind
 from penstock.sql.names import (
     VALUE_HINT,
     at_secret_reference,
+    partition_names,
     plain_name,
     secret_name,
     table_name,
@@ -21,13 +24,15 @@ from penstock.sql.names import (
 from penstock.sql.reader import TokenReader, words
 from penstock.sql.statements import (
     AlterSecret,
+    AlterTableWatermark,
     CreateSecret,
     CreateTable,
     DescribeDetail,
     DescribeTable,
     Properties,
+    Watermark,
 )
-from penstock.sql.types import column_list
+from penstock.sql.types import column_list, watermark_for
 
 _PLACE = "CREATE TABLE"
 _NAMES_SHOWN_MAX = 20
@@ -52,6 +57,9 @@ _REFUSED_CLAUSES = {
     "UNIQUE": "UNIQUE KEY",
     "WITH": "WITH",
 }
+_REFUSED_CHANGES = words(
+    "ADD ALTER CHANGE CLUSTER DROP PARTITION RECOVER RENAME REPLACE SET UNSET"
+)
 _REFUSED_DESCRIPTIONS = words("DATABASE EXTENDED FORMATTED FUNCTION HISTORY JOB QUERY SCHEMA")
 
 
@@ -67,8 +75,9 @@ def parse_create_table(reader: TokenReader) -> CreateTable:
     reader.expect_symbol("(", after="the table name")
     if reader.at_symbol(")"):
         raise reader.error(f'table "{name}" must have at least one column', token=token)
+    _check_first_element(reader)
     columns = column_list(reader, after='"("')
-    reader.expect_symbol(")", after=f'the column "{columns[-1].name}"')
+    watermark = _watermark(reader, columns)
     text_by_clause, partition_by = _clauses(reader, columns)
     return CreateTable(
         name=name,
@@ -77,7 +86,24 @@ def parse_create_table(reader: TokenReader) -> CreateTable:
         location=text_by_clause.get("LOCATION"),
         comment=text_by_clause.get("COMMENT", ""),
         if_not_exists=if_not_exists,
+        watermark=watermark,
     )
+
+
+def parse_alter_table(reader: TokenReader) -> AlterTableWatermark:
+    """Parse ALTER TABLE, which sets or removes the watermark of a table."""
+    name = table_name(reader, after="ALTER TABLE")
+    if reader.skip("SET", "WATERMARK"):
+        return AlterTableWatermark(name=name, watermark=watermark_for(reader))
+    if reader.skip("DROP", "WATERMARK"):
+        return AlterTableWatermark(name=name, watermark=None)
+    if reader.peek().keyword in _REFUSED_CHANGES:
+        raise reader.unsupported(
+            f"ALTER TABLE … {reader.peek().keyword}",
+            hint=f"Write ALTER TABLE {name} SET WATERMARK FOR column AS column - INTERVAL …, "
+            "or DROP WATERMARK.",
+        )
+    raise reader.unexpected("SET WATERMARK or DROP WATERMARK", after="the table name")
 
 
 def parse_describe(reader: TokenReader) -> DescribeTable | DescribeDetail:
@@ -90,6 +116,35 @@ def parse_describe(reader: TokenReader) -> DescribeTable | DescribeDetail:
     if reader.at_name(1):
         reader.skip("TABLE")
     return DescribeTable(name=table_name(reader, after="DESCRIBE"))
+
+
+def _check_first_element(reader: TokenReader) -> None:
+    if reader.at("WATERMARK", "FOR"):
+        raise reader.error(
+            "WATERMARK must come after the columns",
+            hint="Write CREATE TABLE t (ts TIMESTAMP, …, WATERMARK FOR ts).",
+        )
+
+
+def _watermark(reader: TokenReader, columns: tuple[Column, ...]) -> Watermark | None:
+    """Parse the end of the column list, with or without WATERMARK FOR."""
+    if not reader.skip_symbol(","):
+        reader.expect_symbol(")", after=f'the column "{columns[-1].name}"')
+        return None
+    reader.take()
+    token = reader.peek(1)
+    watermark = watermark_for(reader)
+    column = _column_of(reader, columns, token=token, what="watermark column")
+    # Spark has no watermark for a time without a zone.
+    if column.type is not Primitive.TIMESTAMP:
+        raise reader.error(
+            f'watermark column "{column.name}" must have the type TIMESTAMP, '
+            f"not {column.type.sql}",
+            token=token,
+            code=Code.TYPE_ERR,
+        )
+    reader.expect_symbol(")", after="WATERMARK", hint="WATERMARK FOR must come last.")
+    return replace(watermark, column=column.name)
 
 
 def _clauses(
@@ -125,19 +180,15 @@ def _check_clause(reader: TokenReader) -> None:
 
 
 def _partition_by(reader: TokenReader, columns: tuple[Column, ...]) -> tuple[str, ...]:
-    reader.expect("BY", after="PARTITIONED")
-    first = reader.peek()
-    reader.expect_symbol("(", after="PARTITIONED BY")
+    first = reader.peek(1)
     names: list[str] = []
-    while not names or reader.skip_symbol(","):
-        token = reader.peek()
-        column = _partition_column(reader, columns, after='","' if names else '"("')
+    for token in partition_names(reader, place=_PLACE):
+        column = _partition_column(reader, columns, token=token)
         if column.name in names:
             raise reader.error(
                 f'partition column "{column.name}" is specified more than once', token=token
             )
         names.append(column.name)
-    reader.expect_symbol(")", after=f'the partition column "{names[-1]}"')
     if len(names) == len(columns):
         raise reader.error(
             "PARTITIONED BY must not list all columns of the table",
@@ -147,41 +198,30 @@ def _partition_by(reader: TokenReader, columns: tuple[Column, ...]) -> tuple[str
     return tuple(names)
 
 
-def _partition_column(reader: TokenReader, columns: Sequence[Column], *, after: str) -> Column:
-    token = reader.peek()
-    name = plain_name(reader, "a column name", after=after)
-    _check_plain(reader, token)
-    column = next((c for c in columns if c.name.lower() == name.lower()), None)
-    if column is None:
-        known = ", ".join(f'"{c.name}"' for c in columns[:_NAMES_SHOWN_MAX])
-        more = " …" if len(columns) > _NAMES_SHOWN_MAX else ""
-        raise reader.error(
-            f'partition column "{name}" is not a column of the table',
-            token=token,
-            hint=f"The columns are {known}{more}.",
-        )
+def _partition_column(
+    reader: TokenReader, columns: Sequence[Column], *, token: Token
+) -> Column:
+    column = _column_of(reader, columns, token=token, what="partition column")
     refusal = partition_column_error(column)
     if refusal is not None:
         raise reader.error(refusal.message, token=token, code=refusal.code, hint=refusal.hint)
     return column
 
 
-def _check_plain(reader: TokenReader, token: Token) -> None:
-    """Raise if a type or a function of columns follows, which Spark allows here."""
-    if reader.at_name():
-        raise reader.unsupported(
-            "a type in PARTITIONED BY",
-            place=_PLACE,
+def _column_of(
+    reader: TokenReader, columns: Sequence[Column], *, token: Token, what: str
+) -> Column:
+    """Return the column that a token names; ``what`` starts the message of the error."""
+    column = next((c for c in columns if c.name.lower() == token.text.lower()), None)
+    if column is None:
+        known = ", ".join(f'"{c.name}"' for c in columns[:_NAMES_SHOWN_MAX])
+        more = " …" if len(columns) > _NAMES_SHOWN_MAX else ""
+        raise reader.error(
+            f'{what} "{token.text}" is not a column of the table',
             token=token,
-            hint="Declare the column in the column list; write only its name here.",
+            hint=f"The columns are {known}{more}.",
         )
-    if reader.at_symbol("("):
-        raise reader.unsupported(
-            f"{token.text}(…) in PARTITIONED BY",
-            place=_PLACE,
-            token=token,
-            hint="Partition by a column that contains the value itself.",
-        )
+    return column
 
 
 def _clause_text(reader: TokenReader, clause: str) -> str:

@@ -4,9 +4,10 @@ A statement ends with ``;``, or with ``\G``, which prints its result vertically.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 from penstock.errors import UserError
-from penstock.model.job_kinds import ROUTINE_LOAD
+from penstock.model.job_kinds import FLOW, ROUTINE_LOAD, STREAMING_TABLE
 from penstock.sql.lexer import Script, Token, TokenKind, read_script, tokenize
 from penstock.sql.load_grammar import (
     filtered_job_name,
@@ -19,9 +20,10 @@ from penstock.sql.load_grammar import (
     parse_show_routine_load,
     parse_show_routine_load_task,
 )
-from penstock.sql.names import job_name, secret_name, table_name
+from penstock.sql.names import flow_name, job_name, secret_name, table_name
 from penstock.sql.object_grammar import (
     parse_alter_secret,
+    parse_alter_table,
     parse_create_secret,
     parse_create_table,
     parse_describe,
@@ -36,6 +38,7 @@ from penstock.sql.statements import (
     ParsedStatement,
     PauseJob,
     ResumeJob,
+    ShowCheckpoints,
     ShowCreateJob,
     ShowCreateTable,
     ShowEpochs,
@@ -46,30 +49,50 @@ from penstock.sql.statements import (
     ShowTables,
     Statement,
 )
+from penstock.sql.stream_grammar import (
+    CDC_HINT,
+    checkpoints_name,
+    parse_alter_streaming_table,
+    parse_create_flow,
+    parse_create_streaming_table,
+    parse_drop_streaming_table,
+    parse_explain_streaming_table,
+    parse_refresh,
+    parse_show_streaming_tables,
+)
 
 Parse = Callable[[TokenReader], Statement]
 
 
 _FOREIGN_STATEMENTS = words(
-    "ADD ANALYZE BEGIN CACHE CALL CANCEL CLEAR COMMENT COMMIT CONVERT COPY DECLARE "
+    "ADD ANALYZE APPLY AUTO BEGIN CACHE CALL CANCEL CLEAR COMMENT COMMIT CONVERT COPY DECLARE "
     "DELETE EXECUTE EXPORT GRANT INSERT KILL LIST LOAD LOCK MERGE MSCK "
-    "OPTIMIZE REFRESH RENAME REPAIR REPLACE RESET RESTORE REVOKE ROLLBACK SET "
+    "OPTIMIZE RENAME REPAIR REPLACE RESET RESTORE REVOKE ROLLBACK SET "
     "START SYNC TABLE TRUNCATE UNCACHE UNSET UPDATE USE VACUUM"
 )
 _FOREIGN_HINTS = {
     "STOP ALL": "A stopped load cannot be resumed. Stop loads one by one with STOP ROUTINE "
     "LOAD FOR name, or pause all with PAUSE ALL ROUTINE LOAD.",
     "INSERT": "Use INSERT in a job: CREATE JOB name ON STREAMING DO INSERT INTO ….",
+    "APPLY": CDC_HINT,
+    "AUTO": CDC_HINT,
+    "CREATE MATERIALIZED VIEW": "Write CREATE STREAMING TABLE name AS query.",
+    "CREATE OR REPLACE": "Drop the object first. A streaming table can also be created with "
+    "CREATE OR REFRESH STREAMING TABLE.",
+    "REFRESH MATERIALIZED VIEW": "Write REFRESH STREAMING TABLE name.",
+    "REFRESH TABLE": "Every SELECT reads the newest version of a table. A streaming table is "
+    "refreshed with REFRESH STREAMING TABLE name.",
 }
 _FOREIGN_OBJECTS = {
     "CREATE": words(
-        "CATALOG DATABASE EXTERNAL FUNCTION GLOBAL INDEX MATERIALIZED OR RESOURCE ROLE "
-        "SCHEMA STREAMING TEMP TEMPORARY USER VIEW"
+        "CATALOG DATABASE EXTERNAL FUNCTION GLOBAL INDEX LIVE MATERIALIZED PRIVATE RESOURCE "
+        "ROLE SCHEMA TEMP TEMPORARY USER VIEW"
     ),
     "EXPLAIN": words(
         "ANALYZE CODEGEN COST DELETE EXTENDED FORMATTED INSERT SELECT UPDATE WITH"
     ),
-    "ALTER": words("CATALOG DATABASE SCHEMA TABLE USER VIEW"),
+    "ALTER": words("CATALOG DATABASE MATERIALIZED SCHEMA USER VIEW"),
+    "REFRESH": words("FUNCTION MATERIALIZED TABLE"),
     "PAUSE": words("SYNC"),
     "RESUME": words("SYNC"),
     "STOP": words("ALL SYNC"),
@@ -80,7 +103,7 @@ _FOREIGN_OBJECTS = {
         "CATALOGS COLUMNS CURRENT DATABASES FUNCTIONS GRANTS LOAD PARTITIONS PROCESSLIST "
         "SCHEMAS STATUS TBLPROPERTIES TRANSACTIONS USER VARIABLES VIEWS"
     ),
-    "SHOW CREATE": words("CATALOG DATABASE FUNCTION SCHEMA SECRET VIEW"),
+    "SHOW CREATE": words("CATALOG DATABASE FUNCTION MATERIALIZED SCHEMA SECRET VIEW"),
 }
 
 
@@ -141,7 +164,8 @@ def _statement(reader: TokenReader) -> Statement:
         return parse_query(reader)
     if word in _FOREIGN_STATEMENTS:
         second = reader.peek(1).keyword
-        construct = f"{word} {second}" if second in ("TABLE", "TASK") else word
+        paired = second in ("CDC", "CHANGES", "TABLE", "TASK")
+        construct = f"{word} {second}" if paired else word
         raise reader.unsupported(construct, hint=_FOREIGN_HINTS.get(word, ""))
     if word not in _PARSERS and word not in ("DESCRIBE", "DESC"):
         known = ", ".join(" ".join(head) for head in statement_heads())
@@ -155,9 +179,8 @@ def _statement(reader: TokenReader) -> Statement:
 
 
 def _object(reader: TokenReader, verb: str, parsers: Mapping[str, Parse]) -> Statement:
-    word = reader.peek().keyword
-    if word in _FOREIGN_OBJECTS[verb]:
-        construct = "CREATE OR REPLACE" if word == "OR" else f"{verb} {word}"
+    construct = _foreign_object(reader, verb)
+    if construct:
         raise reader.unsupported(construct, hint=_FOREIGN_HINTS.get(construct, ""))
     found = [phrase for phrase in parsers if reader.at(*phrase.split())]
     if not found:
@@ -165,6 +188,17 @@ def _object(reader: TokenReader, verb: str, parsers: Mapping[str, Parse]) -> Sta
     longest = max(found, key=len)
     reader.skip(*longest.split())
     return parsers[longest](reader)
+
+
+def _foreign_object(reader: TokenReader, verb: str) -> str:
+    """Return the first words of a known statement that is not supported; empty if none."""
+    if verb == "CREATE" and reader.at("OR", "REPLACE"):
+        return "CREATE OR REPLACE"
+    refreshed = verb == "CREATE" and reader.at("OR", "REFRESH")
+    word = reader.peek(2 if refreshed else 0).keyword
+    if word not in _FOREIGN_OBJECTS[verb]:
+        return ""
+    return f"{verb} {word} VIEW" if word == "MATERIALIZED" else f"{verb} {word}"
 
 
 def _unknown(reader: TokenReader, phrases: Iterable[str], *, after: str) -> UserError:
@@ -211,36 +245,59 @@ _SHOW_CREATE: Mapping[str, Parse] = {
     "TABLE": _named(ShowCreateTable, table_name),
     "JOB": _show_create_job,
     "ROUTINE LOAD": _named(ShowCreateJob, load_after_for, kind=ROUTINE_LOAD),
+    "STREAMING TABLE": _named(ShowCreateJob, table_name, kind=STREAMING_TABLE),
+    "FLOW": _named(ShowCreateJob, flow_name, kind=FLOW),
 }
 _PARSERS: Mapping[str, Mapping[str, Parse]] = {
     "CREATE": {
         "TABLE": parse_create_table,
         "JOB": parse_create_job,
         "ROUTINE LOAD": parse_create_routine_load,
+        "STREAMING TABLE": parse_create_streaming_table,
+        "OR REFRESH STREAMING TABLE": partial(parse_create_streaming_table, or_refresh=True),
+        "FLOW": parse_create_flow,
         "SECRET": parse_create_secret,
     },
     "ALTER": {
+        "TABLE": parse_alter_table,
         "JOB": parse_alter_job,
         "ROUTINE LOAD": parse_alter_routine_load,
+        "STREAMING TABLE": partial(
+            parse_alter_streaming_table, kind=STREAMING_TABLE, parse_name=table_name
+        ),
+        "FLOW": partial(parse_alter_streaming_table, kind=FLOW, parse_name=flow_name),
         "SECRET": parse_alter_secret,
     },
     "PAUSE": {
         "JOB": _named(PauseJob, filtered_job_name),
         "ROUTINE LOAD": _named(PauseJob, load_after_for, kind=ROUTINE_LOAD),
         "ALL ROUTINE LOAD": lambda _: PauseJob(kind=ROUTINE_LOAD, name=None),
+        "STREAMING TABLE": _named(PauseJob, table_name, kind=STREAMING_TABLE),
+        "FLOW": _named(PauseJob, flow_name, kind=FLOW),
     },
     "RESUME": {
         "JOB": _named(ResumeJob, filtered_job_name),
         "ROUTINE LOAD": _named(ResumeJob, load_after_for, kind=ROUTINE_LOAD),
         "ALL ROUTINE LOAD": lambda _: ResumeJob(kind=ROUTINE_LOAD, name=None),
+        "STREAMING TABLE": _named(ResumeJob, table_name, kind=STREAMING_TABLE),
+        "FLOW": _named(ResumeJob, flow_name, kind=FLOW),
     },
     "STOP": {"ROUTINE LOAD": _named(DropJob, load_after_for, kind=ROUTINE_LOAD)},
     "DROP": {
         "TABLE": _drop(DropTable, table_name),
         "JOB": _drop(DropJob, filtered_job_name),
+        "STREAMING TABLE": parse_drop_streaming_table,
+        "FLOW": _drop(partial(DropJob, kind=FLOW), flow_name),
         "SECRET": _drop(DropSecret, secret_name),
     },
-    "EXPLAIN": {"JOB": _named(ExplainJob, job_name)},
+    "REFRESH": {
+        "STREAMING TABLE": partial(parse_refresh, kind=STREAMING_TABLE, parse_name=table_name),
+        "FLOW": partial(parse_refresh, kind=FLOW, parse_name=flow_name),
+    },
+    "EXPLAIN": {
+        "JOB": _named(ExplainJob, job_name),
+        "STREAMING TABLE": parse_explain_streaming_table,
+    },
     "SHOW": {
         "TABLES": lambda _: ShowTables(),
         "JOBS": lambda _: ShowJobs(),
@@ -254,6 +311,8 @@ _PARSERS: Mapping[str, Mapping[str, Parse]] = {
             ShowCreateJob, load_after_for, kind=ROUTINE_LOAD, all=True
         ),
         "SHARDS": _named(ShowShards, load_after_for),
+        "STREAMING TABLES": parse_show_streaming_tables,
+        "CHECKPOINTS": _named(ShowCheckpoints, checkpoints_name),
         "SECRETS": lambda _: ShowSecrets(),
     },
 }

@@ -43,10 +43,10 @@ _VERSION_HINT = (
 )
 # Words that can follow a table without an alias. TABLESAMPLE is missing, because
 # it comes before the alias: no alias can be inserted before TABLESAMPLE.
-_CLAUSES = words(
-    "ANTI CLUSTER CROSS DISTRIBUTE EXCEPT FULL GROUP HAVING INNER INTERSECT JOIN LATERAL LEFT "
-    "LIMIT MINUS NATURAL OFFSET ON ORDER PIVOT RIGHT SELECT SEMI SORT UNION UNPIVOT USING "
-    "WHERE WINDOW"
+CLAUSE_WORDS = words(
+    "ANTI ASOF CLUSTER CROSS DISTRIBUTE EXCEPT FULL GROUP HAVING INNER INTERSECT JOIN LATERAL "
+    "LEFT LIMIT MINUS NATURAL OFFSET ON ORDER PIVOT QUALIFY RIGHT SELECT SEMI SORT UNION "
+    "UNPIVOT USING WHERE WINDOW"
 )
 
 
@@ -228,4 +228,4 @@ def _parse_version(reader: TokenReader, name: list[Token], start: int) -> Versio
 
 def _aliased(reader: TokenReader) -> bool:
     """Return whether an alias, or TABLESAMPLE and thus no alias, comes next."""
-    return reader.at_name() and reader.peek().keyword not in _CLAUSES
+    return reader.at_name() and reader.peek().keyword not in CLAUSE_WORDS

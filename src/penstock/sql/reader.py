@@ -44,9 +44,14 @@ class TokenReader:
         return self._index >= len(self._tokens)
 
     @property
+    def previous(self) -> Token:
+        """The token taken last."""
+        return self._tokens[self._index - 1]
+
+    @property
     def taken_end(self) -> int:
         """The offset after the token taken last."""
-        return self._tokens[self._index - 1].end
+        return self.previous.end
 
     @property
     def head(self) -> str:
@@ -118,16 +123,19 @@ class TokenReader:
         where = f" after {after}" if after else ""
         near = get_close_matches(self.peek().keyword, list(choices), n=1)
         did_you_mean = f"Did you mean {near[0]}? " if near else ""
-        # A message must not quote any part of a secret.
         token = self.peek()
         harmless = token is self._end or any(map(token.is_symbol, _STRUCTURE))
-        visible = harmless or self._index < first_secret(self._tokens)
-        found = token.shown if visible else "hidden text"
+        found = token.shown if harmless or self.visible(token) else "hidden text"
         error = self.error(
             f"expected {expected}{where}, found {found}", hint=f"{did_you_mean}{hint}".rstrip()
         )
         error.expected = expected
         return error
+
+    def visible(self, token: Token) -> bool:
+        """Return whether a message can quote a token: no part of a secret is quoted."""
+        hidden = self._tokens[first_secret(self._tokens) :]
+        return not hidden or token.start < hidden[0].start
 
     def unsupported(
         self, construct: str, *, place: str = "", token: Token | None = None, hint: str = ""

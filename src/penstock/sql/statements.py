@@ -4,10 +4,18 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from penstock.model.job import LoadProperties
-from penstock.model.job_kinds import STREAMING, JobKind
-from penstock.model.schema import Column
+from penstock.model.job_kinds import FLOW, STREAMING, STREAMING_TABLE, JobKind
+from penstock.model.schema import Column, DataType
 
 Properties = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watermark:
+    """The event time of a stream: its column, and how late a row can be."""
+
+    column: str
+    delay_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +28,15 @@ class CreateTable:
     location: str | None = None
     comment: str = ""
     if_not_exists: bool = False
+    watermark: Watermark | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterTableWatermark:
+    """ALTER TABLE … SET WATERMARK, or DROP WATERMARK, for which ``watermark`` is None."""
+
+    name: str
+    watermark: Watermark | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +154,7 @@ class ExplainJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PauseJob:
-    """PAUSE JOB, or PAUSE ROUTINE LOAD FOR; ``name`` is None for PAUSE ALL."""
+    """PAUSE of a job of any kind; ``name`` is None for PAUSE ALL."""
 
     kind: JobKind = STREAMING
     name: str | None
@@ -145,7 +162,7 @@ class PauseJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumeJob:
-    """RESUME JOB, or RESUME ROUTINE LOAD FOR; ``name`` is None for RESUME ALL."""
+    """RESUME of a job of any kind; ``name`` is None for RESUME ALL."""
 
     kind: JobKind = STREAMING
     name: str | None
@@ -153,11 +170,15 @@ class ResumeJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropJob:
-    """DROP JOB, or STOP ROUTINE LOAD FOR."""
+    """DROP of a job of any kind, or STOP ROUTINE LOAD FOR.
+
+    ``keep_table``: DROP STREAMING TABLE does not delete the rows.
+    """
 
     kind: JobKind = STREAMING
     name: str
     if_exists: bool = False
+    keep_table: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +188,7 @@ class ShowJobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowCreateJob:
-    """SHOW CREATE JOB, or SHOW CREATE ROUTINE LOAD FOR; ``all`` includes ended jobs."""
+    """SHOW CREATE of a job of any kind; ``all`` includes ended jobs."""
 
     kind: JobKind = STREAMING
     name: str
@@ -285,8 +306,114 @@ class ShowShards:
     name: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamColumn:
+    """A column of a streaming table; the query determines a type that is None."""
+
+    name: str
+    type: DataType | None = None
+    comment: str = ""
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamUse:
+    """One ``STREAM table`` in a query.
+
+    ``start`` and ``end`` are the offsets from STREAM to the end of the watermark. The alias
+    is not included, so a view can replace this part. ``alias`` is None if there is no alias.
+    """
+
+    table: str
+    start: int
+    end: int
+    watermark: Watermark | None
+    alias: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamQueryText:
+    """The verbatim query of a streaming table; ``at`` is its line and column in the script."""
+
+    text: str
+    at: tuple[int, int] = field(default=(1, 1), compare=False)
+    streams: tuple[StreamUse, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateStreamingTable:
+    """CREATE STREAMING TABLE; ``options`` are those of WITH and of TBLPROPERTIES."""
+
+    kind: JobKind = STREAMING_TABLE
+    name: str
+    query: StreamQueryText
+    columns: tuple[StreamColumn, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    comment: str = ""
+    location: str | None = None
+    options: Properties = ()
+    if_not_exists: bool = False
+    or_refresh: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateFlow:
+    """CREATE FLOW: a query that appends to a table; columns are matched by name."""
+
+    kind: JobKind = FLOW
+    name: str
+    table: str
+    query: StreamQueryText
+    comment: str = ""
+    options: Properties = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterStreamingTable:
+    """ALTER STREAMING TABLE, or ALTER FLOW: options to change, or a watermark to advance.
+
+    ``advance`` is FINAL or the text of a timestamp. ``datetime.fromisoformat`` parses the text.
+    """
+
+    kind: JobKind = STREAMING_TABLE
+    name: str
+    options: Properties = ()
+    advance: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefreshStreamingTable:
+    """REFRESH STREAMING TABLE, or REFRESH FLOW."""
+
+    kind: JobKind = STREAMING_TABLE
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainStreamingTable:
+    """EXPLAIN STREAMING TABLE: an existing table, or a query after AS."""
+
+    name: str | None = None
+    query: StreamQueryText | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowStreamingTables:
+    """SHOW STREAMING TABLES."""
+
+    like: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowCheckpoints:
+    """SHOW CHECKPOINTS FOR: the checkpoints of a streaming table or a flow."""
+
+    name: str
+
+
 Statement = (
     CreateTable
+    | AlterTableWatermark
     | DropTable
     | ShowTables
     | DescribeTable
@@ -311,6 +438,13 @@ Statement = (
     | ShowRoutineLoad
     | ShowRoutineLoadTask
     | ShowShards
+    | CreateStreamingTable
+    | CreateFlow
+    | AlterStreamingTable
+    | RefreshStreamingTable
+    | ExplainStreamingTable
+    | ShowStreamingTables
+    | ShowCheckpoints
 )
 
 

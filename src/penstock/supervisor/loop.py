@@ -38,6 +38,10 @@ class Loop(Protocol):
         """Request the end of the loop and cancel its Spark job; return at once."""
         ...
 
+    def wake(self) -> None:
+        """End a wait of the loop; called when a user requested an epoch."""
+        ...
+
     def abort_attempt(self, reason: str) -> None:
         """Cancel the running attempt; the loop retries the epoch."""
         ...

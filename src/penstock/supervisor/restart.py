@@ -25,6 +25,11 @@ NEVER_RESUMED = frozenset(
         Code.TABLE_CHANGED_ERR,
         Code.STREAM_CHANGED_ERR,
         Code.CATALOG_BEHIND_ERR,
+        Code.SOURCE_REWRITTEN_ERR,
+        Code.CHECKPOINT_LOST_ERR,
+        Code.CHECKPOINT_FOREIGN_ERR,
+        Code.CHECKPOINT_DAMAGED_ERR,
+        Code.CHECKPOINT_BEHIND_ERR,
     }
 )
 

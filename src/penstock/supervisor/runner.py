@@ -98,6 +98,10 @@ class Runner:
         self._stopping = True
         self._loop.stop()
 
+    def wake(self) -> None:
+        """End a wait of the loop."""
+        self._loop.wake()
+
     def abort_attempt(self) -> None:
         """Cancel and retry the running epoch, because its tasks exceed their time limit."""
         self._loop.abort_attempt(f"tasks have run since {self.progress.since:%H:%M:%S}")

@@ -87,6 +87,8 @@ class Supervisor:
         self._name_by_id: dict[str, str] = {}
         self._lost_jobs: list[LostJob] = []
         self._polled_at_by_job: dict[str, datetime] = {}
+        # The newest request of a user that was passed on to the runner of a job.
+        self._request_by_job: dict[str, int] = {}
 
     def start(self, *, sole_process: bool) -> None:
         """Start to renew leases.
@@ -112,6 +114,9 @@ class Supervisor:
             )
         for job_id, state in states.items():
             if job_id in self._runners:
+                if state.requested_event > self._request_by_job.get(job_id, 0):
+                    self._runners[job_id].wake()
+                self._request_by_job[job_id] = state.requested_event
                 continue
             lease = leases.get(job_id)
             foreign = lease is not None and lease.live and lease.node_id != self._parts.node_id
@@ -120,6 +125,20 @@ class Supervisor:
             self._start_or_resume(state, held_elsewhere=foreign)
         return tuple(
             self._report(state, leases.get(job_id)) for job_id, state in states.items()
+        )
+
+    def upstream_works(self, reader: JobState) -> bool:
+        """Return whether a job that writes an input of the reader has not caught up yet.
+
+        Paused jobs, and jobs that this supervisor does not run, do not count.
+        """
+        inputs = {split.identity for split in reader.progress}
+        return any(
+            state.definition.table.id in inputs
+            and state.id != reader.id
+            and state.id not in self._caught_up
+            and (state.desired.state is DesiredState.RUN or resume_at(state) is not None)
+            for state in self._active_jobs()
         )
 
     def pop_lost_jobs(self) -> tuple[LostJob, ...]:
@@ -163,6 +182,9 @@ class Supervisor:
                 self._lost_jobs.append(LostJob(job=self._name_by_id[job_id], error=error))
             if self._until_caught_up and runner.progress.caught_up:
                 self._caught_up.add(job_id)
+            # A loop may wait for this job, which writes one of its inputs.
+            for other in self._runners.values():
+                other.wake()
 
     def _should_run(self, job_id: str) -> bool:
         """Return whether a job should run; False if a user paused or dropped it."""

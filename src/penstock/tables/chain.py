@@ -38,7 +38,7 @@ from penstock.model.epoch import (
 from penstock.model.job import JobState, TableRef
 from penstock.model.split import Progress, mark_moved
 from penstock.storage.store import ObjectMissingError
-from penstock.tables.folder import LOG_FOLDER, TableFolder
+from penstock.tables.folder import LOG_FOLDER, TableFolder, job_folder
 from penstock.tables.table import ChainCommit, TableHandle, Tables
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def find_committed_version(
 
 def copy_key(folder: TableFolder, job_id: str, number: int) -> str:
     """Return the key of the copy of an attachment."""
-    return folder.key(f"_penstock/{job_id}/{number}.json")
+    return folder.key(f"{job_folder(job_id)}/{number}.json")
 
 
 def read_copy(folder: TableFolder, job_id: str, number: int) -> Attachment | None:

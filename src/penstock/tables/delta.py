@@ -30,7 +30,7 @@ from deltalake import (
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction
 
-from penstock.errors import Code, ExternalError, UserError
+from penstock.errors import Code, CommitOutcomeUnknownError, ExternalError, UserError
 from penstock.model.codec import to_text
 from penstock.model.epoch import Attachment, DataFile
 from penstock.model.job import TableRef
@@ -54,10 +54,12 @@ from penstock.tables.folder import (
     location_of,
     new_folder,
     open_folder,
+    staged_folder,
     subfolder,
     table_uri,
 )
-from penstock.tables.partitions import check_partition_columns
+from penstock.tables.keyed import KeyedCommit, StagedRows
+from penstock.tables.partitions import check_keyed_partition_columns, check_partition_columns
 from penstock.tables.schema import check_columns, columns_of, schema_text
 from penstock.tables.table import (
     ChainCommit,
@@ -139,6 +141,15 @@ _READER_FEATURES = frozenset({"timestampNtz"})
 # A checkpoint, by default every hundred versions, allows fast opening. A load does not wait for
 # the cleaning of the log.
 _AFTER_COMMIT = PostCommitHookProperties(create_checkpoint=True, cleanup_expired_logs=False)
+
+
+def _commit_properties(attachment: Attachment) -> CommitProperties:
+    """Return the properties of a commit of the job's chain."""
+    return CommitProperties(
+        custom_metadata={ATTACHMENT_KEY: to_text(attachment)},
+        max_commit_retries=_COMMIT_RETRIES_MAX,
+        app_transactions=[Transaction(attachment.job_id, attachment.number)],
+    )
 
 
 class DeltaRejects:
@@ -265,6 +276,10 @@ class DeltaTables:
         folder = self.folder(self.rejects_location(job_id))
         folder.store.delete_below(f"{folder.root}/")
 
+    def delete_staged(self, location: str, job_id: str) -> None:
+        folder = self.folder(location)
+        folder.store.delete_below(f"{folder.key(staged_folder(job_id))}/")
+
     def missing_files(self, location: str, paths: Sequence[str]) -> tuple[str, ...]:
         folder = self.folder(location)
         return tuple(path for path in paths if folder.store.head(folder.key(path)) is None)
@@ -354,9 +369,44 @@ class DeltaHandle:
             )
 
     def commit(self, attachment: Attachment, files: Sequence[DataFile]) -> int:
-        after = self.version
         partition_columns = self._table.metadata().partition_columns
         require_partitions(files, columns=tuple(partition_columns))
+
+        def append() -> None:
+            self._table.create_write_transaction(
+                [_add_action(file) for file in files],
+                mode="append",
+                schema=self._table.schema(),
+                partition_by=partition_columns or None,
+                commit_properties=_commit_properties(attachment),
+                post_commithook_properties=_AFTER_COMMIT,
+            )
+
+        return self._commit(attachment, append)
+
+    def commit_keyed(
+        self, attachment: Attachment, files: Sequence[DataFile], *, key: tuple[str, ...]
+    ) -> int:
+        # delta-rs does not commit a merge without rows.
+        if not any(file.rows for file in files):
+            return self.commit(attachment, ())
+        rows = StagedRows(
+            folder=self._folder, files=tuple(files), columns=self.columns(), key=key
+        )
+        check_keyed_partition_columns(rows.columns, self.partition_columns())
+        rows.check()
+        merge = KeyedCommit(
+            rows=rows,
+            attachment=attachment,
+            snapshot=self._table,
+            properties=_commit_properties(attachment),
+            after=_AFTER_COMMIT,
+        )
+        return self._commit(attachment, merge.execute)
+
+    def _commit(self, attachment: Attachment, write: Callable[[], None]) -> int:
+        """Write a commit and return its version; after any failure, the outcome is unknown."""
+        after = self.version
         try:
             # A cleaned log lacks the entry too, so the table id decides.
             if (
@@ -364,19 +414,10 @@ class DeltaHandle:
                 and DeltaHandle(self._open_folder).table_id != self.table_id
             ):
                 raise table_missing(self._folder)
-            self._table.create_write_transaction(
-                [_add_action(file) for file in files],
-                mode="append",
-                schema=self._table.schema(),
-                partition_by=partition_columns or None,
-                commit_properties=CommitProperties(
-                    custom_metadata={ATTACHMENT_KEY: to_text(attachment)},
-                    max_commit_retries=_COMMIT_RETRIES_MAX,
-                    app_transactions=[Transaction(attachment.job_id, attachment.number)],
-                ),
-                post_commithook_properties=_AFTER_COMMIT,
-            )
+            write()
             version = find_committed_version(self._folder, attachment, after=after)
+        except CommitOutcomeUnknownError:
+            raise
         except Exception as error:
             reason = error_text(error, hidden=self._folder.hidden)
             raise outcome_unknown(attachment, reason) from error

@@ -61,6 +61,19 @@ def new_folder(warehouse: str, name: str) -> str:
 LOG_FOLDER = "_delta_log"
 
 
+def job_folder(job_id: str) -> str:
+    """Return the folder of a job, relative to a table; no reader and no VACUUM lists it."""
+    return f"_penstock/{job_id}"
+
+
+def staged_folder(job_id: str, attempt_id: str = "") -> str:
+    """Return the folder, relative to a table, where the tasks of an attempt stage files.
+
+    Without an attempt, return the folder of all attempts of the job.
+    """
+    return f"{job_folder(job_id)}/staged" + (f"/{attempt_id}" if attempt_id else "")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFolder:
     """The folder of one table; ``location`` is its form for users and delta-rs."""

@@ -53,6 +53,21 @@ def check_partition_columns(columns: tuple[Column, ...], names: tuple[str, ...])
         )
 
 
+def check_keyed_partition_columns(columns: tuple[Column, ...], names: tuple[str, ...]) -> None:
+    """Raise UserError for partition columns that a table with keys cannot have.
+
+    delta-rs writes -0.5 as "0.-50". No reader opens a table with such a partition.
+    """
+    for column in columns:
+        if column.name in names and isinstance(column.type, Decimal) and column.type.scale:
+            raise UserError(
+                f'a table with keys cannot be partitioned by column "{column.name}" of type '
+                f"{column.type.sql}",
+                code=Code.NOT_SUPPORTED_ERR,
+                hint="Partition by another column, or by a DECIMAL with scale 0.",
+            )
+
+
 def folder_names(values: PartitionValues) -> tuple[str, ...]:
     """Return the folder names of a partition, outermost first."""
     return tuple(_folder_name(name, value) for name, value in values)

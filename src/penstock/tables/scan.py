@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 from penstock.arrow.casts import cast_array
 from penstock.arrow.types import AnyArray, AnyField, AnyType, arrow_schema
 from penstock.errors import Code, ExternalError, UserError
+from penstock.model.epoch import DataFile
 from penstock.model.job import TableRef
 from penstock.model.query import Lookup, LookupFile
 from penstock.model.schema import Column
@@ -43,7 +44,7 @@ def read_lookup(lookup: Lookup) -> Iterator[pa.RecordBatch]:
 
 def read_file(
     folder: TableFolder,
-    file: LookupFile | SnapshotFile,
+    file: LookupFile | SnapshotFile | DataFile,
     *,
     columns: tuple[Column, ...],
     needed: Sequence[str] | None = None,

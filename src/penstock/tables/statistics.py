@@ -24,6 +24,8 @@ from penstock.model.schema import Array, Column, DataType, Decimal, Map, Primiti
 
 # Delta's default; readers expect no more.
 _LEAVES_MAX = 32
+# A stream orders files by event time, so these types have statistics in any place.
+_TIMES = (Primitive.TIMESTAMP, Primitive.TIMESTAMP_NTZ)
 _TEXT_MAX = 32
 _CODE_POINT_MAX = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
@@ -78,7 +80,7 @@ def statistics_json(
     leaf = 0
     for column in columns:
         name, kind = column.name, column.type
-        if isinstance(kind, Primitive | Decimal) and leaf < _LEAVES_MAX:
+        if isinstance(kind, Primitive | Decimal) and (leaf < _LEAVES_MAX or kind in _TIMES):
             summary = floats[name] if name in floats else _leaf_summary(metadata, leaf)
             nulls[name] = str(summary.nulls)
             if summary.bounded and summary.low is not None:

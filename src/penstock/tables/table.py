@@ -5,7 +5,7 @@ if the table has a newer commit with the same job id than that snapshot. After a
 commit, its outcome is unknown until the table is read back.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -81,6 +81,24 @@ class TableHandle(Protocol):
 
         The snapshot does not move. Raise CommitOutcomeUnknownError for any failure, including a
         conflict.
+        """
+        ...
+
+    def commit_keyed(
+        self, attachment: Attachment, files: Sequence[DataFile], *, key: tuple[str, ...]
+    ) -> int:
+        """Merge the rows of staged files into the table, and commit as ``commit`` does.
+
+        A staged row replaces the row with the same key, or is added if there is none. NULLs are
+        equal. A table with an empty key has one row. Without staged rows, nothing is merged.
+
+        If another writer was first, repeat the merge with its rows. The job's newest commit
+        must still be the predecessor of this one; otherwise raise CommitOutcomeUnknownError. If
+        this commit is in the table already, return its version.
+
+        Some errors are raised before any commit. Raise InvariantError if two staged rows have
+        the same key. Raise ExternalError if a staged file cannot be read. Raise UserError
+        NOT_SUPPORTED_ERR for partition columns that a merge cannot write.
         """
         ...
 
@@ -177,6 +195,10 @@ class Tables(Protocol):
         """Return the sealed storage options with which tasks open the files of a table."""
         ...
 
+    def delete_staged(self, location: str, job_id: str) -> None:
+        """Delete the staged files of all attempts of a job, if there are any."""
+        ...
+
     def missing_files(self, location: str, paths: Sequence[str]) -> tuple[str, ...]:
         """Return the paths, relative to the table, at which no file exists."""
         ...
@@ -210,6 +232,30 @@ def outcome_unknown(attachment: Attachment, reason: str) -> CommitOutcomeUnknown
     return CommitOutcomeUnknownError(
         f"outcome of commit {attachment.number} of the job is unknown", detail=f"{reason}."
     )
+
+
+def require_predecessor(newest: int, *, attachment: Attachment) -> None:
+    """Raise CommitOutcomeUnknownError unless the commit follows the job's newest commit."""
+    if newest != attachment.number - 1:
+        reason = f"The job's newest commit in the table is {newest}"
+        raise outcome_unknown(attachment, reason)
+
+
+def require_key_columns(key: tuple[str, ...], *, columns: tuple[Column, ...]) -> None:
+    """Raise InvariantError if the table lacks a column of the key."""
+    names = [column.name for column in columns]
+    missing = [name for name in key if name not in names]
+    if missing:
+        raise InvariantError(f"key columns {missing} are not among the columns {names}")
+
+
+def duplicate_key(value_by_column: Mapping[str, object]) -> InvariantError:
+    """Return the error for two staged rows with the same key."""
+    shown = ", ".join(
+        f'"{name}" = {"NULL" if value is None else repr(value)}'
+        for name, value in value_by_column.items()
+    )
+    return InvariantError(f"two staged rows have the same key ({shown})")
 
 
 def require_partitions(files: Iterable[DataFile], *, columns: tuple[str, ...]) -> None:

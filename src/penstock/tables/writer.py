@@ -44,7 +44,10 @@ _INTEGER_DECIMAL_DIGITS_MAX = 18
 
 
 class TableWriter:
-    """A writer of the batches of one task; its unique ``name`` is part of all file names."""
+    """A writer of the batches of one task; its unique ``name`` is part of all file names.
+
+    The files are ``below`` a folder of the table, by default in the folders of partitions.
+    """
 
     def __init__(
         self,
@@ -53,8 +56,10 @@ class TableWriter:
         name: str,
         *,
         partition_by: tuple[str, ...] = (),
+        below: str = "",
     ) -> None:
         self._folder = folder
+        self._below = (below,) if below else ()
         self._name = name
         self._schema = arrow_schema(columns)
         column_by_name = {column.name: column for column in columns}
@@ -84,7 +89,7 @@ class TableWriter:
             self._write_group(part)
         for partition in tuple(self._file_by_partition):
             self._finish_file(partition)
-        self._folder.store.sync(_folders_of(self._written, self._folder))
+        self._folder.store.sync(folders_of((f.path for f in self._written), self._folder))
         return tuple(self._written)
 
     def abort(self) -> None:
@@ -140,7 +145,7 @@ class TableWriter:
         if len(self._file_by_partition) >= OPEN_FILES_MAX:
             self._finish_file(next(iter(self._file_by_partition)))
         own = f"part-{self._name}-{len(self._created)}.parquet"
-        name = "/".join((*folder_names(partition), own))
+        name = "/".join((*self._below, *folder_names(partition), own))
         self._created.append(self._folder.store.create(self._folder.root, name))
         with _writing(self._folder, name):
             return _File(name, self._created[-1], self._stored)
@@ -151,12 +156,12 @@ class TableWriter:
             self._written.append(file.finish(partition))
 
 
-def _folders_of(files: Iterable[DataFile], folder: TableFolder) -> set[str]:
+def folders_of(paths: Iterable[str], folder: TableFolder) -> set[str]:
     """Return the folder of the table and all folders between it and the files."""
     found: set[str] = set()
-    for file in files:
+    for path in paths:
         found.add(folder.root)
-        parts = file.path.split("/")[:-1]
+        parts = path.split("/")[:-1]
         found |= {folder.key("/".join(parts[:depth])) for depth in range(1, len(parts) + 1)}
     return found
 

@@ -5,24 +5,31 @@ A test can also inject a fault: the response to a commit is lost, or a commit is
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import Enum
 from threading import RLock
 from typing import Any, assert_never
 from uuid import uuid4
 
+from penstock.errors import Code, ExternalError
 from penstock.model.epoch import Attachment, DataFile
 from penstock.model.job import TableRef
 from penstock.model.schema import Column
 from penstock.model.secrets import Sealed
 from penstock.tables.chain import chain_above, require_known_format
+from penstock.tables.folder import staged_folder
+from penstock.tables.partitions import check_keyed_partition_columns
 from penstock.tables.table import (
     ChainCommit,
     SnapshotFile,
     TableDetail,
+    duplicate_key,
     location_in_use,
     no_version,
     outcome_unknown,
+    require_key_columns,
     require_partitions,
+    require_predecessor,
     table_missing,
 )
 
@@ -43,6 +50,8 @@ class _Entry:
 
     attachment: Attachment | None
     files: tuple[DataFile, ...]
+    # Whether the files replace all earlier files.
+    rewrites: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,6 +69,15 @@ class _Table:
     @property
     def version(self) -> int:
         return len(self.entries) - 1
+
+    def files(self, version: int) -> list[DataFile]:
+        """Return the data files of a version."""
+        found: list[DataFile] = []
+        for entry in self.entries[: version + 1]:
+            if entry.rewrites:
+                found.clear()
+            found += entry.files
+        return found
 
     def of_job(self, job_id: str, *, first: int, last: int) -> Iterator[tuple[int, Attachment]]:
         """Yield the job's commits from the last version down to the first."""
@@ -102,6 +120,22 @@ class _Disk:
         if table is None:
             raise table_missing(location)
         return table
+
+    def rows_of(self, files: Iterable[DataFile]) -> list[Row]:
+        """Return the rows of files; files without registered rows have none."""
+        return [row for file in files for row in self.rows_by_path.get(file.path, ())]
+
+    def store(self, rows: Sequence[Row]) -> DataFile:
+        """Store rows as a new data file."""
+        path = f"part-{uuid4().hex}.parquet"
+        self.rows_by_path[path] = tuple(rows)
+        return DataFile(
+            path=path,
+            size_bytes=0,
+            rows=len(rows),
+            modified_at=datetime(1970, 1, 1, tzinfo=UTC),
+            statistics_json="{}",
+        )
 
 
 class MemoryTables:
@@ -149,6 +183,12 @@ class MemoryTables:
         with self._disk.lock:
             self._disk.rejects_by_job.pop(job_id, None)
 
+    def delete_staged(self, location: str, job_id: str) -> None:  # noqa: ARG002 - Job ids are unique.
+        with self._disk.lock:
+            folder = f"{staged_folder(job_id)}/"
+            for path in [path for path in self._disk.rows_by_path if path.startswith(folder)]:
+                del self._disk.rows_by_path[path]
+
     def task_access(self, location: str) -> Sealed:
         del location
         return Sealed()
@@ -163,16 +203,16 @@ class MemoryTables:
             self._disk.rows_by_path[path] = tuple(rows)
 
     def rows(self, location: str) -> list[Row]:
-        """Return the rows of all committed files, in commit order."""
+        """Return the rows of the newest version, in commit order."""
         with self._disk.lock:
-            entries = self._disk.table_at(location).entries
-            paths = [file.path for entry in entries for file in entry.files]
-            return [row for path in paths for row in self._disk.rows_by_path.get(path, ())]
+            table = self._disk.table_at(location)
+            return self._disk.rows_of(table.files(table.version))
 
-    def foreign_commit(self, location: str) -> None:
+    def foreign_commit(self, location: str, rows: Sequence[Row] = ()) -> None:
         """Add the commit of another writer."""
         with self._disk.lock:
-            self._disk.table_at(location).entries.append(_Entry(attachment=None, files=()))
+            files = (self._disk.store(rows),) if rows else ()
+            self._disk.table_at(location).entries.append(_Entry(attachment=None, files=files))
 
     def apply_late_writes(self) -> int:
         """Apply the pending late writes whose version is still free; return their number."""
@@ -268,28 +308,72 @@ class MemoryHandle:
 
     def commit(self, attachment: Attachment, files: Sequence[DataFile]) -> int:
         with self._disk.lock:
+            require_partitions(files, columns=self._table.partition_by)
+            return self._write(attachment, _Entry(attachment=attachment, files=tuple(files)))
+
+    def commit_keyed(
+        self, attachment: Attachment, files: Sequence[DataFile], *, key: tuple[str, ...]
+    ) -> int:
+        with self._disk.lock:
+            if not any(file.rows for file in files):
+                return self.commit(attachment, ())
             table = self._table
-            require_partitions(files, columns=table.partition_by)
-            if self._disk.table_by_location.get(self._location) is not table:
-                raise outcome_unknown(attachment, "The table does not exist")
-            version = len(table.entries)
-            since = table.of_job(attachment.job_id, first=self._version + 1, last=table.version)
-            if next(since, None) is not None:
-                raise outcome_unknown(attachment, "Another commit of the job was first")
-            entry = _Entry(attachment=attachment, files=tuple(files))
-            write = _Write(table=table, version=version, entry=entry)
-            match self._disk.faults(attachment.job_id, attachment):
-                case Fault.NONE:
-                    write.apply()
+            check_keyed_partition_columns(table.columns, table.partition_by)
+            require_key_columns(key, columns=table.columns)
+            staged = self._staged_rows(files, key)
+            self._require_table(attachment)
+            for version, commit in self._commits_since(attachment.job_id):
+                if commit.attempt_id == attachment.attempt_id:
                     return version
-                case Fault.LOST_RESPONSE:
-                    write.apply()
-                    raise outcome_unknown(attachment, "The response was lost")
-                case Fault.LATE:
-                    self._disk.late_writes.append(write)
-                    raise outcome_unknown(attachment, "There was no response")
-                case fault:
-                    assert_never(fault)
+            require_predecessor(self.newest_number(attachment.job_id), attachment=attachment)
+            rows = self._disk.rows_of(table.files(table.version))
+            file = self._disk.store(_merged(rows, staged, key))
+            entry = _Entry(attachment=attachment, files=(file,), rewrites=True)
+            return self._write(attachment, entry)
+
+    def _staged_rows(self, files: Sequence[DataFile], key: tuple[str, ...]) -> dict[str, Row]:
+        """Return the rows of staged files by key."""
+        for file in files:
+            if file.path not in self._disk.rows_by_path:
+                raise ExternalError(
+                    f'data file "{file.path}" could not be read', code=Code.STORAGE_ERR
+                )
+        row_by_key: dict[str, Row] = {}
+        for row in self._disk.rows_of(files):
+            text = _key_text(row, key)
+            if text in row_by_key:
+                raise duplicate_key({name: row[name] for name in key})
+            row_by_key[text] = row
+        return row_by_key
+
+    def _commits_since(self, job_id: str) -> Iterator[tuple[int, Attachment]]:
+        """Yield the job's commits after the snapshot, newest first."""
+        last = self._table.version
+        return self._table.of_job(job_id, first=self._version + 1, last=last)
+
+    def _require_table(self, attachment: Attachment) -> None:
+        if self._disk.table_by_location.get(self._location) is not self._table:
+            raise outcome_unknown(attachment, "The table does not exist")
+
+    def _write(self, attachment: Attachment, entry: _Entry) -> int:
+        """Append an entry to the log, unless the test injects a fault."""
+        self._require_table(attachment)
+        if next(self._commits_since(attachment.job_id), None) is not None:
+            raise outcome_unknown(attachment, "Another commit of the job was first")
+        table = self._table
+        write = _Write(table=table, version=len(table.entries), entry=entry)
+        match self._disk.faults(attachment.job_id, attachment):
+            case Fault.NONE:
+                write.apply()
+                return write.version
+            case Fault.LOST_RESPONSE:
+                write.apply()
+                raise outcome_unknown(attachment, "The response was lost")
+            case Fault.LATE:
+                self._disk.late_writes.append(write)
+                raise outcome_unknown(attachment, "There was no response")
+            case fault:
+                assert_never(fault)
 
     def write_copy(self, attachment: Attachment) -> None:
         with self._disk.lock:
@@ -324,8 +408,7 @@ class MemoryHandle:
 
     def _data_files(self) -> list[DataFile]:
         with self._disk.lock:
-            entries = self._table.entries[: self._version + 1]
-            return [file for entry in entries for file in entry.files]
+            return self._table.files(self._version)
 
     def at(self, version: int) -> "MemoryHandle":
         if not self._table.first_logged <= version <= self._version:
@@ -333,3 +416,16 @@ class MemoryHandle:
         handle = MemoryHandle(self._disk, self._location)
         handle._version = version
         return handle
+
+
+def _merged(rows: Sequence[Row], staged: Mapping[str, Row], key: tuple[str, ...]) -> list[Row]:
+    keys = [_key_text(row, key) for row in rows]
+    found = set(keys)
+    added = (row for text, row in staged.items() if text not in found)
+    return [*map(staged.get, keys, rows), *added]
+
+
+def _key_text(row: Row, key: tuple[str, ...]) -> str:
+    """Return a text that is equal for equal keys; NaN equals itself, -0.0 equals 0.0."""
+    values = (row[name] for name in key)
+    return repr([value + 0.0 if isinstance(value, float) else value for value in values])

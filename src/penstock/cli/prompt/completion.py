@@ -10,16 +10,21 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, Field, dataclass, replace
 from enum import Enum
 from itertools import chain
-from typing import Any
+from typing import Any, get_args
 
 from penstock.cli.prompt.commands import MEANING_BY_COMMAND, MEANING_BY_ENDING, outside
 from penstock.cli.prompt.guide import HELP_BY_HEAD
 from penstock.errors import UserError
-from penstock.model.job_kinds import ROUTINE_LOAD, STREAMING, JobKind
+from penstock.model.job_kinds import (
+    ROUTINE_LOAD,
+    STREAMING,
+    STREAMING_TABLE,
+    JobKind,
+)
 from penstock.model.options import open_fields, option_fields, option_key, rule_of
 from penstock.model.schema import Primitive
 from penstock.model.text import quoted_name
-from penstock.sources.registry import kinds_of, source_kinds
+from penstock.sources.registry import kinds_of
 from penstock.sources.source import SourceKind
 from penstock.sql.lexer import Token, TokenKind, read_script, tokenize
 from penstock.sql.parser import parse_script, statement_heads
@@ -31,9 +36,12 @@ NamesOf = Callable[[], Iterable[str]]
 class Names:
     """Functions that list names, called when a name is completed."""
 
-    # Jobs of every kind, including routine loads.
+    # Jobs of every kind, including routine loads, streaming tables and flows.
     jobs: NamesOf
     routine_loads: NamesOf
+    streaming_tables: NamesOf
+    flows: NamesOf
+    # All tables, including streaming tables.
     tables: NamesOf
     secrets: NamesOf
 
@@ -46,30 +54,34 @@ class _Option:
     values: tuple[str, ...] = ()
 
 
-def _start_options(kind: SourceKind, job_kind: JobKind) -> tuple[type, ...]:
-    """Return the start options of a source, if jobs of the kind can read the source."""
-    start = kind.start_options
-    return (start,) if start is not None and job_kind.name in kind.job_kinds else ()
+# The kinds of jobs whose statements call a source by its function.
+_CALLING = (STREAMING, ROUTINE_LOAD)
+# Texts that are often the value of an option without a list of values.
+_FREQUENT_VALUES: dict[str, tuple[str, ...]] = {"starting": ("earliest", "latest")}
 
 
-def _options_of(call: str, *, about: str, names: Names) -> dict[str, _Option] | None:
-    """Return the options of a source or of PROPERTIES by key; None for another word.
+def _start_options(kind: SourceKind) -> tuple[type, ...]:
+    return () if kind.start_options is None else (kind.start_options,)
 
-    ``about`` is the second word of the statement: JOB, ROUTINE, SECRET.
-    """
+
+def _options_of(call: str, place: "_Place", *, names: Names) -> dict[str, _Option] | None:
+    """Return the options of a source or of a list by key; None for another word."""
     classes_by_function = {
-        function: (kind.options, *_start_options(kind, ROUTINE_LOAD))
-        for kind in source_kinds()
+        function: (kind.options, *(_start_options(kind) if one is ROUTINE_LOAD else ()))
+        for one in _CALLING
+        for kind in kinds_of(one.name)
         for function in kind.functions
     }
     if call in classes_by_function:
         return _declared(*classes_by_function[call], names=names)
-    match call, about:
+    match call, place.about:
         case "PROPERTIES", "ROUTINE":
             return _declared(ROUTINE_LOAD.properties, names=names)
         case "PROPERTIES", "JOB":
-            starts = (_start_options(kind, STREAMING) for kind in source_kinds())
+            starts = map(_start_options, kinds_of(STREAMING.name))
             return _declared(STREAMING.properties, *chain(*starts), names=names)
+        case (("WITH" | "TBLPROPERTIES" | "SET"), ("STREAMING" | "FLOW")):
+            return _streaming_options(alter=place.keywords[0] == "ALTER", names=names)
         case _, "SECRET":
             classes = chain.from_iterable(classes_by_function.values())
             secret = [f for one in classes for f in option_fields(one) if rule_of(f).secret]
@@ -81,6 +93,19 @@ def _options_of(call: str, *, about: str, names: Names) -> dict[str, _Option] | 
             return {"job": _Option(explanation="Job with the rejected rows.", values=jobs)}
         case _:
             return None
+
+
+def _streaming_options(*, alter: bool, names: Names) -> dict[str, _Option]:
+    """Return the options of a streaming table, and of the tables that it streams."""
+    from penstock.control.stream_tables import FROZEN_OPTIONS
+
+    kinds = kinds_of(STREAMING_TABLE.name)
+    classes = [one for kind in kinds for one in (*_start_options(kind), kind.options)]
+    found = _declared(STREAMING_TABLE.properties, *classes, names=names)
+    refused = {key for kind in kinds for key in kind.fixed}
+    if alter:
+        refused.update(FROZEN_OPTIONS)
+    return {key: one for key, one in found.items() if key not in refused}
 
 
 def _declared(*kinds: type, names: Names) -> dict[str, _Option]:
@@ -96,11 +121,13 @@ def _declared(*kinds: type, names: Names) -> dict[str, _Option]:
 def _choice(declared: Field[Any], *, names: Names) -> _Option:
     rule = rule_of(declared)
     must = "Required. " if declared.default is MISSING else ""
-    values: tuple[str, ...] = ()
-    if declared.type is bool:
-        values = ("true", "false")
-    elif isinstance(declared.type, type) and issubclass(declared.type, Enum):
-        values = tuple(str(member.value) for member in declared.type)
+    values = _FREQUENT_VALUES.get(option_key(declared), ())
+    # The type of an optional value is a union with None.
+    for kind in get_args(declared.type) or (declared.type,):
+        if kind is bool:
+            values = ("true", "false")
+        elif isinstance(kind, type) and issubclass(kind, Enum):
+            values = tuple(str(member.value) for member in kind)
     if rule.none_word:
         values = (rule.none_word, *values)
     if rule.secret:
@@ -115,12 +142,18 @@ _UNEXPECTED = " ?"
 _WORDS = {"help": "list statements, commands and keys", "exit": "quit the prompt"}
 _TABLE_WORDS = frozenset({"DESC", "DESCRIBE", "DETAIL", "INTO", "JOIN", "TABLE"})
 _TYPES = (*(kind.value for kind in Primitive), "DECIMAL(", "ARRAY<", "MAP<", "STRUCT<")
-_QUERY_WORDS = (
-    "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "JOIN", "LEFT JOIN", "ON", "AS",
-    "AND", "OR", "NOT", "IN", "IS NULL", "IS NOT NULL", "LIKE", "BETWEEN", "CASE", "WHEN",
-    "THEN", "ELSE", "END", "CAST(", "DISTINCT", "LATERAL VIEW", "UNION ALL", "VERSION AS OF",
-    "DESC",
+_STREAM_WORDS = (
+    "FROM", "WHERE", "GROUP BY", "HAVING", "JOIN", "LEFT JOIN", "ON", "AS", "AND", "OR", "NOT",
+    "IN", "IS NULL", "IS NOT NULL", "LIKE", "BETWEEN", "CASE", "WHEN", "THEN", "ELSE", "END",
+    "CAST(", "DISTINCT", "LATERAL VIEW", "UNION ALL",
 )  # fmt: skip
+# A query over streams has no order and no end, so it cannot use these words.
+_QUERY_WORDS = (*_STREAM_WORDS, "ORDER BY", "LIMIT", "VERSION AS OF", "DESC")
+_WINDOWS = ("window(", "session_window(", "INTERVAL")
+_WORDS_BY_EXPECTED: dict[str, tuple[str, ...]] = {
+    "a type": _TYPES,
+    "a unit": ("SECONDS", "MINUTES", "HOURS", "DAYS", "WEEKS", "MILLISECONDS"),
+}
 # Names of a source in errors of the parser, and the text to write before the source.
 _SOURCES = {"FROM source": "FROM ", "a source": ""}
 # Completions for other words that the parser expects.
@@ -130,13 +163,29 @@ _COMPLETION_BY_PHRASE = {
     "INSERT": "INSERT INTO",
     "DO INSERT": "DO INSERT INTO",
     "PARTITIONED BY": "PARTITIONED BY (",
+    "TBLPROPERTIES": "TBLPROPERTIES (",
+    "WITH": "WITH (",
+    "SET": "SET (",
+    "DELAY OF": "DELAY OF INTERVAL",
+    "SET WATERMARK": "SET WATERMARK FOR",
+    "AS": "AS SELECT",
+    "a query": "SELECT",
 }
 # Optional clauses before words that the parser expects.
 _OPTIONAL_BY_PHRASE = {"ON STREAMING": "PROPERTIES(", "DO INSERT": "COMMENT"}
 _IF_BY_HEAD = {
-    **dict.fromkeys(("CREATE TABLE", "CREATE SECRET"), "IF NOT EXISTS"),
-    **dict.fromkeys(("DROP TABLE", "DROP JOB", "DROP SECRET"), "IF EXISTS"),
+    **dict.fromkeys(
+        ("CREATE TABLE", "CREATE STREAMING TABLE", "CREATE SECRET"), "IF NOT EXISTS"
+    ),
+    **dict.fromkeys(
+        ("DROP TABLE", "DROP JOB", "DROP STREAMING TABLE", "DROP FLOW", "DROP SECRET"),
+        "IF EXISTS",
+    ),
 }
+
+
+# Words between the verb of a statement and the kind of its object.
+_BEFORE_KIND = frozenset({"ALL", "CREATE", "OR", "REFRESH"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +214,22 @@ class _Place:
     @property
     def last(self) -> str:
         return self.tokens[-1].keyword if self.tokens else ""
+
+    def rest(self, phrase: str) -> str:
+        """Return a phrase without its first word, if this word is before the cursor."""
+        first, _, rest = phrase.partition(" ")
+        return rest if rest and first == self.last else phrase
+
+    @property
+    def about(self) -> str:
+        """The first word of the kind of object: JOB, ROUTINE, STREAMING, FLOW, SECRET."""
+        words = (word for word in self.keywords[1:4] if word not in _BEFORE_KIND)
+        return next(words, "")
+
+    @property
+    def streams(self) -> bool:
+        """Whether a query of the statement reads streams."""
+        return self.about in ("STREAMING", "FLOW")
 
 
 def candidates(text: str, *, names: Names) -> tuple[Candidate, ...]:
@@ -240,8 +305,7 @@ def _in_list(place: _Place, *, names: Names) -> list[Candidate] | None:
             opened.pop()
     if not opened or opened[-1] == 0:
         return None
-    about = place.keywords[1] if len(place.tokens) > 1 else ""
-    options = _options_of(place.keywords[opened[-1] - 1], about=about, names=names)
+    options = _options_of(place.keywords[opened[-1] - 1], place, names=names)
     if options is None:
         return None
     inside = place.tokens[opened[-1] + 1 :]
@@ -268,14 +332,28 @@ def _value(value: str, place: _Place) -> Candidate:
 def _query(place: _Place, *, names: Names) -> Iterator[Candidate]:
     if place.quote in ("'", '"'):
         return
-    words: Iterable[str] = _QUERY_WORDS
-    if place.last in ("FROM", "JOIN"):
+    words: Iterable[str] = _stream_words(place) if place.streams else _QUERY_WORDS
+    if place.last in ("FROM", "JOIN", "STREAM"):
         yield from _named(names.tables(), place)
+    if place.last in ("FROM", "JOIN") and not place.streams:
         words = ("jobs(", "tasks(", "rejects(")
         if place.keywords[0] in ("ALTER", "CREATE"):
             words = _source_calls(STREAMING)
     if not place.quote:
         yield from _phrases(words)
+
+
+def _stream_words(place: _Place) -> Iterable[str]:
+    """Return the words that can follow in a query over streams."""
+    if place.last in ("FROM", "JOIN"):
+        return ("STREAM",)
+    # A table or a column follows.
+    if place.last in ("STREAM", "WATERMARK"):
+        return ()
+    if place.keywords[-2:-1] == ("STREAM",):
+        return ("WATERMARK", *_STREAM_WORDS)
+    expected = _expected_words(place, _parser_expects(place.before))
+    return expected or (*_STREAM_WORDS, *_WINDOWS)
 
 
 def _source_calls(kind: JobKind) -> Iterator[str]:
@@ -310,15 +388,31 @@ def _expected(place: _Place, *, words: bool, names: Names) -> Iterator[Candidate
             _OPTIONAL_BY_PHRASE[phrase] for phrase in phrases if phrase in _OPTIONAL_BY_PHRASE
         ]
         yield from _phrases(p for p in before if p.rstrip("(") not in place.keywords)
-        for phrase in phrases:
-            if phrase in _SOURCES:
-                calls = _source_calls(ROUTINE_LOAD)
-                yield from _phrases(f"{_SOURCES[phrase]}{call}" for call in calls)
-            else:
-                yield from _phrases([_COMPLETION_BY_PHRASE.get(phrase, phrase)])
-        yield from _phrases(_TYPES if expected == "a type" else ())
+        yield from _phrases(_expected_words(place, expected))
         head = " ".join(place.keywords)
         yield from _phrases([_IF_BY_HEAD[head]] if head in _IF_BY_HEAD else ())
+
+
+def _expected_words(place: _Place, expected: str) -> list[str]:
+    """Return the words that the parser expects next, or the rest of a phrase."""
+    if not expected and place.tokens:
+        # The parser does not know the first word of a phrase without the next one.
+        token = place.tokens[-1]
+        before = place.before.rstrip()[: token.start - token.end]
+        rests = _completions(_parser_expects(before))
+        return [rest for rest in map(place.rest, rests) if rest not in rests]
+    return [place.rest(phrase) for phrase in _completions(expected)]
+
+
+def _completions(expected: str) -> list[str]:
+    """Return the texts to offer for what the parser expects."""
+    found: list[str] = []
+    for phrase in _keywords(expected):
+        if phrase in _SOURCES:
+            found += [f"{_SOURCES[phrase]}{call}" for call in _source_calls(ROUTINE_LOAD)]
+        else:
+            found.append(_COMPLETION_BY_PHRASE.get(phrase, phrase))
+    return [*found, *_WORDS_BY_EXPECTED.get(expected, ())]
 
 
 def _parser_expects(statement: str) -> str:
@@ -332,30 +426,47 @@ def _parser_expects(statement: str) -> str:
 
 def _keywords(expected: str) -> list[str]:
     phrases = re.split(", | or ", expected)
-    return [phrase for phrase in phrases if phrase in _SOURCES or _KEYWORDS.match(phrase)]
+    known = (*_SOURCES, *_COMPLETION_BY_PHRASE)
+    return [phrase for phrase in phrases if phrase in known or _KEYWORDS.match(phrase)]
 
 
 def _names(place: _Place, expected: str, *, names: Names) -> Iterable[str]:
     """Return the existing names that fit; none where the statement needs a new name."""
     creating = place.keywords[0] == "CREATE" and place.keywords in statement_heads()
+    if creating and "REFRESH" in place.keywords:
+        return names.streaming_tables()
     if creating or place.keywords[-2:] == ("NOT", "EXISTS"):
         return ()
     if place.last == "SECRET" or expected == "a secret name":
         return names.secrets()
     if expected == "a job name":
         return _jobs(place, names=names)
-    if expected == "a table name" or place.last in _TABLE_WORDS:
-        return names.tables()
+    if expected.startswith("a table name") or place.last in _TABLE_WORDS:
+        return _tables(place, names=names)
     return ()
+
+
+def _tables(place: _Place, *, names: Names) -> Iterable[str]:
+    """Return the tables that a statement accepts: all, streaming tables, or the others."""
+    if place.about == "CHECKPOINTS":
+        return [*names.streaming_tables(), *names.flows()]
+    if place.about in ("STREAMING", "FLOW"):
+        return names.streaming_tables()
+    if place.keywords[0] in ("CREATE", "DROP") or place.last == "INTO":
+        streaming = set(names.streaming_tables())
+        return [name for name in names.tables() if name not in streaming]
+    return names.tables()
 
 
 def _jobs(place: _Place, *, names: Names) -> Iterable[str]:
     """Return the jobs that a statement accepts: all jobs, or the jobs of one kind."""
+    if place.about == "FLOW":
+        return names.flows()
     if "ROUTINE" in place.keywords or "SHARDS" in place.keywords:
         return names.routine_loads()
     if "JOB" in place.keywords:
-        loads = set(names.routine_loads())
-        return [name for name in names.jobs() if name not in loads]
+        others = {*names.routine_loads(), *names.streaming_tables(), *names.flows()}
+        return [name for name in names.jobs() if name not in others]
     return names.jobs()
 
 

@@ -28,9 +28,30 @@ HELP_BY_HEAD = {
         "CREATE ROUTINE LOAD load_clicks ON clicks COLUMNS(id, url), WHERE id > 0\n"
         '  FROM KINESIS("kinesis_stream" = "clicks", "aws.region" = "eu-west-1");',
     ),
+    "CREATE STREAMING TABLE": HelpEntry(
+        "create a table that a query over other tables keeps up to date",
+        "CREATE STREAMING TABLE per_city AS\n"
+        "  SELECT city, count(*) AS orders FROM STREAM orders GROUP BY city;",
+    ),
+    "CREATE OR REFRESH STREAMING TABLE": HelpEntry(
+        "create a streaming table; if it exists, request an epoch",
+        "CREATE OR REFRESH STREAMING TABLE per_hour AS\n"
+        "  SELECT window(at, '1 hour').start AS hour, count(*) AS orders\n"
+        "  FROM STREAM orders WATERMARK at DELAY OF INTERVAL 5 MINUTES\n"
+        "  GROUP BY window(at, '1 hour');",
+    ),
+    "CREATE FLOW": HelpEntry(
+        "add the rows of a second query to a streaming table",
+        "CREATE FLOW add_web AS INSERT INTO large_orders BY NAME\n"
+        "  SELECT id, amount FROM STREAM web_orders WHERE amount > 100;",
+    ),
     "CREATE SECRET": HelpEntry(
         "store credentials under a name",
         "CREATE SECRET lake (s3.access_key = '…', s3.secret_key = '…');",
+    ),
+    "ALTER TABLE": HelpEntry(
+        "set the event time of a table for streaming tables",
+        "ALTER TABLE orders SET WATERMARK FOR at AS at - INTERVAL 5 MINUTES;",
     ),
     "ALTER JOB": HelpEntry(
         "change a paused job", 'ALTER JOB load_orders PROPERTIES("max_interval" = "30s");'
@@ -39,6 +60,14 @@ HELP_BY_HEAD = {
         "change a paused routine load",
         'ALTER ROUTINE LOAD FOR load_clicks PROPERTIES("max_batch_interval" = "30");',
     ),
+    "ALTER STREAMING TABLE": HelpEntry(
+        "advance the watermark, or change options of a paused streaming table",
+        "ALTER STREAMING TABLE per_hour ADVANCE WATERMARK TO FINAL;",
+    ),
+    "ALTER FLOW": HelpEntry(
+        "advance the watermark, or change options of a paused flow",
+        "ALTER FLOW add_web SET ('checkpoint.interval' = '1s');",
+    ),
     "ALTER SECRET": HelpEntry("change credentials", "ALTER SECRET lake (s3.secret_key = '…');"),
     "PAUSE JOB": HelpEntry("stop loading until RESUME", "PAUSE JOB load_orders;"),
     "RESUME JOB": HelpEntry("continue loading", "RESUME JOB load_orders;"),
@@ -46,20 +75,39 @@ HELP_BY_HEAD = {
         "stop loading until RESUME", "PAUSE ROUTINE LOAD FOR load_clicks;"
     ),
     "PAUSE ALL ROUTINE LOAD": HelpEntry("pause all routine loads", "PAUSE ALL ROUTINE LOAD;"),
+    "PAUSE STREAMING TABLE": HelpEntry(
+        "stop updates until RESUME", "PAUSE STREAMING TABLE per_city;"
+    ),
+    "PAUSE FLOW": HelpEntry("stop a flow until RESUME", "PAUSE FLOW add_web;"),
     "RESUME ROUTINE LOAD": HelpEntry(
         "continue loading", "RESUME ROUTINE LOAD FOR load_clicks;"
     ),
     "RESUME ALL ROUTINE LOAD": HelpEntry(
         "resume all routine loads", "RESUME ALL ROUTINE LOAD;"
     ),
+    "RESUME STREAMING TABLE": HelpEntry("continue updates", "RESUME STREAMING TABLE per_city;"),
+    "RESUME FLOW": HelpEntry("continue a flow", "RESUME FLOW add_web;"),
     "STOP ROUTINE LOAD": HelpEntry(
         "end a routine load permanently; its table stays", "STOP ROUTINE LOAD FOR load_clicks;"
     ),
     "DROP TABLE": HelpEntry("delete a table", "DROP TABLE orders;"),
     "DROP JOB": HelpEntry("delete a job; its table stays", "DROP JOB load_orders;"),
+    "DROP STREAMING TABLE": HelpEntry(
+        "delete it, its flows and its rows",
+        "DROP STREAMING TABLE per_city;",
+    ),
+    "DROP FLOW": HelpEntry("delete a flow; its rows stay", "DROP FLOW add_web;"),
     "DROP SECRET": HelpEntry("delete credentials", "DROP SECRET lake;"),
+    "REFRESH STREAMING TABLE": HelpEntry(
+        "request an epoch now", "REFRESH STREAMING TABLE per_city;"
+    ),
+    "REFRESH FLOW": HelpEntry("request an epoch now", "REFRESH FLOW add_web;"),
     "EXPLAIN JOB": HelpEntry(
         "show how a job loads, and its next epoch", "EXPLAIN JOB load_orders;"
+    ),
+    "EXPLAIN STREAMING TABLE": HelpEntry(
+        "show the operators of a query, and what its state keeps",
+        "EXPLAIN STREAMING TABLE per_city;",
     ),
     "SHOW TABLES": HelpEntry("list all tables", "SHOW TABLES;"),
     "SHOW JOBS": HelpEntry("list all jobs, their states and counts", "SHOW JOBS;"),
@@ -69,6 +117,13 @@ HELP_BY_HEAD = {
     ),
     "SHOW CREATE JOB": HelpEntry(
         "show the CREATE statement of a job", "SHOW CREATE JOB load_orders;"
+    ),
+    "SHOW CREATE STREAMING TABLE": HelpEntry(
+        "show the CREATE statement of a streaming table",
+        "SHOW CREATE STREAMING TABLE per_city;",
+    ),
+    "SHOW CREATE FLOW": HelpEntry(
+        "show the CREATE statement of a flow", "SHOW CREATE FLOW add_web;"
     ),
     "SHOW EPOCHS": HelpEntry("show the commits of a job", "SHOW EPOCHS FOR load_orders;"),
     "SHOW EVENTS": HelpEntry("show the history of a job", "SHOW EVENTS FOR load_orders;"),
@@ -91,6 +146,12 @@ HELP_BY_HEAD = {
     ),
     "SHOW SHARDS": HelpEntry(
         "show the position and lag of each shard", "SHOW SHARDS FOR load_clicks;"
+    ),
+    "SHOW STREAMING TABLES": HelpEntry(
+        "list them, their watermarks and lag", "SHOW STREAMING TABLES;"
+    ),
+    "SHOW CHECKPOINTS": HelpEntry(
+        "show the epochs of a streaming table", "SHOW CHECKPOINTS FOR per_city;"
     ),
     "DESCRIBE": HelpEntry("show the columns of a table", "DESCRIBE orders;"),
     "DESCRIBE DETAIL": HelpEntry(

@@ -25,7 +25,7 @@ from penstock.clock import Clock
 from penstock.control.execute import execute
 from penstock.control.result import Result
 from penstock.errors import Code, ExternalError, InvariantError, PenstockError, UserError
-from penstock.model.job_kinds import ROUTINE_LOAD
+from penstock.model.job_kinds import FLOW, ROUTINE_LOAD, STREAMING_TABLE, JobKind
 from penstock.sql.masking import visible_part
 from penstock.sql.parser import parse_script
 from penstock.sql.statements import ParsedStatement, Statement
@@ -109,11 +109,15 @@ def open_prompt(application: App, *, output: str) -> None:
 
 def _names(application: App) -> Names:
     catalog = application.catalog
+
+    def of_kind(kind: JobKind) -> list[str]:
+        return [job.name for job in catalog.jobs() if job.definition.kind is kind]
+
     return Names(
         jobs=lambda: [job.name for job in catalog.jobs()],
-        routine_loads=lambda: [
-            job.name for job in catalog.jobs() if job.definition.kind is ROUTINE_LOAD
-        ],
+        routine_loads=lambda: of_kind(ROUTINE_LOAD),
+        streaming_tables=lambda: of_kind(STREAMING_TABLE),
+        flows=lambda: of_kind(FLOW),
         tables=lambda: [table.name for table in catalog.tables()],
         # Statements cannot name a secret that a job owns.
         secrets=lambda: [one.name for one in catalog.secrets() if one.job_id is None],

@@ -1,0 +1,1 @@
+"""Delta tables as streams: first a snapshot, then the table's log."""

@@ -1,0 +1,1 @@
+"""Streaming tables: watermark, checkpoint, recovery and the query that Spark runs."""

@@ -1,0 +1,511 @@
+"""Run the epochs of a streaming table: recover its checkpoint, plan batches, run them.
+
+Invariant: every batch has one plan, which is durable before the batch runs. A batch is settled
+before the next batch is committed to the table. So after a crash, the newest batch of the table
+is at most one after the newest batch of the checkpoint, and can be replayed.
+"""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+
+import structlog
+
+from penstock.crashpoints import CrashPoint, reached
+from penstock.epochs.cadence import epoch_limits
+from penstock.epochs.loop import SPARK_START_MESSAGE, EpochLoop, LoopParts, Owned
+from penstock.epochs.output import TaskPlan
+from penstock.epochs.progress import ProgressReporter, Step
+from penstock.epochs.task import Refusal, result_of
+from penstock.errors import InvariantError, StoppedError
+from penstock.model.codec import from_text, to_text
+from penstock.model.epoch import Ack, Attachment, BatchRecord, EpochPlan
+from penstock.model.events import QueryStarted
+from penstock.model.job import JobState
+from penstock.model.job_kinds import OutputMode
+from penstock.model.query import Lookup
+from penstock.model.split import Note
+from penstock.sources.source import ReadTask
+from penstock.sources.table_log.kind import FileResult, FileWork
+from penstock.spark.executor import SparkExecutor
+from penstock.streaming.analysis import prepare
+from penstock.streaming.checkpoint import (
+    OWNER_LOCK,
+    BatchPlan,
+    CheckpointFolder,
+    delete_unused,
+    parse_plan,
+)
+from penstock.streaming.planning import (
+    BatchPlanner,
+    epoch_plan,
+    positions,
+    query_of,
+    with_shares,
+)
+from penstock.streaming.query import (
+    OwnerLock,
+    QuerySettings,
+    RunningQuery,
+    StreamSession,
+    checkpoint_in_use,
+)
+from penstock.streaming.recovery import (
+    NO_BATCH,
+    Continue,
+    Found,
+    Refuse,
+    Replay,
+    Start,
+    Verdict,
+    decide,
+)
+from penstock.streaming.task import StreamTask, refusal_error
+from penstock.tables.chain import newest_commit
+from penstock.tables.folder import staged_folder
+from penstock.tables.scan import pin
+
+log = structlog.get_logger()
+
+_LOCK_WAIT = timedelta(milliseconds=200)
+_LOCK_TRIES_MAX = 150
+# A query that uses the current time must not use a time that is older than this.
+_NOW_AGE_MAX_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryParts:
+    """The dependencies of every streaming table."""
+
+    loop: LoopParts
+    executor: SparkExecutor
+    # The folder of all checkpoints of the node.
+    checkpoints: Path
+    state_memory_mb: int
+
+
+def open_query_loop(job_id: str, *, parts: QueryParts, reporter: ProgressReporter) -> EpochLoop:
+    """Return the loop of a streaming table."""
+    runner = QueryRunner(job_id, parts=parts, reporter=reporter)
+    return EpochLoop(job_id, parts=parts.loop, runner=runner, reporter=reporter)
+
+
+class QueryRunner:
+    """Runs every epoch as a batch of a Structured Streaming query; an ``EpochRunner``."""
+
+    def __init__(self, job_id: str, *, parts: QueryParts, reporter: ProgressReporter) -> None:
+        self._job_id = job_id
+        self._parts = parts
+        self._clock = parts.loop.clock
+        self._reporter = reporter
+        self._cancelled = threading.Event()
+        self._lock: OwnerLock | None = None
+        self._query: RunningQuery | None = None
+        # The open batch and the time at which it was opened; None if no batch is open.
+        self._open: tuple[int, float] | None = None
+        self._planner = BatchPlanner(parts.loop.clock)
+        # The plan of the open batch.
+        self._plan: BatchPlan | None = None
+        self._folder: CheckpointFolder
+        self._pins: Mapping[str, Lookup] = {}
+
+    # Recovery
+
+    def open(self, owned: Owned) -> None:
+        """Start the query; first compare its checkpoint with the table."""
+        self._end_query()
+        self._cancelled.clear()
+        if not self._parts.executor.ready:
+            self._reporter.report(step=Step.STARTING_SPARK, message=SPARK_START_MESSAGE)
+            self._parts.executor.running()
+        self._reporter.report(step=Step.STARTING_QUERY)
+        self._acquire_lock()
+        record = newest_commit(owned.handle, job_id=self._job_id).attachment.batch
+        found, verdict = self._decide(owned, record)
+        match verdict:
+            case Refuse():
+                raise verdict.error(self._folder.path)
+            case Start():
+                if verdict.delete:
+                    self._folder.delete()
+                checkpoint_id = query_of(owned.state).checkpoint_id
+                self._folder.create(checkpoint_id, frozen=self._settings(owned.state).frozen)
+                self._start(owned, batch=0, last=None)
+            case Continue():
+                self._folder.delete_truncated(found)
+                self._start(owned, batch=verdict.batch, last=self._stored_plan(verdict, record))
+            case Replay():
+                self._folder.delete_truncated(found)
+                self._replay(owned, record)
+
+    def _decide(self, owned: Owned, record: BatchRecord | None) -> tuple[Found, Verdict]:
+        """Compare the checkpoint with the table, and store the verdict as an event."""
+        query = query_of(owned.state)
+        self._folder = CheckpointFolder(
+            self._parts.checkpoints / self._job_id / query.checkpoint_id
+        )
+        if query.output is OutputMode.UPDATE:
+            location = owned.state.definition.table.location
+            self._parts.loop.tables.delete_staged(location, self._job_id)
+        batch = NO_BATCH if record is None else record.batch
+        checkpoint_id = query.checkpoint_id if record is None else record.checkpoint_id
+        found = self._folder.find()
+        verdict = decide(found, checkpoint_id=checkpoint_id, batch=batch)
+        started = QueryStarted(
+            committed=found.committed,
+            opened=found.opened,
+            in_table=batch,
+            verdict=type(verdict).__name__.lower(),
+        )
+        self._parts.loop.catalog.append(self._job_id, started, expected=owned.state.generation)
+        return found, verdict
+
+    def _acquire_lock(self) -> None:
+        spark = self._parts.executor.running()
+        # The lock ends with the JVM that holds it.
+        if self._lock is not None and self._lock.spark is spark:
+            return
+        path = self._parts.checkpoints / self._job_id / OWNER_LOCK
+        lock = OwnerLock(spark, path)
+        for _ in range(_LOCK_TRIES_MAX):
+            if lock.acquire():
+                self._lock = lock
+                return
+            if self._clock.wait(self._cancelled, _LOCK_WAIT):
+                raise StoppedError("the runner was stopped while it waited for the checkpoint")
+        raise checkpoint_in_use(path.parent)
+
+    def _stored_plan(self, verdict: Continue, record: BatchRecord | None) -> BatchPlan | None:
+        """Return the plan of the newest batch of the checkpoint; None before the first one."""
+        if verdict.batch == 0:
+            return None
+        stored = self._folder.plan(verdict.batch - 1)
+        if stored is None and record is not None and record.batch == verdict.batch - 1:
+            stored = parse_plan(record.plan)
+        if stored is None:
+            raise InvariantError(f"the plan of batch {verdict.batch - 1} is missing")
+        return stored
+
+    def _start(self, owned: Owned, *, batch: int, last: BatchPlan | None) -> None:
+        """Start the query at a batch; ``last`` is the plan of the batch before it."""
+        definition, query = owned.state.definition, query_of(owned.state)
+        self._open, self._plan = None, None
+        found = {} if last is None else self._reported_high(last)
+        self._planner.follow(last, found_high=found)
+        self._pins = self._folder.pins(batch) or {}
+        if {lookup.table.name for lookup in self._pins.values()} != {
+            table.name for table in query.lookups
+        } or self._folder.plan(batch) is None:
+            self._write_pins(owned.state, batch)
+        settings = replace(self._settings(owned.state), overrides=self._folder.frozen())
+        spark = self._parts.executor.running()
+        session = StreamSession(spark.sessions(), settings, checkpoint=self._folder.path)
+        columns = {name: lookup.columns for name, lookup in self._pins.items()}
+        frame = prepare(session, query, lookups=columns)
+        self._query = RunningQuery(
+            frame,
+            mode=query.output,
+            folder=self._folder,
+            explain=self._parts.executor.convert_error,
+        )
+        log.info("query started", job=definition.name, batch=batch)
+
+    def _settings(self, state: JobState) -> QuerySettings:
+        properties = state.definition.properties
+        return QuerySettings(
+            parallelism=query_of(state).parallelism,
+            time_zone=properties.time_zone,
+            python_udfs=properties.python_udfs,
+            state_memory_mb=self._parts.state_memory_mb,
+        )
+
+    def _replay(self, owned: Owned, record: BatchRecord | None) -> None:
+        """Run a committed batch again without a commit, to rebuild its state."""
+        if record is None:
+            raise InvariantError("a batch without a commit cannot be replayed")
+        plan = self._folder.plan(record.batch)
+        if plan is None:
+            plan = with_shares(parse_plan(record.plan), owned)
+            self._folder.write_plan(plan)
+        last = self._folder.plan(record.batch - 1) if record.batch else None
+        self._start(owned, batch=record.batch, last=last)
+        self._wait_for_batch()
+        self._run_batch(plan, self._task(owned, staged="", replay=True))
+        reached(CrashPoint.BATCH_REPLAYED)
+        self._finish(plan, owned.state)
+        log.info("batch replayed", batch=plan.batch)
+
+    # Plans
+
+    def pending(self, owned: Owned) -> bool:
+        """Return whether a watermark must still be applied to the state."""
+        return self._planner.pending(owned)
+
+    def plan(self, owned: Owned) -> EpochPlan | None:
+        """Return the next epoch; None if no rows wait and no watermark must be applied."""
+        waiting = bool(owned.source.waiting().items)
+        if not waiting and not self.pending(owned):
+            return None
+        self._reporter.report(step=Step.LOADING)
+        batch = self._wait_for_batch()
+        self._plan = self._reusable(batch, owned)
+        if self._plan is not None:
+            return epoch_plan(self._plan, owned.state.progress)
+        planned: EpochPlan | None = None
+        if waiting and not self._stale(owned.state):
+            limits = epoch_limits(owned.state.definition)
+            planned = owned.source.plan(owned.state.progress, limits=limits)
+        if planned is None:
+            planned = EpochPlan(reads=(), progress=owned.state.progress, final=True)
+        pins = {name: lookup.version for name, lookup in self._pins.items()}
+        self._plan = self._planner.batch_plan(batch, planned, owned=owned, pins=pins)
+        self._folder.write_plan(self._plan)
+        reached(CrashPoint.PLAN_WRITTEN)
+        return epoch_plan(self._plan, owned.state.progress)
+
+    def _wait_for_batch(self) -> int:
+        """Wait until Spark has opened a batch, and return its number."""
+        if self._open is None:
+            batch = self._running.opened(self._cancelled)
+            self._open = (batch, self._clock.monotonic())
+            reached(CrashPoint.BATCH_OPENED)
+        return self._open[0]
+
+    @property
+    def _running(self) -> RunningQuery:
+        if self._query is None:
+            raise InvariantError("the query is not started")
+        return self._query
+
+    def _reusable(self, batch: int, owned: Owned) -> BatchPlan | None:
+        """Return the plan of a batch that a failed attempt stored, if it still applies."""
+        stored = self._folder.plan(batch)
+        if stored is None or not stored.moves:
+            return None
+        begins = {name: source.begin for name, source in stored.sources.items()}
+        pinned = {name: lookup.version for name, lookup in self._pins.items()}
+        same = begins == positions(owned.state.progress) and pinned == dict(stored.pins)
+        return stored if same else None
+
+    def _stale(self, state: JobState) -> bool:
+        """Return whether the open batch has an old current time or old static tables."""
+        if self._open is None:
+            return False
+        age = self._clock.monotonic() - self._open[1]
+        if query_of(state).uses_now and age > _NOW_AGE_MAX_SECONDS:
+            return True
+        tables = self._parts.loop.tables
+        return any(
+            tables.open(lookup.table.location).version != lookup.version
+            for lookup in self._pins.values()
+        )
+
+    # Runs
+
+    def run(self, plan: EpochPlan, draft: Attachment, *, owned: Owned) -> tuple[Ack, ...]:
+        """Run the open batch, and settle the batch before it."""
+        if self._plan is None or self._plan.moves is not bool(plan.reads):
+            raise InvariantError("a batch must be planned before it runs")
+        keyed = query_of(owned.state).output is OutputMode.UPDATE
+        staged = staged_folder(self._job_id, draft.attempt_id) if keyed else ""
+        output = self._task(owned, staged=staged, replay=False)
+        output = replace(
+            output,
+            output=replace(
+                output.output,
+                attempt_id=draft.attempt_id,
+                number=draft.number,
+                epoch=draft.epoch,
+            ),
+        )
+        acks = self._run_batch(self._plan, output)
+        notes = self._notes(self._plan)
+        owned.source.count_requests(sum(note.counts.requests for note in notes))
+        # One ack carries the notes of all readers.
+        return (replace(acks[0], notes=notes), *acks[1:])
+
+    def _task(self, owned: Owned, *, staged: str, replay: bool) -> StreamTask:
+        definition, tables = owned.state.definition, self._parts.loop.tables
+        return StreamTask(
+            output=TaskPlan(
+                task=0,
+                attempt_id="",
+                number=0,
+                epoch=0,
+                table_root=definition.table.location,
+                rejects_root=tables.rejects_location(self._job_id),
+                table_access=tables.task_access(definition.table.location),
+                strict=True,
+                columns=owned.handle.columns(),
+                partition_by=owned.handle.partition_columns(),
+                targets=definition.targets,
+                place_columns=definition.place_columns,
+                view_columns=(),
+                output_names=tuple(column.name for column in query_of(owned.state).outputs),
+                read=ReadTask(
+                    source=definition.source,
+                    access=owned.source.task_access(),
+                    payload=None,
+                    columns=(),
+                    needed=(),
+                    reads=(),
+                ),
+                staged_below=staged,
+            ),
+            replay=replay,
+        )
+
+    def _run_batch(self, plan: BatchPlan, task: StreamTask) -> list[Ack]:
+        """Run the open batch with a plan; return the acks of its writers."""
+        self._folder.clear_reports(plan.batch)
+        settling = _Settling(self._folder, plan.batch - 1)
+        try:
+            texts = self._running.run(to_text(task))
+        finally:
+            settling.join()
+        reached(CrashPoint.BATCH_COLLECTED)
+        results = [result_of(text) for text in texts]
+        for result in results:
+            if isinstance(result, Refusal):
+                raise result.error
+        acks = sorted((r for r in results if isinstance(r, Ack)), key=lambda ack: ack.task)
+        if [ack.task for ack in acks] != list(range(len(acks))) or not acks:
+            raise InvariantError(
+                "the acks do not cover the output partitions exactly once",
+                detail=f"Partitions {[ack.task for ack in acks]}.",
+            )
+        settling.check()
+        reached(CrashPoint.BATCH_SETTLED)
+        self._notes(plan)
+        return acks
+
+    def _notes(self, plan: BatchPlan) -> tuple[Note, ...]:
+        """Return the notes of all readers; raise if a reader reported none."""
+        notes: list[Note] = []
+        for split, source in plan.sources.items():
+            for slot, reads in enumerate(source.shares):
+                if not reads:
+                    continue
+                report = self._folder.report(plan.batch, split, slot)
+                if report is None:
+                    raise InvariantError(f"reader {slot} of {split} reported no notes")
+                if report.refusal:
+                    raise refusal_error(report.refusal)
+                notes += report.notes
+        return tuple(notes)
+
+    def _reported_high(self, plan: BatchPlan) -> dict[str, int]:
+        """Return the highest event time that the readers of a batch found, by split.
+
+        Only files without statistics count, because the plan contains the others.
+        """
+        found: dict[str, int] = {}
+        for split, source in plan.sources.items():
+            for slot, reads in enumerate(source.shares):
+                report = self._folder.report(plan.batch, split, slot)
+                unknown = {
+                    read.id for read in reads if from_text(FileWork, read.work).high_ms is None
+                }
+                for note in report.notes if report else ():
+                    high = from_text(FileResult, note.result).high_ms
+                    if note.read in unknown and high is not None:
+                        found[split] = max(high, found.get(split, high))
+        return found
+
+    # Commits
+
+    def attach(self, attachment: Attachment) -> Attachment:
+        """Add the batch, the watermark and the size of the state."""
+        if self._plan is None:
+            raise InvariantError("a batch must be run before it is committed")
+        rows, size_bytes = self._running.state_totals()
+        record = BatchRecord(
+            checkpoint_id=self._folder.path.name,
+            batch=self._plan.batch,
+            watermark_ms=self._plan.watermark_ms,
+            held_by=self._plan.held_by,
+            state_rows=rows,
+            state_bytes=size_bytes,
+            plan=to_text(self._plan.without_shares()),
+        )
+        return replace(attachment, runner=to_text(record))
+
+    def committed(self, attachment: Attachment | None, *, owned: Owned) -> None:
+        """Allow Spark to commit the batch to its checkpoint."""
+        plan = self._plan
+        if plan is None:
+            raise InvariantError("a batch must be run before it is finished")
+        if attachment is not None and query_of(owned.state).output is OutputMode.UPDATE:
+            location = owned.state.definition.table.location
+            self._parts.loop.tables.delete_staged(location, self._job_id)
+        self._finish(plan, owned.state)
+        if attachment is not None:
+            self._folder.prune(plan.batch)
+
+    def _finish(self, plan: BatchPlan, state: JobState) -> None:
+        self._planner.follow(plan, found_high=self._reported_high(plan))
+        # Spark reads the static tables as soon as it opens the next batch.
+        self._write_pins(state, plan.batch + 1)
+        self._running.finish()
+        self._plan, self._open = None, None
+        reached(CrashPoint.BATCH_RETURNED)
+
+    def _write_pins(self, state: JobState, batch: int) -> None:
+        """Pin the static tables of a batch to their newest versions."""
+        limit = state.definition.properties.lookup_bytes_max
+        tables = self._parts.loop.tables
+        self._pins = {
+            table.name: pin(table, tables=tables, bytes_max=limit)
+            for table in query_of(state).lookups
+        }
+        if self._pins:
+            self._folder.write_pins(batch, self._pins)
+
+    def cancel(self) -> None:
+        """Cancel the running tasks and every wait."""
+        self._cancelled.set()
+        query = self._query
+        if query is not None:
+            query.cancel()
+
+    def close(self) -> None:
+        """End the query and release the lock."""
+        self._end_query()
+        if self._lock is None:
+            return
+        self._lock.release()
+        self._lock = None
+        if self._parts.loop.catalog.job_by_id(self._job_id) is None:
+            delete_unused(self._parts.checkpoints / self._job_id)
+
+    def _end_query(self) -> None:
+        query, self._query, self._open = self._query, None, None
+        if query is not None:
+            query.stop()
+
+
+class _Settling:
+    """Settles a batch in a second thread, while the next batch runs."""
+
+    def __init__(self, folder: CheckpointFolder, batch: int) -> None:
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._settle, args=(folder, batch), daemon=True)
+        self._thread.start()
+
+    def _settle(self, folder: CheckpointFolder, batch: int) -> None:
+        try:
+            if batch != NO_BATCH:
+                folder.settle(batch)
+        except Exception as error:  # noqa: BLE001 - Raised in the thread of the loop.
+            self._error = error
+
+    def join(self) -> None:
+        """Wait for the end."""
+        self._thread.join()
+
+    def check(self) -> None:
+        """Raise the error of the thread, if there is one."""
+        if self._error is not None:
+            raise self._error
