@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from deltalake import DeltaTable
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
@@ -19,8 +19,9 @@ from penstock.catalog.catalog import Catalog, open_catalog
 from penstock.clock import Clock, SystemClock
 from penstock.control.execute import Services, execute
 from penstock.control.result import Analyzer, Cell
-from penstock.engine.loop import LoadLoop, LoadParts
+from penstock.engine.loop import LoadParts, open_load_loop
 from penstock.engine.run import Work
+from penstock.epochs.loop import LoopParts
 from penstock.epochs.task import run_task_text
 from penstock.model.job import JobState
 from penstock.secrets.vault import Vault
@@ -28,8 +29,12 @@ from penstock.settings.settings import KEY_FILE
 from penstock.sources.kinesis.reading import READ_INTERVAL
 from penstock.sources.kinesis.source import ReadBudgets
 from penstock.sources.registry import Sources
+from penstock.sources.source import TableOpener
 from penstock.spark.executor import SparkExecutor
 from penstock.sql.parser import parse_script
+from penstock.streaming.analysis import StreamAnalyzer
+from penstock.streaming.checkpoint import delete_unused
+from penstock.streaming.runner import QueryParts, open_query_loop
 from penstock.supervisor.loop import RunnerKind
 from penstock.supervisor.runner import StartThread, SupervisorParts
 from penstock.supervisor.supervisor import RunnerReport, Supervisor
@@ -88,6 +93,8 @@ class Node:
             vault=self.vault,
             sources=self.sources(),
             tasks_max=2,
+            open_stream_analyzer=self._stream_analyzer,
+            delete_checkpoints=lambda job_id: delete_unused(self.checkpoints / job_id),
         )
         results = [execute(p.statement, services=services) for p in parse_script(text)]
         last = results[-1]
@@ -98,24 +105,55 @@ class Node:
         assert self.spark is not None, "the SELECT needs Spark, and this node has none"
         return self.spark
 
+    def _stream_analyzer(self) -> StreamAnalyzer:
+        assert self.spark is not None, "a streaming table needs Spark, and this node has none"
+        return StreamAnalyzer(self.spark, scratch=self.home / "trials")
+
+    @property
+    def checkpoints(self) -> Path:
+        """The folder of the checkpoints of streaming tables."""
+        return self.home / "checkpoints"
+
     def supervisor(
         self, *, until_caught_up: bool = True, start_runner: StartThread | None = None
     ) -> Supervisor:
         """Return a supervisor whose runners are threads of this process."""
         assert self.tables is not None
         sources = self.sources()
+
+        def upstream_works(state: JobState) -> bool:
+            return supervisor.upstream_works(state)
+
         parts = LoadParts(
-            catalog=self.catalog,
-            tables=self.tables,
+            loop=LoopParts(
+                catalog=self.catalog,
+                tables=self.tables,
+                clock=self.clock,
+                open_source=sources.open,
+                node_id=self.node_id,
+                upstream_works=upstream_works,
+            ),
             executor=self.spark or InProcessExecutor(),
-            clock=self.clock,
-            open_source=sources.open,
             work=self.work,
-            node_id=self.node_id,
         )
-        return Supervisor(
-            parts=supervisor_parts(parts, sources, start_thread=start_runner or start_thread),
-            until_caught_up=until_caught_up,
+        supervised = supervisor_parts(parts, sources, start_thread=start_runner or start_thread)
+        if self.spark is not None:
+            runner = self._query_runner(parts.loop, self.spark, sources)
+            supervised = replace(supervised, runners={**supervised.runners, "query": runner})
+        supervisor = Supervisor(parts=supervised, until_caught_up=until_caught_up)
+        return supervisor
+
+    def _query_runner(
+        self, loop: LoopParts, spark: SparkExecutor, sources: Sources
+    ) -> RunnerKind:
+        parts = QueryParts(
+            loop=loop, executor=spark, checkpoints=self.checkpoints, state_memory_mb=64
+        )
+        return RunnerKind(
+            open_loop=lambda job_id, reporter: open_query_loop(
+                job_id, parts=parts, reporter=reporter
+            ),
+            caught_up=sources.is_caught_up,
         )
 
     def sources(self) -> Sources:
@@ -126,6 +164,7 @@ class Node:
             vault=self.vault,
             clock=self.clock,
             shared={"KINESIS": budgets},
+            open_tables=lambda: cast("TableOpener", self.tables),
         )
 
     def run(self) -> tuple[RunnerReport, ...]:
@@ -180,13 +219,15 @@ def supervisor_parts(
 ) -> SupervisorParts:
     """Return the parts of a supervisor of load jobs."""
     runner = RunnerKind(
-        open_loop=lambda job_id, reporter: LoadLoop(job_id, parts=parts, reporter=reporter),
+        open_loop=lambda job_id, reporter: open_load_loop(
+            job_id, parts=parts, reporter=reporter
+        ),
         caught_up=sources.is_caught_up,
     )
     return SupervisorParts(
-        catalog=parts.catalog,
-        clock=parts.clock,
-        node_id=parts.node_id,
+        catalog=parts.loop.catalog,
+        clock=parts.loop.clock,
+        node_id=parts.loop.node_id,
         start_thread=start_thread,
         runners={"load": runner},
         capabilities=frozenset({"boto3"}),

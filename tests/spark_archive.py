@@ -49,7 +49,7 @@ def create_archive() -> None:
         )
         executor = SparkExecutor(options)
         _work(root, executor)
-        spark = executor._running()
+        spark = executor.running()
         spark.context.stop()
         assert spark.jvm.stdin is not None
         spark.jvm.stdin.close()

@@ -12,7 +12,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import ClassVar, Protocol, Self
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from penstock.clock import Clock, SystemClock
 from penstock.engine.run import EpochTables, task_plans
@@ -40,7 +42,15 @@ from penstock.sources.kinesis.client import CLIENTS
 from penstock.sources.kinesis.kind import KINESIS, KinesisOptions
 from penstock.sources.kinesis.source import ReadBudgets
 from penstock.sources.registry import Sources, source_ref
-from penstock.sources.source import Source, SourceKind
+from penstock.sources.source import Source, SourceKind, TableOpener
+from penstock.sources.table_log.kind import (
+    TABLE_LOG,
+    TableLogOptions,
+    TableStream,
+    log_position,
+    streams_text,
+)
+from penstock.tables.delta import DeltaTables
 from tests.contract.catalog.building import (
     DEFINITION,
     FIRST,
@@ -79,6 +89,8 @@ class StoredJob:
         shared: Mapping[str, object] | None = None,
         name: Callable[[object], str] = str,
     ) -> None:
+        # Only the table log reads tables.
+        self.tables: TableOpener | None = None
         self._name = name
         self.clock = clock or SystemClock()
         self._shared = shared or {}
@@ -95,8 +107,13 @@ class StoredJob:
         """Open the catalog and the source again, as after a restart."""
         catalog = self._store.open()
         vault = Vault(catalog, key_file=self._key_file)
+        tables = self.tables
         sources = Sources(
-            catalog=catalog, vault=vault, clock=self.clock, shared=dict(self._shared)
+            catalog=catalog,
+            vault=vault,
+            clock=self.clock,
+            shared=dict(self._shared),
+            open_tables=None if tables is None else lambda: tables,
         )
         return sources.open(self.state(), threading.Event())
 
@@ -329,6 +346,55 @@ class DatagenWorld:
         return "0", At(value=str(ord(name) - ord("a") + 1))
 
 
+class TableLogWorld:
+    """A Delta table; every commit adds one file with one row.
+
+    Tasks read the files in parallel, so the rows of a plan have no order.
+    """
+
+    kind: ClassVar[SourceKind] = TABLE_LOG
+    plans_are_final: ClassVar[bool] = True
+    counts_records: ClassVar[bool] = False
+    ordered: ClassVar[bool] = False
+
+    def __init__(self, folder: Path) -> None:
+        tables = DeltaTables(str(folder / "warehouse"))
+        table = tables.create("events", ID, location=None, comment="")
+        self._location = table.location
+        self._version_by_name: dict[str, int] = {}
+        stream = TableStream(
+            split="s1", table=table.name, id=table.id, location=table.location, columns=ID
+        )
+        start = log_position(1).stored
+        definition = replace(
+            DEFINITION,
+            function=TABLE_LOG.functions[0],
+            source=source_ref(TABLE_LOG, TableLogOptions(streams=streams_text([stream]))),
+            place_columns=TABLE_LOG.place_columns,
+            source_columns=ID,
+            targets=(TargetColumn(name="id", path=("id",)),),
+        )
+        progress = (SplitProgress(split="s1", floor=start, position=start, identity=table.id),)
+        self.job = StoredJob(folder, definition, progress)
+        self.job.tables = tables
+
+    @classmethod
+    def opened(cls, folder: Path, request: pytest.FixtureRequest) -> Iterator[Self]:
+        del request
+        yield cls(folder)
+
+    def put(self, *names: str) -> None:
+        for name in sorted(names):
+            write_deltalake(self._location, pa.table({"id": [name]}), mode="append")
+            self._version_by_name[name] = DeltaTable(self._location).version()
+
+    def change(self, name: str) -> None:
+        raise AssertionError(f"row {name} of a table cannot be changed")
+
+    def after(self, name: str) -> tuple[str, Position]:
+        return "s1", log_position(self._version_by_name[name] + 1).stored
+
+
 def _letter(value: object) -> str:
     """Return the name of a generated row: its number as a letter."""
     return chr(ord("a") + int(str(value)))
@@ -357,5 +423,5 @@ def _load_of(stream: str, endpoint: str) -> JobDefinition:
 
 
 # Worlds in which all records have one order, and worlds without such an order.
-WORLDS: tuple[type[World], ...] = (FilesWorld, KinesisWorld, DatagenWorld)
+WORLDS: tuple[type[World], ...] = (FilesWorld, KinesisWorld, DatagenWorld, TableLogWorld)
 SPREAD_WORLDS: tuple[type[World], ...] = (SpreadKinesisWorld,)

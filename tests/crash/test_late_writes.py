@@ -111,6 +111,9 @@ class SlowTables:
     def delete_rejects(self, job_id: str) -> None:
         self.real.delete_rejects(job_id)
 
+    def delete_staged(self, location: str, job_id: str) -> None:
+        self.real.delete_staged(location, job_id)
+
     def missing_files(self, location: str, paths: Sequence[str]) -> tuple[str, ...]:
         return self.real.missing_files(location, paths)
 

@@ -9,8 +9,9 @@ A comment before a block sets its kind:
 * ``<!-- run -->``: Python to run, with the variables of earlier blocks.
 * ``<!-- not run: reason -->``: SQL that is only shown.
 
-SQL without a comment is run, and then the jobs of the node run until they are caught up. They
-also run at a shell block with ``penstock run --until-caught-up``.
+SQL without a comment is run, and then the jobs of the node run until they are caught up, unless
+the SQL only shows something. They also run at a shell block with ``penstock run
+--until-caught-up``.
 """
 
 import re
@@ -23,6 +24,8 @@ from typing import Any
 import pytest
 
 from penstock.errors import UserError
+from penstock.sql.parser import parse_script
+from penstock.sql.statements import ParsedStatement
 from tests.node import Node
 
 ROOT = Path(__file__).parents[2]
@@ -100,8 +103,10 @@ class PageRunner:
             case "run", "python":
                 exec(self._localized(example.text), self.names)  # noqa: S102 - Our own page.
             case "", "sql":
-                self.result = self.node.sql(self._localized(example.text))
-                self.node.run()
+                text = self._localized(example.text)
+                self.result = self.node.sql(text)
+                if not all(map(_shows, parse_script(text))):
+                    self.node.run()
             case "", "sh" if CATCH_UP in example.text:
                 self.node.run()
             case _:
@@ -141,6 +146,10 @@ class PageRunner:
         return sorted(_row(row, names) for row in self.node.rows(example.name))
 
 
+def _shows(parsed: ParsedStatement) -> bool:
+    return type(parsed.statement).__name__.startswith(("Describe", "Explain", "Show"))
+
+
 def _names(table: str) -> list[str]:
     return _split(table.splitlines()[0])
 
@@ -154,4 +163,4 @@ def _split(line: str) -> list[str]:
 
 
 def _row(row: dict[str, Any], names: list[str]) -> list[str]:
-    return ["NULL" if row[name] is None else str(row[name]) for name in names]
+    return ["NULL" if row[name] is None else str(row[name]).strip() for name in names]

@@ -43,7 +43,7 @@ def _bucket(moto: MotoServer, spark: SparkExecutor) -> Iterator[None]:
     client.put_object(Bucket="my-bucket", Key="in/2026-11-15.json", Body=ORDERS.encode())
     client.close()
     # Tasks have the environment of the Spark start, plus this dictionary.
-    of_tasks = spark._running().context.environment
+    of_tasks = spark.running().context.environment
     with pytest.MonkeyPatch.context() as environment:
         for name, value in given.items():
             environment.setenv(name, value)

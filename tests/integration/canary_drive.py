@@ -105,6 +105,7 @@ def prepare(sandbox: Sandbox) -> None:
         "DESCRIBE t",
         "DESCRIBE DETAIL t",
         "SHOW CREATE TABLE t",
+        "SHOW STREAMING TABLES",
         words=("--verbose",),
     )
     lake.opened.clear()

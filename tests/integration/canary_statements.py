@@ -8,6 +8,7 @@ from tests.integration.canary_lake import ROLE, STRANGER, Lake
 from tests.servers.child import HOST, free_ports
 
 Options = Mapping[str, str]
+_STREAMING = "CREATE STREAMING TABLE s WITH (OPTIONS) AS SELECT id FROM STREAM t"
 
 
 def pairs(options: Options) -> str:
@@ -125,6 +126,7 @@ def _not_allowed(lake: Lake) -> list[str]:
     reserved = {"__secret_key": canaries.key("in metadata")}
     property_ = {"s3.secret_key": canaries.key("as a property")}
     return [
+        _STREAMING.replace("OPTIONS", pairs(lake.other_keys("of a stream"))),
         _on(lake, {**lake.access, "s3.regoin": "x"}),
         _on(lake, {**lake.access, "s3.acces_key": canaries.key("of a misspelt option")}),
         _on(lake, {**endpoint, "s3.secret_key": canaries.key("secret key alone")}),
@@ -162,6 +164,13 @@ def _without_object(lake: Lake) -> list[str]:
         f"ALTER JOB missing {insert(lake.source, lake.other_keys('of no job'))}",
         routine_load("never", {**lake.stream_access("of nothing"), "kinesis_stream": "none"}),
         routine_load("never", lake.stream_access("of a stream of no table"), table="nowhere"),
+        "CREATE STREAMING TABLE s AS SELECT id FROM STREAM missing",
+        "CREATE FLOW f AS INSERT INTO missing BY NAME SELECT id FROM STREAM t",
+        "ALTER STREAMING TABLE missing SET ('max_failures' = '2')",
+        "REFRESH STREAMING TABLE missing",
+        "EXPLAIN STREAMING TABLE missing",
+        "SHOW CHECKPOINTS FOR missing",
+        "ALTER TABLE missing DROP WATERMARK",
     ]
 
 

@@ -187,15 +187,15 @@ def test_a_run_that_times_out_exits_with_one_and_prints_the_files_left(
     one_by_one = [("s3.max_batch_files", "1")]
     given(shell, create_job(tmp_path / "in", properties=one_by_one))
 
-    result = shell.run("run", "--until-caught-up", "--timeout", "6s")
+    result = shell.run("run", "--until-caught-up", "--timeout", "15s")
 
     message = (
-        r"error TIMEOUT_ERR: job j is not caught up after 6 s; (\d+) files left\n"
+        r"error TIMEOUT_ERR: job j is not caught up after 15 s; (\d+) files left\n"
         rf"log: {logs_of(shell)}/run-\S+\.log\n"
     )
     found = re.fullmatch(message, result.error)
     assert result.code == 1
-    assert found is not None
+    assert found is not None, result.error
     assert 0 < int(found[1]) <= 1_000
     assert ids(shell) == list(range(len(ids(shell))))
     assert job_row(shell)["state"] == "PENDING"

@@ -256,7 +256,7 @@ def test_columns_that_a_select_does_not_use_are_not_read(
     shop: Node, spark: SparkExecutor, tmp_path: Path, select: str, names: list[str]
 ) -> None:
     place = SelectPlace(
-        root=spark._running().sessions(),
+        root=spark.running().sessions(),
         folder=tmp_path / "select",
         tasks=2,
         log_file=tmp_path / "log",
@@ -266,7 +266,7 @@ def test_columns_that_a_select_does_not_use_are_not_read(
         select, scans={"orders": scan_of(shop)}, find_scan=unreadable_scan, place=place
     )
 
-    needed = json.loads(spark._running().context.getLocalProperty(NEEDED_PROPERTY))
+    needed = json.loads(spark.running().context.getLocalProperty(NEEDED_PROPERTY))
     assert needed == {str(place.folder / "0"): names}
 
 

@@ -50,6 +50,7 @@ def test_a_wheel_holds_the_package_and_its_license_only(wheel: Path) -> None:
         wheel.name.removesuffix("-py3-none-any.whl") + ".dist-info",
     }
     assert "penstock/catalog/migrations/versions/0004_first.py" in names
+    assert "penstock/catalog/migrations/versions/0005_watermarks.py" in names
     assert any(name.endswith("licenses/LICENSE") for name in names)
 
 

@@ -16,11 +16,13 @@ from penstock.model.events import (
     DefinitionChanged,
     DesiredStateChanged,
     EpochEnded,
+    EpochRequested,
     Event,
     EventBody,
     GenerationRaised,
     NoticesChanged,
     Outcome,
+    QueryStarted,
     apply,
 )
 from penstock.model.job import DesiredState, JobState, Reason
@@ -124,6 +126,16 @@ class Journal(RuleBasedStateMachine):
     def notice_modified_files(self, files: int) -> None:
         self.append(NoticesChanged(notices=(("files_modified", files),)))
 
+    @rule(advance_ms=st.none() | st.integers(0, 9))
+    def request_an_epoch(self, advance_ms: int | None) -> None:
+        self.append(EpochRequested(advance_ms=advance_ms))
+
+    @rule(batch=numbers)
+    def start_a_query(self, batch: int) -> None:
+        self.append(
+            QueryStarted(committed=batch, opened=batch, in_table=batch, verdict="continue")
+        )
+
     @rule(random=st.randoms(use_true_random=False))
     def any_event_again_changes_nothing(self, random: Random) -> None:
         again = random.choice(self.events)
@@ -153,6 +165,13 @@ class Journal(RuleBasedStateMachine):
         assert self.live.number == newest.number
         assert self.live.progress == newest.progress
         assert self.live.cumulative == newest.cumulative
+
+    @invariant()
+    def the_highest_requested_watermark_is_stored(self) -> None:
+        requests = [e.body for e in self.events if isinstance(e.body, EpochRequested)]
+        marks = [body.advance_ms for body in requests if body.advance_ms is not None]
+
+        assert self.live.advance_ms == max(marks, default=None)
 
     @invariant()
     def the_newest_desired_state_is_current(self) -> None:

@@ -20,17 +20,23 @@ from penstock.model.schema import (
     partition_column_error,
 )
 from penstock.model.text import quoted_name, quoted_text
-from penstock.sql.formatter import format_statement
+from penstock.sql.formatter import format_interval, format_statement
 from penstock.sql.parser import parse_script
 from penstock.sql.statements import (
+    CreateFlow,
     CreateJob,
+    CreateStreamingTable,
     CreateTable,
     Insert,
     RoutineBody,
     SelectItem,
     SourceCall,
+    StreamColumn,
+    StreamQueryText,
+    StreamUse,
+    Watermark,
 )
-from penstock.sql.types import parse_columns
+from penstock.sql.types import DELAY_DAYS_MAX, parse_columns
 
 TRICKY = "ab'\"`\\;-/*+#{}()=, \n\r\té😀\u2028\ufeff\u017f%_n0"
 KEYWORDS = [
@@ -106,12 +112,24 @@ columns = st.lists(
 ).map(distinct)
 
 
+UNITS_MS = (1, 1_000, 60_000, 3_600_000, 86_400_000)
+delays_ms = st.tuples(st.integers(0, DELAY_DAYS_MAX), st.sampled_from(UNITS_MS)).map(
+    lambda drawn: drawn[0] * drawn[1]
+) | st.integers(0, DELAY_DAYS_MAX * UNITS_MS[-1])
+
+
 @st.composite
 def tables(draw: st.DrawFn) -> CreateTable:
-    """Draw a table, partitioned by some of the columns that allow it."""
+    """Draw a table with partition columns and a watermark, if its columns allow them."""
     chosen = draw(columns)
     allowed = [column.name for column in chosen if partition_column_error(column) is None]
     some = st.lists(st.sampled_from(allowed), unique=True) if allowed else st.just([])
+    timed = [c.name for c in chosen if c.type in (Primitive.TIMESTAMP, Primitive.TIMESTAMP_NTZ)]
+    watermarks = (
+        st.builds(Watermark, column=st.sampled_from(timed), delay_ms=delays_ms)
+        if timed
+        else st.nothing()
+    )
     return CreateTable(
         name=draw(table_names),
         columns=chosen,
@@ -119,6 +137,7 @@ def tables(draw: st.DrawFn) -> CreateTable:
         location=draw(st.none() | texts.filter(str.strip)),
         comment=draw(texts),
         if_not_exists=draw(st.booleans()),
+        watermark=draw(st.none() | watermarks),
     )
 
 
@@ -232,6 +251,97 @@ routine_loads = st.builds(
     properties=properties,
     comment=texts,
 )
+
+
+STREAM_WORDS = ["by", "delay", "identifier", "insert", "into", "once", "stream", "watermark"]
+# Parts of a query before and after a stream.
+AROUND_STREAM = (
+    ("SELECT * FROM ", ""),
+    ("(SELECT a, /* , STREAM */ 'it''s' FROM b c,\n  ", "\n) -- the end\n LIMIT 1"),
+    ("WITH q AS (SELECT 1)\nFROM q JOIN ", " USING (a)\nSELECT *"),
+)
+stream_names = names | st.sampled_from(STREAM_WORDS)
+
+
+@st.composite
+def stream_queries(draw: st.DrawFn) -> StreamQueryText:
+    """Draw a query with one stream."""
+    head, tail = draw(st.sampled_from(AROUND_STREAM))
+    table = draw(stream_names.map(str.lower))
+    watermark = draw(st.none() | st.builds(Watermark, column=stream_names, delay_ms=delays_ms))
+    alias = draw(st.none() | stream_names)
+    stream = f"STREAM {backquoted(table)}"
+    if watermark is not None:
+        delay = format_interval(watermark.delay_ms)
+        stream += f" WATERMARK {backquoted(watermark.column)} DELAY OF INTERVAL {delay}"
+    named = "" if alias is None else f" AS {backquoted(alias)}"
+    use = StreamUse(
+        table=table,
+        start=len(head),
+        end=len(head + stream),
+        watermark=watermark,
+        alias=alias,
+    )
+    return StreamQueryText(text=head + stream + named + tail, streams=(use,))
+
+
+stream_columns = st.lists(
+    st.builds(
+        StreamColumn,
+        name=stream_names,
+        type=st.none() | types,
+        comment=texts,
+        nullable=st.booleans(),
+    ),
+    max_size=4,
+    unique_by=lambda column: column.name.lower(),
+).map(tuple)
+
+
+@st.composite
+def streaming_tables(draw: st.DrawFn) -> CreateStreamingTable:
+    """Draw a streaming table; the query determines columns that are not listed."""
+    chosen = draw(stream_columns)
+    allowed = st.sampled_from([column.name for column in chosen]) if chosen else stream_names
+    return CreateStreamingTable(
+        name=draw(stream_names.map(str.lower)),
+        query=draw(stream_queries()),
+        columns=chosen,
+        partition_by=tuple(draw(st.lists(allowed, max_size=3, unique_by=str.lower))),
+        comment=draw(texts),
+        location=draw(st.none() | texts.filter(str.strip)),
+        options=draw(properties),
+        if_not_exists=draw(st.booleans()),
+        or_refresh=draw(st.booleans()),
+    )
+
+
+flows = st.builds(
+    CreateFlow,
+    name=stream_names.map(str.lower).filter(nameable),
+    table=stream_names.map(str.lower),
+    query=stream_queries(),
+    comment=texts,
+    options=properties,
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(table=streaming_tables())
+def test_a_formatted_streaming_table_parses_to_the_same_statement(
+    table: CreateStreamingTable,
+) -> None:
+    (parsed,) = parse_script(f"-- first\n{format_statement(table)};")
+
+    assert parsed.statement == table
+
+
+@settings(deadline=None, max_examples=300)
+@given(flow=flows)
+def test_a_formatted_flow_parses_to_the_same_statement(flow: CreateFlow) -> None:
+    (parsed,) = parse_script(f"-- first\n{format_statement(flow)};")
+
+    assert parsed.statement == flow
 
 
 @settings(deadline=None, max_examples=300)

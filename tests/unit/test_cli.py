@@ -7,7 +7,7 @@ import pytest
 from penstock.cli.main import SQL_HELP
 from penstock.sql.parser import statement_heads
 
-LINES_MAX = 16
+LINES_MAX = 20
 
 
 @pytest.mark.parametrize("head", statement_heads())

@@ -18,6 +18,8 @@ def test_a_table_is_stored_with_every_field(store: SqliteStore) -> None:
         id="table-2",
         managed=False,
         created_at=START + timedelta(microseconds=1),
+        watermark_column="Clicked at",
+        watermark_delay_ms=2**40,
     )
     store.open().create_table(TABLE)
     store.open().create_table(other)
@@ -39,6 +41,30 @@ def test_an_existing_table_name_is_refused(catalog: Catalog) -> None:
 
     assert refusal.value.code is Code.ALREADY_EXISTS_ERR
     assert catalog.table("orders") == TABLE
+
+
+def test_a_watermark_is_set_changed_and_removed(store: SqliteStore) -> None:
+    other = replace(TABLE, name="clicks", id="table-2", watermark_column="at")
+    catalog = store.open()
+    catalog.create_table(TABLE)
+    catalog.create_table(other)
+
+    catalog.set_watermark("orders", "placed_at", 300_000)
+    first = store.open().table("orders")
+    catalog.set_watermark("orders", "paid_at", 0)
+    second = store.open().table("orders")
+    catalog.set_watermark("orders", None, 0)
+
+    assert first == replace(TABLE, watermark_column="placed_at", watermark_delay_ms=300_000)
+    assert second == replace(TABLE, watermark_column="paid_at", watermark_delay_ms=0)
+    assert store.open().tables() == (other, TABLE)
+
+
+def test_a_missing_table_gets_no_watermark(catalog: Catalog) -> None:
+    with raises(UserError, Code.META_NOT_FOUND_ERR, '"orders"', hint=["SHOW TABLES"]):
+        catalog.set_watermark("orders", "placed_at", 0)
+
+    assert catalog.tables() == ()
 
 
 def test_a_deleted_table_is_not_found(catalog: Catalog) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from penstock.catalog import catalog as catalogs
 from penstock.control import changes, jobs
-from penstock.engine import loop as epoch_loop
 from penstock.epochs import commit, takeover
+from penstock.epochs import loop as epoch_loop
 from penstock.model.epoch import Attachment, CommitKind, Generation
 from penstock.model.job import JobState
 from penstock.model.split import Progress, mark_moved

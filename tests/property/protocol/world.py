@@ -17,7 +17,8 @@ from penstock.catalog.catalog import Catalog, JobMemory, TableRecord, open_catal
 from penstock.control.changes import ConcurrentChangeError
 from penstock.control.execute import Services
 from penstock.control.jobs import alter_job, drop_job, open_job, pause_job, resume_job
-from penstock.engine.loop import LoadLoop, LoadParts
+from penstock.engine.loop import LoadParts, open_load_loop
+from penstock.epochs.loop import LoopParts
 from penstock.epochs.output import TaskPlan
 from penstock.model.codec import from_text, to_text
 from penstock.model.epoch import Ack, Attachment, DataFile
@@ -98,16 +99,20 @@ class NodeOfWorld:
         self.name = name
         catalog = cast("Catalog", Stepping(world.catalog, name="catalog"))
         parts = LoadParts(
-            catalog=catalog,
-            tables=cast("Any", Stepping(world.tables, name="tables")),
+            loop=LoopParts(
+                catalog=catalog,
+                tables=cast("Any", Stepping(world.tables, name="tables")),
+                clock=world.clock,
+                open_source=world.open_source,
+                node_id=name,
+            ),
             executor=InProcessExecutor(parallelism=1),
-            clock=world.clock,
-            open_source=world.open_source,
             work=world.work,
-            node_id=name,
         )
         runner = RunnerKind(
-            open_loop=lambda job_id, reporter: LoadLoop(job_id, parts=parts, reporter=reporter),
+            open_loop=lambda job_id, reporter: open_load_loop(
+                job_id, parts=parts, reporter=reporter
+            ),
             caught_up=_unexpected_poll,
         )
         self.supervisor = Supervisor(

@@ -20,8 +20,9 @@ from penstock.aws.clients import SharedClients
 from penstock.catalog.catalog import TableRecord, open_catalog
 from penstock.control.execute import Services, execute
 from penstock.crashpoints import CrashPoint, handle_in_this_thread
-from penstock.engine.loop import LoadLoop, LoadParts
+from penstock.engine.loop import LoadParts, open_load_loop
 from penstock.epochs import task
+from penstock.epochs.loop import LoopParts
 from penstock.epochs.progress import Step as RunnerStep
 from penstock.epochs.task import run_task_text
 from penstock.errors import ExternalError
@@ -217,13 +218,15 @@ class World:
     def _run_runner(self, run: Run) -> Ending:
         sources = self._sources()
         parts = LoadParts(
-            catalog=self.catalog,
-            tables=cast("Any", self.tables),
+            loop=LoopParts(
+                catalog=self.catalog,
+                tables=cast("Any", self.tables),
+                clock=self.clock,
+                open_source=sources.open,
+                node_id="n",
+            ),
             executor=InProcessExecutor(parallelism=16),
-            clock=self.clock,
-            open_source=sources.open,
             work=run_task_text,
-            node_id="n",
         )
         runner = Runner(
             self.state().id,
@@ -234,7 +237,9 @@ class World:
                 start_thread=self._start,
             ),
             kind=RunnerKind(
-                open_loop=lambda job, reporter: LoadLoop(job, parts=parts, reporter=reporter),
+                open_loop=lambda job, reporter: open_load_loop(
+                    job, parts=parts, reporter=reporter
+                ),
                 caught_up=sources.is_caught_up,
             ),
             until_caught_up=not run.idle,

@@ -4,9 +4,10 @@ import re
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import create_engine
 
 from penstock.catalog import relations, upgrade
-from penstock.catalog.catalog import open_catalog
+from penstock.catalog.catalog import TableRecord, open_catalog
 from penstock.catalog.database import Database
 from penstock.clock import SystemClock
 from penstock.errors import Code, UserError
@@ -32,17 +33,30 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def migrated(path: Path) -> Path:
-    """A stored catalog of the first revision, after all migrations."""
+def stored(path: Path) -> Path:
+    """A stored catalog of the first revision, with one table."""
     with closing(sqlite3.connect(path)) as file:
         file.executescript(Path(__file__).with_name("revision_0004.sql").read_text())
-    database = Database(
-        f"sqlite:///{path}", clock=SystemClock(), lock_wait=timedelta(seconds=1)
-    )
+        file.execute(
+            "INSERT INTO tables VALUES "
+            "('orders', 'table-1', 'file:///orders', 1, 'all', '2026-03-01 12:30:15.123456')"
+        )
+        file.commit()
+    return path
+
+
+@pytest.fixture
+def migrated(stored: Path) -> Path:
+    """A stored catalog of the first revision, after all migrations."""
+    database = _database(stored)
     with database.write() as connection:
         upgrade._migrate(connection)
     database.close()
-    return path
+    return stored
+
+
+def _database(path: Path) -> Database:
+    return Database(f"sqlite:///{path}", clock=SystemClock(), lock_wait=timedelta(seconds=1))
 
 
 def test_the_migrations_create_the_relations_that_the_code_declares(migrated: Path) -> None:
@@ -91,14 +105,40 @@ def parts(sql: str) -> list[str]:
     return [head, tail, *re.split(r",(?![^(]*\))", inside)]
 
 
-def test_a_stored_catalog_of_the_first_revision_is_opened(path: Path) -> None:
-    with closing(sqlite3.connect(path)) as file:
-        file.executescript(Path(__file__).with_name("revision_0004.sql").read_text())
+def test_a_table_of_the_first_revision_has_no_watermark_and_can_get_one(stored: Path) -> None:
+    catalog = open_catalog(f"sqlite:///{stored}", clock=SystemClock())
 
-    catalog = open_catalog(f"sqlite:///{path}", clock=SystemClock())
+    before = catalog.tables()
+    catalog.set_watermark("orders", "placed_at", 300_000)
+    after = catalog.table("orders")
 
-    assert (catalog.jobs(), catalog.tables(), catalog.secrets()) == ((), (), ())
+    record = TableRecord(
+        name="orders",
+        id="table-1",
+        location="file:///orders",
+        managed=True,
+        comment="all",
+        created_at=datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC),
+    )
+    assert before == (record,)
+    assert after == replace(record, watermark_column="placed_at", watermark_delay_ms=300_000)
+    assert (catalog.jobs(), catalog.secrets()) == ((), ())
     catalog.close()
+
+
+def test_an_interrupted_migration_leaves_the_older_revision(stored: Path) -> None:
+    with closing(sqlite3.connect(stored)) as file:
+        before = list(file.iterdump())
+    database = _database(stored)
+
+    with suppress(KeyboardInterrupt), database.write() as connection:
+        upgrade._migrate(connection)
+        raise KeyboardInterrupt
+
+    with closing(sqlite3.connect(stored)) as file:
+        assert list(file.iterdump()) == before
+    upgrade.upgrade(database)
+    database.close()
 
 
 def test_the_newest_migration_is_the_revision_of_the_code() -> None:
@@ -144,15 +184,10 @@ def test_a_catalog_of_a_newer_version_is_refused(path: Path) -> None:
     assert_names(refusal.value.hint, "Penstock")
 
 
-@pytest.mark.parametrize("create", [upgrade._migrate, upgrade._create])
-def test_an_interrupted_creation_leaves_no_relations(
-    path: Path, create: Callable[[Connection], None]
-) -> None:
-    database = Database(
-        f"sqlite:///{path}", clock=SystemClock(), lock_wait=timedelta(seconds=1)
-    )
+def test_an_interrupted_creation_leaves_no_relations(path: Path) -> None:
+    database = _database(path)
     with suppress(KeyboardInterrupt), database.write() as connection:
-        create(connection)
+        upgrade._create(connection)
         raise KeyboardInterrupt
 
     with closing(sqlite3.connect(path)) as file:

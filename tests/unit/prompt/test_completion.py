@@ -4,20 +4,30 @@ import pytest
 
 from penstock.cli.prompt.completion import Candidate, Names, candidates
 from penstock.cli.prompt.guide import HELP_BY_HEAD, guide
-from penstock.model.job_kinds import JobProperties, RoutineProperties
+from penstock.control.stream_tables import FROZEN_OPTIONS
+from penstock.model.job_kinds import (
+    JobProperties,
+    RoutineProperties,
+    StreamingTableProperties,
+)
 from penstock.model.options import option_fields, option_key
 from penstock.sources.files.kind import FilesOptions
 from penstock.sources.kinesis.kind import KinesisOptions, KinesisStart
 from penstock.sources.kinesis.start import POSITION_KEYS
+from penstock.sources.table_log.kind import TableLogStart
 from penstock.sql.parser import parse_script, statement_heads
 
 NAMES = Names(
-    jobs=lambda: ["load_orders", "my job", "load_clicks"],
+    jobs=lambda: ["load_orders", "my job", "load_clicks", "per_city", "add_web"],
     routine_loads=lambda: ["load_clicks"],
-    tables=lambda: ["orders", "cities"],
+    streaming_tables=lambda: ["per_city"],
+    flows=lambda: ["add_web"],
+    tables=lambda: ["orders", "cities", "per_city"],
     secrets=lambda: ["lake"],
 )
 ROUTINE_LOAD = "CREATE ROUTINE LOAD j ON orders "
+STREAMING_TABLE = "CREATE STREAMING TABLE t "
+STREAM_QUERY = "CREATE STREAMING TABLE t AS SELECT * FROM "
 INSERT = "CREATE JOB j ON STREAMING DO INSERT INTO orders SELECT * FROM "
 
 
@@ -48,17 +58,13 @@ def test_an_empty_line_offers_every_statement() -> None:
     [
         ("SHOW J", ["SHOW JOBS"]),
         ("show j", ["show jobs"]),
-        (
-            "SHOW C",
-            ["SHOW CREATE TABLE", "SHOW CREATE JOB", "SHOW CREATE ROUTINE LOAD FOR"],
-        ),
-        (
-            "SHOW CREATE ",
-            ["SHOW CREATE TABLE", "SHOW CREATE JOB", "SHOW CREATE ROUTINE LOAD FOR"],
-        ),
+        ("SHOW CREATE T", ["SHOW CREATE TABLE"]),
         ("SHOW EP", ["SHOW EPOCHS FOR"]),
         ("SHOW EPOCHS ", ["SHOW EPOCHS FOR"]),
-        ("DROP ", ["DROP TABLE", "DROP JOB", "DROP SECRET"]),
+        (
+            "DROP ",
+            ["DROP TABLE", "DROP JOB", "DROP STREAMING TABLE", "DROP FLOW", "DROP SECRET"],
+        ),
         ("SHOW JOBS; SHOW T", ["SHOW JOBS; SHOW TABLES"]),
         ("SHOW JOBS", []),
         ("CREATE JOB j O", ["CREATE JOB j ON STREAMING"]),
@@ -81,7 +87,10 @@ def test_keywords_are_completed_where_the_parser_accepts_them(
     [
         ("CREATE R", ["ROUTINE LOAD"]),
         ("CREATE ROUTINE ", ["LOAD"]),
-        ("PAUSE ", ["JOB", "ROUTINE LOAD FOR", "ALL ROUTINE LOAD"]),
+        (
+            "PAUSE ",
+            ["JOB", "ROUTINE LOAD FOR", "ALL ROUTINE LOAD", "STREAMING TABLE", "FLOW"],
+        ),
         ("STOP ", ["ROUTINE LOAD FOR"]),
         ("SHOW R", ["ROUTINE LOAD", "ROUTINE LOAD TASK FOR"]),
         ("SHOW ROUTINE LOAD ", ["TASK FOR", "FOR", "LIKE"]),
@@ -137,17 +146,17 @@ def test_a_routine_load_is_completed_clause_by_clause(
         ("CREATE ROUTINE LOAD ", []),
         ("CREATE ROUTINE LOAD j ON ", ["orders", "cities"]),
         ("RESUME JOB lo", ["load_orders"]),
-        ("SHOW EVENTS FOR ", ["load_orders", "my job", "load_clicks"]),
+        ("SHOW EVENTS FOR ", ["load_orders", "my job", "load_clicks", "per_city", "add_web"]),
         ("SHOW CREATE JOB ", ["load_orders", "my job"]),
         ("EXPLAIN JOB ", ["load_orders", "my job"]),
         ("DROP TABLE ", ["orders", "cities", "IF EXISTS"]),
         ("DROP TABLE IF EXISTS o", ["orders"]),
-        ("SHOW CREATE TABLE ", ["orders", "cities"]),
-        ("DESCRIBE ", ["DETAIL", "orders", "cities"]),
+        ("SHOW CREATE TABLE ", ["orders", "cities", "per_city"]),
+        ("DESCRIBE ", ["DETAIL", "orders", "cities", "per_city"]),
         ("DESCRIBE DETAIL c", ["cities"]),
         ("CREATE JOB j ON STREAMING DO INSERT INTO ", ["orders", "cities"]),
-        ("SELECT * FROM ", ["orders", "cities", "jobs(", "tasks(", "rejects("]),
-        (INSERT, ["orders", "cities", "FILES(", "S3("]),
+        ("SELECT * FROM ", ["orders", "cities", "per_city", "jobs(", "tasks(", "rejects("]),
+        (INSERT, ["orders", "cities", "per_city", "FILES(", "S3("]),
         ("DROP SECRET ", ["lake", "IF EXISTS"]),
         ("ALTER SECRET l", ["lake"]),
         ("CREATE JOB ", []),
@@ -156,6 +165,93 @@ def test_a_routine_load_is_completed_clause_by_clause(
     ],
 )
 def test_existing_names_are_completed_where_a_statement_needs_them(
+    text: str, expected: list[str]
+) -> None:
+    assert labels(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("CREATE S", ["STREAMING TABLE", "SECRET"]),
+        ("CREATE OR ", ["REFRESH STREAMING TABLE"]),
+        ("CREATE OR REFRESH ", ["STREAMING TABLE"]),
+        ("CREATE F", ["FLOW"]),
+        ("SHOW CREATE ", ["TABLE", "JOB", "ROUTINE LOAD FOR", "STREAMING TABLE", "FLOW"]),
+        ("SHOW CH", ["CHECKPOINTS FOR"]),
+        ("SHOW STREAMING TABLES ", ["LIKE"]),
+        ("REFRESH ", ["STREAMING TABLE", "FLOW"]),
+        ("ALTER STREAMING TABLE t ", ["SET (", "ADVANCE WATERMARK TO"]),
+        ("ALTER STREAMING TABLE t ADVANCE ", ["WATERMARK"]),
+        ("ALTER STREAMING TABLE t ADVANCE WATERMARK TO ", ["TIMESTAMP", "FINAL"]),
+        ("ALTER FLOW f S", ["SET ("]),
+        ("ALTER TABLE t ", ["SET WATERMARK FOR", "DROP WATERMARK"]),
+        ("ALTER TABLE t SET ", ["WATERMARK FOR"]),
+        (
+            "ALTER TABLE t SET WATERMARK FOR ts AS ts - INTERVAL 5 M",
+            ["MINUTES", "MILLISECONDS"],
+        ),
+        ("DROP STREAMING TABLE t ", ["KEEP TABLE"]),
+        ("CREATE FLOW f ", ["COMMENT", "WITH (", "AS INSERT INTO"]),
+        ("CREATE FLOW f AS INSERT INTO t ", ["BY NAME"]),
+        ("CREATE FLOW f AS INSERT INTO t BY ", ["NAME"]),
+        ("CREATE FLOW f AS INSERT INTO t BY NAME ", ["SELECT"]),
+        (
+            STREAMING_TABLE,
+            [
+                "USING DELTA",
+                "PARTITIONED BY (",
+                "COMMENT",
+                "LOCATION",
+                "TBLPROPERTIES (",
+                "WITH (",
+                "AS SELECT",
+            ],
+        ),
+        (f"{STREAMING_TABLE}PARTITIONED ", ["BY"]),
+        (f"{STREAMING_TABLE}AS ", ["SELECT"]),
+        (f"{STREAM_QUERY}STREAM orders W", ["WATERMARK", "WHERE", "WHEN"]),
+        (f"{STREAM_QUERY}STREAM orders WATERMARK ", []),
+        (f"{STREAM_QUERY}STREAM orders WATERMARK ts ", ["DELAY OF INTERVAL"]),
+        (f"{STREAM_QUERY}STREAM orders WATERMARK ts DELAY ", ["OF INTERVAL"]),
+        (f"{STREAM_QUERY}STREAM orders WATERMARK ts DELAY OF ", ["INTERVAL"]),
+        (
+            f"{STREAM_QUERY}STREAM orders WATERMARK ts DELAY OF INTERVAL 5 m",
+            ["minutes", "milliseconds"],
+        ),
+        (f"{STREAM_QUERY}STREAM orders GROUP BY wi", ["window("]),
+        (f"{STREAM_QUERY}STREAM orders O", ["ON", "OR"]),
+    ],
+)
+def test_keywords_of_streaming_tables_are_completed(text: str, expected: list[str]) -> None:
+    assert labels(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("CREATE STREAMING TABLE ", ["IF NOT EXISTS"]),
+        ("CREATE OR REFRESH STREAMING TABLE ", ["per_city"]),
+        ("CREATE FLOW ", []),
+        ("CREATE FLOW f AS INSERT INTO ", ["per_city"]),
+        (STREAM_QUERY, ["orders", "cities", "per_city", "STREAM"]),
+        (f"{STREAM_QUERY}STREAM ", ["orders", "cities", "per_city"]),
+        (f"{STREAM_QUERY}STREAM orders JOIN ", ["orders", "cities", "per_city", "STREAM"]),
+        ("EXPLAIN STREAMING TABLE ", ["per_city", "AS SELECT"]),
+        ("EXPLAIN STREAMING TABLE AS SELECT 1 FROM S", ["STREAM"]),
+        ("PAUSE STREAMING TABLE ", ["per_city"]),
+        ("RESUME FLOW ", ["add_web"]),
+        ("ALTER FLOW ", ["add_web"]),
+        ("ALTER TABLE p", ["per_city"]),
+        ("DROP STREAMING TABLE ", ["per_city", "IF EXISTS"]),
+        ("DROP FLOW IF EXISTS ", ["add_web"]),
+        ("REFRESH STREAMING TABLE ", ["per_city"]),
+        ("SHOW CHECKPOINTS FOR ", ["per_city", "add_web"]),
+        ("SHOW CREATE STREAMING TABLE ", ["per_city"]),
+        ("SHOW CREATE FLOW ", ["add_web"]),
+    ],
+)
+def test_the_names_of_streaming_tables_and_flows_are_completed(
     text: str, expected: list[str]
 ) -> None:
     assert labels(text) == expected
@@ -189,6 +285,10 @@ def test_a_completed_name_is_quoted_if_necessary(text: str, expected: str) -> No
         ("ALTER ROUTINE LOAD FOR j PROPERTIES('", RoutineProperties),
         (f"{ROUTINE_LOAD}FROM KINESIS(", KinesisOptions),
         ("ALTER ROUTINE LOAD FOR j FROM KINESIS('", KinesisStart),
+        (f"{STREAMING_TABLE}WITH (", StreamingTableProperties),
+        (f"{STREAMING_TABLE}TBLPROPERTIES ('", StreamingTableProperties),
+        ("CREATE OR REFRESH STREAMING TABLE t WITH ('", StreamingTableProperties),
+        ("CREATE FLOW f WITH (", TableLogStart),
     ],
 )
 def test_all_options_are_completed_with_their_explanations(text: str, kind: type) -> None:
@@ -239,6 +339,42 @@ def test_keys_and_values_are_completed_in_the_open_quotes(
 )
 def test_keys_and_values_of_routine_loads_are_completed(text: str, expected: list[str]) -> None:
     assert offered(ROUTINE_LOAD + text) == [ROUTINE_LOAD + one for one in expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("WITH (checkpoint.i", []),
+        ("WITH ('checkpoint.i", ["WITH ('checkpoint.interval' = '"]),
+        (
+            "WITH ('output' = '",
+            [f"WITH ('output' = '{one}'" for one in ("auto", "append", "update")],
+        ),
+        ("TBLPROPERTIES ('state.ttl' = '", ["TBLPROPERTIES ('state.ttl' = 'none'"]),
+        ("WITH ('rewrites' = 's", ["WITH ('rewrites' = 'skip'"]),
+        ("WITH ('starting' = 'l", ["WITH ('starting' = 'latest'"]),
+        ("WITH ('strea", []),
+    ],
+)
+def test_keys_and_values_of_streaming_tables_are_completed(
+    text: str, expected: list[str]
+) -> None:
+    assert offered(STREAMING_TABLE + text) == [STREAMING_TABLE + one for one in expected]
+
+
+@pytest.mark.parametrize("clause", ["SET (", "SET TBLPROPERTIES ('"])
+def test_alter_completes_only_options_that_can_be_altered(clause: str) -> None:
+    keys = {option_key(declared) for declared in option_fields(StreamingTableProperties)}
+
+    found = labels(f"ALTER STREAMING TABLE t {clause}")
+
+    assert set(found) == (keys | {"rewrites"}) - set(FROZEN_OPTIONS)
+
+
+@pytest.mark.parametrize("text", ["", "SELECT * FROM ", INSERT, STREAM_QUERY, ROUTINE_LOAD])
+def test_the_function_of_table_logs_is_not_offered(text: str) -> None:
+    assert not [label for label in labels(text) if "TABLE_LOG" in label]
+    assert labels(f"{INSERT}TABLE_LOG(") == labels(f"{INSERT}UNKNOWN(")
 
 
 def test_the_position_keys_of_a_stream_are_completed() -> None:

@@ -18,7 +18,8 @@ def error_lines(script: str) -> list[str]:
 
 def test_the_line_with_a_caret_is_printed_between_detail_and_hint() -> None:
     assert error_lines("SHOW TABLES;\n  SHOW CREATE JOBZ") == [
-        'error SYNTAX_ERR: expected TABLE, JOB or ROUTINE LOAD after SHOW CREATE, found "JOBZ"',
+        "error SYNTAX_ERR: expected TABLE, JOB, ROUTINE LOAD, STREAMING TABLE or FLOW after "
+        'SHOW CREATE, found "JOBZ"',
         "  detail: Line 2, column 15.",
         "      SHOW CREATE JOBZ",
         "                  ^",

@@ -51,7 +51,7 @@ def test_a_select_without_a_source_is_refused(select: str) -> None:
         ("CREATE ¦VIEW v AS SELECT 1", "CREATE VIEW"),
         ("STOP ¦SYNC JOB j", "STOP SYNC"),
         ("DROP ¦DATABASE d", "DROP DATABASE"),
-        ("ALTER ¦TABLE t ADD COLUMN a INT", "ALTER TABLE"),
+        ("ALTER TABLE t ¦ADD COLUMN a INT", "ALTER TABLE … ADD"),
         ("SHOW ¦DATABASES", "SHOW DATABASES"),
         ("SHOW CREATE ¦VIEW v", "SHOW CREATE VIEW"),
         ("DESCRIBE ¦HISTORY t", "DESCRIBE HISTORY"),

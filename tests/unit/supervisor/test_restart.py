@@ -117,7 +117,12 @@ def test_all_other_errors_are_resumed() -> None:
         Code.TYPE_ERR,
         Code.TABLE_CHANGED_ERR,
         Code.STREAM_CHANGED_ERR,
+        Code.SOURCE_REWRITTEN_ERR,
         Code.CATALOG_BEHIND_ERR,
+        Code.CHECKPOINT_LOST_ERR,
+        Code.CHECKPOINT_FOREIGN_ERR,
+        Code.CHECKPOINT_DAMAGED_ERR,
+        Code.CHECKPOINT_BEHIND_ERR,
     } == NEVER_RESUMED
     assert all(resume_at(paused(code)) == PAUSED_AT for code in others)
 

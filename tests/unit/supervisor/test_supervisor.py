@@ -50,11 +50,15 @@ class FakeLoop:
         self.owning = threading.Event()
         self.stopped = threading.Event()
         self.aborted: list[str] = []
+        self.woken = 0
         self.until_caught_up: bool | None = None
 
     @property
     def progress(self) -> Progress:
         return self.reporter.now
+
+    def wake(self) -> None:
+        self.woken += 1
 
     def run(self, *, until_caught_up: bool) -> None:
         self.until_caught_up = until_caught_up

@@ -99,3 +99,31 @@ def test_only_one_of_many_threads_commits_a_number() -> None:
 
     assert committed == 1
     assert len(tables.open(location).chain_after(JOB, 0)) == 1
+
+
+def test_a_late_keyed_commit_fails_after_a_commit_of_another_writer() -> None:
+    tables = MemoryTables(late_once)
+    location = opened(tables)
+    tables.register_rows("staged", [{"id": 1}])
+    with pytest.raises(CommitOutcomeUnknownError):
+        tables.open(location).commit_keyed(
+            attachment(1, attempt_id="late"), [data_file("staged")], key=("id",)
+        )
+    tables.foreign_commit(location, [{"id": 2}])
+
+    committed = tables.apply_late_writes()
+
+    assert committed == 0
+    assert tables.rows(location) == [{"id": 2}]
+
+
+def test_an_older_version_has_the_rows_before_a_keyed_commit() -> None:
+    tables = MemoryTables()
+    location = opened(tables)
+    tables.foreign_commit(location, [{"id": 1}, {"id": 2}])
+    tables.register_rows("staged", [{"id": 2}])
+
+    tables.open(location).commit_keyed(attachment(1), [data_file("staged")], key=())
+
+    handle = tables.open(location)
+    assert (handle.at(1).detail().rows, handle.detail().files) == (2, 1)

@@ -193,6 +193,20 @@ def test_only_the_first_32_leaf_columns_have_statistics(tmp_path: Path) -> None:
     assert stated["nullCount"] == {f"c{number}": 0 for number in range(30)}
 
 
+def test_s20_a_timestamp_has_statistics_in_any_place(tmp_path: Path) -> None:
+    numbers = (Column(name=f"c{number}", type=Primitive.INT) for number in range(40))
+    columns = (*numbers, Column(name="ts", type=Primitive.TIMESTAMP))
+    writer = TableWriter(folder_at(tmp_path), columns, "t")
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    writer.write(pa.RecordBatch.from_pylist([{"ts": at}], schema=arrow_schema(columns)))
+
+    (file,) = writer.close()
+
+    stated = json.loads(file.statistics_json)
+    assert list(stated["minValues"]) == ["ts"]
+    assert stated["nullCount"]["ts"] == 0
+
+
 def test_bounds_and_counts_cover_all_row_groups(tmp_path: Path) -> None:
     columns = (Column(name="v", type=Primitive.BIGINT), Column(name="s", type=Primitive.STRING))
     writer = TableWriter(folder_at(tmp_path), columns, "t")

@@ -82,6 +82,20 @@ def test_an_aborted_writer_deletes_all_its_files(
     assert names(tmp_path) == []
 
 
+def test_files_can_be_written_below_a_folder_and_are_deleted_with_it(tmp_path: Path) -> None:
+    writer = TableWriter(
+        folder_at(tmp_path), COLUMNS, "t", partition_by=("note",), below="staged/a"
+    )
+    writer.write(batch(1, note="x"))
+
+    (file,) = writer.close()
+
+    assert file.path == "staged/a/note=x/part-t-0.parquet"
+    assert (tmp_path / file.path).stat().st_size == file.size_bytes
+    writer.abort()
+    assert names(tmp_path) == []
+
+
 def test_a_writer_aborted_after_close_deletes_its_files(tmp_path: Path) -> None:
     writer = TableWriter(folder_at(tmp_path), COLUMNS, "t")
     writer.write(batch(1))

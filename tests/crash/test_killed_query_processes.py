@@ -1,0 +1,175 @@
+"""Streaming tables in real processes: ``kill -9`` of Python, of its JVM, of Spark's workers.
+
+Every crash point is tested inside one JVM by other tests. Here, each query is killed at a few
+points. A JVM starts slowly, so every process recovers from the kill of the process before it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from penstock.crashpoints import CrashPoint
+from penstock.spark.executor import SparkExecutor
+from penstock.streaming.checkpoint import OWNER_LOCK
+from tests.crash.harness import KILLED, Ended, Home, Process, crash
+from tests.crash.places import LocalPlace
+from tests.crash.processes import SPARK
+from tests.crash.queries import (
+    COUNTS,
+    INPUTS,
+    JOINED,
+    TABLES,
+    TOTALS,
+    Rows,
+    append_rounds,
+    create,
+    expected,
+    opens_of,
+    results,
+    verdicts,
+)
+from tests.crash.variants import opened
+from tests.node import Node
+
+pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]
+
+# The point of the first kill, before the commit to the table. The second kill is after it.
+FIRST_KILLS = {
+    COUNTS: CrashPoint.BATCH_COLLECTED,
+    JOINED: CrashPoint.BATCH_SETTLED,
+    TOTALS: CrashPoint.COMMIT_CHECKED,
+}
+
+
+@contextmanager
+def home_with(spark: SparkExecutor, folder: Path, *tables: str) -> Iterator[Home]:
+    """Yield a home with streaming tables that have to read the rounds 0 to 2."""
+    with opened(folder, LocalPlace(folder / "in"), command=SPARK) as home:
+        node = Node(home.path, spark=spark)
+        node.sql(INPUTS)
+        node.sql("; ".join(create(table) for table in tables))
+        node.catalog.close()
+        append_rounds(home.node, 0, 1, 2)
+        yield home
+
+
+def start(home: Home, *tables: str, crash_at: str = "") -> Process:
+    """Start a process that runs streaming tables, by default all, until they are caught up."""
+    jobs = [text for table in tables for text in ("--job", table)]
+    return home.start("run", *jobs, "--until-caught-up", "--timeout", "10m", crash_at=crash_at)
+
+
+def jvm_of(process: Process) -> psutil.Process:
+    """Return the JVM of a process."""
+    children = psutil.Process(process._child.pid).children()
+    (jvm,) = (child for child in children if child.name() == "java")
+    return jvm
+
+
+@contextmanager
+def suspended(process: psutil.Process) -> Iterator[None]:
+    """Stop a process for the duration of the block."""
+    process.suspend()
+    try:
+        yield
+    finally:
+        process.resume()
+
+
+def kill_alone(home: Home, table: str) -> int:
+    """Kill Python inside an epoch, before the commit; its JVM ends by itself."""
+    return start(home, table, crash_at=crash(FIRST_KILLS[table], count=2)).wait().code
+
+
+def kill_with_jvm(home: Home, table: str) -> None:
+    """Kill Python and its JVM together, after the commit to the table."""
+    frozen = start(
+        home, table, crash_at=crash(CrashPoint.TABLE_COMMITTED, count=2, action="stop")
+    )
+    frozen.wait_until_frozen()
+    frozen.kill_jvm()
+    frozen.kill()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """The end of a home whose streaming tables were killed twice, each at other points."""
+
+    codes: dict[str, int]
+    ended: Ended
+    rows: Rows
+    verdicts: dict[str, list[str]]
+
+
+@pytest.fixture(scope="module")
+def finished(spark: SparkExecutor, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    with home_with(spark, tmp_path_factory.mktemp("killed") / "home", *TABLES) as home:
+        codes = {table: kill_alone(home, table) for table in TABLES}
+        append_rounds(home.node, 3)
+        for table in TABLES:
+            kill_with_jvm(home, table)
+        append_rounds(home.node, 4, 5)
+        # Each worker of Spark counts its own crash points, and is killed in its second task.
+        ended = start(home, crash_at=crash(CrashPoint.TASK_WRITTEN, count=2)).wait()
+        return Finished(
+            codes=codes,
+            ended=ended,
+            rows=results(home.node),
+            verdicts={table: verdicts(home.node, table) for table in TABLES},
+        )
+
+
+@pytest.mark.xdist_group("killed queries")
+@pytest.mark.parametrize("table", TABLES)
+def test_t45_no_row_is_lost_or_doubled_by_kill_9(finished: Finished, table: str) -> None:
+    assert finished.codes[table] == KILLED
+    assert finished.ended.code == 0, finished.ended.output
+    assert finished.rows[table] == expected(rounds=6)[table]
+    assert finished.verdicts[table] == ["start", "continue", "replay"]
+
+
+def test_t57_streaming_tables_continue_with_a_new_spark_after_the_jvm_was_killed(
+    spark: SparkExecutor, tmp_path: Path
+) -> None:
+    with home_with(spark, tmp_path, *TABLES) as home:
+        append_rounds(home.node, 3)
+        point = crash(CrashPoint.EPOCH_STARTED, count=5, action="stop")
+        process = start(home, crash_at=point)
+        process.wait_until_frozen()
+
+        process.kill_jvm()
+        process.thaw()
+        ended = process.wait()
+
+        assert ended.code == 0, ended.output
+        assert "Traceback" not in ended.output
+        assert results(home.node) == expected(rounds=4)
+
+
+def test_a_successor_waits_until_the_jvm_of_a_killed_process_has_ended(
+    spark: SparkExecutor, tmp_path: Path
+) -> None:
+    with home_with(spark, tmp_path, COUNTS) as home:
+        point = crash(CrashPoint.TABLE_COMMITTED, count=2, action="stop")
+        killed = start(home, crash_at=point)
+        killed.wait_until_frozen()
+        lock = home.node.checkpoints / home.node.job(COUNTS).id / OWNER_LOCK
+
+        with suspended(jvm_of(killed)), opens_of(lock) as opens:
+            killed.kill()
+            append_rounds(home.node, 3)
+            successor = start(home, crash_at=crash(CrashPoint.TASK_READ, count=2))
+            # A second try shows that the first one found the lock taken.
+            opens.wait()
+            opens.wait()
+            before = verdicts(home.node, COUNTS)
+        ended = successor.wait()
+
+        assert before == ["start"]
+        assert ended.code == 0, ended.output
+        assert verdicts(home.node, COUNTS) == ["start", "replay"]
+        assert results(home.node, [COUNTS])[COUNTS] == expected(rounds=4)[COUNTS]

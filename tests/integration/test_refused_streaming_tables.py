@@ -1,0 +1,216 @@
+"""Refused statements about streaming tables name the rule and change nothing."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from penstock.errors import Code, UserError
+from penstock.spark.executor import SparkExecutor
+from tests.node import Node
+
+pytestmark = pytest.mark.integration
+
+TABLES = """
+CREATE TABLE a (id BIGINT, k STRING, v BIGINT, ts TIMESTAMP,
+  WATERMARK FOR ts AS ts - INTERVAL 5 SECONDS);
+CREATE TABLE b (id BIGINT, k STRING, v BIGINT, ts TIMESTAMP);
+CREATE STREAMING TABLE keyed AS SELECT k, count(*) AS n FROM STREAM a GROUP BY k;
+CREATE STREAMING TABLE plain AS SELECT id, k FROM STREAM a
+"""
+
+
+def create(query: str, *, options: str = "", columns: str = "") -> str:
+    """Return a statement that creates the table t."""
+    return f"CREATE STREAMING TABLE t {columns} {options} AS {query}"
+
+
+def interval(text: str) -> str:
+    return create("SELECT id FROM STREAM a", options=f"WITH ('checkpoint.interval' = '{text}')")
+
+
+REFUSED: dict[str, tuple[str, Code, str]] = {
+    "interval zero": (interval("0"), Code.OPTION_ERR, '"checkpoint.interval"'),
+    "interval negative": (interval("-1s"), Code.OPTION_ERR, "-1s"),
+    "interval nonsense": (interval("soon"), Code.OPTION_ERR, "soon"),
+    "unknown option": (
+        create("SELECT id FROM STREAM a", options="WITH ('speed' = '1')"),
+        Code.OPTION_ERR,
+        '"speed"',
+    ),
+    "repeated option": (
+        create(
+            "SELECT id FROM STREAM a", options="WITH ('output' = 'append', 'output' = 'update')"
+        ),
+        Code.SYNTAX_ERR,
+        "output",
+    ),
+    "two values of one option": (
+        create(
+            "SELECT id FROM STREAM a",
+            options="TBLPROPERTIES ('max_failures' = '2') WITH ('max_failures' = '3')",
+        ),
+        Code.OPTION_ERR,
+        "max_failures",
+    ),
+    "stream of an unknown table": (
+        create("SELECT id FROM STREAM missing"),
+        Code.META_NOT_FOUND_ERR,
+        '"missing"',
+    ),
+    "stream of a keyed table": (
+        create("SELECT k FROM STREAM keyed"),
+        Code.NOT_SUPPORTED_ERR,
+        '"keyed"',
+    ),
+    "stream of itself": (create("SELECT id FROM STREAM t"), Code.META_NOT_FOUND_ERR, '"t"'),
+    "no stream": (create("SELECT id FROM a"), Code.NOT_SUPPORTED_ERR, "STREAM"),
+    "watermark on a bigint": (
+        create("SELECT id FROM STREAM a WATERMARK id DELAY OF INTERVAL 1 SECOND"),
+        Code.TYPE_ERR,
+        '"id"',
+    ),
+    "watermark on an unknown column": (
+        create("SELECT id FROM STREAM a WATERMARK at DELAY OF INTERVAL 1 SECOND"),
+        Code.TYPE_ERR,
+        '"at"',
+    ),
+    "watermark on an expression": (
+        create(
+            "SELECT id FROM STREAM a WATERMARK ts + INTERVAL 1 DAY AS t DELAY OF INTERVAL 1 DAY"
+        ),
+        Code.NOT_SUPPORTED_ERR,
+        "expression",
+    ),
+    "column list with another name": (
+        create("SELECT id FROM STREAM a", columns="(number BIGINT)"),
+        Code.TYPE_ERR,
+        '"number"',
+    ),
+    "column list that lacks an output": (
+        create("SELECT id, k FROM STREAM a", columns="(id BIGINT)"),
+        Code.TYPE_ERR,
+        '"k"',
+    ),
+    "column list with a type that does not fit": (
+        create("SELECT id FROM STREAM a", columns="(id ARRAY<INT>)"),
+        Code.TYPE_ERR,
+        "ARRAY<INT>",
+    ),
+    "partition column that does not exist": (
+        create("SELECT id FROM STREAM a", options="PARTITIONED BY (day)"),
+        Code.TYPE_ERR,
+        '"day"',
+    ),
+    "start at a missing version": (
+        create("SELECT id FROM STREAM a", options="WITH ('starting' = 'version 99')"),
+        Code.META_NOT_FOUND_ERR,
+        "99",
+    ),
+    "existing table": (
+        "CREATE STREAMING TABLE a AS SELECT id FROM STREAM b",
+        Code.ALREADY_EXISTS_ERR,
+        '"a"',
+    ),
+    "existing streaming table": (
+        "CREATE STREAMING TABLE plain AS SELECT id FROM STREAM b",
+        Code.ALREADY_EXISTS_ERR,
+        '"plain"',
+    ),
+    "refresh with another query": (
+        "CREATE OR REFRESH STREAMING TABLE plain AS SELECT id FROM STREAM b",
+        Code.NOT_SUPPORTED_ERR,
+        '"plain"',
+    ),
+    "flow into a keyed table": (
+        "CREATE FLOW f AS INSERT INTO keyed BY NAME SELECT k FROM STREAM b",
+        Code.NOT_SUPPORTED_ERR,
+        '"keyed"',
+    ),
+    "flow into a plain table": (
+        "CREATE FLOW f AS INSERT INTO b BY NAME SELECT k FROM STREAM a",
+        Code.STATE_ERR,
+        '"b"',
+    ),
+    "flow with an unknown column": (
+        "CREATE FLOW f AS INSERT INTO plain BY NAME SELECT v FROM STREAM b",
+        Code.TYPE_ERR,
+        '"v"',
+    ),
+    "flow that reads its own table": (
+        "CREATE FLOW f AS INSERT INTO plain BY NAME SELECT id, k FROM STREAM plain",
+        Code.NOT_SUPPORTED_ERR,
+        '"plain"',
+    ),
+    "order by": (
+        create("SELECT id FROM STREAM a ORDER BY id"),
+        Code.NOT_SUPPORTED_ERR,
+        "ORDER BY",
+    ),
+    "unbounded join": (
+        create("SELECT x.id FROM STREAM a AS x JOIN STREAM a AS y ON x.id = y.id"),
+        Code.NOT_SUPPORTED_ERR,
+        "join",
+    ),
+    "drop of a streamed table": ("DROP TABLE a", Code.STATE_ERR, "keyed"),
+    "job into a streaming table": (
+        "CREATE JOB j ON STREAMING DO INSERT INTO plain SELECT id, k "
+        "FROM FILES('uri' = 'file:///in/*.json', 'format' = 'json')",
+        Code.STATE_ERR,
+        '"plain"',
+    ),
+    "advance without an event time": (
+        "CREATE STREAMING TABLE u AS SELECT id FROM STREAM b; "
+        "ALTER STREAMING TABLE u ADVANCE WATERMARK TO FINAL",
+        Code.STATE_ERR,
+        '"u"',
+    ),
+    "statement of another kind": ("PAUSE JOB plain", Code.STATE_ERR, '"plain"'),
+    "checkpoints of a table": ("SHOW CHECKPOINTS FOR b", Code.META_NOT_FOUND_ERR, '"b"'),
+}
+
+
+@pytest.fixture(scope="module")
+def node(spark: SparkExecutor, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """One node for all statements, because none of them changes it."""
+    opened = Node(tmp_path_factory.mktemp("refused") / "home", spark=spark)
+    opened.sql(TABLES)
+    yield opened
+    opened.catalog.close()
+
+
+def stored(node: Node) -> tuple[object, ...]:
+    """Return everything that a refused statement must not change."""
+    folders = sorted(path.name for path in (node.home / "warehouse").iterdir())
+    trials = node.home / "trials"
+    return (
+        [state.name for state in node.catalog.jobs()],
+        [table.name for table in node.catalog.tables()],
+        folders,
+        node.checkpoints.exists(),
+        sorted(trials.iterdir()) if trials.exists() else [],
+    )
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refused_statement_names_the_rule_and_changes_nothing(node: Node, case: str) -> None:
+    statement, code, value = REFUSED[case]
+    *prepared, refused = statement.split("; ")
+    for text in prepared:
+        node.sql(text)
+    before = stored(node)
+
+    with pytest.raises(UserError) as raised:
+        node.sql(refused)
+
+    assert (raised.value.code, stored(node)) == (code, before), raised.value
+    assert value in f"{raised.value.message} {raised.value.detail} {raised.value.hint}"
+
+
+def test_a_cycle_of_flows_is_refused(node: Node) -> None:
+    node.sql("CREATE STREAMING TABLE first AS SELECT id, k FROM STREAM b")
+    node.sql("CREATE STREAMING TABLE second AS SELECT id, k FROM STREAM first")
+
+    with pytest.raises(UserError, match="first") as refused:
+        node.sql("CREATE FLOW f AS INSERT INTO first BY NAME SELECT id, k FROM STREAM second")
+
+    assert refused.value.code is Code.NOT_SUPPORTED_ERR
