@@ -17,8 +17,9 @@ from penstock.cli.run import ROUND_PERIOD
 from penstock.clock import Clock
 from penstock.control.execute import execute
 from penstock.control.result import Analyzer
-from penstock.engine.loop import LoadLoop, LoadParts
+from penstock.engine.loop import LoadParts, open_load_loop
 from penstock.engine.run import Executor, Work
+from penstock.epochs.loop import LoopParts
 from penstock.epochs.task import run_task_text
 from penstock.model.epoch import Attachment, CommitKind, DataFile, EpochLimits, EpochPlan
 from penstock.model.job import DesiredState, JobState
@@ -152,13 +153,15 @@ class Product:
     def _parts(self, times: LoadTimes) -> SupervisorParts:
         parts = self._load_parts(times)
         runner = RunnerKind(
-            open_loop=lambda job_id, reporter: LoadLoop(job_id, parts=parts, reporter=reporter),
+            open_loop=lambda job_id, reporter: open_load_loop(
+                job_id, parts=parts, reporter=reporter
+            ),
             caught_up=self._app.sources.is_caught_up,
         )
         return SupervisorParts(
-            catalog=parts.catalog,
-            clock=parts.clock,
-            node_id=parts.node_id,
+            catalog=parts.loop.catalog,
+            clock=parts.loop.clock,
+            node_id=parts.loop.node_id,
             start_thread=_start_thread,
             runners={"load": runner},
             capabilities=frozenset({"boto3"}),
@@ -170,13 +173,15 @@ class Product:
             return cast("JobSource", _TimedSource(self._source(state), times))
 
         return LoadParts(
-            catalog=self._app.catalog,
-            tables=cast("Tables", _TimedTables(self._tables, times)),
+            loop=LoopParts(
+                catalog=self._app.catalog,
+                tables=cast("Tables", _TimedTables(self._tables, times)),
+                clock=self._app.clock,
+                open_source=open_timed,
+                node_id="benchmark",
+            ),
             executor=cast("Executor", _TimedExecutor(self._executor, times)),
-            clock=self._app.clock,
-            open_source=open_timed,
             work=run_task_text,
-            node_id="benchmark",
         )
 
 

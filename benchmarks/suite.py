@@ -19,12 +19,13 @@ from benchmarks.formats import measure_formats
 from benchmarks.memory import measure_memory
 from benchmarks.small_epochs import measure_small_epochs
 from benchmarks.sql_path import measure_small_sql_epochs, measure_sql_path
+from benchmarks.streaming_tables import measure_streaming_tables
 from benchmarks.streams import Amounts, measure_streams
 from benchmarks.throughput import RowsDifferError, measure_throughput
 
 WIDTH_MIN = 124
 SCHEDULED_PARTS = ("throughput", "formats", "buckets", "small-epochs", "kinesis")
-PARTS = (*SCHEDULED_PARTS, "select", "command-line", "memory")
+PARTS = (*SCHEDULED_PARTS, "select", "streaming-tables", "command-line", "memory")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,6 +65,10 @@ def measure(root: Path, request: argparse.Namespace, console: Console) -> list[F
         with open_environment(root / "computed", console, computing=True) as environment:
             figures += measure_sql_path(environment, rows=rows, rounds=rounds)
             figures += measure_small_sql_epochs(environment, epochs=30 if quick else 60)
+    if "streaming-tables" in wanted:
+        figures += measure_streaming_tables(
+            root, console, rows=rows, rounds=min(rounds, 3), quick=quick
+        )
     if "command-line" in wanted:
         figures += measure_command_line(root, console, times=3 if quick else 10)
     if "memory" in wanted:

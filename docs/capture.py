@@ -1,6 +1,7 @@
-"""Draw docs/pictures/demo.svg: the end of the output of ``make demo``.
+"""Draw docs/pictures/demo.svg: a part of the output of ``make demo``.
 
-Runs the demo, keeps its steps from the kill on, and shortens the lines of progress.
+Runs the demo, keeps the first kill, the last run and the count, and shortens the lines of
+progress.
 """
 
 import os
@@ -18,7 +19,8 @@ from rich.text import Text
 ROOT = Path(__file__).parents[1]
 PICTURE = ROOT / "docs" / "pictures" / "demo.svg"
 COLUMNS = 120
-STEPS = "346"
+STEPS = "367"
+OMITTED = "SHOW SHARDS"
 PROGRESS = re.compile(r"\d\d:\d\d:\d\dZ ")
 PROGRESS_LINES_MAX = 3
 
@@ -44,11 +46,14 @@ def main() -> None:
 def shortened(lines: list[Text]) -> Iterator[Text]:
     """Yield the lines of the chosen steps; of long progress, the last lines only."""
     step = ""
+    omitted = False
     progress: list[Text] = []
     for line in lines:
         heading = re.match(r"(\d)  .*──", line.plain)
         step = heading[1] if heading else step
-        if step not in STEPS:
+        if heading or line.plain.startswith("$ "):
+            omitted = OMITTED in line.plain
+        if step not in STEPS or omitted:
             continue
         if PROGRESS.match(line.plain):
             progress.append(line)

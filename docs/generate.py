@@ -12,7 +12,8 @@ from dataclasses import MISSING, Field, fields
 from datetime import timedelta
 from enum import Enum
 from pathlib import Path
-from typing import Any, get_type_hints
+from types import NoneType
+from typing import Any, get_args, get_type_hints
 
 from penstock.model.job_kinds import JOB_KINDS
 from penstock.model.options import Rule, open_fields, option_key, rule_of
@@ -25,6 +26,9 @@ HEADER = "| key | default | allowed | meaning |\n| --- | --- | --- | --- |\n"
 BLOCK = re.compile(r"(<!-- generated: ([\w ]+) -->\n).*?(<!-- end of generated -->)", re.DOTALL)
 FORMATS = ("CSV", "JSON")
 SIZES = ("GB", 2**30), ("MB", 2**20), ("KB", 2**10)
+# The kinds of jobs whose statements name a source by its function.
+CALLING = {"STREAMING", "ROUTINE_LOAD"}
+UNITS = ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)
 CONTROLS = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
@@ -69,9 +73,19 @@ def _default(setting: ShownSetting) -> str:
 def table(kind: type, *, prefix: str = "", only: Callable[[str], bool] = lambda _: True) -> str:
     """Return the table of a class's options whose explanations ``only`` accepts."""
     hints = get_type_hints(kind)
+    hidden = _set_by_create(kind)
     declared = (f for f in fields(kind) if "option" in f.metadata)
-    wanted = (f for f in declared if only(rule_of(f).explanation))
+    shown = (f for f in declared if option_key(f) not in hidden)
+    wanted = (f for f in shown if only(rule_of(f).explanation))
     return HEADER + "".join(_line(f, hints[f.name], prefix=prefix) for f in wanted)
+
+
+def _set_by_create(options: type) -> set[str]:
+    """Return the options of a source without a function, which only CREATE can set."""
+    kinds = (k for k in source_kinds() if k.options is options)
+    return {
+        key for k in kinds for key in k.fixed if not JOB_KINDS.keys() & CALLING & {*k.job_kinds}
+    }
 
 
 def _about(form: str) -> Callable[[str], bool]:
@@ -91,17 +105,26 @@ def _line(declared: Field[Any], kind: type, *, prefix: str) -> str:
         f"`{prefix}{option_key(declared)}`",
         "required" if declared.default is MISSING else _typed(declared.default, rule),
         _allowed(kind, rule),
-        meaning[:1].upper() + meaning[1:],
+        _sentence(meaning),
     )
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
 
 
+def _sentence(meaning: str) -> str:
+    """Return an explanation as Markdown; the name of a value at its start keeps its case."""
+    text = meaning.replace("<", "&lt;")
+    return text if re.match(r"\w+:", text) else text[:1].upper() + text[1:]
+
+
 def _allowed(kind: type, rule: Rule) -> str:
     at_least, at_most = rule.at_least, rule.at_most
+    # The type of an option with a word for None is a union.
+    kind = next((one for one in get_args(kind) if one is not NoneType), kind)
     if kind is bool:
         return _choices(("true", "false"))
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return _choices(str(member.value) for member in kind)
+        values = [str(member.value) for member in kind]
+        return _choices([rule.none_word, *values] if rule.none_word else values)
     bound = "" if at_least is None else f"at least {_typed(at_least, rule)}"
     if at_least is not None and at_most is not None:
         bound = f"{_typed(at_least, rule)} to {_typed(at_most, rule)}"
@@ -124,13 +147,19 @@ def _typed(value: object, rule: Rule) -> str:
         case Enum():
             return f"`{value.value}`"
         case timedelta():
-            return f"`{value.total_seconds():g}s`"
+            return f"`{_duration(value)}`"
         case int() if rule.unit == "bytes":
             return f"`{_size(value)}`"
         case float():
             return f"`{value:g}`"
         case _:
             return f"`{CONTROLS.get(str(value), value)}`"
+
+
+def _duration(duration: timedelta) -> str:
+    milliseconds = duration // timedelta(milliseconds=1)
+    unit, factor = next(one for one in UNITS if milliseconds % one[1] == 0)
+    return f"{milliseconds // factor}{unit}" if milliseconds else "0s"
 
 
 def _size(size_bytes: int) -> str:
@@ -142,10 +171,14 @@ def _size(size_bytes: int) -> str:
 
 def option_classes() -> dict[str, tuple[type, str]]:
     """Return the class of options and the prefix of its keys, by name of the table."""
-    found: dict[str, tuple[type, str]] = {
-        kind.noun: (kind.properties, "") for kind in JOB_KINDS.values()
-    }
-    for kind in source_kinds():
+    found: dict[str, tuple[type, str]] = {}
+    for job_kind in JOB_KINDS.values():
+        # A flow has the options of a streaming table.
+        if (job_kind.properties, "") not in found.values():
+            found[job_kind.noun] = job_kind.properties, ""
+    # A kind that no job kind can read yet is not documented.
+    usable = (k for k in source_kinds() if not JOB_KINDS.keys().isdisjoint(k.job_kinds))
+    for kind in usable:
         name = kind.name.lower()
         found[name] = kind.options, ""
         groups = (f for f in fields(kind.options) if "group" in f.metadata)

@@ -1,11 +1,13 @@
 """Load files and a stream, kill the process in the middle, start it again, count every row.
 
 The demo runs the real ``penstock`` command and a Kinesis server with a producer that never
-pauses. At the end, deltalake reads the Delta tables without any code of Penstock. The exit code
-is 1 if a row is lost or duplicated.
+pauses. Two streaming tables compute totals of the loaded orders, and the process is killed once
+more. At the end, deltalake reads the Delta tables without any code of Penstock. The exit code
+is 1 if a row is lost or duplicated, or if a total is wrong.
 """
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -26,6 +28,13 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from examples.orders import Tally, names, write_files
+from examples.streaming_tables import (
+    STREAMING_TABLES,
+    TABLE_FILES_PER_EPOCH,
+    Total,
+    read_totals,
+    read_truth,
+)
 from examples.web_shop import KEYS, ORDERS_FIRST, REGION, STREAM, WebShop, opened_shop
 
 FILES_FIRST = 60
@@ -35,6 +44,7 @@ LATE_NAME = "0000-forgotten-till.json"
 
 RUN_SECONDS_MAX = 300
 POLL_SECONDS = 0.02
+CHECKPOINT_COLUMNS = ("epoch", "rows_in", "rows_out", "rows_late", "watermark", "outcome")
 TEMPORARY_PREFIX = "demo-"
 
 TABLE = """\
@@ -90,6 +100,16 @@ class Place:
         return self.root / "web_orders"
 
     @property
+    def per_day(self) -> Path:
+        """Streaming table with a row for each day."""
+        return self.root / "orders_per_day"
+
+    @property
+    def per_item(self) -> Path:
+        """Streaming table with a current row for each item."""
+        return self.root / "orders_per_item"
+
+    @property
     def home(self) -> Path:
         """Home of Penstock."""
         return self.root / "home"
@@ -125,7 +145,7 @@ def main() -> int:
 
 
 def run_steps(place: Place, shop: WebShop) -> bool:
-    """Run all steps; return whether the tables contain every order exactly once."""
+    """Run all steps; return whether every order is loaded and counted exactly once."""
     step(1, f"{FILES_FIRST} order files arrive in a folder, web orders in a Kinesis stream")
     expected = write_files(place.inbox, names(FILES_FIRST), first_order=1)
     shop.open()
@@ -136,25 +156,39 @@ def run_steps(place: Place, shop: WebShop) -> bool:
     show_example(place)
 
     step(2, "Create two tables, a job for the folder, a routine load for the stream")
-    create(place, shop)
+    create_loads(place, shop)
 
     step(3, "Start penstock run, split a shard, then kill the process with kill -9")
-    run_and_kill(place, expected, shop)
+    run_loads_and_kill(place, expected, shop)
 
-    step(4, "Start penstock run again: it continues after the last commits")
-    run_until_caught_up(place)
+    step(4, "Create two streaming tables: totals of the orders per day and per item")
+    create_streaming_tables(place)
 
-    step(5, f"{FILES_MORE} more files arrive; one name sorts before all others")
+    step(5, "Start penstock run again, and kill it while it computes totals")
+    run_tables_and_kill(place, expected)
+
+    step(6, f"{FILES_MORE} more files arrive; one name sorts before all others")
     more = [LATE_NAME, *names(FILES_MORE - 1, first=FILES_FIRST)]
     expected += write_files(place.inbox, more, first_order=expected.orders + 1)
     console.print(f"New: {', '.join(more[:2])}, … {more[-1]}. The web shop stops selling.")
     sold = shop.close()
-    run_until_caught_up(place)
+    run_command(place, "run", "--until-caught-up", "--timeout", f"{RUN_SECONDS_MAX}s")
     run_command(place, "sql", "-e", "SHOW SHARDS FOR load_web_orders")
+    show_checkpoints(place)
 
-    step(6, "Count the rows with deltalake, without Penstock")
-    files_correct = report(place.orders, expected, sent_in="files")
-    return report(place.web_orders, sold, sent_in="stream") and files_correct
+    step(7, "Count the rows with deltalake, without Penstock")
+    correct = [
+        report(place.orders, expected, sent_in="files"),
+        report(place.web_orders, sold, sent_in="stream"),
+    ]
+
+    step(8, "Compare the totals with the order files, without Penstock")
+    truth = read_truth(place.inbox)
+    correct += [
+        report_totals(read_totals(place.per_day, "day"), truth.days, of="day"),
+        report_totals(read_totals(place.per_item, "item"), truth.items, of="item"),
+    ]
+    return all(correct)
 
 
 def step(number: int, text: str) -> None:
@@ -172,19 +206,33 @@ def show_example(place: Place) -> None:
     console.print(Padding(syntax, (0, 2)))
 
 
-def create(place: Place, shop: WebShop) -> None:
+def show_sql(text: str) -> None:
+    """Show statements."""
+    syntax = Syntax(text.rstrip(), "sql", background_color="default", word_wrap=True)
+    console.print(Padding(syntax, (0, 2)))
+
+
+def create_loads(place: Place, shop: WebShop) -> None:
     """Create the tables, the job and the routine load."""
     text = TABLE.format(name="orders", location=place.orders)
     text += JOB.format(inbox=place.inbox, files_per_epoch=FILES_PER_EPOCH)
     text += ROUTINE_LOAD.format(stream=STREAM, region=REGION, endpoint=shop.endpoint)
-    syntax = Syntax(text.rstrip(), "sql", background_color="default", word_wrap=True)
-    console.print(Padding(syntax, (0, 2)))
+    show_sql(text)
     console.print("Table web_orders has the same columns as orders.")
     table = TABLE.format(name="web_orders", location=place.web_orders)
     run_command(place, "sql", "-e", table + text)
 
 
-def run_and_kill(place: Place, expected: Tally, shop: WebShop) -> None:
+def create_streaming_tables(place: Place) -> None:
+    """Create the streaming tables; CREATE runs an empty epoch of each query."""
+    text = STREAMING_TABLES.format(
+        per_day=place.per_day, per_item=place.per_item, files_per_epoch=TABLE_FILES_PER_EPOCH
+    )
+    show_sql(text)
+    run_command(place, "sql", "-e", text)
+
+
+def run_loads_and_kill(place: Place, expected: Tally, shop: WebShop) -> None:
     """Run the jobs, split a shard, and kill the process inside an epoch."""
     console.print(
         f"An epoch loads at most {FILES_PER_EPOCH} files, so the files need about "
@@ -194,11 +242,7 @@ def run_and_kill(place: Place, expected: Tally, shop: WebShop) -> None:
         wait_until(process, lambda: visible_rows(place.web_orders) > 0)
         shard = shop.split()
         wait_until(process, lambda: in_the_middle(place, expected))
-        process.kill()
-        process.wait()
-    # A killed process leaves the cursor hidden, in the last line of the live table.
-    console.show_cursor()
-    console.print()
+        kill(process)
     rows, web_rows = visible_rows(place.orders), visible_rows(place.web_orders)
     console.print(
         f"Shard {shard} was split while orders arrived. [bold red]Then process {process.pid} "
@@ -208,6 +252,38 @@ def run_and_kill(place: Place, expected: Tally, shop: WebShop) -> None:
     )
     if rows >= expected.rows:
         raise DemoError("all files were loaded before the process was killed")
+
+
+def run_tables_and_kill(place: Place, expected: Tally) -> None:
+    """Run all jobs, and kill the process when the files are loaded and partly counted."""
+    console.print(
+        f"An epoch of a streaming table reads at most {TABLE_FILES_PER_EPOCH} data files of "
+        "orders. Spark is starting …"
+    )
+    with started(place, "run") as process:
+        wait_until(process, lambda: visible_rows(place.orders) == expected.rows)
+        wait_until(process, lambda: counted(place) >= expected.rows / 4)
+        kill(process)
+    days = len(read_totals(place.per_day, "day"))
+    console.print(
+        f"[bold red]Process {process.pid} was killed with kill -9.[/] Readers of "
+        f"orders_per_item see totals of {counted(place):,} of {expected.rows:,} orders. "
+        f"Readers of orders_per_day see {days} complete day{'' if days == 1 else 's'}."
+    )
+
+
+def counted(place: Place) -> int:
+    """Return the number of orders in the totals per item."""
+    return sum(total.orders for total in read_totals(place.per_item, "item"))
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process that draws on the terminal."""
+    process.kill()
+    process.wait()
+    # A killed process leaves the cursor hidden, in the last line of the live table.
+    console.show_cursor()
+    console.print()
 
 
 def wait_until(process: subprocess.Popen[bytes], happened: Callable[[], bool]) -> None:
@@ -228,11 +304,6 @@ def in_the_middle(place: Place, expected: Tally) -> bool:
     return done >= 1 / 3 and (uncommitted_files(place.orders) > 0 or done >= 2 / 3)
 
 
-def run_until_caught_up(place: Place) -> None:
-    """Run the jobs until all files and records are loaded."""
-    run_command(place, "run", "--until-caught-up", "--timeout", f"{RUN_SECONDS_MAX}s")
-
-
 def run_command(place: Place, *arguments: str) -> None:
     """Run a penstock command; raise DemoError if it fails."""
     with started(place, *arguments) as process:
@@ -244,16 +315,8 @@ def run_command(place: Place, *arguments: str) -> None:
 @contextmanager
 def started(place: Place, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """Start the penstock command on this terminal; stop it at the end of the block."""
-    command = Path(sys.executable).with_name("penstock")
-    if not command.exists():
-        raise DemoError(f"{command} does not exist; run make setup first")
-    shown = " ".join("…" if "\n" in argument else argument for argument in arguments)
-    console.print(f"[dim]$ penstock {shown}[/]")
-    # Settings of another home must not apply. Temporary files are deleted with the demo.
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")}
-    environment = {**kept, "PENSTOCK_HOME": str(place.home), "TMPDIR": str(place.root)}
-    environment |= KEYS
-    process = subprocess.Popen([command, *arguments], env=environment)
+    show_command(*arguments)
+    process = subprocess.Popen([command(), *arguments], env=environment(place))
     try:
         yield process
     finally:
@@ -262,6 +325,30 @@ def started(place: Place, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
             if not ended_within(process, 30):
                 process.kill()
                 process.wait()
+
+
+def show_command(*arguments: str) -> None:
+    """Show a penstock command as users type it."""
+    shown = (
+        "…" if "\n" in argument else f'"{argument}"' if " " in argument else argument
+        for argument in arguments
+    )
+    console.print(f"[dim]$ penstock {' '.join(shown)}[/]")
+
+
+def command() -> Path:
+    """Return the path of the penstock command."""
+    path = Path(sys.executable).with_name("penstock")
+    if not path.exists():
+        raise DemoError(f"{path} does not exist; run make setup first")
+    return path
+
+
+def environment(place: Place) -> dict[str, str]:
+    """Return the environment of the penstock command."""
+    # Settings of another home must not apply. Temporary files are deleted with the demo.
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")}
+    return {**kept, "PENSTOCK_HOME": str(place.home), "TMPDIR": str(place.root), **KEYS}
 
 
 def ended_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
@@ -315,6 +402,50 @@ def report(table: Path, expected: Tally, *, sent_in: str) -> bool:
     else:
         console.print(f"[bold red]The table differs from the {sent_in}.[/]")
     console.print(f"[dim]Parquet files outside of the table: {uncommitted_files(table)}.[/]")
+    return correct
+
+
+def show_checkpoints(place: Place) -> None:
+    """Show the most important columns of SHOW CHECKPOINTS."""
+    statement = "SHOW CHECKPOINTS FOR orders_per_day"
+    show_command("sql", "-e", statement)
+    printed = subprocess.run(
+        [command(), "sql", "--format", "json", "-e", statement],
+        env=environment(place),
+        stdout=subprocess.PIPE,
+        check=True,
+    ).stdout
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in CHECKPOINT_COLUMNS:
+        numeric = name not in ("watermark", "outcome")
+        table.add_column(name, justify="right" if numeric else "left", no_wrap=True)
+    for row in json.loads(printed):
+        cells = (row[name] for name in CHECKPOINT_COLUMNS)
+        table.add_row(*("" if cell is None else str(cell) for cell in cells))
+    console.print(table)
+    console.print(
+        f"[dim]These are {len(CHECKPOINT_COLUMNS)} of its columns. A day is written when the "
+        "watermark passes its end. The last days are still open.[/]"
+    )
+
+
+def report_totals(found: list[Total], truth: list[Total], *, of: str) -> bool:
+    """Print the totals of a streaming table; return whether they are those of the files."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column(of)
+    for head in ("orders in files", "in table", "amount in files", "in table"):
+        table.add_column(head, justify="right", no_wrap=True)
+    found_by_key = {total.key: total for total in found}
+    for one in truth:
+        other = found_by_key.get(one.key)
+        orders, amount = (f"{other.orders:,}", f"{other.amount:,}") if other else ("", "")
+        table.add_row(one.key, f"{one.orders:,}", orders, f"{one.amount:,}", amount)
+    correct = found == truth
+    console.print(Panel.fit(table, border_style="green" if correct else "red"))
+    if correct:
+        console.print(f"[bold green]Every {of} has the exact totals of the files.[/]")
+    else:
+        console.print(f"[bold red]The table per {of} differs from the files.[/]")
     return correct
 
 

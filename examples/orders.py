@@ -3,10 +3,12 @@
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
 ORDERS_PER_FILE = 4_000
+FIRST_ORDER_AT = datetime(2026, 1, 1, tzinfo=UTC)
 ITEMS = ("bread", "butter", "coffee", "honey", "milk", "oats", "pears", "salt", "tea")
 
 
@@ -31,7 +33,7 @@ class Tally:
 def order(number: int, till: str) -> dict[str, object]:
     """Return the order with this number."""
     chance = number * 2_654_435_761 % 2**32
-    seconds = number % 86_400
+    ordered_at = FIRST_ORDER_AT + timedelta(seconds=number)
     return {
         "order_id": number,
         "till": till,
@@ -39,8 +41,7 @@ def order(number: int, till: str) -> dict[str, object]:
         "item": ITEMS[chance % len(ITEMS)],
         "quantity": 1 + chance % 9,
         "amount": (50 + chance % 20_000) / 100,
-        "ordered_at": f"2026-01-01T{seconds // 3600:02d}:{seconds // 60 % 60:02d}"
-        f":{seconds % 60:02d}Z",
+        "ordered_at": f"{ordered_at:%Y-%m-%dT%H:%M:%SZ}",
     }
 
 
