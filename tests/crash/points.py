@@ -53,6 +53,17 @@ CREATE_TABLE_POINTS = (CrashPoint.TABLE_CREATED,)
 
 DROP_TABLE_POINTS = (CrashPoint.TABLE_FORGOTTEN,)
 
+# The points that only the query of a streaming table reaches.
+QUERY_POINTS = (
+    CrashPoint.BATCH_OPENED,
+    CrashPoint.PLAN_WRITTEN,
+    CrashPoint.TASK_READ,
+    CrashPoint.BATCH_COLLECTED,
+    CrashPoint.BATCH_SETTLED,
+    CrashPoint.BATCH_RETURNED,
+    CrashPoint.BATCH_REPLAYED,
+)
+
 ALL_POINTS = frozenset(
     {
         *EPOCH_POINTS,
@@ -66,5 +77,6 @@ ALL_POINTS = frozenset(
         *CREATE_POINTS,
         *CREATE_TABLE_POINTS,
         *DROP_TABLE_POINTS,
+        *QUERY_POINTS,
     }
 )

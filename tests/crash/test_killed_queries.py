@@ -15,6 +15,7 @@ import pytest
 from penstock.crashpoints import CrashPoint
 from penstock.errors import Code
 from penstock.spark.executor import SparkExecutor
+from tests.crash.points import QUERY_POINTS
 from tests.crash.queries import (
     COUNTS,
     INPUTS,
@@ -145,6 +146,12 @@ def power(prepared: Prepared, recorder: PowerLoss) -> PowerLoss:
     """A power loss that spares what was synced in the home of the test."""
     recorder.synced = set(prepared.synced)
     return recorder
+
+
+def test_every_crash_point_of_a_query_has_a_test() -> None:
+    in_tasks = {CrashPoint.TASK_READ}
+
+    assert set(QUERY_POINTS) - in_tasks <= {*EPOCH_KILLS, *REPLAY_KILLS}
 
 
 def last_verdicts(node: Node) -> set[str]:

@@ -325,7 +325,7 @@ def show_history(sandbox: Sandbox) -> None:
         with open_prompt(sandbox) as prompt:
             prompt.terminal.type(UP * 100)
             # The oldest statement without a secret.
-            prompt.terminal.see("CREATE JOB never ON STREAMING")
+            prompt.terminal.see("CREATE STREAMING TABLE s AS SELECT id FROM STREAM missing")
             prompt.press(CTRL_C)
         with sandbox.lake.echoing(sandbox.lake.warehouse, anything):
             sandbox.run("doctor", "--quick", "--format", "json")
