@@ -2,6 +2,7 @@
 
 import re
 import threading
+from datetime import timedelta
 
 from penstock.control.execute import Services
 from penstock.control.find import find_job
@@ -131,12 +132,15 @@ def _streaming_job(name: str, services: Services) -> JobState:
 def _checkpoint_row(entry: LedgerEntry, definition: JobDefinition) -> tuple[Cell, ...]:
     batch, total = entry.batch, entry.statistics
     committed = entry.outcome is Outcome.COMMITTED
-    seconds = (entry.plan_seconds, entry.run_seconds, entry.commit_seconds)
+    steps = (entry.plan_seconds, entry.run_seconds, entry.commit_seconds)
+    seconds = sum(step or 0.0 for step in steps)
+    # The start of an epoch without reads is not stored.
+    derived = entry.ended_at and entry.ended_at - timedelta(seconds=seconds)
     return (
         entry.epoch,
         None if batch is None else batch.batch,
-        format_instant(entry.started_at or entry.ended_at),
-        round(sum(s for s in seconds if s is not None), 3),
+        format_instant(entry.started_at or derived),
+        round(seconds, 3),
         source_kind(definition.source.kind).position(entry.progress),
         format_event_time(batch.watermark_ms) if batch and batch.watermark_ms else "",
         total.rows_read if committed else None,

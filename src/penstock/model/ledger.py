@@ -5,7 +5,7 @@ The outcome of the higher rank wins; from high to low: committed, failed, cancel
 """
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from penstock.model.epoch import BatchRecord, CommitKind, Statistics
 from penstock.model.events import (
@@ -75,7 +75,8 @@ def entry_of(event: Event) -> LedgerEntry | None:
                 attempt=body.attempt,
                 outcome=Outcome.STARTED,
                 progress=body.progress,
-                started_at=event.at,
+                # The event is stored after the plan.
+                started_at=event.at - timedelta(seconds=body.plan_seconds),
                 plan_seconds=body.plan_seconds,
             )
         case EpochEnded() as body:

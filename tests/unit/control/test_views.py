@@ -173,8 +173,9 @@ def test_a_task_is_an_attempt_of_an_epoch(catalog: Catalog, clock: MovableClock)
             "Label": "job-1_attempt-2",
             "Status": "SUCCESS",
             "ErrorMsg": None,
-            "CreateTime": "2026-03-01 12:30:15",
-            "StartTime": "2026-03-01 12:30:15",
+            # The attempt started 0.25 s before its start was stored.
+            "CreateTime": "2026-03-01 12:30:14",
+            "StartTime": "2026-03-01 12:30:14",
             "FinishTime": "2026-03-01 12:30:20",
             "TrackingUrl": None,
             "LoadStatistic": (
