@@ -64,6 +64,14 @@ def with_location(known: UserError, error: Exception, text: str) -> SelectError:
     return placed
 
 
+def error_in_query(error: Exception) -> Exception:
+    """Return the error of the expression or task that ended a streaming query."""
+    found: Exception | None = error
+    while found is not None and not _called(found, "getSqlState"):
+        found = getattr(found, "_cause", None)
+    return found or error
+
+
 def condition_of(error: Exception) -> str:
     """Return the name that Spark gives to the condition of an error; empty if it has none."""
     return str(_called(error, "getCondition") or "")

@@ -26,6 +26,7 @@ from penstock.spark.job_session import (
 )
 from penstock.spark.plan_check import own_nodes
 from penstock.spark.session import Spark
+from penstock.spark.sql_errors import error_in_query
 from penstock.streaming.checkpoint import BATCHES_RETAINED, CheckpointFolder
 from penstock.streaming.gate import Gate
 from penstock.streaming.task import TASK, lookup_function, reader_function, write_rows
@@ -198,7 +199,7 @@ class RunningQuery:
             error = self._query.exception()
         except Exception as lost:  # noqa: BLE001 - py4j raises errors of several kinds.
             error = lost
-        raise self._explain(error or RuntimeError("the query has ended"))
+        raise self._explain(error_in_query(error or RuntimeError("the query has ended")))
 
     def run(self, task: str) -> list[str]:
         """Run the open batch and return the results of its writers."""
