@@ -22,7 +22,7 @@ from penstock.cli.display import (
 from penstock.epochs.progress import Progress, Step
 from penstock.errors import Code
 from penstock.model.epoch import Statistics
-from penstock.model.job import DesiredState, JobState, Reason
+from penstock.model.job import DesiredState, JobState, Reason, SourceRef
 from penstock.model.split import Amount
 from penstock.supervisor.supervisor import RunnerReport
 from tests.node import CREATE_TABLE, Node, create_job, numbered, write_rows
@@ -237,6 +237,25 @@ def test_the_plain_display_prints_a_line_only_after_a_change(
     assert then == [
         "12:00:09Z j RUNNING committing: 0 files, 0 rows done; 0 files, 0 rows left"
     ]
+
+
+def streaming(state: JobState, **counts: int) -> JobState:
+    """Return a job that reads tables, with these counts."""
+    definition = replace(state.definition, source=SourceRef(kind="TABLE_LOG", options=()))
+    return replace(state, definition=definition, cumulative=Statistics(**counts))
+
+
+@pytest.mark.parametrize(("rows", "shown"), [(1_200, "1,200"), (0, "~2,000")])
+def test_the_rows_left_of_a_streaming_table_are_input_rows(
+    state: JobState, printed: Printed, rows: int, shown: str
+) -> None:
+    waiting = Amount(items=3, rows=rows, size_bytes=5_000)
+    printed.show(shown_job(streaming(state), Step.LOADING, waiting=waiting), seconds=1)
+
+    read = streaming(state, files_read=2, records_read=400, rows_loaded=7, bytes_read=1_000)
+    (line,) = printed.show(shown_job(read, Step.LOADING, waiting=waiting), seconds=1)
+
+    assert f"400 input rows, 7 rows done; 3 files, {shown} rows left" in line
 
 
 def test_the_plain_display_omits_a_short_listing_of_an_idle_job(

@@ -190,7 +190,7 @@ class LiveDisplay:
             "job": job.view.name,
             "state": state,
             "step": _step_text(job.report.progress, now) or (state if width < WIDE else ""),
-            **dict.fromkeys(("files", "records", "read"), _read_count(done)),
+            **dict.fromkeys(("files", "records", "read"), _read_count(job.view, done)),
             "rows": f"{done.rows_loaded:,}",
             "files left": files_left,
             "rows left": rows_left,
@@ -317,7 +317,7 @@ def _summary_cells(job: ShownJob, jobs: Sequence[ShownJob], tally: Tally) -> dic
     return {
         "job": job.view.name,
         "state": _state_name(job),
-        _read_head(jobs): _read_count(done),
+        _read_head(jobs): _read_count(job.view, done),
         "bytes": format_size(done.bytes_read),
         "rows": f"{done.rows_loaded:,}",
         "rejected": f"{done.rows_rejected:,}",
@@ -336,13 +336,18 @@ def _read_head(jobs: Sequence[ShownJob]) -> str:
     return f"{nouns.pop()}s" if len(nouns) == 1 else "read"
 
 
-def _read_count(done: Statistics) -> str:
-    return f"{done.files_read + done.records_read:,}"
+def _items_read(view: JobView, done: Statistics) -> int:
+    """Return how many files or records were read; a streaming table counts both."""
+    return done.files_read if view.kind.read_noun == "file" else done.records_read
+
+
+def _read_count(view: JobView, done: Statistics) -> str:
+    return f"{_items_read(view, done):,}"
 
 
 def _amount(view: JobView, done: Statistics) -> str:
     """Return the counts of files or records, rows and rejected rows as text."""
-    read = format_count(done.files_read + done.records_read, view.kind.read_noun)
+    read = format_count(_items_read(view, done), view.kind.read_noun)
     loaded = f"{read}, {format_count(done.rows_loaded, 'row')}"
     return loaded + (f" ({done.rows_rejected:,} rejected)" if done.rows_rejected else "")
 
@@ -418,7 +423,7 @@ def _resume_time(job: ShownJob, now: datetime | None) -> str:
 
 
 def _left_texts(job: ShownJob, done: Statistics, *, brief: bool = False) -> tuple[str, str]:
-    """Return the remaining files and estimated rows as texts; empty for a stream."""
+    """Return the remaining files and input rows as texts; empty for a stream."""
     progress = job.report.progress
     if progress is None or _is_stream(job.view):
         return "", ""
@@ -426,9 +431,13 @@ def _left_texts(job: ShownJob, done: Statistics, *, brief: bool = False) -> tupl
     if not waiting.items:
         return ("0", "0") if waiting.complete else ("?", "?")
     files = f"{waiting.items:,}" + ("" if waiting.complete else "+")
+    if waiting.rows:
+        return files, _brief_count(waiting.rows) if brief else f"{waiting.rows:,}"
     if done.bytes_read == 0:
         return files, "?"
-    rows = (waiting.size_bytes or 0) * done.rows_loaded / done.bytes_read
+    # A streaming table writes other rows than it reads.
+    rows_read = done.records_read or done.rows_loaded
+    rows = (waiting.size_bytes or 0) * rows_read / done.bytes_read
     return files, f"~{_brief_count(rows) if brief else f'{rows:,.0f}'}"
 
 

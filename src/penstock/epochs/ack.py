@@ -50,7 +50,7 @@ def count(plan: EpochPlan, acks: Sequence[Ack], *, row_wise: bool) -> Statistics
         rows_foreign=sum(one.rows_foreign for one in counts),
         rows_late=sum(one.rows_late for one in counts),
         records_read=sum(one.records for one in counts),
-        files_read=len(plan.items),
+        files_read=len(plan.items) + sum(one.files for one in counts),
         bytes_read=plan.size_bytes + sum(one.size_bytes for one in counts),
         files_written=len(files),
         bytes_written=sum(file.size_bytes for file in files),

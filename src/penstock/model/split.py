@@ -174,7 +174,8 @@ class ReadCounts:
     rows_foreign: int = 0
     # Rows that are older than the watermark.
     rows_late: int = 0
-    # Records and bytes, if the plan does not contain the numbers.
+    # Files, records and bytes, if the plan does not contain the numbers.
+    files: int = 0
     records: int = 0
     size_bytes: int = 0
     # Requests sent to the source.

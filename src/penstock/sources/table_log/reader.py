@@ -62,6 +62,7 @@ class TableLogReader(TaskReader):
             rows_parsed=seen.rows,
             records=seen.rows,
             rows_late=seen.late_rows,
+            files=1,
             requests=self.requests - sent,
         )
         end = read.end or read.begin
