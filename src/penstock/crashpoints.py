@@ -45,6 +45,7 @@ class CrashPoint(StrEnum):
     BATCH_SETTLED = "batch-settled"
     BATCH_RETURNED = "batch-returned"
     BATCH_REPLAYED = "batch-replayed"
+    BACKLOG_STORED = "backlog-stored"
 
 
 _handlers = threading.local()

@@ -20,11 +20,19 @@ FOLDER = "<folder>"
 FILES = f"FILES('uri' = 'file://{FOLDER}/*.json', 'format' = 'json')"
 CREATE = create_job(Path(FOLDER))
 PROPERTIES = (
+    "backlog.lag-high",
+    "backlog.lag-low",
+    "checkpoint.interval",
+    "checkpoint.interval-during-backlog",
+    "freshness",
     "lookup_max_bytes",
+    "max_batch_interval",
     "max_interval",
     "offset",
     "s3.max_batch_bytes",
+    "s3.max_batch_bytes-during-backlog",
     "s3.max_batch_files",
+    "s3.max_batch_files-during-backlog",
     "session.enable_insert_strict",
     "session.insert_max_filter_ratio",
     "session.python_udfs",

@@ -5,7 +5,7 @@ found in a table is applied under any owner. Every other change is a compare-and
 job's generation. All methods are thread-safe.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
@@ -21,9 +21,11 @@ from penstock.catalog.status import JobReport
 from penstock.catalog.upgrade import upgrade
 from penstock.clock import Clock
 from penstock.errors import Code, InvariantError, LeaseLostError, UserError
+from penstock.model.backlog import newly_finished
 from penstock.model.codec import to_text
 from penstock.model.epoch import Attachment, CommitKind, Generation
 from penstock.model.events import (
+    BacklogFinished,
     Committed,
     EpochEnded,
     Event,
@@ -176,7 +178,17 @@ class Catalog:
                 table_version=table_version,
                 commit_seconds=commit_seconds,
             )
-            return jobs.append(connection, state, (body,), at=self._database.now())
+            finished = [
+                BacklogFinished(armed=attachment.backlog.armed, split=split)
+                for split in newly_finished(state.backlog, attachment.backlog)
+            ]
+            now = self._database.now()
+            return jobs.append(connection, state, (body, *finished), at=now)
+
+    def writers(self, table_ids: Collection[str]) -> tuple[JobState, ...]:
+        """Return the jobs that write one of these tables, by name."""
+        with self._database.read() as connection:
+            return jobs.writers(connection, table_ids)
 
     def cancel_open_attempts(self, job_id: str) -> int:
         """Mark attempts that never ended as cancelled; return their number."""

@@ -4,7 +4,7 @@ Invariant: snapshot, event and ledger entry change in one transaction. A snapsho
 all events up to its own number, so deleting old events loses nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime
 from functools import lru_cache
 
@@ -70,6 +70,12 @@ def by_name(connection: Connection, name: str) -> JobState | None:
 def all_jobs(connection: Connection) -> tuple[JobState, ...]:
     """Return all jobs by name."""
     return tuple(_state(text) for text in connection.scalars(_SNAPSHOT.order_by(_jobs.c.name)))
+
+
+def writers(connection: Connection, table_ids: Collection[str]) -> tuple[JobState, ...]:
+    """Return the jobs that write one of these tables, by name."""
+    found = _SNAPSHOT.where(_jobs.c.table_id.in_(table_ids)).order_by(_jobs.c.name)
+    return tuple(_state(text) for text in connection.scalars(found))
 
 
 def locked(connection: Connection, job_id: str, *, expected: Generation | None) -> JobState:

@@ -25,6 +25,7 @@ from penstock.control.execute import Services
 from penstock.control.find import find_table, located
 from penstock.control.targets import plain_targets, query_targets
 from penstock.errors import Code, InvariantError, SelectError, UserError
+from penstock.model.cadence import require_cadence
 from penstock.model.job import (
     JobDefinition,
     JobState,
@@ -44,6 +45,7 @@ from penstock.model.job_kinds import (
 )
 from penstock.model.options import (
     Reveal,
+    merge_options,
     option_fields,
     option_key,
     parse_options,
@@ -113,6 +115,7 @@ def define_job(
     reveal = _revealer(services.vault)
     values = kind.reveal(options, reveal)
     properties = _properties(given.properties, statement.kind)
+    require_cadence(properties, measures=kind.measures)
     source, secret = without_literals(
         options, what=kind.functions[0], job=statement.name, job_id=None, vault=services.vault
     )
@@ -288,8 +291,9 @@ def _properties(pairs: Mapping[str, str], job_kind: JobKind) -> Properties:
 def _altered_properties(
     before: JobDefinition, given: _StatementOptions, kind: SourceKind
 ) -> Properties:
-    merged = {**dict(print_options(before.properties)), **given.properties}
+    merged = merge_options(before.properties, given.properties.items())
     properties = _properties(merged, before.kind)
+    require_cadence(properties, measures=kind.measures)
     old = before.properties
     if (
         kind.decodes

@@ -17,8 +17,13 @@ from penstock.control.job_view import (
 )
 from penstock.control.result import Cell, Result, result_columns
 from penstock.errors import Code, UserError
+from penstock.model.backlog import Backlog
 from penstock.model.epoch import CommitKind
 from penstock.model.events import (
+    BacklogEntered,
+    BacklogFinished,
+    BacklogLeft,
+    BacklogReset,
     Committed,
     DefinitionChanged,
     DesiredStateChanged,
@@ -85,6 +90,8 @@ TASK_COLUMNS = result_columns(
 MASK = "******"
 _UNSET = "*"
 # The states of a routine load in Apache Doris.
+# SHOW EVENTS prints at most this many boundaries of an event.
+_BOUNDARIES_MAX = 3
 _DORIS_STATES = {
     RunState.PENDING: "NEED_SCHEDULE",
     RunState.RUNNING: "RUNNING",
@@ -220,6 +227,29 @@ def _event_text(  # noqa: C901, PLR0912 - One branch per class of events.
             advance = body.advance_ms
             detail = "" if advance is None else f"watermark {format_event_time(advance)}"
             return "EpochRequested", detail
+        case BacklogEntered():
+            return "BacklogEntered", f"{body.cause}; {_boundaries(body.record)}"
+        case BacklogFinished():
+            return "BacklogFinished", _finish_text(body)
+        case BacklogLeft():
+            return "BacklogLeft", _boundaries(body.record)
+        case BacklogReset():
+            return "BacklogReset", ""
+
+
+def _boundaries(record: Backlog) -> str:
+    opened = [(split.split, split.boundary) for split in record.splits if split.open]
+    shown = [f"{name} {position_text(at)}" for name, at in opened[:_BOUNDARIES_MAX] if at]
+    more = len(opened) - len(shown)
+    texts = [*shown, *([f"{more} more"] if more else [])]
+    return f"boundaries {record.armed}: {', '.join(texts) or 'none open'}"
+
+
+def _finish_text(body: BacklogFinished) -> str:
+    split = body.split
+    boundary = "" if split.boundary is None else f", boundary {position_text(split.boundary)}"
+    how = "removed" if split.gone else f"epoch {split.epoch}" if split.epoch else "no data left"
+    return f"split {split.split}{boundary}, {how}"
 
 
 def _request_name(body: DesiredStateChanged) -> str:

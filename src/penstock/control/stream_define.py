@@ -12,6 +12,7 @@ from penstock.control.find import find_table, located
 from penstock.control.result import StreamAnalyzer
 from penstock.control.tables import checked_watermark
 from penstock.errors import Code, InvariantError, SelectError, UserError
+from penstock.model.cadence import require_cadence
 from penstock.model.job import (
     JobDefinition,
     JobState,
@@ -84,6 +85,7 @@ def stream_options(pairs: Sequence[tuple[str, str]], *, kind: JobKind) -> Stream
         StreamingTableProperties, given.items(), what=f"a {kind.noun}", also=(*starts, *own)
     )
     require_time_zone(properties.time_zone, key="session.time_zone")
+    require_cadence(properties, measures=log.measures)
     return StreamOptions(properties=properties, source=source, start=start)
 
 

@@ -28,7 +28,7 @@ from penstock.errors import Code, UserError
 from penstock.model.events import EpochRequested
 from penstock.model.job import JobState, TableRef
 from penstock.model.job_kinds import FLOW, STREAMING_TABLE, OutputMode
-from penstock.model.options import parse_options, print_options
+from penstock.model.options import merge_options, parse_options
 from penstock.model.schema import Column, partition_column_error
 from penstock.model.text import (
     FINAL_WATERMARK_MS,
@@ -282,7 +282,7 @@ def alter_streaming_table(statement: AlterStreamingTable, *, services: Services)
         )
     require_paused(state)
     before = state.definition
-    given = dict(print_options(before.properties)) | dict(statement.options)
+    given = merge_options(before.properties, statement.options)
     options = stream_options(tuple(given.items()), kind=statement.kind)
     kind = source_kind(before.source.kind)
     parsed = parse_options(

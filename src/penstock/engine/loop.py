@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from penstock.engine.run import EpochTables, Executor, RunParts, Work, run_epoch
 from penstock.epochs.ack import check_cover
-from penstock.epochs.cadence import epoch_limits
 from penstock.epochs.loop import SPARK_START_MESSAGE, EpochLoop, LoopParts, Owned
 from penstock.epochs.progress import ProgressReporter, Step
 from penstock.model.epoch import Ack, Attachment, EpochPlan
@@ -67,8 +66,7 @@ class LoadRunner:
 
     def plan(self, owned: Owned) -> EpochPlan | None:
         """Return the next epoch of the source."""
-        limits = epoch_limits(owned.state.definition)
-        return owned.source.plan(owned.state.progress, limits=limits)
+        return owned.source.plan(owned.state.progress, limits=owned.limits)
 
     def run(self, plan: EpochPlan, draft: Attachment, *, owned: Owned) -> tuple[Ack, ...]:
         """Run one task for each share of the plan."""

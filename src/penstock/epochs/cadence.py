@@ -1,20 +1,57 @@
-"""Limits of an epoch, and the waits before the next poll, epoch or attempt."""
+"""How much the next epoch reads and when it starts; the waits before polls and attempts.
+
+The functions are pure. Nothing stores the time of the next epoch: the loop computes it again at
+every wake-up, so a job that enters or leaves its backlog never follows an old time.
+"""
 
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from penstock.model.backlog import UPSTREAM
 from penstock.model.epoch import EpochLimits
 from penstock.model.job import JobDefinition
 from penstock.model.split import Amount
 
 _RETRY_DELAY_FIRST = timedelta(milliseconds=200)
+# The first epoch of a run reads at most this much, because its rate is not known yet.
+_FIRST_BYTES = 64 * 2**20
+_FIRST_RECORDS = 2_000_000
+_SAMPLES_MAX = 5
+# A rate is shown only after this many epochs.
+_SAMPLES_MIN = 3
+# The interval of a target lag is at least this part of the target.
+_FRESHNESS_PART = 4
 
 
-def epoch_limits(definition: JobDefinition) -> EpochLimits:
-    """Return the limits of the next epoch."""
-    return definition.properties.limits
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cadence:
+    """The interval and the limits of a job at one moment."""
+
+    # 0: an epoch starts only when a limit is full or the backlog ends.
+    interval: timedelta
+    limits: EpochLimits
+    # Why the job is in backlog; empty if it is not.
+    cause: str = ""
+    # Whether an epoch waits for the interval; loads wait between polls instead.
+    paced: bool = True
+
+
+def cadence_of(
+    definition: JobDefinition, *, cause: str, normal: timedelta | None = None
+) -> Cadence:
+    """Return the cadence of a job; ``normal`` replaces the interval outside of backlog."""
+    properties = definition.properties
+    longer = properties.cadence.interval_backlog if cause else None
+    interval = normal or properties.interval
+    return Cadence(
+        interval=interval if longer is None else longer,
+        limits=properties.backlog_limits if cause else properties.limits,
+        cause=cause,
+        paced=bool(properties.commit_interval),
+    )
 
 
 def poll_interval(definition: JobDefinition) -> timedelta:
@@ -22,17 +59,120 @@ def poll_interval(definition: JobDefinition) -> timedelta:
     return definition.properties.max_interval
 
 
-def due_at(
-    definition: JobDefinition, *, last: datetime | None, waiting: Amount
-) -> datetime | None:
-    """Return when the next epoch is due; None if it is due now.
+def fresh_interval(target: timedelta, epoch_seconds: float) -> timedelta:
+    """Return the interval that keeps the lag below a target, given the time of an epoch."""
+    return max(target - timedelta(seconds=epoch_seconds), target / _FRESHNESS_PART)
 
-    ``last`` is the start of the last epoch. An epoch is due now if its limits are full.
+
+def due_at(
+    cadence: Cadence, *, last: datetime | None, waiting: Amount, now: datetime
+) -> datetime | None:
+    """Return when the next epoch is due; None if it waits for more rows without a time limit.
+
+    ``last`` is the start of the last epoch; None before the first one. Rows wait already.
     """
-    limits = epoch_limits(definition)
-    full = limits.items and (waiting.items or 0) >= limits.items
-    full = full or (waiting.size_bytes or 0) >= limits.size_bytes
-    return None if last is None or full else last + definition.properties.commit_interval
+    if last is None or not cadence.paced or is_full(cadence.limits, waiting):
+        return now
+    # The rest of the backlog waits, unless another job still writes it.
+    if cadence.cause and not cadence.cause.startswith(UPSTREAM):
+        return now
+    return last + cadence.interval if cadence.interval else None
+
+
+def is_full(limits: EpochLimits, waiting: Amount) -> bool:
+    """Return whether the waiting amount reaches a limit of an epoch."""
+    return (
+        bool(limits.items and (waiting.items or 0) >= limits.items)
+        or bool(limits.records and (waiting.rows or 0) >= limits.records)
+        or (waiting.size_bytes or 0) >= limits.size_bytes
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """The amount and the duration of one epoch, from its run to the end of its commit."""
+
+    rows: int
+    size_bytes: int
+    items: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """The budget of the next epoch, and the newest epochs of this run."""
+
+    bytes_max: int = _FIRST_BYTES
+    records_max: int = _FIRST_RECORDS
+    samples: tuple[Sample, ...] = ()
+
+    def limits(self, limits: EpochLimits) -> EpochLimits:
+        """Return limits that contain the budget; the limits of the job are never exceeded."""
+        return replace(
+            limits,
+            size_bytes=min(limits.size_bytes, self.bytes_max),
+            records=min(limits.records, self.records_max),
+        )
+
+    def after(self, sample: Sample, cadence: Cadence) -> "Pace":
+        """Return the pace after an epoch; only an epoch that used its budget changes it."""
+        samples = (*self.samples, sample)[-_SAMPLES_MAX:]
+        return Pace(
+            samples=samples,
+            bytes_max=_adapted(
+                self.bytes_max,
+                [(one.size_bytes, one.seconds) for one in samples],
+                cadence.interval,
+                limit=cadence.limits.size_bytes,
+            ),
+            records_max=_adapted(
+                self.records_max,
+                [(one.rows, one.seconds) for one in samples],
+                cadence.interval,
+                limit=cadence.limits.records,
+            ),
+        )
+
+    @property
+    def epoch_seconds(self) -> float:
+        """The mean duration of the newest epochs; 0 before the first one."""
+        return sum(one.seconds for one in self.samples) / max(1, len(self.samples))
+
+    def rate(self, measure: str) -> float | None:
+        """Return rows, bytes or items per second; None until three epochs are known."""
+        seconds = sum(one.seconds for one in self.samples)
+        if len(self.samples) < _SAMPLES_MIN or not seconds:
+            return None
+        return float(sum(getattr(one, measure) for one in self.samples)) / seconds
+
+    def eta(self, remaining: Amount) -> timedelta | None:
+        """Return the time that the remaining amount takes; None if it is unknown."""
+        for measure in ("rows", "size_bytes", "items"):
+            left, rate = getattr(remaining, measure), self.rate(measure)
+            if left is not None and rate:
+                return timedelta(seconds=left / rate)
+        return None
+
+
+def _adapted(
+    last: int, samples: Sequence[tuple[int, float]], interval: timedelta, *, limit: int
+) -> int:
+    used, _ = samples[-1]
+    if not limit or 2 * used < last:
+        return last
+    seconds = sum(taken for _, taken in samples)
+    rate = sum(amount for amount, _ in samples) / seconds if seconds else None
+    return next_budget(last, rate=rate, interval=interval, limit=limit)
+
+
+def next_budget(last: int, *, rate: float | None, interval: timedelta, limit: int) -> int:
+    """Return how much the next epoch reads, so that it takes about one interval.
+
+    The budget is at least half and at most twice the last one. With the interval 0, and while
+    the rate is unknown, it doubles. It is at least one unit, and at most the limit.
+    """
+    wanted = 2 * last if rate is None or not interval else int(rate * interval.total_seconds())
+    return max(1, min(max(wanted, last // 2), 2 * last, limit))
 
 
 def retry_delay(attempt: int) -> timedelta:

@@ -76,6 +76,7 @@ def draft_attachment(
         timings=Timings(),
         committed_at=at,
         rejects_number=owner.rejects_number,
+        backlog=owner.backlog,
     )
 
 

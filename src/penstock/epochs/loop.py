@@ -30,7 +30,18 @@ from penstock.epochs.ack import (
     notes_of,
     too_many_errors,
 )
-from penstock.epochs.cadence import Wakes, due_at, poll_interval, retry_delay
+from penstock.epochs.backlog import BacklogKeeper
+from penstock.epochs.cadence import (
+    Cadence,
+    Pace,
+    Sample,
+    Wakes,
+    cadence_of,
+    due_at,
+    fresh_interval,
+    poll_interval,
+    retry_delay,
+)
 from penstock.epochs.commit import (
     CommitParts,
     EpochAbortedError,
@@ -49,11 +60,19 @@ from penstock.errors import (
     PenstockError,
     StoppedError,
 )
-from penstock.model.epoch import Ack, Attachment, EpochPlan, Generation, Timings
+from penstock.model.backlog import UPSTREAM
+from penstock.model.epoch import (
+    Ack,
+    Attachment,
+    EpochLimits,
+    EpochPlan,
+    Generation,
+    Timings,
+)
 from penstock.model.events import EpochEnded, EpochStarted, NoticesChanged, Outcome
 from penstock.model.job import JobState, Reason, Status, StatusCode
 from penstock.model.split import Position
-from penstock.sources.source import OnFailure, Source
+from penstock.sources.source import EpochResult, OnFailure, Source
 from penstock.tables.table import TableHandle, Tables
 
 log = structlog.get_logger()
@@ -68,6 +87,8 @@ class Owned:
     state: JobState
     handle: TableHandle
     source: Source
+    # The limits of the next epoch.
+    limits: EpochLimits
 
 
 class EpochRunner(Protocol):
@@ -162,6 +183,10 @@ class EpochLoop:
         # When the last epoch was started, and the newest handled request of a user.
         self._epoch_at: datetime | None = None
         self._request_handled = 0
+        self._pace = Pace()
+        self._backlog = BacklogKeeper(
+            catalog=parts.catalog, clock=parts.clock, wakes=parts.wakes
+        )
         self._state: JobState
         self._handle: TableHandle
         self._source: Source
@@ -184,13 +209,26 @@ class EpochLoop:
 
     @property
     def _owned(self) -> Owned:
-        return Owned(state=self._state, handle=self._handle, source=self._source)
+        return Owned(
+            state=self._state,
+            handle=self._handle,
+            source=self._source,
+            limits=self._pace.limits(self._cadence.limits),
+        )
+
+    @property
+    def _cadence(self) -> Cadence:
+        """The cadence of the job now; it is computed at every use, and never stored."""
+        definition = self._state.definition
+        target = definition.properties.cadence.target
+        normal = target and fresh_interval(target, self._pace.epoch_seconds)
+        return cadence_of(definition, cause=self._state.backlog_cause, normal=normal)
 
     def _load(self, *, until_caught_up: bool) -> None:
         while not self._stop.is_set():
             self._poll()
             while not self._stop.is_set() and not (until_caught_up and self._caught_up()):
-                if not until_caught_up:
+                if not until_caught_up or self._waits_for_upstream:
                     self._wait_until_due()
                 if self._stop.is_set() or not self._load_epoch():
                     break
@@ -245,14 +283,21 @@ class EpochLoop:
         while not self._stop.is_set() and not self._requested():
             waiting = self._source.waiting()
             idle = waiting.items == 0 and not self._runner.pending(self._owned)
-            due = due_at(self._state.definition, last=self._epoch_at, waiting=waiting)
             now = self._parts.clock.now()
-            if idle or due is None or due <= now:
+            cadence = replace(self._cadence, limits=self._owned.limits)
+            due = due_at(cadence, last=self._epoch_at, waiting=waiting, now=now)
+            if idle or (due is not None and due <= now):
                 return
             self._reporter.report(step=Step.IDLE, until=due)
-            self._wait(due - now)
+            self._wait(self._poll_interval if due is None else due - now)
             if not self._stop.is_set():
                 self._poll()
+
+    @property
+    def _waits_for_upstream(self) -> bool:
+        """Whether rows wait until a limit is full or an upstream job leaves its backlog."""
+        cadence = self._cadence
+        return cadence.cause.startswith(UPSTREAM) and not cadence.interval
 
     def _requested(self) -> bool:
         """Return whether a user requested an epoch since the last one was started."""
@@ -286,6 +331,7 @@ class EpochLoop:
                 NoticesChanged(notices=poll.notices),
                 expected=self._state.generation,
             )
+        self._state = self._backlog.after_poll(self._state, poll.progress, self._source)
         self._report_waiting()
 
     def _report_poll(self, text: str) -> None:
@@ -427,9 +473,18 @@ class EpochLoop:
         ran = replace(draft.timings, run_seconds=self._parts.clock.monotonic() - started)
         attachment = self._completed(plan, replace(draft, timings=ran), acks)
         self._reporter.report(step=Step.COMMITTING)
+        cadence = self._cadence
         self._commit(attachment, acks)
         self._source.committed(attachment.progress, notes_of(acks))
         self._runner.committed(attachment, owned=self._owned)
+        sample = Sample(
+            rows=attachment.statistics.rows_read,
+            size_bytes=plan.size_bytes,
+            items=len(plan.reads),
+            seconds=self._parts.clock.monotonic() - started,
+        )
+        self._pace = self._pace.after(sample, cadence)
+        self._state = self._backlog.after_commit(self._state, self._source)
         self._parts.wakes.wake(self._state.definition.table.location)
 
     def _completed(
@@ -443,9 +498,15 @@ class EpochLoop:
         ratio_max = definition.properties.filter_ratio_max
         check_reject_ratio(statistics, acks, ratio_max=ratio_max)
         reject_files = tuple(file for ack in acks for file in ack.reject_files)
+        result = EpochResult(
+            progress=self._source.advance(plan, notes_of(acks)), notes=notes_of(acks)
+        )
         attachment = replace(
             draft,
-            progress=self._source.advance(plan, notes_of(acks)),
+            progress=result.progress,
+            backlog=self._backlog.reviewed(
+                self._state, self._source, result=result, epoch=draft.epoch
+            ),
             window=next_window(
                 self._state.window,
                 statistics,

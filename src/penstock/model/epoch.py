@@ -4,8 +4,9 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from penstock.model.backlog import Backlog
 from penstock.model.codec import from_text
-from penstock.model.split import Backlog, Note, Progress, SplitRead
+from penstock.model.split import Note, Progress, SplitRead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ number of each register is:
 * desired state, notices and requests: the number of the event
 * generation: the number of the generation
 * progress and statistics: the commit number
+* backlog: the copies are merged, see ``model/backlog.py``
 
 Repeating an event changes nothing. An older event never overwrites a newer one. The order of
 events after the first does not matter.
@@ -19,6 +20,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from penstock.errors import InvariantError
+from penstock.model.backlog import Backlog, SplitBacklog, merge
 from penstock.model.epoch import Attachment, CommitKind, Generation, Statistics
 from penstock.model.job import Desired, DesiredState, JobDefinition, JobState, Reason
 from penstock.model.split import Progress
@@ -131,6 +133,34 @@ class EpochRequested:
     advance_ms: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogEntered:
+    """The job entered its backlog, or its boundaries were fixed again."""
+
+    cause: str
+    record: Backlog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogFinished:
+    """A split reached its boundary, ended or was removed."""
+
+    armed: int
+    split: SplitBacklog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogLeft:
+    """The job left its backlog, or its boundaries were fixed while no data waited."""
+
+    record: Backlog
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogReset:
+    """A user requested boundaries at the current heads."""
+
+
 EventBody = (
     JobCreated
     | DefinitionChanged
@@ -142,6 +172,10 @@ EventBody = (
     | NoticesChanged
     | EpochRequested
     | QueryStarted
+    | BacklogEntered
+    | BacklogFinished
+    | BacklogLeft
+    | BacklogReset
 )
 
 
@@ -189,6 +223,15 @@ def apply(state: JobState | None, event: Event) -> JobState:  # noqa: C901, PLR0
         case QueryStarted():
             started = max(state.query_started_at or event.at, event.at)
             return replace(state, query_started_at=started)
+        case BacklogEntered() | BacklogLeft():
+            merged = _with_backlog(state, event, body.record)
+            cause = body.cause if isinstance(body, BacklogEntered) else ""
+            return _with_cause(merged, event, cause)
+        case BacklogFinished():
+            record = Backlog(armed=body.armed, splits=(body.split,))
+            return _with_backlog(state, event, record)
+        case BacklogReset():
+            return _arm(state, event)
     assert_never(body)
 
 
@@ -210,7 +253,31 @@ def _created(event: Event, body: JobCreated) -> JobState:
         epoch_committed=0,
         succeeded_event=0,
         event_number=event.number,
+        arm_event=event.number,
     )
+
+
+def _arm(state: JobState, event: Event) -> JobState:
+    """Request that the boundaries of the backlog are fixed."""
+    return replace(state, arm_event=max(state.arm_event, event.number))
+
+
+def _with_backlog(state: JobState, event: Event, record: Backlog) -> JobState:
+    """Merge a copy of the backlog; record the first event with the newest boundaries."""
+    before = state.backlog.armed
+    state = replace(state, backlog=merge(state.backlog, record))
+    if record.armed > before:
+        return replace(state, armed_event=event.number)
+    if record.armed == before and record.armed:
+        return replace(state, armed_event=min(state.armed_event, event.number))
+    return state
+
+
+def _with_cause(state: JobState, event: Event, cause: str) -> JobState:
+    if event.number <= state.backlog_event:
+        return state
+    since = event.at if cause else None
+    return replace(state, backlog_cause=cause, backlog_since=since, backlog_event=event.number)
 
 
 def _generation_raised(state: JobState, generation: Generation) -> JobState:
@@ -225,6 +292,8 @@ def _desired_state_changed(
         state = replace(
             state, rejected_before=body.rejected_before, rejected_before_event=event.number
         )
+    if body.state is DesiredState.RUN and not body.auto_resumes:
+        state = _arm(state, event)
     if event.number <= state.desired.event:
         return state
     desired = Desired(
@@ -258,6 +327,9 @@ def _committed(state: JobState, event: Event, attachment: Attachment) -> JobStat
                 state.committed_at or attachment.committed_at, attachment.committed_at
             ),
         )
+    state = _with_backlog(state, event, attachment.backlog)
+    if attachment.kind is CommitKind.MOVE:
+        state = _arm(state, event)
     if attachment.window.tripped and event.number > state.tripped_event:
         state = replace(state, tripped=attachment.window.tripped, tripped_event=event.number)
     if attachment.number <= state.number:

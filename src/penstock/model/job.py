@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from penstock.errors import Code
+from penstock.model.backlog import Backlog
 from penstock.model.epoch import BatchRecord, ErrorWindow, Generation, Statistics, Tripped
 from penstock.model.formats import Payload
 from penstock.model.job_kinds import (
@@ -288,11 +289,24 @@ class JobState:
     # The batch of the newest commit, and the start of its query; None for a load.
     batch: BatchRecord | None = None
     query_started_at: datetime | None = None
+    backlog: Backlog = Backlog()  # noqa: RUF009 - Backlog is frozen.
+    # The newest event that requires boundaries, and the event that stored the newest ones.
+    arm_event: int = 0
+    armed_event: int = 0
+    # Why and since when the job is in backlog; empty if it is not.
+    backlog_cause: str = ""
+    backlog_since: datetime | None = None
+    backlog_event: int = 0
 
     @property
     def name(self) -> str:
         """The name of the job."""
         return self.definition.name
+
+    @property
+    def arming_due(self) -> bool:
+        """Whether the boundaries of the backlog must be fixed before the next plan."""
+        return self.arm_event > self.armed_event
 
     @property
     def stopped(self) -> bool:

@@ -4,12 +4,19 @@ Shared code reads a trait of the kind and never compares the kind itself. The na
 defaults of properties are those of Apache Doris.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, ClassVar
 
 from penstock.errors import InvariantError
+from penstock.model.cadence import (
+    INTERVAL_KEY,
+    BatchLimits,
+    CadenceOptions,
+    backlog_limit,
+    interval_aliases,
+)
 from penstock.model.epoch import EpochLimits
 from penstock.model.formats import (
     CSV_KEYS,
@@ -19,7 +26,7 @@ from penstock.model.formats import (
     PayloadFormat,
     format_option,
 )
-from penstock.model.options import option
+from penstock.model.options import Spelled, group, option
 
 POLL_INTERVAL_MAX = timedelta(seconds=10)
 # An epoch that failed this often in a row pauses its job.
@@ -36,6 +43,8 @@ FIXED_OPTIONS = {
     "workload_group": "",
 }
 _TIMEOUT_BATCHES = 10
+# With the backlog interval 0, an epoch reads for at most this many normal intervals.
+_BACKLOG_INTERVALS = 10
 _TIMEOUT_MIN = timedelta(seconds=60)
 
 
@@ -50,9 +59,11 @@ class JobProperties:
     failures_max: ClassVar[int] = FAILURES_MAX
 
     max_interval: timedelta = option(
-        "Longest wait before the source is polled again.",
+        "Longest time between two commits while files arrive, and longest wait before the "
+        "source is polled again.",
         default=timedelta(seconds=10),
         at_least=timedelta(seconds=1),
+        aliases=interval_aliases("max_interval"),
     )
     batch_files_max: int = option(
         "Maximum number of files in one epoch.",
@@ -102,10 +113,36 @@ class JobProperties:
         unit="bytes",
     )
 
+    batch_files_backlog: int | None = backlog_limit("s3.max_batch_files")
+    batch_bytes_backlog: int | None = backlog_limit("s3.max_batch_bytes", unit="bytes")
+    cadence: CadenceOptions = group(CadenceOptions)
+    spelled: Spelled = field(default=(), compare=False)
+
+    @property
+    def interval(self) -> timedelta:
+        """Longest time between two commits while rows flow."""
+        return self.max_interval
+
+    @property
+    def batch_limits(self) -> BatchLimits:
+        """The limits that have another value during backlog."""
+        return {
+            "s3.max_batch_files": (self.batch_files_max, self.batch_files_backlog),
+            "s3.max_batch_bytes": (self.batch_bytes_max, self.batch_bytes_backlog),
+        }
+
     @property
     def limits(self) -> EpochLimits:
         """The limits of an epoch."""
         return EpochLimits(items=self.batch_files_max, size_bytes=self.batch_bytes_max)
+
+    @property
+    def backlog_limits(self) -> EpochLimits:
+        """The limits of an epoch during backlog."""
+        return EpochLimits(
+            items=self.batch_files_backlog or self.batch_files_max,
+            size_bytes=self.batch_bytes_backlog or self.batch_bytes_max,
+        )
 
     def payload(self, separator: str | None) -> Payload | None:  # noqa: ARG002 - As below.
         """Return None: the source itself declares its format."""
@@ -146,6 +183,7 @@ class RoutineProperties:
         "least every 10 seconds.",
         default=timedelta(seconds=60),
         at_least=timedelta(seconds=1),
+        aliases=interval_aliases("max_batch_interval"),
     )
     max_batch_rows: int = option(
         "Number of records at which an epoch ends. The record that crosses the limit is "
@@ -196,6 +234,24 @@ class RoutineProperties:
         unit="bytes",
     )
 
+    batch_rows_backlog: int | None = backlog_limit("max_batch_rows")
+    batch_size_backlog: int | None = backlog_limit("max_batch_size", unit="bytes")
+    cadence: CadenceOptions = group(CadenceOptions)
+    spelled: Spelled = field(default=(), compare=False)
+
+    @property
+    def interval(self) -> timedelta:
+        """Longest time between two commits while rows flow."""
+        return self.max_batch_interval
+
+    @property
+    def batch_limits(self) -> BatchLimits:
+        """The limits that have another value during backlog."""
+        return {
+            "max_batch_rows": (self.max_batch_rows, self.batch_rows_backlog),
+            "max_batch_size": (self.max_batch_size, self.batch_size_backlog),
+        }
+
     @property
     def max_interval(self) -> timedelta:
         """Longest wait before an idle source is polled again."""
@@ -204,7 +260,8 @@ class RoutineProperties:
     @property
     def task_timeout(self) -> timedelta:
         """Time after which an epoch with unfinished tasks is retried."""
-        return max(self.max_batch_interval * _TIMEOUT_BATCHES, _TIMEOUT_MIN)
+        longest = max(self.max_batch_interval, self.backlog_limits.duration)
+        return max(longest * _TIMEOUT_BATCHES, _TIMEOUT_MIN)
 
     @property
     def limits(self) -> EpochLimits:
@@ -213,6 +270,18 @@ class RoutineProperties:
             records=self.max_batch_rows,
             size_bytes=self.max_batch_size,
             duration=self.max_batch_interval,
+        )
+
+    @property
+    def backlog_limits(self) -> EpochLimits:
+        """The limits of an epoch during backlog; it reads for a limited time, too."""
+        longer = self.cadence.interval_backlog
+        if longer is not None and not longer:
+            longer = self.max_batch_interval * _BACKLOG_INTERVALS
+        return EpochLimits(
+            records=self.batch_rows_backlog or self.max_batch_rows,
+            size_bytes=self.batch_size_backlog or self.max_batch_size,
+            duration=longer or self.max_batch_interval,
         )
 
     def payload(self, separator: str | None) -> Payload | None:
@@ -240,10 +309,11 @@ class StreamingTableProperties:
 
     checkpoint_interval: timedelta = option(
         "Longest time between two commits while rows flow. A bare number is in milliseconds.",
-        key="checkpoint.interval",
+        key=INTERVAL_KEY,
         default=timedelta(seconds=10),
         at_least=timedelta(milliseconds=1),
         unit="milliseconds",
+        aliases=interval_aliases(INTERVAL_KEY),
     )
     checkpoint_timeout: timedelta = option(
         "Time after which an epoch with unfinished tasks is cancelled and retried. A bare "
@@ -325,6 +395,32 @@ class StreamingTableProperties:
         at_least=1,
         unit="bytes",
     )
+
+    epoch_files_backlog: int | None = backlog_limit("max_files_per_epoch")
+    epoch_bytes_backlog: int | None = backlog_limit("max_bytes_per_epoch", unit="bytes")
+    cadence: CadenceOptions = group(CadenceOptions)
+    spelled: Spelled = field(default=(), compare=False)
+
+    @property
+    def interval(self) -> timedelta:
+        """Longest time between two commits while rows flow."""
+        return self.checkpoint_interval
+
+    @property
+    def batch_limits(self) -> BatchLimits:
+        """The limits that have another value during backlog."""
+        return {
+            "max_files_per_epoch": (self.epoch_files_max, self.epoch_files_backlog),
+            "max_bytes_per_epoch": (self.epoch_bytes_max, self.epoch_bytes_backlog),
+        }
+
+    @property
+    def backlog_limits(self) -> EpochLimits:
+        """The limits of an epoch during backlog."""
+        return EpochLimits(
+            items=self.epoch_files_backlog or self.epoch_files_max,
+            size_bytes=self.epoch_bytes_backlog or self.epoch_bytes_max,
+        )
 
     @property
     def commit_interval(self) -> timedelta:

@@ -22,6 +22,7 @@ from penstock.model.secrets import Origins, is_mask, origins_of, shown_value
 
 _T = TypeVar("_T")
 _ORIGINS = "origins"
+_SPELLED = "spelled"
 # Returns the value of an option, given its key and a text that may be a reference.
 Reveal = Callable[[str, str], str]
 
@@ -58,6 +59,9 @@ class Rule:
     explanation: str
     # The key in SQL; None: the name of the field.
     key: str | None = None
+    # Other keys of the same option, each with the unit of a bare number. The class needs a
+    # field ``spelled``, which stores the key that was given.
+    aliases: Mapping[str, str] = field(default_factory=dict)
     at_least: Any = None
     at_most: Any = None
     unit: str = ""
@@ -86,6 +90,11 @@ def group(kind: type[_T]) -> _T:
     return declared
 
 
+# Names of fields, each with the key under which its option was given. Options are compared
+# without them.
+Spelled = tuple[tuple[str, str], ...]
+
+
 def parse_options(
     kind: type[_T],
     pairs: Iterable[tuple[str, str]],
@@ -101,12 +110,14 @@ def parse_options(
     """
     given = dict(pairs)
     by_key = {option_key(f): f for f in option_fields(kind)}
+    by_alias = {alias: f for f in option_fields(kind) for alias in rule_of(f).aliases}
     prefixes = tuple(f.metadata["prefix"] for f in open_fields(kind))
-    unknown = [key for key in given if key not in by_key and not key.startswith(prefixes)]
+    known = {*by_key, *by_alias}
+    unknown = [key for key in given if key not in known and not key.startswith(prefixes)]
     if unknown:
         raise _unknown(
             unknown,
-            allowed=sorted([*by_key, *also, *(f"{prefix}…" for prefix in prefixes)]),
+            allowed=sorted([*known, *also, *(f"{prefix}…" for prefix in prefixes)]),
             what=what,
         )
     missing = [k for k, f in by_key.items() if k not in given and f.default is MISSING]
@@ -128,17 +139,47 @@ def _built(kind: type[_T], given: dict[str, str], origins: Origins) -> _T:
         elif prefix := declared.metadata.get("prefix"):
             found = ((key, text) for key, text in given.items() if key.startswith(prefix))
             values[declared.name] = tuple((key.removeprefix(prefix), t) for key, t in found)
-        elif "option" in declared.metadata and (key := option_key(declared)) in given:
+        elif "option" in declared.metadata and (key := _given_key(declared, given)) is not None:
             text, hint = given[key], hints[declared.name]
             shown = shown_value(key, text, origins)
-            values[declared.name] = _parse_value(text, hint, rule_of(declared), key, shown)
+            rule = rule_of(declared)
+            if rule.aliases:
+                values[_SPELLED] = (*values.get(_SPELLED, ()), (declared.name, key))
+                rule = replace(rule, unit=rule.aliases.get(key, rule.unit))
+            values[declared.name] = _parse_value(text, hint, rule, key, shown)
     return kind(**values)
+
+
+def _given_key(declared: Field[Any], given: Mapping[str, str]) -> str | None:
+    """Return the key under which an option was given; raise UserError if there are two."""
+    rule = rule_of(declared)
+    found = [key for key in (option_key(declared), *rule.aliases) if key in given]
+    if len(found) > 1:
+        raise UserError(
+            f'options "{found[0]}" and "{found[1]}" are the same option',
+            hint=f"Remove one of them. {rule.explanation}",
+        )
+    return found[0] if found else None
+
+
+def merge_options(value: object, given: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return options as text, changed by given ones; another spelling is replaced."""
+    changes = dict(given)
+    spellings = {
+        key: {option_key(f), *rule_of(f).aliases}
+        for f in option_fields(type(value))
+        for key in (option_key(f), *rule_of(f).aliases)
+    }
+    replaced = {old for key in changes for old in spellings.get(key, ())}
+    kept = {key: text for key, text in print_options(value) if key not in replaced}
+    return {**kept, **changes}
 
 
 def print_options(value: object) -> tuple[tuple[str, str], ...]:
     """Write options as text; omit options that have their default value."""
+    spelled = dict(getattr(value, _SPELLED, ()))
     changed = [
-        (option_key(f), _print_value(given, rule_of(f)))
+        (spelled.get(f.name, option_key(f)), _print_value(given, rule_of(f)))
         for f, given in _declared(value)
         if f.default is MISSING or given != f.default
     ]

@@ -193,26 +193,6 @@ class Note:
     result: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitBacklog:
-    """The boundary of one split's backlog, and whether it was reached."""
-
-    split: str
-    boundary: Position
-    finished_at: datetime | None = None
-    epoch: int = 0
-    lagging: bool = False
-    gone: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backlog:
-    """The backlog of a job; ``armed`` counts how often the boundaries were set."""
-
-    armed: int = 0
-    splits: tuple[SplitBacklog, ...] = ()
-
-
 def position_text(position: Position) -> str:
     """Format a position: a keyword and its value."""
     match position:

@@ -66,6 +66,14 @@ class Poll:
     notices: tuple[tuple[str, int], ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochResult:
+    """The result of an epoch whose tasks have ended, before its commit."""
+
+    progress: Progress
+    notes: tuple[Note, ...]
+
+
 class OnFailure(StrEnum):
     """The reaction to a failed read."""
 
@@ -150,15 +158,19 @@ class Source(Protocol):
         """Return the head of each split at the last poll: the place where new records arrive.
 
         A run until caught up stores the heads of its first poll, and ends when all of them
-        are passed.
+        are passed. The boundaries of a backlog are heads, too.
         """
         ...
 
-    def passed(self, split: str, boundary: Position) -> bool:
+    def passed(
+        self, split: str, boundary: Position, *, result: EpochResult | None = None
+    ) -> bool:
         """Return whether all records of a split before the boundary are committed.
 
-        ``boundary`` is a value that ``heads`` returned. Must never return True while such a
-        record is not committed, because the run would end without it.
+        With a result, return whether they are when this epoch is committed. ``boundary`` is a
+        value that ``heads`` returned, perhaps in an earlier run. Must never return True while
+        such a record is not committed: the run would end without it. A poll that failed or is
+        incomplete proves nothing. A split without unread records has passed its head.
         """
         ...
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from penstock.clock import Clock
 from penstock.epochs.loop import Owned
 from penstock.errors import InvariantError
+from penstock.model.backlog import UPSTREAM
 from penstock.model.codec import from_text
 from penstock.model.epoch import EpochLimits, EpochPlan
 from penstock.model.job import JobState, StreamingQuery
@@ -120,7 +121,7 @@ class BatchPlanner:
                     delay_ms=view.delay_ms,
                     high_ms=self._high(view.split, own, _properties(owned.state)),
                     hold_ms=source.hold_ms(view.split, position[view.split]),
-                    idle=self._idle(view.split, _properties(owned.state), at_head=at_head),
+                    idle=self._idle(view.split, owned.state, at_head=at_head),
                 )
             )
         return times
@@ -136,7 +137,7 @@ class BatchPlanner:
             high = counted_high(high, found, now=now, max_future=properties.max_future)
         return high
 
-    def _idle(self, split: str, properties: StreamingTableProperties, *, at_head: bool) -> bool:
+    def _idle(self, split: str, state: JobState, *, at_head: bool) -> bool:
         now = self._clock.now()
         if not at_head:
             self._head_since.pop(split, None)
@@ -144,8 +145,8 @@ class BatchPlanner:
         return is_idle(
             head_since=self._head_since.setdefault(split, now),
             now=now,
-            timeout=properties.idle_timeout,
-            fed_by_backlog=False,
+            timeout=_properties(state).idle_timeout,
+            fed_by_backlog=state.backlog_cause.startswith(UPSTREAM),
         )
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import structlog
 
 from penstock.crashpoints import CrashPoint, reached
-from penstock.epochs.cadence import epoch_limits
 from penstock.epochs.loop import SPARK_START_MESSAGE, EpochLoop, LoopParts, Owned
 from penstock.epochs.output import TaskPlan
 from penstock.epochs.progress import ProgressReporter, Step
@@ -255,8 +254,7 @@ class QueryRunner:
             return epoch_plan(self._plan, owned.state.progress)
         planned: EpochPlan | None = None
         if waiting and not self._stale(owned.state):
-            limits = epoch_limits(owned.state.definition)
-            planned = owned.source.plan(owned.state.progress, limits=limits)
+            planned = owned.source.plan(owned.state.progress, limits=owned.limits)
         if planned is None:
             planned = EpochPlan(reads=(), progress=owned.state.progress, final=True)
         pins = {name: lookup.version for name, lookup in self._pins.items()}

@@ -1,43 +1,136 @@
-"""An epoch is due when its limits are full, or an interval after the last epoch."""
+"""The next epoch starts when it is due, and reads as much as it can within an interval."""
 
 import threading
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from penstock.epochs.cadence import Wakes, due_at
+from penstock.epochs.cadence import (
+    Cadence,
+    Pace,
+    Sample,
+    Wakes,
+    cadence_of,
+    due_at,
+    next_budget,
+)
+from penstock.model.cadence import CadenceOptions
 from penstock.model.job_kinds import STREAMING_TABLE, StreamingTableProperties
 from penstock.model.split import Amount
 from tests.contract.catalog.building import DEFINITION, START
 
-INTERVAL = timedelta(seconds=10)
+INTERVAL, LONGER = timedelta(seconds=10), timedelta(seconds=60)
+LATER = START + timedelta(seconds=1)
 STREAMING = replace(
     DEFINITION,
     job_kind=STREAMING_TABLE.name,
     properties=StreamingTableProperties(
-        checkpoint_interval=INTERVAL, epoch_files_max=3, epoch_bytes_max=1_000
+        checkpoint_interval=INTERVAL,
+        epoch_files_max=3,
+        epoch_bytes_max=1_000,
+        epoch_bytes_backlog=5_000,
+        cadence=CadenceOptions(interval_backlog=LONGER),
     ),
 )
+NORMAL, BACKLOG = cadence_of(STREAMING, cause=""), cadence_of(STREAMING, cause="upstream j")
+ENDLESS = replace(BACKLOG, interval=timedelta(0))
+LITTLE = Amount(items=1, size_bytes=1)
 
 
 def test_the_first_epoch_of_a_run_is_due_at_once() -> None:
-    assert due_at(STREAMING, last=None, waiting=Amount(items=1, size_bytes=1)) is None
+    assert due_at(NORMAL, last=None, waiting=LITTLE, now=LATER) == LATER
 
 
 def test_the_next_epoch_is_due_an_interval_after_the_last_one() -> None:
-    waiting = Amount(items=1, size_bytes=1)
-
-    assert due_at(STREAMING, last=START, waiting=waiting) == START + INTERVAL
+    assert due_at(NORMAL, last=START, waiting=LITTLE, now=LATER) == START + INTERVAL
+    assert due_at(BACKLOG, last=START, waiting=LITTLE, now=LATER) == START + LONGER
 
 
 @pytest.mark.parametrize("waiting", [Amount(items=3, size_bytes=1), Amount(size_bytes=1_000)])
 def test_an_epoch_with_full_limits_is_due_at_once(waiting: Amount) -> None:
-    assert due_at(STREAMING, last=START, waiting=waiting) is None
+    assert due_at(NORMAL, last=START, waiting=waiting, now=LATER) == LATER
 
 
 def test_a_load_never_waits_between_epochs() -> None:
-    assert due_at(DEFINITION, last=START, waiting=Amount(items=1, size_bytes=1)) == START
+    load = cadence_of(DEFINITION, cause="")
+
+    assert due_at(load, last=START, waiting=LITTLE, now=LATER) == LATER
+
+
+def test_t58_an_endless_backlog_interval_has_no_trigger_even_after_ten_intervals() -> None:
+    late = START + 10 * INTERVAL
+
+    assert due_at(NORMAL, last=START, waiting=LITTLE, now=late) == START + INTERVAL
+    assert due_at(ENDLESS, last=START, waiting=LITTLE, now=late) is None
+
+
+def test_an_endless_backlog_interval_ends_when_a_limit_is_full() -> None:
+    full = Amount(items=1, size_bytes=5_000)
+
+    assert due_at(ENDLESS, last=START, waiting=full, now=LATER) == LATER
+
+
+@pytest.mark.parametrize("cause", ["boundary", "lag"])
+def test_the_rest_of_a_backlog_that_waits_is_due_at_once(cause: str) -> None:
+    cadence = replace(ENDLESS, cause=cause)
+
+    assert due_at(cadence, last=START, waiting=LITTLE, now=LATER) == LATER
+
+
+def test_t64_a_job_that_leaves_its_backlog_is_due_at_the_normal_interval() -> None:
+    now = START + timedelta(seconds=30)
+
+    before = due_at(BACKLOG, last=START, waiting=LITTLE, now=now)
+    after = due_at(NORMAL, last=START, waiting=LITTLE, now=now)
+
+    assert before == START + LONGER
+    assert after is not None
+    assert after <= now + INTERVAL
+
+
+amounts = st.integers(1, 10**12)
+rates = st.none() | st.floats(0, 1e12)
+intervals = st.integers(0, 10**6).map(lambda seconds: timedelta(seconds=seconds))
+
+
+@given(last=amounts, rate=rates, interval=intervals, limit=amounts)
+def test_a_budget_stays_within_its_bounds(
+    last: int, rate: float | None, interval: timedelta, limit: int
+) -> None:
+    budget = next_budget(last, rate=rate, interval=interval, limit=limit)
+
+    assert 1 <= budget <= limit
+    assert budget <= 2 * last
+    assert budget >= min(last // 2, limit)
+
+
+def sample(size_bytes: int, seconds: float) -> Sample:
+    return Sample(rows=size_bytes, size_bytes=size_bytes, items=1, seconds=seconds)
+
+
+def test_the_budget_follows_the_rate_of_full_epochs() -> None:
+    cadence = replace(NORMAL, limits=replace(NORMAL.limits, size_bytes=10**12))
+    pace = Pace(bytes_max=1_000)
+
+    slow = pace.after(sample(1_000, seconds=15.0), cadence)
+    fast = pace.after(sample(1_000, seconds=1.0), cadence)
+    partial = pace.after(sample(100, seconds=15.0), cadence)
+
+    assert (slow.bytes_max, fast.bytes_max, partial.bytes_max) == (666, 2_000, 1_000)
+
+
+def test_the_rate_is_unknown_until_three_epochs_have_ended() -> None:
+    pace, cadence = Pace(), Cadence(interval=INTERVAL, limits=NORMAL.limits)
+
+    two = pace.after(sample(10, 1.0), cadence).after(sample(10, 1.0), cadence)
+    three = two.after(sample(40, 1.0), cadence)
+
+    assert (two.rate("rows"), two.eta(Amount(rows=100))) == (None, None)
+    assert three.rate("rows") == 20
+    assert three.eta(Amount(rows=100)) == timedelta(seconds=5)
 
 
 def test_a_commit_wakes_only_the_loops_that_read_the_table() -> None:

@@ -345,7 +345,13 @@ def test_keys_and_values_of_routine_loads_are_completed(text: str, expected: lis
     ("text", "expected"),
     [
         ("WITH (checkpoint.i", []),
-        ("WITH ('checkpoint.i", ["WITH ('checkpoint.interval' = '"]),
+        (
+            "WITH ('checkpoint.i",
+            [
+                "WITH ('checkpoint.interval' = '",
+                "WITH ('checkpoint.interval-during-backlog' = '",
+            ],
+        ),
         (
             "WITH ('output' = '",
             [f"WITH ('output' = '{one}'" for one in ("auto", "append", "update")],

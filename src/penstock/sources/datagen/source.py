@@ -28,7 +28,14 @@ from penstock.sources.datagen.kind import (
     rows_due,
 )
 from penstock.sources.registry import source_options
-from penstock.sources.source import Poll, ReportPoll, ShowRequest, Source, SourceServices
+from penstock.sources.source import (
+    EpochResult,
+    Poll,
+    ReportPoll,
+    ShowRequest,
+    Source,
+    SourceServices,
+)
 
 # The overhead of a task is too large for fewer rows.
 _ROWS_PER_TASK_MIN = 20_000
@@ -140,8 +147,11 @@ class DatagenSource(Source):
             for split in self._progress
         }
 
-    def passed(self, split: str, boundary: Position) -> bool:
-        found = next(one for one in self._progress if one.split == split)
+    def passed(
+        self, split: str, boundary: Position, *, result: EpochResult | None = None
+    ) -> bool:
+        progress = self._progress if result is None else result.progress
+        found = next(one for one in progress if one.split == split)
         return next_row(found, self._options) >= _row(boundary)
 
     def statuses(self) -> tuple[SplitStatus, ...]:

@@ -45,7 +45,7 @@ from penstock.sources.files.kind import (
     later_position,
 )
 from penstock.sources.files.reader import FilePart, splittable
-from penstock.sources.source import Poll, ReportPoll, Source, SourceServices
+from penstock.sources.source import EpochResult, Poll, ReportPoll, Source, SourceServices
 from penstock.storage.options import Choice, StoreOptions, resolve_store_options, seal
 from penstock.storage.store import ObjectMeta, Store, open_store
 from penstock.storage.uris import Scheme, Uri, parse_uri
@@ -115,6 +115,30 @@ def next_range(last: PollRange | None, *, settled: bool, audit_due: bool) -> Pol
     return PollRange(audit=audit_due)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Beyond:
+    """New files that the window does not hold."""
+
+    items: int = 0
+    size_bytes: int = 0
+
+
+class _Counted:
+    """New files that are counted while they are listed."""
+
+    def __init__(self, new: Iterator[LoadedItem]) -> None:
+        self._new = new
+        self.items = self.size_bytes = 0
+        self.newest: datetime | None = None
+
+    def __iter__(self) -> Iterator[LoadedItem]:
+        for item in self._new:
+            self.items += 1
+            self.size_bytes += item.size_bytes
+            self.newest = max(item.modified_at, self.newest or item.modified_at)
+            yield item
+
+
 class FilesSource(Source):
     """The files of one job, in the driver."""
 
@@ -140,6 +164,9 @@ class FilesSource(Source):
         self._window_bytes = 0
         self._planned: tuple[LoadedItem, ...] = ()
         self._range: PollRange | None = None
+        # The new files beyond the window, and the newest modification time of all new files.
+        self._beyond = _Beyond()
+        self._newest: datetime | None = None
         self._polled_at: datetime | None = None
         self._poll_requests = 1
         # The time of the next audit, on the monotonic clock.
@@ -182,11 +209,34 @@ class FilesSource(Source):
             self._changed_before = 0
         elif self._ordered and self._range is not None and self._range.end == chosen.start:
             self._changed_before += self._changed
-        files, complete = self._first_files(self._new_files(store, scan, report=report))
+        new = _Counted(self._new_files(store, scan, report=report))
+        files, complete = self._first_files(iter(new))
         self._window = deque(files)
         self._window_bytes = sum(file.size_bytes for file in files)
         self._planned = ()
+        self._count_beyond(new, complete=complete)
         self._range = replace(chosen, end=files[-1].key if files else "", complete=complete)
+
+    def _count_beyond(self, new: "_Counted", *, complete: bool) -> None:
+        """Count the new files that the window does not hold.
+
+        Only the first poll lists all of them. Later polls subtract the files that they found.
+        """
+        changed = self._changed
+        if self._range is None and not complete:
+            deque(new, maxlen=0)
+            # The next poll lists these files again.
+            self._changed = changed
+        if complete:
+            self._newest, self._beyond = new.newest, _Beyond()
+            return
+        listed = self._range is None or not self._ordered
+        total = _Beyond(items=new.items, size_bytes=new.size_bytes) if listed else self._beyond
+        self._newest = new.newest if listed else None
+        self._beyond = _Beyond(
+            items=max(1, total.items - len(self._window)),
+            size_bytes=max(0, total.size_bytes - self._window_bytes),
+        )
 
     def waiting(self) -> Amount:
         return Amount(
@@ -199,18 +249,36 @@ class FilesSource(Source):
         return self._budget.wait(self._poll_requests)
 
     def heads(self) -> Mapping[str, Position]:
-        at = self._polled_at or self._clock.now()
+        """Return the newest modification time of the new files, by the store's clock."""
+        at = self._newest or self._polled_at or self._clock.now()
         return {self._options.uri: AtTime(at=at)}
 
-    def passed(self, split: str, boundary: Position) -> bool:  # noqa: ARG002 - There is only one split.
+    def passed(
+        self, split: str, boundary: Position, *, result: EpochResult | None = None
+    ) -> bool:
+        del split  # There is only one.
         if self._polled_at is None or not isinstance(boundary, AtTime):
             return False
-        done = not self._window and self.waiting().complete
-        return done and self._polled_at >= boundary.at
+        if not self.waiting().complete:
+            return False
+        planned = self._planned if result is None else ()
+        return all(file.modified_at > boundary.at for file in (*planned, *self._window))
+
+    def committed(self, progress: Progress, notes: Sequence[Note]) -> None:
+        del progress, notes
+        self._planned = ()
 
     def statuses(self) -> tuple[SplitStatus, ...]:
+        waiting = self.waiting()
+        oldest = min((file.modified_at for file in self._window), default=None)
+        remaining = replace(
+            waiting,
+            items=len(self._window) + self._beyond.items,
+            size_bytes=self._window_bytes + self._beyond.size_bytes,
+            lag=None if oldest is None else max(timedelta(), self._clock.now() - oldest),
+        )
         uri = self._options.uri
-        return (SplitStatus(split=uri, remaining=self.waiting(), seen_at=self._polled_at),)
+        return (SplitStatus(split=uri, remaining=remaining, seen_at=self._polled_at),)
 
     def plan(self, progress: Progress, *, limits: EpochLimits) -> EpochPlan | None:
         """Plan files in byte order, including the file that reaches a limit."""

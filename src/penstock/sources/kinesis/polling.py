@@ -112,13 +112,26 @@ class ShardPoller:
             work=to_text(ShardWork(shard=self.shard, iterator=self.pages.iterator)),
         )
 
-    def passed(self, boundary: Position, *, run_started_at: datetime | None) -> bool:
-        """Return whether all records that arrived before a boundary are loaded."""
+    def passed(
+        self,
+        boundary: Position,
+        *,
+        run_started_at: datetime | None,
+        outcome: ShardOutcome | None = None,
+    ) -> bool:
+        """Return whether all records that arrived before a boundary are loaded.
+
+        ``outcome`` is the end of a read that is about to be committed.
+        """
         if not isinstance(boundary, AtTime):
             return False
         loaded_until = self.memory.caught_up_at
         of_this_run = boundary.at == run_started_at and self.caught_up
-        return of_this_run or (loaded_until is not None and loaded_until >= boundary.at)
+        return (
+            of_this_run
+            or (loaded_until is not None and loaded_until >= boundary.at)
+            or (outcome is not None and outcome.passes(boundary.at))
+        )
 
     def advance(self, outcome: ShardOutcome, *, run_started_at: datetime) -> None:
         """Move to the end of a read that was committed."""

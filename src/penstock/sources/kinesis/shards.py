@@ -56,6 +56,12 @@ class ShardOutcome:
     # Arrival of the last record that was read, in seconds since 1970.
     arrived_at: float | None = None
 
+    def passes(self, boundary: datetime) -> bool:
+        """Return whether the read contains all records that arrived before a time."""
+        if self.arrived_at is not None and self.arrived_at >= boundary.timestamp():
+            return True
+        return self.at is not None and not self.lag and self.at >= boundary
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardMemory:

@@ -60,7 +60,14 @@ from penstock.sources.kinesis.shards import (
     stream_changed,
     unfinished_descendants,
 )
-from penstock.sources.source import Poll, ReportPoll, ShowRequest, Source, SourceServices
+from penstock.sources.source import (
+    EpochResult,
+    Poll,
+    ReportPoll,
+    ShowRequest,
+    Source,
+    SourceServices,
+)
 
 _READER_EXPIRES_AFTER = timedelta(minutes=1)
 
@@ -163,20 +170,31 @@ class KinesisSource(Source):
         )
 
     def heads(self) -> Mapping[str, Position]:
-        # The time by the service's clock when the run started.
-        at = self._run_started_at or self._described.at
+        # By the service's clock: the start of the run or, later in the run, the last request.
+        at = max(self._run_started_at or self._described.at, self._described.at)
         return {split.split: AtTime(at=at) for split in self._progress}
 
-    def passed(self, split: str, boundary: Position) -> bool:
+    def passed(
+        self, split: str, boundary: Position, *, result: EpochResult | None = None
+    ) -> bool:
+        progress = self._progress if result is None else result.progress
         # The children of a finished shard continue it.
-        reading = unfinished_descendants(self._progress, split)
-        if reading != (split,) and self._directory.awaits_child(self._progress):
+        reading = unfinished_descendants(progress, split)
+        if reading != (split,) and self._directory.awaits_child(progress):
             return False
-        pollers = [self._pollers.get(shard) for shard in reading]
+        notes = () if result is None else result.notes
+        ends = {note.read: from_text(ShardOutcome, note.result) for note in notes}
         return all(
-            poller is not None and poller.passed(boundary, run_started_at=self._run_started_at)
-            for poller in pollers
+            self._shard_passed(shard, boundary, outcome=ends.get(shard)) for shard in reading
         )
+
+    def _shard_passed(
+        self, shard: str, boundary: Position, *, outcome: ShardOutcome | None
+    ) -> bool:
+        poller = self._pollers.get(shard)
+        if poller is None:
+            return False
+        return poller.passed(boundary, run_started_at=self._run_started_at, outcome=outcome)
 
     def statuses(self) -> tuple[SplitStatus, ...]:
         request = ShowRequest(

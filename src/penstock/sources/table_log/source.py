@@ -27,7 +27,14 @@ from penstock.model.split import (
     SplitStatus,
 )
 from penstock.sources.registry import source_options
-from penstock.sources.source import Poll, ReportPoll, Source, SourceServices, TableOpener
+from penstock.sources.source import (
+    EpochResult,
+    Poll,
+    ReportPoll,
+    Source,
+    SourceServices,
+    TableOpener,
+)
 from penstock.sources.table_log.kind import (
     FileResult,
     FileWork,
@@ -435,8 +442,11 @@ class TableLogSource(Source):
         """
         return self._logs[split].hold_ms(parse_position(position))
 
-    def passed(self, split: str, boundary: Position) -> bool:
-        found = next(one for one in self._progress if one.split == split)
+    def passed(
+        self, split: str, boundary: Position, *, result: EpochResult | None = None
+    ) -> bool:
+        progress = self._progress if result is None else result.progress
+        found = next(one for one in progress if one.split == split)
         position = self._logs[split].without_empty(parse_position(found.position))
         return position.order >= parse_position(boundary).order
 

@@ -1,0 +1,108 @@
+"""Keep the record of a job's backlog up to date: after polls, before and after commits.
+
+Invariant: the boundaries are stored before the first plan that uses them. A split is finished
+by a commit, in the transaction that applies it, or by a complete poll.
+"""
+
+from dataclasses import dataclass, replace
+
+from penstock.catalog.catalog import Catalog
+from penstock.clock import Clock
+from penstock.crashpoints import CrashPoint, reached
+from penstock.epochs.cadence import Wakes
+from penstock.model.backlog import (
+    UPSTREAM,
+    Backlog,
+    Findings,
+    fix_boundaries,
+    newly_finished,
+    review,
+)
+from penstock.model.events import BacklogEntered, BacklogFinished, BacklogLeft, EventBody
+from penstock.model.job import DesiredState, JobState
+from penstock.model.split import Progress
+from penstock.sources.source import EpochResult, Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogKeeper:
+    """The backlog of one job; called only in the thread of its loop."""
+
+    catalog: Catalog
+    clock: Clock
+    wakes: Wakes
+
+    def after_poll(self, state: JobState, progress: Progress, source: Source) -> JobState:
+        """Fix the boundaries if that is due, apply a successful poll, and store changes."""
+        found = self._findings(state, progress, source)
+        record = state.backlog
+        if state.arming_due:
+            record = fix_boundaries(record, source.heads(), found)
+        record = review(record, found, marks=state.definition.properties.cadence.marks)
+        return self._store(state, record, source)
+
+    def reviewed(
+        self, state: JobState, source: Source, *, result: EpochResult, epoch: int
+    ) -> Backlog:
+        """Return the record that the commit of an epoch stores."""
+        found = self._findings(state, result.progress, source, result=result)
+        marks = state.definition.properties.cadence.marks
+        return review(state.backlog, replace(found, epoch=epoch), marks=marks)
+
+    def after_commit(self, state: JobState, source: Source) -> JobState:
+        """Store whether the job is still in backlog."""
+        return self._store(state, state.backlog, source)
+
+    def _findings(
+        self,
+        state: JobState,
+        progress: Progress,
+        source: Source,
+        *,
+        result: EpochResult | None = None,
+    ) -> Findings:
+        # Statuses can be slow, and only the lag rule needs them.
+        ruled = state.definition.properties.cadence.marks is not None
+        statuses = source.statuses() if ruled else ()
+        return Findings(
+            progress=progress,
+            passed=lambda split, boundary: source.passed(split, boundary, result=result),
+            remaining={status.split: status.remaining for status in statuses},
+            at=self.clock.now(),
+        )
+
+    def _store(self, state: JobState, record: Backlog, source: Source) -> JobState:
+        cause = record.cause or self._upstream(state, source)
+        bodies: list[EventBody] = [
+            BacklogFinished(armed=record.armed, split=split)
+            for split in newly_finished(state.backlog, record)
+        ]
+        fixed = record.armed != state.backlog.armed
+        lags_changed = _lags(record) != _lags(state.backlog)
+        if fixed or lags_changed or cause != state.backlog_cause:
+            entered = BacklogEntered(cause=cause, record=record)
+            bodies.append(entered if cause else BacklogLeft(record=record))
+        if not bodies:
+            return state
+        after = self.catalog.append(state.id, *bodies, expected=state.generation)
+        reached(CrashPoint.BACKLOG_STORED)
+        if bool(cause) != bool(state.backlog_cause):
+            # The cadence of the jobs that read the table depends on this job.
+            self.wakes.wake(state.definition.table.location)
+        return after
+
+    def _upstream(self, state: JobState, source: Source) -> str:
+        """Return the cause if a running job that writes an input is in backlog."""
+        if not source.watched():
+            return ""
+        leases = self.catalog.leases()
+        for writer in self.catalog.writers({split.identity for split in state.progress}):
+            lease = leases.get(writer.id)
+            runs = writer.desired.state is DesiredState.RUN and lease is not None and lease.live
+            if runs and writer.backlog_cause and writer.id != state.id:
+                return f"{UPSTREAM} {writer.name}"
+        return ""
+
+
+def _lags(record: Backlog) -> dict[str, int]:
+    return {split.split: split.lag_changes for split in record.splits if split.lag_changes}

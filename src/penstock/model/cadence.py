@@ -1,0 +1,202 @@
+"""Options of the cadence of a job: intervals, lag marks and limits, also during backlog."""
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+from penstock.errors import UserError
+from penstock.model.backlog import LagMarks, LagUnit
+from penstock.model.options import Spelled, option, parse_duration, parse_size
+
+INTERVAL_KEY = "checkpoint.interval"
+BACKLOG_INTERVAL_KEY = f"{INTERVAL_KEY}-during-backlog"
+LAG_HIGH_KEY, LAG_LOW_KEY = "backlog.lag-high", "backlog.lag-low"
+FRESHNESS_KEY = "freshness"
+# The value of freshness for a table that only feeds others.
+DOWNSTREAM = "downstream"
+_FRESHNESS_MIN = timedelta(seconds=1)
+# The spellings of the interval, and the unit of a bare number.
+_SPELLINGS = {"max_interval": "", "max_batch_interval": "", INTERVAL_KEY: "milliseconds"}
+_ROWS = re.compile(r"\s*(\d{1,18})\s*rows?\s*\Z", re.IGNORECASE)
+_BYTES = re.compile(r"\s*[\d.]+\s*([kmgt]i?b|b|bytes?)\s*\Z", re.IGNORECASE)
+_BATCH_SUFFIX = "-during-backlog"
+
+# By key: the normal limit, and the limit during backlog.
+BatchLimits = Mapping[str, tuple[int, int | None]]
+
+
+def interval_aliases(key: str) -> dict[str, str]:
+    """Return the other spellings of the interval option."""
+    return {spelling: unit for spelling, unit in _SPELLINGS.items() if spelling != key}
+
+
+def backlog_limit(key: str, *, unit: str = "") -> Any:  # noqa: ANN401 - As option().
+    """Declare the value of a batch limit during backlog."""
+    return option(
+        f"Value of {key} while the job is in backlog; at least the normal value.",
+        key=key + _BATCH_SUFFIX,
+        default=None,
+        at_least=1,
+        unit=unit,
+        none_word="same",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CadenceOptions:
+    """Options that control how often every kind of job commits."""
+
+    interval_backlog: timedelta | None = option(
+        "Value of checkpoint.interval while the job is in backlog. 0: commit only when a batch "
+        "limit is full or the backlog ends. A bare number is in milliseconds.",
+        key=BACKLOG_INTERVAL_KEY,
+        default=None,
+        at_least=timedelta(0),
+        unit="milliseconds",
+        none_word="same",
+    )
+    lag_high: str = option(
+        "Lag above which the job enters backlog, such as 100000 rows, 64 MB or 5 min.",
+        key=LAG_HIGH_KEY,
+        default="",
+    )
+    lag_low: str = option(
+        "Lag below which the job leaves the backlog that backlog.lag-high started.",
+        key=LAG_LOW_KEY,
+        default="",
+    )
+    freshness: str = option(
+        "Target for the age of the newest row that is not visible yet, instead of an interval, "
+        "such as 30 s. downstream: as fresh as the streaming tables that read the table need.",
+        key=FRESHNESS_KEY,
+        default="",
+    )
+
+    @property
+    def marks(self) -> LagMarks | None:
+        """The marks of the lag rule; None if the options are not set."""
+        if not self.lag_high:
+            return None
+        unit, high = parse_lag(self.lag_high, key=LAG_HIGH_KEY)
+        _, low = parse_lag(self.lag_low, key=LAG_LOW_KEY)
+        return LagMarks(unit=unit, high=high, low=low)
+
+    @property
+    def target(self) -> timedelta | None:
+        """The target lag; None if it is not set or follows from the readers."""
+        if self.freshness in ("", DOWNSTREAM):
+            return None
+        return parse_duration(self.freshness, what=f'option "{FRESHNESS_KEY}"')
+
+
+def parse_lag(text: str, *, key: str) -> tuple[LagUnit, float]:
+    """Read an amount of lag: rows, bytes or a duration, with its unit."""
+    what = f'option "{key}"'
+    if rows := _ROWS.match(text):
+        return LagUnit.ROWS, float(rows[1])
+    if _BYTES.match(text):
+        digits = re.sub(r"bytes?", "b", text, flags=re.IGNORECASE)
+        return LagUnit.BYTES, float(parse_size(digits, what=what, shown=f'"{text}"'))
+    if text.strip().replace(".", "", 1).isdigit():
+        raise UserError(
+            f'{what} must have a unit, not "{text}"',
+            hint="Write for example 100000 rows, 64 MB or 5 min.",
+        )
+    return LagUnit.TIME, parse_duration(text, what=what).total_seconds()
+
+
+class HasCadence(Protocol):
+    """The properties of any kind of job."""
+
+    @property
+    def cadence(self) -> CadenceOptions:
+        """The options that control how often the job commits."""
+        ...
+
+    @property
+    def spelled(self) -> Spelled:
+        """The key under which the interval was given; empty if it was not."""
+        ...
+
+    @property
+    def interval(self) -> timedelta:
+        """Longest time between two commits."""
+        ...
+
+    @property
+    def batch_limits(self) -> BatchLimits:
+        """The limits that have another value during backlog."""
+        ...
+
+
+def require_cadence(properties: HasCadence, *, measures: Collection[str]) -> None:
+    """Raise UserError if the options contradict each other or the source.
+
+    ``measures`` are the units in which the source measures unread data.
+    """
+    _require_intervals(properties)
+    _require_marks(properties.cadence, measures)
+    for key, (normal, backlog) in properties.batch_limits.items():
+        if backlog is not None and backlog < normal:
+            raise UserError(
+                f'option "{key}{_BATCH_SUFFIX}" must be at least "{key}", which is {normal}, '
+                f"not {backlog}",
+            )
+
+
+def _require_intervals(properties: HasCadence) -> None:
+    cadence, normal = properties.cadence, properties.interval
+    longer = cadence.interval_backlog
+    if longer is not None and timedelta(0) < longer < normal:
+        raise UserError(
+            f'option "{BACKLOG_INTERVAL_KEY}" must be 0, or at least the normal interval of '
+            f"{_seconds(normal)}, not {_seconds(longer)}",
+            hint="A job in backlog commits less often, never more often.",
+        )
+    if not cadence.freshness:
+        return
+    if properties.spelled:
+        raise UserError(
+            f'option "{FRESHNESS_KEY}" cannot be combined with "{properties.spelled[0][1]}"',
+            hint="Give a target for the lag, or the interval of the commits, not both.",
+        )
+    target = cadence.target
+    if target is not None and target < _FRESHNESS_MIN:
+        raise UserError(
+            f'option "{FRESHNESS_KEY}" must be at least {_seconds(_FRESHNESS_MIN)}, not '
+            f'"{cadence.freshness}"',
+        )
+
+
+def _require_marks(cadence: CadenceOptions, measures: Collection[str]) -> None:
+    given = {LAG_HIGH_KEY: cadence.lag_high, LAG_LOW_KEY: cadence.lag_low}
+    missing = [key for key, text in given.items() if not text]
+    if len(missing) == len(given):
+        return
+    if missing:
+        (other,) = given.keys() - set(missing)
+        raise UserError(f'option "{other}" requires "{missing[0]}"')
+    units = {key: parse_lag(text, key=key) for key, text in given.items()}
+    (high_unit, high), (low_unit, low) = units[LAG_HIGH_KEY], units[LAG_LOW_KEY]
+    if high_unit is not low_unit:
+        raise UserError(
+            f'options "{LAG_HIGH_KEY}" and "{LAG_LOW_KEY}" must have the same unit, not '
+            f"{high_unit} and {low_unit}"
+        )
+    if low >= high:
+        raise UserError(
+            f'option "{LAG_LOW_KEY}" must be below "{LAG_HIGH_KEY}", not '
+            f'"{cadence.lag_low}" and "{cadence.lag_high}"'
+        )
+    if high_unit not in measures:
+        allowed = [unit for unit in LagUnit if unit in measures]
+        raise UserError(
+            f'option "{LAG_HIGH_KEY}" cannot be in {high_unit}, because the source measures '
+            f"its lag in {', '.join(allowed)}",
+        )
+
+
+def _seconds(duration: timedelta) -> str:
+    return f"{duration.total_seconds():g}s"
