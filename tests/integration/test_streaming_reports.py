@@ -1,4 +1,4 @@
-"""What a streaming table reports about its failures and its input."""
+"""Failures and counts that a streaming table reports."""
 
 import pytest
 
