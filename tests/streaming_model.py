@@ -5,7 +5,8 @@ knows nothing of Spark but the rules of its stateful operators:
 
 - An operator drops a row, or a window of a row, up to the watermark ``drops`` of the batch.
 - It closes state up to the watermark ``closes``, after the rows of the batch were added.
-- A NULL event time is never late. State with a NULL event time is never closed. Joins differ.
+- A NULL event time is never late. A group with a NULL event time is never closed.
+- A join does not keep a row with a NULL key or time. An outer join writes it at once.
 - An operator without state ignores the watermark.
 
 A time is a number of microseconds since 1970. FINAL is later than any ``datetime``.
@@ -185,16 +186,16 @@ class JoinRule:
     time: Callable[[Row], int | None] = lambda row: row["ts"]
     left_kept: int = 0
     right_kept: int = 0
-    # Unlike SQL, a full join of two streams matches NULL with NULL, because no side can drop
-    # rows with a NULL key before the join.
-    null_keys_match: bool = False
     left_outer: bool = False
     right_outer: bool = False
 
     def matches(self, left: Row, right: Row) -> bool:
         """Return whether two rows are a pair."""
-        same = left["k"] == right["k"] and (left["k"] is not None or self.null_keys_match)
-        return same and self.in_bounds(left, right)
+        return left["k"] == right["k"] and self.in_bounds(left, right)
+
+    def can_match(self, row: Row) -> bool:
+        """Return whether a row has the values that a pair must have."""
+        return row["k"] is not None and self.time(row) is not None
 
     @property
     def kept(self) -> int:
@@ -220,8 +221,10 @@ def join(
     All rows of a batch are joined before any of them is evicted. An evicted row of an outer
     side that never found a match is joined with NULL.
     """
-    new_left = [row for row in left if not reached(rule.time(row), marks.drops)]
-    new_right = [row for row in right if not reached(rule.time(row), marks.drops)]
+    on_time_left = [row for row in left if not reached(rule.time(row), marks.drops)]
+    on_time_right = [row for row in right if not reached(rule.time(row), marks.drops)]
+    new_left = [row for row in on_time_left if rule.can_match(row)]
+    new_right = [row for row in on_time_right if rule.can_match(row)]
     all_left, all_right = (*state.left, *new_left), (*state.right, *new_right)
     fresh = [(one, other) for one in state.left for other in new_right]
     fresh += [(one, other) for one in new_left for other in all_right]
@@ -231,9 +234,11 @@ def join(
     pairs: list[Pair] = [*found]
     kept_left, evicted = _evict(all_left, rule, marks.earlier(rule.left_kept))
     if rule.left_outer:
+        pairs += [(row, None) for row in on_time_left if not rule.can_match(row)]
         pairs += [(row, None) for row in evicted if row["id"] not in left_matched]
     kept_right, evicted = _evict(all_right, rule, marks.earlier(rule.right_kept))
     if rule.right_outer:
+        pairs += [(None, row) for row in on_time_right if not rule.can_match(row)]
         pairs += [(None, row) for row in evicted if row["id"] not in right_matched]
     after = JoinState(
         left=kept_left,
@@ -249,8 +254,7 @@ def _evict(
 ) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
     """Return the rows that stay in the state, and the evicted rows.
 
-    Spark reads only the times that the last eviction has not read, and stores NULL as 1970. A
-    row with a NULL event time is evicted only when the watermark first passes 1970.
+    Spark reads only the times that the last eviction has not read.
     """
     evicted = tuple(row for row in rows if marks.drops < (rule.time(row) or 0) <= marks.closes)
     return tuple(row for row in rows if row not in evicted), evicted
@@ -447,9 +451,7 @@ _TTL_RULE = time_bound(6 * SECOND, 6 * SECOND)
 
 
 def _joined(rule: JoinRule, *, left: bool = False, right: bool = False) -> Replay:
-    return _join(
-        replace(rule, left_outer=left, right_outer=right, null_keys_match=left and right)
-    )
+    return _join(replace(rule, left_outer=left, right_outer=right))
 
 
 def _is_odd(row: Row) -> bool:

@@ -356,7 +356,8 @@ CASES = {
         outputs="id BIGINT, ts TIMESTAMP",
         needed="a__1: id ts",
         operators=(
-            "distinct|a.id, a.ts|one row per distinct row|the watermark passes a.ts",
+            "distinct|a.id, a.ts|one row per distinct row|the watermark passes a.ts|"
+            "rows without a.ts are never written",
             stream("a", "id, ts"),
         ),
     ),
@@ -535,8 +536,10 @@ CASES = {
         outputs="ts TIMESTAMP, x DOUBLE, y DOUBLE",
         needed="a__1: ts k v",
         operators=(
-            "aggregate|GROUP BY ts|one row per group|the watermark passes ts",
-            "aggregate|GROUP BY ts, k|one row per group|the watermark passes ts",
+            "aggregate|GROUP BY ts|one row per group|the watermark passes ts|"
+            "rows without ts are never written",
+            "aggregate|GROUP BY ts, k|one row per group|the watermark passes ts|"
+            "rows without ts are never written",
             stream("a", "ts, k, v"),
         ),
     ),
@@ -544,8 +547,8 @@ CASES = {
 
 
 def operator(text: str) -> Operator:
-    name, detail, keeps, until = text.split("|")
-    return Operator(name=name, detail=detail, keeps=keeps, until=until)
+    name, detail, keeps, until, *notice = text.split("|")
+    return Operator(name=name, detail=detail, keeps=keeps, until=until, notice="".join(notice))
 
 
 def analysed(analyzer: StreamAnalyzer, case: Case) -> StreamingQuery:

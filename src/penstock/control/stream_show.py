@@ -188,6 +188,8 @@ def _query_rows(query: StreamingQuery) -> list[tuple[str, str]]:
         if operator.keeps:
             rows.append(("  keeps", operator.keeps))
             rows.append(("  until", operator.until))
+        if operator.notice:
+            rows.append(("  notice", operator.notice))
     return rows
 
 

@@ -26,7 +26,7 @@ from penstock.control.tables import unregistered_table
 from penstock.crashpoints import CrashPoint, reached
 from penstock.errors import Code, UserError
 from penstock.model.events import EpochRequested
-from penstock.model.job import JobState, TableRef
+from penstock.model.job import JobState, StreamingQuery, TableRef
 from penstock.model.job_kinds import FLOW, STREAMING_TABLE, OutputMode
 from penstock.model.options import merge_options, parse_options
 from penstock.model.schema import Column, partition_column_error
@@ -91,8 +91,13 @@ def create_streaming_table(statement: CreateStreamingTable, *, services: Service
     mode = key if defined.query.output is OutputMode.UPDATE else ""
     return Result(
         message=f"streaming table {statement.name} created, "
-        f"{format_count(len(defined.streams), 'stream')}{mode}"
+        f"{format_count(len(defined.streams), 'stream')}{mode}{_notices(defined.query)}"
     )
+
+
+def _notices(query: StreamingQuery) -> str:
+    found = dict.fromkeys(one.notice for one in query.operators if one.notice)
+    return "".join(f"; {notice}" for notice in found)
 
 
 def _existing(statement: CreateStreamingTable, services: Services) -> Result | None:
@@ -239,7 +244,8 @@ def create_flow(statement: CreateFlow, *, services: Services) -> Result:
         columns=columns,
     )
     open_job(definition, progress=progress, services=services)
-    return Result(message=f"flow {statement.name} created, into {record.name}")
+    notices = _notices(defined.query)
+    return Result(message=f"flow {statement.name} created, into {record.name}{notices}")
 
 
 def _require_columns(

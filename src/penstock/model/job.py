@@ -115,6 +115,8 @@ class Operator:
     # The content of the state, and the time at which a row of the state is deleted.
     keeps: str = ""
     until: str = ""
+    # Rows that the operator never returns, unlike the same query over a table.
+    notice: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

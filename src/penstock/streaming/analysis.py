@@ -18,13 +18,14 @@ from penstock.epochs.output import TaskPlan
 from penstock.errors import Code, ExternalError, PenstockError, StoppedError, UserError
 from penstock.model.codec import to_text
 from penstock.model.job import NEVER, Operator, SourceRef, StreamingQuery, StreamView
+from penstock.model.job_kinds import OutputMode
 from penstock.model.query import Lookup, StreamRequest
 from penstock.model.schema import Column, Primitive
 from penstock.model.secrets import Sealed
 from penstock.sources.source import ReadTask
 from penstock.spark.executor import SparkExecutor
 from penstock.spark.job_session import Frame, outputs_of, select_known
-from penstock.spark.plan_check import all_nodes, sequence, used_attributes
+from penstock.spark.plan_check import all_nodes, class_name, sequence, used_attributes
 from penstock.spark.sql_errors import condition_of, message_of, with_location
 from penstock.streaming.checkpoint import BatchPlan, CheckpointFolder, SourcePlan
 from penstock.streaming.logical import (
@@ -75,9 +76,7 @@ def prepare(
     for name, columns in lookups.items():
         session.add_lookup(name, columns)
     frame = session.select(query.text)
-    if query.state_ttl is None:
-        return frame
-    return Planner(session.session).with_bounds(frame, query.state_ttl)
+    return Planner(session.session).with_conditions(frame, query.state_ttl)
 
 
 class StreamAnalyzer:
@@ -284,7 +283,7 @@ class _Analysis:
         check_streams(self._plan, self._optimised, self._views)
         if request.state_ttl is not None:
             check_ttl(self._plan, self._joins(self._optimised))
-            self._read(self._planner.with_bounds(self._frame, request.state_ttl))
+            self._read(self._planner.with_conditions(self._frame, request.state_ttl))
         outer = (join for join in self._joins(self._plan) if not join.inner)
         output, key = output_of(self._plan, request.output, self._views)
         check_joins((*outer, *self._joins(self._optimised)), self._views)
@@ -298,7 +297,7 @@ class _Analysis:
             output=output,
             key=key,
             parallelism=request.parallelism,
-            operators=self._operators(views),
+            operators=self._operators(views, output),
             uses_now=uses_now,
             state_ttl=request.state_ttl,
         )
@@ -343,20 +342,39 @@ class _Analysis:
             for view in self._views.values()
         )
 
-    def _operators(self, views: Sequence[StreamView]) -> tuple[Operator, ...]:
+    def _operators(
+        self, views: Sequence[StreamView], output: OutputMode
+    ) -> tuple[Operator, ...]:
         """Return the operators of the plan that runs, topmost first."""
         view_by_name = {view.view: view for view in views}
         clauses = self._group_clauses()
         found: list[Operator] = []
         for node in self._optimised.walk():
             if node.groups:
-                own = [_group(node, next(clauses, ""))]
+                notice = self._unwritten(node) if output is OutputMode.APPEND else ""
+                own = [replace(_group(node, next(clauses, "")), notice=notice)]
             else:
                 own = self._operator(node, view_by_name)
             own += map(_static_table, _subquery_tables(node))
             # A static table is listed once, also if the query reads it several times.
             found += [o for o in own if o.name != _STATIC or o not in found]
         return tuple(found)
+
+    def _unwritten(self, node: PlanNode) -> str:
+        """Return which rows a GROUP BY or DISTINCT never returns; empty if there are none."""
+        time = event_time_column(node)
+        if time is None or time.window or time.session:
+            return ""
+        views = (self._views[name] for name in node.streams)
+        nullable = any(
+            c.nullable for view in views for c in view.columns if c.name == view.event_time
+        )
+        known = sequence(node.inputs[0].node.constraints().toSeq())
+        required = any(
+            class_name(one) == "IsNotNull" and one.child().semanticEquals(time.expression)
+            for one in known
+        )
+        return f"rows without {time.sql} are never written" if nullable and not required else ""
 
     def _group_clauses(self) -> Iterator[str]:
         """Yield the text of each GROUP BY or DISTINCT, topmost first; empty if unknown."""

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import reduce
 
 from penstock.errors import Code, SelectError
 from penstock.model.text import format_count
@@ -21,6 +22,7 @@ _SESSION = "spark.sessionWindow"
 _NAMED = frozenset({"Alias", "AttributeReference"})
 _NORMALISING = frozenset({"KnownFloatingPointNormalized", "NormalizeNaNAndZero"})
 _INNER = frozenset({"Cross", "Inner"})
+OUTER_JOINS = frozenset({"FullOuter", "LeftOuter", "RightOuter"})
 # Any watermark in milliseconds; above 2**31, because py4j then passes a Java long.
 _PROBE_MS = 10**12
 _MS_PER_SECOND = 1_000
@@ -319,34 +321,56 @@ class Planner:
         # Spark adds 1 ms if the limit itself still matches.
         return hold - 1 if hold % _MS_PER_SECOND == 1 else hold
 
-    def with_bounds(self, frame: Frame, distance_max: timedelta) -> Frame:
-        """Limit the difference of the event times in all inner joins of two streams."""
+    def with_conditions(self, frame: Frame, distance_max: timedelta | None) -> Frame:
+        """Complete the conditions of all joins of two streams.
+
+        A distance limits the difference of the event times in inner joins. An outer join gets
+        the values that a pair must have. Spark then writes a row without them at once.
+        Otherwise a NULL event time would never leave the state, and NULL keys would match.
+        """
         from pyspark.sql import DataFrame
 
-        plan = self._bounded(_analysed(frame), distance_max)
+        analysed = _analysed(frame)
+        plan = self._completed(analysed, distance_max)
+        if plan is analysed:
+            return frame
         dataset = self._jvm.org.apache.spark.sql.classic.Dataset
         return DataFrame(dataset.ofRows(self._session._jsparkSession, plan), self._session)  # noqa: SLF001
 
-    def _bounded(self, node: Node, distance_max: timedelta) -> Node:
+    def _completed(self, node: Node, distance_max: timedelta | None) -> Node:
         if reads_of(node) or not node.isStreaming():
             return node
         before = children(node)
-        after = [self._bounded(child, distance_max) for child in before]
+        after = [self._completed(child, distance_max) for child in before]
         if any(new is not old for new, old in zip(after, before, strict=True)):
             node = node.withNewChildren(self._jvm.PythonUtils.toSeq(after))
         if class_name(node) != "Join":
             return node
         join = read_plan(node)
-        if not join.joins_streams or join.join_type not in _INNER:
+        added: list[Node] = []
+        given = [node.condition().get()] if node.condition().isDefined() else []
+        if join.joins_streams and join.join_type in OUTER_JOINS and given:
+            added = self._required_values(node)
+        elif join.joins_streams and join.join_type in _INNER and distance_max is not None:
+            added = [self._bound(join, distance_max)]
+        if not added:
             return node
-        bound = self._bound(join, distance_max)
-        given = node.condition()
-        both = (
-            self._catalyst.expressions.And(given.get(), bound) if given.isDefined() else bound
-        )
-        return node.copy(
-            node.left(), node.right(), node.joinType(), self._some(both), node.hint()
-        )
+        condition = self._some(reduce(self._catalyst.expressions.And, [*given, *added]))
+        return node.copy(node.left(), node.right(), node.joinType(), condition, node.hint())
+
+    def _required_values(self, join: Node) -> list[Node]:
+        """Return IS NOT NULL for all columns without which no pair of rows can match."""
+        kind = self._catalyst.plans.JoinType.apply("inner")
+        inner = join.copy(join.left(), join.right(), kind, join.condition(), join.hint())
+        rules = self._catalyst.optimizer
+        # BETWEEN has no constraints before these rules.
+        plain = rules.RewriteWithExpression.apply(rules.ReplaceExpressions.apply(inner))
+        used = join.condition().get().references()
+        return [
+            one
+            for one in sequence(plain.constraints().toSeq())
+            if class_name(one) == "IsNotNull" and one.references().subsetOf(used)
+        ]
 
     def _bound(self, join: PlanNode, distance_max: timedelta) -> Node:
         """Return the condition that limits the difference of two event times."""

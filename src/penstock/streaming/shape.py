@@ -20,6 +20,7 @@ from penstock.spark.plan_check import (
     sequence,
 )
 from penstock.streaming.logical import (
+    OUTER_JOINS,
     GroupColumn,
     PlanNode,
     StreamJoin,
@@ -111,7 +112,6 @@ _ORDER_FUNCTIONS = frozenset({"AnyValue", "First", "Last"})
 _STREAM_JOINS = frozenset(
     {"Cross", "FullOuter", "Inner", "LeftOuter", "LeftSemi", "RightOuter"}
 )
-_OUTER_JOINS = frozenset({"FullOuter", "LeftOuter", "RightOuter"})
 _GROUPING_ID = "spark_grouping_id"
 # Operators above the topmost GROUP BY that keep every group.
 _KEEPING = frozenset(
@@ -462,7 +462,7 @@ def _check_below_update(node: PlanNode, *, top: PlanNode) -> None:
             f"as a streaming table of its own, and {rest}.",
             at=node,
         )
-    if node.joins_streams and node.join_type in _OUTER_JOINS:
+    if node.joins_streams and node.join_type in OUTER_JOINS:
         raise refusal(
             "update output cannot be used with an outer join of two streams",
             hint="Add window(ts, …) to GROUP BY, and use append output. Or use an inner join.",
