@@ -19,7 +19,7 @@ from penstock.control.execute import execute
 from penstock.control.result import Analyzer
 from penstock.engine.loop import LoadParts, open_load_loop
 from penstock.engine.run import Executor, Work
-from penstock.epochs.loop import LoopParts
+from penstock.epochs.runner import LoopParts
 from penstock.epochs.task import run_task_text
 from penstock.model.epoch import Attachment, CommitKind, DataFile, EpochLimits, EpochPlan
 from penstock.model.job import DesiredState, JobState

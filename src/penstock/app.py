@@ -25,8 +25,8 @@ from penstock.sources.registry import Sources
 
 if TYPE_CHECKING:
     from penstock.engine.run import Executor
-    from penstock.epochs.loop import LoopParts
     from penstock.epochs.progress import ProgressReporter
+    from penstock.epochs.runner import LoopParts
     from penstock.model.job import JobState
     from penstock.spark.executor import SparkExecutor
     from penstock.storage.options import StoreOptions
@@ -183,7 +183,7 @@ class App:
 
     def _loop_parts(self, upstream_works: Callable[["JobState"], bool]) -> "LoopParts":
         """Return the dependencies of all jobs."""
-        from penstock.epochs.loop import LoopParts
+        from penstock.epochs.runner import LoopParts
 
         return LoopParts(
             catalog=self.catalog,

@@ -56,7 +56,7 @@ def test_a_load_is_shown_in_the_columns_of_doris(load: Load) -> None:
     shown = load.shown()
 
     assert list(found) == [column.name for column in LOAD_COLUMNS]
-    assert len(LOAD_COLUMNS) == 24
+    assert len(LOAD_COLUMNS) == 24 + 5
     plain = ("Name", "DbName", "TableName", "IsMultiTable", "DataSourceType", "Comment")
     expected = ["r", "default", "t", "false", "KINESIS", "mine"]
     assert [shown[column] for column in plain] == expected
@@ -125,6 +125,11 @@ def test_a_load_is_listed_as_a_job(load: Load) -> None:
         "rows_rejected": 1,
         "rows_unselected": 0,
         "files_modified": 0,
+        "in_backlog": False,
+        "backlog_cause": "",
+        "backlog_eta": None,
+        "interval": "60s",
+        "next_epoch_at": None,
         "reason": "",
         "comment": "mine",
     }

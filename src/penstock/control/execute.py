@@ -95,6 +95,8 @@ _HANDLERS: dict[type, _Handler] = {
     statements.RefreshStreamingTable: _stream_changes("refresh_streaming_table"),
     statements.ExplainStreamingTable: _reads("stream_show", "explain_streaming_table"),
     statements.ShowStreamingTables: _reads("stream_show", "show_streaming_tables"),
+    statements.ResetBacklog: _writes("backlog", "reset_backlog"),
+    statements.ShowBacklog: _reads("backlog", "show_backlog"),
     statements.ShowCheckpoints: _reads("stream_show", "show_checkpoints"),
     statements.ViewQuery: _reads("view_query", "query_view"),
     statements.TableQuery: _reads("queries", "select_from_tables"),

@@ -6,19 +6,28 @@ rendering functions produce English text.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import cached_property
 
 from penstock.catalog.catalog import Catalog, Lease
 from penstock.catalog.status import JobReport
 from penstock.clock import Clock
+from penstock.model.backlog import UPSTREAM
 from penstock.model.epoch import CommitKind, Statistics
 from penstock.model.events import Outcome
-from penstock.model.job import DesiredState, JobState, Reason, Status, StatusCode
+from penstock.model.job import (
+    DesiredState,
+    JobState,
+    PaceReport,
+    Reason,
+    Status,
+    StatusCode,
+)
 from penstock.model.ledger import LedgerEntry
+from penstock.model.options import print_duration
 from penstock.model.split import Progress, SplitState, SplitStatus
-from penstock.model.text import format_instant
+from penstock.model.text import format_duration, format_instant
 from penstock.sources.registry import source_kind
 from penstock.sources.source import ShowRequest, SourceKind, SourceView
 
@@ -120,6 +129,40 @@ class JobView:
         return self.kind.show(self._request)
 
     @property
+    def backlog_cause(self) -> str:
+        """Why the job is in backlog; empty if it is not.
+
+        The backlog of an upstream job counts only while both jobs run.
+        """
+        own = self.job.backlog.cause
+        upstream = self.job.backlog_cause if self.state is RunState.RUNNING else ""
+        return own or (upstream if upstream.startswith(UPSTREAM) else "")
+
+    @property
+    def interval(self) -> timedelta:
+        """The longest time between two commits now; 0 if only a full limit ends an epoch."""
+        properties = self.job.definition.properties
+        longer = properties.cadence.interval_backlog if self.backlog_cause else None
+        normal = properties.cadence.target or properties.interval
+        return normal if longer is None else longer
+
+    @property
+    def pace(self) -> PaceReport | None:
+        """The last report about the amount left; after a restart, the stored one."""
+        return self.report.status.pace if self.report.status else None
+
+    @property
+    def eta(self) -> timedelta | None:
+        """The estimated time until the backlog ends; None if it is unknown."""
+        runs = self.state is RunState.RUNNING and bool(self.backlog_cause)
+        return self.pace.eta if runs and self.pace else None
+
+    @property
+    def next_epoch_at(self) -> datetime | None:
+        """When waiting rows are committed at the latest; None if none wait or it is open."""
+        return self.pace.next_epoch_at if self.pace and self.owner else None
+
+    @property
     def tasks(self) -> int:
         """Most tasks of an epoch: the least of option, node limit and readable splits."""
         readable = sum(s.state in (SplitState.OPEN, SplitState.DRAINING) for s in self.splits)
@@ -168,6 +211,23 @@ def _with_ledger(view: JobView, catalog: Catalog) -> JobView:
     )
 
 
+# The columns about backlog and cadence that every list of jobs has.
+BACKLOG_COLUMNS = (
+    "in_backlog BOOLEAN, backlog_cause, backlog_eta, interval, next_epoch_at TIMESTAMP"
+)
+
+
+def backlog_cells(view: JobView) -> tuple[bool, str, str | None, str, str | None]:
+    """Return the values of ``BACKLOG_COLUMNS``."""
+    return (
+        bool(view.backlog_cause),
+        view.backlog_cause,
+        None if view.eta is None else format_duration(view.eta),
+        print_duration(view.interval),
+        format_instant(view.next_epoch_at),
+    )
+
+
 def status_text(status: Status | None) -> str:
     """Return the text of a status; empty for None."""
     if status is None:
@@ -177,6 +237,9 @@ def status_text(status: Status | None) -> str:
         case StatusCode.IDLE:
             until = datetime.fromisoformat(fields["until"])
             return f"no data; next poll at {format_instant(until)}"
+        case StatusCode.LOADING:
+            due = format_instant(status.pace.next_epoch_at if status.pace else None)
+            return f"rows wait; next epoch at {due}" if due else ""
         case StatusCode.LACKS_CAPABILITY:
             return (
                 f"node {fields['node']} does not have the library {fields['capability']}; "

@@ -9,8 +9,10 @@ from penstock.control.clauses import statement_of
 from penstock.control.execute import Services
 from penstock.control.find import find_job
 from penstock.control.job_view import (
+    BACKLOG_COLUMNS,
     JobView,
     RunState,
+    backlog_cells,
     reason_text,
     status_text,
     view_jobs,
@@ -66,7 +68,7 @@ from penstock.sql.statements import (
 JOB_COLUMNS = result_columns(
     "name, kind, state, table, position, files_loaded BIGINT, rows_loaded BIGINT, "
     "rows_rejected BIGINT, rows_unselected BIGINT, files_modified BIGINT, "
-    "requests_per_hour BIGINT, last_commit TIMESTAMP, reason, comment"
+    f"requests_per_hour BIGINT, last_commit TIMESTAMP, {BACKLOG_COLUMNS}, reason, comment"
 )
 EPOCH_COLUMNS = result_columns(
     "number BIGINT, kind, epoch BIGINT, attempt BIGINT, outcome, position, rows BIGINT, "
@@ -81,7 +83,7 @@ LOAD_COLUMNS = result_columns(
     "Id, Name, CreateTime TIMESTAMP, PauseTime TIMESTAMP, EndTime TIMESTAMP, DbName, "
     "TableName, IsMultiTable, State, DataSourceType, CurrentTaskNum BIGINT, JobProperties, "
     "DataSourceProperties, CustomProperties, Statistic, Progress, Lag, ReasonOfStateChanged, "
-    "ErrorLogUrls, OtherMsg, User, Comment, ComputeGroup, FirstErrorMsg"
+    f"ErrorLogUrls, OtherMsg, User, Comment, ComputeGroup, FirstErrorMsg, {BACKLOG_COLUMNS}"
 )
 TASK_COLUMNS = result_columns(
     "TaskId, TxnId BIGINT, TxnStatus, JobId, CreateTime TIMESTAMP, ExecuteStartTime TIMESTAMP, "
@@ -89,9 +91,9 @@ TASK_COLUMNS = result_columns(
 )
 MASK = "******"
 _UNSET = "*"
-# The states of a routine load in Apache Doris.
 # SHOW EVENTS prints at most this many boundaries of an event.
 _BOUNDARIES_MAX = 3
+# The states of a routine load in Apache Doris.
 _DORIS_STATES = {
     RunState.PENDING: "NEED_SCHEDULE",
     RunState.RUNNING: "RUNNING",
@@ -122,6 +124,7 @@ def _job_row(view: JobView) -> tuple[Cell, ...]:
         dict(view.job.notices).get("files_modified", 0),
         view.report.requests,
         format_instant(view.job.committed_at),
+        *backlog_cells(view),
         reason_text(view.reason),
         definition.comment,
     )
@@ -396,6 +399,7 @@ def _load_row(view: JobView) -> tuple[Cell, ...]:
         job.definition.comment,
         "",
         job.window.first,
+        *backlog_cells(view),
     )
 
 

@@ -6,7 +6,15 @@ from datetime import timedelta
 
 from penstock.control.execute import Services
 from penstock.control.find import find_job
-from penstock.control.job_view import JobView, RunState, reason_text, status_text, view_jobs
+from penstock.control.job_view import (
+    BACKLOG_COLUMNS,
+    JobView,
+    RunState,
+    backlog_cells,
+    reason_text,
+    status_text,
+    view_jobs,
+)
 from penstock.control.result import Cell, Result, result_columns
 from penstock.control.stream_define import define_query, stream_options
 from penstock.errors import Code, InvariantError, PenstockError, UserError
@@ -33,7 +41,7 @@ from penstock.sql.statements import (
 TABLE_COLUMNS = result_columns(
     "name, kind, state, epoch BIGINT, rows BIGINT, rows_late BIGINT, state_rows BIGINT, "
     "state_bytes BIGINT, watermark, watermark_held_by, lag_rows BIGINT, lag_bytes BIGINT, "
-    "lag_seconds DOUBLE, interval, uptime, reason"
+    f"lag_seconds DOUBLE, {BACKLOG_COLUMNS}, uptime, reason"
 )
 CHECKPOINT_COLUMNS = result_columns(
     "epoch BIGINT, batch BIGINT, started TIMESTAMP, duration DOUBLE, positions, watermark, "
@@ -82,7 +90,7 @@ def _row(view: JobView, services: Services) -> tuple[Cell, ...]:
         remaining.rows,
         remaining.size_bytes,
         None if remaining.lag is None else round(remaining.lag.total_seconds(), 1),
-        dict(all_options(job.definition.properties))["checkpoint.interval"],
+        *backlog_cells(view),
         format_duration(view.at - since) if running and since else "",
         reason_text(view.reason) or status_text(view.report.status),
     )

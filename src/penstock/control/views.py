@@ -15,7 +15,15 @@ from operator import itemgetter
 from penstock.catalog.catalog import Catalog
 from penstock.catalog.ledger import ENTRIES_RETAINED, LedgerDay
 from penstock.clock import Clock
-from penstock.control.job_view import JobView, RunState, reason_text, status_text, view_jobs
+from penstock.control.job_view import (
+    BACKLOG_COLUMNS,
+    JobView,
+    RunState,
+    backlog_cells,
+    reason_text,
+    status_text,
+    view_jobs,
+)
 from penstock.control.result import ResultColumn, result_columns
 from penstock.model.epoch import CommitKind, Statistics
 from penstock.model.events import Outcome
@@ -31,7 +39,7 @@ JOB_COLUMNS = result_columns(
     "Id, Name, Definer, ExecuteType, RecurringStrategy, Status, ExecuteSql, CreateTime, "
     "SucceedTaskCount BIGINT, FailedTaskCount BIGINT, CanceledTaskCount BIGINT, Comment, "
     "Properties, CurrentOffset, EndOffset, LoadStatistic, ErrorMsg, JobRuntimeMsg, Lag, "
-    "LastTaskSuccessTime"
+    f"LastTaskSuccessTime, {BACKLOG_COLUMNS}"
 )
 TASK_COLUMNS = result_columns(
     "TaskId, JobId, JobName, Label, Status, ErrorMsg, CreateTime, StartTime, FinishTime, "
@@ -95,6 +103,7 @@ def _job_row(view: JobView) -> Row:
         status_text(view.report.status) if view.state is RunState.RUNNING else "",
         "",
         format_instant(job.committed_at) or "",
+        *backlog_cells(view),
     )
 
 

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from penstock.engine.run import EpochTables, Executor, RunParts, Work, run_epoch
 from penstock.epochs.ack import check_cover
-from penstock.epochs.loop import SPARK_START_MESSAGE, EpochLoop, LoopParts, Owned
+from penstock.epochs.loop import SPARK_START_MESSAGE, EpochLoop
 from penstock.epochs.progress import ProgressReporter, Step
+from penstock.epochs.runner import LoopParts, Owned
 from penstock.model.epoch import Ack, Attachment, EpochPlan
 from penstock.model.job import JobDefinition
 from penstock.model.query import Lookup

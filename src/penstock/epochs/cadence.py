@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from penstock.model.backlog import UPSTREAM
+from penstock.model.backlog import UPSTREAM, LagUnit
 from penstock.model.epoch import EpochLimits
 from penstock.model.job import JobDefinition
 from penstock.model.split import Amount
@@ -96,6 +96,9 @@ class Sample:
     size_bytes: int
     items: int
     seconds: float
+    # The end of the epoch on the monotonic clock, and the lag then; None if it is unknown.
+    at: float = 0.0
+    lag_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,20 +141,31 @@ class Pace:
         """The mean duration of the newest epochs; 0 before the first one."""
         return sum(one.seconds for one in self.samples) / max(1, len(self.samples))
 
-    def rate(self, measure: str) -> float | None:
-        """Return rows, bytes or items per second; None until three epochs are known."""
-        seconds = sum(one.seconds for one in self.samples)
-        if len(self.samples) < _SAMPLES_MIN or not seconds:
-            return None
-        return float(sum(getattr(one, measure) for one in self.samples)) / seconds
+    def rate(self, unit: LagUnit) -> float | None:
+        """Return the amount per second; None until three epochs are known.
 
-    def eta(self, remaining: Amount) -> timedelta | None:
-        """Return the time that the remaining amount takes; None if it is unknown."""
-        for measure in ("rows", "size_bytes", "items"):
-            left, rate = getattr(remaining, measure), self.rate(measure)
-            if left is not None and rate:
-                return timedelta(seconds=left / rate)
-        return None
+        The rate of time is the arrival time that was read, in seconds per second.
+        """
+        if len(self.samples) < _SAMPLES_MIN:
+            return None
+        if unit is LagUnit.TIME:
+            first, last = self.samples[0], self.samples[-1]
+            if first.lag_seconds is None or last.lag_seconds is None or last.at <= first.at:
+                return None
+            return 1 + (first.lag_seconds - last.lag_seconds) / (last.at - first.at)
+        seconds = sum(one.seconds for one in self.samples)
+        total = sum(
+            one.rows if unit is LagUnit.ROWS else one.size_bytes for one in self.samples
+        )
+        return total / seconds if seconds else None
+
+    def estimate(self, remaining: Amount) -> tuple[float | None, str, timedelta | None]:
+        """Return the rate, its unit, and the time that the remaining amount takes."""
+        for unit in LagUnit:
+            left, rate = unit.of(remaining), self.rate(unit)
+            if left is not None and rate is not None and rate > 0:
+                return rate, str(unit), timedelta(seconds=left / rate)
+        return None, "", None
 
 
 def _adapted(

@@ -12,16 +12,13 @@ The loop is the same for all jobs. An ``EpochRunner`` plans and runs the epochs 
 
 import threading
 import uuid
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Protocol
 
 import structlog
 
-from penstock.catalog.catalog import Catalog
 from penstock.catalog.database import CommitGapError
-from penstock.clock import Clock
 from penstock.crashpoints import CrashPoint, reached
 from penstock.epochs.ack import (
     check_reject_ratio,
@@ -35,7 +32,6 @@ from penstock.epochs.cadence import (
     Cadence,
     Pace,
     Sample,
-    Wakes,
     cadence_of,
     due_at,
     fresh_interval,
@@ -51,6 +47,7 @@ from penstock.epochs.commit import (
     require_unchanged,
 )
 from penstock.epochs.progress import Progress, ProgressReporter, Step
+from penstock.epochs.runner import EpochRunner, LoopParts, Owned
 from penstock.epochs.takeover import take_over
 from penstock.errors import (
     Code,
@@ -60,95 +57,24 @@ from penstock.errors import (
     PenstockError,
     StoppedError,
 )
-from penstock.model.backlog import UPSTREAM
+from penstock.model.backlog import UPSTREAM, LagUnit
 from penstock.model.epoch import (
     Ack,
     Attachment,
-    EpochLimits,
     EpochPlan,
     Generation,
     Timings,
 )
 from penstock.model.events import EpochEnded, EpochStarted, NoticesChanged, Outcome
-from penstock.model.job import JobState, Reason, Status, StatusCode
-from penstock.model.split import Position
+from penstock.model.job import JobState, PaceReport, Reason, Status, StatusCode
+from penstock.model.split import Position, total_amount
 from penstock.sources.source import EpochResult, OnFailure, Source
-from penstock.tables.table import TableHandle, Tables
+from penstock.tables.table import TableHandle
 
 log = structlog.get_logger()
 
+_PACE_PERIOD = timedelta(seconds=2)
 SPARK_START_MESSAGE = "the first start takes about 10 s"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Owned:
-    """A job that this node owns: its state, a handle of its table, and its source."""
-
-    state: JobState
-    handle: TableHandle
-    source: Source
-    # The limits of the next epoch.
-    limits: EpochLimits
-
-
-class EpochRunner(Protocol):
-    """Plans and runs the epochs of one job; the loop decides, commits and retries.
-
-    Only the loop's thread calls the methods, except ``cancel``.
-    """
-
-    def open(self, owned: Owned) -> None:
-        """Prepare the next attempts; called after the takeover and after a failed attempt."""
-        ...
-
-    def pending(self, owned: Owned) -> bool:
-        """Return whether an epoch is due although the source has no unread rows."""
-        ...
-
-    def plan(self, owned: Owned) -> EpochPlan | None:
-        """Return the next epoch of the last poll; None if no epoch is due.
-
-        A plan without reads changes no position. It is committed only if it produced rows.
-        """
-        ...
-
-    def run(self, plan: EpochPlan, draft: Attachment, *, owned: Owned) -> tuple[Ack, ...]:
-        """Run the tasks of an epoch; return their acks, with the notes of all reads.
-
-        Raise StoppedError soon after ``cancel``.
-        """
-        ...
-
-    def attach(self, attachment: Attachment) -> Attachment:
-        """Add the runner's own text to an attachment before the commit."""
-        ...
-
-    def committed(self, attachment: Attachment | None, *, owned: Owned) -> None:
-        """Complete the epoch; None if there was nothing to commit."""
-        ...
-
-    def cancel(self) -> None:
-        """Cancel the running tasks and every wait; other threads call this."""
-        ...
-
-    def close(self) -> None:
-        """Release everything; called once, also after an error."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopParts:
-    """The dependencies of every loop."""
-
-    catalog: Catalog
-    tables: Tables
-    clock: Clock
-    # Setting the event interrupts the waits of the source.
-    open_source: Callable[[JobState, threading.Event], Source]
-    node_id: str
-    wakes: Wakes = field(default_factory=Wakes)
-    # Whether a job that writes one of the input tables has not caught up in this run.
-    upstream_works: Callable[[JobState], bool] = lambda _: False
 
 
 class EpochLoop:
@@ -184,6 +110,7 @@ class EpochLoop:
         self._epoch_at: datetime | None = None
         self._request_handled = 0
         self._pace = Pace()
+        self._pace_at: datetime | None = None
         self._backlog = BacklogKeeper(
             catalog=parts.catalog, clock=parts.clock, wakes=parts.wakes
         )
@@ -289,6 +216,7 @@ class EpochLoop:
             if idle or (due is not None and due <= now):
                 return
             self._reporter.report(step=Step.IDLE, until=due)
+            self._report_pace(next_epoch_at=due)
             self._wait(self._poll_interval if due is None else due - now)
             if not self._stop.is_set():
                 self._poll()
@@ -381,6 +309,30 @@ class EpochLoop:
         self._handle.refresh()
         require_predecessor(self._handle, owner=self._state)
 
+    def _report_pace(self, *, next_epoch_at: datetime | None = None) -> None:
+        """Store the amount left and the rate, at most every few seconds, while they matter."""
+        now = self._parts.clock.now()
+        if not self._state.backlog_cause and next_epoch_at is None:
+            self._pace_at = None
+            self._set_status(None)
+            return
+        if self._pace_at is not None and now - self._pace_at < _PACE_PERIOD:
+            return
+        self._pace_at = now
+        remaining = self._source.statuses()
+        total = total_amount([status.remaining for status in remaining])
+        rate, unit, eta = self._pace.estimate(total)
+        self._reporter.report(rate=rate, rate_unit=unit, eta=eta)
+        pace = PaceReport(
+            at=now,
+            remaining=remaining,
+            rate=rate,
+            rate_unit=unit,
+            eta=eta if self._state.backlog_cause else None,
+            next_epoch_at=next_epoch_at,
+        )
+        self._set_status(Status(code=StatusCode.LOADING, pace=pace))
+
     def _set_status(self, status: Status | None) -> None:
         """Store the job's status for display; no decision depends on it."""
         if self._status != (status,):
@@ -420,7 +372,8 @@ class EpochLoop:
         plan = self._runner.plan(self._owned)
         if plan is None:
             return False
-        self._set_status(None)
+        if self._pace_at is None:
+            self._set_status(None)
         if plan.reads or not self._source.waiting().items:
             self._epoch_at = self._parts.clock.now()
         plan_seconds = self._parts.clock.monotonic() - started
@@ -482,9 +435,12 @@ class EpochLoop:
             size_bytes=plan.size_bytes,
             items=len(plan.reads),
             seconds=self._parts.clock.monotonic() - started,
+            at=self._parts.clock.monotonic(),
+            lag_seconds=LagUnit.TIME.of(self._source.waiting()),
         )
         self._pace = self._pace.after(sample, cadence)
         self._state = self._backlog.after_commit(self._state, self._source)
+        self._report_pace()
         self._parts.wakes.wake(self._state.definition.table.location)
 
     def _completed(

@@ -2,7 +2,7 @@
 
 import threading
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from penstock.clock import Clock
@@ -38,6 +38,10 @@ class Progress:
     waiting: Amount = Amount(complete=False)  # noqa: RUF009 - Amount is frozen.
     caught_up: bool = False
     message: str = ""
+    # Rows or bytes per second, or seconds of arrival time per second, and the time left.
+    rate: float | None = None
+    rate_unit: str = ""
+    eta: timedelta | None = None
 
 
 class ProgressReporter:

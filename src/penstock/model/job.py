@@ -18,7 +18,7 @@ from penstock.model.job_kinds import (
 )
 from penstock.model.schema import Column
 from penstock.model.secrets import SecretReference, reference_of
-from penstock.model.split import Progress
+from penstock.model.split import Progress, SplitStatus
 from penstock.model.text import quoted_name
 
 
@@ -327,11 +327,26 @@ class JobState:
         return self.desired.auto_resumes if self.desired.event > self.succeeded_event else 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaceReport:
+    """The amount that a running job has not read yet, its rate, and its next epoch."""
+
+    at: datetime
+    remaining: tuple[SplitStatus, ...] = ()
+    # Rows or bytes per second, or seconds of arrival time per second; None if unknown.
+    rate: float | None = None
+    rate_unit: str = ""
+    eta: timedelta | None = None
+    next_epoch_at: datetime | None = None
+
+
 class StatusCode(StrEnum):
     """The activity of a job, or the reason why the job does not run."""
 
     # Field until: the time of the next poll of the source.
     IDLE = "IDLE"
+    # Rows wait for the next epoch, or an epoch runs; ``pace`` has the details.
+    LOADING = "LOADING"
     # Fields node, capability: the node lacks a capability that the job needs.
     LACKS_CAPABILITY = "LACKS_CAPABILITY"
 
@@ -342,3 +357,4 @@ class Status:
 
     code: StatusCode
     fields: tuple[tuple[str, str], ...] = ()
+    pace: PaceReport | None = None

@@ -358,14 +358,19 @@ def _print_value(value: object, rule: Rule) -> str:
         return _print_size(value)
     match value:
         case timedelta():
-            seconds = value.total_seconds()
-            return f"{seconds:.0f}s" if seconds == int(seconds) else f"{seconds}s"
+            return print_duration(value)
         case Enum():
             return str(value.value)
         case bool():
             return str(value).lower()
         case _:
             return str(value)
+
+
+def print_duration(duration: timedelta) -> str:
+    """Write a duration in seconds."""
+    seconds = duration.total_seconds()
+    return f"{seconds:.0f}s" if seconds == int(seconds) else f"{seconds}s"
 
 
 def _print_size(size_bytes: int) -> str:

@@ -4,7 +4,7 @@ A split is one independently readable part of a source. Positions are typed; onl
 kind interprets the text inside a position. This module does not depend on any source kind.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -121,6 +121,22 @@ class Amount:
     lag: timedelta | None = None
     # False if the source may have more data than this amount.
     complete: bool = True
+
+
+def total_amount(amounts: Sequence[Amount]) -> Amount:
+    """Return the sum of amounts; the lag is the longest one."""
+
+    def added(values: Sequence[int | None]) -> int | None:
+        known = [value for value in values if value is not None]
+        return sum(known) if known else None
+
+    return Amount(
+        items=added([amount.items for amount in amounts]),
+        rows=added([amount.rows for amount in amounts]),
+        size_bytes=added([amount.size_bytes for amount in amounts]),
+        lag=max((amount.lag for amount in amounts if amount.lag is not None), default=None),
+        complete=all(amount.complete for amount in amounts),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

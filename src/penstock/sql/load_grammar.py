@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from penstock.model.job import LoadColumn, LoadProperties
-from penstock.model.job_kinds import ROUTINE_LOAD
+from penstock.model.job_kinds import ROUTINE_LOAD, STREAMING
 from penstock.sql.names import (
     comment_clause,
     database_name,
@@ -25,6 +25,7 @@ from penstock.sql.statements import (
     CreateJob,
     Insert,
     Properties,
+    ResetBacklog,
     RoutineBody,
     ShowRoutineLoad,
     ShowRoutineLoadTask,
@@ -73,9 +74,11 @@ def parse_create_job(reader: TokenReader) -> CreateJob:
     return CreateJob(name=name, properties=properties, comment=comment or "", body=insert)
 
 
-def parse_alter_job(reader: TokenReader) -> AlterJob:
+def parse_alter_job(reader: TokenReader) -> AlterJob | ResetBacklog:
     """Parse ALTER JOB."""
     name = job_name(reader, after="ALTER JOB")
+    if reader.skip("RESET", "BACKLOG"):
+        return ResetBacklog(kind=STREAMING, name=name)
     properties: Properties = ()
     if reader.skip("PROPERTIES"):
         properties = _parse_pairs(reader, after="PROPERTIES", pairs_min=1)
@@ -85,7 +88,8 @@ def parse_alter_job(reader: TokenReader) -> AlterJob:
         reader.skip("DO")
         return AlterJob(name=name, properties=properties, body=_parse_insert(reader))
     if not properties:
-        raise reader.unexpected("PROPERTIES or INSERT", after="the job name")
+        expected = "PROPERTIES, INSERT or RESET BACKLOG"
+        raise reader.unexpected(expected, after="the job name")
     return AlterJob(name=name, properties=properties)
 
 
@@ -259,9 +263,11 @@ def parse_create_routine_load(reader: TokenReader) -> CreateJob:
     )
 
 
-def parse_alter_routine_load(reader: TokenReader) -> AlterJob:
+def parse_alter_routine_load(reader: TokenReader) -> AlterJob | ResetBacklog:
     """Parse ALTER ROUTINE LOAD."""
     name = load_after_for(reader, after=reader.head)
+    if reader.skip("RESET", "BACKLOG"):
+        return ResetBacklog(kind=ROUTINE_LOAD, name=name)
     body, properties = _parse_clauses(reader, order=_ALTER_ORDER, pairs_min=1)
     if reader.at("COMMENT"):
         raise reader.unsupported("COMMENT", place="ALTER ROUTINE LOAD", hint=_ALTER_ORDER)

@@ -38,6 +38,7 @@ from penstock.sql.statements import (
     ParsedStatement,
     PauseJob,
     ResumeJob,
+    ShowBacklog,
     ShowCheckpoints,
     ShowCreateJob,
     ShowCreateTable,
@@ -217,6 +218,12 @@ def _show_create(reader: TokenReader) -> Statement:
     return _object(reader, "SHOW CREATE", _SHOW_CREATE)
 
 
+def _show_backlog(reader: TokenReader) -> ShowBacklog:
+    if reader.ended:
+        return ShowBacklog()
+    return ShowBacklog(name=job_after_for(reader, after="SHOW BACKLOG"))
+
+
 def _show_create_job(reader: TokenReader) -> ShowCreateJob:
     # FOR is optional before a name, and can be the name itself.
     if reader.at_name(1):
@@ -313,6 +320,7 @@ _PARSERS: Mapping[str, Mapping[str, Parse]] = {
         "SHARDS": _named(ShowShards, load_after_for),
         "STREAMING TABLES": parse_show_streaming_tables,
         "CHECKPOINTS": _named(ShowCheckpoints, checkpoints_name),
+        "BACKLOG": _show_backlog,
         "SECRETS": lambda _: ShowSecrets(),
     },
 }

@@ -405,6 +405,21 @@ class ShowStreamingTables:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResetBacklog:
+    """ALTER … RESET BACKLOG: fix the boundaries of the backlog at the current heads."""
+
+    kind: JobKind
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowBacklog:
+    """SHOW BACKLOG: the backlog of all jobs, or the splits of one job."""
+
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShowCheckpoints:
     """SHOW CHECKPOINTS FOR: the checkpoints of a streaming table or a flow."""
 
@@ -445,6 +460,8 @@ Statement = (
     | ExplainStreamingTable
     | ShowStreamingTables
     | ShowCheckpoints
+    | ResetBacklog
+    | ShowBacklog
 )
 
 

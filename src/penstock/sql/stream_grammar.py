@@ -33,6 +33,7 @@ from penstock.sql.statements import (
     ExplainStreamingTable,
     Properties,
     RefreshStreamingTable,
+    ResetBacklog,
     ShowStreamingTables,
     StreamColumn,
     StreamQueryText,
@@ -128,15 +129,18 @@ def parse_create_flow(reader: TokenReader) -> CreateFlow:
 
 def parse_alter_streaming_table(
     reader: TokenReader, *, kind: JobKind, parse_name: ParseName
-) -> AlterStreamingTable:
+) -> AlterStreamingTable | ResetBacklog:
     """Parse ALTER STREAMING TABLE or ALTER FLOW."""
     name = parse_name(reader, after=reader.head)
+    if reader.skip("RESET", "BACKLOG"):
+        return ResetBacklog(kind=kind, name=name)
     if reader.skip("ADVANCE"):
         reader.expect("WATERMARK", after="ADVANCE")
         reader.expect("TO", after="ADVANCE WATERMARK")
         return AlterStreamingTable(kind=kind, name=name, advance=_advance(reader))
     if not reader.skip("SET"):
-        raise reader.unexpected("SET or ADVANCE WATERMARK TO", after="the name")
+        expected = "SET, ADVANCE WATERMARK TO or RESET BACKLOG"
+        raise reader.unexpected(expected, after="the name")
     after = "TBLPROPERTIES" if reader.skip("TBLPROPERTIES") else "SET"
     return AlterStreamingTable(kind=kind, name=name, options=parse_options(reader, after=after))
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from penstock.clock import Clock
-from penstock.epochs.loop import Owned
+from penstock.epochs.runner import Owned
 from penstock.errors import InvariantError
 from penstock.model.backlog import UPSTREAM
 from penstock.model.codec import from_text

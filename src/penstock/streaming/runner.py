@@ -14,9 +14,10 @@ from pathlib import Path
 import structlog
 
 from penstock.crashpoints import CrashPoint, reached
-from penstock.epochs.loop import SPARK_START_MESSAGE, EpochLoop, LoopParts, Owned
+from penstock.epochs.loop import SPARK_START_MESSAGE, EpochLoop
 from penstock.epochs.output import TaskPlan
 from penstock.epochs.progress import ProgressReporter, Step
+from penstock.epochs.runner import LoopParts, Owned
 from penstock.epochs.task import Refusal, result_of
 from penstock.errors import InvariantError, StoppedError
 from penstock.model.codec import from_text, to_text

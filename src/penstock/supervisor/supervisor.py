@@ -114,9 +114,10 @@ class Supervisor:
             )
         for job_id, state in states.items():
             if job_id in self._runners:
-                if state.requested_event > self._request_by_job.get(job_id, 0):
+                request = max(state.requested_event, state.arm_event)
+                if request > self._request_by_job.get(job_id, 0):
                     self._runners[job_id].wake()
-                self._request_by_job[job_id] = state.requested_event
+                self._request_by_job[job_id] = request
                 continue
             lease = leases.get(job_id)
             foreign = lease is not None and lease.live and lease.node_id != self._parts.node_id

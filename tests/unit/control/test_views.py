@@ -126,6 +126,11 @@ def test_a_new_job_has_no_rows_and_no_tasks(catalog: Catalog) -> None:
         "JobRuntimeMsg": "",
         "Lag": "",
         "LastTaskSuccessTime": "",
+        "in_backlog": False,
+        "backlog_cause": "",
+        "backlog_eta": None,
+        "interval": "3s",
+        "next_epoch_at": None,
     }
     assert tasks(catalog) == []
 

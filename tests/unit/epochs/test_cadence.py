@@ -128,9 +128,22 @@ def test_the_rate_is_unknown_until_three_epochs_have_ended() -> None:
     two = pace.after(sample(10, 1.0), cadence).after(sample(10, 1.0), cadence)
     three = two.after(sample(40, 1.0), cadence)
 
-    assert (two.rate("rows"), two.eta(Amount(rows=100))) == (None, None)
-    assert three.rate("rows") == 20
-    assert three.eta(Amount(rows=100)) == timedelta(seconds=5)
+    assert two.estimate(Amount(rows=100)) == (None, "", None)
+    assert three.estimate(Amount(rows=100)) == (20, "rows", timedelta(seconds=5))
+    assert three.estimate(Amount(size_bytes=40)) == (20, "bytes", timedelta(seconds=2))
+
+
+def test_the_rate_of_a_lag_in_time_is_the_arrival_time_that_was_read() -> None:
+    # In ten seconds the lag falls from 100 to 80 seconds, so 30 seconds were read.
+    lags = ((0.0, 100.0), (5.0, 95.0), (10.0, 80.0))
+    samples = tuple(
+        Sample(rows=0, size_bytes=0, items=1, seconds=1.0, at=at, lag_seconds=lag)
+        for at, lag in lags
+    )
+
+    found = Pace(samples=samples).estimate(Amount(lag=timedelta(seconds=60)))
+
+    assert found == (3, "time", timedelta(seconds=20))
 
 
 def test_a_commit_wakes_only_the_loops_that_read_the_table() -> None:

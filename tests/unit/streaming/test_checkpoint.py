@@ -188,7 +188,7 @@ def test_t45_an_empty_state_file_counts_as_missing(folder: CheckpointFolder) -> 
     assert folder.find().missing == ("spark/state/0/1/5_4-1",)
 
 
-def test_a_snapshot_replaces_the_changes(folder: CheckpointFolder) -> None:
+def test_t51_a_snapshot_replaces_the_changes(folder: CheckpointFolder) -> None:
     run_batches(folder, 4)
     (folder.spark / "state/0/1/5_4-1.changelog").rename(folder.spark / "state/0/1/5_4-1.zip")
 
@@ -339,7 +339,9 @@ def test_settling_syncs_every_file_and_every_folder_of_a_batch(
     }
 
 
-def test_only_new_files_are_synced_among_them_later_snapshots(folder: CheckpointFolder) -> None:
+def test_t51_only_new_files_are_synced_among_them_later_snapshots(
+    folder: CheckpointFolder,
+) -> None:
     run_batches(folder, 0)
     folder.settle(0)
     commit_batch(folder, 1)

@@ -70,7 +70,7 @@ def test_the_error_of_a_run_reaches_the_loop_and_ends_the_query() -> None:
 
 
 @pytest.mark.parametrize("ran", [False, True])
-def test_an_abandoned_batch_does_not_return(*, ran: bool) -> None:
+def test_s10_an_abandoned_batch_does_not_return(*, ran: bool) -> None:
     gate = Gate[str, str]()
     with query(gate) as spark:
         gate.opened(seconds_max=SECONDS_MAX)

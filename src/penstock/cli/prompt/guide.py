@@ -125,6 +125,10 @@ HELP_BY_HEAD = {
     "SHOW CREATE FLOW": HelpEntry(
         "show the CREATE statement of a flow", "SHOW CREATE FLOW add_web;"
     ),
+    "SHOW BACKLOG": HelpEntry(
+        "show how much each job has still to read, its rate and its end",
+        "SHOW BACKLOG FOR load_orders;",
+    ),
     "SHOW EPOCHS": HelpEntry("show the commits of a job", "SHOW EPOCHS FOR load_orders;"),
     "SHOW EVENTS": HelpEntry("show the history of a job", "SHOW EVENTS FOR load_orders;"),
     "SHOW ROUTINE LOAD": HelpEntry(

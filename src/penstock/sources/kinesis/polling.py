@@ -126,12 +126,13 @@ class ShardPoller:
         if not isinstance(boundary, AtTime):
             return False
         loaded_until = self.memory.caught_up_at
-        of_this_run = boundary.at == run_started_at and self.caught_up
-        return (
-            of_this_run
-            or (loaded_until is not None and loaded_until >= boundary.at)
-            or (outcome is not None and outcome.passes(boundary.at))
-        )
+        if loaded_until is not None and loaded_until >= boundary.at:
+            return True
+        if outcome is not None and outcome.passes(boundary.at):
+            return True
+        # Every request of the run was sent after the run started.
+        caught_up = self.caught_up or (outcome is not None and outcome.at_tip)
+        return boundary.at == run_started_at and caught_up
 
     def advance(self, outcome: ShardOutcome, *, run_started_at: datetime) -> None:
         """Move to the end of a read that was committed."""

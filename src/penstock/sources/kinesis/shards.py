@@ -56,11 +56,16 @@ class ShardOutcome:
     # Arrival of the last record that was read, in seconds since 1970.
     arrived_at: float | None = None
 
+    @property
+    def at_tip(self) -> bool:
+        """Whether the shard had no further records at the end of the read."""
+        return self.at is not None and not self.lag
+
     def passes(self, boundary: datetime) -> bool:
         """Return whether the read contains all records that arrived before a time."""
         if self.arrived_at is not None and self.arrived_at >= boundary.timestamp():
             return True
-        return self.at is not None and not self.lag and self.at >= boundary
+        return self.at is not None and self.at_tip and self.at >= boundary
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

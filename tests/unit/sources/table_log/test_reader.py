@@ -83,7 +83,7 @@ def test_a_note_has_the_rows_and_the_bounds_of_the_event_time(tmp_path: Path) ->
     assert notes[0].counts.rows_read == 3
 
 
-def test_rows_up_to_the_watermark_are_late(tmp_path: Path) -> None:
+def test_s23_rows_up_to_the_watermark_are_late(tmp_path: Path) -> None:
     table = Table(tmp_path)
     after = NOON + timedelta(microseconds=1)
     table.append({"id": 1, "at": NOON}, {"id": 2, "at": after}, {"id": 3, "at": None})

@@ -376,7 +376,7 @@ def note_of(read: SplitRead, *, rows: int) -> Note:
 
 
 @pytest.mark.parametrize("rows", [[], [1], [2, 2]])
-def test_an_epoch_that_did_not_read_each_file_once_is_refused(
+def test_t52_an_epoch_that_did_not_read_each_file_once_is_refused(
     rows: list[int], table: Table, tmp_path: Path
 ) -> None:
     table.append_at(1, 2)
@@ -388,7 +388,7 @@ def test_an_epoch_that_did_not_read_each_file_once_is_refused(
         source.advance(plan, [note_of(plan.reads[0], rows=count) for count in rows])
 
 
-def test_the_progress_after_an_epoch_is_the_end_of_its_plan(
+def test_t52_the_progress_after_an_epoch_is_the_end_of_its_plan(
     table: Table, tmp_path: Path
 ) -> None:
     table.append_at(1, 2)
