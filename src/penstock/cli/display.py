@@ -237,7 +237,16 @@ def _message(job: ShownJob, now: datetime) -> str:
     if progress is None or job.view.reason is not None:
         return reason_text(job, now)
     shown = progress.message and not _brief_listing(job, now)
-    return _activity(progress, now) if shown else ""
+    return _activity(progress, now) if shown else _backlog_text(job)
+
+
+def _backlog_text(job: ShownJob) -> str:
+    """Return why a job is in backlog, and the time left; empty if it is not in backlog."""
+    cause, progress = job.view.backlog_cause, job.report.progress
+    if not cause or progress is None:
+        return ""
+    eta = "" if progress.eta is None else f", about {format_duration(progress.eta)} left"
+    return f"in backlog ({cause}){eta}"
 
 
 class PlainDisplay:
@@ -289,6 +298,7 @@ class PlainDisplay:
                 reason = _activity(progress)
             elif progress.step is not Step.IDLE:
                 step = f" {progress.step}"
+        reason = reason or _backlog_text(job)
         why = f"; {reason}" if reason else ""
         amount = _amount(job.view, done)
         return f"{job.view.name} {_state_name(job)}{step}: {amount} done{left}{why}"

@@ -5,6 +5,7 @@ by a commit, in the transaction that applies it, or by a complete poll.
 """
 
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from penstock.catalog.catalog import Catalog
 from penstock.clock import Clock
@@ -18,22 +19,26 @@ from penstock.model.backlog import (
     newly_finished,
     review,
 )
+from penstock.model.cadence import DOWNSTREAM
 from penstock.model.events import BacklogEntered, BacklogFinished, BacklogLeft, EventBody
 from penstock.model.job import DesiredState, JobState
 from penstock.model.split import Progress
 from penstock.sources.source import EpochResult, Source
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class BacklogKeeper:
-    """The backlog of one job; called only in the thread of its loop."""
+    """The backlog and the target lag of one job; called only in the thread of its loop."""
 
     catalog: Catalog
     clock: Clock
     wakes: Wakes
+    # The target lag at the last poll; None if the job has an interval.
+    target: timedelta | None = None
 
     def after_poll(self, state: JobState, progress: Progress, source: Source) -> JobState:
         """Fix the boundaries if that is due, apply a successful poll, and store changes."""
+        self.target = self._target(state)
         found = self._findings(state, progress, source)
         record = state.backlog
         if state.arming_due:
@@ -90,6 +95,19 @@ class BacklogKeeper:
             # The cadence of the jobs that read the table depends on this job.
             self.wakes.wake(state.definition.table.location)
         return after
+
+    def _target(self, state: JobState) -> timedelta | None:
+        """Return the target lag; a table that only feeds others follows its readers."""
+        cadence = state.definition.properties.cadence
+        if cadence.freshness != DOWNSTREAM:
+            return cadence.target
+        table = state.definition.table.id
+        targets = [
+            reader.definition.properties.cadence.target or reader.definition.properties.interval
+            for reader in self.catalog.jobs()
+            if reader.id != state.id and table in {one.identity for one in reader.progress}
+        ]
+        return min(targets, default=state.definition.properties.interval)
 
     def _upstream(self, state: JobState, source: Source) -> str:
         """Return the cause if a running job that writes an input is in backlog."""

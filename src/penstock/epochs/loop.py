@@ -146,10 +146,17 @@ class EpochLoop:
     @property
     def _cadence(self) -> Cadence:
         """The cadence of the job now; it is computed at every use, and never stored."""
-        definition = self._state.definition
-        target = definition.properties.cadence.target
-        normal = target and fresh_interval(target, self._pace.epoch_seconds)
-        return cadence_of(definition, cause=self._state.backlog_cause, normal=normal)
+        return cadence_of(
+            self._state.definition,
+            cause=self._state.backlog_cause,
+            normal=self._fresh_interval,
+        )
+
+    @property
+    def _fresh_interval(self) -> timedelta | None:
+        """The interval that follows from the target lag; None if there is no target."""
+        target = self._backlog.target
+        return target and fresh_interval(target, self._pace.epoch_seconds)
 
     def _load(self, *, until_caught_up: bool) -> None:
         while not self._stop.is_set():
@@ -198,7 +205,7 @@ class EpochLoop:
 
     @property
     def _poll_interval(self) -> timedelta:
-        return poll_interval(self._state.definition)
+        return self._fresh_interval or poll_interval(self._state.definition)
 
     def _caught_up(self) -> bool:
         heads = self._heads or {}

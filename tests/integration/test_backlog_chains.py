@@ -1,0 +1,117 @@
+"""A chain of a load and two streaming tables: backlog along the chain, without a deadlock."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from penstock.crashpoints import CrashPoint, handle_in_this_thread
+from penstock.model.events import BacklogEntered, BacklogLeft
+from tests.integration.driving import TIMEOUT_SECONDS, idle, rounds_until, supervised
+from tests.node import CREATE_TABLE, Node, create_job, numbered, start_thread, write_rows
+
+pytestmark = pytest.mark.integration
+
+ENDLESS = "'checkpoint.interval' = '1s', 'checkpoint.interval-during-backlog' = '0'"
+CHAIN = (
+    f"CREATE STREAMING TABLE a WITH ({ENDLESS}) AS SELECT id FROM STREAM t; "  # noqa: S608 - Ours.
+    f"CREATE STREAMING TABLE b WITH ({ENDLESS}) AS SELECT id * 10 AS id FROM STREAM a"
+)
+FILES = 6
+
+
+@pytest.fixture
+def chain(spark_node: Node, folder: Path) -> Node:
+    """A load of six files, one per epoch, and two streaming tables after it."""
+    for number in range(FILES):
+        write_rows(folder / f"{number}.json", numbered(number))
+    properties = [
+        ("s3.max_batch_files", "1"),
+        ("max_interval", "1s"),
+        ("checkpoint.interval-during-backlog", "0"),
+    ]
+    spark_node.sql(f"{CREATE_TABLE}; {create_job(folder, properties=properties)}; {CHAIN}")
+    return spark_node
+
+
+def ids(node: Node, table: str) -> list[int]:
+    return sorted(int(row["id"]) for row in node.rows(table))
+
+
+def epochs(node: Node, table: str) -> int:
+    return node.job(table).epoch_committed
+
+
+def causes(node: Node, table: str) -> list[str]:
+    """Return the causes with which a job entered its backlog, and an empty text for the end."""
+    bodies = [event.body for event in node.catalog.events(node.job(table).id)]
+    return [
+        body.cause if isinstance(body, BacklogEntered) else ""
+        for body in bodies
+        if isinstance(body, BacklogEntered | BacklogLeft)
+    ]
+
+
+def test_each_table_of_a_chain_commits_once_when_the_load_leaves_its_backlog(
+    chain: Node,
+) -> None:
+    with supervised(chain) as supervisor:
+        rounds_until(supervisor, lambda _: len(ids(chain, "b")) == FILES)
+        rounds_until(supervisor, idle)
+
+    assert ids(chain, "a") == list(range(FILES))
+    assert ids(chain, "b") == [10 * number for number in range(FILES)]
+    assert epochs(chain, "j") == FILES
+    # The first epoch of a run does not wait.
+    assert (epochs(chain, "a") <= 2, epochs(chain, "b") <= 2) == (True, True)
+    assert causes(chain, "j") == ["boundary", ""]
+    assert "upstream j" in causes(chain, "a")
+    assert causes(chain, "a")[-1] == causes(chain, "b")[-1] == ""
+
+
+def test_a_chain_has_no_deadlock_if_the_load_is_paused_inside_its_backlog(
+    chain: Node,
+) -> None:
+    third = Third(chain.job("j").id)
+    supervisor = chain.supervisor(until_caught_up=False, start_runner=third.start)
+    supervisor.start(sole_process=True)
+    try:
+        rounds_until(supervisor, lambda _: third.entered.is_set())
+        chain.sql("PAUSE JOB j")
+        third.released.set()
+        rounds_until(supervisor, lambda _: len(ids(chain, "b")) == 2)
+        rounds_until(supervisor, lambda _: causes(chain, "b")[-1] == "")
+    finally:
+        third.released.set()
+        supervisor.stop()
+
+    assert (len(ids(chain, "t")), chain.job("j").backlog.cause) == (2, "boundary")
+
+
+@dataclass
+class Third:
+    """Starts runners; the runner of one job waits when its third epoch has started."""
+
+    job_id: str
+    entered: threading.Event = field(default_factory=threading.Event)
+    released: threading.Event = field(default_factory=threading.Event)
+
+    def start(self, run: Callable[[], None], name: str) -> threading.Thread:
+        own = name == f"runner-{self.job_id[:8]}"
+        return start_thread(partial(self._run, run) if own else run, name)
+
+    def _run(self, run: Callable[[], None]) -> None:
+        left = 3
+
+        def handle(point: CrashPoint) -> None:
+            nonlocal left
+            left -= point is CrashPoint.EPOCH_STARTED
+            if not left:
+                self.entered.set()
+                assert self.released.wait(TIMEOUT_SECONDS)
+
+        handle_in_this_thread(handle)
+        run()
