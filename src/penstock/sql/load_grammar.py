@@ -77,7 +77,8 @@ def parse_create_job(reader: TokenReader) -> CreateJob:
 def parse_alter_job(reader: TokenReader) -> AlterJob | ResetBacklog:
     """Parse ALTER JOB."""
     name = job_name(reader, after="ALTER JOB")
-    if reader.skip("RESET", "BACKLOG"):
+    if reader.skip("RESET"):
+        reader.expect("BACKLOG", after="RESET")
         return ResetBacklog(kind=STREAMING, name=name)
     properties: Properties = ()
     if reader.skip("PROPERTIES"):
@@ -266,14 +267,15 @@ def parse_create_routine_load(reader: TokenReader) -> CreateJob:
 def parse_alter_routine_load(reader: TokenReader) -> AlterJob | ResetBacklog:
     """Parse ALTER ROUTINE LOAD."""
     name = load_after_for(reader, after=reader.head)
-    if reader.skip("RESET", "BACKLOG"):
+    if reader.skip("RESET"):
+        reader.expect("BACKLOG", after="RESET")
         return ResetBacklog(kind=ROUTINE_LOAD, name=name)
     body, properties = _parse_clauses(reader, order=_ALTER_ORDER, pairs_min=1)
     if reader.at("COMMENT"):
         raise reader.unsupported("COMMENT", place="ALTER ROUTINE LOAD", hint=_ALTER_ORDER)
     bare = body == RoutineBody() and properties is None
     if body.source is None and (bare or not reader.ended):
-        end = () if bare else (_END,)
+        end = ("RESET BACKLOG",) if bare else (_END,)
         expected = either(*_expected_clauses(body.load, properties), *end)
         raise reader.unexpected(expected, hint=_ALTER_ORDER, choices=_WORDS)
     return AlterJob(kind=ROUTINE_LOAD, name=name, properties=properties or (), body=body)

@@ -219,9 +219,11 @@ def _show_create(reader: TokenReader) -> Statement:
 
 
 def _show_backlog(reader: TokenReader) -> ShowBacklog:
-    if reader.ended:
-        return ShowBacklog()
-    return ShowBacklog(name=job_after_for(reader, after="SHOW BACKLOG"))
+    if reader.skip("FOR"):
+        return ShowBacklog(name=job_name(reader, after="FOR"))
+    if not reader.ended:
+        raise reader.unexpected("FOR or the end of the statement", after="SHOW BACKLOG")
+    return ShowBacklog()
 
 
 def _show_create_job(reader: TokenReader) -> ShowCreateJob:

@@ -132,7 +132,8 @@ def parse_alter_streaming_table(
 ) -> AlterStreamingTable | ResetBacklog:
     """Parse ALTER STREAMING TABLE or ALTER FLOW."""
     name = parse_name(reader, after=reader.head)
-    if reader.skip("RESET", "BACKLOG"):
+    if reader.skip("RESET"):
+        reader.expect("BACKLOG", after="RESET")
         return ResetBacklog(kind=kind, name=name)
     if reader.skip("ADVANCE"):
         reader.expect("WATERMARK", after="ADVANCE")

@@ -126,8 +126,7 @@ HELP_BY_HEAD = {
         "show the CREATE statement of a flow", "SHOW CREATE FLOW add_web;"
     ),
     "SHOW BACKLOG": HelpEntry(
-        "show how much each job has still to read, its rate and its end",
-        "SHOW BACKLOG FOR load_orders;",
+        "show what jobs still have to read", "SHOW BACKLOG FOR load_orders;"
     ),
     "SHOW EPOCHS": HelpEntry("show the commits of a job", "SHOW EPOCHS FOR load_orders;"),
     "SHOW EVENTS": HelpEntry("show the history of a job", "SHOW EVENTS FOR load_orders;"),
