@@ -287,6 +287,11 @@ _IDS = "SELECT x.id AS x_id, y.id AS y_id FROM"
 _COUNTS = "count(*) AS n, sum(v) AS total"
 _BOUND = "x.k = y.k AND y.ts BETWEEN x.ts - INTERVAL 5 SECONDS AND x.ts + INTERVAL 7 SECONDS"
 
+# The same bound with the conditions that an outer join of two streams gets.
+COMPLETED_BOUND = " AND ".join(
+    (_BOUND, *(f"{column} IS NOT NULL" for column in ("x.k", "x.ts", "y.k", "y.ts")))
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
@@ -312,12 +317,12 @@ class Shape:
         query = self._query(a=f"STREAM a {mark}", b=f"STREAM b {mark}")
         return f"CREATE STREAMING TABLE {self.name} WITH ({pairs}) AS {query}"
 
-    def select(self, a: str = "a", b: str = "b") -> str:
+    def select(self, a: str = "a", b: str = "b", *, bound: str = _BOUND) -> str:
         """Return the same query over other tables or views."""
-        return self._query(a=a, b=b, ttl=self.ttl_bound)
+        return self._query(a=a, b=b, ttl=self.ttl_bound, bound=bound)
 
-    def _query(self, *, a: str, b: str, ttl: str = "") -> str:
-        parts = {"ids": _IDS, "counts": _COUNTS, "bound": _BOUND}
+    def _query(self, *, a: str, b: str, ttl: str = "", bound: str = _BOUND) -> str:
+        parts = {"ids": _IDS, "counts": _COUNTS, "bound": bound}
         return self.text.format(a=a, b=b, ttl=ttl, **parts)
 
 

@@ -23,6 +23,7 @@ from penstock.streaming.checkpoint import parse_plan
 from penstock.streaming.query import QuerySettings
 from tests.node import Node
 from tests.streaming_model import (
+    COMPLETED_BOUND,
     FUNCTIONS,
     INPUT,
     MILLISECOND,
@@ -360,7 +361,7 @@ def bare(
     queries = {
         shape.name: BareQuery(
             session,
-            shape.select(a="a_stream", b="b_stream"),
+            shape.select(a="a_stream", b="b_stream", bound=COMPLETED_BOUND),
             source,
             root / shape.name,
             mode="update" if shape.keyed else "append",
