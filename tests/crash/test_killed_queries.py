@@ -160,7 +160,7 @@ def last_verdicts(node: Node) -> set[str]:
 
 
 @pytest.mark.parametrize(("point", "verdict"), EPOCH_KILLS.items())
-def test_no_row_is_lost_or_doubled_by_a_kill_inside_an_epoch(
+def test_t52_no_row_is_lost_or_doubled_by_a_kill_inside_an_epoch(
     node: Node, point: CrashPoint, verdict: str
 ) -> None:
     append_rounds(node, 3, 4)

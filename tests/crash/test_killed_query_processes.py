@@ -132,6 +132,17 @@ def test_t45_no_row_is_lost_or_doubled_by_kill_9(finished: Finished, table: str)
     assert finished.verdicts[table] == ["start", "continue", "replay"]
 
 
+@pytest.mark.xdist_group("killed queries")
+def test_t57b_the_run_reports_what_stays_open(finished: Finished) -> None:
+    lines = finished.ended.output.splitlines()
+    reported = [line for line in lines if "open windows or joins" in line]
+
+    assert [line.split(" still has ")[0] for line in reported] == [
+        "streaming table counts",
+        "streaming table joined",
+    ]
+
+
 def test_t57_streaming_tables_continue_with_a_new_spark_after_the_jvm_was_killed(
     spark: SparkExecutor, tmp_path: Path
 ) -> None:

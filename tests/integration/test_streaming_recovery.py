@@ -20,6 +20,7 @@ from penstock.epochs.takeover import take_over
 from penstock.errors import Code
 from penstock.model.events import QueryStarted
 from penstock.spark.executor import SparkExecutor
+from penstock.streaming.checkpoint import CheckpointFolder
 from penstock.supervisor.restart import resume_at
 from penstock.supervisor.supervisor import RunnerReport, Supervisor
 from tests.crash.queries import (
@@ -317,6 +318,37 @@ def test_t56_two_aggregates_of_one_streaming_table_continue_with_their_own_state
     half = [("30 minutes", at(30 * number), 3) for number in range(2)]
     found = [(row["size"], row["start"], row["n"]) for row in node.rows("sizes")]
     assert sorted(found) == [*whole, *half]
+
+
+# Compacted state
+
+
+def compact_state(folder: CheckpointFolder) -> None:
+    """Write the whole state instead of its changes in every later batch."""
+    changed = {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false"}
+    (folder.path / "frozen.json").write_text(json.dumps({**folder.frozen(), **changed}))
+
+
+def compacted(folder: CheckpointFolder) -> int:
+    """Return the number of files that contain a whole state."""
+    return len([*folder.spark.glob("state/0/*/*.zip")])
+
+
+def test_t51_state_that_was_compacted_by_a_killed_epoch_is_not_used(node: Node) -> None:
+    folders = [checkpoint(node, table) for table in BOTH]
+    for folder in folders:
+        compact_state(folder)
+    append_rounds(node, 3, 4)
+
+    node = kill_at(node, CrashPoint.COMMIT_CHECKED, tables=BOTH)
+    killed = [compacted(folder) for folder in folders]
+    append_rounds(node, 5)
+    node.run()
+
+    # Each of the two partitions has a file of the killed epoch, and one of its repetition.
+    assert killed == [2, 2]
+    assert [compacted(folder) >= 4 for folder in folders] == [True, True]
+    assert results(node, BOTH) == rows(rounds=6)
 
 
 # Tasks that hang

@@ -80,7 +80,7 @@ def test_a_keyed_aggregate_has_one_current_row_per_key(node: Node) -> None:
     assert pairs(node, "totals") == [("a", 2), ("b", 1), ("c", 1)]
 
 
-def test_advancing_the_watermark_to_final_flushes_all_windows(node: Node) -> None:
+def test_t57b_advancing_the_watermark_to_final_flushes_all_windows(node: Node) -> None:
     put(node, [(1, "a", 1), (2, "b", 65)])
     node.sql(COUNTS)
     node.run()
