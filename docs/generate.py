@@ -101,8 +101,9 @@ def _line(declared: Field[Any], kind: type, *, prefix: str) -> str:
     meaning = rule.explanation
     for form in FORMATS:
         meaning = meaning.removeprefix(f"{form}: ")
+    spellings = [f"`{prefix}{key}`" for key in (option_key(declared), *rule.aliases)]
     cells = (
-        f"`{prefix}{option_key(declared)}`",
+        ", ".join(spellings),
         "required" if declared.default is MISSING else _typed(declared.default, rule),
         _allowed(kind, rule),
         _sentence(meaning),
@@ -176,18 +177,24 @@ def option_classes() -> dict[str, tuple[type, str]]:
         # A flow has the options of a streaming table.
         if (job_kind.properties, "") not in found.values():
             found[job_kind.noun] = job_kind.properties, ""
+            found |= _groups(job_kind.properties)
     # A kind that no job kind can read yet is not documented.
     usable = (k for k in source_kinds() if not JOB_KINDS.keys().isdisjoint(k.job_kinds))
     for kind in usable:
         name = kind.name.lower()
         found[name] = kind.options, ""
-        groups = (f for f in fields(kind.options) if "group" in f.metadata)
-        found |= {f"{name} {f.name}": (f.metadata["group"], "") for f in groups}
+        found |= {f"{name} {group}": one for group, one in _groups(kind.options).items()}
         for f in open_fields(kind.options):
             found[f"{name} {f.name}"] = _open_class(kind.options, f)
         if kind.start_options is not None:
             found[f"{name} start"] = kind.start_options, ""
     return found
+
+
+def _groups(options: type) -> dict[str, tuple[type, str]]:
+    """Return the nested classes of options, by the names of their fields."""
+    nested = (f for f in fields(options) if "group" in f.metadata)
+    return {f.name: (f.metadata["group"], "") for f in nested}
 
 
 def _open_class(options: type, declared: Field[Any]) -> tuple[type, str]:

@@ -68,7 +68,7 @@ class CadenceOptions:
         default="",
     )
     freshness: str = option(
-        "Target for the age of the newest row that is not visible yet, instead of an interval, "
+        "Target for the age of the oldest row that is not visible yet, instead of an interval, "
         "such as 30 s. downstream: as fresh as the streaming tables that read the table need.",
         key=FRESHNESS_KEY,
         default="",
