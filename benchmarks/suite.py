@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 from rich.console import Console
 
+from benchmarks.backlog import measure_backlog
 from benchmarks.buckets import measure_buckets
 from benchmarks.command_line import measure_command_line
 from benchmarks.environment import Environment, open_environment
@@ -25,7 +26,7 @@ from benchmarks.throughput import RowsDifferError, measure_throughput
 
 WIDTH_MIN = 124
 SCHEDULED_PARTS = ("throughput", "formats", "buckets", "small-epochs", "kinesis")
-PARTS = (*SCHEDULED_PARTS, "select", "streaming-tables", "command-line", "memory")
+PARTS = (*SCHEDULED_PARTS, "select", "streaming-tables", "backlog", "command-line", "memory")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,6 +70,9 @@ def measure(root: Path, request: argparse.Namespace, console: Console) -> list[F
         figures += measure_streaming_tables(
             root, console, rows=rows, rounds=min(rounds, 3), quick=quick
         )
+    if "backlog" in wanted:
+        rows_waiting = request.rows or (200_000 if quick else 5_000_000)
+        figures += measure_backlog(root, console, rows=rows_waiting, quick=quick)
     if "command-line" in wanted:
         figures += measure_command_line(root, console, times=3 if quick else 10)
     if "memory" in wanted:

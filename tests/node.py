@@ -21,7 +21,7 @@ from penstock.control.execute import Services, execute
 from penstock.control.result import Analyzer, Cell
 from penstock.engine.loop import LoadParts, open_load_loop
 from penstock.engine.run import Work
-from penstock.epochs.loop import LoopParts
+from penstock.epochs.runner import LoopParts
 from penstock.epochs.task import run_task_text
 from penstock.model.job import JobState
 from penstock.secrets.vault import Vault

@@ -16,9 +16,11 @@ from penstock.model.job import JobDefinition
 from penstock.model.split import Amount
 
 _RETRY_DELAY_FIRST = timedelta(milliseconds=200)
-# The first epoch of a run reads at most this much, because its rate is not known yet.
-_FIRST_BYTES = 64 * 2**20
-_FIRST_RECORDS = 2_000_000
+# The rates that are assumed before the first epoch of a run: bytes and records per second.
+_ASSUMED_BYTES = 32 * 2**20
+_ASSUMED_RECORDS = 250_000
+# An epoch without an interval starts with the budget of this time.
+_ASSUMED_SECONDS = 60.0
 _SAMPLES_MAX = 5
 # A rate is shown only after this many epochs.
 _SAMPLES_MIN = 3
@@ -105,16 +107,22 @@ class Sample:
 class Pace:
     """The budget of the next epoch, and the newest epochs of this run."""
 
-    bytes_max: int = _FIRST_BYTES
-    records_max: int = _FIRST_RECORDS
+    # None before an epoch that used its budget.
+    bytes_max: int | None = None
+    records_max: int | None = None
     samples: tuple[Sample, ...] = ()
 
-    def limits(self, limits: EpochLimits) -> EpochLimits:
+    def limits(self, cadence: Cadence) -> EpochLimits:
         """Return limits that contain the budget; the limits of the job are never exceeded."""
+        limits = cadence.limits
         return replace(
             limits,
-            size_bytes=min(limits.size_bytes, self.bytes_max),
-            records=min(limits.records, self.records_max),
+            size_bytes=min(
+                limits.size_bytes, self.bytes_max or _assumed(_ASSUMED_BYTES, cadence)
+            ),
+            records=min(
+                limits.records, self.records_max or _assumed(_ASSUMED_RECORDS, cadence)
+            ),
         )
 
     def after(self, sample: Sample, cadence: Cadence) -> "Pace":
@@ -123,17 +131,19 @@ class Pace:
         return Pace(
             samples=samples,
             bytes_max=_adapted(
-                self.bytes_max,
+                self.bytes_max or _assumed(_ASSUMED_BYTES, cadence),
                 [(one.size_bytes, one.seconds) for one in samples],
                 cadence.interval,
                 limit=cadence.limits.size_bytes,
-            ),
+            )
+            or self.bytes_max,
             records_max=_adapted(
-                self.records_max,
+                self.records_max or _assumed(_ASSUMED_RECORDS, cadence),
                 [(one.rows, one.seconds) for one in samples],
                 cadence.interval,
                 limit=cadence.limits.records,
-            ),
+            )
+            or self.records_max,
         )
 
     @property
@@ -168,12 +178,18 @@ class Pace:
         return None, "", None
 
 
+def _assumed(rate: int, cadence: Cadence) -> int:
+    """Return the budget before the rate is known."""
+    return max(1, int(rate * (cadence.interval.total_seconds() or _ASSUMED_SECONDS)))
+
+
 def _adapted(
     last: int, samples: Sequence[tuple[int, float]], interval: timedelta, *, limit: int
-) -> int:
+) -> int | None:
+    """Return the next budget; None if the last epoch did not use half of its budget."""
     used, _ = samples[-1]
     if not limit or 2 * used < last:
-        return last
+        return None
     seconds = sum(taken for _, taken in samples)
     rate = sum(amount for amount, _ in samples) / seconds if seconds else None
     return next_budget(last, rate=rate, interval=interval, limit=limit)

@@ -140,7 +140,7 @@ class EpochLoop:
             state=self._state,
             handle=self._handle,
             source=self._source,
-            limits=self._pace.limits(self._cadence.limits),
+            limits=self._pace.limits(self._cadence),
         )
 
     @property

@@ -18,8 +18,8 @@ from penstock.control.changes import ConcurrentChangeError
 from penstock.control.execute import Services
 from penstock.control.jobs import alter_job, drop_job, open_job, pause_job, resume_job
 from penstock.engine.loop import LoadParts, open_load_loop
-from penstock.epochs.loop import LoopParts
 from penstock.epochs.output import TaskPlan
+from penstock.epochs.runner import LoopParts
 from penstock.model.codec import from_text, to_text
 from penstock.model.epoch import Ack, Attachment, DataFile
 from penstock.model.job import JobDefinition, JobState, TableRef

@@ -22,8 +22,8 @@ from penstock.control.execute import Services, execute
 from penstock.crashpoints import CrashPoint, handle_in_this_thread
 from penstock.engine.loop import LoadParts, open_load_loop
 from penstock.epochs import task
-from penstock.epochs.loop import LoopParts
 from penstock.epochs.progress import Step as RunnerStep
+from penstock.epochs.runner import LoopParts
 from penstock.epochs.task import run_task_text
 from penstock.errors import ExternalError
 from penstock.model.epoch import Attachment, CommitKind
