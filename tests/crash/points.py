@@ -27,6 +27,9 @@ RECOVERY_POINTS = (
     (CrashPoint.ATTEMPTS_CANCELLED, 1),
 )
 
+# Between the boundaries of a backlog and the first plan.
+BACKLOG_POINTS = (CrashPoint.BACKLOG_STORED,)
+
 FAILURE_POINTS = (CrashPoint.ATTEMPT_ENDED, CrashPoint.PAUSE_STORED)
 
 TASK_POINTS = (CrashPoint.TASK_WRITTEN,)
@@ -78,5 +81,6 @@ ALL_POINTS = frozenset(
         *CREATE_TABLE_POINTS,
         *DROP_TABLE_POINTS,
         *QUERY_POINTS,
+        *BACKLOG_POINTS,
     }
 )

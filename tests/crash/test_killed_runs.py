@@ -7,6 +7,7 @@ some of the points. The process that continues uses Spark only on a bucket.
 import pytest
 
 from penstock.crashpoints import CrashPoint
+from penstock.model.events import BacklogEntered, BacklogFinished
 from tests.crash.harness import (
     KILLED,
     Home,
@@ -17,6 +18,7 @@ from tests.crash.harness import (
 )
 from tests.crash.points import (
     ALL_POINTS,
+    BACKLOG_POINTS,
     EPOCH_POINTS,
     FAILURE_POINTS,
     RECOVERY_POINTS,
@@ -25,6 +27,7 @@ from tests.crash.points import (
 from tests.crash.variants import Variant, without_spark
 from tests.error_values import assert_names
 from tests.integration.driving import crash_at
+from tests.node import Node
 
 pytestmark = pytest.mark.crash
 
@@ -37,6 +40,7 @@ EPOCH_KILLS = (
     (Variant.SPARK_FILE, CrashPoint.RUN_FINISHED),
     (Variant.SPARK_S3, CrashPoint.TABLE_COMMITTED),
 )
+BOUNDARY_POINTS = (CrashPoint.TABLE_COMMITTED, CrashPoint.CATALOG_APPLIED)
 RECOVERY_KILLS = (
     *(
         (variant, point, count)
@@ -62,6 +66,40 @@ def test_no_row_is_lost_or_repeated_by_a_kill_inside_an_epoch(
     assert home.finish().code == 0
 
     assert_lasting(home, assert_exact(home, 1, 2, 3, 4, 5))
+
+
+BACKLOG_KILLS = (
+    *((*kill, 1) for kill in without_spark(BACKLOG_POINTS)),
+    # The last of five epochs reaches the boundary.
+    *((*kill, 5) for kill in without_spark(BOUNDARY_POINTS)),
+)
+
+
+@pytest.mark.parametrize(("home", "point", "count"), BACKLOG_KILLS, indirect=["home"])
+def test_t61_a_killed_job_keeps_its_boundary_and_finishes_it_once(
+    home: Home, point: CrashPoint, count: int
+) -> None:
+    home.write(1, 2, 3, 4, 5)
+    home.create()
+
+    assert home.run(crash_at=crash(point, count=count)).code == KILLED
+    home.write(6)
+    assert home.finish().code == 0
+
+    assert_lasting(home, assert_exact(home, 1, 2, 3, 4, 5, 6))
+    assert_boundaries_kept(home.node)
+
+
+def assert_boundaries_kept(node: Node) -> None:
+    """Require one fixing of boundaries, and at most one finish of each."""
+    bodies = [event.body for event in node.catalog.events(node.job("j").id)]
+    fixed = {body.record.armed for body in bodies if isinstance(body, BacklogEntered)}
+    entered = next(body for body in bodies if isinstance(body, BacklogEntered))
+    boundaries = {split.split: split.boundary for split in entered.record.splits}
+    finished = [body.split for body in bodies if isinstance(body, BacklogFinished)]
+    assert fixed == {1}
+    assert {split.split: split.boundary for split in finished} == boundaries
+    assert len(finished) == len(boundaries)
 
 
 @pytest.mark.parametrize(("home", "point", "count"), RECOVERY_KILLS, indirect=["home"])

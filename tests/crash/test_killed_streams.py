@@ -17,6 +17,7 @@ from tests.crash.harness import KILLED, Home, crash
 from tests.crash.places import LocalPlace
 from tests.crash.points import (
     ALL_POINTS,
+    BACKLOG_POINTS,
     CREATE_POINTS,
     CREATE_TABLE_POINTS,
     DROP_POINTS,
@@ -39,6 +40,7 @@ from tests.crash.streams import (
     reads_children,
     split,
 )
+from tests.crash.test_killed_runs import assert_boundaries_kept
 from tests.crash.variants import opened
 from tests.integration.driving import crash_at
 from tests.integration.routine_loads import close_clients, ids
@@ -57,6 +59,7 @@ TRIPPED_POINTS = (CrashPoint.CATALOG_APPLIED, CrashPoint.PAUSE_STORED)
 STREAM_POINTS = frozenset(
     {
         *LOADING_POINTS,
+        *BACKLOG_POINTS,
         *(point for point, _ in RECOVERY_POINTS),
         *FAILURE_POINTS,
         *TRIPPED_POINTS,
@@ -92,7 +95,7 @@ def test_every_crash_point_of_a_stream_has_a_test_in_this_module() -> None:
     assert set(CrashPoint) - of_others == STREAM_POINTS == ALL_POINTS - of_others
 
 
-@pytest.mark.parametrize("point", LOADING_POINTS)
+@pytest.mark.parametrize("point", [*BACKLOG_POINTS, *LOADING_POINTS])
 def test_no_record_is_lost_or_duplicated_by_a_kill_in_the_epoch_that_ends_a_parent(
     home: Home, own_kinesis: KinesisServer, stream: StreamUnderTest, point: CrashPoint
 ) -> None:
@@ -109,6 +112,7 @@ def test_no_record_is_lost_or_duplicated_by_a_kill_in_the_epoch_that_ends_a_pare
     assert len(before) == (point in (*AFTER_THE_COMMIT, CrashPoint.REJECTS_COMMITTED))
     assert ends_parent(epochs(home)[0])
     assert_all_once(home, producer)
+    assert_boundaries_kept(home.node)
 
 
 @pytest.mark.parametrize("point", LOADING_POINTS)
