@@ -142,7 +142,7 @@ def _checkpoint_row(entry: LedgerEntry, definition: JobDefinition) -> tuple[Cell
     committed = entry.outcome is Outcome.COMMITTED
     steps = (entry.plan_seconds, entry.run_seconds, entry.commit_seconds)
     seconds = sum(step or 0.0 for step in steps)
-    # The start of an epoch without reads is not stored.
+    # Epochs without reads have no EpochStarted event.
     derived = entry.ended_at and entry.ended_at - timedelta(seconds=seconds)
     return (
         entry.epoch,

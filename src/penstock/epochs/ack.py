@@ -105,7 +105,7 @@ def next_window(
         return ErrorWindow()
     errors = epoch.rows_rejected - epoch.rows_foreign
     rows = before.rows + epoch.rows_read - epoch.rows_skipped
-    # After the window starts again, its last error message stays until the next epoch.
+    # A window that has started again keeps its last error message for one epoch.
     previous = before.first if before.errors else ""
     window = ErrorWindow(
         rows=rows, errors=before.errors + errors, first=first if errors else previous
@@ -131,7 +131,7 @@ def _tripped(window: ErrorWindow, properties: RoutineProperties) -> Tripped | No
 
 
 def too_many_errors(tripped: Tripped) -> UserError:
-    """Return the error that pauses a job whose window exceeded a limit."""
+    """Return the error for a job whose error window exceeded a limit."""
     return UserError(
         f"{tripped.errors} of {tripped.rows} rows could not be loaded; "
         f"{tripped.limit} is {tripped.limit_value:.15g}",

@@ -63,13 +63,14 @@ class CadenceOptions:
         default="",
     )
     lag_low: str = option(
-        "Lag below which the job leaves the backlog that backlog.lag-high started.",
+        "A job that entered backlog by backlog.lag-high leaves it below this lag.",
         key=LAG_LOW_KEY,
         default="",
     )
     freshness: str = option(
-        "Target for the age of the oldest row that is not visible yet, instead of an interval, "
-        "such as 30 s. downstream: as fresh as the streaming tables that read the table need.",
+        "Target for the age of a row when it becomes visible, such as 30 s; replaces the "
+        "interval. downstream: the smallest target of the streaming tables that read the "
+        "table.",
         key=FRESHNESS_KEY,
         default="",
     )
@@ -132,7 +133,7 @@ class HasCadence(Protocol):
 
 
 def require_cadence(properties: HasCadence, *, measures: Collection[str]) -> None:
-    """Raise UserError if the options contradict each other or the source.
+    """Raise UserError for options that exclude each other, or that the source does not support.
 
     ``measures`` are the units in which the source measures unread data.
     """

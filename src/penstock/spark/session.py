@@ -130,7 +130,7 @@ def start_spark(options: SparkOptions) -> Spark:
     os.environ["JAVA_HOME"] = str(java_home(scratch=options.scratch))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # Otherwise pyspark would use the JVM of an earlier Spark, which has ended.
-    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - There is no public way.
+    SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - There is no public API.
     settings = _settings(options, sockets=sockets)
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     jvm: subprocess.Popen[bytes] | None = None

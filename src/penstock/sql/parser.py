@@ -227,7 +227,7 @@ def _show_backlog(reader: TokenReader) -> ShowBacklog:
 
 
 def _show_create_job(reader: TokenReader) -> ShowCreateJob:
-    # FOR is optional before a name, and can be the name itself.
+    # FOR is optional. A job can also be named FOR, so FOR is skipped only before a name.
     if reader.at_name(1):
         reader.skip("FOR")
     return ShowCreateJob(name=job_name(reader, after="SHOW CREATE JOB"))

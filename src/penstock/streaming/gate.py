@@ -54,7 +54,7 @@ class Gate(Generic[Plan, Result]):
         self._ran: bool | None = None
 
     def opened(self, *, seconds_max: float) -> int | None:
-        """Return the number of the batch that waits at the gate; None if none came in time.
+        """Return the number of the batch that waits at the gate; None after the timeout.
 
         Raise the query's error if the query has ended.
         """

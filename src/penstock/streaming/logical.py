@@ -220,7 +220,7 @@ class StreamJoin:
 
     @property
     def detail(self) -> str:
-        """The type and the equalities of the join."""
+        """The type of the join and its equalities, as SQL."""
         return join_detail(self.node, self.keys)
 
     @property
@@ -264,7 +264,7 @@ def _sql(expression: Node) -> str:
 
 
 def event_times(node: PlanNode) -> list[Node]:
-    """Return the event-time columns that a node returns."""
+    """Return the output columns of a node that are event times."""
     return [a for a in sequence(node.node.output()) if _marked(a, _EVENT_TIME)]
 
 
@@ -277,7 +277,7 @@ class Planner:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._jvm = session.sparkContext._jvm  # noqa: SLF001 - There is no public way.
+        self._jvm = session.sparkContext._jvm  # noqa: SLF001 - There is no public API.
         self._catalyst = self._jvm.org.apache.spark.sql.catalyst
 
     def analysed(self, frame: Frame) -> PlanNode:
@@ -407,4 +407,4 @@ class Planner:
 
 
 def _analysed(frame: Frame) -> Node:
-    return frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - There is no public way.
+    return frame._jdf.queryExecution().analyzed()  # noqa: SLF001 - There is no public API.

@@ -136,7 +136,7 @@ def _ddl(columns: Sequence[Column]) -> str:
 
 def _write_no_checksums(session: Session, checkpoint: Path) -> None:
     """Disable the checksum files of Hadoop's local file system."""
-    jvm = session.sparkContext._jvm  # noqa: SLF001 - There is no public way.
+    jvm = session.sparkContext._jvm  # noqa: SLF001 - There is no public API.
     path = jvm.org.apache.hadoop.fs.Path(checkpoint.as_uri())
     system = path.getFileSystem(session._jsparkSession.sessionState().newHadoopConf())  # noqa: SLF001
     system.setWriteChecksum(False)
@@ -173,7 +173,7 @@ class RunningQuery:
         self._gate.visit(batch, lambda task: self._collect(frame, task))
 
     def _collect(self, frame: Frame, task: str) -> list[str]:
-        """Run the tasks of a batch; called in Spark's thread of the query."""
+        """Run the tasks of a batch; the query's thread in Spark calls this method."""
         try:
             self._context.setLocalProperty(TASK, task)
             return [str(row[0]) for row in frame.collect()]
@@ -253,7 +253,7 @@ class OwnerLock:
     def acquire(self) -> bool:
         """Lock the file; return False if another process holds the lock."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        jvm = self.spark.context._jvm  # noqa: SLF001 - There is no public way.
+        jvm = self.spark.context._jvm  # noqa: SLF001 - There is no public API.
         file = jvm.java.io.RandomAccessFile(str(self._path), "rw")
         if file.getChannel().tryLock() is None:
             file.close()
@@ -262,7 +262,7 @@ class OwnerLock:
         return True
 
     def release(self) -> None:
-        """Release the lock, if it is held; a JVM that has ended released it already."""
+        """Release the lock, unless it is not held or its JVM has ended."""
         if self._file is not None:
             with suppress(Exception):
                 self._file.close()

@@ -188,7 +188,7 @@ class Supervisor:
                 other.wake()
 
     def _should_run(self, job_id: str) -> bool:
-        """Return whether a job should run; False if a user paused or dropped it."""
+        """Return whether a job should run; True if the catalog is not available."""
         try:
             state = self._parts.catalog.job_by_id(job_id)
         except PenstockError:

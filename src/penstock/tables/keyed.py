@@ -179,7 +179,7 @@ class KeyedCommit:
     after: PostCommitHookProperties
 
     def execute(self) -> None:
-        """Merge and commit; repeat the merge if another writer was first."""
+        """Merge and commit; repeat the merge if another writer committed first."""
         version = self._merge()
         commit = read_commit(self.rows.folder, version)
         paths = [file.path for file in commit.files] if commit else []
@@ -201,7 +201,7 @@ class KeyedCommit:
             committed = self._committed_version()
             if committed is not None:
                 return committed
-        reason = f"Other writers were first {MERGES_MAX} times in a row"
+        reason = f"Other writers committed first {MERGES_MAX} times in a row"
         raise outcome_unknown(self.attachment, reason) from conflict
 
     def _committed_version(self) -> int | None:

@@ -92,9 +92,9 @@ class TableHandle(Protocol):
         A staged row replaces the row with the same key, or is added if there is none. NULLs are
         equal. A table with an empty key has one row. Without staged rows, nothing is merged.
 
-        If another writer was first, repeat the merge with its rows. The job's newest commit
-        must still be the predecessor of this one; otherwise raise CommitOutcomeUnknownError. If
-        this commit is in the table already, return its version.
+        If another writer committed first, repeat the merge with its rows. The job's newest
+        commit must still be the predecessor of this one; otherwise raise
+        CommitOutcomeUnknownError. If this commit is in the table already, return its version.
 
         Some errors are raised before any commit. Raise InvariantError if two staged rows have
         the same key. Raise ExternalError if a staged file cannot be read. Raise UserError
@@ -205,7 +205,7 @@ class Tables(Protocol):
 
 
 def table_missing(location: object) -> UserError:
-    """Return the error for a table that does not exist or was replaced."""
+    """Return the error for a location without the expected table."""
     return UserError(
         f'table at "{location}" does not exist or was replaced',
         code=Code.TABLE_CHANGED_ERR,

@@ -32,7 +32,7 @@ class Command(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Statements to run; the text may contain none."""
+    """Text with zero or more statements to run."""
 
     text: str
     vertical: bool = False

@@ -155,7 +155,8 @@ class FileWork:
     path: str
     size_bytes: int
     partition_values: tuple[tuple[str, str | None], ...]
-    # None if the log does not contain the number. Times are in milliseconds since 1970.
+    # From the statistics of the file; None if they lack the value. Times are in milliseconds
+    # since 1970.
     rows: int | None
     low_ms: int | None
     high_ms: int | None
@@ -205,9 +206,9 @@ def _since_1970(bound: object) -> timedelta | None:
 
 
 def event_order(work: FileWork) -> tuple[bool, int]:
-    """Return the sort key of a file by event time; an unknown event time is first.
+    """Return the key that sorts files by event time; files without statistics are first.
 
-    A file without statistics holds the watermark until it is read.
+    The watermark cannot advance until such a file is read.
     """
     return work.low_ms is not None, work.low_ms or 0
 
