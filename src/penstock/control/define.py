@@ -25,7 +25,7 @@ from penstock.control.execute import Services
 from penstock.control.find import find_table, located
 from penstock.control.targets import plain_targets, query_targets
 from penstock.errors import Code, InvariantError, SelectError, UserError
-from penstock.model.cadence import require_cadence
+from penstock.model.cadence import merge_properties, require_cadence
 from penstock.model.job import (
     JobDefinition,
     JobState,
@@ -45,7 +45,6 @@ from penstock.model.job_kinds import (
 )
 from penstock.model.options import (
     Reveal,
-    merge_options,
     option_fields,
     option_key,
     parse_options,
@@ -291,7 +290,7 @@ def _properties(pairs: Mapping[str, str], job_kind: JobKind) -> Properties:
 def _altered_properties(
     before: JobDefinition, given: _StatementOptions, kind: SourceKind
 ) -> Properties:
-    merged = merge_options(before.properties, given.properties.items())
+    merged = merge_properties(before.properties, tuple(given.properties.items()))
     properties = _properties(merged, before.kind)
     require_cadence(properties, measures=kind.measures)
     old = before.properties

@@ -143,8 +143,11 @@ class JobView:
         """The longest time between two commits now; 0 if only a full limit ends an epoch."""
         properties = self.job.definition.properties
         longer = properties.cadence.interval_backlog if self.backlog_cause else None
-        normal = properties.cadence.target or properties.interval
-        return normal if longer is None else longer
+        if longer is not None:
+            return longer
+        # The loop chooses the interval of a target lag.
+        chosen = self.pace.interval if self.pace and properties.cadence.freshness else None
+        return chosen or properties.cadence.target or properties.interval
 
     @property
     def pace(self) -> PaceReport | None:

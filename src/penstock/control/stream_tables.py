@@ -25,10 +25,11 @@ from penstock.control.stream_define import (
 from penstock.control.tables import unregistered_table
 from penstock.crashpoints import CrashPoint, reached
 from penstock.errors import Code, UserError
+from penstock.model.cadence import merge_properties
 from penstock.model.events import EpochRequested
 from penstock.model.job import JobState, StreamingQuery, TableRef
 from penstock.model.job_kinds import FLOW, STREAMING_TABLE, OutputMode
-from penstock.model.options import merge_options, parse_options
+from penstock.model.options import parse_options
 from penstock.model.schema import Column, partition_column_error
 from penstock.model.text import (
     FINAL_WATERMARK_MS,
@@ -288,7 +289,7 @@ def alter_streaming_table(statement: AlterStreamingTable, *, services: Services)
         )
     require_paused(state)
     before = state.definition
-    given = merge_options(before.properties, statement.options)
+    given = merge_properties(before.properties, statement.options)
     options = stream_options(tuple(given.items()), kind=statement.kind)
     kind = source_kind(before.source.kind)
     parsed = parse_options(

@@ -4,6 +4,7 @@ Invariant: the boundaries are stored before the first plan that uses them. A spl
 by a commit, in the transaction that applies it, or by a complete poll.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -55,8 +56,10 @@ class BacklogKeeper:
         return review(state.backlog, replace(found, epoch=epoch), marks=marks)
 
     def after_commit(self, state: JobState, source: Source) -> JobState:
-        """Store whether the job is still in backlog."""
-        return self._store(state, state.backlog, source)
+        """Apply the lag after an epoch, and store whether the job is still in backlog."""
+        found = self._findings(state, state.progress, source)
+        marks = state.definition.properties.cadence.marks
+        return self._store(state, review(state.backlog, found, marks=marks), source)
 
     def _findings(
         self,
@@ -85,7 +88,8 @@ class BacklogKeeper:
         fixed = record.armed != state.backlog.armed
         lags_changed = _lags(record) != _lags(state.backlog)
         if fixed or lags_changed or cause != state.backlog_cause:
-            entered = BacklogEntered(cause=cause, record=record)
+            since = state.backlog_since or self.clock.now()
+            entered = BacklogEntered(cause=cause, record=record, since=since)
             bodies.append(entered if cause else BacklogLeft(record=record))
         if not bodies:
             return state
@@ -101,12 +105,7 @@ class BacklogKeeper:
         cadence = state.definition.properties.cadence
         if cadence.freshness != DOWNSTREAM:
             return cadence.target
-        table = state.definition.table.id
-        targets = [
-            reader.definition.properties.cadence.target or reader.definition.properties.interval
-            for reader in self.catalog.jobs()
-            if reader.id != state.id and table in {one.identity for one in reader.progress}
-        ]
+        targets = _downstream_targets(state, self.catalog.jobs())
         return min(targets, default=state.definition.properties.interval)
 
     def _upstream(self, state: JobState, source: Source) -> str:
@@ -120,6 +119,23 @@ class BacklogKeeper:
             if runs and writer.backlog_cause and writer.id != state.id:
                 return f"{UPSTREAM} {writer.name}"
         return ""
+
+
+def _downstream_targets(state: JobState, jobs: Sequence[JobState]) -> Iterator[timedelta]:
+    """Yield the target lags of the running jobs that read a table, also through other tables.
+
+    The jobs of a table cannot read it, directly or through others, so the search ends.
+    """
+    for reader in jobs:
+        inputs = {split.identity for split in reader.progress}
+        runs = reader.desired.state is DesiredState.RUN
+        if reader.id == state.id or not runs or state.definition.table.id not in inputs:
+            continue
+        properties = reader.definition.properties
+        if properties.cadence.freshness == DOWNSTREAM:
+            yield from _downstream_targets(reader, jobs)
+        else:
+            yield properties.cadence.target or properties.interval
 
 
 def _lags(record: Backlog) -> dict[str, int]:

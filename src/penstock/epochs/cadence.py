@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from penstock.model.backlog import UPSTREAM, LagUnit
 from penstock.model.epoch import EpochLimits
 from penstock.model.job import JobDefinition
+from penstock.model.job_kinds import POLL_INTERVAL_MAX
 from penstock.model.split import Amount
 
 _RETRY_DELAY_FIRST = timedelta(milliseconds=200)
@@ -56,9 +57,9 @@ def cadence_of(
     )
 
 
-def poll_interval(definition: JobDefinition) -> timedelta:
-    """Return the time between two polls of an idle source."""
-    return definition.properties.max_interval
+def poll_interval(definition: JobDefinition, *, fresh: timedelta | None = None) -> timedelta:
+    """Return the time between two polls of an idle source; ``fresh`` replaces the interval."""
+    return min(fresh, POLL_INTERVAL_MAX) if fresh else definition.properties.max_interval
 
 
 def fresh_interval(target: timedelta, epoch_seconds: float) -> timedelta:

@@ -110,7 +110,8 @@ class EpochLoop:
         self._epoch_at: datetime | None = None
         self._request_handled = 0
         self._pace = Pace()
-        self._pace_at: datetime | None = None
+        # The amount left and the rate that were stored last.
+        self._reported: PaceReport | None = None
         self._backlog = BacklogKeeper(
             catalog=parts.catalog, clock=parts.clock, wakes=parts.wakes
         )
@@ -167,7 +168,9 @@ class EpochLoop:
                 if self._stop.is_set() or not self._load_epoch():
                     break
                 # Poll between epochs too, so that no split waits for the backlog of others.
-                if not self._stop.is_set() and self._source.poll_due(self._poll_interval):
+                # A user who resets the backlog gets new boundaries after the current epoch.
+                due = self._source.poll_due(self._poll_interval) or self._state.arming_due
+                if not self._stop.is_set() and due:
                     self._poll()
                 self._report_waiting()
             if self._stop.is_set():
@@ -205,7 +208,7 @@ class EpochLoop:
 
     @property
     def _poll_interval(self) -> timedelta:
-        return self._fresh_interval or poll_interval(self._state.definition)
+        return poll_interval(self._state.definition, fresh=self._fresh_interval)
 
     def _caught_up(self) -> bool:
         heads = self._heads or {}
@@ -251,6 +254,8 @@ class EpochLoop:
 
     def _poll(self) -> None:
         self._reporter.report(step=Step.POLLING)
+        if self._state.arming_due:
+            self._source.recheck()
         try:
             poll = self._source.poll(self._state.progress, report=self._report_poll)
         finally:
@@ -268,6 +273,7 @@ class EpochLoop:
             )
         self._state = self._backlog.after_poll(self._state, poll.progress, self._source)
         self._report_waiting()
+        self._report_pace()
 
     def _report_poll(self, text: str) -> None:
         """Report the progress of a poll; raise StoppedError if the loop was asked to stop."""
@@ -308,8 +314,10 @@ class EpochLoop:
         delay = max(self._poll_interval, self._source.poll_delay())
         next_at = self._parts.clock.now() + delay
         self._reporter.report(step=Step.IDLE, until=next_at)
-        self._set_status(Status(code=StatusCode.IDLE, fields=(("until", next_at.isoformat()),)))
+        fields = (("until", next_at.isoformat()),)
+        self._set_status(Status(code=StatusCode.IDLE, fields=fields, pace=self._reported))
         self._wait(delay)
+        self._reported = None
         self._set_status(None)
         if self._stop.is_set():
             return
@@ -318,27 +326,29 @@ class EpochLoop:
 
     def _report_pace(self, *, next_epoch_at: datetime | None = None) -> None:
         """Store the amount left and the rate, at most every few seconds, while they matter."""
-        now = self._parts.clock.now()
-        if not self._state.backlog_cause and next_epoch_at is None:
-            self._pace_at = None
+        now, target = self._parts.clock.now(), self._backlog.target
+        if not self._state.backlog_cause and next_epoch_at is None and target is None:
+            self._reported = None
             self._set_status(None)
             return
-        if self._pace_at is not None and now - self._pace_at < _PACE_PERIOD:
+        last = self._reported
+        recent = last is not None and now - last.at < _PACE_PERIOD
+        if last is not None and recent and last.next_epoch_at == next_epoch_at:
             return
-        self._pace_at = now
         remaining = self._source.statuses()
         total = total_amount([status.remaining for status in remaining])
         rate, unit, eta = self._pace.estimate(total)
         self._reporter.report(rate=rate, rate_unit=unit, eta=eta)
-        pace = PaceReport(
+        self._reported = PaceReport(
             at=now,
             remaining=remaining,
             rate=rate,
             rate_unit=unit,
             eta=eta if self._state.backlog_cause else None,
+            interval=self._cadence.interval,
             next_epoch_at=next_epoch_at,
         )
-        self._set_status(Status(code=StatusCode.LOADING, pace=pace))
+        self._set_status(Status(code=StatusCode.LOADING, pace=self._reported))
 
     def _set_status(self, status: Status | None) -> None:
         """Store the job's status for display; no decision depends on it."""
@@ -379,8 +389,7 @@ class EpochLoop:
         plan = self._runner.plan(self._owned)
         if plan is None:
             return False
-        if self._pace_at is None:
-            self._set_status(None)
+        self._report_pace()
         if plan.reads or not self._source.waiting().items:
             self._epoch_at = self._parts.clock.now()
         plan_seconds = self._parts.clock.monotonic() - started

@@ -86,11 +86,14 @@ class LagMarks:
     low: float
 
     def lagging(self, amount: Amount, *, before: bool) -> bool:
-        """Return whether a split lags; between the marks, and if unknown, nothing changes."""
+        """Return whether a split lags; between the marks, and if unknown, nothing changes.
+
+        An incomplete amount is a lower bound, so it can exceed the high mark only.
+        """
         found = self.unit.of(amount)
         if found is None:
             return before
-        return found > self.high or (before and found >= self.low)
+        return found > self.high or (before and (found >= self.low or not amount.complete))
 
 
 # Whether all records of a split before a boundary are committed.
@@ -112,7 +115,12 @@ class Findings:
 def fix_boundaries(record: Backlog, heads: Mapping[str, Position], found: Findings) -> Backlog:
     """Fix the boundaries at the heads; a split without unread data gets none."""
     lagging = {split.split: split.lag_changes for split in record.splits if split.lagging}
-    waiting = {name: head for name, head in heads.items() if not found.passed(name, head)}
+    ended = {split.split for split in found.progress if split.finished}
+    waiting = {
+        name: head
+        for name, head in heads.items()
+        if name not in ended and not found.passed(name, head)
+    }
     splits = (
         SplitBacklog(split=name, boundary=waiting.get(name), lag_changes=lagging.get(name, 0))
         for name in sorted({*waiting, *lagging})
@@ -127,11 +135,12 @@ def review(record: Backlog, found: Findings, *, marks: LagMarks | None) -> Backl
     splits = []
     for name in sorted({*known, *current}):
         before, here = known.get(name, SplitBacklog(split=name)), current.get(name)
-        after = _with_lag(before, None if here is None else found.remaining.get(name), marks)
-        if before.boundary is not None and before.open:
+        ended = here is None or here.finished
+        after = _with_lag(before, None if ended else found.remaining.get(name), marks)
+        boundary = before.boundary if before.open else None
+        if boundary is not None and (ended or found.passed(name, boundary)):
             gone = here is None
-            if here is None or here.finished or found.passed(name, before.boundary):
-                after = replace(after, finished_at=found.at, epoch=found.epoch, gone=gone)
+            after = replace(after, finished_at=found.at, epoch=found.epoch, gone=gone)
         if after.boundary is not None or after.lag_changes:
             splits.append(after)
     return replace(record, splits=tuple(splits))
@@ -140,7 +149,7 @@ def review(record: Backlog, found: Findings, *, marks: LagMarks | None) -> Backl
 def _with_lag(
     split: SplitBacklog, amount: Amount | None, marks: LagMarks | None
 ) -> SplitBacklog:
-    """Apply the lag rule; a split that was removed, or has no rule any more, does not lag."""
+    """Apply the lag rule; a split that ended or was removed, or has no rule, does not lag."""
     lagging = split.lagging and marks is not None and amount is not None
     if marks is not None and amount is not None:
         lagging = marks.lagging(amount, before=split.lagging)

@@ -1,14 +1,14 @@
 """Options of the cadence of a job: intervals, lag marks and limits, also during backlog."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
 
 from penstock.errors import UserError
 from penstock.model.backlog import LagMarks, LagUnit
-from penstock.model.options import Spelled, option, parse_duration, parse_size
+from penstock.model.options import Spelled, merge_options, option, parse_duration, parse_size
 
 INTERVAL_KEY = "checkpoint.interval"
 BACKLOG_INTERVAL_KEY = f"{INTERVAL_KEY}-during-backlog"
@@ -148,8 +148,8 @@ def require_cadence(properties: HasCadence, *, measures: Collection[str]) -> Non
 
 
 def _require_intervals(properties: HasCadence) -> None:
-    cadence, normal = properties.cadence, properties.interval
-    longer = cadence.interval_backlog
+    cadence = properties.cadence
+    normal, longer = cadence.target or properties.interval, cadence.interval_backlog
     if longer is not None and timedelta(0) < longer < normal:
         raise UserError(
             f'option "{BACKLOG_INTERVAL_KEY}" must be 0, or at least the normal interval of '
@@ -191,12 +191,26 @@ def _require_marks(cadence: CadenceOptions, measures: Collection[str]) -> None:
             f'option "{LAG_LOW_KEY}" must be below "{LAG_HIGH_KEY}", not '
             f'"{cadence.lag_low}" and "{cadence.lag_high}"'
         )
+    if not low:
+        raise UserError(
+            f'option "{LAG_LOW_KEY}" must be more than 0, not "{cadence.lag_low}"',
+            hint="A lag is never below 0, so the job would never leave its backlog.",
+        )
     if high_unit not in measures:
         allowed = [unit for unit in LagUnit if unit in measures]
         raise UserError(
             f'option "{LAG_HIGH_KEY}" cannot be in {high_unit}, because the source measures '
             f"its lag in {', '.join(allowed)}",
         )
+
+
+def merge_properties(before: HasCadence, given: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return properties as text, changed by given ones; a target replaces an interval."""
+    merged, keys = merge_options(before, given), {key for key, _ in given}
+    replaced = {FRESHNESS_KEY} if keys & _SPELLINGS.keys() else set()
+    if dict(given).get(FRESHNESS_KEY):
+        replaced = {*_SPELLINGS}
+    return {key: text for key, text in merged.items() if key in keys or key not in replaced}
 
 
 def _seconds(duration: timedelta) -> str:

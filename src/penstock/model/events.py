@@ -139,6 +139,8 @@ class BacklogEntered:
 
     cause: str
     record: Backlog
+    # The start of the time in backlog, which a change of the cause does not end.
+    since: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,8 +227,9 @@ def apply(state: JobState | None, event: Event) -> JobState:  # noqa: C901, PLR0
             return replace(state, query_started_at=started)
         case BacklogEntered() | BacklogLeft():
             merged = _with_backlog(state, event, body.record)
-            cause = body.cause if isinstance(body, BacklogEntered) else ""
-            return _with_cause(merged, event, cause)
+            if isinstance(body, BacklogEntered):
+                return _with_cause(merged, event, body.cause, since=body.since)
+            return _with_cause(merged, event, "", since=None)
         case BacklogFinished():
             record = Backlog(armed=body.armed, splits=(body.split,))
             return _with_backlog(state, event, record)
@@ -273,10 +276,11 @@ def _with_backlog(state: JobState, event: Event, record: Backlog) -> JobState:
     return state
 
 
-def _with_cause(state: JobState, event: Event, cause: str) -> JobState:
+def _with_cause(
+    state: JobState, event: Event, cause: str, *, since: datetime | None
+) -> JobState:
     if event.number <= state.backlog_event:
         return state
-    since = event.at if cause else None
     return replace(state, backlog_cause=cause, backlog_since=since, backlog_event=event.number)
 
 

@@ -337,6 +337,8 @@ class PaceReport:
     rate: float | None = None
     rate_unit: str = ""
     eta: timedelta | None = None
+    # The interval of the cadence; the loop chooses it if the job has a target lag.
+    interval: timedelta | None = None
     next_epoch_at: datetime | None = None
 
 

@@ -108,6 +108,10 @@ class Source(Protocol):
         del interval
         return False
 
+    def recheck(self) -> None:
+        """Make the next poll complete; called before new boundaries are fixed."""
+        return
+
     def poll_delay(self) -> timedelta:
         """Return the shortest wait before the next poll of an idle source."""
         return timedelta(0)

@@ -245,6 +245,9 @@ class FilesSource(Source):
             complete=self._range is None or self._range.complete,
         )
 
+    def recheck(self) -> None:
+        self._range = None
+
     def poll_delay(self) -> timedelta:
         return self._budget.wait(self._poll_requests)
 
@@ -257,9 +260,7 @@ class FilesSource(Source):
         self, split: str, boundary: Position, *, result: EpochResult | None = None
     ) -> bool:
         del split  # There is only one.
-        if self._polled_at is None or not isinstance(boundary, AtTime):
-            return False
-        if not self.waiting().complete:
+        if self._range is None or not self._range.complete or not isinstance(boundary, AtTime):
             return False
         planned = self._planned if result is None else ()
         return all(file.modified_at > boundary.at for file in (*planned, *self._window))
