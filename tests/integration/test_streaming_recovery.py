@@ -414,6 +414,28 @@ def test_t47_a_streaming_table_whose_tasks_always_hang_is_paused(
     assert failures(node) == [Code.TASKS_ABORT_ERR, Code.TASKS_ABORT_ERR]
 
 
+def test_t47_a_replay_whose_tasks_hang_is_cancelled_and_repeated(
+    prepared: Prepared, spark: SparkExecutor, pipe: Pipe
+) -> None:
+    node = prepared.put_back(spark=spark)
+    append_rounds(node, 3)
+    node = replace(
+        kill_at(node, CrashPoint.TABLE_COMMITTED, tables=BOTH), clock=MovedClock(), tables=None
+    )
+    pipe.close()
+
+    with supervised(node) as supervisor:
+        rounds_until(supervisor, lambda _: pipe.reached())
+        waited_at = node.job(TOTALS).query_started_at
+        pass_minute(node, supervisor)
+        rounds_until(supervisor, lambda _: node.job(TOTALS).query_started_at != waited_at)
+        pipe.open()
+        append_rounds(node, 4)
+        rounds_until(supervisor, lambda _: results(node, BOTH) == rows(rounds=5))
+
+    assert node.job(TOTALS).desired.auto_resumes == 0
+
+
 def totals_paused(reports: tuple[RunnerReport, ...]) -> bool:
     """Return whether the totals are paused; Penstock resumes them at once."""
     return any(r.state.name == TOTALS and r.state.desired.reason is not None for r in reports)

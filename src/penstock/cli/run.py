@@ -217,7 +217,8 @@ def _report_open_state(reports: Sequence[RunnerReport]) -> None:
         query = state.definition.streaming
         if query is None or state.batch is None or query.output is OutputMode.UPDATE:
             continue
-        if state.batch.state_rows and state.batch.watermark_ms < FINAL_WATERMARK_MS:
+        final = state.batch.watermark_ms >= FINAL_WATERMARK_MS
+        if state.batch.state_rows and query.writes_late and not final:
             rows = format_count(state.batch.state_rows, "row")
             kind = state.definition.kind.noun
             _report(

@@ -38,6 +38,7 @@ from penstock.model.events import (
     NoticesChanged,
     Outcome,
     QueryStarted,
+    WatermarkApplied,
 )
 from penstock.model.formats import PayloadFormat
 from penstock.model.job import DesiredState, JobDefinition, JobState, LoadProperties
@@ -226,6 +227,11 @@ def _event_text(  # noqa: C901, PLR0912 - One branch per class of events.
         case QueryStarted():
             numbers = f"committed {body.committed}, opened {body.opened}, table {body.in_table}"
             return "QueryStarted", f"{body.verdict}; batches: {numbers}"
+        case WatermarkApplied():
+            batch = body.batch
+            kept = f"{format_count(batch.state_rows, 'row')} in the state"
+            watermark = format_event_time(batch.watermark_ms)
+            return "WatermarkApplied", f"batch {batch.batch}, watermark {watermark}, {kept}"
         case EpochRequested():
             advance = body.advance_ms
             detail = "" if advance is None else f"watermark {format_event_time(advance)}"

@@ -12,7 +12,8 @@ The loop is the same for all jobs. An ``EpochRunner`` plans and runs the epochs 
 
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -104,8 +105,10 @@ class EpochLoop:
         # The status that this runner stored last, in a tuple; None if it stored none.
         self._status: tuple[Status | None] | None = None
         self._overdue = threading.Event()
-        # The positions that the splits must reach before the run counts as caught up.
+        # The positions that the splits must reach before the run counts as caught up, and
+        # whether a job that writes the inputs still worked when they were read.
         self._heads: Mapping[str, Position] | None = None
+        self._fed = False
         # When the last epoch was started, and the newest handled request of a user.
         self._epoch_at: datetime | None = None
         self._request_handled = 0
@@ -128,7 +131,7 @@ class EpochLoop:
         """Take over the job and load until stopped or, if requested, until caught up."""
         self._start()
         try:
-            self._runner.open(self._owned)
+            self._with_retries(lambda _: self._open_runner())
             with self._parts.wakes.registered(self._source.watched(), self._wake):
                 self._load(until_caught_up=until_caught_up)
         finally:
@@ -177,7 +180,7 @@ class EpochLoop:
                 break
             # Decided by the last poll: a poll after a failed attempt may have found more.
             if self._caught_up():
-                if until_caught_up and not self._parts.upstream_works(self._state):
+                if until_caught_up and not self._fed:
                     self._reporter.report(caught_up=True)
                     break
                 self._wait_for_records(until_caught_up=until_caught_up)
@@ -187,6 +190,8 @@ class EpochLoop:
         if until_caught_up:
             # The next poll finds what the jobs that write the inputs have added.
             self._heads = None
+            if not self._parts.upstream_works(self._state):
+                return
         self._idle()
 
     def stop(self) -> None:
@@ -256,12 +261,14 @@ class EpochLoop:
         self._reporter.report(step=Step.POLLING)
         if self._state.arming_due:
             self._source.recheck()
+        # Rows that were added after this moment are found by another poll.
+        fed = self._parts.upstream_works(self._state)
         try:
             poll = self._source.poll(self._state.progress, report=self._report_poll)
         finally:
             self._count_requests()
         if self._heads is None:
-            self._heads = self._source.heads()
+            self._heads, self._fed = self._source.heads(), fed
         # A notice that was never stored counts as zero.
         stored = dict(self._state.notices)
         changed = any(stored.get(name, 0) != found for name, found in poll.notices)
@@ -359,21 +366,52 @@ class EpochLoop:
     def _load_epoch(self) -> bool:
         """Load the next epoch, with retries; return False if there is nothing to load."""
         epoch = self._state.epoch_newest + 1
-        failures_max = self._state.definition.properties.failures_max
         self._request_handled = self._state.requested_event
+
+        def attempt_again(attempt: int) -> bool:
+            if attempt > 1:
+                self._open_runner()
+                self._poll()
+            return self._attempt(epoch, attempt)
+
+        return bool(self._with_retries(attempt_again))
+
+    def _with_retries(self, act: Callable[[int], bool | None]) -> bool | None:
+        """Call ``act`` with the number of the attempt until it succeeds; None if stopped."""
+        failures_max = self._state.definition.properties.failures_max
         for attempt in range(1, failures_max + 1):
             try:
-                return self._attempt(epoch, attempt)
+                return act(attempt)
             except ExternalError as error:
                 final = self._source.failed("", error) is OnFailure.RAISE
                 if final or attempt == failures_max:
                     raise
                 self._wait_to_retry(error, attempt=attempt + 1)
             if self._stop.is_set():
-                return False
+                break
+        return None
+
+    def _open_runner(self) -> None:
+        with self._time_limited():
             self._runner.open(self._owned)
-            self._poll()
-        return False
+
+    @contextmanager
+    def _time_limited(self) -> Iterator[None]:
+        """Raise ExternalError if the attempt was aborted because of its time limit."""
+        self._overdue.clear()
+        try:
+            yield
+        except StoppedError as error:
+            if self._stop.is_set() or not self._overdue.is_set():
+                raise
+            raise ExternalError(
+                "the tasks of the epoch exceeded their time limit and were cancelled",
+                code=Code.TASKS_ABORT_ERR,
+                hint=(
+                    "Check that the source and the table's storage respond, and that the "
+                    "machine is not overloaded."
+                ),
+            ) from error
 
     def _wait_to_retry(self, error: ExternalError, *, attempt: int) -> None:
         delay = retry_delay(attempt)
@@ -386,7 +424,8 @@ class EpochLoop:
 
     def _attempt(self, epoch: int, attempt: int) -> bool:
         started = self._parts.clock.monotonic()
-        plan = self._runner.plan(self._owned)
+        with self._time_limited():
+            plan = self._runner.plan(self._owned)
         if plan is None:
             return False
         self._report_pace()
@@ -499,20 +538,9 @@ class EpochLoop:
             raise too_many_errors(self._state.tripped)
 
     def _run(self, plan: EpochPlan, draft: Attachment) -> tuple[Ack, ...]:
-        self._overdue.clear()
         try:
-            return self._runner.run(plan, draft, owned=self._owned)
-        except StoppedError as error:
-            if self._stop.is_set() or not self._overdue.is_set():
-                raise
-            raise ExternalError(
-                "the tasks of the epoch exceeded their time limit and were cancelled",
-                code=Code.TASKS_ABORT_ERR,
-                hint=(
-                    "Check that the source and the table's storage respond, and that the "
-                    "machine is not overloaded."
-                ),
-            ) from error
+            with self._time_limited():
+                return self._runner.run(plan, draft, owned=self._owned)
         finally:
             self._count_requests()
 

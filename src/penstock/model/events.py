@@ -21,7 +21,13 @@ from typing import assert_never
 
 from penstock.errors import InvariantError
 from penstock.model.backlog import Backlog, SplitBacklog, merge
-from penstock.model.epoch import Attachment, CommitKind, Generation, Statistics
+from penstock.model.epoch import (
+    Attachment,
+    BatchRecord,
+    CommitKind,
+    Generation,
+    Statistics,
+)
 from penstock.model.job import Desired, DesiredState, JobDefinition, JobState, Reason
 from penstock.model.split import Progress
 
@@ -159,6 +165,14 @@ class BacklogLeft:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WatermarkApplied:
+    """A batch without rows was run, to apply a watermark; it changed no row of the table."""
+
+    # Without a plan.
+    batch: BatchRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BacklogReset:
     """A user requested boundaries at the current heads."""
 
@@ -174,6 +188,7 @@ EventBody = (
     | NoticesChanged
     | EpochRequested
     | QueryStarted
+    | WatermarkApplied
     | BacklogEntered
     | BacklogFinished
     | BacklogLeft
@@ -225,6 +240,8 @@ def apply(state: JobState | None, event: Event) -> JobState:  # noqa: C901, PLR0
         case QueryStarted():
             started = max(state.query_started_at or event.at, event.at)
             return replace(state, query_started_at=started)
+        case WatermarkApplied():
+            return replace(state, batch=_newer_batch(state.batch, body.batch))
         case BacklogEntered() | BacklogLeft():
             merged = _with_backlog(state, event, body.record)
             if isinstance(body, BacklogEntered):
@@ -336,6 +353,7 @@ def _committed(state: JobState, event: Event, attachment: Attachment) -> JobStat
         state = _arm(state, event)
     if attachment.window.tripped and event.number > state.tripped_event:
         state = replace(state, tripped=attachment.window.tripped, tripped_event=event.number)
+    state = replace(state, batch=_newer_batch(state.batch, attachment.batch))
     if attachment.number <= state.number:
         return state
     return replace(
@@ -345,5 +363,10 @@ def _committed(state: JobState, event: Event, attachment: Attachment) -> JobStat
         progress=attachment.progress,
         cumulative=attachment.cumulative,
         rejects_number=attachment.rejects_number,
-        batch=attachment.batch,
     )
+
+
+def _newer_batch(one: BatchRecord | None, other: BatchRecord | None) -> BatchRecord | None:
+    """Return the newer of two batches; of equal ones, the one that the table has."""
+    known = [batch for batch in (one, other) if batch is not None]
+    return max(known, key=lambda batch: (batch.batch, bool(batch.plan)), default=None)

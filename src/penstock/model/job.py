@@ -143,6 +143,15 @@ class StreamingQuery:
     state_ttl: timedelta | None = None
 
     @property
+    def writes_late(self) -> bool:
+        """Whether rows of the state are results that wait for the watermark.
+
+        An inner join has no such rows: it writes a result as soon as both rows are read.
+        """
+        kept = [one for one in self.operators if one.keeps]
+        return any(one.name != "join" or not one.detail.startswith("INNER") for one in kept)
+
+    @property
     def closes_state(self) -> bool:
         """Whether the watermark ends windows or deletes rows of the state."""
         return any(one.keeps and one.until != NEVER for one in self.operators)

@@ -75,6 +75,8 @@ class BatchPlan:
     # first one, and drops rows up to the second one.
     closes_ms: int = 0
     drops_ms: int = 0
+    # A later event time does not count as the highest one of its stream.
+    high_max_ms: int = 0
     # The table that holds the watermark; empty if none does.
     held_by: str = ""
     pins: Mapping[str, int]

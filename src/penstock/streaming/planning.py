@@ -22,7 +22,7 @@ from penstock.sources.table_log.kind import (
     FileWork,
     parse_position,
     parse_streams,
-    with_watermark,
+    with_times,
 )
 from penstock.sources.table_log.source import TableLogSource
 from penstock.streaming.checkpoint import BatchPlan, SourcePlan
@@ -72,7 +72,10 @@ class BatchPlanner:
         query, last = query_of(owned.state), self._last
         times = self._times(owned, reads=planned.reads, progress=planned.progress)
         drops = FIRST_WATERMARK_MS if last is None else last.closes_ms
-        shares = _shares(planned, owned, slots=query.parallelism, drops_ms=drops)
+        limit = self._high_max(owned.state)
+        shares = _shares(
+            planned, owned, slots=query.parallelism, drops_ms=drops, high_max_ms=limit
+        )
         begin, end = positions(owned.state.progress), positions(planned.progress)
         table_id = {split.split: split.identity for split in planned.progress}
         return BatchPlan(
@@ -84,6 +87,7 @@ class BatchPlanner:
             watermark_ms=self._watermark(owned.state, times),
             closes_ms=FIRST_WATERMARK_MS if last is None else last.watermark_ms,
             drops_ms=drops,
+            high_max_ms=limit,
             held_by=_table_name(owned.state, held_by(_timed(query, times))),
             pins=pins,
             sources={
@@ -119,23 +123,25 @@ class BatchPlanner:
                 SourceTime(
                     name=view.split,
                     delay_ms=view.delay_ms,
-                    high_ms=self._high(view.split, own, _properties(owned.state)),
+                    high_ms=self._high(view.split, own, limit_ms=self._high_max(owned.state)),
                     hold_ms=source.hold_ms(view.split, position[view.split]),
                     idle=self._idle(view.split, owned.state, at_head=at_head),
                 )
             )
         return times
 
-    def _high(
-        self, split: str, reads: tuple[SplitRead, ...], properties: StreamingTableProperties
-    ) -> int | None:
+    def _high(self, split: str, reads: tuple[SplitRead, ...], *, limit_ms: int) -> int | None:
         """Return the highest event time of a split after these reads."""
         high = None if self._last is None else self._last.sources[split].high_ms
         works = (from_text(FileWork, read.work) for read in reads)
-        now = self._clock.now()
         for found in (self._found_high.get(split), *(work.high_ms for work in works)):
-            high = counted_high(high, found, now=now, max_future=properties.max_future)
+            high = counted_high(high, found, limit_ms=limit_ms)
         return high
+
+    def _high_max(self, state: JobState) -> int:
+        """Return the latest event time that counts now."""
+        latest = self._clock.now() + _properties(state).max_future
+        return int(latest.timestamp() * 1_000)
 
     def _idle(self, split: str, state: JobState, *, at_head: bool) -> bool:
         now = self._clock.now()
@@ -192,7 +198,13 @@ def with_shares(stored: BatchPlan, owned: Owned) -> BatchPlan:
         if parse_position(read.begin).order < parse_position(ends[read.split]).order
     )
     planned = EpochPlan(reads=reads, progress=_at_ends(stored, begins), final=True)
-    shares = _shares(planned, owned, slots=stored.slots, drops_ms=stored.drops_ms)
+    shares = _shares(
+        planned,
+        owned,
+        slots=stored.slots,
+        drops_ms=stored.drops_ms,
+        high_max_ms=stored.high_max_ms,
+    )
     sources = {name: replace(s, shares=shares[name]) for name, s in stored.sources.items()}
     return replace(stored, sources=sources)
 
@@ -204,13 +216,14 @@ def _at_ends(stored: BatchPlan, progress: Progress) -> Progress:
 
 
 def _shares(
-    planned: EpochPlan, owned: Owned, *, slots: int, drops_ms: int
+    planned: EpochPlan, owned: Owned, *, slots: int, drops_ms: int, high_max_ms: int
 ) -> dict[str, Shares]:
     """Divide the reads of each stream into one share per reader task."""
     shares: dict[str, Shares] = {}
     for split in planned.progress:
         own = tuple(read for read in planned.reads if read.split == split.split)
-        counted = replace(planned, reads=tuple(with_watermark(r, drops_ms) for r in own))
+        timed = (with_times(r, watermark_ms=drops_ms, high_max_ms=high_max_ms) for r in own)
+        counted = replace(planned, reads=tuple(timed))
         groups = owned.source.distribute(counted, tasks=slots, needed=()) if own else []
         shares[split.split] = tuple(groups)
     return shares

@@ -22,7 +22,7 @@ from penstock.epochs.task import Refusal, result_of
 from penstock.errors import InvariantError, StoppedError
 from penstock.model.codec import from_text, to_text
 from penstock.model.epoch import Ack, Attachment, BatchRecord, EpochPlan
-from penstock.model.events import QueryStarted
+from penstock.model.events import QueryStarted, WatermarkApplied
 from penstock.model.job import JobState
 from penstock.model.job_kinds import OutputMode
 from penstock.model.query import Lookup
@@ -38,6 +38,7 @@ from penstock.streaming.checkpoint import (
     delete_unused,
     parse_plan,
 )
+from penstock.streaming.gate import Opened
 from penstock.streaming.planning import (
     BatchPlanner,
     epoch_plan,
@@ -103,8 +104,8 @@ class QueryRunner:
         self._cancelled = threading.Event()
         self._lock: OwnerLock | None = None
         self._query: RunningQuery | None = None
-        # The open batch and the time at which it was opened; None if no batch is open.
-        self._open: tuple[int, float] | None = None
+        # None if no batch is open.
+        self._open: Opened | None = None
         self._planner = BatchPlanner(parts.loop.clock)
         # The plan of the open batch.
         self._plan: BatchPlan | None = None
@@ -195,10 +196,10 @@ class QueryRunner:
         found = {} if last is None else self._reported_high(last)
         self._planner.follow(last, found_high=found)
         self._pins = self._folder.pins(batch) or {}
-        if {lookup.table.name for lookup in self._pins.values()} != {
-            table.name for table in query.lookups
-        } or self._folder.plan(batch) is None:
-            self._write_pins(owned.state, batch)
+        names = {lookup.table.name for lookup in self._pins.values()}
+        stored = names == {table.name for table in query.lookups}
+        if not stored or self._folder.plan(batch) is None:
+            self._pin(owned.state, batch)
         settings = replace(self._settings(owned.state), overrides=self._folder.frozen())
         spark = self._parts.executor.running()
         session = StreamSession(spark.sessions(), settings, checkpoint=self._folder.path)
@@ -209,6 +210,7 @@ class QueryRunner:
             mode=query.output,
             folder=self._folder,
             explain=self._parts.executor.convert_error,
+            clock=self._clock,
         )
         log.info("query started", job=definition.name, batch=batch)
 
@@ -225,12 +227,16 @@ class QueryRunner:
         """Run a committed batch again without a commit, to rebuild its state."""
         if record is None:
             raise InvariantError("a batch without a commit cannot be replayed")
-        plan = self._folder.plan(record.batch)
-        if plan is None:
-            plan = with_shares(parse_plan(record.plan), owned)
+        committed, plan = parse_plan(record.plan), self._folder.plan(record.batch)
+        # A failed attempt of an older copy of the checkpoint may have stored another plan.
+        if plan is None or plan.without_shares() != committed:
+            plan = with_shares(committed, owned)
             self._folder.write_plan(plan)
+        self._pin(owned.state, record.batch, versions=plan.pins)
         last = self._folder.plan(record.batch - 1) if record.batch else None
         self._start(owned, batch=record.batch, last=last)
+        # The time limit of an epoch applies to a replay, too.
+        self._reporter.report(step=Step.LOADING)
         self._wait_for_batch()
         self._run_batch(plan, self._task(owned, staged="", replay=True))
         reached(CrashPoint.BATCH_REPLAYED)
@@ -267,10 +273,9 @@ class QueryRunner:
     def _wait_for_batch(self) -> int:
         """Wait until Spark has opened a batch, and return its number."""
         if self._open is None:
-            batch = self._running.opened(self._cancelled)
-            self._open = (batch, self._clock.monotonic())
+            self._open = self._running.opened(self._cancelled)
             reached(CrashPoint.BATCH_OPENED)
-        return self._open[0]
+        return self._open.batch
 
     @property
     def _running(self) -> RunningQuery:
@@ -292,7 +297,8 @@ class QueryRunner:
         """Return whether the open batch has an old current time or old static tables."""
         if self._open is None:
             return False
-        age = self._clock.monotonic() - self._open[1]
+        # Spark sets the current time when it opens a batch, which is soon after the last one.
+        age = self._clock.monotonic() - self._open.at
         if query_of(state).uses_now and age > _NOW_AGE_MAX_SECONDS:
             return True
         tables = self._parts.loop.tables
@@ -398,14 +404,17 @@ class QueryRunner:
     def _reported_high(self, plan: BatchPlan) -> dict[str, int]:
         """Return the highest event time that the readers of a batch found, by split.
 
-        Only files without statistics count, because the plan contains the others.
+        Only files whose statistics lack a time that counts are needed. The plan contains the
+        others.
         """
         found: dict[str, int] = {}
         for split, source in plan.sources.items():
             for slot, reads in enumerate(source.shares):
                 report = self._folder.report(plan.batch, split, slot)
                 unknown = {
-                    read.id for read in reads if from_text(FileWork, read.work).high_ms is None
+                    read.id
+                    for read in reads
+                    if from_text(FileWork, read.work).counted_high_ms is None
                 }
                 for note in report.notes if report else ():
                     high = from_text(FileResult, note.result).high_ms
@@ -419,17 +428,21 @@ class QueryRunner:
         """Add the batch, the watermark and the size of the state."""
         if self._plan is None:
             raise InvariantError("a batch must be run before it is committed")
+        plan = to_text(self._plan.without_shares())
+        record = replace(self._record(self._plan), plan=plan)
+        return replace(attachment, runner=to_text(record))
+
+    def _record(self, plan: BatchPlan) -> BatchRecord:
+        """Return the record of a batch that was run; it contains no plan."""
         rows, size_bytes = self._running.state_totals()
-        record = BatchRecord(
+        return BatchRecord(
             checkpoint_id=self._folder.path.name,
-            batch=self._plan.batch,
-            watermark_ms=self._plan.watermark_ms,
-            held_by=self._plan.held_by,
+            batch=plan.batch,
+            watermark_ms=plan.watermark_ms,
+            held_by=plan.held_by,
             state_rows=rows,
             state_bytes=size_bytes,
-            plan=to_text(self._plan.without_shares()),
         )
-        return replace(attachment, runner=to_text(record))
 
     def committed(self, attachment: Attachment | None, *, owned: Owned) -> None:
         """Allow Spark to commit the batch to its checkpoint."""
@@ -439,24 +452,40 @@ class QueryRunner:
         if attachment is not None and query_of(owned.state).output is OutputMode.UPDATE:
             location = owned.state.definition.table.location
             self._parts.loop.tables.delete_staged(location, self._job_id)
+        if attachment is None:
+            self._store_batch(plan, owned.state)
         self._finish(plan, owned.state)
         if attachment is not None:
             self._folder.prune(plan.batch)
 
+    def _store_batch(self, plan: BatchPlan, state: JobState) -> None:
+        """Store the watermark and the state after a batch that the table has no commit of."""
+        found, known = self._record(plan), state.batch
+        same = known is not None and replace(found, batch=known.batch, plan=known.plan) == known
+        if not same:
+            self._parts.loop.catalog.append(
+                self._job_id, WatermarkApplied(batch=found), expected=state.generation
+            )
+
     def _finish(self, plan: BatchPlan, state: JobState) -> None:
         self._planner.follow(plan, found_high=self._reported_high(plan))
         # Spark reads the static tables as soon as it opens the next batch.
-        self._write_pins(state, plan.batch + 1)
+        self._pin(state, plan.batch + 1)
         self._running.finish()
         self._plan, self._open = None, None
         reached(CrashPoint.BATCH_RETURNED)
 
-    def _write_pins(self, state: JobState, batch: int) -> None:
-        """Pin the static tables of a batch to their newest versions."""
+    def _pin(
+        self, state: JobState, batch: int, *, versions: Mapping[str, int] | None = None
+    ) -> None:
+        """Pin the static tables of a batch to these versions, or to their newest ones."""
         limit = state.definition.properties.lookup_bytes_max
         tables = self._parts.loop.tables
+        known = versions or {}
         self._pins = {
-            table.name: pin(table, tables=tables, bytes_max=limit)
+            table.name: pin(
+                table, tables=tables, bytes_max=limit, version=known.get(table.name)
+            )
             for table in query_of(state).lookups
         }
         if self._pins:

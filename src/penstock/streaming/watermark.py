@@ -101,11 +101,9 @@ def statistics_high(maximum_ms: int) -> int:
     return maximum_ms - 1
 
 
-def counted_high(
-    high_ms: int | None, found_ms: int | None, *, now: datetime, max_future: timedelta
-) -> int | None:
-    """Return the higher of two event times; a time too far in the future does not count."""
-    if found_ms is None or found_ms > int((now + max_future).timestamp() * 1_000):
+def counted_high(high_ms: int | None, found_ms: int | None, *, limit_ms: int) -> int | None:
+    """Return the higher of two event times; a time above the limit does not count."""
+    if found_ms is None or found_ms > limit_ms:
         return high_ms
     return found_ms if high_ms is None else max(high_ms, found_ms)
 

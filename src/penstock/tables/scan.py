@@ -92,10 +92,13 @@ def _values(
     return pa.repeat(cast_array(pa.array([text], pa.string()), kind)[0], batch.num_rows)
 
 
-def pin(table: TableRef, *, tables: Tables, bytes_max: int) -> Lookup:
-    """Return a lookup of the newest version; raise UserError if the table is too large."""
+def pin(
+    table: TableRef, *, tables: Tables, bytes_max: int, version: int | None = None
+) -> Lookup:
+    """Return a lookup of a version, or of the newest; raise UserError if it is too large."""
     try:
         handle = open_table(tables, table)
+        handle = handle if version is None else handle.at(version)
     except UserError as error:
         raise UserError(
             f'table "{table.name}", which the SELECT joins, cannot be opened',

@@ -30,6 +30,7 @@ PLAN = BatchPlan(
     slots=2,
     moves=True,
     watermark_ms=99,
+    high_max_ms=10**15,
     pins={"dim": 17},
     sources={
         "s1": SourcePlan(

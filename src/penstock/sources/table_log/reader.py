@@ -52,7 +52,11 @@ class TableLogReader(TaskReader):
         stream = self._stream_by_split[read.split]
         work = from_text(FileWork, read.work)
         sent = self.requests
-        seen = _Seen(event_time=stream.event_time, watermark_ms=work.watermark_ms)
+        seen = _Seen(
+            event_time=stream.event_time,
+            watermark_ms=work.watermark_ms,
+            high_max_ms=work.high_max_ms,
+        )
         for batch in self._batches(read, work, stream):
             place = partial(_place, work.path, seen.rows)
             seen.add(batch)
@@ -104,6 +108,7 @@ class _Seen:
 
     event_time: str | None
     watermark_ms: int | None
+    high_max_ms: int | None
     rows: int = 0
     low: int | None = None
     high: int | None = None
@@ -115,8 +120,13 @@ class _Seen:
         if self.event_time is None:
             return
         times = _microseconds(batch.column(self.event_time))
+        counted = times
+        if self.high_max_ms is not None:
+            counted = times.filter(
+                pc.less_equal(times, pa.scalar(self.high_max_ms * _MICROSECONDS_PER_MS))
+            )
         lows = [low for low in (self.low, pc.min(times).as_py()) if low is not None]
-        highs = [high for high in (self.high, pc.max(times).as_py()) if high is not None]
+        highs = [high for high in (self.high, pc.max(counted).as_py()) if high is not None]
         self.low, self.high = min(lows, default=None), max(highs, default=None)
         if self.watermark_ms is not None:
             late = pc.less_equal(times, pa.scalar(self.watermark_ms * _MICROSECONDS_PER_MS))

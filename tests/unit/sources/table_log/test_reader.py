@@ -8,7 +8,7 @@ import pytest
 from penstock.errors import Code, UserError
 from penstock.model.codec import from_text
 from penstock.model.schema import Array, Column, Map, Primitive, Struct
-from penstock.sources.table_log.kind import FileResult, with_watermark
+from penstock.sources.table_log.kind import FileResult, with_times
 from tests.error_values import raises
 from tests.unit.sources.table_log.building import COLUMNS, NOON, StreamingJob, Table
 
@@ -90,9 +90,22 @@ def test_s23_rows_up_to_the_watermark_are_late(tmp_path: Path) -> None:
     job = StreamingJob(tmp_path, table.stream())
     (read,) = job.plan(job.polled()).reads
 
-    notes, _ = job.read([with_watermark(read, NOON_MS)])
+    notes, _ = job.read([with_times(read, watermark_ms=NOON_MS, high_max_ms=10**15)])
 
     assert from_text(FileResult, notes[0].result).late_rows == 1
+
+
+def test_the_highest_event_time_of_a_note_is_the_highest_that_counts(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    future = NOON + timedelta(days=30_000)
+    table.append({"id": 1, "at": NOON}, {"id": 2, "at": future}, {"id": 3, "at": None})
+    job = StreamingJob(tmp_path, table.stream())
+    (read,) = job.plan(job.polled()).reads
+
+    notes, _ = job.read([with_times(read, watermark_ms=0, high_max_ms=NOON_MS + 1)])
+
+    result = FileResult(rows=3, low_ms=NOON_MS, high_ms=NOON_MS, late_rows=0)
+    assert from_text(FileResult, notes[0].result) == result
 
 
 def test_a_lost_data_file_is_reported_with_the_version(tmp_path: Path) -> None:
