@@ -27,13 +27,14 @@ from penstock.model.job_kinds import (
     OutputMode,
     StreamingTableProperties,
 )
-from penstock.model.options import option_fields, option_key, parse_options
+from penstock.model.options import all_options, option_fields, option_key, parse_options
 from penstock.model.query import Lookup, StreamRequest, output_name
 from penstock.model.schema import Column
 from penstock.model.split import Progress
 from penstock.model.text import quoted_name
 from penstock.sources.registry import source_kind, source_options, source_ref
 from penstock.sources.source import StartRequest, TableOpener
+from penstock.sql.lexer import TokenKind, read_script, tokenize
 from penstock.sql.statements import (
     CreateFlow,
     CreateStreamingTable,
@@ -77,7 +78,7 @@ def stream_options(pairs: Sequence[tuple[str, str]], *, kind: JobKind) -> Stream
     """Sort and parse the options of a statement."""
     log = source_kind(_SOURCE)
     starts = _keys(log.start_options)
-    own = tuple(key for key in _keys(log.options) if key not in log.fixed)
+    own = tuple(key for key in _keys(log.options) if key not in (*log.fixed, *starts))
     given = dict(pairs)
     start = {key: given.pop(key) for key in starts if key in given}
     source = {key: given.pop(key) for key in own if key in given}
@@ -91,6 +92,48 @@ def stream_options(pairs: Sequence[tuple[str, str]], *, kind: JobKind) -> Stream
 
 def _keys(options: type | None) -> tuple[str, ...]:
     return () if options is None else tuple(map(option_key, option_fields(options)))
+
+
+def same_query(text: str, other: str) -> bool:
+    """Return whether two queries differ only in spaces, comments and the case of words."""
+    return _folded_tokens(text) == _folded_tokens(other)
+
+
+def _folded_tokens(text: str) -> list[tuple[TokenKind, str]]:
+    return [
+        (token.kind, token.text.lower() if token.kind is TokenKind.WORD else token.text)
+        for token in tokenize(read_script(text))
+    ]
+
+
+def changed_option(
+    definition: JobDefinition, options: StreamOptions
+) -> tuple[str, str, str] | None:
+    """Return the first option that differs from a definition, with its values before and after.
+
+    Options that are not given have their default values.
+    """
+    log = source_kind(definition.source.kind)
+    fixed = {key: text for key, text in definition.source.options if key in log.fixed}
+    source = parse_options(
+        log.options, {**options.source, **options.start, **fixed}.items(), what="STREAM"
+    )
+    before = [
+        *all_options(definition.properties),
+        *_folded_options(source_options(definition.source)),
+    ]
+    after = [*all_options(options.properties), *_folded_options(source)]
+    changed = (
+        (key, old, new)
+        for (key, old), (_, new) in zip(before, after, strict=True)
+        if old != new
+    )
+    return next(changed, None)
+
+
+def _folded_options(source: object) -> list[tuple[str, str]]:
+    """Return the options of the streams; spaces and the case of letters have no meaning."""
+    return [(key, " ".join(text.lower().split())) for key, text in all_options(source)]
 
 
 def define_query(
@@ -262,7 +305,7 @@ def stream_source(defined: DefinedQuery, options: StreamOptions) -> SourceRef:
         )
         for stream in defined.streams
     ]
-    pairs = {**options.source, "streams": streams_text(streams)}
+    pairs = {**options.source, **options.start, "streams": streams_text(streams)}
     return source_ref(log, parse_options(log.options, pairs.items(), what="STREAM"))
 
 

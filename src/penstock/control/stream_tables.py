@@ -1,6 +1,6 @@
 """Statements that change streaming tables and flows: CREATE, ALTER, REFRESH, DROP."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -10,12 +10,21 @@ from penstock.catalog.catalog import TableRecord
 from penstock.control.define import Defined
 from penstock.control.execute import Services
 from penstock.control.find import find_job, find_table, readers_of, require_unused
-from penstock.control.jobs import alter, drop, open_job, require_free_name, require_paused
+from penstock.control.jobs import (
+    alter,
+    drop,
+    open_job,
+    require_free_name,
+    require_not_ended,
+    require_paused,
+)
 from penstock.control.result import Result
 from penstock.control.stream_define import (
+    changed_option,
     define_query,
     keyed_writer,
     require_no_cycle,
+    same_query,
     start_positions,
     stream_definition,
     stream_options,
@@ -27,7 +36,7 @@ from penstock.crashpoints import CrashPoint, reached
 from penstock.errors import Code, UserError
 from penstock.model.cadence import merge_properties
 from penstock.model.events import EpochRequested
-from penstock.model.job import JobState, StreamingQuery, TableRef
+from penstock.model.job import DesiredState, JobState, StreamingQuery, TableRef
 from penstock.model.job_kinds import FLOW, STREAMING_TABLE, OutputMode
 from penstock.model.options import parse_options
 from penstock.model.schema import Column, partition_column_error
@@ -110,12 +119,8 @@ def _existing(statement: CreateStreamingTable, services: Services) -> Result | N
         require_free_name(statement.name, services=services)
         return None
     if streaming and state is not None and statement.or_refresh:
-        if state.definition.select.strip() != statement.query.text.strip():
-            raise UserError(
-                f'the query of streaming table "{statement.name}" cannot be changed yet',
-                code=Code.NOT_SUPPORTED_ERR,
-                hint=f"Run DROP STREAMING TABLE {quoted_name(statement.name)}, then create it.",
-            )
+        _require_unchanged(statement, state, record, services=services)
+        _require_running(state)
         return _request(state, services=services)
     if streaming and statement.if_not_exists:
         return Result(message=f"streaming table {statement.name} already exists")
@@ -126,6 +131,73 @@ def _existing(statement: CreateStreamingTable, services: Services) -> Result | N
         hint="Choose another name, or run "
         f"DROP {what.upper()} {quoted_name(statement.name)} first.",
     )
+
+
+def _require_unchanged(
+    statement: CreateStreamingTable,
+    state: JobState,
+    record: TableRecord,
+    *,
+    services: Services,
+) -> None:
+    """Raise UserError unless the statement describes the streaming table as it is."""
+    part = next(_changed_parts(statement, state, record, services=services), None)
+    if part is not None:
+        raise UserError(
+            f'the {part} of streaming table "{state.name}" cannot be changed yet',
+            code=Code.NOT_SUPPORTED_ERR,
+            hint=f"Run {state.definition.drop_statement}, then create it.",
+        )
+    options = stream_options(statement.options, kind=STREAMING_TABLE)
+    changed = changed_option(state.definition, options)
+    if changed is None:
+        return
+    key, before, after = changed
+    name = quoted_name(state.name)
+    altering = (
+        f"Run PAUSE STREAMING TABLE {name}, then ALTER STREAMING TABLE {name} "
+        f"SET ('{key}' = '{after}'), then RESUME STREAMING TABLE {name}."
+    )
+    dropping = (
+        f"The state depends on it. Run {state.definition.drop_statement}, then create it."
+    )
+    raise UserError(
+        f'option "{key}" of streaming table "{state.name}" is {before}, and CREATE OR REFRESH '
+        f"cannot change it to {after}",
+        code=Code.NOT_SUPPORTED_ERR,
+        hint=dropping if key in FROZEN_OPTIONS else altering,
+    )
+
+
+def _changed_parts(
+    statement: CreateStreamingTable,
+    state: JobState,
+    record: TableRecord,
+    *,
+    services: Services,
+) -> Iterator[str]:
+    """Yield the parts of a statement, except options, that differ from the existing table."""
+    definition = state.definition
+    if not same_query(statement.query.text, definition.select):
+        yield "query"
+    outputs = () if definition.streaming is None else definition.streaming.outputs
+    handle = services.tables.open(record.location)
+    if _comparable(_columns(statement.columns, outputs)) != _comparable(handle.columns()):
+        yield "column list"
+    if statement.comment != definition.comment:
+        yield "comment"
+    given = statement.location
+    location = None if given is None else services.tables.normal_location(given)
+    if location != (None if record.managed else record.location):
+        yield "location"
+    partition_by = [name.lower() for name in statement.partition_by]
+    if partition_by != [name.lower() for name in handle.partition_columns()]:
+        yield "list of partition columns"
+
+
+def _comparable(columns: Sequence[Column]) -> list[Column]:
+    """Return columns with names in lower case, as Spark compares names."""
+    return [replace(column, name=column.name.lower()) for column in columns]
 
 
 def _create_table(
@@ -308,7 +380,21 @@ def alter_streaming_table(statement: AlterStreamingTable, *, services: Services)
 def refresh_streaming_table(statement: RefreshStreamingTable, *, services: Services) -> Result:
     """Request an epoch now."""
     state = find_job(statement.name, kind=statement.kind, catalog=services.catalog)
+    _require_running(state)
     return _request(state, services=services)
+
+
+def _require_running(state: JobState) -> None:
+    """Raise UserError if the job is paused or ended, and so runs no epoch."""
+    require_not_ended(state)
+    if state.desired.state is DesiredState.PAUSE:
+        kind = state.definition.kind
+        raise UserError(
+            f'{kind.noun} "{state.name}" is paused, so it cannot be refreshed',
+            code=Code.STATE_ERR,
+            hint=f"Run {kind.resume.format(quoted_name(state.name))}. An epoch then starts at "
+            "once.",
+        )
 
 
 def _request(state: JobState, *, services: Services, advance: str | None = None) -> Result:
