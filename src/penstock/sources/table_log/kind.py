@@ -163,11 +163,22 @@ class FileWork:
     high_ms: int | None
     # Rows with an event time up to this time are counted as late.
     watermark_ms: int | None = None
+    # A later event time does not count as the highest one; None: every event time counts.
+    high_max_ms: int | None = None
+
+    @property
+    def counted_high_ms(self) -> int | None:
+        """The highest event time of the file; None if only the rows of the file show it."""
+        high, limit = self.high_ms, self.high_max_ms
+        return None if high is None or (limit is not None and high > limit) else high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileResult:
-    """The result of one read: rows, bounds of the event time, and late rows."""
+    """The result of one read: rows, bounds of the event time, and late rows.
+
+    The upper bound is the highest event time that counts.
+    """
 
     rows: int
     low_ms: int | None
@@ -219,10 +230,11 @@ def _moment(text: str) -> datetime:
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
-def with_watermark(read: SplitRead, watermark_ms: int) -> SplitRead:
-    """Return a read that counts late rows."""
+def with_times(read: SplitRead, *, watermark_ms: int, high_max_ms: int) -> SplitRead:
+    """Return a read that counts late rows, and finds the highest event time up to a limit."""
     work = from_data(FileWork, json.loads(read.work))
-    return replace(read, work=to_text(replace(work, watermark_ms=watermark_ms)))
+    work = replace(work, watermark_ms=watermark_ms, high_max_ms=high_max_ms)
+    return replace(read, work=to_text(work))
 
 
 def cannot_resume(table: str, version: int, *, reason: str) -> UserError:
