@@ -7,8 +7,10 @@ import json
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, Protocol, Self
 
@@ -50,6 +52,7 @@ from penstock.sources.table_log.kind import (
     log_position,
     streams_text,
 )
+from penstock.tables.chain import log_entry
 from penstock.tables.delta import DeltaTables
 from tests.contract.catalog.building import (
     DEFINITION,
@@ -67,7 +70,6 @@ from tests.servers.kinesis_clients import (
     MIDDLE,
     REGION,
     StreamUnderTest,
-    kinesis_client,
     new_stream,
 )
 
@@ -183,10 +185,25 @@ class StoredJob:
         self.apply(replace(move(number, position), progress=progress))
 
 
+class Change(StrEnum):
+    """A change of the splits of a source, or a fault."""
+
+    SECOND_SPLIT = "second_split"
+    END = "end"
+    NEW_SPLIT = "new_split"
+    FAILURE = "failure"
+
+
+def _without(excluded: Mapping[Change, str], possible: Change) -> dict[Change, str]:
+    return {change: reason for change, reason in excluded.items() if change is not possible}
+
+
 class World(Protocol):
     """One source kind with test records."""
 
     kind: ClassVar[SourceKind]
+    # The changes that cannot happen to this kind, each with the reason.
+    excluded: ClassVar[Mapping[Change, str]]
     # Whether a plan contains the end position of each read.
     plans_are_final: ClassVar[bool]
     # Whether a poll counts waiting records, and records that changed after loading.
@@ -212,11 +229,40 @@ class World(Protocol):
         """Return the split of a record, and the position after the record."""
         ...
 
+    def put_unevenly(self) -> tuple[str, str]:
+        """Add one unread record to a split, and several to another split; return the splits."""
+        raise AssertionError(self.excluded[Change.SECOND_SPLIT])
 
-class FilesWorld:
+    def end_split(self) -> str:
+        """End a split after its records; return the split."""
+        raise AssertionError(self.excluded[Change.END])
+
+    def put_into_new_split(self) -> str:
+        """Add a split with a record; return the split."""
+        raise AssertionError(self.excluded[Change.NEW_SPLIT])
+
+    def failing(self) -> AbstractContextManager[None]:
+        """Return a context in which the next poll fails in at least one split."""
+        raise AssertionError(self.excluded[Change.FAILURE])
+
+    def pass_time(self) -> None:
+        """Move the clock of the source by a few seconds, if it has its own clock."""
+        return
+
+    def turn_clock_back(self) -> None:
+        """Set the clock of the node to a time before the records."""
+        self.job.clock = MovableClock()
+
+
+class FilesWorld(World):
     """Files in a folder."""
 
     kind: ClassVar[SourceKind] = FILES
+    excluded: ClassVar[Mapping[Change, str]] = {
+        Change.SECOND_SPLIT: "all files of a job are one split",
+        Change.END: "a folder can always get another file",
+        Change.NEW_SPLIT: "all files of a job are one split",
+    }
     plans_are_final: ClassVar[bool] = True
     counts_records: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
@@ -250,31 +296,42 @@ class FilesWorld:
     def after(self, name: str) -> tuple[str, Position]:
         return self._uri, After(value=str(self._folder / name))
 
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        moved = self._folder.rename(self._folder.with_name("moved"))
+        yield
+        moved.rename(self._folder)
 
-class KinesisWorld:
+
+class KinesisWorld(World):
     """A stream of two shards on the project's own server; the second shard has records."""
 
     kind: ClassVar[SourceKind] = KINESIS
+    excluded: ClassVar[Mapping[Change, str]] = {
+        Change.SECOND_SPLIT: "only one shard has records; see SpreadKinesisWorld"
+    }
     plans_are_final: ClassVar[bool] = False
     counts_records: ClassVar[bool] = False
     ordered: ClassVar[bool] = True
 
-    def __init__(self, folder: Path, stream: StreamUnderTest, endpoint: str) -> None:
+    def __init__(self, folder: Path, stream: StreamUnderTest, server: KinesisServer) -> None:
         self._stream = stream
+        self._control = server.control
         self._sequence_by_name: dict[str, str] = {}
         start = tuple(
             SplitProgress(split=shard, floor=Horizon(), position=Horizon())
             for shard in stream.shard_ids()
         )
         budgets = ReadBudgets(SystemClock(), interval=timedelta(0))
-        definition = _load_of(stream.name, endpoint)
+        definition = _load_of(stream.name, server.endpoint)
         self.job = StoredJob(folder, definition, start, shared={KINESIS.name: budgets})
 
     @classmethod
     def opened(cls, folder: Path, request: pytest.FixtureRequest) -> Iterator[Self]:
-        server: KinesisServer = request.getfixturevalue("own_kinesis")
-        with kinesis_client(server.endpoint) as client:
-            yield cls(folder, new_stream(client, shards=2), server.endpoint)
+        server: KinesisServer = request.getfixturevalue("changed_kinesis")
+        server.control.reset()
+        client = request.getfixturevalue("changed_client")
+        yield cls(folder, new_stream(client, shards=2), server)
         CLIENTS.close()
 
     def put(self, *names: str) -> None:
@@ -293,20 +350,52 @@ class KinesisWorld:
     def after(self, name: str) -> tuple[str, Position]:
         return self._stream.shard_ids()[1], After(value=self._sequence_by_name[name])
 
+    def end_split(self) -> str:
+        self._stream.split(1, MIDDLE + MIDDLE // 2)
+        return self._stream.shard_ids()[1]
+
+    def put_into_new_split(self) -> str:
+        self.end_split()
+        self.put("new")
+        return self._stream.shard_ids()[2]
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        self._control.inject("GetRecords", "AccessDeniedException")
+        yield
+        self._control.heal()
+
+    def pass_time(self) -> None:
+        self._control.move_clock(timedelta(seconds=3))
+
 
 class SpreadKinesisWorld(KinesisWorld):
     """A stream with records in both shards, which have no common order."""
 
+    excluded: ClassVar[Mapping[Change, str]] = {}
     ordered: ClassVar[bool] = False
 
     def key_of(self, name: str) -> int:
-        return ord(name) % 2 * MIDDLE
+        return ord(name[-1]) % 2 * MIDDLE
+
+    def put_unevenly(self) -> tuple[str, str]:
+        self.put("a", "b", "c")
+        first, second, *_ = self._stream.shard_ids()
+        return first, second
 
 
-class DatagenWorld:
+class DatagenWorld(World):
     """One split of generated rows; a row is due every second."""
 
     kind: ClassVar[SourceKind] = DATAGEN
+    excluded: ClassVar[Mapping[Change, str]] = {
+        Change.SECOND_SPLIT: "this world has one split; see SplitDatagenWorld",
+        Change.NEW_SPLIT: "the number of splits cannot be changed",
+        Change.FAILURE: "a poll computes the number of rows from the time",
+    }
+    # The number of splits and of rows.
+    splits: ClassVar[int] = 1
+    rows: ClassVar[int] = 8
     plans_are_final: ClassVar[bool] = True
     counts_records: ClassVar[bool] = False
     ordered: ClassVar[bool] = True
@@ -314,9 +403,15 @@ class DatagenWorld:
     def __init__(self, folder: Path) -> None:
         self._clock = MovableClock()
         fields = (("id.kind", "sequence"), ("id.start", "0"))
-        options = DatagenOptions(rows_per_second=1, fields=fields)
-        start = SplitProgress(
-            split="0", floor=AtTime(at=self._clock.now()), position=At(value="0"), identity="0"
+        options = DatagenOptions(
+            rows_per_second=1, rows_total=self.rows, splits=self.splits, fields=fields
+        )
+        floor = AtTime(at=self._clock.now())
+        start = tuple(
+            SplitProgress(
+                split=str(split), floor=floor, position=At(value="0"), identity=str(split)
+            )
+            for split in range(self.splits)
         )
         definition = replace(
             DEFINITION,
@@ -329,7 +424,7 @@ class DatagenWorld:
             properties=RoutineProperties(),
             load=LoadProperties(),
         )
-        self.job = StoredJob(folder, definition, (start,), clock=self._clock, name=_letter)
+        self.job = StoredJob(folder, definition, start, clock=self._clock, name=_letter)
 
     @classmethod
     def opened(cls, folder: Path, request: pytest.FixtureRequest) -> Iterator[Self]:
@@ -345,36 +440,73 @@ class DatagenWorld:
     def after(self, name: str) -> tuple[str, Position]:
         return "0", At(value=str(ord(name) - ord("a") + 1))
 
+    def end_split(self) -> str:
+        self._clock.move(seconds=self.rows)
+        return "0"
 
-class TableLogWorld:
-    """A Delta table; every commit adds one file with one row.
+    def turn_clock_back(self) -> None:
+        self._clock.move(hours=-1)
+
+
+class SplitDatagenWorld(DatagenWorld):
+    """Two splits of generated rows; the first split has every other row."""
+
+    excluded: ClassVar[Mapping[Change, str]] = _without(
+        DatagenWorld.excluded, Change.SECOND_SPLIT
+    )
+    ordered: ClassVar[bool] = False
+    splits: ClassVar[int] = 2
+
+    def put_unevenly(self) -> tuple[str, str]:
+        self.put("a", "b", "c", "d", "e", "f")
+        self.job.move("1", At(value="2"))
+        return "1", "0"
+
+
+class TableLogWorld(World):
+    """Delta tables; every commit adds one file with one row to the first table.
 
     Tasks read the files in parallel, so the rows of a plan have no order.
     """
 
     kind: ClassVar[SourceKind] = TABLE_LOG
+    excluded: ClassVar[Mapping[Change, str]] = {
+        Change.SECOND_SPLIT: "only one table has rows; see SpreadTableLogWorld",
+        Change.END: "a table can always get another commit",
+        Change.NEW_SPLIT: "the tables of a query cannot be changed",
+    }
     plans_are_final: ClassVar[bool] = True
     counts_records: ClassVar[bool] = False
     ordered: ClassVar[bool] = False
 
     def __init__(self, folder: Path) -> None:
         tables = DeltaTables(str(folder / "warehouse"))
-        table = tables.create("events", ID, location=None, comment="")
-        self._location = table.location
+        created = [tables.create(one, ID, location=None, comment="") for one in ("x", "y")]
+        self._locations = [table.location for table in created]
         self._version_by_name: dict[str, int] = {}
-        stream = TableStream(
-            split="s1", table=table.name, id=table.id, location=table.location, columns=ID
-        )
+        streams = [
+            TableStream(
+                split=f"s{number}",
+                table=table.name,
+                id=table.id,
+                location=table.location,
+                columns=ID,
+            )
+            for number, table in enumerate(created)
+        ]
         start = log_position(1).stored
         definition = replace(
             DEFINITION,
             function=TABLE_LOG.functions[0],
-            source=source_ref(TABLE_LOG, TableLogOptions(streams=streams_text([stream]))),
+            source=source_ref(TABLE_LOG, TableLogOptions(streams=streams_text(streams))),
             place_columns=TABLE_LOG.place_columns,
             source_columns=ID,
             targets=(TargetColumn(name="id", path=("id",)),),
         )
-        progress = (SplitProgress(split="s1", floor=start, position=start, identity=table.id),)
+        progress = tuple(
+            SplitProgress(split=one.split, floor=start, position=start, identity=one.id)
+            for one in streams
+        )
         self.job = StoredJob(folder, definition, progress)
         self.job.tables = tables
 
@@ -385,14 +517,44 @@ class TableLogWorld:
 
     def put(self, *names: str) -> None:
         for name in sorted(names):
-            write_deltalake(self._location, pa.table({"id": [name]}), mode="append")
-            self._version_by_name[name] = DeltaTable(self._location).version()
+            location = self._locations[self.number_of(name)]
+            write_deltalake(location, pa.table({"id": [name]}), mode="append")
+            self._version_by_name[name] = DeltaTable(location).version()
+
+    def number_of(self, name: str) -> int:
+        """Return the number of the table that gets a record."""
+        del name
+        return 0
 
     def change(self, name: str) -> None:
         raise AssertionError(f"row {name} of a table cannot be changed")
 
     def after(self, name: str) -> tuple[str, Position]:
-        return "s1", log_position(self._version_by_name[name] + 1).stored
+        return "s0", log_position(self._version_by_name[name] + 1).stored
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        location = self._locations[1]
+        entry = Path(location) / log_entry(DeltaTable(location).version() + 1)
+        entry.write_text("not an entry")
+        yield
+        entry.unlink()
+
+
+class SpreadTableLogWorld(TableLogWorld):
+    """Two Delta tables with rows."""
+
+    excluded: ClassVar[Mapping[Change, str]] = _without(
+        TableLogWorld.excluded, Change.SECOND_SPLIT
+    )
+
+    def number_of(self, name: str) -> int:
+        return ord(name) % 2
+
+    def put_unevenly(self) -> tuple[str, str]:
+        self.put("a", "b", "c", "d", "e", "f")
+        self.job.move("s0", log_position(self._version_by_name["f"]).stored)
+        return "s0", "s1"
 
 
 def _letter(value: object) -> str:
@@ -424,4 +586,8 @@ def _load_of(stream: str, endpoint: str) -> JobDefinition:
 
 # Worlds in which all records have one order, and worlds without such an order.
 WORLDS: tuple[type[World], ...] = (FilesWorld, KinesisWorld, DatagenWorld, TableLogWorld)
-SPREAD_WORLDS: tuple[type[World], ...] = (SpreadKinesisWorld,)
+SPREAD_WORLDS: tuple[type[World], ...] = (
+    SpreadKinesisWorld,
+    SplitDatagenWorld,
+    SpreadTableLogWorld,
+)

@@ -11,12 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from penstock.errors import PenstockError, StoppedError
+from penstock.model.backlog import Backlog, Findings, LagUnit, fix_boundaries, review
 from penstock.model.codec import from_text, to_text
 from penstock.model.epoch import Attachment, EpochLimits, EpochPlan
 from penstock.model.job_kinds import JobProperties, RoutineProperties
-from penstock.model.split import SplitProgress
-from penstock.sources.source import Poll, Source
-from tests.contract.source_worlds import SPREAD_WORLDS, WORLDS, World
+from penstock.model.split import Amount, Progress, SplitProgress, total_amount
+from penstock.sources.source import EpochResult, Poll, Source
+from tests.contract.catalog.building import START
+from tests.contract.source_worlds import SPREAD_WORLDS, WORLDS, Change, World
 
 EVERYTHING = EpochLimits(
     items=JobProperties().batch_files_max,
@@ -25,6 +28,8 @@ EVERYTHING = EpochLimits(
     duration=RoutineProperties().max_batch_interval,
 )
 ONE = replace(EVERYTHING, items=1, records=1)
+# The units in which an amount decreases; an age also grows with the time.
+COUNTED = (LagUnit.ROWS, LagUnit.BYTES)
 NEXT_TO_NOTHING = replace(EVERYTHING, size_bytes=1)
 
 
@@ -47,6 +52,17 @@ of_counted_records = pytest.mark.parametrize(
 also_of_spread_records = pytest.mark.parametrize(
     "world", [*WORLDS, *SPREAD_WORLDS], indirect=True
 )
+
+
+# One world for each kind: the one with several splits, if it exists.
+WIDEST = tuple({world.kind.name: world for world in (*WORLDS, *SPREAD_WORLDS)}.values())
+of_widest_worlds = pytest.mark.parametrize("world", WIDEST, indirect=True)
+
+
+def of_worlds_with(change: Change) -> pytest.MarkDecorator:
+    """Run a test for each kind in which a change can happen."""
+    worlds = [world for world in WIDEST if change not in world.excluded]
+    return pytest.mark.parametrize("world", worlds, indirect=True)
 
 
 def poll(source: Source, progress: tuple[SplitProgress, ...]) -> Poll:
@@ -318,3 +334,327 @@ def test_each_poll_counts_the_changed_records_again(world: World) -> None:
     again = poll(source, world.job.state().progress)
 
     assert [count for _, count in again.notices] == [1]
+
+
+# The backlog: boundaries are heads, and a split is finished when it has passed its boundary.
+
+
+def findings(source: Source, progress: Progress) -> Findings:
+    """Return the state of the splits, as the keeper of the backlog reads it."""
+    return Findings(
+        progress=progress,
+        passed=source.passed,
+        remaining={status.split: status.remaining for status in source.statuses()},
+        at=START,
+    )
+
+
+def fixed(source: Source, world: World) -> Backlog:
+    """Poll, and fix the boundaries at the heads."""
+    source.recheck()
+    progress = poll(source, world.job.state().progress).progress
+    return fix_boundaries(Backlog(), source.heads(), findings(source, progress))
+
+
+def reviewed(record: Backlog, source: Source, world: World) -> Backlog:
+    """Poll, and finish the splits that have passed their boundaries."""
+    progress = poll(source, world.job.state().progress).progress
+    return review(record, findings(source, progress), marks=None)
+
+
+def load_all(source: Source, world: World) -> None:
+    """Commit epochs until a poll finds nothing."""
+    for _ in range(9):
+        poll(source, world.job.state().progress)
+        planned = source.plan(world.job.state().progress, limits=EVERYTHING)
+        if planned is None:
+            return
+        world.job.commit(planned, by=source)
+    raise AssertionError("the source still has records after nine epochs")
+
+
+def load_one(source: Source, world: World) -> None:
+    """Poll, and commit an epoch with at most one record of each split."""
+    world.job.commit(plan(source, world, ONE), by=source)
+
+
+def result_of(planned: EpochPlan, source: Source, world: World) -> EpochResult:
+    """Read a plan; return the result before its commit."""
+    notes, _ = world.job.read(planned)
+    return EpochResult(progress=source.advance(planned, notes), notes=tuple(notes))
+
+
+def remaining(source: Source) -> Amount:
+    """Return the remaining amount of all splits."""
+    return total_amount([status.remaining for status in source.statuses()])
+
+
+def values(amount: Amount, *units: LagUnit) -> list[float]:
+    """Return an amount in the units in which the source measures it."""
+    found = [unit.of(amount) for unit in units]
+    return [value for value in found if value is not None]
+
+
+def open_splits(record: Backlog) -> list[str]:
+    """Return the splits that have not reached their boundaries."""
+    return [split.split for split in record.splits if split.open]
+
+
+def stop_poll(_report: str) -> None:
+    raise StoppedError("the poll was stopped")
+
+
+@of_widest_worlds
+def test_t62_a_source_without_records_has_no_backlog(world: World) -> None:
+    source = world.job.open()
+
+    record = fixed(source, world)
+
+    assert (record.splits, record.cause) == ((), "")
+
+
+@of_widest_worlds
+def test_t62_a_source_whose_records_are_committed_has_no_backlog(world: World) -> None:
+    world.put("a", "b")
+    source = world.job.open()
+    load_all(source, world)
+
+    again, restarted = fixed(source, world), fixed(world.job.open(), world)
+
+    assert (again.splits, restarted.splits) == ((), ())
+
+
+@of_worlds_with(Change.SECOND_SPLIT)
+def test_t62_an_empty_split_gets_no_boundary(world: World) -> None:
+    world.put("a")
+
+    record = fixed(world.job.open(), world)
+
+    assert len(world.job.state().progress) == 2
+    assert len(record.splits) == 1
+
+
+@of_widest_worlds
+def test_t60_a_split_is_finished_after_its_records_are_committed(world: World) -> None:
+    world.put("a")
+    source = world.job.open()
+    record = fixed(source, world)
+    before = reviewed(record, source, world)
+    load_all(source, world)
+
+    after = reviewed(record, source, world)
+
+    assert (before, record.cause) == (record, "boundary")
+    assert after.cause == ""
+
+
+@of_worlds_with(Change.SECOND_SPLIT)
+def test_t60_a_slow_split_is_not_finished_with_a_fast_one(world: World) -> None:
+    fast, slow = world.put_unevenly()
+    source = world.job.open()
+    record = fixed(source, world)
+    load_one(source, world)
+
+    after_one = reviewed(record, source, world)
+    load_all(source, world)
+
+    assert sorted(open_splits(record)) == sorted([fast, slow])
+    assert open_splits(after_one) == [slow]
+    assert open_splits(reviewed(record, source, world)) == []
+
+
+def test_records_after_a_boundary_do_not_delay_it(world: World) -> None:
+    world.put("a")
+    source = world.job.open()
+    record = fixed(source, world)
+    world.pass_time()
+    world.put("b", "c")
+
+    load_one(source, world)
+    load_one(source, world)
+
+    assert reviewed(record, source, world).cause == ""
+    assert names(world, plan(source, world)) == ["c"]
+
+
+@of_widest_worlds
+def test_an_epoch_passes_a_boundary_before_its_commit(world: World) -> None:
+    world.put("a", "b")
+    source = world.job.open()
+    poll(source, world.job.state().progress)
+    heads = source.heads()
+    planned = source.plan(world.job.state().progress, limits=EVERYTHING)
+    assert planned is not None
+
+    result = result_of(planned, source, world)
+
+    assert not all(source.passed(split, head) for split, head in heads.items())
+    assert all(source.passed(split, head, result=result) for split, head in heads.items())
+
+
+@of_worlds_with(Change.SECOND_SPLIT)
+def test_t60_an_epoch_passes_only_the_boundaries_that_it_reaches(world: World) -> None:
+    fast, slow = world.put_unevenly()
+    source = world.job.open()
+    poll(source, world.job.state().progress)
+    heads = source.heads()
+    planned = source.plan(world.job.state().progress, limits=ONE)
+    assert planned is not None
+
+    result = result_of(planned, source, world)
+
+    passed = [source.passed(split, heads[split], result=result) for split in (fast, slow)]
+    assert passed == [True, False]
+
+
+def test_an_epoch_does_not_pass_a_boundary_after_its_last_record(world: World) -> None:
+    world.put("a", "b")
+    source = world.job.open()
+    (unfinished,) = open_splits(fixed(source, world))
+    head = source.heads()[unfinished]
+    planned = source.plan(world.job.state().progress, limits=ONE)
+    assert planned is not None
+
+    result = result_of(planned, source, world)
+
+    assert not source.passed(unfinished, head, result=result)
+
+
+@of_worlds_with(Change.FAILURE)
+def test_t60_a_failed_poll_finishes_no_split(world: World) -> None:
+    world.put("a", "b")
+    source = world.job.open()
+    record = fixed(source, world)
+    source.plan(world.job.state().progress, limits=EVERYTHING)
+
+    with world.failing(), pytest.raises(PenstockError):
+        poll(source, world.job.state().progress)
+
+    assert review(record, findings(source, world.job.state().progress), marks=None) == record
+    load_all(source, world)
+    assert reviewed(record, source, world).cause == ""
+
+
+@of_worlds_with(Change.FAILURE)
+def test_t60_a_failed_first_poll_of_a_run_finishes_no_split(world: World) -> None:
+    world.put("a", "b")
+    first = world.job.open()
+    record = fixed(first, world)
+    source = world.job.open()
+
+    with world.failing(), pytest.raises(PenstockError):
+        poll(source, world.job.state().progress)
+
+    assert review(record, findings(source, world.job.state().progress), marks=None) == record
+
+
+@of_widest_worlds
+def test_t60_a_poll_that_was_stopped_finishes_no_split(world: World) -> None:
+    world.put("a", "b")
+    first = world.job.open()
+    record = fixed(first, world)
+    source = world.job.open()
+
+    with pytest.raises(StoppedError):
+        source.poll(world.job.state().progress, report=stop_poll)
+
+    assert review(record, findings(source, world.job.state().progress), marks=None) == record
+
+
+@of_widest_worlds
+def test_t61_a_boundary_of_an_earlier_run_is_reached(world: World) -> None:
+    world.put("a", "b", "c")
+    first = world.job.open()
+    record = fixed(first, world)
+    load_one(first, world)
+    world.pass_time()
+    source = world.job.open()
+
+    before = reviewed(record, source, world)
+    load_all(source, world)
+
+    assert before.cause == "boundary"
+    assert reviewed(record, source, world).cause == ""
+
+
+@of_worlds_with(Change.END)
+def test_t59_a_split_that_ended_is_finished(world: World) -> None:
+    world.put("a")
+    source = world.job.open()
+    record = fixed(source, world)
+    ended = world.end_split()
+    load_all(source, world)
+
+    after = reviewed(record, source, world)
+
+    assert [split.split for split in world.job.state().progress if split.finished][:1] == [
+        ended
+    ]
+    assert (record.cause, after.cause) == ("boundary", "")
+
+
+@of_worlds_with(Change.END)
+def test_t59_a_split_that_ended_gets_no_boundary(world: World) -> None:
+    world.put("a")
+    source = world.job.open()
+    ended = world.end_split()
+    load_all(source, world)
+
+    assert ended not in open_splits(fixed(source, world))
+
+
+@of_worlds_with(Change.NEW_SPLIT)
+def test_t62_a_split_that_was_found_later_gets_no_boundary(world: World) -> None:
+    world.put("a")
+    source = world.job.open()
+    record = fixed(source, world)
+    new = world.put_into_new_split()
+    poll(source, world.job.state().progress)
+    world.job.commit(plan(source, world), by=source)
+
+    after = reviewed(record, source, world)
+
+    assert new in source.heads()
+    assert new not in {split.split for split in after.splits}
+    assert after.cause == ""
+
+
+@of_worlds_with(Change.NEW_SPLIT)
+def test_t59_new_boundaries_are_in_the_split_that_continues_an_ended_one(world: World) -> None:
+    world.put("a")
+    source = world.job.open()
+    new = world.put_into_new_split()
+    poll(source, world.job.state().progress)
+    world.job.commit(plan(source, world), by=source)
+
+    assert open_splits(fixed(source, world)) == [new]
+
+
+@of_widest_worlds
+def test_t24_the_remaining_amount_decreases_to_zero(world: World) -> None:
+    world.put("a", "b", "c")
+    source = world.job.open()
+    poll(source, world.job.state().progress)
+    first = remaining(source)
+    load_one(source, world)
+    poll(source, world.job.state().progress)
+    second = remaining(source)
+
+    load_all(source, world)
+
+    last = remaining(source)
+    counted = [values(one, *COUNTED) for one in (first, second, last)]
+    assert all(one > two > three for one, two, three in zip(*counted, strict=True))
+    assert set(values(last, *LagUnit)) <= {0}
+
+
+@of_widest_worlds
+def test_t43_the_remaining_amount_is_never_negative(world: World) -> None:
+    world.put("a", "b", "c")
+    load_one(world.job.open(), world)
+    world.turn_clock_back()
+    source = world.job.open()
+
+    poll(source, world.job.state().progress)
+
+    assert min(values(remaining(source), *LagUnit), default=0.0) >= 0
