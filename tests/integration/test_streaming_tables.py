@@ -9,6 +9,10 @@ import pytest
 from deltalake import write_deltalake
 
 from penstock.errors import Code, UserError
+from penstock.spark.executor import SparkExecutor
+from tests.integration.driving import MovedClock, rounds_until, supervised
+from tests.integration.table_readers import READERS, Reader, in_order
+from tests.mirrored_node import OpenNode
 from tests.node import Node
 
 pytestmark = pytest.mark.integration
@@ -24,6 +28,22 @@ TOTALS = (
     "CREATE STREAMING TABLE totals AS SELECT k, count(*) AS n FROM STREAM events GROUP BY k"
 )
 
+# Its epochs start at least one hour apart.
+HOURLY = """
+CREATE STREAMING TABLE totals WITH ('checkpoint.interval' = '1h')
+AS SELECT k, count(*) AS n FROM STREAM events GROUP BY k
+"""
+REFRESHES = {
+    "REFRESH": "REFRESH STREAMING TABLE totals",
+    "CREATE OR REFRESH": HOURLY.replace("CREATE", "CREATE OR REFRESH"),
+    "CREATE OR REFRESH in other words": "create or refresh streaming table TOTALS "
+    "tblproperties ('checkpoint.interval' = '60 min') as "
+    "select K, COUNT( * ) as n -- The rows per key.\n from stream events group by k",
+}
+
+# The id and the key of the rows of two epochs.
+COPIED = [(1, "a"), (2, "b"), (3, "a"), (4, "a")]
+
 Event = tuple[int, str, int]
 
 
@@ -34,17 +54,34 @@ def node(spark_node: Node) -> Node:
     return spark_node
 
 
-def put(node: Node, events: Sequence[Event], *, table: str = "events") -> None:
-    """Append events: id, key, and seconds after midnight."""
+@pytest.fixture(scope="module")
+def written(spark: SparkExecutor, tmp_path_factory: pytest.TempPathFactory) -> Node:
+    """A node whose queries wrote two epochs: of appended rows, and of rows by key."""
+    node = Node(tmp_path_factory.mktemp("written") / "home", spark=spark)
+    node.sql(f"{CREATE_EVENTS}; {TOTALS}")
+    node.sql("CREATE STREAMING TABLE copied AS SELECT id, k FROM STREAM events")
+    for rows in (COPIED[:2], COPIED[2:]):
+        put(node, [(number, key, 0) for number, key in rows])
+        node.run()
+    return node
+
+
+def location(node: Node, table: str) -> str:
+    """Return the location of a table."""
     record = node.catalog.table(table)
     assert record is not None
+    return record.location
+
+
+def put(node: Node, events: Sequence[Event], *, table: str = "events") -> None:
+    """Append events: id, key, and seconds after midnight."""
     times = [MIDNIGHT + timedelta(seconds=second) for _, _, second in events]
     rows = {
         "id": pa.array([number for number, _, _ in events], pa.int64()),
         "k": [key for _, key, _ in events],
         "ts": pa.array(times, pa.timestamp("us", "UTC")),
     }
-    write_deltalake(record.location, pa.table(rows), mode="append")
+    write_deltalake(location(node, table), pa.table(rows), mode="append")
 
 
 def pairs(node: Node, table: str) -> list[tuple[Any, ...]]:
@@ -140,6 +177,48 @@ def test_the_statement_of_show_create_creates_the_same_table(node: Node) -> None
     node.sql(str(row["create_statement"]))
 
     assert node.sql("SHOW CREATE STREAMING TABLE counts") == [row]
+
+
+@pytest.mark.parametrize("refresh", REFRESHES.values(), ids=REFRESHES)
+def test_a_refresh_runs_an_epoch_now_and_doubles_no_row(
+    open_node: OpenNode, spark: SparkExecutor, refresh: str
+) -> None:
+    # The time of the clock stands still, so the second epoch is not due without the refresh.
+    node = open_node(spark=spark, clock=MovedClock())
+    node.sql(CREATE_EVENTS)
+    node.sql(HOURLY)
+    put(node, [(1, "a", 1)])
+
+    with supervised(node) as supervisor:
+        rounds_until(supervisor, lambda _: node.job("totals").epoch_committed == 1)
+        put(node, [(2, "a", 2), (3, "b", 3)])
+        node.sql(refresh)
+        rounds_until(supervisor, lambda _: node.job("totals").epoch_committed == 2)
+
+    assert pairs(node, "totals") == [("a", 2), ("b", 1)]
+
+
+def test_create_if_not_exists_changes_nothing_if_the_streaming_table_exists(
+    node: Node,
+) -> None:
+    node.sql(TOTALS)
+    before = node.catalog.jobs()
+
+    node.sql(COUNTS.replace("TABLE counts", "TABLE IF NOT EXISTS totals"))
+
+    assert node.last_message == "streaming table totals already exists"
+    assert node.catalog.jobs() == before
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_every_reader_sees_the_rows_of_appended_and_of_keyed_epochs(
+    written: Node, reader: Reader
+) -> None:
+    copied = reader(location(written, "copied"), "true")
+    totals = reader(location(written, "totals"), "true")
+
+    assert in_order(copied) == in_order({"id": n, "k": k} for n, k in COPIED)
+    assert in_order(totals) == in_order({"k": k, "n": n} for k, n in (("a", 3), ("b", 1)))
 
 
 def test_a_table_that_is_streamed_from_cannot_be_dropped(node: Node) -> None:
