@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import pytest
+from deltalake import DeltaTable
 
 from penstock.crashpoints import CrashPoint, handle_in_this_thread
 from penstock.spark.executor import SparkExecutor
@@ -91,18 +92,11 @@ def caught_up(reports: tuple[RunnerReport, ...], name: str) -> bool:
 # Time
 
 
-class JumpedClock(MovedClock):
-    """A clock whose monotonic time the test moves, too."""
-
-    def monotonic(self) -> float:
-        return super().monotonic() + self._moved.total_seconds()
-
-
+@pytest.mark.parametrize("restarted", [False, True])
 def test_the_current_time_of_a_query_is_the_time_of_its_epoch(
-    open_node: OpenNode, spark: SparkExecutor
+    open_node: OpenNode, spark: SparkExecutor, *, restarted: bool
 ) -> None:
-    clock = JumpedClock()
-    node = open_node(spark=spark, clock=clock)
+    node = open_node(spark=spark, clock=MovedClock())
     node.sql(INPUTS)
     node.sql(
         "CREATE STREAMING TABLE t AS SELECT v, current_timestamp() AS at FROM STREAM clicks"
@@ -112,13 +106,30 @@ def test_the_current_time_of_a_query_is_the_time_of_its_epoch(
     with supervised(node) as supervisor:
         rounds_until(supervisor, lambda _: len(node.rows("t")) == 1)
         rounds_until(supervisor, idle)
-        appended_at = datetime.now(UTC)
-        append(node, "clicks", [("a", 0, 2)])
-        clock.move(seconds=20)
-        rounds_until(supervisor, lambda _: len(node.rows("t")) == 2)
+        if not restarted:
+            append_later(node)
+            rounds_until(supervisor, lambda _: len(node.rows("t")) == 2)
+    if restarted:
+        append_later(node)
+        node.run()
 
     assert node.rows("t")[1]["v"] == 2
-    assert node.rows("t")[1]["at"] >= appended_at
+    assert node.rows("t")[1]["at"] >= appended_at(node)
+
+
+def append_later(node: Node) -> None:
+    """Append a row when more time has passed than an open batch may wait."""
+    append(node, "clicks", [("a", 0, 2)])
+    assert isinstance(node.clock, MovedClock)
+    node.clock.move(seconds=2)
+
+
+def appended_at(node: Node) -> datetime:
+    """Return the time of the newest commit to the clicks."""
+    record = node.catalog.table("clicks")
+    assert record is not None
+    (newest, *_) = DeltaTable(record.location).history(1)
+    return datetime.fromtimestamp(newest["timestamp"] / 1_000, UTC)
 
 
 def test_a_row_far_in_the_future_does_not_hide_the_other_event_times_of_its_file(

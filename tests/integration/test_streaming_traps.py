@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from penstock.clock import SystemClock
 from penstock.control.result import Cell
 from penstock.spark.executor import SparkExecutor
 from penstock.streaming.checkpoint import CheckpointFolder
@@ -211,9 +210,8 @@ def query(spark: SparkExecutor, session: StreamSession, tmp_path: Path) -> Runni
         mode="append",
         folder=CheckpointFolder(tmp_path),
         explain=spark.convert_error,
-        clock=SystemClock(),
     )
-    assert started.opened(threading.Event()).batch == 0
+    assert started.opened(threading.Event()) == 0
     return started
 
 

@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from penstock.clock import SystemClock
 from penstock.epochs.output import TaskPlan
 from penstock.errors import Code, ExternalError, PenstockError, StoppedError, UserError
 from penstock.model.codec import to_text
@@ -141,7 +140,6 @@ class StreamAnalyzer:
                     mode=query.output,
                     folder=folder,
                     explain=partial(self._converted, text=query.text),
-                    clock=SystemClock(),
                 )
                 _run_batch(running)
         finally:

@@ -17,6 +17,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,11 @@ class CheckpointFolder:
             missing=missing,
             truncated=(*truncated, *(_offset(n) for n in unreadable)),
         )
+
+    def opened_at(self, batch: int) -> datetime:
+        """Return when Spark opened a batch: the current time of the batch's query."""
+        metadata = json.loads(self._read(_offset(batch)).splitlines()[1])
+        return datetime.fromtimestamp(metadata["batchTimestampMs"] / 1_000, UTC)
 
     def delete_truncated(self, found: Found) -> None:
         """Delete the files that Spark cannot read; the batch is opened again."""

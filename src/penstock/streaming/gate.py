@@ -20,11 +20,8 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """A batch that Spark opened, with the time on the monotonic clock."""
-
+class _Opened:
     batch: int
-    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +47,14 @@ class _Finish:
 class Gate(Generic[Plan, Result]):
     """One gate serves one run of a query, with one loop and one thread of Spark."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._to_loop: SimpleQueue[Opened | _Ran[Result] | _Ended] = SimpleQueue()
+    def __init__(self) -> None:
+        self._to_loop: SimpleQueue[_Opened | _Ran[Result] | _Ended] = SimpleQueue()
         self._to_spark: SimpleQueue[_Run[Plan] | _Finish | _Ended] = SimpleQueue()
         # Whether the open batch was run; None if no batch is open. Only the loop uses it.
         self._ran: bool | None = None
 
-    def opened(self, *, seconds_max: float) -> Opened | None:
-        """Return the batch that waits at the gate; None after the timeout.
+    def opened(self, *, seconds_max: float) -> int | None:
+        """Return the number of the batch that waits at the gate; None after the timeout.
 
         Raise the query's error if the query has ended.
         """
@@ -66,9 +62,9 @@ class Gate(Generic[Plan, Result]):
             message = self._to_loop.get(timeout=seconds_max)
         except Empty:
             return None
-        if isinstance(message, Opened):
+        if isinstance(message, _Opened):
             self._ran = False
-            return message
+            return message.batch
         raise _unexpected(message)
 
     def run(self, plan: Plan) -> Result:
@@ -99,7 +95,7 @@ class Gate(Generic[Plan, Result]):
 
         ``run`` runs the batch. Its error ends the query, and the loop receives it too.
         """
-        self._to_loop.put(Opened(batch, self._now()))
+        self._to_loop.put(_Opened(batch))
         while True:
             message = self._to_spark.get()
             if isinstance(message, _Finish):

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from penstock.clock import Clock
 from penstock.errors import Code, ExternalError, PenstockError, StoppedError
 from penstock.model.job import StreamView
 from penstock.model.query import output_name
@@ -29,7 +28,7 @@ from penstock.spark.plan_check import own_nodes
 from penstock.spark.session import Spark
 from penstock.spark.sql_errors import error_in_query
 from penstock.streaming.checkpoint import BATCHES_RETAINED, CheckpointFolder
-from penstock.streaming.gate import Gate, Opened
+from penstock.streaming.gate import Gate
 from penstock.streaming.task import TASK, lookup_function, reader_function, write_rows
 from penstock.streaming.watermark import SPARK_DELAY, row_filter
 
@@ -153,10 +152,9 @@ class RunningQuery:
         mode: str,
         folder: CheckpointFolder,
         explain: Callable[[Exception], PenstockError],
-        clock: Clock,
     ) -> None:
         self._context = frame.sparkSession.sparkContext
-        self._gate: Gate[str, list[str]] = Gate(clock.monotonic)
+        self._gate: Gate[str, list[str]] = Gate()
         self._explain = explain
         self._cancelled = threading.Event()
         numbered = frame.toDF(*(output_name(at) for at in range(len(frame.columns))))
@@ -184,8 +182,8 @@ class RunningQuery:
                 raise StoppedError("the Spark job was cancelled") from error
             raise self._explain(error) from error
 
-    def opened(self, stop: threading.Event) -> Opened:
-        """Wait until Spark has opened a batch, and return it."""
+    def opened(self, stop: threading.Event) -> int:
+        """Wait until Spark has opened a batch; return its number."""
         while not stop.is_set() and not self._cancelled.is_set():
             batch = self._gate.opened(seconds_max=_POLL_SECONDS)
             if batch is not None:

@@ -38,7 +38,6 @@ from penstock.streaming.checkpoint import (
     delete_unused,
     parse_plan,
 )
-from penstock.streaming.gate import Opened
 from penstock.streaming.planning import (
     BatchPlanner,
     epoch_plan,
@@ -73,7 +72,7 @@ log = structlog.get_logger()
 _LOCK_WAIT = timedelta(milliseconds=200)
 _LOCK_TRIES_MAX = 150
 # A query that uses the current time must not use a time that is older than this.
-_NOW_AGE_MAX_SECONDS = 1.0
+_NOW_AGE_MAX = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,9 +103,11 @@ class QueryRunner:
         self._cancelled = threading.Event()
         self._lock: OwnerLock | None = None
         self._query: RunningQuery | None = None
-        # None if no batch is open.
-        self._open: Opened | None = None
+        # The number of the open batch; None if no batch is open.
+        self._open: int | None = None
         self._planner = BatchPlanner(parts.loop.clock)
+        # Whether the last batch was run only because its time or static tables were old.
+        self._refreshing = False
         # The plan of the open batch.
         self._plan: BatchPlan | None = None
         self._folder: CheckpointFolder
@@ -210,7 +211,6 @@ class QueryRunner:
             mode=query.output,
             folder=self._folder,
             explain=self._parts.executor.convert_error,
-            clock=self._clock,
         )
         log.info("query started", job=definition.name, batch=batch)
 
@@ -260,7 +260,10 @@ class QueryRunner:
         if self._plan is not None:
             return epoch_plan(self._plan, owned.state.progress)
         planned: EpochPlan | None = None
-        if waiting and not self._stale(owned.state):
+        # On a slow machine, a batch may be old as soon as it is open. So one epoch without rows
+        # is enough.
+        self._refreshing = waiting and not self._refreshing and self._stale(owned.state)
+        if waiting and not self._refreshing:
             planned = owned.source.plan(owned.state.progress, limits=owned.limits)
         if planned is None:
             planned = EpochPlan(reads=(), progress=owned.state.progress, final=True)
@@ -275,7 +278,7 @@ class QueryRunner:
         if self._open is None:
             self._open = self._running.opened(self._cancelled)
             reached(CrashPoint.BATCH_OPENED)
-        return self._open.batch
+        return self._open
 
     @property
     def _running(self) -> RunningQuery:
@@ -297,10 +300,12 @@ class QueryRunner:
         """Return whether the open batch has an old current time or old static tables."""
         if self._open is None:
             return False
-        # Spark sets the current time when it opens a batch, which is soon after the last one.
-        age = self._clock.monotonic() - self._open.at
-        if query_of(state).uses_now and age > _NOW_AGE_MAX_SECONDS:
-            return True
+        # Spark sets the current time when it first opens a batch: soon after the last batch,
+        # or before a restart.
+        if query_of(state).uses_now:
+            age = self._clock.now() - self._folder.opened_at(self._open)
+            if age > _NOW_AGE_MAX:
+                return True
         tables = self._parts.loop.tables
         return any(
             tables.open(lookup.table.location).version != lookup.version

@@ -6,11 +6,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from penstock.clock import SystemClock
 from penstock.errors import InvariantError, StoppedError
-from penstock.streaming.gate import Gate, Opened
+from penstock.streaming.gate import Gate
 
-CLOCK = SystemClock()
 SECONDS_MAX = 30
 
 
@@ -43,12 +41,10 @@ def query(gate: Gate[str, str], run: Callable[[str], str] = str.upper) -> Iterat
 
 
 def test_each_batch_runs_with_the_plan_of_the_loop() -> None:
-    gate = Gate[str, str](CLOCK.monotonic)
+    gate = Gate[str, str]()
     with query(gate) as spark:
         for batch, plan in enumerate(["a", "b", "c"]):
-            opened = gate.opened(seconds_max=SECONDS_MAX)
-            assert opened is not None
-            assert opened.batch == batch
+            assert gate.opened(seconds_max=SECONDS_MAX) == batch
             assert gate.run(plan) == plan.upper()
             assert spark.returned == list(range(batch))
             gate.finish()
@@ -56,11 +52,11 @@ def test_each_batch_runs_with_the_plan_of_the_loop() -> None:
 
 
 def test_without_an_open_batch_the_wait_ends_in_time() -> None:
-    assert Gate[str, str](CLOCK.monotonic).opened(seconds_max=0.01) is None
+    assert Gate[str, str]().opened(seconds_max=0.01) is None
 
 
 def test_the_error_of_a_run_reaches_the_loop_and_ends_the_query() -> None:
-    gate = Gate[str, str](CLOCK.monotonic)
+    gate = Gate[str, str]()
 
     def fail(plan: str) -> str:
         raise ValueError(plan)
@@ -75,7 +71,7 @@ def test_the_error_of_a_run_reaches_the_loop_and_ends_the_query() -> None:
 
 @pytest.mark.parametrize("ran", [False, True])
 def test_s10_an_abandoned_batch_does_not_return(*, ran: bool) -> None:
-    gate = Gate[str, str](CLOCK.monotonic)
+    gate = Gate[str, str]()
     with query(gate) as spark:
         gate.opened(seconds_max=SECONDS_MAX)
         if ran:
@@ -86,7 +82,7 @@ def test_s10_an_abandoned_batch_does_not_return(*, ran: bool) -> None:
 
 
 def test_a_query_abandoned_between_batches_ends_at_the_next_batch() -> None:
-    gate = Gate[str, str](CLOCK.monotonic)
+    gate = Gate[str, str]()
     gate.abandon(ValueError("paused"))
     with query(gate) as spark:
         pass
@@ -94,7 +90,7 @@ def test_a_query_abandoned_between_batches_ends_at_the_next_batch() -> None:
 
 
 def test_s2_a_batch_is_run_exactly_once_before_it_is_finished() -> None:
-    gate = Gate[str, str](CLOCK.monotonic)
+    gate = Gate[str, str]()
     with query(gate) as spark:
         gate.opened(seconds_max=SECONDS_MAX)
         with pytest.raises(InvariantError):
@@ -107,20 +103,10 @@ def test_s2_a_batch_is_run_exactly_once_before_it_is_finished() -> None:
 
 
 def test_the_end_of_the_query_wakes_the_loop() -> None:
-    gate = Gate[str, str](CLOCK.monotonic)
+    gate = Gate[str, str]()
     gate.ended()
     with pytest.raises(StoppedError):
         gate.opened(seconds_max=SECONDS_MAX)
     gate.ended(ValueError("no source"))
     with pytest.raises(ValueError, match="no source"):
         gate.opened(seconds_max=SECONDS_MAX)
-
-
-def test_an_open_batch_has_the_time_at_which_spark_opened_it() -> None:
-    times = iter([7.0])
-    gate = Gate[str, str](lambda: next(times))
-    with query(gate):
-        gate.abandon(ValueError("end"))
-
-    assert gate.opened(seconds_max=SECONDS_MAX) == Opened(0, 7.0)
-    assert next(times, None) is None
