@@ -25,6 +25,7 @@ from penstock.clock import Clock, SystemClock
 from penstock.control.result import Cell
 from penstock.crashpoints import CrashPoint
 from penstock.engine.run import Work
+from penstock.model.events import BacklogEntered, BacklogFinished
 from tests.crash.places import Place
 from tests.crash.processes import IN_PROCESS, TIMEOUT_SECONDS, kill, start
 from tests.node import CREATE_TABLE, Node, numbered
@@ -327,3 +328,15 @@ def until(done: Callable[[], bool]) -> None:
     while not done():
         assert clock.monotonic() < deadline
         clock.wait(never, _POLL_PERIOD)
+
+
+def assert_boundaries_kept(node: Node, job: str = "j") -> None:
+    """Require one fixing of boundaries, and at most one finish of each."""
+    bodies = [event.body for event in node.catalog.events(node.job(job).id)]
+    fixed = {body.record.armed for body in bodies if isinstance(body, BacklogEntered)}
+    entered = next(body for body in bodies if isinstance(body, BacklogEntered))
+    boundaries = {split.split: split.boundary for split in entered.record.splits}
+    finished = [body.split for body in bodies if isinstance(body, BacklogFinished)]
+    assert fixed == {1}
+    assert {split.split: split.boundary for split in finished} == boundaries
+    assert len(finished) == len(boundaries)

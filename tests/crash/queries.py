@@ -10,6 +10,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -23,8 +24,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from penstock.crashpoints import CrashPoint, handle_in_this_thread
+from penstock.model.codec import from_text
 from penstock.model.events import QueryStarted
+from penstock.spark.worker import local_property
+from penstock.streaming import query
 from penstock.streaming.checkpoint import CheckpointFolder
+from penstock.streaming.task import TASK, StreamTask
 from penstock.supervisor.supervisor import RunnerReport
 from tests.integration.driving import TIMEOUT_SECONDS, Crashed, rounds_until
 from tests.node import Node
@@ -282,6 +287,36 @@ def kill_at(
             after = replace(after, commits=before.commits)
         assert after == before
     return node.restart()
+
+
+@contextmanager
+def killed_workers(point: CrashPoint, killed: Path) -> Iterator[None]:
+    """Kill one Python worker of Spark for each streaming table, when it reaches a crash point.
+
+    Each kill creates a file in a folder, with the id of the job as its name.
+    """
+
+    # Nested functions are pickled by value, so the workers do not import this module.
+    def deadly(work: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
+        def run(batches: Any) -> Iterator[Any]:
+            handle_in_this_thread(die)
+            yield from work(batches)
+
+        def die(reached: CrashPoint) -> None:
+            task = from_text(StreamTask, local_property(TASK) or "")
+            mark = killed / Path(task.output.rejects_root).name
+            if reached == point and not mark.exists():
+                mark.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        run.__name__ = work.__name__
+        return run
+
+    reader = query.reader_function
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(query, "reader_function", lambda *about: deadly(reader(*about)))
+        patch.setattr(query, "write_rows", deadly(query.write_rows))
+        yield
 
 
 @dataclass

@@ -28,6 +28,7 @@ from tests.crash.queries import (
     empty,
     expected,
     kill_at,
+    killed_workers,
     results,
     truncate,
     verdicts,
@@ -53,6 +54,8 @@ EPOCH_KILLS = {
     CrashPoint.COPY_WRITTEN: "replay",
     CrashPoint.BATCH_RETURNED: "continue",
 }
+# The points that only the Python workers of Spark reach.
+WORKER_KILLS = (CrashPoint.TASK_READ, CrashPoint.TASK_WRITTEN)
 TAKEOVER_KILLS = (
     CrashPoint.TABLE_COMMITTED,
     CrashPoint.LEASE_TAKEN,
@@ -149,9 +152,7 @@ def power(prepared: Prepared, recorder: PowerLoss) -> PowerLoss:
 
 
 def test_every_crash_point_of_a_query_has_a_test() -> None:
-    in_tasks = {CrashPoint.TASK_READ}
-
-    assert set(QUERY_POINTS) - in_tasks <= {*EPOCH_KILLS, *REPLAY_KILLS}
+    assert set(QUERY_POINTS) <= {*EPOCH_KILLS, *REPLAY_KILLS, *WORKER_KILLS}
 
 
 def last_verdicts(node: Node) -> set[str]:
@@ -171,6 +172,20 @@ def test_t52_no_row_is_lost_or_doubled_by_a_kill_inside_an_epoch(
 
     assert results(node) == expected(rounds=6)
     assert last_verdicts(node) == {verdict}
+
+
+@pytest.mark.parametrize("point", WORKER_KILLS)
+def test_no_row_is_lost_or_doubled_by_the_kill_of_a_worker_of_spark(
+    node: Node, tmp_path: Path, point: CrashPoint
+) -> None:
+    append_rounds(node, 3, 4, 5)
+
+    with killed_workers(point, tmp_path):
+        node.run()
+
+    killed = {path.name for path in tmp_path.iterdir()}
+    assert killed == {node.job(table).id for table in TABLES}
+    assert results(node) == expected(rounds=6)
 
 
 @pytest.mark.parametrize(("rounds", "point"), EMPTY_EPOCH_KILLS)

@@ -7,10 +7,10 @@ some of the points. The process that continues uses Spark only on a bucket.
 import pytest
 
 from penstock.crashpoints import CrashPoint
-from penstock.model.events import BacklogEntered, BacklogFinished
 from tests.crash.harness import (
     KILLED,
     Home,
+    assert_boundaries_kept,
     assert_exact,
     assert_lasting,
     crash,
@@ -27,7 +27,6 @@ from tests.crash.points import (
 from tests.crash.variants import Variant, without_spark
 from tests.error_values import assert_names
 from tests.integration.driving import crash_at
-from tests.node import Node
 
 pytestmark = pytest.mark.crash
 
@@ -88,18 +87,6 @@ def test_t61_a_killed_job_keeps_its_boundary_and_finishes_it_once(
 
     assert_lasting(home, assert_exact(home, 1, 2, 3, 4, 5, 6))
     assert_boundaries_kept(home.node)
-
-
-def assert_boundaries_kept(node: Node) -> None:
-    """Require one fixing of boundaries, and at most one finish of each."""
-    bodies = [event.body for event in node.catalog.events(node.job("j").id)]
-    fixed = {body.record.armed for body in bodies if isinstance(body, BacklogEntered)}
-    entered = next(body for body in bodies if isinstance(body, BacklogEntered))
-    boundaries = {split.split: split.boundary for split in entered.record.splits}
-    finished = [body.split for body in bodies if isinstance(body, BacklogFinished)]
-    assert fixed == {1}
-    assert {split.split: split.boundary for split in finished} == boundaries
-    assert len(finished) == len(boundaries)
 
 
 @pytest.mark.parametrize(("home", "point", "count"), RECOVERY_KILLS, indirect=["home"])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from penstock.crashpoints import CrashPoint
-from tests.crash.harness import KILLED, Home, crash
+from tests.crash.harness import KILLED, Home, assert_boundaries_kept, crash
 from tests.crash.places import LocalPlace
 from tests.crash.points import (
     ALL_POINTS,
@@ -40,7 +40,6 @@ from tests.crash.streams import (
     reads_children,
     split,
 )
-from tests.crash.test_killed_runs import assert_boundaries_kept
 from tests.crash.variants import opened
 from tests.integration.driving import crash_at
 from tests.integration.routine_loads import close_clients, ids

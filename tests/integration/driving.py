@@ -140,6 +140,21 @@ def paused(reports: tuple[RunnerReport, ...]) -> bool:
     )
 
 
+def pass_minute(node: Node, supervisor: Supervisor) -> None:
+    """Move the clock by seventy seconds, in steps so small that the leases are renewed."""
+    clock = node.clock
+    assert isinstance(clock, MovedClock)
+    for _ in range(7):
+        clock.move(seconds=10)
+        rounds_until(
+            supervisor,
+            lambda _: all(
+                lease.expires_at > clock.now() + timedelta(seconds=10)
+                for lease in node.catalog.leases().values()
+            ),
+        )
+
+
 def idle(reports: tuple[RunnerReport, ...]) -> bool:
     """Return whether every job has loaded all available data."""
     return all(report.progress is not None and report.progress.caught_up for report in reports)

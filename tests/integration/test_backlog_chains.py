@@ -6,11 +6,22 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from penstock.crashpoints import CrashPoint, handle_in_this_thread
 from penstock.model.events import BacklogEntered, BacklogLeft
-from tests.integration.driving import TIMEOUT_SECONDS, idle, rounds_until, supervised
+from penstock.spark.executor import SparkExecutor
+from tests.integration.driving import (
+    TIMEOUT_SECONDS,
+    MovedClock,
+    idle,
+    pass_minute,
+    rounds_until,
+    supervised,
+)
+from tests.mirrored_node import OpenNode
 from tests.node import CREATE_TABLE, Node, create_job, numbered, start_thread, write_rows
 
 pytestmark = pytest.mark.integration
@@ -75,7 +86,7 @@ def test_each_table_of_a_chain_commits_once_when_the_load_leaves_its_backlog(
 def test_a_chain_has_no_deadlock_if_the_load_is_paused_inside_its_backlog(
     chain: Node,
 ) -> None:
-    third = Third(chain.job("j").id)
+    third = Held(chain.job("j").id)
     supervisor = chain.supervisor(until_caught_up=False, start_runner=third.start)
     supervisor.start(sole_process=True)
     try:
@@ -91,11 +102,51 @@ def test_a_chain_has_no_deadlock_if_the_load_is_paused_inside_its_backlog(
     assert (len(ids(chain, "t")), chain.job("j").backlog.cause) == (2, "boundary")
 
 
+def test_t58_an_epoch_that_was_due_is_not_started_after_the_backlog_was_entered(
+    open_node: OpenNode, spark: SparkExecutor, folder: Path
+) -> None:
+    node = open_node(spark=spark, clock=MovedClock())
+    write_rows(folder / "3.json", numbered(3))
+    longer = "'checkpoint.interval' = '60s', 'checkpoint.interval-during-backlog' = '0'"
+    node.sql(f"{CREATE_TABLE}; {create_job(folder)}; PAUSE JOB j")
+    node.sql(f"CREATE STREAMING TABLE a WITH ({longer}) AS SELECT id FROM STREAM t")  # noqa: S608 - Ours.
+    held = Held(node.job("j").id, epoch=1)
+    append_id(node, 1)
+    supervisor = node.supervisor(until_caught_up=False, start_runner=held.start)
+    supervisor.start(sole_process=True)
+    try:
+        rounds_until(supervisor, lambda _: ids(node, "a") == [1])
+        append_id(node, 2)
+        rounds_until(supervisor, lambda _: node.show("a")["next_epoch_at"] is not None)
+        node.sql("RESUME JOB j")
+        rounds_until(supervisor, lambda _: causes(node, "a")[-1:] == ["upstream j"])
+        pass_minute(node, supervisor)
+        due = node.show("a")
+        held.released.set()
+        rounds_until(supervisor, lambda _: ids(node, "a") == [1, 2, 3])
+    finally:
+        held.released.set()
+        supervisor.stop()
+
+    assert (due["next_epoch_at"], due["interval"]) == (None, "0s")
+    # The first epoch of the run, and one after the load had left its backlog.
+    assert epochs(node, "a") == 2
+
+
+def append_id(node: Node, number: int) -> None:
+    """Append a row to the table of the load, as another writer does."""
+    record = node.catalog.table("t")
+    assert record is not None
+    row = pa.table({"id": pa.array([number], pa.int64()), "note": ["by hand"]})
+    write_deltalake(record.location, row, mode="append")
+
+
 @dataclass
-class Third:
-    """Starts runners; the runner of one job waits when its third epoch has started."""
+class Held:
+    """Starts runners; the runner of one job waits when an epoch has started."""
 
     job_id: str
+    epoch: int = 3
     entered: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
 
@@ -104,7 +155,7 @@ class Third:
         return start_thread(partial(self._run, run) if own else run, name)
 
     def _run(self, run: Callable[[], None]) -> None:
-        left = 3
+        left = self.epoch
 
         def handle(point: CrashPoint) -> None:
             nonlocal left

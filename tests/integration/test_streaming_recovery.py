@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +42,7 @@ from tests.integration.driving import (
     MovedClock,
     attempts,
     idle,
+    pass_minute,
     paused,
     rounds_until,
     stopped,
@@ -352,21 +352,6 @@ def test_t51_state_that_was_compacted_by_a_killed_epoch_is_not_used(node: Node) 
 
 
 # Tasks that hang
-
-
-def pass_minute(node: Node, supervisor: Supervisor) -> None:
-    """Move the clock by seventy seconds, in steps so small that the leases are renewed."""
-    clock = node.clock
-    assert isinstance(clock, MovedClock)
-    for _ in range(7):
-        clock.move(seconds=10)
-        rounds_until(
-            supervisor,
-            lambda _: all(
-                lease.expires_at > clock.now() + timedelta(seconds=10)
-                for lease in node.catalog.leases().values()
-            ),
-        )
 
 
 def failures(node: Node) -> list[Code]:

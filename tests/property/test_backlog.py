@@ -6,6 +6,7 @@ and the table's log are in memory. A crash keeps the catalog, the log and the sp
 
 import shutil
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -301,6 +302,7 @@ class BacklogMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
+        self.wakes = Wakes()
         self.clock = MovableClock()
         self.catalog = SqliteStore(self.folder, self.clock).open()
         # The truth: rows by split, and the splits that get no more rows.
@@ -365,7 +367,7 @@ class BacklogMachine(RuleBasedStateMachine):
     @property
     def keeper(self) -> BacklogKeeper:
         """A keeper without any memory."""
-        return BacklogKeeper(catalog=self.catalog, clock=self.clock, wakes=Wakes())
+        return BacklogKeeper(catalog=self.catalog, clock=self.clock, wakes=self.wakes)
 
     def take_lease(self, job_id: str) -> JobState:
         """Raise the generation of a job, as a takeover does."""
@@ -439,7 +441,11 @@ class BacklogMachine(RuleBasedStateMachine):
         assert self.source is not None
         self.clock.move(seconds=1)
         polled = self.source.poll(self.state.progress, report=lambda _: None)
-        self.state = self.keeper.after_poll(self.state, polled.progress, self.source)
+        before, reader = bool(self.state.backlog_cause), threading.Event()
+        with self.wakes.registered([TABLE.location], reader):
+            self.state = self.keeper.after_poll(self.state, polled.progress, self.source)
+        # T64: a reader waits no longer when the job leaves its backlog.
+        assert reader.is_set() == (bool(self.state.backlog_cause) != before)
 
         self.expect_fixing(polled.progress)
         self.expect_review(polled.progress, self.source.statuses())
