@@ -26,10 +26,11 @@ from deltalake import DeltaTable, write_deltalake
 from penstock.crashpoints import CrashPoint, handle_in_this_thread
 from penstock.model.codec import from_text
 from penstock.model.events import QueryStarted
+from penstock.model.job import StreamView
 from penstock.spark.worker import local_property
 from penstock.streaming import query
 from penstock.streaming.checkpoint import CheckpointFolder
-from penstock.streaming.task import TASK, StreamTask
+from penstock.streaming.task import TASK, StreamTask, reader_function, write_rows
 from penstock.supervisor.supervisor import RunnerReport
 from tests.integration.driving import TIMEOUT_SECONDS, Crashed, rounds_until
 from tests.node import Node
@@ -300,7 +301,11 @@ def killed_workers(point: CrashPoint, killed: Path) -> Iterator[None]:
     def deadly(work: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
         def run(batches: Any) -> Iterator[Any]:
             handle_in_this_thread(die)
-            yield from work(batches)
+            try:
+                yield from work(batches)
+            finally:
+                # Other queries use the same worker.
+                handle_in_this_thread(None)
 
         def die(reached: CrashPoint) -> None:
             task = from_text(StreamTask, local_property(TASK) or "")
@@ -312,10 +317,12 @@ def killed_workers(point: CrashPoint, killed: Path) -> Iterator[None]:
         run.__name__ = work.__name__
         return run
 
-    reader = query.reader_function
+    def deadly_reader(checkpoint: str, view: StreamView) -> Callable[[Any], Iterator[Any]]:
+        return deadly(reader_function(checkpoint, view))
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(query, "reader_function", lambda *about: deadly(reader(*about)))
-        patch.setattr(query, "write_rows", deadly(query.write_rows))
+        patch.setattr(f"{query.__name__}.reader_function", deadly_reader)
+        patch.setattr(f"{query.__name__}.write_rows", deadly(write_rows))
         yield
 
 

@@ -1,10 +1,10 @@
-"""Streaming tables in real processes: ``kill -9`` of Python, of its JVM, of Spark's workers.
+"""Streaming tables in real processes: ``kill -9`` of Python, and of Python with its JVM.
 
 Every crash point is tested inside one JVM by other tests. Here, each query is killed at a few
 points. A JVM starts slowly, so every process recovers from the kill of the process before it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ import pytest
 from penstock.crashpoints import CrashPoint
 from penstock.spark.executor import SparkExecutor
 from penstock.streaming.checkpoint import OWNER_LOCK
-from tests.crash.harness import KILLED, Ended, Home, Process, crash
+from tests.crash.harness import KILLED, Ended, Home, Process, crash, until
 from tests.crash.places import LocalPlace
 from tests.crash.processes import SPARK
 from tests.crash.queries import (
@@ -33,6 +33,7 @@ from tests.crash.queries import (
     verdicts,
 )
 from tests.crash.variants import opened
+from tests.integration.pipes import Pipe
 from tests.node import Node
 
 pytestmark = [pytest.mark.crash, pytest.mark.timeout(900)]
@@ -46,12 +47,14 @@ FIRST_KILLS = {
 
 
 @contextmanager
-def home_with(spark: SparkExecutor, folder: Path, *tables: str) -> Iterator[Home]:
+def home_with(
+    spark: SparkExecutor, folder: Path, *tables: str, statements: Sequence[str] = ()
+) -> Iterator[Home]:
     """Yield a home with streaming tables that have to read the rounds 0 to 2."""
     with opened(folder, LocalPlace(folder / "in"), command=SPARK) as home:
         node = Node(home.path, spark=spark)
         node.sql(INPUTS)
-        node.sql("; ".join(create(table) for table in tables))
+        node.sql("; ".join([*map(create, tables), *statements]))
         node.catalog.close()
         append_rounds(home.node, 0, 1, 2)
         yield home
@@ -78,6 +81,18 @@ def suspended(process: psutil.Process) -> Iterator[None]:
         yield
     finally:
         process.resume()
+
+
+def kill_waiting(home: Home, table: str, pipe: Pipe) -> Rows:
+    """Kill Python and its JVM while a task waits at a pipe; return the rows after the kill."""
+    pipe.close()
+    running = start(home, table)
+    until(pipe.reached)
+    psutil.Process(running._child.pid).suspend()
+    running.kill_jvm()
+    running.kill()
+    pipe.open()
+    return results(home.node, [table])
 
 
 def kill_alone(home: Home, table: str) -> int:
@@ -113,8 +128,7 @@ def finished(spark: SparkExecutor, tmp_path_factory: pytest.TempPathFactory) -> 
         for table in TABLES:
             kill_with_jvm(home, table)
         append_rounds(home.node, 4, 5)
-        # Each worker of Spark counts its own crash points, and is killed in its second task.
-        ended = start(home, crash_at=crash(CrashPoint.TASK_WRITTEN, count=2)).wait()
+        ended = start(home).wait()
         return Finished(
             codes=codes,
             ended=ended,
@@ -141,6 +155,31 @@ def test_t57b_the_run_reports_what_stays_open(finished: Finished) -> None:
         "streaming table counts",
         "streaming table joined",
     ]
+
+
+def test_no_row_is_lost_or_doubled_by_kill_9_while_a_task_reads_or_writes(
+    spark: SparkExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The workers of the processes import the function that waits at a pipe.
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    reading, writing = Pipe(tmp_path / "reading"), Pipe(tmp_path / "writing")
+    select = (
+        f"SELECT k, {writing.held('count(*)')} AS n, sum({reading.held('v')}) AS total "  # noqa: S608 - Our own SQL.
+        "FROM STREAM clicks GROUP BY k"
+    )
+    udfs = {"session.python_udfs": "tests.integration.pipes"}
+    with home_with(spark, tmp_path / "home", statements=[create(TOTALS, select, udfs)]) as home:
+        Node(home.path, spark=spark).run()
+        before = results(home.node, [TOTALS])
+        append_rounds(home.node, 3)
+
+        killed = [kill_waiting(home, TOTALS, pipe) for pipe in (reading, writing)]
+        Node(home.path, spark=spark).run()
+
+        assert before[TOTALS] == expected(rounds=3)[TOTALS]
+        assert killed == [before, before]
+        assert results(home.node, [TOTALS])[TOTALS] == expected(rounds=4)[TOTALS]
+        assert verdicts(home.node, TOTALS) == ["start", "continue", "continue", "continue"]
 
 
 def test_t57_streaming_tables_continue_with_a_new_spark_after_the_jvm_was_killed(
@@ -173,7 +212,7 @@ def test_a_successor_waits_until_the_jvm_of_a_killed_process_has_ended(
         with suspended(jvm_of(killed)), opens_of(lock) as opens:
             killed.kill()
             append_rounds(home.node, 3)
-            successor = start(home, crash_at=crash(CrashPoint.TASK_READ, count=2))
+            successor = start(home)
             # A second try shows that the first one found the lock taken.
             opens.wait()
             opens.wait()
