@@ -9,9 +9,14 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from penstock.model.backlog import Backlog
 from penstock.model.codec import from_text, to_text
-from penstock.model.epoch import Attachment, CommitKind, Generation, Statistics
+from penstock.model.epoch import Attachment, BatchRecord, CommitKind, Generation, Statistics
 from penstock.model.events import (
+    BacklogEntered,
+    BacklogFinished,
+    BacklogLeft,
+    BacklogReset,
     Committed,
     DefinitionChanged,
     DesiredStateChanged,
@@ -23,6 +28,7 @@ from penstock.model.events import (
     NoticesChanged,
     Outcome,
     QueryStarted,
+    WatermarkApplied,
     apply,
 )
 from penstock.model.job import DesiredState, JobState, Reason
@@ -35,6 +41,7 @@ from tests.contract.catalog.building import (
     created,
     started,
 )
+from tests.property.backlogs import records
 from tests.property.reflection import values_of
 
 # A small range, so that numbers repeat, and smaller numbers follow larger ones.
@@ -135,6 +142,28 @@ class Journal(RuleBasedStateMachine):
         self.append(
             QueryStarted(committed=batch, opened=batch, in_table=batch, verdict="continue")
         )
+
+    @rule(batch=numbers)
+    def apply_a_watermark(self, batch: int) -> None:
+        record = BatchRecord(checkpoint_id="c", batch=batch, watermark_ms=batch)
+        self.append(WatermarkApplied(batch=record))
+
+    @rule(record=records, cause=st.sampled_from(["boundary", "lag"]))
+    def enter_the_backlog(self, record: Backlog, cause: str) -> None:
+        self.append(BacklogEntered(cause=cause, record=record, since=START))
+
+    @rule(record=records)
+    def finish_the_splits(self, record: Backlog) -> None:
+        for split in record.splits:
+            self.append(BacklogFinished(armed=record.armed, split=split))
+
+    @rule(record=records)
+    def leave_the_backlog(self, record: Backlog) -> None:
+        self.append(BacklogLeft(record=record))
+
+    @rule()
+    def reset_the_backlog(self) -> None:
+        self.append(BacklogReset())
 
     @rule(random=st.randoms(use_true_random=False))
     def any_event_again_changes_nothing(self, random: Random) -> None:

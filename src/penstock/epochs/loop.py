@@ -105,7 +105,7 @@ class EpochLoop:
         # The status that this runner stored last, in a tuple; None if it stored none.
         self._status: tuple[Status | None] | None = None
         self._overdue = threading.Event()
-        # The positions that the splits must reach before the run counts as caught up, and
+        # The positions that the splits must reach before the run counts as caught up. Then
         # whether a job that writes the inputs still worked when they were read.
         self._heads: Mapping[str, Position] | None = None
         self._fed = False

@@ -8,6 +8,7 @@ number of each register is:
 * desired state, notices and requests: the number of the event
 * generation: the number of the generation
 * progress and statistics: the commit number
+* batch of a streaming query: the number of the batch
 * backlog: the copies are merged, see ``model/backlog.py``
 
 Repeating an event changes nothing. An older event never overwrites a newer one. The order of

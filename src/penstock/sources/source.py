@@ -109,7 +109,7 @@ class Source(Protocol):
         return False
 
     def recheck(self) -> None:
-        """Make the next poll complete; called before new boundaries are fixed."""
+        """Require that the next poll is complete; called before new boundaries are fixed."""
         return
 
     def poll_delay(self) -> timedelta:
