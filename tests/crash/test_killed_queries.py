@@ -15,12 +15,19 @@ import pytest
 from penstock.crashpoints import CrashPoint
 from penstock.errors import Code
 from penstock.spark.executor import SparkExecutor
-from tests.crash.points import QUERY_POINTS
+from tests.crash.points import (
+    CREATE_POINTS,
+    CREATE_TABLE_POINTS,
+    DROP_POINTS,
+    DROP_TABLE_POINTS,
+    QUERY_POINTS,
+)
 from tests.crash.queries import (
     COUNTS,
     INPUTS,
     JOINED,
     TABLES,
+    TOTALS,
     PowerLoss,
     Prepared,
     append_rounds,
@@ -35,7 +42,7 @@ from tests.crash.queries import (
     write_no_statistics,
 )
 from tests.error_values import assert_reason
-from tests.integration.driving import attempts, rounds_until, supervised
+from tests.integration.driving import attempts, crash_inside, rounds_until, supervised
 from tests.node import Node
 
 pytestmark = pytest.mark.crash
@@ -303,3 +310,40 @@ def test_the_watermark_of_files_without_statistics_survives_a_kill(spark_node: N
     node.run()
 
     assert node.rows(COUNTS) == expected(rounds=4)[COUNTS]
+
+
+# Statements
+
+
+@pytest.mark.parametrize("point", [*DROP_POINTS, *DROP_TABLE_POINTS])
+def test_a_killed_drop_of_a_streaming_table_can_be_repeated_and_its_name_used_again(
+    node: Node, point: CrashPoint
+) -> None:
+    # As after DROP TABLE, the files of the table stay if the kill is just before their deletion.
+    job_id = node.job(TOTALS).id
+
+    crash_inside(node, f"DROP STREAMING TABLE {TOTALS}", point)
+    node = node.restart()
+    node.sql(f"DROP STREAMING TABLE IF EXISTS {TOTALS}")
+
+    assert (node.catalog.job(TOTALS), node.catalog.table(TOTALS)) == (None, None)
+    assert not (node.checkpoints / job_id).exists()
+    node.sql(create(TOTALS))
+    assert node.rows(TOTALS) == []
+
+
+@pytest.mark.parametrize("point", [*CREATE_TABLE_POINTS, *CREATE_POINTS])
+def test_a_killed_create_of_a_streaming_table_leaves_no_table_and_can_be_repeated(
+    spark_node: Node, point: CrashPoint
+) -> None:
+    spark_node.sql(INPUTS)
+    append_rounds(spark_node, 0)
+
+    crash_inside(spark_node, create(TOTALS), point)
+    node = spark_node.restart()
+    left = (node.catalog.job(TOTALS), node.catalog.table(TOTALS))
+    node.sql(create(TOTALS))
+    node.run()
+
+    assert left == (None, None)
+    assert node.rows(TOTALS) == expected(rounds=1)[TOTALS]
