@@ -241,7 +241,8 @@ def _event_text(  # noqa: C901, PLR0912 - One branch per class of events.
         case BacklogFinished():
             return "BacklogFinished", _finish_text(body)
         case BacklogLeft():
-            return "BacklogLeft", _boundaries(body.record)
+            name = "BacklogLeft" if body.entered else "BacklogChecked"
+            return name, _boundaries(body.record)
         case BacklogReset():
             return "BacklogReset", ""
 

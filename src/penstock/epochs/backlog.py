@@ -90,7 +90,8 @@ class BacklogKeeper:
         if fixed or lags_changed or cause != state.backlog_cause:
             since = state.backlog_since or self.clock.now()
             entered = BacklogEntered(cause=cause, record=record, since=since)
-            bodies.append(entered if cause else BacklogLeft(record=record))
+            left = BacklogLeft(record=record, entered=bool(state.backlog_cause))
+            bodies.append(entered if cause else left)
         if not bodies:
             return state
         after = self.catalog.append(state.id, *bodies, expected=state.generation)

@@ -27,6 +27,7 @@ _SAMPLES_MAX = 5
 _SAMPLES_MIN = 3
 # The interval of a target lag is at least this part of the target.
 _FRESHNESS_PART = 4
+_FRESHNESS_STEP = timedelta(milliseconds=50)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +50,13 @@ def cadence_of(
     properties = definition.properties
     longer = properties.cadence.interval_backlog if cause else None
     interval = normal or properties.interval
+    limits = properties.backlog_limits if cause else properties.limits
+    if normal is not None:
+        # The rows of an epoch become visible at its end.
+        limits = replace(limits, duration=min(limits.duration, longer or normal))
     return Cadence(
         interval=interval if longer is None else longer,
-        limits=properties.backlog_limits if cause else properties.limits,
+        limits=limits,
         cause=cause,
         paced=bool(properties.commit_interval),
     )
@@ -64,7 +69,8 @@ def poll_interval(definition: JobDefinition, *, fresh: timedelta | None = None) 
 
 def fresh_interval(target: timedelta, epoch_seconds: float) -> timedelta:
     """Return the interval that keeps the lag below a target, given the time of an epoch."""
-    return max(target - timedelta(seconds=epoch_seconds), target / _FRESHNESS_PART)
+    interval = max(target - timedelta(seconds=epoch_seconds), target / _FRESHNESS_PART)
+    return interval - interval % _FRESHNESS_STEP
 
 
 def due_at(

@@ -345,13 +345,15 @@ class EpochLoop:
         remaining = self._source.statuses()
         total = total_amount([status.remaining for status in remaining])
         rate, unit, eta = self._pace.estimate(total)
+        # The upstream job decides how long its own backlog lasts.
+        eta = eta if self._state.backlog.cause else None
         self._reporter.report(rate=rate, rate_unit=unit, eta=eta)
         self._reported = PaceReport(
             at=now,
             remaining=remaining,
             rate=rate,
             rate_unit=unit,
-            eta=eta if self._state.backlog_cause else None,
+            eta=eta,
             interval=self._cadence.interval,
             next_epoch_at=next_epoch_at,
         )

@@ -8,7 +8,14 @@ from typing import Any, Protocol
 
 from penstock.errors import UserError
 from penstock.model.backlog import LagMarks, LagUnit
-from penstock.model.options import Spelled, merge_options, option, parse_duration, parse_size
+from penstock.model.options import (
+    Spelled,
+    merge_options,
+    option,
+    parse_duration,
+    parse_size,
+    print_size,
+)
 
 INTERVAL_KEY = "checkpoint.interval"
 BACKLOG_INTERVAL_KEY = f"{INTERVAL_KEY}-during-backlog"
@@ -141,9 +148,10 @@ def require_cadence(properties: HasCadence, *, measures: Collection[str]) -> Non
     _require_marks(properties.cadence, measures)
     for key, (normal, backlog) in properties.batch_limits.items():
         if backlog is not None and backlog < normal:
+            shown = print_size if "rows" not in key and "files" not in key else str
             raise UserError(
-                f'option "{key}{_BATCH_SUFFIX}" must be at least "{key}", which is {normal}, '
-                f"not {backlog}",
+                f'option "{key}{_BATCH_SUFFIX}" must be at least "{key}", which is '
+                f"{shown(normal)}, not {shown(backlog)}",
             )
 
 

@@ -160,9 +160,11 @@ class BacklogFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacklogLeft:
-    """The job left its backlog, or its boundaries were fixed while no data waited."""
+    """The job left its backlog, or its boundaries were fixed while no data was unread."""
 
     record: Backlog
+    # Whether the job was in backlog before.
+    entered: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -355,7 +355,7 @@ def _print_value(value: object, rule: Rule) -> str:
     if value is None:
         return rule.none_word
     if rule.unit == "bytes" and isinstance(value, int):
-        return _print_size(value)
+        return print_size(value)
     match value:
         case timedelta():
             return print_duration(value)
@@ -373,7 +373,7 @@ def print_duration(duration: timedelta) -> str:
     return f"{seconds:.0f}s" if seconds == int(seconds) else f"{seconds}s"
 
 
-def _print_size(size_bytes: int) -> str:
+def print_size(size_bytes: int) -> str:
     """Write a size in the largest unit that divides it."""
     for unit in ("TB", "GB", "MB", "KB"):
         factor = _BYTES_BY_UNIT[unit.lower()]
