@@ -68,7 +68,7 @@ def measure(root: Path, request: argparse.Namespace, console: Console) -> list[F
             figures += measure_small_sql_epochs(environment, epochs=30 if quick else 60)
     if "streaming-tables" in wanted:
         figures += measure_streaming_tables(
-            root, console, rows=rows, rounds=min(rounds, 3), quick=quick
+            root, console, rows=rows, rounds=min(rounds, 2), quick=quick
         )
     if "backlog" in wanted:
         rows_waiting = request.rows or (200_000 if quick else 5_000_000)

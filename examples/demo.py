@@ -252,6 +252,8 @@ def run_loads_and_kill(place: Place, expected: Tally, shop: WebShop) -> None:
     )
     if rows >= expected.rows:
         raise DemoError("all files were loaded before the process was killed")
+    console.print("The boundaries of the backlog are stored, so the next process keeps them:")
+    run_command(place, "sql", "-e", "SHOW BACKLOG FOR load_orders")
 
 
 def run_tables_and_kill(place: Place, expected: Tally) -> None:
