@@ -21,10 +21,12 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from penstock.crashpoints import CrashPoint
 from penstock.model.codec import from_text
 from penstock.sources.table_log.kind import FileWork
 from penstock.spark.executor import SparkExecutor
 from penstock.streaming.checkpoint import BatchPlan, SourcePlan, parse_plan
+from tests.crash.queries import kill_at
 from tests.node import Node
 from tests.streaming_model import (
     FUNCTIONS,
@@ -50,6 +52,15 @@ INPUTS = ("a", "b")
 STATIC_SCHEMA = pa.schema([("k", pa.string()), ("name", pa.string())])
 MICROSECONDS_PER_MS = 1_000
 # More examples: PENSTOCK_ORACLE_EXAMPLES=20 pytest …
+KILL_POINTS = (
+    CrashPoint.BATCH_OPENED,
+    CrashPoint.PLAN_WRITTEN,
+    CrashPoint.BATCH_COLLECTED,
+    CrashPoint.RUN_FINISHED,
+    CrashPoint.TABLE_COMMITTED,
+    CrashPoint.CATALOG_APPLIED,
+    CrashPoint.BATCH_RETURNED,
+)
 EXAMPLES = int(os.environ.get("PENSTOCK_ORACLE_EXAMPLES", "1"))
 
 
@@ -63,10 +74,11 @@ class Commit:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """Some commits, and then a run until everything is read; before it, maybe a restart."""
+    """Some commits, and then a run until everything is read; before it, maybe a kill."""
 
     commits: tuple[Commit, ...]
-    restarted: bool
+    # Where the runners of all tables are killed in their first epoch; None: nothing is killed.
+    killed_at: CrashPoint | None
     # The static table gets one more row.
     static_row: tuple[str, str] | None
 
@@ -124,7 +136,7 @@ def scenario(seed: int, *, late: bool, runs: int = 2) -> Scenario:
         )
         return Run(
             commits=tuple(commit(table) for table in tables),
-            restarted=number > 0,
+            killed_at=random.choice(KILL_POINTS) if number else None,
             static_row=random.choice((None, ("x", f"x{number}"), ("y", f"y{number}"))),
         )
 
@@ -163,11 +175,14 @@ class World:
             own = udfs if "shout" in shape.text else {}
             node.sql(shape.create({**played.options, **own}))
         for run in played.runs:
-            if run.restarted:
-                self.node = self.node.restart()
             if run.static_row is not None:
                 self.append("d", STATIC_SCHEMA, [run.static_row])
             self.commit(run.commits)
+            if run.killed_at is not None:
+                names = tuple(shape.name for shape in SHAPES)
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr("tests.integration.driving.TIMEOUT_SECONDS", SECONDS_MAX)
+                    self.node = kill_at(self.node, run.killed_at, tables=names, all_reach=False)
             self.run()
 
     def finish(self) -> None:
@@ -304,7 +319,8 @@ few = settings(
     max_examples=EXAMPLES,
     deadline=None,
     database=None,
-    derandomize=True,
+    # Only a longer test draws new examples.
+    derandomize=EXAMPLES == 1,
     # A smaller seed is not a smaller scenario.
     phases=(Phase.generate,),
 )

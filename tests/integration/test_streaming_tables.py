@@ -183,7 +183,7 @@ def test_the_statement_of_show_create_creates_the_same_table(node: Node) -> None
 def test_a_refresh_runs_an_epoch_now_and_doubles_no_row(
     open_node: OpenNode, spark: SparkExecutor, refresh: str
 ) -> None:
-    # The time of the clock stands still, so the second epoch is not due without the refresh.
+    # The clock does not advance, so the second epoch is not due without the refresh.
     node = open_node(spark=spark, clock=MovedClock())
     node.sql(CREATE_EVENTS)
     node.sql(HOURLY)
