@@ -319,7 +319,7 @@ def test_the_watermark_of_files_without_statistics_survives_a_kill(spark_node: N
 def test_a_killed_drop_of_a_streaming_table_can_be_repeated_and_its_name_used_again(
     node: Node, point: CrashPoint
 ) -> None:
-    # As after DROP TABLE, the files of the table stay if the kill is just before their deletion.
+    # As after DROP TABLE, the files stay if the kill is just before their deletion.
     job_id = node.job(TOTALS).id
 
     crash_inside(node, f"DROP STREAMING TABLE {TOTALS}", point)
