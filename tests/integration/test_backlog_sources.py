@@ -303,6 +303,24 @@ def test_t62_a_new_shard_during_a_backlog_gets_no_boundary(stepped: Load) -> Non
 
 
 @pytest.mark.of_local_files
+def test_t62_a_new_shard_enters_a_backlog_by_its_lag(stepped: Load) -> None:
+    stepped.create(
+        properties={**ONE_RECORD, "backlog.lag-high": "5m", "backlog.lag-low": "10s"}
+    )
+    stepped.run()
+    stepped.stream.split(0, MIDDLE)
+    stepped.put(1, 2, 3, hash_key=LOW)
+    stepped.control.move_clock(timedelta(minutes=10))
+
+    stepped.run()
+
+    found = [row["lagging"] for row in splits(stepped.node, "r")]
+    assert (stepped.ids(), found) == ([1, 2, 3], [False, False, False])
+    assert names(stepped.node, "r") == ["BacklogLeft", "BacklogEntered", "BacklogLeft"]
+    assert stepped.node.job("r").backlog.armed == 1
+
+
+@pytest.mark.of_local_files
 def test_t60_a_short_shard_is_finished_before_a_long_one(stepped: Load) -> None:
     load = replace(stepped, stream=new_stream(stepped.stream.client, shards=2))
     load.put(1, hash_key=LOW)
