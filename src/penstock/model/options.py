@@ -368,9 +368,9 @@ def _print_value(value: object, rule: Rule) -> str:
 
 
 def print_duration(duration: timedelta) -> str:
-    """Write a duration in seconds."""
-    seconds = duration.total_seconds()
-    return f"{seconds:.0f}s" if seconds == int(seconds) else f"{seconds}s"
+    """Write a duration in seconds, without an exponent."""
+    digits = f"{duration.total_seconds():.6f}"
+    return f"{digits.rstrip('0').rstrip('.')}s"
 
 
 def print_size(size_bytes: int) -> str:
