@@ -202,14 +202,16 @@ def all_options(value: object) -> tuple[tuple[str, str], ...]:
 
 
 def plain_options(value: object) -> tuple[tuple[str, str], ...]:
-    """Write all options as text without units: durations in seconds, sizes in bytes."""
+    """Write all options as text without units: in the unit of a bare number, or in bytes."""
     return tuple((option_key(f), _print_plain(v, rule_of(f))) for f, v in _declared(value))
 
 
 def _print_plain(value: object, rule: Rule) -> str:
     if isinstance(value, timedelta):
-        return _print_value(value, rule).removesuffix("s")
-    return str(value) if rule.unit == "bytes" else _print_value(value, rule)
+        factor = 1_000 if rule.unit == "milliseconds" else 1
+        return print_duration(value * factor).removesuffix("s")
+    plain = rule.unit == "bytes" and value is not None
+    return str(value) if plain else _print_value(value, rule)
 
 
 def _declared(value: object) -> Iterator[tuple[Field[Any], Any]]:
