@@ -158,6 +158,9 @@ def _with_lag(
 
 def newly_finished(before: Backlog, after: Backlog) -> tuple[SplitBacklog, ...]:
     """Return the splits that reached their boundaries between two records."""
+    # A fence has the record of the newest epoch, which can be older than the newest boundaries.
+    if after.armed < before.armed:
+        return ()
     same = before.armed == after.armed
     done = {split.split for split in before.splits if same and split.finished_at is not None}
     return tuple(

@@ -254,3 +254,10 @@ def test_a_split_that_one_copy_finished_is_finished() -> None:
 
     assert open_splits(merge(one, other)) == []
     assert merge(one, copy) == merge(copy, one) == one
+
+
+def test_a_record_with_older_boundaries_finishes_nothing_again() -> None:
+    first = review(waiting("a"), found({"a": 5}, epoch=1), marks=None)
+    fixed = fix_boundaries(first, heads(a=9), found({"a": 5}))
+
+    assert newly_finished(fixed, first) == ()

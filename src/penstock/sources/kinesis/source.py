@@ -286,6 +286,10 @@ class KinesisSource(Source):
             raise InvariantError("a stream must be polled before it is read")
         return self._summary
 
+    def recheck(self) -> None:
+        # The response has the time of the service.
+        self._described_at = None
+
     def _describe(self) -> None:
         """Describe the stream if that is due; raise UserError if the stream was recreated."""
         if not self._passed_since(self._described_at, LISTING_INTERVAL):
