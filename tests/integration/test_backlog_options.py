@@ -66,7 +66,7 @@ JOB = Kind(
     show_create="SHOW CREATE JOB NAME",
     interval=JOB_INTERVAL,
     default="10s",
-    limits={"s3.max_batch_files": ("3", "2"), "s3.max_batch_bytes": ("2048", "2047")},
+    limits={"s3.max_batch_files": ("3", "2"), "s3.max_batch_bytes": ("3001", "3000")},
     larger={"s3.max_batch_files": "257", "s3.max_batch_bytes": "11GB"},
     unmeasured=("10 rows", "5 rows", "rows"),
 )
@@ -79,7 +79,7 @@ LOAD = Kind(
     show_create="SHOW CREATE ROUTINE LOAD FOR NAME",
     interval=LOAD_INTERVAL,
     default="60s",
-    limits={"max_batch_rows": ("3", "2"), "max_batch_size": ("2048", "2047")},
+    limits={"max_batch_rows": ("3", "2"), "max_batch_size": ("3001", "3000")},
     larger={"max_batch_rows": "20000001", "max_batch_size": "2GB"},
     unmeasured=("64 MB", "8 MB", "bytes"),
 )
@@ -92,7 +92,7 @@ TABLE = Kind(
     show_create="SHOW CREATE STREAMING TABLE NAME",
     interval=INTERVAL,
     default="10s",
-    limits={"max_files_per_epoch": ("3", "2"), "max_bytes_per_epoch": ("2048", "2047")},
+    limits={"max_files_per_epoch": ("3", "2"), "max_bytes_per_epoch": ("3001", "3000")},
     larger={"max_files_per_epoch": "1001", "max_bytes_per_epoch": "11GB"},
     unmeasured=None,
 )

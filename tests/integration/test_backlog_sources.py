@@ -91,6 +91,7 @@ def set_times(folder: Path, seconds: int) -> None:
         os.utime(path, (seconds, seconds))
 
 
+@pytest.mark.of_local_files
 def test_late_files_during_a_backlog_do_not_hold_it(node: Node, folder: Path) -> None:
     write(folder, "b", "c", "d")
     start(node, folder)
