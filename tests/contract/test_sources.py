@@ -435,6 +435,21 @@ def test_t62_an_empty_split_gets_no_boundary(world: World) -> None:
 
 
 @of_widest_worlds
+def test_new_boundaries_include_the_records_that_arrived_since_the_last_ones(
+    world: World,
+) -> None:
+    world.put("a")
+    source = world.job.open()
+    load_all(source, world)
+    world.put("b")
+    world.pass_time()
+
+    record = fixed(source, world)
+
+    assert len(open_splits(record)) == 1
+
+
+@of_widest_worlds
 def test_t60_a_split_is_finished_after_its_records_are_committed(world: World) -> None:
     world.put("a")
     source = world.job.open()

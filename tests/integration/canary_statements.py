@@ -170,6 +170,8 @@ def _without_object(lake: Lake) -> list[str]:
         "REFRESH STREAMING TABLE missing",
         "EXPLAIN STREAMING TABLE missing",
         "SHOW CHECKPOINTS FOR missing",
+        "SHOW BACKLOG FOR missing",
+        "ALTER JOB missing RESET BACKLOG",
         "ALTER TABLE missing DROP WATERMARK",
     ]
 

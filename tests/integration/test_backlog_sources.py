@@ -322,6 +322,24 @@ def test_t62_a_new_shard_enters_a_backlog_by_its_lag(stepped: Load) -> None:
 
 
 @pytest.mark.of_local_files
+def test_reset_backlog_of_a_running_load_includes_the_newest_records(stepped: Load) -> None:
+    stepped.put(1)
+    stepped.create(properties=ONE_RECORD)
+
+    with held(stepped.node) as run:
+        before = splits(stepped.node, "r")[0]["boundary"]
+        stepped.put(2, 3)
+        stepped.control.move_clock(timedelta(seconds=20))
+        stepped.sql("ALTER ROUTINE LOAD FOR r RESET BACKLOG")
+        run.step()
+        after = splits(stepped.node, "r")[0]["boundary"]
+        run.finish()
+
+    assert str(before) < str(after)
+    assert (stepped.node.job("r").backlog.armed, in_backlog(stepped.node, "r")) == (2, False)
+
+
+@pytest.mark.of_local_files
 def test_t60_a_short_shard_is_finished_before_a_long_one(stepped: Load) -> None:
     load = replace(stepped, stream=new_stream(stepped.stream.client, shards=2))
     load.put(1, hash_key=LOW)

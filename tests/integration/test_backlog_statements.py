@@ -24,6 +24,7 @@ from tests.integration.driving import (
     TIMEOUT_SECONDS,
     Crashed,
     Done,
+    crash_at,
     idle,
     rounds_until,
     stored,
@@ -474,6 +475,36 @@ def test_reset_backlog_without_unread_data_enters_no_backlog(loading: Node) -> N
     assert loading.job("j").backlog.armed == 2
     assert (split(loading)["boundary"], backlog(loading)["in_backlog"]) == (None, False)
     assert [detail for name, detail in events(loading) if name == "BacklogEntered"][1:] == []
+
+
+def finishes(node: Node) -> int:
+    """Return how many BacklogFinished events a job has."""
+    return [name for name, _ in events(node)].count("BacklogFinished")
+
+
+def test_t61_a_restart_after_a_reset_without_unread_data_finishes_no_split_again(
+    loading: Node,
+) -> None:
+    loading.run()
+    loading.sql("ALTER JOB j RESET BACKLOG")
+    loading.run()
+
+    loading.restart().run()
+
+    assert finishes(loading) == 1
+
+
+def test_t61_a_crash_after_new_boundaries_finishes_no_old_boundary_again(
+    loading: Node, folder: Path
+) -> None:
+    loading.run()
+    put(folder, FILES + 1)
+    loading.sql("ALTER JOB j RESET BACKLOG")
+    crash_at(loading, CrashPoint.BACKLOG_STORED)
+
+    loading.restart().run()
+
+    assert (loading.job("j").backlog.armed, finishes(loading)) == (2, 2)
 
 
 def test_reset_backlog_of_a_paused_job_applies_once_at_resume(

@@ -374,19 +374,17 @@ def test_s3_is_an_alias_of_files(node: Node, folder: Path) -> None:
     assert "S3(" in str(node.sql("SHOW CREATE JOB j")[0]["create_statement"])
 
 
-@pytest.mark.of_local_files("files appear while a task runs")
-def test_the_poll_after_a_failed_attempt_decides_whether_the_job_is_caught_up(
+def test_a_failed_attempt_does_not_end_a_run_before_all_files_of_its_start_are_loaded(
     open_node: OpenNode, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "WINDOW_FILES", 2)
 
-    def outage_with_more_files() -> None:
-        for number in (2, 3, 4):
-            write_rows(folder / f"{number}.json", numbered(number))
+    def outage() -> None:
         raise ExternalError("the disk did not respond", code=Code.STORAGE_ERR)
 
-    node = open_node(clock=MovedClock(), work=Failing(first=outage_with_more_files, times=4))
-    write_rows(folder / "1.json", numbered(1))
+    node = open_node(clock=MovedClock(), work=Failing(first=outage, times=4))
+    for number in (1, 2, 3, 4):
+        write_rows(folder / f"{number}.json", numbered(number))
     node.sql(f"{CREATE_TABLE}; {create_job(folder)}")
 
     node.run()

@@ -203,6 +203,12 @@ def test_the_epoch_that_fills_the_window_has_only_a_committed_event(load: Load) 
 
     load.run()
 
-    events = load.sql("SHOW EVENTS FOR r")[-3:]
-    assert [row["event"] for row in events] == ["EpochStarted", "EpochCommitted", "JobPaused"]
+    events = load.sql("SHOW EVENTS FOR r")[-5:]
+    assert [row["event"] for row in events] == [
+        "EpochStarted",
+        "EpochCommitted",
+        "BacklogFinished",
+        "BacklogLeft",
+        "JobPaused",
+    ]
     assert "commit 3, epoch 1, generation 2, 0 rows, position " in str(events[1]["detail"])

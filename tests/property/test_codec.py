@@ -29,7 +29,14 @@ OPTIONS = (
     *(kind.properties for kind in JOB_KINDS.values()),
 )
 # The origins of values, which are not stored.
-NOT_STORED = {"KinesisOptions.origins", "StoreOptions.origins"}
+NOT_STORED = {
+    "KinesisOptions.origins",
+    "StoreOptions.origins",
+    # The key of the stored option is the spelling.
+    "JobProperties.spelled",
+    "RoutineProperties.spelled",
+    "StreamingTableProperties.spelled",
+}
 
 quick = settings(
     max_examples=25,

@@ -109,9 +109,9 @@ class EpochLoop:
         # whether a job that writes the inputs still worked when they were read.
         self._heads: Mapping[str, Position] | None = None
         self._fed = False
-        # When the last epoch was started, and the newest handled request of a user.
+        # When the last epoch was started, and the newest handled and polled requests of users.
         self._epoch_at: datetime | None = None
-        self._request_handled = 0
+        self._request_handled = self._request_polled = 0
         self._pace = Pace()
         # The amount left and the rate that were stored last.
         self._reported: PaceReport | None = None
@@ -192,7 +192,8 @@ class EpochLoop:
             self._heads = None
             if not self._parts.upstream_works(self._state):
                 return
-        self._idle()
+        if not self._requested():
+            self._idle()
 
     def stop(self) -> None:
         """Request the end of the loop and cancel its Spark job; return at once."""
@@ -259,6 +260,7 @@ class EpochLoop:
 
     def _poll(self) -> None:
         self._reporter.report(step=Step.POLLING)
+        self._request_polled = self._state.requested_event
         if self._state.arming_due:
             self._source.recheck()
         # Rows that were added after this moment are found by another poll.
@@ -368,7 +370,7 @@ class EpochLoop:
     def _load_epoch(self) -> bool:
         """Load the next epoch, with retries; return False if there is nothing to load."""
         epoch = self._state.epoch_newest + 1
-        self._request_handled = self._state.requested_event
+        self._request_handled = self._request_polled
 
         def attempt_again(attempt: int) -> bool:
             if attempt > 1:
@@ -409,10 +411,8 @@ class EpochLoop:
             raise ExternalError(
                 "the tasks of the epoch exceeded their time limit and were cancelled",
                 code=Code.TASKS_ABORT_ERR,
-                hint=(
-                    "Check that the source and the table's storage respond, and that the "
-                    "machine is not overloaded."
-                ),
+                hint="Check that the source and the table's storage respond, and that the "
+                "machine is not overloaded.",
             ) from error
 
     def _wait_to_retry(self, error: ExternalError, *, attempt: int) -> None:
