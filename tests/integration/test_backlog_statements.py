@@ -714,3 +714,10 @@ def test_reset_backlog_of_a_streaming_table_commits_the_rows_that_wait(
         ("BacklogFinished", "split s1, boundary AT LOG 5.0, epoch 3"),
         ("BacklogLeft", "boundaries 2: none open"),
     ]
+
+
+def test_the_backlog_of_a_stopped_load_cannot_be_reset(generating: Node) -> None:
+    generating.sql("STOP ROUTINE LOAD FOR r")
+
+    with raises(UserError, Code.STATE_ERR, '"r"'):
+        generating.sql("ALTER ROUTINE LOAD FOR r RESET BACKLOG")

@@ -5,6 +5,7 @@ from datetime import timedelta
 from penstock.control.execute import Services
 from penstock.control.find import find_job
 from penstock.control.job_view import JobView, backlog_cells, view_jobs
+from penstock.control.jobs import require_not_ended
 from penstock.control.result import Cell, Result, result_columns
 from penstock.model.backlog import LagUnit, SplitBacklog
 from penstock.model.events import BacklogReset
@@ -26,6 +27,7 @@ SPLIT_COLUMNS = result_columns(
 def reset_backlog(statement: ResetBacklog, *, services: Services) -> Result:
     """Request boundaries at the current heads; the next poll of the job fixes them."""
     state = find_job(statement.name, kind=statement.kind, catalog=services.catalog)
+    require_not_ended(state)
     services.catalog.append(state.id, BacklogReset(), expected=state.generation)
     noun = state.definition.kind.noun
     return Result(message=f"{noun} {state.name}: backlog reset requested")

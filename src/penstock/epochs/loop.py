@@ -282,7 +282,8 @@ class EpochLoop:
             )
         self._state = self._backlog.after_poll(self._state, poll.progress, self._source)
         self._report_waiting()
-        self._report_pace()
+        last = self._reported
+        self._report_pace(next_epoch_at=last.next_epoch_at if last else None)
 
     def _report_poll(self, text: str) -> None:
         """Report the progress of a poll; raise StoppedError if the loop was asked to stop."""
@@ -307,7 +308,6 @@ class EpochLoop:
             assume=self._assume,
         )
         self.owned = self._state.generation
-        # All further log lines of this thread have the job's name.
         structlog.contextvars.bind_contextvars(job=self._state.name)
         self._check_error_window()
         log.info("job taken over", generation=self.owned.number, commit=self._state.number)
