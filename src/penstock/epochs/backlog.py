@@ -44,22 +44,19 @@ class BacklogKeeper:
         record = state.backlog
         if state.arming_due:
             record = fix_boundaries(record, source.heads(), found)
-        record = review(record, found, marks=state.definition.properties.cadence.marks)
-        return self._store(state, record, source)
+        return self._store(state, _reviewed(state, record, found), source)
 
     def reviewed(
         self, state: JobState, source: Source, *, result: EpochResult, epoch: int
     ) -> Backlog:
         """Return the record that the commit of an epoch stores."""
         found = self._findings(state, result.progress, source, result=result)
-        marks = state.definition.properties.cadence.marks
-        return review(state.backlog, replace(found, epoch=epoch), marks=marks)
+        return _reviewed(state, state.backlog, replace(found, epoch=epoch))
 
     def after_commit(self, state: JobState, source: Source) -> JobState:
         """Apply the lag after an epoch, and store whether the job is still in backlog."""
         found = self._findings(state, state.progress, source)
-        marks = state.definition.properties.cadence.marks
-        return self._store(state, review(state.backlog, found, marks=marks), source)
+        return self._store(state, _reviewed(state, state.backlog, found), source)
 
     def _findings(
         self,
@@ -120,6 +117,11 @@ class BacklogKeeper:
             if runs and writer.backlog_cause and writer.id != state.id:
                 return f"{UPSTREAM} {writer.name}"
         return ""
+
+
+def _reviewed(state: JobState, record: Backlog, found: Findings) -> Backlog:
+    """Return a record of a job after a review with the job's marks."""
+    return review(record, found, marks=state.definition.properties.cadence.marks)
 
 
 def _downstream_targets(state: JobState, jobs: Sequence[JobState]) -> Iterator[timedelta]:

@@ -264,7 +264,7 @@ class EpochLoop:
         if self._state.arming_due:
             self._source.recheck()
         # Rows that were added after this moment are found by another poll.
-        fed = self._parts.upstream_works(self._state)
+        fed = self._heads is None and self._parts.upstream_works(self._state)
         try:
             poll = self._source.poll(self._state.progress, report=self._report_poll)
         finally:

@@ -232,7 +232,8 @@ class QueryRunner:
         if plan is None or plan.without_shares() != committed:
             plan = with_shares(committed, owned)
             self._folder.write_plan(plan)
-        self._pin(owned.state, record.batch, versions=plan.pins)
+        if _versions(self._folder.pins(record.batch) or {}) != dict(plan.pins):
+            self._pin(owned.state, record.batch, versions=plan.pins)
         last = self._folder.plan(record.batch - 1) if record.batch else None
         self._start(owned, batch=record.batch, last=last)
         # The time limit of an epoch applies to a replay, too.
@@ -267,7 +268,7 @@ class QueryRunner:
             planned = owned.source.plan(owned.state.progress, limits=owned.limits)
         if planned is None:
             planned = EpochPlan(reads=(), progress=owned.state.progress, final=True)
-        pins = {name: lookup.version for name, lookup in self._pins.items()}
+        pins = _versions(self._pins)
         self._plan = self._planner.batch_plan(batch, planned, owned=owned, pins=pins)
         self._folder.write_plan(self._plan)
         reached(CrashPoint.PLAN_WRITTEN)
@@ -292,9 +293,8 @@ class QueryRunner:
         if stored is None or not stored.moves:
             return None
         begins = {name: source.begin for name, source in stored.sources.items()}
-        pinned = {name: lookup.version for name, lookup in self._pins.items()}
-        same = begins == positions(owned.state.progress) and pinned == dict(stored.pins)
-        return stored if same else None
+        pinned = _versions(self._pins) == dict(stored.pins)
+        return stored if pinned and begins == positions(owned.state.progress) else None
 
     def _stale(self, state: JobState) -> bool:
         """Return whether the open batch has an old current time or old static tables."""
@@ -517,6 +517,11 @@ class QueryRunner:
         query, self._query, self._open = self._query, None, None
         if query is not None:
             query.stop()
+
+
+def _versions(pins: Mapping[str, Lookup]) -> dict[str, int]:
+    """Return the versions of static tables, by name."""
+    return {name: lookup.version for name, lookup in pins.items()}
 
 
 class _Settling:
