@@ -210,6 +210,8 @@ class World(Protocol):
     counts_records: ClassVar[bool]
     # Whether all records are read in the order of their names.
     ordered: ClassVar[bool]
+    # Whether a second thread can read ahead while an epoch runs.
+    reads_ahead: ClassVar[bool] = False
     job: StoredJob
 
     @classmethod
@@ -266,6 +268,7 @@ class FilesWorld(World):
     plans_are_final: ClassVar[bool] = True
     counts_records: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
+    reads_ahead: ClassVar[bool] = True
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "in"
@@ -478,6 +481,7 @@ class TableLogWorld(World):
     plans_are_final: ClassVar[bool] = True
     counts_records: ClassVar[bool] = False
     ordered: ClassVar[bool] = False
+    reads_ahead: ClassVar[bool] = True
 
     def __init__(self, folder: Path) -> None:
         tables = DeltaTables(str(folder / "warehouse"))

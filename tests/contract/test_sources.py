@@ -48,6 +48,9 @@ of_final_plans = pytest.mark.parametrize(
 of_counted_records = pytest.mark.parametrize(
     "world", [kind for kind in WORLDS if kind.counts_records], indirect=True
 )
+of_reading_ahead = pytest.mark.parametrize(
+    "world", [kind for kind in WORLDS if kind.reads_ahead], indirect=True
+)
 # Tests that do not depend on the order of records also run without an order.
 also_of_spread_records = pytest.mark.parametrize(
     "world", [*WORLDS, *SPREAD_WORLDS], indirect=True
@@ -334,6 +337,102 @@ def test_each_poll_counts_the_changed_records_again(world: World) -> None:
     again = poll(source, world.job.state().progress)
 
     assert [count for _, count in again.notices] == [1]
+
+
+# Reading ahead: while an epoch runs, a second thread prepares the next poll.
+
+
+def read_ahead(source: Source, planned: EpochPlan) -> None:
+    """Prepare the poll after an epoch."""
+    source.prepare(planned.progress, report=lambda _: None)
+
+
+@also_of_spread_records
+def test_reading_ahead_changes_no_amount_and_no_head(world: World) -> None:
+    world.put("a")
+    source = world.job.open()
+    planned = plan(source, world)
+    world.put("b")
+    before = (source.waiting(), source.heads())
+
+    read_ahead(source, planned)
+
+    assert (source.waiting(), source.heads()) == before
+
+
+@of_reading_ahead
+def test_a_poll_uses_what_was_read_ahead(world: World) -> None:
+    world.put("a")
+    source = world.job.open()
+    planned = plan(source, world)
+    world.put("b")
+    read_ahead(source, planned)
+    world.put("c")
+
+    world.job.commit(planned, by=source)
+
+    assert load_one_of_a_poll(source, world) == []
+    found = [names(world, plan(source, world))]
+    load_one(source, world)
+    assert [*found, names(world, plan(source, world))] == [["b"], ["c"]]
+
+
+@also_of_spread_records
+def test_each_record_is_planned_once_by_a_source_that_reads_ahead(world: World) -> None:
+    world.put("a", "b")
+    source = world.job.open()
+    loaded = []
+    for name in ("c", "d", "e"):
+        planned = plan(source, world, ONE)
+        world.put(name)
+        read_ahead(source, planned)
+        loaded += names(world, planned)
+        world.job.commit(planned, by=source)
+
+    load_rest = plan(source, world)
+
+    assert sorted([*loaded, *names(world, load_rest)]) == ["a", "b", "c", "d", "e"]
+
+
+@also_of_spread_records
+def test_a_poll_after_a_failed_epoch_ignores_what_was_read_ahead(world: World) -> None:
+    world.put("a")
+    source = world.job.open()
+    planned = plan(source, world)
+    world.put("b")
+
+    read_ahead(source, planned)
+
+    assert names(world, plan(source, world)) == ["a", "b"]
+
+
+@of_reading_ahead
+def test_a_recheck_ignores_what_was_read_ahead(world: World) -> None:
+    world.put("a")
+    source = world.job.open()
+    planned = plan(source, world)
+    world.put("b")
+    read_ahead(source, planned)
+    world.job.commit(planned, by=source)
+    world.put("c")
+
+    source.recheck()
+
+    assert sorted(names(world, plan(source, world))) == ["b", "c"]
+
+
+@of_reading_ahead
+def test_reading_ahead_ends_when_the_job_is_stopped(world: World) -> None:
+    world.put("a")
+    source = world.job.open()
+    planned = plan(source, world)
+    world.put("b")
+
+    with pytest.raises(StoppedError):
+        source.prepare(planned.progress, report=stop_poll)
+
+    world.job.commit(planned, by=source)
+    assert names(world, plan(source, world)) == ["b"]
 
 
 # The backlog: boundaries are heads, and a split is finished when it has passed its boundary.

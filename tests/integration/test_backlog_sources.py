@@ -2,10 +2,12 @@
 
 import os
 import random
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,8 +16,9 @@ from penstock.crashpoints import CrashPoint
 from penstock.epochs.task import run_task_text
 from penstock.model.events import BacklogEntered, BacklogFinished, BacklogLeft
 from penstock.sources.files import source as files
+from penstock.sources.files.source import FilesSource
 from tests.integration.bucket_jobs import access, bucket_job, put_rows
-from tests.integration.driving import crash_at
+from tests.integration.driving import TIMEOUT_SECONDS, crash_at
 from tests.integration.routine_loads import FIRST, HIGH, LOW, READ_INTERVAL, Load
 from tests.integration.test_backlog_statements import SteppedClock, held
 from tests.mirrored_node import OpenNode
@@ -221,6 +224,35 @@ def test_t62_deleted_files_leave_the_backlog(node: Node, folder: Path) -> None:
     assert (names(again), in_backlog(again), rows(again)) == (LOADED, False, 1)
     # No epoch was needed.
     assert finished_epoch(again) is None
+
+
+@pytest.mark.of_local_files
+def test_the_next_files_of_a_backlog_are_listed_while_the_tasks_run(
+    open_node: OpenNode, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "WINDOW_FILES", 1)
+    listed, prepare = threading.Event(), FilesSource.prepare
+
+    def preparing(*given: Any, **named: Any) -> None:
+        prepare(*given, **named)
+        listed.set()
+
+    def arrive(task: int) -> None:
+        # The last task runs after the backlog.
+        assert task == 3 or listed.wait(TIMEOUT_SECONDS)
+        listed.clear()
+
+    monkeypatch.setattr(FilesSource, "prepare", preparing)
+    node = open_node(work=Arriving(arrive))
+    write(folder, "a", "b", "c")
+    start(node, folder)
+
+    node.run()
+    write(folder, "d")
+    node.run()
+
+    assert (names(node), finished_epoch(node), rows(node)) == (LOADED, 3, 4)
+    assert not listed.is_set()
 
 
 @pytest.mark.of_local_files

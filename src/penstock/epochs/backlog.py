@@ -5,8 +5,11 @@ by a commit, in the transaction that applies it, or by a complete poll.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+
+import structlog
 
 from penstock.catalog.catalog import Catalog
 from penstock.clock import Clock
@@ -21,10 +24,14 @@ from penstock.model.backlog import (
     review,
 )
 from penstock.model.cadence import DOWNSTREAM
+from penstock.model.epoch import EpochPlan
 from penstock.model.events import BacklogEntered, BacklogFinished, BacklogLeft, EventBody
 from penstock.model.job import DesiredState, JobState
 from penstock.model.split import Progress
-from penstock.sources.source import EpochResult, Source
+from penstock.sources.source import EpochResult, ReportPoll, Source
+from penstock.sources.threads import Background
+
+log = structlog.get_logger()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,6 +64,23 @@ class BacklogKeeper:
         """Apply the lag after an epoch, and store whether the job is still in backlog."""
         found = self._findings(state, state.progress, source)
         return self._store(state, _reviewed(state, state.backlog, found), source)
+
+    @contextmanager
+    def preparing(
+        self, state: JobState, source: Source, plan: EpochPlan, *, report: ReportPoll
+    ) -> Iterator[None]:
+        """Let the source of a job in backlog read ahead while an epoch runs and commits."""
+        if not state.backlog_cause or not plan.final:
+            yield
+            return
+        ahead = Background(lambda: source.prepare(plan.progress, report=report))
+        try:
+            yield
+        finally:
+            error = ahead.join()
+            if error is not None:
+                # The next poll repeats the requests, and raises this error if it persists.
+                log.debug("reading ahead failed", reason=str(error))
 
     def _findings(
         self,

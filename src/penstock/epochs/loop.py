@@ -288,6 +288,9 @@ class EpochLoop:
     def _report_poll(self, text: str) -> None:
         """Report the progress of a poll; raise StoppedError if the loop was asked to stop."""
         self._reporter.report(message=text)
+        self._check_stop(text)
+
+    def _check_stop(self, _text: str) -> None:
         if self._stop.is_set():
             raise StoppedError("the runner was stopped while it polled the source")
 
@@ -445,8 +448,12 @@ class EpochLoop:
         draft = replace(draft, timings=Timings(plan_seconds=plan_seconds))
         if plan.reads:
             self._store_attempt_start(plan, draft)
+        reading_ahead = self._backlog.preparing(
+            self._state, self._source, plan, report=self._check_stop
+        )
         try:
-            self._run_and_commit(plan, draft)
+            with reading_ahead:
+                self._run_and_commit(plan, draft)
         except PenstockError as error:
             ran = self._parts.clock.monotonic() - started - plan_seconds
             if plan.reads:

@@ -5,6 +5,7 @@ driver and belongs to the runner of one job. The runner calls its methods in thi
 
     poll                                      find new records
     plan, distribute, task_access             choose the next epoch and its tasks
+    prepare, in a second thread               read ahead for the next poll, during a backlog
     TaskReader.blocks, in each task           read
     count_requests, advance                   check that the tasks read the whole plan
     committed                                 after the table and the catalog are committed
@@ -85,7 +86,7 @@ class OnFailure(StrEnum):
 class Source(Protocol):
     """The source of one job in the driver; only the runner's thread calls it.
 
-    Subclasses inherit the methods that have a body as defaults.
+    ``prepare`` is the exception. Subclasses inherit the methods that have a body as defaults.
     """
 
     def poll(self, progress: Progress, *, report: ReportPoll) -> Poll:
@@ -123,6 +124,16 @@ class Source(Protocol):
         contains at least one read, even if its first record exceeds the limits.
         """
         ...
+
+    def prepare(self, progress: Progress, *, report: ReportPoll) -> None:
+        """Fetch what the next poll needs, so that this poll only checks and uses it.
+
+        Called in a second thread after a plan, and ended before the next call of ``plan`` or
+        ``poll``. Meanwhile the tasks run, and the epoch is committed. ``progress`` is the
+        progress after the plan. Must not change what other methods return. If the plan is not
+        committed, the next poll must ignore the result. A failure is repeated by that poll.
+        """
+        del progress, report
 
     def distribute(
         self, plan: EpochPlan, *, tasks: int, needed: Sequence[str]

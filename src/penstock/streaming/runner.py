@@ -29,6 +29,7 @@ from penstock.model.query import Lookup
 from penstock.model.split import Note
 from penstock.sources.source import ReadTask
 from penstock.sources.table_log.kind import FileResult, FileWork
+from penstock.sources.threads import Background
 from penstock.spark.executor import SparkExecutor
 from penstock.streaming.analysis import prepare
 from penstock.streaming.checkpoint import (
@@ -370,11 +371,11 @@ class QueryRunner:
     def _run_batch(self, plan: BatchPlan, task: StreamTask) -> list[Ack]:
         """Run the open batch with a plan; return the acks of its writers."""
         self._folder.clear_reports(plan.batch)
-        settling = _Settling(self._folder, plan.batch - 1)
+        settling = Background(lambda: self._settle(plan.batch - 1))
         try:
             texts = self._running.run(to_text(task))
         finally:
-            settling.join()
+            unsettled = settling.join()
         reached(CrashPoint.BATCH_COLLECTED)
         results = [result_of(text) for text in texts]
         for result in results:
@@ -386,10 +387,15 @@ class QueryRunner:
                 "the acks do not cover the output partitions exactly once",
                 detail=f"Partitions {[ack.task for ack in acks]}.",
             )
-        settling.check()
+        if unsettled is not None:
+            raise unsettled
         reached(CrashPoint.BATCH_SETTLED)
         self._notes(plan)
         return acks
+
+    def _settle(self, batch: int) -> None:
+        if batch != NO_BATCH:
+            self._folder.settle(batch)
 
     def _notes(self, plan: BatchPlan) -> tuple[Note, ...]:
         """Return the notes of all readers; raise if a reader reported none."""
@@ -522,28 +528,3 @@ class QueryRunner:
 def _versions(pins: Mapping[str, Lookup]) -> dict[str, int]:
     """Return the versions of static tables, by name."""
     return {name: lookup.version for name, lookup in pins.items()}
-
-
-class _Settling:
-    """Settles a batch in a second thread, while the next batch runs."""
-
-    def __init__(self, folder: CheckpointFolder, batch: int) -> None:
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._settle, args=(folder, batch), daemon=True)
-        self._thread.start()
-
-    def _settle(self, folder: CheckpointFolder, batch: int) -> None:
-        try:
-            if batch != NO_BATCH:
-                folder.settle(batch)
-        except Exception as error:  # noqa: BLE001 - Raised in the thread of the loop.
-            self._error = error
-
-    def join(self) -> None:
-        """Wait for the end."""
-        self._thread.join()
-
-    def check(self) -> None:
-        """Raise the error of the thread, if there is one."""
-        if self._error is not None:
-            raise self._error

@@ -35,16 +35,32 @@ def only_the_window_decides_what_is_left(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FilesSource, "_settled", lambda self: not self._window)
 
 
+class _Spied(Iterator[LoadedItem]):
+    """New files; ``last`` is the last one that was listed."""
+
+    def __init__(self, new: Any) -> None:
+        self._new = new
+        self.last: LoadedItem | None = None
+
+    def __next__(self) -> LoadedItem:
+        self.last = next(self._new)
+        return self.last
+
+    @property
+    def changed(self) -> int:
+        return int(self._new.changed)
+
+
 def a_poll_starts_after_the_extra_file(patch: pytest.MonkeyPatch) -> None:
     """The extra file, which shows that there are more files, counts as polled."""
-    kept, poll = FilesSource._first_files, FilesSource.poll
+    poll = FilesSource.poll
+    kept: Any = FilesSource._first_files
 
-    def spying(self: Any, new: Iterator[LoadedItem]) -> Any:
-        def spied() -> Iterator[LoadedItem]:
-            for self._extra in new:
-                yield self._extra
-
-        return kept(self, spied())
+    def spying(self: Any, new: Any) -> Any:
+        spied = _Spied(new)
+        found = kept(self, spied)
+        self._extra = spied.last
+        return found
 
     def mutant(self: Any, *args: Any, **rest: Any) -> Any:
         found = poll(self, *args, **rest)
@@ -124,9 +140,9 @@ def old_files_are_late_in_every_order(patch: pytest.MonkeyPatch) -> None:
     """The window applies to every file."""
     new = files._Scan.new
 
-    def mutant(self: Any, meta: Any, prefix: str) -> bool:
+    def mutant(self: Any, meta: Any) -> bool:
         before = self.written_before
-        return new(self, meta, prefix) and (before is None or meta.modified_at >= before)
+        return new(self, meta) and (before is None or meta.modified_at >= before)
 
     patch.setattr(files._Scan, "new", mutant)
 
@@ -177,23 +193,23 @@ def every_server_is_listed_after_a_key(patch: pytest.MonkeyPatch) -> None:
         del after
         return list_all(store, glob, after=scans[-1].start_after)
 
-    take = FilesSource._fill_window
+    kept = FilesSource._list
 
-    def taking(self: Any, store: Any, scan: Any, **rest: Any) -> Any:
+    def listing(self: Any, scan: Any, **rest: Any) -> Any:
         scans.append(scan)
-        return take(self, store, scan, **rest)
+        return kept(self, scan, **rest)
 
-    patch.setattr(FilesSource, "_fill_window", taking)
+    patch.setattr(FilesSource, "_list", listing)
     patch.setattr(files, "list_all", mutant)
 
 
 def a_listing_is_trusted_to_be_sorted(patch: pytest.MonkeyPatch) -> None:
     """The first files of a listing are assumed to be the smallest keys."""
 
-    def mutant(self: Any, new: Iterator[LoadedItem]) -> tuple[list[LoadedItem], bool]:
+    def mutant(self: Any, new: Any) -> tuple[list[LoadedItem], bool, int]:
         del self
         found = list(new)
-        return found[: files.WINDOW_FILES], len(found) <= files.WINDOW_FILES
+        return found[: files.WINDOW_FILES], len(found) <= files.WINDOW_FILES, new.changed
 
     patch.setattr(FilesSource, "_first_files", mutant)
 
@@ -201,9 +217,9 @@ def a_listing_is_trusted_to_be_sorted(patch: pytest.MonkeyPatch) -> None:
 def a_poll_keeps_all_files(patch: pytest.MonkeyPatch) -> None:
     """The window has no limit."""
 
-    def mutant(self: Any, new: Iterator[LoadedItem]) -> tuple[list[LoadedItem], bool]:
+    def mutant(self: Any, new: Any) -> tuple[list[LoadedItem], bool, int]:
         del self
-        return sorted(new, key=lambda file: file.key), True
+        return sorted(new, key=lambda file: file.key), True, new.changed
 
     patch.setattr(FilesSource, "_first_files", mutant)
 

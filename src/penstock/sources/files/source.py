@@ -11,6 +11,7 @@ poll holds at most ``WINDOW_FILES`` new files, so memory does not grow with the 
 """
 
 import heapq
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,12 +32,12 @@ from penstock.model.split import (
     Note,
     Position,
     Progress,
-    SplitProgress,
     SplitRead,
     SplitStatus,
+    total_amount,
 )
 from penstock.model.text import format_count
-from penstock.sources.files.globs import files_glob, list_all
+from penstock.sources.files.globs import Glob, files_glob, list_all
 from penstock.sources.files.kind import (
     FilesOptions,
     LateFiles,
@@ -45,7 +46,14 @@ from penstock.sources.files.kind import (
     later_position,
 )
 from penstock.sources.files.reader import FilePart, splittable
-from penstock.sources.source import EpochResult, Poll, ReportPoll, Source, SourceServices
+from penstock.sources.source import (
+    EpochResult,
+    ItemIndex,
+    Poll,
+    ReportPoll,
+    Source,
+    SourceServices,
+)
 from penstock.storage.options import Choice, StoreOptions, resolve_store_options, seal
 from penstock.storage.store import ObjectMeta, Store, open_store
 from penstock.storage.uris import Scheme, Uri, parse_uri
@@ -116,27 +124,21 @@ def next_range(last: PollRange | None, *, settled: bool, audit_due: bool) -> Pol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Beyond:
-    """New files that the window does not hold."""
+class _Listing:
+    """The new files that one listing found."""
 
-    items: int = 0
-    size_bytes: int = 0
-
-
-class _Counted:
-    """New files that are counted while they are listed."""
-
-    def __init__(self, new: Iterator[LoadedItem]) -> None:
-        self._new = new
-        self.items = self.size_bytes = 0
-        self.newest: datetime | None = None
-
-    def __iter__(self) -> Iterator[LoadedItem]:
-        for item in self._new:
-            self.items += 1
-            self.size_bytes += item.size_bytes
-            self.newest = max(item.modified_at, self.newest or item.modified_at)
-            yield item
+    scan: "_Scan"
+    started_at: datetime
+    # The first new files in byte order, and whether there are no others.
+    files: tuple[LoadedItem, ...]
+    complete: bool
+    # All new files that were listed, and the newest of them.
+    items: int
+    size_bytes: int
+    newest: datetime | None
+    # Number of loaded files that have changed, up to the last of ``files``.
+    changed: int
+    requests: int
 
 
 class FilesSource(Source):
@@ -165,7 +167,7 @@ class FilesSource(Source):
         self._planned: tuple[LoadedItem, ...] = ()
         self._range: PollRange | None = None
         # The new files beyond the window, and the newest modification time of all new files.
-        self._beyond = _Beyond()
+        self._beyond = Amount()
         self._newest: datetime | None = None
         self._polled_at: datetime | None = None
         self._poll_requests = 1
@@ -175,67 +177,112 @@ class FilesSource(Source):
         # Number of changed files in earlier polls of the pass, and in the last poll.
         self._changed_before = self._changed = 0
         self._requests = 0
+        self._counting = threading.Lock()
+        # The listing that was made during the last epoch; None if there is none.
+        self._prepared: _Listing | None = None
 
     def poll(self, progress: Progress, *, report: ReportPoll) -> Poll:
-        store, _ = self._open_store(self._uri, self._values())
-        (split,) = progress
-        chosen = next_range(self._range, settled=self._settled(), audit_due=self._audit_due())
-        scan = _Scan(
-            range=chosen,
-            options=self._options,
-            split=split,
-            high_water={prefix: self._index.newest(prefix) for prefix in self._glob.prefixes},
-            written_before=self._written_before(),
-        )
-        started_at = self._clock.now()
-        try:
-            self._fill_window(store, scan, report=report)
-        finally:
-            self._poll_requests = store.requests
-            self.count_requests(store.requests)
+        settled = self._settled()
+        chosen = next_range(self._range, settled=settled, audit_due=self._audit_due())
+        scan = self._scan(chosen, progress, loading={})
+        found, self._prepared = self._prepared, None
+        # A prepared listing omits the files of an epoch, so the epoch must be committed. Before
+        # a job becomes idle, its files are listed again.
+        usable = found is not None and settled and found.files and found.scan.serves(scan)
+        if found is None or not usable:
+            found = self._list(scan, report=report)
+        self._fill_window(found)
+        self._poll_requests = found.requests
         # If the clock is set back, a later poll must not get an earlier time.
-        self._polled_at = max(started_at, self._polled_at or started_at)
+        self._polled_at = max(found.started_at, self._polled_at or found.started_at)
         if chosen.audit and self.waiting().complete:
-            self._end_audit(scan)
+            self._end_audit(found.scan)
         return Poll(
             progress=progress,
             waiting=self.waiting(),
             notices=(("files_modified", self._modified),),
         )
 
-    def _fill_window(self, store: Store, scan: "_Scan", *, report: ReportPoll) -> None:
-        chosen = scan.range
+    def prepare(self, progress: Progress, *, report: ReportPoll) -> None:
+        """List the files of the next poll, unless the last poll has more files to plan."""
+        if self._window or self._range is None:
+            return
+        chosen = next_range(self._range, settled=True, audit_due=self._audit_due())
+        loading = {file.key: file.etag for file in self._planned}
+        self._prepared = self._list(
+            self._scan(chosen, progress, loading=loading), report=report
+        )
+
+    def _scan(
+        self, chosen: PollRange, progress: Progress, *, loading: Mapping[str, str]
+    ) -> "_Scan":
+        """Return the scan of a poll; ``loading`` are the files of the running epoch."""
+        (split,) = progress
+        high_water = {}
+        for prefix in self._glob.prefixes:
+            own = (key for key in loading if key.startswith(prefix))
+            high_water[prefix] = max(self._index.newest(prefix), max(own, default=""))
+        return _Scan(
+            range=chosen,
+            options=self._options,
+            glob=self._glob,
+            ordered=self._ordered,
+            floor=split.floor,
+            high_water=high_water,
+            written_before=self._written_before(),
+            loading=loading,
+        )
+
+    def _list(self, scan: "_Scan", *, report: ReportPoll) -> _Listing:
+        """List the keys of a poll; a poll in another thread can use the source meanwhile."""
+        store, _ = self._open_store(self._uri, self._values())
+        new = _NewFiles(scan, store=store, index=self._index, report=report)
+        started_at = self._clock.now()
+        try:
+            files, complete, changed = self._first_files(new)
+            # Only the first poll lists all new files. Later polls subtract those they found.
+            if self._range is None and not complete:
+                deque(new, maxlen=0)
+        finally:
+            self.count_requests(store.requests)
+        return _Listing(
+            scan=scan,
+            started_at=started_at,
+            files=tuple(files),
+            complete=complete,
+            items=new.items,
+            size_bytes=new.size_bytes,
+            newest=new.newest,
+            changed=changed,
+            requests=store.requests,
+        )
+
+    def _fill_window(self, found: _Listing) -> None:
+        chosen, files = found.scan.range, found.files
         if not chosen.start:
             self._changed_before = 0
         elif self._ordered and self._range is not None and self._range.end == chosen.start:
             self._changed_before += self._changed
-        new = _Counted(self._new_files(store, scan, report=report))
-        files, complete = self._first_files(iter(new))
+        self._changed = found.changed
         self._window = deque(files)
         self._window_bytes = sum(file.size_bytes for file in files)
         self._planned = ()
-        self._count_beyond(new, complete=complete)
-        self._range = replace(chosen, end=files[-1].key if files else "", complete=complete)
+        self._count_beyond(found)
+        end = files[-1].key if files else ""
+        self._range = replace(chosen, end=end, complete=found.complete)
 
-    def _count_beyond(self, new: "_Counted", *, complete: bool) -> None:
-        """Count the new files that the window does not hold.
-
-        Only the first poll lists all of them. Later polls subtract the files that they found.
-        """
-        changed = self._changed
-        if self._range is None and not complete:
-            deque(new, maxlen=0)
-            # The next poll lists these files again.
-            self._changed = changed
-        if complete:
-            self._newest, self._beyond = new.newest, _Beyond()
+    def _count_beyond(self, found: _Listing) -> None:
+        """Count the new files that the window does not hold."""
+        if found.complete:
+            self._newest, self._beyond = found.newest, Amount()
             return
         listed = self._range is None or not self._ordered
-        total = _Beyond(items=new.items, size_bytes=new.size_bytes) if listed else self._beyond
-        self._newest = new.newest if listed else None
-        self._beyond = _Beyond(
-            items=max(1, total.items - len(self._window)),
-            size_bytes=max(0, total.size_bytes - self._window_bytes),
+        counted = Amount(items=found.items, size_bytes=found.size_bytes)
+        total = counted if listed else self._beyond
+        self._newest = found.newest if listed else None
+        self._beyond = Amount(
+            items=max(1, (total.items or 0) - len(self._window)),
+            size_bytes=max(0, (total.size_bytes or 0) - self._window_bytes),
         )
 
     def waiting(self) -> Amount:
@@ -246,7 +293,7 @@ class FilesSource(Source):
         )
 
     def recheck(self) -> None:
-        self._range = None
+        self._range = self._prepared = None
 
     def poll_delay(self) -> timedelta:
         return self._budget.wait(self._poll_requests)
@@ -270,12 +317,9 @@ class FilesSource(Source):
         self._planned = ()
 
     def statuses(self) -> tuple[SplitStatus, ...]:
-        waiting = self.waiting()
         oldest = min((file.modified_at for file in self._window), default=None)
         remaining = replace(
-            waiting,
-            items=len(self._window) + self._beyond.items,
-            size_bytes=self._window_bytes + self._beyond.size_bytes,
+            total_amount([self.waiting(), self._beyond]),
             lag=None if oldest is None else max(timedelta(), self._clock.now() - oldest),
         )
         uri = self._options.uri
@@ -344,11 +388,13 @@ class FilesSource(Source):
         return seal(self._values(), self._services.seal)
 
     def count_requests(self, requests: int) -> None:
-        self._requests += requests
-        self._budget.spend(requests)
+        with self._counting:
+            self._requests += requests
+            self._budget.spend(requests)
 
     def take_requests(self) -> int:
-        taken, self._requests = self._requests, 0
+        with self._counting:
+            taken, self._requests = self._requests, 0
         return taken
 
     def _values(self) -> StoreOptions:
@@ -379,35 +425,57 @@ class FilesSource(Source):
         before = self._clock.now() - window
         return before if pruned is None else max(before, pruned)
 
-    def _first_files(self, new: Iterator[LoadedItem]) -> tuple[list[LoadedItem], bool]:
-        """Return the first new files in byte order, and whether there are no others."""
+    def _first_files(self, new: "_NewFiles") -> tuple[list[LoadedItem], bool, int]:
+        """Return the first new files in byte order, and whether there are no others.
+
+        Also return how many files have changed up to the last of them.
+        """
         if self._ordered:
             files = list(islice(new, WINDOW_FILES))
             # The next poll lists the files after the last returned one again.
-            changed = self._changed
+            changed = new.changed
             complete = next(new, None) is None
-            self._changed = self._changed if complete else changed
-            return sorted(files, key=_by_key), complete
+            return sorted(files, key=_by_key), complete, new.changed if complete else changed
         # The store can list in any order, so the whole listing must be read.
         files = heapq.nsmallest(WINDOW_FILES + 1, new, key=_by_key)
-        return files[:WINDOW_FILES], len(files) <= WINDOW_FILES
+        return files[:WINDOW_FILES], len(files) <= WINDOW_FILES, new.changed
 
-    def _new_files(
-        self, store: Store, scan: "_Scan", *, report: ReportPoll
-    ) -> Iterator[LoadedItem]:
-        listed = self._changed = 0
+
+class _NewFiles(Iterator[LoadedItem]):
+    """The new files of one listing; new and changed files are counted while they are listed."""
+
+    def __init__(
+        self, scan: "_Scan", *, store: Store, index: ItemIndex, report: ReportPoll
+    ) -> None:
+        self.items = self.size_bytes = self.changed = 0
+        self.newest: datetime | None = None
+        self._scan = scan
+        self._index = index
+        self._report = report
         # Without order, a listing that starts after a key may omit keys that sort after it.
-        found = list_all(store, self._glob, after=scan.start_after if self._ordered else None)
+        after = scan.start_after if scan.ordered else None
+        self._new = self._select(list_all(store, scan.glob, after=after))
+
+    def __next__(self) -> LoadedItem:
+        item = next(self._new)
+        self.items += 1
+        self.size_bytes += item.size_bytes
+        self.newest = max(item.modified_at, self.newest or item.modified_at)
+        return item
+
+    def _select(self, found: Iterable[ObjectMeta]) -> Iterator[LoadedItem]:
+        listed, scan = 0, self._scan
         for chunk in _chunks(found, LOOKUP_FILES):
             listed += len(chunk)
-            report(f"{self._options.uri}: {format_count(listed, 'key')} so far")
-            known = self._index.known([meta.key for meta in chunk])
+            self._report(f"{scan.options.uri}: {format_count(listed, 'key')} so far")
+            known = {**self._index.known([meta.key for meta in chunk]), **scan.loading}
             for meta in chunk:
-                if not is_above(meta.key, scan.split.floor):
+                if not is_above(meta.key, scan.floor):
                     continue
                 if meta.key in known:
-                    self._check_change(meta, known[meta.key])
-                elif scan.new(meta, self._prefix_of(meta.key)):
+                    self.changed += meta.etag != known[meta.key]
+                    _check_change(meta, known[meta.key], scan.options)
+                elif scan.new(meta):
                     yield LoadedItem(
                         key=meta.key,
                         etag=meta.etag,
@@ -415,23 +483,20 @@ class FilesSource(Source):
                         modified_at=meta.modified_at,
                     )
 
-    def _prefix_of(self, key: str) -> str:
-        return next(prefix for prefix in self._glob.prefixes if key.startswith(prefix))
 
-    def _check_change(self, meta: ObjectMeta, etag: str) -> None:
-        if meta.etag == etag:
-            return
-        self._changed += 1
-        if self._options.modified_files is ModifiedFiles.FAIL:
-            raise UserError(
-                f'file "{meta.key}" has changed since it was loaded',
-                code=Code.CANNOT_RESUME_ERR,
-                detail=f"The ETag was {etag} and is now {meta.etag}.",
-                hint=(
-                    "Restore the loaded file and resume the job. Or set the offset before this "
-                    "file with ALTER JOB; this file and all later files load again."
-                ),
-            )
+def _check_change(meta: ObjectMeta, etag: str, options: FilesOptions) -> None:
+    """Raise UserError if a loaded file has changed and the job must not ignore this."""
+    if meta.etag == etag or options.modified_files is not ModifiedFiles.FAIL:
+        return
+    raise UserError(
+        f'file "{meta.key}" has changed since it was loaded',
+        code=Code.CANNOT_RESUME_ERR,
+        detail=f"The ETag was {etag} and is now {meta.etag}.",
+        hint=(
+            "Restore the loaded file and resume the job. Or set the offset before this "
+            "file with ALTER JOB; this file and all later files load again."
+        ),
+    )
 
 
 def _divide(file: LoadedItem, *, taken: int, total: int, shares: int) -> Iterator[FilePart]:
@@ -475,19 +540,34 @@ class _Scan:
 
     range: PollRange
     options: FilesOptions
-    split: SplitProgress
+    glob: Glob
+    # Whether the store lists in byte order.
+    ordered: bool
+    # The position before which no file is new.
+    floor: Position
     # The largest loaded key of every prefix; empty where nothing was loaded.
     high_water: Mapping[str, str]
     written_before: datetime | None
+    # The ETags of the files that are being loaded, by key.
+    loading: Mapping[str, str]
+
+    def serves(self, other: "_Scan") -> bool:
+        """Return whether the files that this scan finds can replace those of another one."""
+        return (self.range, self.floor, self.high_water) == (
+            other.range,
+            other.floor,
+            other.high_water,
+        )
 
     def start_after(self, prefix: str) -> str:
         """Return the key after which the listing of a prefix starts."""
-        floor = self.split.floor.value if isinstance(self.split.floor, After) else ""
+        floor = self.floor.value if isinstance(self.floor, After) else ""
         loaded = "" if self.range.audit else self.high_water[prefix]
         return max(floor, self.range.start, loaded)
 
-    def new(self, meta: ObjectMeta, prefix: str) -> bool:
+    def new(self, meta: ObjectMeta) -> bool:
         """Return whether to load a file that is not in the index."""
+        prefix = next(one for one in self.glob.prefixes if meta.key.startswith(one))
         if meta.key <= self.start_after(prefix):
             return False
         if meta.key > self.high_water[prefix]:

@@ -123,6 +123,23 @@ class _TableLog:
         self._checked_at = 0.0
         self._complete = True
         self.requests = 0
+        # The log entries that were read before the next poll, and the requests for them.
+        self._prepared: Sequence[LogCommit] = ()
+        self._prepared_requests = 0
+
+    def prepare(self, report: ReportPoll) -> None:
+        """Read the next log entries before the next poll; called in a second thread."""
+        if self._prepared:
+            return
+        folder: TableFolder = self._tables.folder(self._stream.location)
+        try:
+            self._prepared = self._entries(folder, report)
+        finally:
+            self._prepared_requests = folder.store.requests
+
+    def forget_prepared(self) -> None:
+        """Require that the next poll reads the log."""
+        self._prepared = ()
 
     def poll(self, position: LogPosition, report: ReportPoll) -> None:
         """Read new log entries; raise UserError if the position cannot be read."""
@@ -137,7 +154,8 @@ class _TableLog:
         if commits or idle_seconds >= _CHECK_SECONDS:
             self._check_same_log(folder)
         self._refusal = self._accept(commits)
-        self.requests += folder.store.requests
+        self.requests += folder.store.requests + self._prepared_requests
+        self._prepared_requests = 0
         # Rows before the refused commit are read first.
         if self._refusal is not None and not any(self.unread(position)):
             raise self._refusal
@@ -145,6 +163,7 @@ class _TableLog:
     def _open_at(self, position: LogPosition, folder: TableFolder) -> None:
         handle = self._open(folder)
         self._batches = {}
+        self.forget_prepared()
         self._next_version = position.version
         if position.phase is Phase.SNAPSHOT:
             snapshot = self._snapshot(handle, position.version, folder)
@@ -201,19 +220,27 @@ class _TableLog:
                 "table again.",
             )
 
-    def _new_commits(self, folder: TableFolder, report: ReportPoll) -> list[LogCommit]:
+    def _new_commits(self, folder: TableFolder, report: ReportPoll) -> Sequence[LogCommit]:
+        found, self._prepared = self._prepared, ()
+        if not found or found[0].version != self._next_version:
+            found = self._entries(folder, report)
+        self._complete = len(found) < _ENTRIES_MAX
+        version = self._next_version + len(found)
+        if self._complete and version <= self._opened_version:
+            reason = f"The log has no entry of version {version} any more."
+            raise cannot_resume(self._stream.table, version, reason=reason)
+        return found
+
+    def _entries(self, folder: TableFolder, report: ReportPoll) -> Sequence[LogCommit]:
+        """Read the log entries from the next version on."""
         found: list[LogCommit] = []
         while len(found) < _ENTRIES_MAX:
             version = self._next_version + len(found)
             commit = read_commit(folder, version)
             if commit is None:
-                if version <= self._opened_version:
-                    reason = f"The log has no entry of version {version} any more."
-                    raise cannot_resume(self._stream.table, version, reason=reason)
                 break
             report(f"{self._stream.table}: version {version}")
             found.append(commit)
-        self._complete = len(found) < _ENTRIES_MAX
         return found
 
     def _accept(self, commits: Sequence[LogCommit]) -> UserError | None:
@@ -367,6 +394,15 @@ class TableLogSource(Source):
         for split in progress:
             self._logs[split.split].poll(parse_position(split.position), report)
         return Poll(progress=progress, waiting=self.waiting())
+
+    def prepare(self, progress: Progress, *, report: ReportPoll) -> None:
+        del progress  # A log is read from the last known version on.
+        for log in self._logs.values():
+            log.prepare(report)
+
+    def recheck(self) -> None:
+        for log in self._logs.values():
+            log.forget_prepared()
 
     def waiting(self) -> Amount:
         return _sum([self._remaining(split) for split in self._progress])
