@@ -59,11 +59,13 @@ def test_an_installed_wheel_loads_rows(wheel: Path, tmp_path: Path) -> None:
     python = installed(wheel, tmp_path)
     penstock = python.with_name("penstock")
 
+    examined = run(penstock, "doctor", folder=tmp_path)
     run(penstock, "sql", "-e", LOAD, folder=tmp_path)
     run(penstock, "run", "--until-caught-up", folder=tmp_path)
     query = "SELECT count(DISTINCT id) AS ids, count(*) AS total FROM readings"
     shown = run(penstock, "sql", "--format", "json", "-e", query, folder=tmp_path)
 
+    assert re.search(r"^ok +spark ", examined, re.MULTILINE)
     assert json.loads(shown) == [{"ids": 100, "total": 100}]
     run(python, "-m", "pip", "check", folder=tmp_path)
 

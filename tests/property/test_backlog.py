@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 )
 
 from penstock.epochs.backlog import BacklogKeeper
-from penstock.epochs.cadence import Wakes, cadence_of, due_at, is_full
+from penstock.epochs.cadence import WakeRegistry, cadence_of, due_at, is_full
 from penstock.model.backlog import (
     Backlog,
     Findings,
@@ -273,7 +273,7 @@ class BacklogMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp())
-        self.wakes = Wakes()
+        self.wakes = WakeRegistry()
         self.clock = MovableClock()
         self.catalog = SqliteStore(self.folder, self.clock).open()
         # The truth: rows by split, and the splits that get no more rows.
@@ -434,7 +434,7 @@ class BacklogMachine(RuleBasedStateMachine):
         remaining = self.source.statuses()
         number = self.table[-1].number + 1
         attachment = commit(number, progress=result.progress)
-        record = self.keeper.reviewed(
+        record = self.keeper.record_for_commit(
             self.state, self.source, result=result, epoch=attachment.epoch
         )
         self.table.append(replace(attachment, backlog=record))

@@ -36,13 +36,16 @@ def _path(definition: JobDefinition) -> list[tuple[str, str]]:
     if query is None:
         return [
             ("path", "fused"),
-            ("why", "the SELECT only lists columns: one task reads, casts and writes"),
+            ("reason", "the SELECT only lists columns: one task reads, casts and writes"),
             ("operators", "read, write"),
         ]
     between = [name for name in reversed(query.operators) if name != "MapInArrow"]
     return [
         ("path", "Spark"),
-        ("why", "the SELECT does more than list columns: Spark runs it between read and write"),
+        (
+            "reason",
+            "the SELECT does more than list columns: Spark runs it between read and write",
+        ),
         ("operators", ", ".join(["read", *between, "write"])),
         ("rows", _ROWS[query.row_wise]),
         ("plan", "reused between epochs" if query.reusable else "rebuilt every epoch"),

@@ -242,7 +242,7 @@ def status_text(status: Status | None) -> str:
             return f"no data; next poll at {format_instant(until)}"
         case StatusCode.LOADING:
             due = format_instant(status.pace.next_epoch_at if status.pace else None)
-            return f"rows wait; next epoch at {due}" if due else ""
+            return f"unread rows; next epoch at {due}" if due else ""
         case StatusCode.LACKS_CAPABILITY:
             return (
                 f"node {fields['node']} does not have the library {fields['capability']}; "

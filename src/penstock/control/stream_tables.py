@@ -141,12 +141,13 @@ def _require_unchanged(
     services: Services,
 ) -> None:
     """Raise UserError unless the statement describes the streaming table as it is."""
+    noun = STREAMING_TABLE.noun
     part = next(_changed_parts(statement, state, record, services=services), None)
     if part is not None:
         raise UserError(
             f'the {part} of streaming table "{state.name}" cannot be changed yet',
             code=Code.NOT_SUPPORTED_ERR,
-            hint=f"Run {state.definition.drop_statement}, then create it.",
+            hint=f"Run {state.definition.drop_statement}, then create the {noun} again.",
         )
     options = stream_options(statement.options, kind=STREAMING_TABLE)
     changed = changed_option(state.definition, options)
@@ -159,7 +160,8 @@ def _require_unchanged(
         f"SET ('{key}' = '{after}'), then RESUME STREAMING TABLE {name}."
     )
     dropping = (
-        f"The state depends on it. Run {state.definition.drop_statement}, then create it."
+        f"The state depends on this option. Run {state.definition.drop_statement}, then create "
+        f"the {noun} again."
     )
     raise UserError(
         f'option "{key}" of streaming table "{state.name}" is {before}, and CREATE OR REFRESH '
@@ -356,8 +358,8 @@ def alter_streaming_table(statement: AlterStreamingTable, *, services: Services)
         raise UserError(
             f'option "{frozen[0]}" of a {statement.kind.noun} cannot be altered',
             code=Code.OPTION_ERR,
-            hint=f"The state depends on it. Run {state.definition.drop_statement} and create "
-            "it again.",
+            hint=f"The state depends on this option. Run {state.definition.drop_statement}, "
+            f"then create the {statement.kind.noun} again.",
         )
     require_paused(state)
     before = state.definition
@@ -432,7 +434,7 @@ def _advance_ms(state: JobState, advance: str) -> int:
             f"the watermark must be advanced beyond {format_event_time(current)}, "
             f"not to {format_event_time(requested)}",
             code=Code.OPTION_ERR,
-            hint="A watermark never goes back. See SHOW STREAMING TABLES for the current one.",
+            hint="A watermark never decreases. SHOW STREAMING TABLES prints the current one.",
         )
     return requested
 

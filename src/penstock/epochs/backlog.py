@@ -14,7 +14,7 @@ import structlog
 from penstock.catalog.catalog import Catalog
 from penstock.clock import Clock
 from penstock.crashpoints import CrashPoint, reached
-from penstock.epochs.cadence import Wakes
+from penstock.epochs.cadence import WakeRegistry
 from penstock.model.backlog import (
     UPSTREAM,
     Backlog,
@@ -40,7 +40,7 @@ class BacklogKeeper:
 
     catalog: Catalog
     clock: Clock
-    wakes: Wakes
+    wakes: WakeRegistry
     # The target lag at the last poll; None if the job has an interval.
     target: timedelta | None = None
 
@@ -49,14 +49,14 @@ class BacklogKeeper:
         self.target = self._target(state)
         found = self._findings(state, progress, source)
         record = state.backlog
-        if state.arming_due:
+        if state.boundaries_due:
             record = fix_boundaries(record, source.heads(), found)
         return self._store(state, _reviewed(state, record, found), source)
 
-    def reviewed(
+    def record_for_commit(
         self, state: JobState, source: Source, *, result: EpochResult, epoch: int
     ) -> Backlog:
-        """Return the record that the commit of an epoch stores."""
+        """Return the backlog record for the attachment."""
         found = self._findings(state, result.progress, source, result=result)
         return _reviewed(state, state.backlog, replace(found, epoch=epoch))
 
@@ -69,7 +69,7 @@ class BacklogKeeper:
     def preparing(
         self, state: JobState, source: Source, plan: EpochPlan, *, report: ReportPoll
     ) -> Iterator[None]:
-        """Let the source of a job in backlog read ahead while an epoch runs and commits."""
+        """Read ahead in a second thread while an epoch of a job in backlog runs and commits."""
         if not state.backlog_cause or not plan.final:
             yield
             return
@@ -123,7 +123,7 @@ class BacklogKeeper:
         return after
 
     def _target(self, state: JobState) -> timedelta | None:
-        """Return the target lag; a table that only feeds others follows its readers."""
+        """Return the target lag; with ``downstream``, the smallest target of the readers."""
         cadence = state.definition.properties.cadence
         if cadence.freshness != DOWNSTREAM:
             return cadence.target

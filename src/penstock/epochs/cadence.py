@@ -218,7 +218,7 @@ def retry_delay(attempt: int) -> timedelta:
     return _RETRY_DELAY_FIRST * doublings
 
 
-class Wakes:
+class WakeRegistry:
     """The events of waiting loops, by the location of the tables that they read."""
 
     def __init__(self) -> None:

@@ -105,10 +105,10 @@ class EpochLoop:
         # The status that this runner stored last, in a tuple; None if it stored none.
         self._status: tuple[Status | None] | None = None
         self._overdue = threading.Event()
-        # The positions that the splits must reach before the run counts as caught up. Then
-        # whether a job that writes the inputs still worked when they were read.
+        # The positions that the splits must reach before the run counts as caught up.
         self._heads: Mapping[str, Position] | None = None
-        self._fed = False
+        # Whether an upstream job was still running when the heads were read.
+        self._upstream_was_running = False
         # When the last epoch was started, and the newest handled and polled requests of users.
         self._epoch_at: datetime | None = None
         self._request_handled = self._request_polled = 0
@@ -172,7 +172,7 @@ class EpochLoop:
                     break
                 # Poll between epochs too, so that no split waits for the backlog of others.
                 # A user who resets the backlog gets new boundaries after the current epoch.
-                due = self._source.poll_due(self._poll_interval) or self._state.arming_due
+                due = self._source.poll_due(self._poll_interval) or self._state.boundaries_due
                 if not self._stop.is_set() and due:
                     self._poll()
                 self._report_waiting()
@@ -180,7 +180,7 @@ class EpochLoop:
                 break
             # Decided by the last poll: a poll after a failed attempt may have found more.
             if self._caught_up():
-                if until_caught_up and not self._fed:
+                if until_caught_up and not self._upstream_was_running:
                     self._reporter.report(caught_up=True)
                     break
                 self._wait_for_records(until_caught_up=until_caught_up)
@@ -261,16 +261,16 @@ class EpochLoop:
     def _poll(self) -> None:
         self._reporter.report(step=Step.POLLING)
         self._request_polled = self._state.requested_event
-        if self._state.arming_due:
+        if self._state.boundaries_due:
             self._source.recheck()
         # Rows that were added after this moment are found by another poll.
-        fed = self._heads is None and self._parts.upstream_works(self._state)
+        running = self._heads is None and self._parts.upstream_works(self._state)
         try:
             poll = self._source.poll(self._state.progress, report=self._report_poll)
         finally:
             self._count_requests()
         if self._heads is None:
-            self._heads, self._fed = self._source.heads(), fed
+            self._heads, self._upstream_was_running = self._source.heads(), running
         # A notice that was never stored counts as zero.
         stored = dict(self._state.notices)
         changed = any(stored.get(name, 0) != found for name, found in poll.notices)
@@ -286,7 +286,7 @@ class EpochLoop:
         self._report_pace(next_epoch_at=last.next_epoch_at if last else None)
 
     def _report_poll(self, text: str) -> None:
-        """Report the progress of a poll; raise StoppedError if the loop was asked to stop."""
+        """Report the progress of a poll; raise StoppedError after a stop request."""
         self._reporter.report(message=text)
         self._check_stop(text)
 
@@ -524,7 +524,7 @@ class EpochLoop:
         attachment = replace(
             draft,
             progress=result.progress,
-            backlog=self._backlog.reviewed(
+            backlog=self._backlog.record_for_commit(
                 self._state, self._source, result=result, epoch=draft.epoch
             ),
             window=next_window(

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from penstock.catalog.catalog import Catalog
 from penstock.clock import Clock
-from penstock.epochs.cadence import Wakes
+from penstock.epochs.cadence import WakeRegistry
 from penstock.model.epoch import Ack, Attachment, EpochLimits, EpochPlan
 from penstock.model.job import JobState
 from penstock.sources.source import Source
@@ -80,6 +80,6 @@ class LoopParts:
     # Setting the event interrupts the waits of the source.
     open_source: Callable[[JobState, threading.Event], Source]
     node_id: str
-    wakes: Wakes = field(default_factory=Wakes)
+    wakes: WakeRegistry = field(default_factory=WakeRegistry)
     # Whether a job that writes one of the input tables has not caught up in this run.
     upstream_works: Callable[[JobState], bool] = lambda _: False

@@ -21,7 +21,7 @@ INTERVAL_KEY = "checkpoint.interval"
 BACKLOG_INTERVAL_KEY = f"{INTERVAL_KEY}-during-backlog"
 LAG_HIGH_KEY, LAG_LOW_KEY = "backlog.lag-high", "backlog.lag-low"
 FRESHNESS_KEY = "freshness"
-# The value of freshness for a table that only feeds others.
+# The value of freshness by which the target is the smallest target of the readers.
 DOWNSTREAM = "downstream"
 _FRESHNESS_MIN = timedelta(seconds=1)
 # The spellings of the interval, and the unit of a bare number.
@@ -169,7 +169,7 @@ def _require_intervals(properties: HasCadence) -> None:
     if properties.spelled:
         raise UserError(
             f'option "{FRESHNESS_KEY}" cannot be combined with "{properties.spelled[0][1]}"',
-            hint="Give a target for the lag, or the interval of the commits, not both.",
+            hint=f'Set "{FRESHNESS_KEY}" or an interval, not both.',
         )
     target = cadence.target
     if target is not None and target < _FRESHNESS_MIN:

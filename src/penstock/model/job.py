@@ -315,7 +315,7 @@ class JobState:
         return self.definition.name
 
     @property
-    def arming_due(self) -> bool:
+    def boundaries_due(self) -> bool:
         """Whether the boundaries of the backlog must be fixed before the next plan."""
         return self.arm_event > self.armed_event
 

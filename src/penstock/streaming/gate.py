@@ -65,7 +65,7 @@ class Gate(Generic[Plan, Result]):
         if isinstance(message, _Opened):
             self._ran = False
             return message.batch
-        raise _unexpected(message)
+        raise _unexpected(message, expected="an open batch")
 
     def run(self, plan: Plan) -> Result:
         """Run the open batch and return its result; raise the error of the run."""
@@ -76,7 +76,7 @@ class Gate(Generic[Plan, Result]):
         if isinstance(message, _Ran):
             self._ran = True
             return message.result
-        raise _unexpected(message)
+        raise _unexpected(message, expected="the result of the batch")
 
     def finish(self) -> None:
         """Allow Spark to commit the batch to its checkpoint and to open the next batch."""
@@ -114,7 +114,7 @@ class Gate(Generic[Plan, Result]):
         self._to_loop.put(_Ended(error or StoppedError("the query has ended")))
 
 
-def _unexpected(message: object) -> BaseException:
+def _unexpected(message: object, *, expected: str) -> BaseException:
     if isinstance(message, _Ended):
         return message.error
-    return InvariantError(f"the gate received {message} at the wrong time")
+    return InvariantError(f"the gate received {message}, expected {expected}")

@@ -242,7 +242,7 @@ class RunningQuery:
 class OwnerLock:
     """The lock of a job's checkpoints, held by the JVM.
 
-    The JVM of a killed driver lives on for a moment, and may still write to the checkpoint.
+    The JVM of a killed driver can run for a short time, and can still write to the checkpoint.
     """
 
     def __init__(self, spark: Spark, path: Path) -> None:

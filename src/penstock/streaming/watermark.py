@@ -86,7 +86,7 @@ def is_idle(
     """Return whether a source counts as idle.
 
     ``head_since`` is the time since which the source has no unread row; None if it has some.
-    A source that a job in backlog feeds is never idle.
+    A source is never idle while a job that writes it is in backlog.
     """
     if head_since is None or timeout is None or fed_by_backlog:
         return False

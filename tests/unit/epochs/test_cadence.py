@@ -12,7 +12,7 @@ from penstock.epochs.cadence import (
     Cadence,
     Pace,
     Sample,
-    Wakes,
+    WakeRegistry,
     cadence_of,
     due_at,
     next_budget,
@@ -147,7 +147,7 @@ def test_the_rate_of_a_lag_in_time_is_the_arrival_time_that_was_read() -> None:
 
 
 def test_a_commit_wakes_only_the_loops_that_read_the_table() -> None:
-    wakes, reader, other = Wakes(), threading.Event(), threading.Event()
+    wakes, reader, other = WakeRegistry(), threading.Event(), threading.Event()
 
     with wakes.registered(["file:///a", "file:///b"], reader), wakes.registered([], other):
         wakes.wake("file:///b")
@@ -156,7 +156,7 @@ def test_a_commit_wakes_only_the_loops_that_read_the_table() -> None:
 
 
 def test_a_loop_that_has_ended_is_not_woken() -> None:
-    wakes, ended = Wakes(), threading.Event()
+    wakes, ended = WakeRegistry(), threading.Event()
 
     with wakes.registered(["file:///a"], ended):
         pass

@@ -178,7 +178,7 @@ class FilesSource(Source):
         self._changed_before = self._changed = 0
         self._requests = 0
         self._counting = threading.Lock()
-        # The listing that was made during the last epoch; None if there is none.
+        # The listing of a second thread during the last epoch; None if there is none.
         self._prepared: _Listing | None = None
 
     def poll(self, progress: Progress, *, report: ReportPoll) -> Poll:
@@ -188,7 +188,7 @@ class FilesSource(Source):
         found, self._prepared = self._prepared, None
         # A prepared listing omits the files of an epoch, so the epoch must be committed. Before
         # a job becomes idle, its files are listed again.
-        usable = found is not None and settled and found.files and found.scan.serves(scan)
+        usable = found is not None and settled and found.files and found.scan.covers(scan)
         if found is None or not usable:
             found = self._list(scan, report=report)
         self._fill_window(found)
@@ -551,7 +551,7 @@ class _Scan:
     # The ETags of the files that are being loaded, by key.
     loading: Mapping[str, str]
 
-    def serves(self, other: "_Scan") -> bool:
+    def covers(self, other: "_Scan") -> bool:
         """Return whether the files that this scan finds can replace those of another one."""
         return (self.range, self.floor, self.high_water) == (
             other.range,

@@ -235,11 +235,14 @@ def require_no_gap(
     oldest = at - retention
     if safe is not None and safe >= oldest:
         return
-    shown = f"{format_instant(safe)} UTC" if safe else "an unknown time"
+    loaded = (
+        f"all records up to {format_instant(safe)} UTC were loaded"
+        if safe
+        else "the time of the last loaded record is unknown"
+    )
     raise UserError(
         f"records of shard {memory.shard} may have been trimmed before they were read: "
-        f"everything up to {shown} was loaded, but the stream retains records only since "
-        f"{format_instant(oldest)} UTC",
+        f"{loaded}; the stream retains records from {format_instant(oldest)} UTC on",
         code=Code.CANNOT_RESUME_ERR,
         detail=f"The job is at {position_text(position)}.",
         hint=_continue_hint(

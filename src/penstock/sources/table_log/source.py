@@ -137,7 +137,7 @@ class _TableLog:
         finally:
             self._prepared_requests = folder.store.requests
 
-    def forget_prepared(self) -> None:
+    def discard_prepared(self) -> None:
         """Require that the next poll reads the log."""
         self._prepared = ()
 
@@ -163,7 +163,7 @@ class _TableLog:
     def _open_at(self, position: LogPosition, folder: TableFolder) -> None:
         handle = self._open(folder)
         self._batches = {}
-        self.forget_prepared()
+        self.discard_prepared()
         self._next_version = position.version
         if position.phase is Phase.SNAPSHOT:
             snapshot = self._snapshot(handle, position.version, folder)
@@ -269,8 +269,8 @@ class _TableLog:
             f'version {commit.version} of table "{self._stream.table}" deletes or updates rows',
             code=Code.SOURCE_REWRITTEN_ERR,
             detail=f"The operation is {commit.operation}.",
-            hint='Set "rewrites" to skip to skip such commits, or create the streaming table '
-            "again.",
+            hint='Set "rewrites" = "skip" to ignore such commits, or create the streaming '
+            "table again.",
         )
 
     def unread(self, position: LogPosition) -> Iterator[SplitRead]:
@@ -402,7 +402,7 @@ class TableLogSource(Source):
 
     def recheck(self) -> None:
         for log in self._logs.values():
-            log.forget_prepared()
+            log.discard_prepared()
 
     def waiting(self) -> Amount:
         return _sum([self._remaining(split) for split in self._progress])
