@@ -91,6 +91,8 @@ class StoredJob:
         shared: Mapping[str, object] | None = None,
         name: Callable[[object], str] = str,
     ) -> None:
+        # The names of the committed rows.
+        self.names: list[str] = []
         # Only the table log reads tables.
         self.tables: TableOpener | None = None
         self._name = name
@@ -153,7 +155,8 @@ class StoredJob:
 
     def commit(self, plan: EpochPlan, *, by: Source) -> Attachment:
         """Read a plan, store it as the next commit, and report the commit to the source."""
-        notes, _ = self.read(plan)
+        notes, names = self.read(plan)
+        self.names += names
         attachment = replace(
             commit(self.state().number + 1),
             progress=by.advance(plan, notes),

@@ -361,20 +361,19 @@ def test_reading_ahead_changes_no_amount_and_no_head(world: World) -> None:
 
 
 @of_reading_ahead
-def test_a_poll_uses_what_was_read_ahead(world: World) -> None:
+def test_records_that_arrive_after_reading_ahead_are_found(world: World) -> None:
     world.put("a")
     source = world.job.open()
     planned = plan(source, world)
     world.put("b")
     read_ahead(source, planned)
     world.put("c")
-
     world.job.commit(planned, by=source)
 
-    assert load_one_of_a_poll(source, world) == []
-    found = [names(world, plan(source, world))]
-    load_one(source, world)
-    assert [*found, names(world, plan(source, world))] == [["b"], ["c"]]
+    load_all(source, world)
+
+    assert remaining(source).items == 0
+    assert world.job.names == ["a", "b", "c"]
 
 
 @also_of_spread_records
@@ -757,6 +756,8 @@ def test_t24_the_remaining_amount_decreases_to_zero(world: World) -> None:
     load_all(source, world)
 
     last = remaining(source)
+    measured = [unit for unit in LagUnit if unit.of(first) is not None]
+    assert [unit for unit in LagUnit if unit.of(last) is not None] == measured
     counted = [values(one, *COUNTED) for one in (first, second, last)]
     assert all(one > two > three for one, two, three in zip(*counted, strict=True))
     assert set(values(last, *LagUnit)) <= {0}

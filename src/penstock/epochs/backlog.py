@@ -4,6 +4,7 @@ Invariant: the boundaries are stored before the first plan that uses them. A spl
 by a commit, in the transaction that applies it, or by a complete poll.
 """
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from penstock.catalog.catalog import Catalog
 from penstock.clock import Clock
 from penstock.crashpoints import CrashPoint, reached
 from penstock.epochs.cadence import WakeRegistry
+from penstock.errors import StoppedError
 from penstock.model.backlog import (
     UPSTREAM,
     Backlog,
@@ -43,6 +45,8 @@ class BacklogKeeper:
     wakes: WakeRegistry
     # The target lag at the last poll; None if the job has an interval.
     target: timedelta | None = None
+    # The ids of the input tables that a running job in backlog writes, at the last poll.
+    fed: frozenset[str] = frozenset()
 
     def after_poll(self, state: JobState, progress: Progress, source: Source) -> JobState:
         """Fix the boundaries if that is due, apply a successful poll, and store changes."""
@@ -73,9 +77,19 @@ class BacklogKeeper:
         if not state.backlog_cause or not plan.final:
             yield
             return
-        ahead = Background(lambda: source.prepare(plan.progress, report=report))
+        failed = threading.Event()
+
+        def report_or_stop(text: str) -> None:
+            report(text)
+            if failed.is_set():
+                raise StoppedError("the epoch failed")
+
+        ahead = Background(lambda: source.prepare(plan.progress, report=report_or_stop))
         try:
             yield
+        except BaseException:
+            failed.set()
+            raise
         finally:
             error = ahead.join()
             if error is not None:
@@ -101,7 +115,9 @@ class BacklogKeeper:
         )
 
     def _store(self, state: JobState, record: Backlog, source: Source) -> JobState:
-        cause = record.cause or self._upstream(state, source)
+        upstreams = self._upstreams(state, source)
+        self.fed = frozenset(upstreams)
+        cause = record.cause or next(iter(upstreams.values()), "")
         bodies: list[EventBody] = [
             BacklogFinished(armed=record.armed, split=split)
             for split in newly_finished(state.backlog, record)
@@ -127,20 +143,21 @@ class BacklogKeeper:
         cadence = state.definition.properties.cadence
         if cadence.freshness != DOWNSTREAM:
             return cadence.target
-        targets = _downstream_targets(state, self.catalog.jobs())
+        targets = downstream_targets(state, self.catalog.jobs())
         return min(targets, default=state.definition.properties.interval)
 
-    def _upstream(self, state: JobState, source: Source) -> str:
-        """Return the cause if a running job that writes an input is in backlog."""
+    def _upstreams(self, state: JobState, source: Source) -> dict[str, str]:
+        """Return the causes by running jobs in backlog, by the id of the input they write."""
         if not source.watched():
-            return ""
+            return {}
+        found = {}
         leases = self.catalog.leases()
         for writer in self.catalog.writers({split.identity for split in state.progress}):
             lease = leases.get(writer.id)
             runs = writer.desired.state is DesiredState.RUN and lease is not None and lease.live
             if runs and writer.backlog_cause and writer.id != state.id:
-                return f"{UPSTREAM} {writer.name}"
-        return ""
+                found[writer.definition.table.id] = f"{UPSTREAM} {writer.name}"
+        return found
 
 
 def _reviewed(state: JobState, record: Backlog, found: Findings) -> Backlog:
@@ -148,7 +165,7 @@ def _reviewed(state: JobState, record: Backlog, found: Findings) -> Backlog:
     return review(record, found, marks=state.definition.properties.cadence.marks)
 
 
-def _downstream_targets(state: JobState, jobs: Sequence[JobState]) -> Iterator[timedelta]:
+def downstream_targets(state: JobState, jobs: Sequence[JobState]) -> Iterator[timedelta]:
     """Yield the target lags of the running jobs that read a table, also through other tables.
 
     The jobs of a table cannot read it, directly or through others, so the search ends.
@@ -160,7 +177,7 @@ def _downstream_targets(state: JobState, jobs: Sequence[JobState]) -> Iterator[t
             continue
         properties = reader.definition.properties
         if properties.cadence.freshness == DOWNSTREAM:
-            yield from _downstream_targets(reader, jobs)
+            yield from downstream_targets(reader, jobs)
         else:
             yield properties.cadence.target or properties.interval
 

@@ -53,7 +53,8 @@ def cadence_of(
     limits = properties.backlog_limits if cause else properties.limits
     if normal is not None:
         # The rows of an epoch become visible at its end.
-        limits = replace(limits, duration=min(limits.duration, longer or normal))
+        longest = normal if longer is None else longer or limits.duration
+        limits = replace(limits, duration=min(limits.duration, longest))
     return Cadence(
         interval=interval if longer is None else longer,
         limits=limits,
@@ -80,12 +81,14 @@ def due_at(
 
     ``last`` is the start of the last epoch; None before the first one. Rows wait already.
     """
-    if last is None or not cadence.paced or is_full(cadence.limits, waiting):
+    if not cadence.paced or is_full(cadence.limits, waiting):
         return now
     # The rest of the backlog waits, unless another job still writes it.
     if cadence.cause and not cadence.cause.startswith(UPSTREAM):
         return now
-    return last + cadence.interval if cadence.interval else None
+    if not cadence.interval:
+        return None
+    return now if last is None else last + cadence.interval
 
 
 def is_full(limits: EpochLimits, waiting: Amount) -> bool:

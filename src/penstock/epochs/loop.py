@@ -145,6 +145,7 @@ class EpochLoop:
             handle=self._handle,
             source=self._source,
             limits=self._pace.limits(self._cadence),
+            fed=self._backlog.fed,
         )
 
     @property
@@ -239,9 +240,10 @@ class EpochLoop:
 
     @property
     def _waits_for_upstream(self) -> bool:
-        """Whether rows wait until a limit is full or an upstream job leaves its backlog."""
-        cadence = self._cadence
-        return cadence.cause.startswith(UPSTREAM) and not cadence.interval
+        """Whether epochs are started at the backlog interval because of an upstream job."""
+        options = self._state.definition.properties.cadence
+        upstream = self._cadence.cause.startswith(UPSTREAM)
+        return upstream and options.interval_backlog is not None
 
     def _requested(self) -> bool:
         """Return whether a user requested an epoch since the last one was started."""

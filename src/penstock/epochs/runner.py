@@ -23,6 +23,8 @@ class Owned:
     source: Source
     # The limits of the next epoch.
     limits: EpochLimits
+    # The ids of the input tables that a running job in backlog writes.
+    fed: frozenset[str] = frozenset()
 
 
 class EpochRunner(Protocol):

@@ -178,9 +178,14 @@ class CheckpointFolder:
             )
         return pins
 
-    def write_report(self, batch: int, split: str, slot: int, report: ShareReport) -> None:
+    def write_report(
+        self, batch: int, split: str, slot: int, report: ShareReport, *, durable: bool
+    ) -> None:
         """Store the report of a reader task; a retry of the task replaces the report."""
         path = self._report(batch, split, slot)
+        if durable:
+            self._write(str(path.relative_to(self.path)), to_text(report))
+            return
         unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex}")
         unfinished.write_text(to_text(report), "utf-8")
         unfinished.replace(path)

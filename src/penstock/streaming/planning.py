@@ -11,12 +11,11 @@ from datetime import datetime
 from penstock.clock import Clock
 from penstock.epochs.runner import Owned
 from penstock.errors import InvariantError
-from penstock.model.backlog import UPSTREAM
 from penstock.model.codec import from_text
 from penstock.model.epoch import EpochLimits, EpochPlan
 from penstock.model.job import JobState, StreamingQuery
 from penstock.model.job_kinds import StreamingTableProperties
-from penstock.model.split import At, Progress, SplitRead
+from penstock.model.split import At, Position, Progress, SplitRead
 from penstock.sources.registry import source_options
 from penstock.sources.table_log.kind import (
     FileWork,
@@ -114,6 +113,7 @@ class BatchPlanner:
         """Return the event time of each stream after these reads."""
         source = table_log_of(owned)
         remaining = {status.split: status.remaining for status in source.statuses()}
+        fed = {s.split for s in owned.state.progress if s.identity in owned.fed}
         position = {split.split: split.position for split in progress}
         times: list[SourceTime] = []
         for view in query_of(owned.state).views:
@@ -125,7 +125,9 @@ class BatchPlanner:
                     delay_ms=view.delay_ms,
                     high_ms=self._high(view.split, own, limit_ms=self._high_max(owned.state)),
                     hold_ms=source.hold_ms(view.split, position[view.split]),
-                    idle=self._idle(view.split, owned.state, at_head=at_head),
+                    idle=self._idle(
+                        view.split, owned.state, at_head=at_head, fed=view.split in fed
+                    ),
                 )
             )
         return times
@@ -143,7 +145,7 @@ class BatchPlanner:
         latest = self._clock.now() + _properties(state).max_future
         return int(latest.timestamp() * 1_000)
 
-    def _idle(self, split: str, state: JobState, *, at_head: bool) -> bool:
+    def _idle(self, split: str, state: JobState, *, at_head: bool, fed: bool) -> bool:
         now = self._clock.now()
         if not at_head:
             self._head_since.pop(split, None)
@@ -152,7 +154,7 @@ class BatchPlanner:
             head_since=self._head_since.setdefault(split, now),
             now=now,
             timeout=_properties(state).idle_timeout,
-            fed_by_backlog=state.backlog_cause.startswith(UPSTREAM),
+            fed_by_backlog=fed,
         )
 
 
@@ -189,9 +191,9 @@ def with_shares(stored: BatchPlan, owned: Owned) -> BatchPlan:
         replace(split, position=At(value=stored.sources[split.split].begin))
         for split in owned.state.progress
     )
-    source.poll(begins, report=lambda _: None)
-    everything = source.plan(begins, limits=_NO_LIMITS)
     ends = {split.split: split.position for split in _at_ends(stored, begins)}
+    _poll_to(source, begins, ends)
+    everything = source.plan(begins, limits=_NO_LIMITS)
     reads = tuple(
         read
         for read in (everything.reads if everything else ())
@@ -207,6 +209,21 @@ def with_shares(stored: BatchPlan, owned: Owned) -> BatchPlan:
     )
     sources = {name: replace(s, shares=shares[name]) for name, s in stored.sources.items()}
     return replace(stored, sources=sources)
+
+
+def _poll_to(source: TableLogSource, begins: Progress, ends: Mapping[str, Position]) -> None:
+    """Poll until everything before the ends is known; a poll reads a limited part of a log."""
+    heads: Mapping[str, Position] = {}
+    while True:
+        source.poll(begins, report=lambda _: None)
+        before, heads = heads, source.heads()
+        if all(
+            parse_position(heads[split]).order >= parse_position(end).order
+            for split, end in ends.items()
+        ):
+            return
+        if heads == before:
+            raise InvariantError(f"the logs end at {heads}, before the stored ends {ends}")
 
 
 def _at_ends(stored: BatchPlan, progress: Progress) -> Progress:

@@ -28,7 +28,7 @@ from penstock.model.job_kinds import OutputMode
 from penstock.model.query import Lookup
 from penstock.model.split import Note
 from penstock.sources.source import ReadTask
-from penstock.sources.table_log.kind import FileResult, FileWork
+from penstock.sources.table_log.kind import FileResult, untimed
 from penstock.sources.threads import Background
 from penstock.spark.executor import SparkExecutor
 from penstock.streaming.analysis import prepare
@@ -120,6 +120,8 @@ class QueryRunner:
         """Start the query; first compare its checkpoint with the table."""
         self._end_query()
         self._cancelled.clear()
+        # An attempt that only opened a new batch may have failed, so the batch may be old.
+        self._refreshing = False
         if not self._parts.executor.ready:
             self._reporter.report(step=Step.STARTING_SPARK, message=SPARK_START_MESSAGE)
             self._parts.executor.running()
@@ -422,11 +424,7 @@ class QueryRunner:
         for split, source in plan.sources.items():
             for slot, reads in enumerate(source.shares):
                 report = self._folder.report(plan.batch, split, slot)
-                unknown = {
-                    read.id
-                    for read in reads
-                    if from_text(FileWork, read.work).counted_high_ms is None
-                }
+                unknown = untimed(reads)
                 for note in report.notes if report else ():
                     high = from_text(FileResult, note.result).high_ms
                     if note.read in unknown and high is not None:

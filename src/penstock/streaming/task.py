@@ -26,6 +26,7 @@ from penstock.model.query import Lookup
 from penstock.model.split import SplitRead
 from penstock.sources.registry import source_kind
 from penstock.sources.source import ReadTask
+from penstock.sources.table_log.kind import untimed
 from penstock.spark.worker import Batches, attempt, freeze_once, local_property
 from penstock.streaming.checkpoint import BatchPlan, CheckpointFolder, ShareReport
 from penstock.streaming.watermark import marker_microseconds
@@ -87,7 +88,9 @@ def _read_slot(
     except (UserError, ExternalError) as error:
         # The loop discards the rows that were yielded so far.
         report = ShareReport(refusal=to_text(as_refusal(error, requests=reader.requests)))
-    folder.write_report(plan.batch, view.split, slot, report)
+    # The next plan needs the event times of files without statistics, also after a power loss.
+    durable = view.event_time is not None and bool(untimed(reads))
+    folder.write_report(plan.batch, view.split, slot, report, durable=durable)
     reached(CrashPoint.TASK_READ)
 
 

@@ -262,6 +262,9 @@ class Supervisor:
         waits = polled_at is not None and now < polled_at + POLL_PERIOD
         if waits or state.id in self._caught_up or state.desired.state is not DesiredState.RUN:
             return
+        # The job can be at the head of its input, and get more rows from another job.
+        if self.upstream_works(state):
+            return
         self._polled_at_by_job[state.id] = now
         try:
             caught_up = self._runner_kind(state).caught_up(state)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.epochs.backlog import downstream_targets
 from penstock.epochs.cadence import (
     Cadence,
     Pace,
@@ -15,12 +16,20 @@ from penstock.epochs.cadence import (
     WakeRegistry,
     cadence_of,
     due_at,
+    fresh_interval,
     next_budget,
 )
 from penstock.model.cadence import CadenceOptions
-from penstock.model.job_kinds import STREAMING_TABLE, StreamingTableProperties
-from penstock.model.split import Amount
-from tests.contract.catalog.building import DEFINITION, START
+from penstock.model.events import Event, apply
+from penstock.model.job import DesiredState, JobState
+from penstock.model.job_kinds import (
+    ROUTINE_LOAD,
+    STREAMING_TABLE,
+    RoutineProperties,
+    StreamingTableProperties,
+)
+from penstock.model.split import Amount, Horizon, SplitProgress
+from tests.contract.catalog.building import DEFINITION, START, created
 
 INTERVAL, LONGER = timedelta(seconds=10), timedelta(seconds=60)
 LATER = START + timedelta(seconds=1)
@@ -42,6 +51,14 @@ LITTLE = Amount(items=1, size_bytes=1)
 
 def test_the_first_epoch_of_a_run_is_due_at_once() -> None:
     assert due_at(NORMAL, last=None, waiting=LITTLE, now=LATER) == LATER
+
+
+def test_t58_an_endless_backlog_interval_has_no_first_trigger() -> None:
+    boundary = replace(ENDLESS, cause="boundary")
+
+    assert due_at(ENDLESS, last=None, waiting=LITTLE, now=LATER) is None
+    assert due_at(BACKLOG, last=None, waiting=LITTLE, now=LATER) == LATER
+    assert due_at(boundary, last=None, waiting=LITTLE, now=LATER) == LATER
 
 
 def test_the_next_epoch_is_due_an_interval_after_the_last_one() -> None:
@@ -89,6 +106,73 @@ def test_t64_a_job_that_leaves_its_backlog_is_due_at_the_normal_interval() -> No
     assert before == START + LONGER
     assert after is not None
     assert after <= now + INTERVAL
+
+
+@pytest.mark.parametrize(
+    ("epoch_seconds", "interval_seconds"), [(0.0, 40.0), (10.0, 30.0), (39.0, 10.0)]
+)
+def test_the_interval_of_a_target_lag_leaves_time_for_an_epoch(
+    epoch_seconds: float, interval_seconds: float
+) -> None:
+    interval = fresh_interval(timedelta(seconds=40), epoch_seconds)
+
+    assert interval == timedelta(seconds=interval_seconds)
+
+
+@pytest.mark.parametrize(
+    ("cause", "longer", "expected"),
+    [
+        ("", LONGER, timedelta(seconds=30)),
+        ("lag", None, timedelta(seconds=30)),
+        ("lag", LONGER, LONGER),
+        ("lag", timedelta(0), timedelta(seconds=600)),
+    ],
+)
+def test_a_target_lag_limits_the_time_of_an_epoch_unless_the_backlog_has_an_interval(
+    cause: str, longer: timedelta | None, expected: timedelta
+) -> None:
+    load = RoutineProperties(
+        max_batch_interval=timedelta(seconds=60),
+        cadence=CadenceOptions(interval_backlog=longer),
+    )
+
+    cadence = cadence_of(
+        replace(DEFINITION, job_kind=ROUTINE_LOAD.name, properties=load),
+        cause=cause,
+        normal=timedelta(seconds=30),
+    )
+
+    assert cadence.limits.duration == expected
+
+
+def reader(reads: str, *, writes: str, freshness: str, runs: bool = True) -> JobState:
+    """A job that reads one table and writes another one, which has the same name."""
+    properties = StreamingTableProperties(
+        checkpoint_interval=INTERVAL, cadence=CadenceOptions(freshness=freshness)
+    )
+    table = replace(STREAMING.table, id=writes)
+    body = created(writes, writes)
+    body = replace(body, definition=replace(STREAMING, table=table, properties=properties))
+    state = apply(None, Event(job_id=writes, number=1, at=START, body=body))
+    split = SplitProgress(split="s1", floor=Horizon(), position=Horizon(), identity=reads)
+    wanted = DesiredState.RUN if runs else DesiredState.PAUSE
+    return replace(state, progress=(split,), desired=replace(state.desired, state=wanted))
+
+
+def test_a_downstream_target_is_that_of_the_running_readers_also_through_other_tables() -> None:
+    source = reader("raw", writes="a", freshness="downstream")
+    jobs = [
+        source,
+        reader("a", writes="b", freshness="downstream"),
+        reader("b", writes="c", freshness="30 s"),
+        reader("a", writes="d", freshness=""),
+        reader("a", writes="e", freshness="5 s", runs=False),
+        reader("raw", writes="f", freshness="1 s"),
+    ]
+
+    found = sorted(downstream_targets(source, jobs))
+
+    assert found == [INTERVAL, timedelta(seconds=30)]
 
 
 amounts = st.integers(1, 10**12)

@@ -14,6 +14,7 @@ from penstock.streaming.checkpoint import (
     BATCHES_RETAINED,
     BatchPlan,
     CheckpointFolder,
+    ShareReport,
     SourcePlan,
     parse_plan,
 )
@@ -311,6 +312,18 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def names(folder: CheckpointFolder, paths: list[str] | tuple[str, ...]) -> list[str]:
     return [str(Path(path).relative_to(folder.path)) for path in paths]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_only_a_durable_report_of_a_reader_is_synced(
+    folder: CheckpointFolder, synced: list[str], *, durable: bool
+) -> None:
+    folder.clear_reports(3)
+
+    folder.write_report(3, "s1", 0, ShareReport(), durable=durable)
+
+    assert folder.report(3, "s1", 0) == ShareReport()
+    assert bool(synced) is durable
 
 
 def test_settling_syncs_every_file_and_every_folder_of_a_batch(

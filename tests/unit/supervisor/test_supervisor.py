@@ -396,6 +396,51 @@ def test_the_runner_kind_decides_whether_a_job_of_another_node_is_caught_up(
     assert world.loops == []
 
 
+def test_a_job_of_another_node_is_not_caught_up_while_a_job_writes_its_input(
+    world: World,
+) -> None:
+    add_reader(world)
+    world.caught_up_elsewhere = True
+    ended = threading.Event()
+    world.behavior = lambda loop: catch_up(loop) if ended.wait(WAIT_SECONDS) else None
+    supervisor = world.supervisor(until_caught_up=True)
+
+    before = caught_up_jobs(supervisor)
+    ended.set()
+    world.join()
+    after = [caught_up_jobs(supervisor) for _ in range(2)][-1]
+
+    assert (before, after) == (set(), {"load_orders", "reader"})
+
+
+def add_reader(world: World) -> None:
+    """Create a job of another node, which reads the table that the first job writes."""
+    table = replace(TABLE, name="read", id="table-2", location="file:///read")
+    world.catalog.create_table(table)
+    body = created("reader", "job-2")
+    ref = replace(DEFINITION.table, name=table.name, id=table.id, location=table.location)
+    (split,) = body.opening.progress
+    progress = (replace(split, identity=TABLE.id),)
+    body = replace(
+        body,
+        definition=replace(body.definition, table=ref),
+        opening=replace(body.opening, table_id=table.id, progress=progress),
+    )
+    state = world.catalog.create_job("job-2", body)
+    world.catalog.acquire_lease(
+        "job-2",
+        node_id="node-2",
+        duration=LEASE_DURATION,
+        expected=state.generation,
+        generation=next_generation(state.generation),
+    )
+
+
+def caught_up_jobs(supervisor: Supervisor) -> set[str]:
+    """Run a round; return the names of the jobs that are caught up."""
+    return {report.state.name for report in supervisor.round() if report.caught_up}
+
+
 def test_the_supervisor_imports_no_runner() -> None:
     program = (
         "import sys, penstock.supervisor.supervisor\n"

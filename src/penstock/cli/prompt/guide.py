@@ -93,7 +93,7 @@ HELP_BY_HEAD = {
     "DROP TABLE": HelpEntry("delete a table", "DROP TABLE orders;"),
     "DROP JOB": HelpEntry("delete a job; its table stays", "DROP JOB load_orders;"),
     "DROP STREAMING TABLE": HelpEntry(
-        "delete a streaming table, its flows and its rows",
+        "delete the table, its flows and its rows",
         "DROP STREAMING TABLE per_city;",
     ),
     "DROP FLOW": HelpEntry("delete a flow; its rows stay", "DROP FLOW add_web;"),
@@ -137,7 +137,7 @@ HELP_BY_HEAD = {
         "show the current task of a routine load", "SHOW ROUTINE LOAD TASK FOR load_clicks;"
     ),
     "SHOW ALL ROUTINE LOAD": HelpEntry(
-        "list all routine loads, including stopped ones", "SHOW ALL ROUTINE LOAD;"
+        "list routine loads, including stopped ones", "SHOW ALL ROUTINE LOAD;"
     ),
     "SHOW ALL CREATE ROUTINE LOAD": HelpEntry(
         "show the CREATE statement of a load, even if it is stopped",
@@ -151,7 +151,7 @@ HELP_BY_HEAD = {
         "show the position and lag of each shard", "SHOW SHARDS FOR load_clicks;"
     ),
     "SHOW STREAMING TABLES": HelpEntry(
-        "list streaming tables, their watermarks and lag", "SHOW STREAMING TABLES;"
+        "list streaming tables, watermarks and lag", "SHOW STREAMING TABLES;"
     ),
     "SHOW CHECKPOINTS": HelpEntry(
         "show the epochs of a streaming table", "SHOW CHECKPOINTS FOR per_city;"

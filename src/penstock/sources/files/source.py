@@ -186,10 +186,8 @@ class FilesSource(Source):
         chosen = next_range(self._range, settled=settled, audit_due=self._audit_due())
         scan = self._scan(chosen, progress, loading={})
         found, self._prepared = self._prepared, None
-        # A prepared listing omits the files of an epoch, so the epoch must be committed. Before
-        # a job becomes idle, its files are listed again.
-        usable = found is not None and settled and found.files and found.scan.covers(scan)
-        if found is None or not usable:
+        # A prepared listing omits the files of an epoch, so the epoch must be committed.
+        if found is None or not settled or not found.scan.covers(scan):
             found = self._list(scan, report=report)
         self._fill_window(found)
         self._poll_requests = found.requests
@@ -292,6 +290,11 @@ class FilesSource(Source):
             complete=self._range is None or self._range.complete,
         )
 
+    def poll_due(self, interval: timedelta) -> bool:
+        # A prepared listing is used at once; later it would be too old.
+        del interval
+        return self._prepared is not None
+
     def recheck(self) -> None:
         self._range = self._prepared = None
 
@@ -317,13 +320,16 @@ class FilesSource(Source):
         self._planned = ()
 
     def statuses(self) -> tuple[SplitStatus, ...]:
-        oldest = min((file.modified_at for file in self._window), default=None)
-        remaining = replace(
-            total_amount([self.waiting(), self._beyond]),
-            lag=None if oldest is None else max(timedelta(), self._clock.now() - oldest),
-        )
+        remaining = replace(total_amount([self.waiting(), self._beyond]), lag=self._lag())
         uri = self._options.uri
         return (SplitStatus(split=uri, remaining=remaining, seen_at=self._polled_at),)
+
+    def _lag(self) -> timedelta | None:
+        """Return the age of the oldest file that waits; None if it is unknown."""
+        if not self._window:
+            return timedelta() if self.waiting().complete else None
+        oldest = min(file.modified_at for file in self._window)
+        return max(timedelta(), self._clock.now() - oldest)
 
     def plan(self, progress: Progress, *, limits: EpochLimits) -> EpochPlan | None:
         """Plan files in byte order, including the file that reaches a limit."""

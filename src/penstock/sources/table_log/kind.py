@@ -8,7 +8,7 @@ file. A file is always read as a whole.
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from penstock.errors import Code, InvariantError, UserError
-from penstock.model.codec import encode, from_data, to_text
+from penstock.model.codec import encode, from_data, from_text, to_text
 from penstock.model.options import group, option
 from penstock.model.schema import Column, Primitive
 from penstock.model.split import At, Position, Progress, SplitProgress, SplitRead
@@ -171,6 +171,12 @@ class FileWork:
         """The highest event time of the file; None if only the rows of the file show it."""
         high, limit = self.high_ms, self.high_max_ms
         return None if high is None or (limit is not None and high > limit) else high
+
+
+def untimed(reads: Sequence[SplitRead]) -> frozenset[str]:
+    """Return the ids of the reads whose highest event time is known only after the read."""
+    works = ((read.id, from_text(FileWork, read.work)) for read in reads)
+    return frozenset(name for name, work in works if work.counted_high_ms is None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,13 +129,11 @@ class _TableLog:
 
     def prepare(self, report: ReportPoll) -> None:
         """Read the next log entries before the next poll; called in a second thread."""
-        if self._prepared:
-            return
         folder: TableFolder = self._tables.folder(self._stream.location)
         try:
-            self._prepared = self._entries(folder, report)
+            self._prepared = self._entries(folder, report, known=self._prepared)
         finally:
-            self._prepared_requests = folder.store.requests
+            self._prepared_requests += folder.store.requests
 
     def discard_prepared(self) -> None:
         """Require that the next poll reads the log."""
@@ -152,7 +150,7 @@ class _TableLog:
         commits = self._new_commits(folder, report)
         idle_seconds = self._clock.monotonic() - self._checked_at
         if commits or idle_seconds >= _CHECK_SECONDS:
-            self._check_same_log(folder)
+            self._check_same_log(folder, next_version=self._next_version + len(commits))
         self._refusal = self._accept(commits)
         self.requests += folder.store.requests + self._prepared_requests
         self._prepared_requests = 0
@@ -169,7 +167,7 @@ class _TableLog:
             snapshot = self._snapshot(handle, position.version, folder)
             self._batches[snapshot.start] = snapshot
             self._next_version += 1
-        self._check_not_restored()
+        self._check_not_restored(self._next_version)
 
     def _open(self, folder: TableFolder) -> TableHandle:
         handle: TableHandle = self._tables.open(self._stream.location)
@@ -199,7 +197,7 @@ class _TableLog:
             committed_at=None if commit is None else commit.committed_at,
         )
 
-    def _check_same_log(self, folder: TableFolder) -> None:
+    def _check_same_log(self, folder: TableFolder, *, next_version: int) -> None:
         """Raise UserError if another table, or an older copy, is now at the location.
 
         A cleaned log may lack the known entry too, so the table is opened again.
@@ -207,23 +205,23 @@ class _TableLog:
         self._checked_at = self._clock.monotonic()
         if self._entry is None or folder.store.head(self._entry.key) != self._entry:
             self._open(folder)
-            self._check_not_restored()
+            self._check_not_restored(next_version)
 
-    def _check_not_restored(self) -> None:
-        if self._next_version > self._opened_version + 1:
+    def _check_not_restored(self, next_version: int) -> None:
+        if next_version > self._opened_version + 1:
             raise UserError(
                 f'table "{self._stream.table}" has fewer versions than were read',
                 code=Code.TABLE_CHANGED_ERR,
                 detail=f"Its newest version is {self._opened_version}, but version "
-                f"{self._next_version - 1} was read.",
+                f"{next_version - 1} was read.",
                 hint="The table was probably restored from a backup. Create the streaming "
                 "table again.",
             )
 
     def _new_commits(self, folder: TableFolder, report: ReportPoll) -> Sequence[LogCommit]:
-        found, self._prepared = self._prepared, ()
-        if not found or found[0].version != self._next_version:
-            found = self._entries(folder, report)
+        prepared, self._prepared = self._prepared, ()
+        usable = bool(prepared) and prepared[0].version == self._next_version
+        found = self._entries(folder, report, known=prepared if usable else ())
         self._complete = len(found) < _ENTRIES_MAX
         version = self._next_version + len(found)
         if self._complete and version <= self._opened_version:
@@ -231,9 +229,11 @@ class _TableLog:
             raise cannot_resume(self._stream.table, version, reason=reason)
         return found
 
-    def _entries(self, folder: TableFolder, report: ReportPoll) -> Sequence[LogCommit]:
-        """Read the log entries from the next version on."""
-        found: list[LogCommit] = []
+    def _entries(
+        self, folder: TableFolder, report: ReportPoll, *, known: Sequence[LogCommit]
+    ) -> Sequence[LogCommit]:
+        """Return the log entries from the next version on; the first ones may be known."""
+        found = list(known)
         while len(found) < _ENTRIES_MAX:
             version = self._next_version + len(found)
             commit = read_commit(folder, version)
@@ -311,7 +311,8 @@ class _TableLog:
         now = self._clock.now()
         batches = self._unread_batches(position)
         found = _sum([batch.amount_from(index, now=now) for batch, index in batches])
-        return replace(found, complete=self._complete)
+        lag = found.lag if found.items or not self._complete else timedelta(0)
+        return replace(found, lag=lag, complete=self._complete)
 
     @property
     def head(self) -> LogPosition:

@@ -15,10 +15,11 @@ from penstock.errors import Code, InvariantError, UserError
 from penstock.model.codec import to_text
 from penstock.model.epoch import EpochPlan
 from penstock.model.schema import Column, Primitive
-from penstock.model.split import At, Note, ReadCounts, SplitRead
+from penstock.model.split import At, Note, ReadCounts, SplitRead, position_text
 from penstock.sources.source import Source
 from penstock.sources.table_log.kind import FileResult, Rewrites
 from penstock.sources.table_log.source import TableLogSource
+from penstock.tables.chain import log_entry
 from penstock.tables.schema import schema_text
 from tests.contract.table_building import attachment, data_file
 from tests.error_values import raises
@@ -438,3 +439,35 @@ def test_a_task_reads_one_table_if_there_are_enough_tasks(
 
     assert all(len({read.split for read in group}) == 1 for group in groups)
     assert len(groups) == min(tasks, len(reads))
+
+
+def test_a_poll_reads_the_log_after_the_entries_that_were_read_ahead(
+    table: Table, tmp_path: Path
+) -> None:
+    job = StreamingJob(tmp_path, table.stream())
+    table.append_at(1)
+    source = job.polled()
+    planned = job.plan(source)
+    table.append_at(2)
+    source.prepare(planned.progress, report=lambda _: None)
+    table.append_at(3)
+
+    job.poll(source)
+
+    assert [position_text(head) for head in source.heads().values()] == ["AT LOG 4.0"]
+
+
+def test_a_table_restored_after_its_log_was_read_ahead_is_refused(
+    table: Table, tmp_path: Path
+) -> None:
+    job = StreamingJob(tmp_path, table.stream())
+    table.append_at(1)
+    source = job.polled()
+    planned = job.plan(source)
+    table.append_at(2)
+    source.prepare(planned.progress, report=lambda _: None)
+    (table.path / log_entry(2)).unlink()
+    (table.path / log_entry(1)).touch()
+
+    with raises(UserError, Code.TABLE_CHANGED_ERR, "events", 1, 2):
+        job.poll(source)
