@@ -153,7 +153,7 @@ class Node:
             open_loop=lambda job_id, reporter: open_query_loop(
                 job_id, parts=parts, reporter=reporter
             ),
-            caught_up=sources.is_caught_up,
+            caught_up=sources.is_query_caught_up,
         )
 
     def sources(self) -> Sources:

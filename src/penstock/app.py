@@ -179,18 +179,7 @@ class App:
             )
             return open_query_loop(job_id, parts=parts, reporter=reporter)
 
-        return RunnerKind(open_loop=open_loop, caught_up=self._is_query_caught_up)
-
-    def _is_query_caught_up(self, state: "JobState") -> bool:
-        """Return whether a query of another node has read everything and is idle.
-
-        A query becomes idle only after its last watermark was applied.
-        """
-        from penstock.model.job import StatusCode
-
-        at_head = self.sources.is_caught_up(state)
-        status = self.catalog.report(state.id).status
-        return at_head and status is not None and status.code is StatusCode.IDLE
+        return RunnerKind(open_loop=open_loop, caught_up=self.sources.is_query_caught_up)
 
     def _loop_parts(self, upstream_works: Callable[["JobState"], bool]) -> "LoopParts":
         """Return the dependencies of all jobs."""

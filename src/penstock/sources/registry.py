@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.clock import Clock
 from penstock.errors import InvariantError
 from penstock.model.epoch import Generation
-from penstock.model.job import JobDefinition, JobState, SourceRef
+from penstock.model.job import JobDefinition, JobState, SourceRef, StatusCode
 from penstock.model.options import parse_options, print_options
 from penstock.sources.source import Source, SourceKind, SourceServices, TableOpener
 
@@ -113,6 +113,15 @@ class Sources:
             return all(source.passed(split, head) for split, head in source.heads().items())
         finally:
             source.close()
+
+    def is_query_caught_up(self, state: JobState) -> bool:
+        """Return whether a query that another node runs has read everything and is idle.
+
+        A query becomes idle only after its last watermark was applied.
+        """
+        at_head = self.is_caught_up(state)
+        status = self._catalog.report(state.id).status
+        return at_head and status is not None and status.code is StatusCode.IDLE
 
     def values(self, definition: JobDefinition) -> Any:  # noqa: ANN401 - One class per kind.
         """Return the values of a source's options; raise UserError for a broken reference."""
