@@ -113,7 +113,7 @@ def test_every_link_inside_the_documentation_has_a_target(page: Path) -> None:
 
 def has_target(page: Path, link: str) -> bool:
     path, _, anchor = link.partition("#")
-    target = page.parent / path
+    target = page.parent / path if path else page
     return target.exists() and (not anchor or anchor in anchors(target))
 
 
