@@ -251,7 +251,7 @@ class Sts:
 
 
 _STS_RESPONSE = """<AssumeRoleResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/">
-<AssumeRoleResult><Credentials><AccessKeyId>LENT{number}</AccessKeyId>
+<AssumeRoleResult><Credentials><AccessKeyId>TEMPORARY{number}</AccessKeyId>
 <SecretAccessKey>secret-{number}</SecretAccessKey><SessionToken>token-{number}</SessionToken>
 <Expiration>{ends_at}</Expiration></Credentials></AssumeRoleResult></AssumeRoleResponse>"""
 _STS_REFUSAL = """<ErrorResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><Error>

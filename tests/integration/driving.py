@@ -22,7 +22,7 @@ from tests.node import ROUND_PERIOD, Node
 TIMEOUT_SECONDS = 120
 SHORT_WAIT = timedelta(milliseconds=5)
 LEASE_WAIT = timedelta(milliseconds=100)
-NOBODY = 65534
+UNPRIVILEGED = 65534
 
 Done = Callable[[tuple[RunnerReport, ...]], bool]
 
@@ -255,8 +255,8 @@ def without_privileges(folder: Path) -> Iterator[None]:
         yield
         return
     for path in (folder, *folder.rglob("*")):
-        os.chown(path, NOBODY, NOBODY)
-    os.seteuid(NOBODY)
+        os.chown(path, UNPRIVILEGED, UNPRIVILEGED)
+    os.seteuid(UNPRIVILEGED)
     try:
         yield
     finally:

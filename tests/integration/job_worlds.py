@@ -267,7 +267,7 @@ class FilesWorld(World):
         return super().numbers()
 
     def position(self, number: int | None) -> str:
-        return "beginning" if number is None else str(self.path(number))
+        return "start" if number is None else str(self.path(number))
 
     def state_shown(self) -> str:
         return next((str(one["state"]) for one in self.sql("SHOW JOBS")), "")

@@ -151,7 +151,7 @@ def test_an_epoch_is_planned_again_if_a_file_moves_after_the_listing(
     assert node.rows("t") == numbered(*case.rows)
     assert node.show("j")["files_loaded"] == case.loaded
     last = folder / f"{case.files - 1}.json"
-    assert node.show("j")["position"] == (str(last) if case.loaded else "beginning")
+    assert node.show("j")["position"] == (str(last) if case.loaded else "start")
     assert node.show("j")["reason"] == ""
     assert node.job("j").notices == ()
 
@@ -184,7 +184,7 @@ def test_a_file_that_keeps_changing_pauses_the_job_after_four_attempts(
     assert_reason(reason, Code.GET_REMOTE_DATA_ERROR, f'"{folder}/a.json"', "changed")
     first = [(1, attempt, "FAILED") for attempt in range(1, 5)]
     assert attempts(node)[:4] == first
-    assert node.show("j")["position"] == "beginning"
+    assert node.show("j")["position"] == "start"
     node.sql("RESUME JOB j")
     node.run()
     assert node.rows("t") == numbered(3, 4)

@@ -198,7 +198,7 @@ def test_a_role_is_assumed_with_its_external_id(
 
     form = sts.requests[0]
     assert (form["RoleArn"], form["ExternalId"]) == (ROLE, "shared word")
-    assert all(signed_by(r).startswith("LENT") for r in open_to_all.proxy.requests)
+    assert all(signed_by(r).startswith("TEMPORARY") for r in open_to_all.proxy.requests)
 
 
 def test_a_role_is_assumed_once_while_its_keys_are_valid(
@@ -233,7 +233,7 @@ def test_a_role_is_assumed_again_before_its_keys_expire(
             rounds_until(supervisor, lambda _: node.show("j")["rows_loaded"] == 1)
 
     signers = {signed_by(request) for request in open_to_all.proxy.requests}
-    assert f"LENT{before + 1}" in signers
+    assert f"TEMPORARY{before + 1}" in signers
     assert ids(node) == [1]
 
 

@@ -208,7 +208,7 @@ def test_every_request_to_the_warehouse_is_signed_with_keys_of_its_role(
         load_from(node, open_to_all.direct)
 
     signers = {signed_by(request)[:4] for request in open_to_all.proxy.requests}
-    assert signers == {"LENT"}
+    assert signers == {"TEMPORARY"}
     assert {form.get("ExternalId", "") for form in sts.requests} == {external_id}
     node.catalog.close()
 
@@ -240,7 +240,7 @@ def test_the_warehouse_role_is_assumed_again_before_its_keys_expire(
 
 def number_of(request: Request) -> int:
     """Return the number of the AssumeRole call whose keys signed a request."""
-    return int(signed_by(request).removeprefix("LENT"))
+    return int(signed_by(request).removeprefix("TEMPORARY"))
 
 
 def logged(proxied: Proxied) -> list[Request]:

@@ -87,7 +87,7 @@ def _credentials() -> str:
     return json.dumps(
         {
             "Code": "Success",
-            "AccessKeyId": "LENT",
+            "AccessKeyId": "TEMPORARY",
             "SecretAccessKey": "hidden",
             "Token": "for-an-hour",
             "Expiration": f"{ends_at:%Y-%m-%dT%H:%M:%SZ}",
@@ -145,7 +145,7 @@ def test_without_keys_requests_are_signed_with_keys_of_a_container(
 
         signers = load(node, open_to_all)
 
-    assert signers == {"LENT"}
+    assert signers == {"TEMPORARY"}
     assert set(metadata.requests) == {"/mine"}
     tokens = {r.headers["x-amz-security-token"] for r in open_to_all.proxy.requests}
     assert tokens == {"for-an-hour"}
@@ -165,7 +165,7 @@ def test_without_keys_requests_are_signed_with_keys_of_an_instance(
 
         signers = load(node, open_to_all)
 
-    assert signers == {"LENT"}
+    assert signers == {"TEMPORARY"}
     assert "/latest/meta-data/iam/security-credentials/loader" in metadata.requests
 
 

@@ -82,7 +82,7 @@ def test_an_alter_that_the_table_refuses_changes_nothing(node: Node, folder: Pat
         node.sql("""ALTER JOB j PROPERTIES("max_interval"="7s","offset"='{"fileName":"/x"}')""")
 
     assert node.sql("SHOW CREATE JOB j") == before
-    assert node.show("j")["position"] == "beginning"
+    assert node.show("j")["position"] == "start"
 
 
 def test_a_bad_row_with_half_a_character_pauses_the_job_with_file_and_line(

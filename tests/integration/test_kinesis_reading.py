@@ -336,7 +336,7 @@ def test_t20_all_pages_of_a_listing_are_read(server: KinesisServer, retries: Ret
     assert [shard.id for shard in shards] == [f"shardId-{n:012d}" for n in range(7)]
     assert shards[0].hash_keys is not None
     assert not shards[0].closed
-    assert int(shards[0].begins) > 0
+    assert int(shards[0].first_sequence) > 0
 
 
 def test_t20_a_listing_with_an_expired_token_starts_again(

@@ -116,8 +116,8 @@ class SlowClock(MovedClock):
     """A clock on which every call takes a minute."""
 
     def monotonic(self) -> float:
-        self._looks = getattr(self, "_looks", 0) + 1
-        return 60.0 * self._looks
+        self._delays = getattr(self, "_delays", 0) + 1
+        return 60.0 * self._delays
 
 
 @pytest.mark.parametrize("kind", ["at", "time"])

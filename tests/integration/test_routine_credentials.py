@@ -31,10 +31,10 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture
 def sts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sts]:
     """An STS server at the address where clients expect the AWS server."""
-    lending = Sts()
-    with sts_server(lending) as endpoint:
+    sts = Sts()
+    with sts_server(sts) as endpoint:
         monkeypatch.setenv("AWS_ENDPOINT_URL_STS", endpoint)
-        yield lending
+        yield sts
 
 
 def requests_of(server: KinesisServer, operation: str = "") -> list[LoggedRequest]:

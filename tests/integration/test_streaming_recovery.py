@@ -465,7 +465,7 @@ class Waiting:
     released: threading.Event
     pipe: Pipe
 
-    def go_on(self) -> None:
+    def release(self) -> None:
         """End the wait of the runners."""
         self.released.set()
         self.pipe.open()
@@ -518,7 +518,7 @@ def test_a_streaming_table_that_is_paused_and_resumed_at_any_moment_is_exact(
     with waiting_at(node, moment, pipe) as waiting:
         node.sql("PAUSE STREAMING TABLE counts; PAUSE STREAMING TABLE totals")
         committed = node.rows(TOTALS)
-        waiting.go_on()
+        waiting.release()
         append_rounds(node, 4)
         rounds_until(waiting.supervisor, paused)
     while_paused = node.rows(TOTALS)
@@ -538,7 +538,7 @@ def test_a_streaming_table_that_is_dropped_at_any_moment_leaves_nothing(
 
     with waiting_at(node, moment, pipe) as waiting:
         node.sql("DROP STREAMING TABLE counts; DROP STREAMING TABLE totals")
-        waiting.go_on()
+        waiting.release()
 
     assert [path for path in (*locations, *node.checkpoints.iterdir()) if path.exists()] == []
     assert node.catalog.jobs() == ()
@@ -563,7 +563,7 @@ def test_a_streaming_table_that_is_taken_over_at_any_moment_is_exact(
                 clock=other.clock,
                 assume=lambda _: None,
             )
-        waiting.go_on()
+        waiting.release()
         rounds_until(waiting.supervisor, stopped)
     append_rounds(other, 4)
     other.run()

@@ -131,11 +131,11 @@ def test_t60_a_boundary_is_finished_if_and_only_if_its_split_has_reached_it(
     fixed = fix_boundaries(Backlog(), boundaries, _findings(positions))
     after = review(fixed, _findings(later), marks=None)
 
-    behind = {name for name, row in heads.items() if positions[name] < row}
-    reached = {name for name in behind if later[name] >= heads[name]}
-    assert {split.split for split in fixed.splits if split.open} == behind
-    assert {split.split for split in after.splits if split.open} == behind - reached
-    assert bool(after.cause) == bool(behind - reached)
+    unread = {name for name, row in heads.items() if positions[name] < row}
+    reached = {name for name in unread if later[name] >= heads[name]}
+    assert {split.split for split in fixed.splits if split.open} == unread
+    assert {split.split for split in after.splits if split.open} == unread - reached
+    assert bool(after.cause) == bool(unread - reached)
 
 
 def _findings(positions: Mapping[str, int]) -> Findings:

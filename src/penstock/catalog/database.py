@@ -124,7 +124,7 @@ def _cannot_open(place: Place) -> ExternalError:
     )
 
 
-_BEGIN = "penstock_begin"
+_BEGIN_MODE = "penstock_begin_mode"
 _CONNECTIONS_POOLED = 8
 _CONNECTIONS_OVERFLOW = 56
 
@@ -140,8 +140,8 @@ class Database:
         self._lock = threading.Lock()
         self._reader = _file_engine(parsed, lock_wait) if path else _memory_engine()
         event.listen(self._reader, "connect", _set_up_connection)
-        event.listen(self._reader, "begin", _begin)
-        self._writer = self._reader.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
+        event.listen(self._reader, "begin", _start_transaction)
+        self._writer = self._reader.execution_options(**{_BEGIN_MODE: "BEGIN IMMEDIATE"})
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -229,12 +229,13 @@ def _memory_dialect() -> tuple[Dialect, dict[object, object]]:
 
 
 def _set_up_connection(connection: sqlite3.Connection, _: ConnectionPoolEntry) -> None:
-    # The driver would start transactions late and in the wrong mode; _begin starts them.
+    # The driver would start transactions late and in the wrong mode.
+    # _start_transaction starts them instead.
     connection.isolation_level = None
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
 
 
-def _begin(connection: Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options().get(_BEGIN, "BEGIN"))
+def _start_transaction(connection: Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get(_BEGIN_MODE, "BEGIN"))

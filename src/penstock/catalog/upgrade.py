@@ -68,9 +68,8 @@ def _stored_revision(connection: Connection, place: Place) -> str | None:
             code=Code.CATALOG_ERR,
             detail=f"The stored format of jobs changed in revision {REVISIONS[0]}.",
             hint=(
-                "Choose another home, and create the tables and jobs again. CREATE TABLE with "
-                "the LOCATION of an existing table keeps its rows. Create each job with an "
-                "offset or position, so that it does not load the same data twice."
+                "Choose another home, and create the tables and jobs again at new locations. "
+                "The jobs load their sources again. The tables of this home keep their rows."
             ),
         )
     if stored is not None and stored not in REVISIONS:

@@ -81,7 +81,7 @@ def _split_rows(view: JobView) -> tuple[tuple[Cell, ...], ...]:
                 name,
                 None if boundary is None else position_text(boundary),
                 None if boundary is None else format_instant(record.fixed_at),
-                position.get(name, "gone"),
+                position.get(name, "removed"),
                 left.items,
                 left.rows,
                 left.size_bytes,

@@ -162,7 +162,7 @@ class JobView:
 
     @property
     def next_epoch_at(self) -> datetime | None:
-        """When waiting rows are committed at the latest; None if none wait or it is open."""
+        """The latest start of the next epoch; None if no rows wait or there is no limit."""
         return self.pace.next_epoch_at if self.pace and self.owner else None
 
     @property

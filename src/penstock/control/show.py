@@ -219,14 +219,12 @@ def _event_text(  # noqa: C901, PLR0912 - One branch per class of events.
             detail = f"epoch {body.epoch}, attempt {body.attempt}, {body.outcome}"
             return "EpochFailed" if failed else "EpochCancelled", detail
         case Committed():
-            return f"{str(body.attachment.kind).title()}Committed", _commit_text(
-                body, definition
-            )
+            name = f"{str(body.attachment.kind).title()}Committed"
+            return name, _commit_text(body, definition)
         case NoticesChanged():
             return "SourceChanged", ", ".join(f"{name} {n}" for name, n in body.notices)
         case QueryStarted():
-            numbers = f"committed {body.committed}, opened {body.opened}, table {body.in_table}"
-            return "QueryStarted", f"{body.verdict}; batches: {numbers}"
+            return "QueryStarted", _start_text(body)
         case WatermarkApplied():
             batch = body.batch
             kept = f"{format_count(batch.state_rows, 'row')} in the state"
@@ -253,6 +251,11 @@ def _boundaries(record: Backlog) -> str:
     more = len(opened) - len(shown)
     texts = [*shown, *([f"{more} more"] if more else [])]
     return f"boundaries {record.armed}: {', '.join(texts) or 'none open'}"
+
+
+def _start_text(body: QueryStarted) -> str:
+    numbers = f"checkpoint {body.committed}, opened {body.opened}, table {body.in_table}"
+    return f"{body.verdict}; newest batches: {numbers}"
 
 
 def _finish_text(body: BacklogFinished) -> str:

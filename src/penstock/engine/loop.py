@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from penstock.engine.run import EpochTables, Executor, RunParts, Work, run_epoch
 from penstock.epochs.ack import check_cover
-from penstock.epochs.loop import SPARK_START_MESSAGE, EpochLoop
+from penstock.epochs.loop import EpochLoop
 from penstock.epochs.progress import ProgressReporter, Step
 from penstock.epochs.runner import LoopParts, Owned
 from penstock.model.epoch import Ack, Attachment, EpochPlan
@@ -96,7 +96,7 @@ class LoadRunner:
         """Divide the plan into one share per parallel task; start Spark if necessary."""
         executor, definition = self._parts.executor, owned.state.definition
         if not executor.ready:
-            self._reporter.report(step=Step.STARTING_SPARK, message=SPARK_START_MESSAGE)
+            self._reporter.report_spark_start()
         tasks = min(executor.parallelism, definition.properties.tasks_max or 10**9)
         self._reporter.report(step=Step.LOADING)
         return owned.source.distribute(plan, tasks=tasks, needed=definition.needed)

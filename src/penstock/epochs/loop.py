@@ -59,13 +59,7 @@ from penstock.errors import (
     StoppedError,
 )
 from penstock.model.backlog import UPSTREAM, LagUnit
-from penstock.model.epoch import (
-    Ack,
-    Attachment,
-    EpochPlan,
-    Generation,
-    Timings,
-)
+from penstock.model.epoch import Ack, Attachment, EpochPlan, Generation, Timings
 from penstock.model.events import EpochEnded, EpochStarted, NoticesChanged, Outcome
 from penstock.model.job import JobState, PaceReport, Reason, Status, StatusCode
 from penstock.model.split import Position, total_amount
@@ -75,7 +69,6 @@ from penstock.tables.table import TableHandle
 log = structlog.get_logger()
 
 _PACE_PERIOD = timedelta(seconds=2)
-SPARK_START_MESSAGE = "the first start takes about 10 s"
 
 
 class EpochLoop:
@@ -273,10 +266,7 @@ class EpochLoop:
             self._count_requests()
         if self._heads is None:
             self._heads, self._upstream_was_running = self._source.heads(), running
-        # A notice that was never stored counts as zero.
-        stored = dict(self._state.notices)
-        changed = any(stored.get(name, 0) != found for name, found in poll.notices)
-        if poll.waiting.complete and changed:
+        if poll.waiting.complete and self._state.differs_from(poll.notices):
             self._state = self._parts.catalog.append(
                 self._job_id,
                 NoticesChanged(notices=poll.notices),

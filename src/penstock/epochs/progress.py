@@ -59,6 +59,10 @@ class ProgressReporter:
                 changes = {"since": self._clock.now(), "until": None, "message": "", **changes}
             self._progress = replace(self._progress, **changes)  # type: ignore[arg-type]
 
+    def report_spark_start(self) -> None:
+        """Report that the runner starts Spark."""
+        self.report(step=Step.STARTING_SPARK, message="the first start takes about 10 s")
+
     @property
     def now(self) -> Progress:
         """The latest progress."""

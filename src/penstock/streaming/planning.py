@@ -187,19 +187,19 @@ def epoch_plan(stored: BatchPlan, progress: Progress) -> EpochPlan:
 def with_shares(stored: BatchPlan, owned: Owned) -> BatchPlan:
     """Return the plan of an attachment with the files between its positions."""
     source = table_log_of(owned)
-    begins = tuple(
+    starts = tuple(
         replace(split, position=At(value=stored.sources[split.split].begin))
         for split in owned.state.progress
     )
-    ends = {split.split: split.position for split in _at_ends(stored, begins)}
-    _poll_to(source, begins, ends)
-    everything = source.plan(begins, limits=_NO_LIMITS)
+    ends = {split.split: split.position for split in _at_ends(stored, starts)}
+    _poll_to(source, starts, ends)
+    everything = source.plan(starts, limits=_NO_LIMITS)
     reads = tuple(
         read
         for read in (everything.reads if everything else ())
         if parse_position(read.begin).order < parse_position(ends[read.split]).order
     )
-    planned = EpochPlan(reads=reads, progress=_at_ends(stored, begins), final=True)
+    planned = EpochPlan(reads=reads, progress=_at_ends(stored, starts), final=True)
     shares = _shares(
         planned,
         owned,
@@ -211,11 +211,11 @@ def with_shares(stored: BatchPlan, owned: Owned) -> BatchPlan:
     return replace(stored, sources=sources)
 
 
-def _poll_to(source: TableLogSource, begins: Progress, ends: Mapping[str, Position]) -> None:
+def _poll_to(source: TableLogSource, starts: Progress, ends: Mapping[str, Position]) -> None:
     """Poll until everything before the ends is known; a poll reads a limited part of a log."""
     heads: Mapping[str, Position] = {}
     while True:
-        source.poll(begins, report=lambda _: None)
+        source.poll(starts, report=lambda _: None)
         before, heads = heads, source.heads()
         if all(
             parse_position(heads[split]).order >= parse_position(end).order

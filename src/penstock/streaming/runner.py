@@ -14,7 +14,7 @@ from pathlib import Path
 import structlog
 
 from penstock.crashpoints import CrashPoint, reached
-from penstock.epochs.loop import SPARK_START_MESSAGE, EpochLoop
+from penstock.epochs.loop import EpochLoop
 from penstock.epochs.output import TaskPlan
 from penstock.epochs.progress import ProgressReporter, Step
 from penstock.epochs.runner import LoopParts, Owned
@@ -123,7 +123,7 @@ class QueryRunner:
         # An attempt that only opened a new batch may have failed, so the batch may be old.
         self._refreshing = False
         if not self._parts.executor.ready:
-            self._reporter.report(step=Step.STARTING_SPARK, message=SPARK_START_MESSAGE)
+            self._reporter.report_spark_start()
             self._parts.executor.running()
         self._reporter.report(step=Step.STARTING_QUERY)
         self._acquire_lock()
@@ -295,9 +295,9 @@ class QueryRunner:
         stored = self._folder.plan(batch)
         if stored is None or not stored.moves:
             return None
-        begins = {name: source.begin for name, source in stored.sources.items()}
+        starts = {name: source.begin for name, source in stored.sources.items()}
         pinned = _versions(self._pins) == dict(stored.pins)
-        return stored if pinned and begins == positions(owned.state.progress) else None
+        return stored if pinned and starts == positions(owned.state.progress) else None
 
     def _stale(self, state: JobState) -> bool:
         """Return whether the open batch has an old current time or old static tables."""

@@ -25,7 +25,7 @@ def a_failed_attempt_is_not_polled_again(patch: pytest.MonkeyPatch) -> None:
 
     def mutant(last: PollRange | None, *, settled: bool, audit_due: bool) -> PollRange:
         del settled
-        return next_range(last, settled=True, audit_due=audit_due)
+        return next_range(last, loaded=True, audit_due=audit_due)
 
     patch.setattr(files, "next_range", mutant)
 
@@ -131,7 +131,7 @@ def a_start_trusts_the_high_water_mark(patch: pytest.MonkeyPatch) -> None:
     def mutant(last: PollRange | None, *, settled: bool, audit_due: bool) -> PollRange:
         if last is None:
             return PollRange(audit=False)
-        return next_range(last, settled=settled, audit_due=audit_due)
+        return next_range(last, loaded=settled, audit_due=audit_due)
 
     patch.setattr(files, "next_range", mutant)
 

@@ -137,7 +137,7 @@ HELP_BY_HEAD = {
         "show the current task of a routine load", "SHOW ROUTINE LOAD TASK FOR load_clicks;"
     ),
     "SHOW ALL ROUTINE LOAD": HelpEntry(
-        "list routine loads, including stopped ones", "SHOW ALL ROUTINE LOAD;"
+        "list routine loads, also stopped ones", "SHOW ALL ROUTINE LOAD;"
     ),
     "SHOW ALL CREATE ROUTINE LOAD": HelpEntry(
         "show the CREATE statement of a load, even if it is stopped",
@@ -151,7 +151,7 @@ HELP_BY_HEAD = {
         "show the position and lag of each shard", "SHOW SHARDS FOR load_clicks;"
     ),
     "SHOW STREAMING TABLES": HelpEntry(
-        "list streaming tables, watermarks and lag", "SHOW STREAMING TABLES;"
+        "list streaming tables and their lag", "SHOW STREAMING TABLES;"
     ),
     "SHOW CHECKPOINTS": HelpEntry(
         "show the epochs of a streaming table", "SHOW CHECKPOINTS FOR per_city;"

@@ -308,7 +308,7 @@ def _show(request: ShowRequest) -> SourceView:
 
 
 def _position(progress: Progress) -> str:
-    return ", ".join(_key(split.position) or "beginning" for split in progress)
+    return ", ".join(_key(split.position) or "start" for split in progress)
 
 
 def _span(start: Progress, end: Progress) -> str:

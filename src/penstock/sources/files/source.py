@@ -109,14 +109,14 @@ class PollRange:
     complete: bool = False
 
 
-def next_range(last: PollRange | None, *, settled: bool, audit_due: bool) -> PollRange:
+def next_range(last: PollRange | None, *, loaded: bool, audit_due: bool) -> PollRange:
     """Return the range of the next poll.
 
-    ``settled`` means that all files of the last poll are loaded.
+    ``loaded`` means that all files of the last poll are loaded.
     """
     if last is None:
         return PollRange(audit=True)
-    if not settled:
+    if not loaded:
         return PollRange(audit=last.audit, start=last.start)
     if not last.complete:
         return PollRange(audit=last.audit, start=last.end)
@@ -182,12 +182,12 @@ class FilesSource(Source):
         self._prepared: _Listing | None = None
 
     def poll(self, progress: Progress, *, report: ReportPoll) -> Poll:
-        settled = self._settled()
-        chosen = next_range(self._range, settled=settled, audit_due=self._audit_due())
+        loaded = self._loaded()
+        chosen = next_range(self._range, loaded=loaded, audit_due=self._audit_due())
         scan = self._scan(chosen, progress, loading={})
         found, self._prepared = self._prepared, None
         # A prepared listing omits the files of an epoch, so the epoch must be committed.
-        if found is None or not settled or not found.scan.covers(scan):
+        if found is None or not loaded or not found.scan.covers(scan):
             found = self._list(scan, report=report)
         self._fill_window(found)
         self._poll_requests = found.requests
@@ -205,7 +205,7 @@ class FilesSource(Source):
         """List the files of the next poll, unless the last poll has more files to plan."""
         if self._window or self._range is None:
             return
-        chosen = next_range(self._range, settled=True, audit_due=self._audit_due())
+        chosen = next_range(self._range, loaded=True, audit_due=self._audit_due())
         loading = {file.key: file.etag for file in self._planned}
         self._prepared = self._list(
             self._scan(chosen, progress, loading=loading), report=report
@@ -406,7 +406,7 @@ class FilesSource(Source):
     def _values(self) -> StoreOptions:
         return resolve_store_options(self._options.store, self._services.reveal)
 
-    def _settled(self) -> bool:
+    def _loaded(self) -> bool:
         """Return whether all files of the last poll are loaded."""
         keys = [file.key for file in self._planned]
         return not self._window and len(self._index.known(keys)) == len(keys)
@@ -559,11 +559,8 @@ class _Scan:
 
     def covers(self, other: "_Scan") -> bool:
         """Return whether the files that this scan finds can replace those of another one."""
-        return (self.range, self.floor, self.high_water) == (
-            other.range,
-            other.floor,
-            other.high_water,
-        )
+        parts = attrgetter("range", "floor", "high_water")
+        return bool(parts(self) == parts(other))
 
     def start_after(self, prefix: str) -> str:
         """Return the key after which the listing of a prefix starts."""

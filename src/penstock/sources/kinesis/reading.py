@@ -85,7 +85,7 @@ def _shards(response: Response) -> list[ListedShard]:
         found.append(
             ListedShard(
                 id=shard["ShardId"],
-                begins=numbers["StartingSequenceNumber"],
+                first_sequence=numbers["StartingSequenceNumber"],
                 parents=tuple(parent for parent in parents if parent),
                 closed=bool(numbers.get("EndingSequenceNumber")),
                 hash_keys=_hash_keys(shard),

@@ -23,7 +23,7 @@ class ListedShard:
 
     id: str
     # Starting sequence number; empty if only the last page of a parent named the shard.
-    begins: str = ""
+    first_sequence: str = ""
     parents: tuple[str, ...] = ()
     closed: bool = False
     # The first and the last hash key.
@@ -145,7 +145,7 @@ def split_of(shard: ListedShard, position: Position) -> SplitProgress:
         split=shard.id,
         floor=position,
         position=position,
-        identity=shard.begins,
+        identity=shard.first_sequence,
         parents=shard.parents,
     )
 
@@ -169,11 +169,12 @@ def add_new_shards(progress: Progress, listed: Iterable[ListedShard]) -> Progres
 
 def _same_shard(split: SplitProgress, shard: ListedShard) -> SplitProgress:
     """Return a shard's progress with listed data; raise UserError for another shard."""
-    if shard.begins and not split.identity:
-        return replace(split, identity=shard.begins, parents=shard.parents)
-    if shard.begins and shard.begins != split.identity:
+    if shard.first_sequence and not split.identity:
+        return replace(split, identity=shard.first_sequence, parents=shard.parents)
+    if shard.first_sequence and shard.first_sequence != split.identity:
         raise stream_changed(
-            f"shard {shard.id} starts at {shard.begins}, but started at {split.identity} before"
+            f"shard {shard.id} starts at {shard.first_sequence}, "
+            f"but started at {split.identity} before"
         )
     return split
 

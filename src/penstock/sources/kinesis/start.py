@@ -331,7 +331,7 @@ class StartResolver:
         if not isinstance(position, At | After):
             return
         try:
-            if int(position.value) >= int(shard.begins or 0):
+            if int(position.value) >= int(shard.first_sequence or 0):
                 open_shard(self._client, shard.id, position)
                 return
         except StreamError as error:
@@ -340,7 +340,7 @@ class StartResolver:
         raise UserError(
             f'option "{key}" must have a sequence number of shard {shard.id}, '
             f"not {position.value}",
-            hint=f"The first sequence number of the shard is {shard.begins}.",
+            hint=f"The first sequence number of the shard is {shard.first_sequence}.",
         )
 
     def _no_shard(self, name: str, *, key: str, listed: tuple[ListedShard, ...]) -> UserError:

@@ -43,7 +43,7 @@ def test_a_source_stays_caught_up_when_the_clock_is_set_back(tmp_path: Path) -> 
     assert all(source.passed(split, head) for split, head in heads.items())
 
 
-def test_the_poll_after_an_epoch_uses_the_listing_made_during_the_epoch(
+def test_the_poll_after_an_epoch_uses_the_listing_of_that_epoch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, listings = FilesWorld(tmp_path), Counted()

@@ -45,7 +45,9 @@ def name(number: int) -> str:
 
 def shard(number: int, *parents: int, closed: bool = False) -> ListedShard:
     names = tuple(name(parent) for parent in parents)
-    return ListedShard(id=name(number), begins=f"{number}00", parents=names, closed=closed)
+    return ListedShard(
+        id=name(number), first_sequence=f"{number}00", parents=names, closed=closed
+    )
 
 
 def at(progress: Progress, number: int, position: Position) -> Progress:
@@ -131,7 +133,7 @@ def test_t70_a_shard_with_another_first_number_belongs_to_another_stream() -> No
     progress = start_job([shard(0)], Horizon())
 
     with raises(UserError, Code.STREAM_CHANGED_ERR, "900", "000") as error:
-        add_new_shards(progress, [ListedShard(id=name(0), begins="900")])
+        add_new_shards(progress, [ListedShard(id=name(0), first_sequence="900")])
 
     assert error.value.code is Code.STREAM_CHANGED_ERR
     assert_names(error.value.hint, "property.kinesis_default_pos", "TRIM_HORIZON")
