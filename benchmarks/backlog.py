@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
 from time import perf_counter
@@ -211,20 +212,20 @@ def _arrivals(node: Node, inbox: Path, *, files: int, backlog: str, first: int) 
     node.sql(_create(inbox, interval="1s", backlog=backlog))
     taken: list[float] = []
     with running(node):
-        _wait(lambda: _loaded(node) >= len(list(inbox.iterdir())))
+        _wait(partial(_has_loaded, node, len(list(inbox.iterdir()))))
         for number in range(files):
             write_orders(inbox, files=1, rows_per_file=LATE_ROWS, first=first + number)
             started = perf_counter()
             count = len(list(inbox.iterdir()))
-            _wait(lambda count=count: _loaded(node) >= count)
+            _wait(partial(_has_loaded, node, count))
             taken.append(perf_counter() - started)
     node.sql("DROP JOB bulk; DROP TABLE bulk_rows")
     return taken
 
 
-def _loaded(node: Node) -> int:
+def _has_loaded(node: Node, files: int) -> bool:
     state = node.app.catalog.job("bulk")
-    return 0 if state is None else state.cumulative.files_read
+    return state is not None and state.cumulative.files_read >= files
 
 
 def _percentile(samples: Sequence[float], percentile: int) -> float:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import perf_counter
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -144,7 +145,7 @@ def _by_hand(environment: Environment, bench: Bench) -> tuple[float, pa.Table]:
     return perf_counter() - started, _rows(bench, location)
 
 
-def _access(bucket: Bucket) -> dict[str, object]:
+def _access(bucket: Bucket) -> dict[str, Any]:
     return {
         "access_key": bucket.access_key,
         "secret_key": bucket.secret_key,
@@ -154,9 +155,7 @@ def _access(bucket: Bucket) -> dict[str, object]:
     }
 
 
-def _write_share(
-    keys: Sequence[str], target: str, access: dict[str, object]
-) -> tuple[int, int]:
+def _write_share(keys: Sequence[str], target: str, access: dict[str, Any]) -> tuple[int, int]:
     """Read objects of JSON lines and write one Parquet object; return rows and bytes."""
     store = S3FileSystem(**access)
     with store.open_output_stream(target) as sink:

@@ -1,6 +1,7 @@
 """Throughput of a SELECT with expressions and a WHERE, against Spark's own stream."""
 
 import shutil
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -39,8 +40,8 @@ def measure_sql_path(environment: Environment, *, rows: int, rounds: int) -> lis
     comparison: RowComparison | None = None
     for number in range(ROUNDS_UNCOUNTED + rounds):
         folder = environment.fresh_folder("stream")
-        job = (stream_with_spark, inbox, folder, OUTPUTS, FILTER)
-        stream = environment.streaming.submit(*job).result()
+        job = partial(stream_with_spark, inbox, folder, OUTPUTS, FILTER)
+        stream = environment.streaming.submit(job).result()
         found = pq.read_table(folder / "rows", columns=ARROW_SCHEMA.names)
         comparison = comparison or RowComparison(rows=found.num_rows)
         comparison.check(found, name=STREAM, values=number == 0)

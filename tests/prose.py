@@ -1,7 +1,7 @@
 """Find prose that breaks the rules for plain English.
 
-The rules apply to docstrings, comments and texts in quotes of Python files, and to Markdown
-outside of code blocks. Print what breaks them in some files or folders:
+The rules apply to docstrings, comments, names and texts in quotes of Python files, to Markdown
+outside of code blocks, and to each line of other files. Print what breaks them in some files:
 
     python -m tests.prose src/penstock/control README.md
 """
@@ -27,9 +27,12 @@ WORDS = re.compile(
 )
 # Names that others chose, code, and commands.
 EXCEPTIONS = re.compile(
-    r"CATALOG_BEHIND_ERR|MillisBehindLatest|`[^`]+`|make (demo|docs|setup|test|wheel)"
+    r"CATALOG_BEHIND_ERR|MillisBehindLatest|`[^`]+`|make (demo|docs|setup|test|wheel|\$@)"
     r"|say \"hi\""
 )
+# Names of Python's files and of the design.
+NAMES = {"tell", "begin", "_BEGIN_MODE", "_LOOK_AHEAD_BYTES"}
+CODES = {"CATALOG_BEHIND_ERR", "CHECKPOINT_BEHIND_ERR"}
 # The first words of a sentence that puts its subject late, or of a docstring without a verb of
 # its trade.
 OPENINGS = re.compile(
@@ -37,6 +40,8 @@ OPENINGS = re.compile(
 )
 DOCSTRING_OPENINGS = re.compile(r"(Answer|Tell|Say|Give|Hear|Be|Let|Have)\b")
 SENTENCE_WORDS_MAX = 25
+# Python, documentation, printed results, the Makefile and settings.
+SUFFIXES = {".py", ".md", ".out", ".toml", ""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +72,16 @@ class Text:
 
 
 def texts_of(path: Path) -> Iterator[Text]:
-    """Yield the prose of a Python or Markdown file."""
+    """Yield the prose of a file."""
     content = path.read_text()
     if path.suffix == ".py":
         yield from _comments(path, content)
         yield from _strings(path, ast.parse(content))
-    else:
+    elif path.suffix == ".md":
         yield from _paragraphs(path, content)
+    else:
+        for number, line in enumerate(content.splitlines(), start=1):
+            yield Text(path=path, line=number, text=line, quoted=True)
 
 
 def _comments(path: Path, content: str) -> Iterator[Text]:
@@ -95,6 +103,7 @@ def _strings(path: Path, tree: ast.Module) -> Iterator[Text]:
     docstrings = {id(node): of_function for node, of_function in _docstrings(tree)}
     parts: set[int] = set()
     for node in ast.walk(tree):
+        yield from _name(path, node)
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
             name = node.name.removeprefix("test_").replace("_", " ")
             yield Text(path=path, line=node.lineno, text=name)
@@ -108,6 +117,20 @@ def _strings(path: Path, tree: ast.Module) -> Iterator[Text]:
                 yield Text(path=path, line=node.lineno, text=node.value, docstring=of_function)
             elif id(node) not in parts and " " in node.value.strip():
                 yield Text(path=path, line=node.lineno, text=node.value, quoted=True)
+
+
+def _name(path: Path, node: ast.AST) -> Iterator[Text]:
+    """Yield the words of a name that the node defines; tests are sentences."""
+    match node:
+        case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name):
+            pass
+        case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+            pass
+        case _:
+            return
+    if name not in NAMES | CODES and not name.startswith("test_"):
+        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", " ", name).lower()
+        yield Text(path=path, line=getattr(node, "lineno", 0), text=words, quoted=True)
 
 
 def _docstrings(tree: ast.Module) -> Iterator[tuple[ast.expr, bool]]:
@@ -139,9 +162,13 @@ def files_of(roots: Iterable[Path]) -> list[Path]:
     found = [
         path
         for root in roots
-        for path in ([root] if root.is_file() else [*root.rglob("*.py"), *root.rglob("*.md")])
+        for path in ([root] if root.is_file() else root.rglob("*.*"))
     ]
-    return sorted(path for path in found if path.name not in ("prose.py", "test_tidy.py"))
+    return sorted(
+        path
+        for path in found
+        if path.suffix in SUFFIXES and path.name not in ("prose.py", "test_tidy.py")
+    )
 
 
 if __name__ == "__main__":

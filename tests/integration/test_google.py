@@ -68,8 +68,8 @@ def test_polls_list_only_keys_after_the_loaded_keys(
         put_rows(google_bucket.direct, "in/b.json", 2)
         rounds_until(supervisor, lambda _: node.show("j")["rows_loaded"] == 2)
 
-    begins = {r.parameters.get("start-after") for r in proxy.requests if r.listing}
-    assert {None, "in/a.json"} <= begins
+    starts = {r.parameters.get("start-after") for r in proxy.requests if r.listing}
+    assert {None, "in/a.json"} <= starts
     assert ids(node) == [1, 2]
 
 
